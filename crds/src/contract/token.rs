@@ -1,0 +1,160 @@
+//! A signed statement in two dot-separated parts of unpadded base64url: JSON, Ed25519 signature.
+//!
+//! Asymmetric on purpose: a sandbox knows only the public key, so code that takes over one
+//! sandbox cannot speak for the controller in another.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Signatures cover this text before the payload, so that no other use of the key can collide.
+const CONTEXT: &str = "sandbox-control-v1.";
+
+/// Longest token that is looked at, in bytes: 1 MiB of environment and its overhead.
+pub const MAX_LEN: usize = 2 << 20;
+
+/// Signs control calls. Made from 32 secret bytes.
+pub struct Signer(Ed25519KeyPair);
+
+/// Verifies control calls; all that a sandbox knows.
+#[derive(Clone)]
+pub struct Verifier(Vec<u8>);
+
+/// Why a token was refused.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum TokenError {
+    #[error("the token is too long")]
+    TooLong,
+    #[error("the token is malformed")]
+    Malformed,
+    #[error("the signature is wrong")]
+    Signature,
+    #[error("the key is not an Ed25519 public key in base64url")]
+    Key,
+}
+
+impl Signer {
+    /// # Errors
+    /// [`TokenError::Key`] if the seed is refused, which 32 bytes never are.
+    pub fn from_seed(seed: &[u8; 32]) -> Result<Self, TokenError> {
+        Ed25519KeyPair::from_seed_unchecked(seed)
+            .map(Self)
+            .map_err(|_| TokenError::Key)
+    }
+
+    /// The public half, as it stands in a Pod's environment.
+    pub fn public_key(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0.public_key().as_ref())
+    }
+
+    /// Signs the JSON form of `statement`.
+    ///
+    /// # Errors
+    /// [`TokenError::Malformed`] if the statement has no JSON form.
+    pub fn sign(&self, statement: &impl Serialize) -> Result<String, TokenError> {
+        let json = serde_json::to_vec(statement).map_err(|_| TokenError::Malformed)?;
+        let payload = URL_SAFE_NO_PAD.encode(json);
+        let signature = self.0.sign(format!("{CONTEXT}{payload}").as_bytes());
+        Ok(format!(
+            "{payload}.{}",
+            URL_SAFE_NO_PAD.encode(signature.as_ref())
+        ))
+    }
+}
+
+impl Verifier {
+    /// # Errors
+    /// [`TokenError::Key`] if the text is not 32 bytes of base64url.
+    pub fn new(public_key: &str) -> Result<Self, TokenError> {
+        let key = URL_SAFE_NO_PAD
+            .decode(public_key)
+            .map_err(|_| TokenError::Key)?;
+        if key.len() == 32 {
+            Ok(Self(key))
+        } else {
+            Err(TokenError::Key)
+        }
+    }
+
+    /// Checks the signature, and only then reads the payload.
+    pub fn open<T: DeserializeOwned>(&self, token: &str) -> Result<T, TokenError> {
+        if token.len() > MAX_LEN {
+            return Err(TokenError::TooLong);
+        }
+        let (payload, signature) = token.split_once('.').ok_or(TokenError::Malformed)?;
+        let signature = URL_SAFE_NO_PAD
+            .decode(signature)
+            .map_err(|_| TokenError::Malformed)?;
+        UnparsedPublicKey::new(&ED25519, &self.0)
+            .verify(format!("{CONTEXT}{payload}").as_bytes(), &signature)
+            .map_err(|_| TokenError::Signature)?;
+        let json = URL_SAFE_NO_PAD
+            .decode(payload)
+            .map_err(|_| TokenError::Malformed)?;
+        serde_json::from_slice(&json).map_err(|_| TokenError::Malformed)
+    }
+}
+
+impl std::fmt::Debug for Signer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Signer(..)")
+    }
+}
+
+impl std::fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Verifier({})", URL_SAFE_NO_PAD.encode(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Signer, Verifier) {
+        let signer = Signer::from_seed(&[7; 32]).unwrap();
+        let verifier = Verifier::new(&signer.public_key()).unwrap();
+        (signer, verifier)
+    }
+
+    #[test]
+    fn what_was_signed_comes_back() {
+        let (signer, verifier) = pair();
+        let token = signer.sign(&vec!["a", "b"]).unwrap();
+        assert_eq!(verifier.open::<Vec<String>>(&token).unwrap(), ["a", "b"]);
+    }
+
+    #[test]
+    fn any_change_is_refused() {
+        let (signer, verifier) = pair();
+        let token = signer.sign(&"hello").unwrap();
+        for at in 0..token.len() {
+            let mut bytes = token.clone().into_bytes();
+            bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(bytes).unwrap();
+            assert!(verifier.open::<String>(&changed).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn another_key_is_refused() {
+        let (signer, _) = pair();
+        let other = Signer::from_seed(&[8; 32]).unwrap();
+        let verifier = Verifier::new(&other.public_key()).unwrap();
+        let token = signer.sign(&1).unwrap();
+        assert_eq!(verifier.open::<u8>(&token), Err(TokenError::Signature));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let (_, verifier) = pair();
+        assert_eq!(verifier.open::<u8>(""), Err(TokenError::Malformed));
+        assert_eq!(verifier.open::<u8>("a.%"), Err(TokenError::Malformed));
+        assert_eq!(verifier.open::<u8>("a.AAAA"), Err(TokenError::Signature));
+        let long = "a".repeat(MAX_LEN + 1);
+        assert_eq!(verifier.open::<u8>(&long), Err(TokenError::TooLong));
+        assert!(Verifier::new("short").is_err());
+    }
+}

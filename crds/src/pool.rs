@@ -1,0 +1,128 @@
+//! `SandboxPool`: a template for sandboxes, and how many of them wait ready to be claimed.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::sandbox::{
+    EnvVar, ExecutorMode, Lifecycle, Port, PullPolicy, Resources, SecurityContext, Workspace,
+};
+use crate::schema::any_object;
+
+/// A pool of dormant Pods made from one template. With `replicas: 0` it is a plain template.
+#[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[kube(
+    group = "openhands.dev",
+    version = "v1alpha1",
+    kind = "SandboxPool",
+    plural = "sandboxpools",
+    shortname = "sbxp",
+    category = "openhands",
+    namespaced,
+    status = "SandboxPoolStatus",
+    doc = "A template for sandboxes, and how many of them wait ready to be claimed.",
+    derive = "PartialEq",
+    derive = "Default",
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.ready"
+    ),
+    printcolumn(name = "Desired", type_ = "integer", json_path = ".spec.replicas"),
+    printcolumn(name = "Ready", type_ = "integer", json_path = ".status.ready"),
+    printcolumn(name = "Claimed", type_ = "integer", json_path = ".status.claimed"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Image", type_ = "string", json_path = ".spec.template.image", priority = 1),
+    validation = Rule::new("size(self.metadata.name) <= 52").message("name must have at most 52 characters"),
+)]
+#[cfg_attr(feature = "cel", kube(cel))]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxPoolSpec {
+    pub template: PoolTemplate,
+    /// How many dormant Pods to keep ready.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 10_000))]
+    pub replicas: u32,
+    /// Defaults for sandboxes of this pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifecycle: Option<Lifecycle>,
+    /// How a changed template reaches dormant members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Rollout>,
+}
+
+/// The fields of a Sandbox that shape its Pod.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolTemplate {
+    #[schemars(length(min = 1, max = 512))]
+    pub image: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_pull_policy: Option<PullPolicy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256), inner(length(max = 8192)))]
+    pub command: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024), regex(pattern = "^/"))]
+    pub working_dir: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub env: Vec<EnvVar>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executor: Option<ExecutorMode>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Resources>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub runtime_class_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub security_context: Option<SecurityContext>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub ports: Vec<Port>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<Workspace>,
+    /// Strategic-merge patch (PodTemplateSpec) over the Pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "any_object")]
+    pub pod_template: Option<Value>,
+}
+
+/// Bounds of a rollout, each a count or a percentage of `replicas`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_surge: Option<IntOrString>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_unavailable: Option<IntOrString>,
+}
+
+/// What is true of a pool.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxPoolStatus {
+    /// Dormant members that can be claimed at once.
+    #[serde(default)]
+    pub ready: u32,
+    #[serde(default)]
+    pub starting: u32,
+    /// Sandboxes that live on a member of this pool.
+    #[serde(default)]
+    pub claimed: u32,
+    /// Hash of the template that new members are made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub revision: Option<String>,
+    /// Members of older revisions.
+    #[serde(default)]
+    pub outdated: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+}

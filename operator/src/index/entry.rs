@@ -1,0 +1,111 @@
+//! One Sandbox in the index.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crds::Sandbox;
+use crds::names;
+use crds::sandbox::{DesiredState, Phase, SandboxSpec, SandboxStatus};
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+
+use crate::keys::Keys;
+use crate::urls::{DEFAULT_PORTS, RUNTIME};
+
+/// Namespace and name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// A Sandbox as the rest of the operator sees it.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub key: Key,
+    pub uid: String,
+    pub resource_version: String,
+    pub generation: i64,
+    pub created_at: Option<Timestamp>,
+    /// The object has a deletion timestamp.
+    pub deleting: bool,
+    /// 16 letters that name the sandbox in URLs and in the API.
+    pub runtime_id: String,
+    pub spec: Arc<SandboxSpec>,
+    pub status: SandboxStatus,
+}
+
+impl Entry {
+    /// Reads an object. `None` if it lacks what the API server always sets.
+    pub fn read(sandbox: &Sandbox, keys: &Keys) -> Option<Self> {
+        let uid = sandbox.uid()?;
+        let name = sandbox.metadata.name.clone()?;
+        // The gateway names an object by its id. Anybody may choose such a name in kubectl, but
+        // then without a session that hashes to it.
+        let named_by_id = sandbox
+            .spec
+            .session
+            .as_ref()
+            .is_some_and(|s| keys.session_runtime_id(&s.tenant, &s.id, s.epoch) == name);
+        let runtime_id = if named_by_id {
+            name.clone()
+        } else {
+            keys.object_runtime_id(&uid)
+        };
+        debug_assert!(names::is_runtime_id(&runtime_id));
+        Some(Self {
+            key: Key {
+                namespace: sandbox.namespace()?,
+                name,
+            },
+            resource_version: sandbox.resource_version()?,
+            generation: sandbox.metadata.generation.unwrap_or(0),
+            created_at: sandbox.creation_timestamp().map(|t| t.0),
+            deleting: sandbox.metadata.deletion_timestamp.is_some(),
+            runtime_id,
+            uid,
+            spec: Arc::new(sandbox.spec.clone()),
+            status: sandbox.status.clone().unwrap_or_default(),
+        })
+    }
+
+    /// Whether this is a later version of the same object than `other`. Versions that are no
+    /// numbers cannot be compared; then what comes later counts.
+    pub fn is_newer_than(&self, other: &Self) -> bool {
+        let version = |e: &Self| e.resource_version.parse::<u64>().ok();
+        match (version(self), version(other)) {
+            (Some(this), Some(that)) => self.uid == other.uid && this > that,
+            _ => false,
+        }
+    }
+
+    /// Whether requests can reach the sandbox: it is wanted, it is ready, and its address is known.
+    pub fn is_ready(&self) -> bool {
+        self.spec.state == DesiredState::Running
+            && !self.deleting
+            && self.status.phase == Phase::Running
+            && self.status.pod_ip.is_some()
+    }
+
+    /// Whether it has ever been ready, and so is only away for a moment if it is not now.
+    pub fn was_ready(&self) -> bool {
+        self.status.ready_at.is_some()
+    }
+
+    /// Number of a named port; `runtime` is the first one if no port has that name.
+    pub fn port(&self, name: &str) -> Option<u16> {
+        if self.spec.ports.is_empty() {
+            let known = DEFAULT_PORTS.iter().find(|(known, _)| *known == name);
+            return known.map(|(_, port)| *port);
+        }
+        let named = self.spec.ports.iter().find(|p| p.name == name);
+        let first = || self.spec.ports.first().filter(|_| name == RUNTIME);
+        named.or_else(first).map(|p| p.port)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
