@@ -60,6 +60,9 @@ use crate::schema::{any_object, duration, factor};
         "oldSelf.state != 'Running' || self.state != 'Running' || (has(self.workspace) == has(oldSelf.workspace) && (!has(self.workspace) || self.workspace == oldSelf.workspace))"
     ).message("workspace cannot change while the sandbox runs: pause it first"),
     validation = Rule::new(
+        "!has(self.workspace) || !has(oldSelf.workspace) || (self.workspace.size == oldSelf.workspace.size && has(self.workspace.storageClassName) == has(oldSelf.workspace.storageClassName) && (!has(self.workspace.storageClassName) || self.workspace.storageClassName == oldSelf.workspace.storageClassName))"
+    ).message("size and storageClassName of a workspace are immutable"),
+    validation = Rule::new(
         "has(self.session) == has(oldSelf.session) && (!has(self.session) || self.session == oldSelf.session)"
     ).message("session is immutable"),
 )]
@@ -236,12 +239,8 @@ pub struct Port {
 }
 
 /// The volume that outlives the Pod.
-#[derive(KubeSchema, Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(
-    validation = Rule::new("self.size == oldSelf.size && has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)")
-        .message("size and storageClassName of a workspace are immutable"),
-)]
 pub struct Workspace {
     /// Requested size, for example `10Gi`.
     pub size: IntOrString,

@@ -4,6 +4,8 @@
 //! Readers never touch the API server, so they keep answering while it is away.
 
 mod entry;
+#[cfg(test)]
+mod tests;
 mod wait;
 
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,0 +1,51 @@
+# `make help` lists the targets. The two that matter on a new machine are `make run` and `make test`.
+
+# Release for `make run` and benchmarks; tests use the dev profile.
+TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
+HOST := $(shell rustc -vV | sed -n 's/^host: //p')
+RELEASE = $(TARGET_DIR)/$(HOST)/release
+DEV = $(TARGET_DIR)/$(HOST)/debug
+STATE ?= .state
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-cluster lint generate bench-start bench-executor bench-proxy clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## Build everything and start the operator on this machine, without a cluster (ARGS="--help" for flags)
+	hack/install base
+	cargo build --release --locked -p executor -p standalone
+	$(RELEASE)/sandbox-standalone --state-dir $(STATE) $(ARGS)
+
+test: ## Install what the tests need, then run all of them, a real cluster included
+	hack/install base cluster
+	cargo test --workspace --locked --no-fail-fast
+	$(MAKE) test-cluster
+
+test-cluster: ## Run the tests that need a real Kubernetes: it is started, used and removed
+	cargo build --locked -p executor -p operator -p tests --tests --bins
+	hack/test-cluster $(DEV)
+
+lint: ## Check format and lints
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+generate: ## Write what is generated from the code: manifests/crds
+	cargo run -q --locked -p crds --bin crdgen -- manifests/crds
+
+bench-start: ## Cold start to first action in standalone, and the executor's own figures
+	hack/install base
+	cargo build --release --locked -p executor -p standalone -p tests --examples --bins
+	$(RELEASE)/examples/bench_start $(RELEASE)
+	$(MAKE) bench-executor
+
+bench-executor: ## Executor: start, memory, echo round trip, size
+	cargo build --release --locked -p executor --bins --examples
+	$(RELEASE)/examples/bench_executor $(RELEASE)/sandbox-executor
+
+bench-proxy: ## Gateway: requests per second and latency beside a direct connection
+	cargo run --release --locked -p operator --example bench_proxy
+
+clean: ## Remove build results of this checkout
+	cargo clean

@@ -1,0 +1,113 @@
+//! The CEL rules of the resources, evaluated locally: what the API server will refuse.
+
+use crds::Sandbox;
+use crds::sandbox::{DesiredState, SandboxSpec, Session, Workspace};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+fn sandbox(name: &str) -> Sandbox {
+    Sandbox::new(
+        name,
+        SandboxSpec {
+            image: Some("debian:12".into()),
+            ..SandboxSpec::default()
+        },
+    )
+}
+
+fn refusal(result: Result<(), impl std::fmt::Display>) -> String {
+    result.err().map(|e| e.to_string()).unwrap_or_default()
+}
+
+/// What changing `old` by `change` is refused with; empty if it is accepted.
+fn update(old: &Sandbox, change: impl FnOnce(&mut SandboxSpec)) -> String {
+    let mut new = old.clone();
+    change(&mut new.spec);
+    refusal(new.validate_cel_update(old))
+}
+
+#[test]
+fn an_image_or_a_pool_is_required() {
+    assert_eq!(refusal(sandbox("a").validate_cel()), "");
+    let mut bare = sandbox("a");
+    bare.spec.image = None;
+    assert!(refusal(bare.validate_cel()).contains("image is required unless pool is set"));
+    bare.spec.pool = Some("default".into());
+    assert_eq!(refusal(bare.validate_cel()), "");
+}
+
+#[test]
+fn names_are_short_dns_labels() {
+    assert_eq!(refusal(sandbox(&"a".repeat(52)).validate_cel()), "");
+    assert!(refusal(sandbox(&"a".repeat(53)).validate_cel()).contains("at most 52"));
+    assert!(refusal(sandbox("a.b").validate_cel()).contains("DNS label"));
+}
+
+#[test]
+fn factors_are_positive() {
+    for (factor, accepted) in [(0.5, true), (4.0, true), (0.0, false), (-1.0, false)] {
+        let mut sandbox = sandbox("a");
+        sandbox.spec.resource_factor = Some(factor);
+        assert_eq!(sandbox.validate_cel().is_ok(), accepted, "{factor}");
+    }
+}
+
+#[test]
+fn a_running_sandbox_keeps_its_image_command_and_workspace() {
+    let old = sandbox("a");
+    let workspace = |spec: &mut SandboxSpec| {
+        spec.workspace = Some(Workspace {
+            size: IntOrString::String("1Gi".into()),
+            ..Workspace::default()
+        });
+    };
+    assert!(update(&old, |s| s.image = Some("other".into())).contains("image cannot change"));
+    assert!(
+        update(&old, |s| s.command = Some(vec!["sh".into()])).contains("command cannot change")
+    );
+    assert!(update(&old, workspace).contains("workspace cannot change"));
+    assert_eq!(update(&old, |s| s.state = DesiredState::Paused), "");
+
+    let mut paused = old;
+    paused.spec.state = DesiredState::Paused;
+    assert_eq!(update(&paused, |s| s.image = Some("other".into())), "");
+    assert_eq!(update(&paused, workspace), "");
+}
+
+#[test]
+fn the_size_of_a_workspace_never_changes() {
+    let mut old = sandbox("a");
+    old.spec.state = DesiredState::Paused;
+    old.spec.workspace = Some(Workspace {
+        size: IntOrString::String("1Gi".into()),
+        ..Workspace::default()
+    });
+    let grow = update(&old, |s| {
+        s.workspace.as_mut().unwrap().size = IntOrString::String("2Gi".into());
+    });
+    assert!(grow.contains("immutable"), "{grow}");
+    let moved = update(&old, |s| {
+        s.workspace.as_mut().unwrap().mount_path = Some("/data".into());
+    });
+    assert_eq!(moved, "");
+}
+
+#[test]
+fn stopped_is_for_ever() {
+    let mut old = sandbox("a");
+    old.spec.state = DesiredState::Stopped;
+    let again = update(&old, |s| s.state = DesiredState::Running);
+    assert!(again.contains("cannot be started again"), "{again}");
+}
+
+#[test]
+fn a_session_is_immutable() {
+    let old = sandbox("a");
+    let session = |s: &mut SandboxSpec| {
+        s.session = Some(Session {
+            tenant: "default".into(),
+            id: "s".into(),
+            ..Session::default()
+        });
+    };
+    assert!(update(&old, session).contains("session is immutable"));
+}

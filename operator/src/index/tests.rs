@@ -1,0 +1,104 @@
+//! The index on its own.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn index() -> Arc<Index> {
+    Arc::new(Index::new(Arc::new(Keys::derive(&[1; 32]).unwrap())))
+}
+
+fn sandbox(name: &str, version: u32, spec: &Value) -> Sandbox {
+    serde_json::from_value(json!({
+        "apiVersion": "openhands.dev/v1alpha1",
+        "kind": "Sandbox",
+        "metadata": {"namespace": "ns", "name": name, "uid": format!("uid-{name}"),
+            "resourceVersion": version.to_string()},
+        "spec": spec,
+    }))
+    .unwrap()
+}
+
+fn key(name: &str) -> Key {
+    Key {
+        namespace: "ns".into(),
+        name: name.into(),
+    }
+}
+
+#[test]
+fn an_older_version_does_not_undo_a_newer_one() {
+    let index = index();
+    index.apply(&sandbox("a", 10, &json!({"state": "Paused"})));
+    index.apply(&sandbox("a", 9, &json!({"state": "Running"})));
+    assert_eq!(index.get(&key("a")).unwrap().resource_version, "10");
+}
+
+#[test]
+fn the_newest_epoch_answers_for_a_session() {
+    let index = index();
+    let spec = |epoch| json!({"session": {"tenant": "t", "id": "s", "epoch": epoch}});
+    index.apply(&sandbox("b", 1, &spec(1)));
+    index.apply(&sandbox("a", 2, &spec(0)));
+    assert_eq!(index.by_session("t", "s").unwrap().key, key("b"));
+    index.remove(&key("b"), "uid-b");
+    assert_eq!(index.by_session("t", "s").unwrap().key, key("a"));
+    index.remove(&key("a"), "uid-a");
+    assert!(index.by_session("t", "s").is_none());
+}
+
+#[test]
+fn a_name_is_an_id_only_for_the_session_it_was_derived_from() {
+    let index = index();
+    let name = index.keys.session_runtime_id("t", "s", 0);
+    let mine = json!({"session": {"tenant": "t", "id": "s"}});
+    let entry = index.apply(&sandbox(&name, 1, &mine)).unwrap();
+    assert_eq!(entry.runtime_id, name);
+    let theirs = json!({"session": {"tenant": "other", "id": "s"}});
+    let entry = index.apply(&sandbox(&name, 2, &theirs)).unwrap();
+    assert_ne!(entry.runtime_id, name);
+    assert!(index.by_runtime_id(&name).is_none());
+}
+
+#[test]
+fn a_relist_forgets_what_it_does_not_mention() {
+    let index = index();
+    index.apply(&sandbox("a", 1, &json!({})));
+    index.apply(&sandbox("b", 2, &json!({})));
+    index.retain(&HashSet::from([key("b")]));
+    assert!(index.synced());
+    let left: Vec<_> = index.list(|_| true).iter().map(|e| e.key.clone()).collect();
+    assert_eq!(left, [key("b")]);
+}
+
+#[test]
+fn the_removal_of_an_earlier_object_spares_the_later_one_of_its_name() {
+    let index = index();
+    index.apply(&sandbox("a", 1, &json!({})));
+    index.remove(&key("a"), "another uid");
+    assert!(index.get(&key("a")).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_ends_with_the_change_or_with_time() {
+    let index = index();
+    index.apply(&sandbox("a", 1, &json!({})));
+    let limit = Duration::from_secs(60);
+    let a = key("a");
+    let late = index.wait(&a, limit, |e| e.resource_version == "2");
+    assert_eq!(late.await.unwrap().resource_version, "1");
+
+    let waiting = tokio::spawn({
+        let index = index.clone();
+        async move {
+            index
+                .wait(&key("a"), limit, |e| e.resource_version == "2")
+                .await
+        }
+    });
+    tokio::task::yield_now().await;
+    index.apply(&sandbox("a", 2, &json!({})));
+    assert_eq!(waiting.await.unwrap().unwrap().resource_version, "2");
+}
