@@ -1,0 +1,96 @@
+//! The command line. `serve` takes what the Python action execution server takes, so that
+//! `POST /start` commands of existing backends need no translation beyond the program's name.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use crds::contract::{CONTROL_PORT, path, variable};
+
+#[derive(Debug, Parser)]
+#[command(name = "sandbox-executor", version, about)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Copy this binary to DIRECTORY/sandbox-executor
+    Install { directory: PathBuf },
+    /// Run as PID 1: wait for the initialisation, then run its command
+    Supervise(SuperviseOptions),
+    /// Run the action execution server
+    Serve(ServeOptions),
+}
+
+#[derive(Debug, Args)]
+pub struct SuperviseOptions {
+    /// Memory-backed directory that keeps the initialisation across container restarts
+    #[arg(long, default_value = path::STATE_DIR)]
+    pub state_dir: PathBuf,
+    /// Port of the control server; 0 picks one and prints it
+    #[arg(long, default_value_t = CONTROL_PORT)]
+    pub control_port: u16,
+    /// Uid of the Pod that control calls must name
+    #[arg(long, env = variable::POD_UID, hide_env_values = true)]
+    pub pod_uid: String,
+    /// Public key that control calls are verified with
+    #[arg(long, env = variable::CONTROL_KEY, hide_env_values = true)]
+    pub control_key: String,
+    /// Listen and probe address in place of all
+    #[arg(long, env = variable::BIND_ADDRESS)]
+    pub bind_address: Option<IpAddr>,
+}
+
+#[derive(Debug, Args)]
+pub struct ServeOptions {
+    /// TCP port of the API; 0 picks one and prints it
+    pub port: u16,
+    /// Directory that the shell starts in
+    #[arg(long, default_value = "/workspace")]
+    pub working_dir: PathBuf,
+    /// Any of `agent_skills`, `jupyter`, `vscode`
+    #[arg(long, num_args = 1..)]
+    pub plugins: Vec<String>,
+    /// User of the shell and owner of written files
+    #[arg(long, default_value = "openhands")]
+    pub username: String,
+    /// Uid of that user
+    #[arg(long, default_value_t = 1000)]
+    pub user_id: u32,
+    /// Serve browser actions (the default)
+    #[arg(long, overrides_with = "no_enable_browser")]
+    pub enable_browser: bool,
+    /// Do not serve browser actions
+    #[arg(long, overrides_with = "enable_browser")]
+    pub no_enable_browser: bool,
+    /// Name of a browser evaluation environment
+    #[arg(long, num_args = 1..)]
+    pub browsergym_eval_env: Vec<String>,
+    /// Key that requests must carry in `X-Session-API-Key`
+    #[arg(long, env = variable::SESSION_API_KEY, hide_env_values = true, default_value = "")]
+    pub session_api_key: String,
+    /// Seconds without new output after which a command is reported as still running
+    #[arg(long, env = "NO_CHANGE_TIMEOUT_SECONDS", default_value_t = 10)]
+    pub no_change_timeout_seconds: u64,
+    /// Listen address in place of all
+    #[arg(long, env = variable::BIND_ADDRESS)]
+    pub bind_address: Option<IpAddr>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plugins_are_greedy_until_the_next_flag() {
+        let line = "x serve 60000 --working-dir /w --plugins agent_skills jupyter --username root --user-id 0 --no-enable-browser";
+        let Command::Serve(options) = Cli::parse_from(line.split(' ')).command else {
+            panic!("not serve");
+        };
+        assert_eq!(options.plugins, ["agent_skills", "jupyter"]);
+        assert_eq!((options.port, options.user_id), (60000, 0));
+        assert!(options.no_enable_browser);
+    }
+}

@@ -1,0 +1,72 @@
+//! Puts this binary where the other containers of the Pod can run it.
+//!
+//! The image of the init container is empty (`FROM scratch`): there is no `cp`.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+const NAME: &str = "sandbox-executor";
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InstallError {
+    #[error("cannot read my own binary")]
+    Source(#[source] io::Error),
+    #[error("cannot write {path}")]
+    Target { path: PathBuf, source: io::Error },
+}
+
+/// Copies the running binary to `directory`, mode 0755, in one step as seen by others.
+pub(crate) fn install(directory: &Path) -> Result<(), InstallError> {
+    let target = directory.join(NAME);
+    let temporary = directory.join(format!(".{NAME}.{}", std::process::id()));
+    let source = File::open("/proc/self/exe").map_err(InstallError::Source)?;
+    copy(source, &temporary)
+        .and_then(|()| fs::rename(&temporary, &target))
+        .map_err(|source| {
+            let _ = fs::remove_file(&temporary);
+            InstallError::Target {
+                path: target,
+                source,
+            }
+        })
+}
+
+fn copy(mut source: File, target: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o755)
+        .open(target)?;
+    io::copy(&mut source, &mut file)?;
+    // The mode at creation passes through the umask.
+    file.set_permissions(fs::Permissions::from_mode(0o755))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_copy_is_whole_executable_and_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        install(directory.path()).unwrap();
+        install(directory.path()).unwrap();
+        let names: Vec<_> = fs::read_dir(&directory).unwrap().collect();
+        assert_eq!(names.len(), 1);
+        let copy = directory.path().join(NAME);
+        assert_eq!(
+            fs::metadata(&copy).unwrap().permissions().mode() & 0o777,
+            0o755
+        );
+        assert_eq!(fs::read(copy).unwrap(), fs::read("/proc/self/exe").unwrap());
+    }
+
+    #[test]
+    fn a_missing_directory_is_an_error() {
+        let error = install(Path::new("/nowhere/at/all")).unwrap_err();
+        assert!(matches!(error, InstallError::Target { .. }));
+    }
+}

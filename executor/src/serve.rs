@@ -1,0 +1,74 @@
+//! The action execution server: what OpenHands V0 clients talk to inside a sandbox.
+//!
+//! The port opens only when the shell is up, so whoever reaches it is served.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::ServeOptions;
+use crate::http_server::{self, Limits};
+
+use self::executor::Executor;
+use self::identity::Identity;
+use self::settings::Settings;
+use self::shell::Start;
+
+mod action;
+mod activity;
+mod api;
+mod executor;
+mod files;
+mod identity;
+mod observation;
+mod python;
+mod resources;
+mod settings;
+mod shell;
+mod users;
+
+const LIMITS: Limits = Limits {
+    connections: 512,
+    // Clients pool connections, and closing an idle one under them makes their next call fail.
+    header_timeout: Duration::from_mins(5),
+    grace: Duration::from_secs(2),
+};
+
+pub(crate) async fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
+    let settings = Settings::check(options)?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let identity = Arc::new(Identity::resolve(&settings.username)?);
+    settings.make_working_dir(&identity)?;
+    let start = Start {
+        identity,
+        working_dir: settings.working_dir.clone(),
+    };
+    let executor = Executor::start(start, settings.no_change).await?;
+
+    let address = settings
+        .bind_address
+        .unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+    let listener = http_server::bind(SocketAddr::new(address, settings.port)).await?;
+    println!("listening on {}", listener.local_addr()?);
+    let router = api::router(Arc::clone(&executor), &settings.session_api_key);
+    let stop = CancellationToken::new();
+    let signals = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        // Ends the command under way, and with it the request that waits for it.
+        stop.cancel();
+        executor.close().await;
+    };
+    tokio::join!(
+        http_server::serve(listener, router, LIMITS, stop.clone()),
+        signals
+    );
+    Ok(ExitCode::SUCCESS)
+}

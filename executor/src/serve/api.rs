@@ -1,0 +1,50 @@
+//! The HTTP side: routes, the session key, and the original's error bodies (spec 1.6, 1.7).
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::{get, post};
+use http::StatusCode;
+use subtle::ConstantTimeEq as _;
+
+use self::error::detail;
+use super::executor::Executor;
+
+mod alive;
+mod error;
+mod execute_action;
+mod server_info;
+
+/// Answered without a key.
+const OPEN: [&str; 2] = ["/alive", "/server_info"];
+
+pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
+    let key: Arc<str> = key.into();
+    Router::new()
+        .route("/alive", get(alive::get))
+        .route("/server_info", get(server_info::get))
+        .route("/execute_action", post(execute_action::post))
+        .fallback(async || detail(StatusCode::NOT_FOUND, "Not Found"))
+        .method_not_allowed_fallback(async || {
+            detail(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
+        })
+        .layer(middleware::from_fn_with_state(key, authorise))
+        .with_state(executor)
+}
+
+/// Guards every path but the open ones, unknown ones included. Without a key all is open.
+async fn authorise(State(key): State<Arc<str>>, request: Request, next: Next) -> Response {
+    let given = request
+        .headers()
+        .get(crds::contract::header::SESSION_API_KEY);
+    let given = given.map_or(&b""[..], |value| value.as_bytes());
+    let open = key.is_empty() || OPEN.contains(&request.uri().path());
+    if open || bool::from(given.ct_eq(key.as_bytes())) {
+        next.run(request).await
+    } else {
+        detail(StatusCode::FORBIDDEN, "Invalid API Key")
+    }
+}

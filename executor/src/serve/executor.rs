@@ -1,0 +1,214 @@
+//! Carries out actions: commands one after the other in the shell, files beside it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex as Lock;
+use tokio::sync::{Mutex, Semaphore};
+
+use super::action::{Action, ActionError, Read, Run, Write};
+use super::activity::Activity;
+use super::files::{self, FileError};
+use super::observation::Observation;
+use super::resources::Meter;
+use super::shell::{Outcome, Request, Session, ShellError, Start};
+
+/// Commands in shells of their own at once; each costs a process.
+const MAX_STATIC: u32 = 4;
+/// Actions under way or waiting. A client has one; more come from retries.
+const MAX_ACTIONS: usize = 64;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ExecuteError {
+    #[error(transparent)]
+    Action(#[from] ActionError),
+    #[error("{0}: {cause}", cause = cause(.0))]
+    Shell(#[from] ShellError),
+    #[error(transparent)]
+    File(FileError),
+    #[error("cannot act for the sandbox user: {0}")]
+    Identity(#[source] std::io::Error),
+    #[error("too many actions at once")]
+    Busy,
+    #[error("the server is shutting down")]
+    Closed,
+    #[error("the action was abandoned")]
+    Abandoned(#[from] tokio::task::JoinError),
+}
+
+fn cause(error: &ShellError) -> String {
+    std::error::Error::source(error).map_or_else(String::new, ToString::to_string)
+}
+
+#[derive(Debug)]
+pub(super) struct Executor {
+    pub(super) activity: Activity,
+    pub(super) meter: Meter,
+    start: Start,
+    no_change: Duration,
+    /// Absent once the server shuts down.
+    session: Mutex<Option<Session>>,
+    /// Of the shell, after its last command: known without waiting for the shell.
+    working_dir: Lock<PathBuf>,
+    static_slots: Semaphore,
+    slots: Semaphore,
+    stop: tokio_util::sync::CancellationToken,
+}
+
+impl Executor {
+    /// Starts the shell; the executor can serve when this returns.
+    pub(super) async fn start(start: Start, no_change: Duration) -> Result<Arc<Self>, ShellError> {
+        let session = Session::main(start.clone(), no_change).await?;
+        Ok(Arc::new(Self {
+            activity: Activity::new(),
+            meter: Meter::new(),
+            working_dir: Lock::new(session.working_dir().to_path_buf()),
+            session: Mutex::new(Some(session)),
+            start,
+            no_change,
+            static_slots: Semaphore::new(MAX_STATIC as usize),
+            slots: Semaphore::new(MAX_ACTIONS),
+            stop: tokio_util::sync::CancellationToken::new(),
+        }))
+    }
+
+    /// Ends the shell and everything in it, also in the middle of a command.
+    pub(super) async fn close(&self) {
+        self.stop.cancel();
+        if let Some(session) = self.session.lock().await.take() {
+            session.close().await;
+        }
+        // Each static command closes its own shell.
+        let _ = self.static_slots.acquire_many(MAX_STATIC).await;
+    }
+
+    /// Carries out an action to its end, whether or not somebody still waits for the answer.
+    pub(super) async fn execute(
+        self: &Arc<Self>,
+        action: Action,
+    ) -> Result<Observation, ExecuteError> {
+        let executor = Arc::clone(self);
+        tokio::spawn(async move { executor.carry_out(action).await }).await?
+    }
+
+    async fn carry_out(&self, action: Action) -> Result<Observation, ExecuteError> {
+        let _slot = self.slots.try_acquire().map_err(|_| ExecuteError::Busy)?;
+        let _running = self.activity.begin();
+        match action {
+            Action::Run(run) => self.run(run).await,
+            Action::Read(read) => self.read(read).await,
+            Action::Write(write) => self.write(write).await,
+            Action::Unavailable(word) => Ok(unavailable(word)),
+        }
+    }
+
+    async fn run(&self, run: Run) -> Result<Observation, ExecuteError> {
+        let request = Request {
+            command: run.command.trim().to_owned(),
+            is_input: run.is_input,
+            blocking: run.blocking,
+            timeout: run.timeout,
+        };
+        let outcome = if run.is_static {
+            self.run_apart(&request, run.cwd).await?
+        } else {
+            self.run_in_session(&request).await?
+        };
+        Ok(Observation::run(&request.command, run.hidden, outcome))
+    }
+
+    async fn run_in_session(&self, request: &Request) -> Result<Outcome, ExecuteError> {
+        let mut guard = self.session.lock().await;
+        let session = guard.as_mut().ok_or(ExecuteError::Closed)?;
+        let outcome = tokio::select! {
+            outcome = session.run(request) => outcome?,
+            () = self.stop.cancelled() => return Err(ExecuteError::Closed),
+        };
+        self.working_dir
+            .lock()
+            .clone_from(&session.working_dir().to_path_buf());
+        Ok(outcome)
+    }
+
+    /// In a shell of its own that lives as long as the command.
+    async fn run_apart(
+        &self,
+        request: &Request,
+        cwd: Option<String>,
+    ) -> Result<Outcome, ExecuteError> {
+        let _slot = self
+            .static_slots
+            .acquire()
+            .await
+            .map_err(|_| ExecuteError::Closed)?;
+        if self.stop.is_cancelled() {
+            return Err(ExecuteError::Closed);
+        }
+        let mut start = self.start.clone();
+        // A directory that does not exist falls back, as in the original.
+        if let Some(cwd) = cwd.map(PathBuf::from).filter(|cwd| cwd.is_dir()) {
+            start.working_dir = cwd;
+        }
+        let mut session = Session::fresh(start, self.no_change).await?;
+        let outcome = tokio::select! {
+            outcome = session.run(request) => outcome.map_err(ExecuteError::from),
+            () = self.stop.cancelled() => Err(ExecuteError::Closed),
+        };
+        session.close().await;
+        outcome
+    }
+
+    async fn read(&self, read: Read) -> Result<Observation, ExecuteError> {
+        if read.through_editor {
+            return Ok(unavailable("read with impl_source oh_aci"));
+        }
+        let working_dir = self.working_dir.lock().clone();
+        let path = files::resolve(&read.path, &working_dir);
+        let shown = path.display().to_string();
+        let found = self.as_user(move || files::read(&path, read.range)).await?;
+        let error = match found {
+            Ok(content) => return Ok(Observation::read(shown, content, "default")),
+            Err(error @ FileError::NotFound(_)) => format!(
+                "{error}. Your current working directory is {}.",
+                working_dir.display()
+            ),
+            Err(error @ FileError::NotText(_)) => format!("{error}."),
+            Err(error @ FileError::Directory(_)) => format!("{error}. You can only read files"),
+            Err(error @ FileError::System { .. }) => return Err(ExecuteError::File(error)),
+            Err(error) => error.to_string(),
+        };
+        Ok(Observation::error(error))
+    }
+
+    async fn write(&self, write: Write) -> Result<Observation, ExecuteError> {
+        let path = files::resolve(&write.path, &self.working_dir.lock().clone());
+        let shown = path.display().to_string();
+        let content = write.content;
+        let range = write.range;
+        let written = self
+            .as_user(move || files::write(&path, &content, range))
+            .await?;
+        let error = match written {
+            Ok(()) => return Ok(Observation::write(shown)),
+            Err(error @ FileError::Directory(_)) => format!("{error}. You can only write to files"),
+            Err(error @ FileError::System { .. }) => return Err(ExecuteError::File(error)),
+            Err(error) => error.to_string(),
+        };
+        Ok(Observation::error(error))
+    }
+
+    async fn as_user<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ExecuteError> {
+        let done = self.start.identity.run(work).await;
+        done.map_err(ExecuteError::Identity)
+    }
+}
+
+fn unavailable(what: &str) -> Observation {
+    Observation::error(format!(
+        "The action {what} is not available in this sandbox."
+    ))
+}

@@ -1,0 +1,124 @@
+//! On whose behalf things are done in the sandbox.
+//!
+//! The server may run as root while the agent is an ordinary user. Shells change to that user
+//! before they start; file access happens on threads that have changed to it for good, so the
+//! kernel itself refuses what the agent may not touch, through whatever link it is reached.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::chown;
+use std::path::Path;
+
+use rustix::process::{Gid, Uid};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::users::{self, User, UserError};
+
+/// File operations at once; each has a thread while it lasts.
+const MAX_THREADS: usize = 16;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum IdentityError {
+    #[error("cannot run the sandbox as its user")]
+    User(#[from] UserError),
+}
+
+#[derive(Debug)]
+pub(super) struct Identity {
+    /// Whom to change to; absent when the server itself is nobody special.
+    user: Option<User>,
+    /// Whether changing is needed at all.
+    switch: bool,
+    threads: Semaphore,
+}
+
+impl Identity {
+    /// Root acts for `username`; any other user can only act for itself.
+    pub(super) fn resolve(username: &str) -> Result<Self, IdentityError> {
+        let root = rustix::process::geteuid().is_root();
+        let user = match username {
+            _ if !root => None,
+            // A minimal image may do without a user database.
+            "root" => users::by_name("root").ok(),
+            name => Some(users::by_name(name)?),
+        };
+        Ok(Self {
+            switch: user.as_ref().is_some_and(|user| user.uid != 0),
+            user,
+            threads: Semaphore::new(MAX_THREADS),
+        })
+    }
+
+    /// Makes a command run as this user, with the variables that a login would set.
+    pub(super) fn adopt(&self, mut command: pty_process::Command) -> pty_process::Command {
+        let Some(user) = &self.user else {
+            return command;
+        };
+        command = command
+            .env("HOME", &user.home)
+            .env("USER", &user.name)
+            .env("LOGNAME", &user.name)
+            .env("SHELL", &user.shell);
+        if !self.switch {
+            return command;
+        }
+        let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+        let groups: Vec<Gid> = user.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
+        // The standard library's `uid` and `gid` would drop the supplementary groups.
+        #[expect(unsafe_code, reason = "runs between fork and exec: system calls only")]
+        // SAFETY: the closure allocates nothing and makes three system calls.
+        unsafe {
+            command.pre_exec(move || become_user(uid, gid, &groups))
+        }
+    }
+
+    /// Runs blocking work, usually on files, with this user's rights.
+    ///
+    /// # Errors
+    /// If no thread can be had or the rights cannot be taken on.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let _permit = self.threads.acquire().await.map_err(io::Error::other)?;
+        let rights = self.switch.then(|| self.user.clone()).flatten();
+        let (sender, receiver) = oneshot::channel();
+        std::thread::Builder::new()
+            .name("as-user".to_owned())
+            .spawn(move || {
+                // The receiver is gone only if nobody wants the result any more.
+                let _ = sender.send(with_rights(rights.as_ref(), work));
+            })?;
+        receiver.await.map_err(io::Error::other)?
+    }
+
+    /// Makes `directory` exist and, if it is new, belong to this user.
+    pub(super) fn own_directory(&self, directory: &Path) -> io::Result<()> {
+        if directory.is_dir() {
+            return Ok(());
+        }
+        fs::create_dir_all(directory)?;
+        match &self.user {
+            Some(user) => chown(directory, Some(user.uid), Some(user.gid)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The thread that calls this ends after `work`, so nothing is ever changed back.
+fn with_rights<T>(user: Option<&User>, work: impl FnOnce() -> T) -> io::Result<T> {
+    if let Some(user) = user {
+        let groups: Vec<Gid> = user.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
+        become_user(Uid::from_raw(user.uid), Gid::from_raw(user.gid), &groups)?;
+    }
+    Ok(work())
+}
+
+/// Changes the calling thread for good. Unlike the C library's functions these do not touch the
+/// other threads; in a forked child there are none.
+fn become_user(uid: Uid, gid: Gid, groups: &[Gid]) -> io::Result<()> {
+    rustix::thread::set_thread_groups(groups)?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+    Ok(())
+}

@@ -1,0 +1,18 @@
+//! The agent's shell: one persistent interactive bash on a pseudo-terminal.
+//!
+//! `terminal` owns the process and follows what it writes, `session` decides what to type and
+//! what to answer. Nothing polls: the shell itself tells when a command starts and ends.
+
+mod keys;
+mod messages;
+mod processes;
+mod report;
+mod scanner;
+mod scratch;
+mod session;
+mod syntax;
+mod terminal;
+mod transcript;
+
+pub(super) use self::session::{Outcome, Request, Session};
+pub(super) use self::terminal::{ShellError, Start};

@@ -1,0 +1,224 @@
+//! Reads the byte stream of the terminal: text goes to the transcript, the shell's own reports
+//! come out as events, other escape sequences vanish.
+//!
+//! The shell reports inside an OSC sequence that starts and ends with a random token. The token
+//! never appears on the screen, so no program can forge or break a report by what it prints.
+
+use super::report::Report;
+use super::transcript::Transcript;
+
+/// Longest report: a `PATH` and a working directory.
+const MAX_REPORT: usize = 256 << 10;
+
+const SEPARATOR: u8 = 0x1f;
+const BEL: u8 = 0x07;
+const ESC: u8 = 0x1b;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// The shell has read a command and starts it.
+    Started,
+    /// The shell waits for the next command.
+    Prompt(Report),
+}
+
+#[derive(Debug)]
+enum State {
+    Text,
+    Escape,
+    /// One more byte belongs to the sequence.
+    Designator,
+    Control(Vec<u8>),
+    /// An operating system command: ours as long as it agrees with the token.
+    System(Vec<u8>),
+    Foreign,
+}
+
+#[derive(Debug)]
+pub(super) struct Scanner {
+    token: Vec<u8>,
+    state: State,
+    /// Start of a UTF-8 sequence.
+    partial: Vec<u8>,
+}
+
+impl Scanner {
+    pub(super) fn new(token: &str) -> Self {
+        Self {
+            token: token.as_bytes().to_vec(),
+            state: State::Text,
+            partial: Vec::new(),
+        }
+    }
+
+    /// Takes bytes up to and including the next event; how many, and the event.
+    pub(super) fn scan(&mut self, bytes: &[u8], text: &mut Transcript) -> (usize, Option<Event>) {
+        for (at, byte) in bytes.iter().enumerate() {
+            if let Some(event) = self.step(*byte, text) {
+                return (at + 1, Some(event));
+            }
+        }
+        (bytes.len(), None)
+    }
+
+    fn step(&mut self, byte: u8, text: &mut Transcript) -> Option<Event> {
+        let state = std::mem::replace(&mut self.state, State::Text);
+        self.state = match state {
+            State::Text => self.text(byte, text),
+            State::Escape => escape(byte),
+            State::Designator => State::Text,
+            State::Control(parameters) => control(parameters, byte, text),
+            State::Foreign => foreign(byte),
+            State::System(content) => return self.system(content, byte),
+        };
+        None
+    }
+
+    fn text(&mut self, byte: u8, text: &mut Transcript) -> State {
+        if byte >= 0x80 {
+            self.multibyte(byte, text);
+            return State::Text;
+        }
+        self.partial.clear();
+        match byte {
+            ESC => return State::Escape,
+            b'\n' => text.newline(),
+            b'\r' => text.carriage_return(),
+            b'\t' => text.tab(),
+            0x08 => text.backspace(),
+            0x20..0x7f => text.put(char::from(byte)),
+            _ => {}
+        }
+        State::Text
+    }
+
+    /// Invalid sequences vanish.
+    fn multibyte(&mut self, byte: u8, text: &mut Transcript) {
+        if byte >= 0xc0 {
+            self.partial.clear();
+        }
+        self.partial.push(byte);
+        match std::str::from_utf8(&self.partial) {
+            Ok(valid) => {
+                valid.chars().for_each(|character| text.put(character));
+                self.partial.clear();
+            }
+            Err(error) if error.error_len().is_some() => self.partial.clear(),
+            Err(_) => {}
+        }
+    }
+
+    fn system(&mut self, mut content: Vec<u8>, byte: u8) -> Option<Event> {
+        content.push(byte);
+        let compared = content.len().min(self.token.len());
+        if content[..compared] != self.token[..compared] || content.len() > MAX_REPORT {
+            self.state = foreign(byte);
+            return None;
+        }
+        if let Some(fields) = self.fields(&content) {
+            return event(fields);
+        }
+        self.state = State::System(content);
+        None
+    }
+
+    /// `TOKEN fields TOKEN BEL`
+    fn fields<'a>(&self, content: &'a [u8]) -> Option<&'a [u8]> {
+        let inner = content.strip_prefix(self.token.as_slice())?;
+        let inner = inner.strip_suffix(&[BEL])?;
+        let inner = inner.strip_suffix(self.token.as_slice())?;
+        inner.strip_prefix(&[SEPARATOR])?.strip_suffix(&[SEPARATOR])
+    }
+}
+
+fn event(fields: &[u8]) -> Option<Event> {
+    if fields == b"start" {
+        return Some(Event::Started);
+    }
+    Report::parse(fields, SEPARATOR).map(Event::Prompt)
+}
+
+fn escape(byte: u8) -> State {
+    match byte {
+        b'[' => State::Control(Vec::new()),
+        b']' => State::System(Vec::new()),
+        b'P' | b'X' | b'^' | b'_' => State::Foreign,
+        b'(' | b')' | b'*' | b'+' | b'#' | b'%' | b' ' => State::Designator,
+        ESC => State::Escape,
+        _ => State::Text,
+    }
+}
+
+fn foreign(byte: u8) -> State {
+    match byte {
+        BEL => State::Text,
+        ESC => State::Escape,
+        _ => State::Foreign,
+    }
+}
+
+fn control(mut parameters: Vec<u8>, byte: u8, text: &mut Transcript) -> State {
+    if matches!(byte, 0x20..0x40) && parameters.len() < 64 {
+        parameters.push(byte);
+        return State::Control(parameters);
+    }
+    match (byte, parameters.as_slice()) {
+        (b'K', b"" | b"0") => text.erase_to_end_of_line(),
+        (b'K', b"2") => {
+            text.carriage_return();
+            text.erase_to_end_of_line();
+        }
+        (b'J', b"2" | b"3") => text.clear(),
+        _ => {}
+    }
+    State::Text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scan(input: &[u8]) -> (String, Vec<Event>) {
+        let mut scanner = Scanner::new("TOK");
+        let mut text = Transcript::default();
+        let mut events = Vec::new();
+        // Byte by byte: a sequence may arrive in any number of pieces.
+        for byte in input {
+            events.extend(scanner.scan(&[*byte], &mut text).1);
+        }
+        (text.since_mark(), events)
+    }
+
+    #[test]
+    fn escape_sequences_vanish() {
+        let (text, _) =
+            scan(b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07a\x1b]8;;x\x1b\\b\x1b(Bc\x1b[?25l");
+        assert_eq!(text, "red abc\n");
+    }
+
+    #[test]
+    fn text_is_utf8_and_the_rest_vanishes() {
+        let (text, _) = scan("ünï\u{1f389}".as_bytes());
+        assert_eq!(text, "ünï🎉\n");
+        assert_eq!(scan(b"a\xff\xc3b\x80c").0, "abc\n");
+    }
+
+    #[test]
+    fn reports_come_out_and_do_not_show() {
+        let (text, events) =
+            scan(b"a\x1b]TOK\x1fstart\x1fTOK\x07b\x1b]TOK\x1f3\x1f77\x1fu\x1fh\x1f/bin\x1f/w\x07\x1fx\x1fTOK\x07c");
+        assert_eq!(text, "abc\n");
+        assert_eq!(events[0], Event::Started);
+        let Event::Prompt(report) = &events[1] else {
+            panic!("{events:?}");
+        };
+        assert_eq!((report.exit_code, report.background_pid), (3, 77));
+        assert_eq!(report.working_dir, "/w\u{7}\u{1f}x");
+    }
+
+    #[test]
+    fn a_foreign_token_is_no_report() {
+        let (text, events) = scan(b"\x1b]TOX\x1fstart\x1fTOX\x07ok");
+        assert_eq!((text.as_str(), events.len()), ("ok\n", 0));
+    }
+}

@@ -1,0 +1,314 @@
+//! One bash process on its pseudo-terminal, and a picture of what it has written.
+//!
+//! The shell's first file makes it report every prompt and every start of a command in escape
+//! sequences that only this server can read; one task turns the stream into a `Screen`.
+
+use std::fmt::Write as _;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pty_process::{OwnedReadPty, OwnedWritePty, Size};
+use rustix::process::Pid;
+use rustix::termios::{OptionalActions, Termios};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Child;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::processes;
+use super::report::Report;
+use super::scanner::{Event, Scanner};
+use super::scratch::Scratch;
+use super::transcript::Transcript;
+use crate::serve::identity::Identity;
+
+/// Wide enough that programs do not fold their lines (spec 4.1).
+const SIZE: (u16, u16) = (1000, 1000);
+/// For the user's own start-up files.
+const START_TIMEOUT: Duration = Duration::from_mins(1);
+/// Output of a shell that has ended may still be on its way.
+const DRAIN: Duration = Duration::from_millis(50);
+/// A program that does not read its input must not block the server.
+const TYPE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Clears what may stand in the input line, then runs what `Scratch` holds. `eval` at the top
+/// level: inside a function, declarations of the command would be lost.
+const RUN: &[u8] =
+    b"\x15{ \\__sandbox_load; } 2>/dev/null; \\builtin eval \"$__sandbox_command\"\n";
+
+#[derive(Debug, thiserror::Error)]
+pub(in crate::serve) enum ShellError {
+    #[error("cannot prepare the shell's directory")]
+    Scratch(#[source] io::Error),
+    #[error("cannot open a terminal")]
+    Terminal(#[source] pty_process::Error),
+    #[error("cannot start bash")]
+    Spawn(#[source] pty_process::Error),
+    #[error("bash did not come up")]
+    Start,
+    #[error("cannot reach the shell")]
+    Type(#[source] io::Error),
+}
+
+/// What a shell is started with.
+#[derive(Debug, Clone)]
+pub(in crate::serve) struct Start {
+    pub(in crate::serve) identity: Arc<Identity>,
+    pub(in crate::serve) working_dir: PathBuf,
+}
+
+/// The state of the terminal.
+#[derive(Debug)]
+pub(super) struct Screen {
+    pub(super) text: Transcript,
+    /// Prompts seen so far.
+    pub(super) prompts: u64,
+    pub(super) at_prompt: bool,
+    pub(super) report: Option<Report>,
+    pub(super) changed: Instant,
+    /// The exit status of the shell itself, once it has ended.
+    pub(super) ended: Option<i32>,
+}
+
+#[derive(Debug)]
+pub(super) struct Terminal {
+    pub(super) session: Pid,
+    screen: watch::Sender<Screen>,
+    input: OwnedWritePty,
+    control: OwnedFd,
+    modes: Option<Termios>,
+    scratch: Scratch,
+    follower: JoinHandle<()>,
+}
+
+impl Terminal {
+    pub(super) async fn start(start: &Start, main: bool) -> Result<Self, ShellError> {
+        let token = random_token().map_err(ShellError::Scratch)?;
+        let name = random_token().map_err(ShellError::Scratch)?;
+        let (rc_token, fallback) = (token.clone(), start.working_dir.as_path());
+        let rc = move |command: &Path| rc(&rc_token, command, main);
+        let scratch = Scratch::create(&start.identity, &name[..16], fallback, rc)
+            .await
+            .map_err(ShellError::Scratch)?;
+        let (pty, pts) = pty_process::open().map_err(ShellError::Terminal)?;
+        pty.resize(Size::new(SIZE.0, SIZE.1))
+            .map_err(ShellError::Terminal)?;
+        let control = pty.as_fd().try_clone_to_owned();
+        let child = command(start, &scratch.rc())
+            .spawn(pts)
+            .map_err(ShellError::Spawn)?;
+        let session = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let (output, input) = pty.into_split();
+        let screen = watch::Sender::new(Screen::new());
+        let follower = tokio::spawn(follow(output, child, Scanner::new(&token), screen.clone()));
+        let mut terminal = Self {
+            session: session.ok_or(ShellError::Start)?,
+            screen,
+            input,
+            control: control.map_err(ShellError::Scratch)?,
+            modes: None,
+            scratch,
+            follower,
+        };
+        terminal.come_up().await?;
+        Ok(terminal)
+    }
+
+    async fn come_up(&mut self) -> Result<(), ShellError> {
+        let mut screen = self.watch();
+        let up = screen.wait_for(|screen| screen.at_prompt || screen.ended.is_some());
+        match tokio::time::timeout(START_TIMEOUT, up).await {
+            Ok(Ok(screen)) if screen.ended.is_none() => {}
+            _ => return Err(ShellError::Start),
+        }
+        self.modes = rustix::termios::tcgetattr(&self.control).ok();
+        Ok(())
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<Screen> {
+        self.screen.subscribe()
+    }
+
+    /// Looks at the screen, and may change what counts as reported.
+    pub(super) fn with_screen<T>(&self, look: impl FnOnce(&mut Screen) -> T) -> T {
+        let mut result = None;
+        self.screen.send_if_modified(|screen| {
+            result = Some(look(screen));
+            false
+        });
+        // `send_if_modified` calls its argument exactly once.
+        result.unwrap_or_else(|| unreachable!())
+    }
+
+    /// Runs a whole command at the prompt.
+    pub(super) async fn run(&mut self, command: &str) -> Result<(), ShellError> {
+        // Bash variables cannot hold a zero byte.
+        let command = command.replace('\0', "");
+        let put = self.scratch.put_command(command).await;
+        put.map_err(ShellError::Scratch)?;
+        self.restore_modes();
+        self.type_in(RUN).await
+    }
+
+    /// Types bytes, as at a keyboard.
+    pub(super) async fn type_in(&mut self, bytes: &[u8]) -> Result<(), ShellError> {
+        match tokio::time::timeout(TYPE_TIMEOUT, self.input.write_all(bytes)).await {
+            Ok(outcome) => outcome.map_err(ShellError::Type),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// A program may have left the terminal in a state in which no line can be typed.
+    fn restore_modes(&self) {
+        if let Some(modes) = &self.modes {
+            // Worst case the next command fails visibly.
+            let _ = rustix::termios::tcsetattr(&self.control, OptionalActions::Now, modes);
+        }
+    }
+
+    /// Ends the shell and all of its session.
+    pub(super) async fn close(self) {
+        let session = self.session;
+        processes::kill_all_of(session);
+        self.retire().await;
+        // A member may have forked while it was being killed.
+        processes::kill_all_of(session);
+    }
+
+    /// Lets go of a shell that has ended; its background jobs go on.
+    pub(super) async fn retire(self) {
+        let _ = tokio::time::timeout(DRAIN * 4, self.follower).await;
+        self.scratch.remove().await;
+    }
+}
+
+impl Screen {
+    fn new() -> Self {
+        Self {
+            text: Transcript::default(),
+            prompts: 0,
+            at_prompt: false,
+            report: None,
+            changed: Instant::now(),
+            ended: None,
+        }
+    }
+
+    fn take(&mut self, mut bytes: &[u8], scanner: &mut Scanner) {
+        self.changed = Instant::now();
+        while !bytes.is_empty() {
+            let (used, event) = scanner.scan(bytes, &mut self.text);
+            bytes = &bytes[used..];
+            match event {
+                Some(Event::Started) => {
+                    // What came before is the echo of the typed line.
+                    self.text.clear();
+                    self.at_prompt = false;
+                }
+                Some(Event::Prompt(report)) => {
+                    self.report = Some(report);
+                    self.prompts += 1;
+                    self.at_prompt = true;
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// Turns the shell's output into the screen until the shell has ended.
+async fn follow(
+    mut output: OwnedReadPty,
+    mut child: Child,
+    mut scanner: Scanner,
+    screen: watch::Sender<Screen>,
+) {
+    let mut buffer = vec![0; 16 << 10];
+    let mut status = None;
+    loop {
+        let drained = async {
+            match status {
+                Some(_) => tokio::time::sleep(DRAIN).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            read = output.read(&mut buffer) => match read {
+                Ok(count @ 1..) => screen.send_modify(|screen| screen.take(&buffer[..count], &mut scanner)),
+                // Nobody has the terminal open any more.
+                Ok(0) | Err(_) => break,
+            },
+            ended = child.wait(), if status.is_none() => status = Some(ended),
+            () = drained => break,
+        }
+    }
+    let status = match status {
+        Some(status) => status,
+        None => child.wait().await,
+    };
+    let code = status.map_or(-1, exit_code);
+    screen.send_modify(|screen| screen.ended = Some(code));
+}
+
+fn exit_code(status: std::process::ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt as _;
+    let signal = status.signal().map(|signal| 128 + signal);
+    status.code().or(signal).unwrap_or(-1)
+}
+
+fn command(start: &Start, rc: &Path) -> pty_process::Command {
+    let command = pty_process::Command::new("bash")
+        .args(["--noediting", "--rcfile"])
+        .arg(rc)
+        .arg("-i")
+        .env("TERM", "xterm-256color")
+        .env_remove(crds::contract::variable::SESSION_API_KEY)
+        .env_remove("PROMPT_COMMAND")
+        .current_dir(&start.working_dir)
+        .kill_on_drop(true);
+    start.identity.adopt(command)
+}
+
+/// The shell's first file: the user's own, then the reports. `PS0` is written before a command
+/// runs; `PS1` at the prompt, after news of background jobs. A command may change `PS1`, as
+/// activating a virtual environment does, so it is set again each time. `set -x` must not show
+/// any of this: it is switched off until the command itself begins.
+fn rc(token: &str, command: &Path, main: bool) -> String {
+    let mut text = String::from(
+        "[ -r /etc/bash.bashrc ] && . /etc/bash.bashrc\n[ -r ~/.bashrc ] && . ~/.bashrc\n",
+    );
+    if main {
+        text.push_str("alias git=\"git --no-pager\"\n");
+    }
+    let command = command.display();
+    let _ = write!(
+        text,
+        r"set +o history +H
+unset TMOUT
+__sandbox_load() {{
+  local status=$?
+  IFS= builtin read -r -d '' __sandbox_command < '{command}' || :
+  case $- in *x*) set +x; __sandbox_command=$'set -x\n'$__sandbox_command ;; esac
+  case $- in *e*) return 0 ;; esac
+  return $status
+}}
+__sandbox_prompt='\e]{token}\037$?\037${{!:-}}\037\u\037\h\037${{PATH-}}\037${{PWD-}}\037{token}\a'
+__sandbox_show() {{ PS1=$__sandbox_prompt PS2=; }}
+PROMPT_COMMAND='{{ \__sandbox_show; }} 2>/dev/null'
+PS0='\e]{token}\037start\037{token}\a'
+"
+    );
+    text
+}
+
+fn random_token() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}

@@ -1,0 +1,100 @@
+//! The sandbox's own user database.
+//!
+//! The binary is static, and the C library's look-ups would load shared objects of whatever image
+//! it runs in; so the two files are read here.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+const PASSWD: &str = "/etc/passwd";
+const GROUP: &str = "/etc/group";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct User {
+    pub(super) name: String,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) home: PathBuf,
+    pub(super) shell: PathBuf,
+    /// All groups, the primary one included.
+    pub(super) groups: Vec<u32>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UserError {
+    #[error("cannot read {PASSWD}")]
+    Read(#[source] io::Error),
+    #[error("the user {0:?} does not exist in {PASSWD}")]
+    Missing(String),
+}
+
+pub(super) fn by_name(name: &str) -> Result<User, UserError> {
+    let passwd = fs::read_to_string(PASSWD).map_err(UserError::Read)?;
+    // Without the file there are no supplementary groups.
+    let group = fs::read_to_string(GROUP).unwrap_or_default();
+    find(&passwd, &group, name).ok_or_else(|| UserError::Missing(name.to_owned()))
+}
+
+fn find(passwd: &str, group: &str, name: &str) -> Option<User> {
+    let mut user = passwd
+        .lines()
+        .filter_map(parse)
+        .find(|user| user.name == name)?;
+    user.groups.extend(memberships(group, name));
+    user.groups.sort_unstable();
+    user.groups.dedup();
+    Some(user)
+}
+
+/// `name:password:uid:gid:comment:home:shell`
+fn parse(line: &str) -> Option<User> {
+    let fields: Vec<&str> = line.split(':').collect();
+    let [name, _, uid, gid, _, home, shell] = fields[..] else {
+        return None;
+    };
+    let gid = gid.parse().ok()?;
+    Some(User {
+        name: name.to_owned(),
+        uid: uid.parse().ok()?,
+        gid,
+        home: home.into(),
+        shell: if shell.is_empty() { "/bin/sh" } else { shell }.into(),
+        groups: vec![gid],
+    })
+}
+
+/// `name:password:gid:member,member`
+fn memberships<'a>(group: &'a str, name: &'a str) -> impl Iterator<Item = u32> + 'a {
+    group.lines().filter_map(move |line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let [_, _, gid, members] = fields[..] else {
+            return None;
+        };
+        let member = members.split(',').any(|member| member == name);
+        member.then(|| gid.parse().ok()).flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &str = "root:x:0:0:root:/root:/bin/bash\nbroken\n\
+                          openhands:x:1000:0::/home/openhands:\n";
+    const GROUP: &str = "root:x:0:\nsudo:x:27:other,openhands\nadm:x:4:openhand\n";
+
+    #[test]
+    fn a_user_comes_with_all_groups() {
+        let user = find(PASSWD, GROUP, "openhands").unwrap();
+        assert_eq!((user.uid, user.gid), (1000, 0));
+        assert_eq!(user.groups, [0, 27]);
+        assert_eq!(user.shell, PathBuf::from("/bin/sh"));
+    }
+
+    #[test]
+    fn unknown_users_and_broken_lines_are_no_users() {
+        assert_eq!(find(PASSWD, GROUP, "broken"), None);
+        assert_eq!(find(PASSWD, GROUP, ""), None);
+    }
+}

@@ -1,0 +1,134 @@
+//! Finds out when the command can serve: its port accepts, and its path answers well.
+//!
+//! The kubelet's probe would notice seconds later; this one retries within milliseconds.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use bytes::Bytes;
+use crds::contract::control::{Probe, SupervisorState};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use tokio::net::TcpStream;
+
+use super::lifecycle::Lifecycle;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_BODY: usize = 64 << 10;
+
+#[derive(Debug, thiserror::Error)]
+enum ProbeError {
+    #[error("port {0} does not accept: {1}")]
+    Connect(u16, std::io::Error),
+    #[error("no answer from {0}: {1}")]
+    Request(String, hyper::Error),
+    #[error("{0} is no path")]
+    Path(String),
+    #[error("{0} answers {1}")]
+    Status(String, http::StatusCode),
+    #[error("the answer of {0} is too long or broken off")]
+    Body(String),
+    #[error("{0} says that it is not initialized")]
+    NotInitialized(String),
+    #[error("no answer in time")]
+    Timeout,
+}
+
+/// Reports ready once the probe passes. Ends then, or when it is aborted.
+pub(super) async fn watch(address: IpAddr, probe: Probe, lifecycle: Lifecycle) {
+    let mut pause = FIRST_PAUSE;
+    while let Err(error) = attempt(address, &probe).await {
+        lifecycle.set(SupervisorState::Starting, Some(error.to_string()));
+        tokio::time::sleep(pause).await;
+        pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+    }
+    lifecycle.set(SupervisorState::Ready, None);
+    tracing::info!("command is ready");
+}
+
+async fn attempt(address: IpAddr, probe: &Probe) -> Result<(), ProbeError> {
+    let Some(port) = probe.port else {
+        return Ok(());
+    };
+    tokio::time::timeout(TIMEOUT, check(address, port, probe.path.as_deref()))
+        .await
+        .unwrap_or(Err(ProbeError::Timeout))
+}
+
+async fn check(address: IpAddr, port: u16, path: Option<&str>) -> Result<(), ProbeError> {
+    let stream = TcpStream::connect(SocketAddr::new(address, port))
+        .await
+        .map_err(|error| ProbeError::Connect(port, error))?;
+    match path {
+        Some(path) => get(stream, path).await,
+        None => Ok(()),
+    }
+}
+
+async fn get(stream: TcpStream, path: &str) -> Result<(), ProbeError> {
+    let failed = |error| ProbeError::Request(path.to_owned(), error);
+    let request = http::Request::get(path)
+        .header(http::header::HOST, "localhost")
+        .header(http::header::CONNECTION, "close")
+        .body(Empty::<Bytes>::new())
+        .map_err(|_| ProbeError::Path(path.to_owned()))?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(failed)?;
+    let exchange = async {
+        let response = sender.send_request(request).await.map_err(failed)?;
+        judge(path, response).await
+    };
+    // The connection only moves bytes; when it ends first, the exchange learns of it.
+    let driven = async {
+        let _ = connection.await;
+        std::future::pending().await
+    };
+    tokio::select! {
+        outcome = exchange => outcome,
+        outcome = driven => outcome,
+    }
+}
+
+async fn judge(
+    path: &str,
+    response: http::Response<hyper::body::Incoming>,
+) -> Result<(), ProbeError> {
+    if !response.status().is_success() {
+        return Err(ProbeError::Status(path.to_owned(), response.status()));
+    }
+    let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
+    let body = body
+        .map_err(|_| ProbeError::Body(path.to_owned()))?
+        .to_bytes();
+    if says_not_initialized(&body) {
+        return Err(ProbeError::NotInitialized(path.to_owned()));
+    }
+    Ok(())
+}
+
+/// The Python server may answer 200 with this body before it can serve.
+fn says_not_initialized(body: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Body {
+        status: String,
+    }
+    serde_json::from_slice::<Body>(body).is_ok_and(|body| body.status == "not initialized")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_one_status_counts_as_not_initialized() {
+        assert!(says_not_initialized(br#"{"status":"not initialized"}"#));
+        assert!(!says_not_initialized(br#"{"status":"ok"}"#));
+        assert!(!says_not_initialized(b"OK"));
+        assert!(!says_not_initialized(b""));
+    }
+}
