@@ -1,1 +1,133 @@
-//! Scaffold.
+//! The front door: the remote runtime API for clients, and the reverse proxy to their sandboxes,
+//! on one listener. Stateless, so any number of replicas serve the same sandboxes.
+//!
+//! Reads come from the [`Index`]; the only objects it ever writes are Sandboxes.
+
+pub mod api;
+pub mod args;
+mod dispatch;
+pub mod proxy;
+pub mod sandboxes;
+pub mod serve;
+pub mod tenants;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{Request, Response};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::index::Index;
+use crate::keys::Keys;
+use crate::urls::Urls;
+
+pub use args::GatewayArgs;
+pub use tenants::Tenants;
+
+/// What an installation decides about its gateway.
+#[derive(Debug, Clone)]
+pub struct GatewayConfig {
+    /// Where the sandboxes of the API live.
+    pub namespace: String,
+    pub urls: Urls,
+    /// Volume of every sandbox that the API starts.
+    pub workspace: WorkspaceConfig,
+    pub runtime_classes: RuntimeClasses,
+    /// How long a request waits for a sandbox that is away for a moment.
+    pub hold_limit: Duration,
+    /// How long `/start` waits for readiness before it answers `starting`.
+    pub start_wait: Duration,
+    /// How long open requests may go on after a shutdown was asked for.
+    pub drain_limit: Duration,
+    /// Connections served at the same time; more wait in the backlog of the listener.
+    pub max_connections: usize,
+}
+
+/// The volume that outlives the Pod.
+#[derive(Debug, Clone)]
+pub struct WorkspaceConfig {
+    pub size: String,
+    pub storage_class: Option<String>,
+}
+
+/// Isolation classes of the cluster, and what to do with others.
+#[derive(Debug, Clone, Default)]
+pub struct RuntimeClasses {
+    /// Class of sandboxes that name none. Absent: the controller's default.
+    pub default: Option<String>,
+    /// Classes that clients may ask for.
+    pub installed: BTreeSet<String>,
+    /// The class that `gvisor` stands for.
+    pub gvisor: Option<String>,
+    /// Whether an unknown class is refused; otherwise it falls back to the default.
+    pub strict: bool,
+}
+
+/// The gateway as a service without a socket.
+#[derive(Debug, Clone)]
+pub struct Gateway {
+    dispatch: Arc<dispatch::Dispatch>,
+}
+
+impl Gateway {
+    /// A gateway that writes through `client` and reads `index`, which somebody else feeds.
+    pub fn new(
+        client: &kube::Client,
+        config: GatewayConfig,
+        keys: Arc<Keys>,
+        index: Arc<Index>,
+        tenants: Tenants,
+    ) -> Self {
+        let config = Arc::new(config);
+        let sandboxes = sandboxes::Sandboxes::new(client.clone(), &config.namespace, index, keys);
+        let proxy = proxy::Proxy::new(sandboxes.clone(), config.clone());
+        let api = api::router(sandboxes, config, tenants);
+        Self {
+            dispatch: Arc::new(dispatch::Dispatch::new(api, proxy)),
+        }
+    }
+
+    /// Answers one request of a client at `peer`. Never fails: what goes wrong is an answer too.
+    pub async fn respond(&self, request: Request<Body>, peer: SocketAddr) -> Response<Body> {
+        self.dispatch.respond(request, peer).await
+    }
+
+    /// Watches the index for Pods that go away, and aborts what is open to them. Ends with
+    /// `shutdown`.
+    pub async fn follow_pods(&self, shutdown: &CancellationToken) {
+        self.dispatch.proxy().follow_pods(shutdown).await;
+    }
+
+    /// Ends when every tunnel has ended.
+    pub(crate) async fn tunnels_closed(&self) {
+        self.dispatch.proxy().tunnels_closed().await;
+    }
+}
+
+/// Serves until `shutdown`, and then until everything open has ended or the drain limit is over.
+pub async fn run(
+    client: kube::Client,
+    config: GatewayConfig,
+    keys: Arc<Keys>,
+    index: Arc<Index>,
+    tenants: Tenants,
+    listener: TcpListener,
+    shutdown: CancellationToken,
+) {
+    let limits = serve::Limits {
+        connections: config.max_connections,
+        drain: config.drain_limit,
+    };
+    let gateway = Gateway::new(&client, config, keys, index, tenants);
+    // Pods are followed until the drain is over: what it waits for may still go away.
+    let drained = CancellationToken::new();
+    let serving = async {
+        serve::serve(&gateway, listener, limits, &shutdown).await;
+        drained.cancel();
+    };
+    tokio::join!(serving, gateway.follow_pods(&drained));
+}

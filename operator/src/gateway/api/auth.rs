@@ -1,0 +1,23 @@
+//! Every endpoint but `/health` asks for the tenant first, before it looks at anything else.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use crds::contract::header::API_KEY;
+use http::request::Parts;
+
+use super::{Api, ApiError};
+use crate::gateway::tenants::Tenant;
+
+/// Who calls.
+#[derive(Debug)]
+pub(super) struct Caller(pub(super) Arc<Tenant>);
+
+impl FromRequestParts<Arc<Api>> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, ApiError> {
+        let key = parts.headers.get(API_KEY).and_then(|v| v.to_str().ok());
+        Ok(Self(api.tenants.recognise(key)?))
+    }
+}

@@ -1,0 +1,41 @@
+//! JSON bodies as clients send them: any content type, and every fault told as `detail`.
+
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, Request};
+use bytes::Bytes;
+use http::StatusCode;
+use serde::de::DeserializeOwned;
+
+use super::ApiError;
+
+/// The body of a request. An empty one counts as `{}`.
+#[derive(Debug)]
+pub(super) struct Body<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let bytes = Bytes::from_request(request, state).await.map_err(refuse)?;
+        let json: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        let read = serde_json::from_slice(json);
+        // The position is enough to find the fault; the text around it may be a secret.
+        read.map(Self).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            ApiError::bad(match error.classify() {
+                serde_json::error::Category::Data => {
+                    format!("the body has a field of a wrong type at line {line} column {column}")
+                }
+                _ => format!("the body is not valid JSON at line {line} column {column}"),
+            })
+        })
+    }
+}
+
+fn refuse(rejection: BytesRejection) -> ApiError {
+    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        ApiError::TooLarge
+    } else {
+        ApiError::bad("the body could not be read")
+    }
+}

@@ -1,0 +1,101 @@
+//! `RuntimeInfo`, the object that nearly every endpoint answers with (runtime API spec 1.3).
+//!
+//! Always whole: different clients need different parts of it from the same endpoint.
+
+mod derive;
+
+use std::collections::BTreeMap;
+
+use crds::sandbox::PodStatus;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Api;
+use crate::index::Entry;
+
+pub use derive::{Lifecycle, State, derive};
+
+/// Ports whose URLs are told to the agent.
+const WORK_PORTS: [&str; 2] = ["work-1", "work-2"];
+
+/// A sandbox as clients see it.
+#[derive(Debug, Clone, Serialize)]
+pub struct RuntimeInfo {
+    pub runtime_id: String,
+    pub session_id: String,
+    /// Without a trailing slash; the same for life.
+    pub url: String,
+    pub session_api_key: String,
+    pub status: Lifecycle,
+    pub pod_status: PodStatus,
+    pub status_detail: Option<String>,
+    /// URL to port.
+    pub work_hosts: BTreeMap<String, u16>,
+    pub restart_count: u32,
+    pub restart_reasons: Vec<String>,
+    pub container_statuses: Vec<Value>,
+    pub events: Vec<Value>,
+    pub pod_logs: String,
+    pub command: Option<Command>,
+    pub image: Option<String>,
+    pub working_dir: Option<String>,
+    pub resource_factor: f64,
+    pub runtime_class: Option<String>,
+    pub created_at: Option<Timestamp>,
+}
+
+/// A command in the shape in which the client gave it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub enum Command {
+    Line(String),
+    Words(Vec<String>),
+}
+
+impl Api {
+    /// What is known of a sandbox. `None` for one that has no session and so is no matter of the API.
+    pub(super) fn info(&self, entry: &Entry) -> Option<RuntimeInfo> {
+        let spec = &entry.spec;
+        let session = spec.session.as_ref()?;
+        let id = &entry.runtime_id;
+        let state = derive(entry);
+        Some(RuntimeInfo {
+            runtime_id: id.clone(),
+            session_id: session.id.clone(),
+            url: self.config.urls.runtime(id),
+            session_api_key: self.sandboxes.keys.session_key(&entry.uid),
+            status: state.lifecycle,
+            pod_status: state.pod,
+            status_detail: state.detail,
+            work_hosts: self.work_hosts(entry),
+            restart_count: entry.status.restarts.count,
+            restart_reasons: entry.status.restarts.reasons.clone(),
+            container_statuses: Vec::new(),
+            events: Vec::new(),
+            pod_logs: String::new(),
+            command: command(entry),
+            image: spec.image.clone(),
+            working_dir: spec.working_dir.clone(),
+            resource_factor: spec.resource_factor.unwrap_or(1.0),
+            runtime_class: spec.runtime_class_name.clone(),
+            created_at: entry.created_at,
+        })
+    }
+
+    fn work_hosts(&self, entry: &Entry) -> BTreeMap<String, u16> {
+        WORK_PORTS
+            .iter()
+            .filter_map(|name| {
+                let url = self.config.urls.port(&entry.runtime_id, name);
+                Some((url, entry.port(name)?))
+            })
+            .collect()
+    }
+}
+
+fn command(entry: &Entry) -> Option<Command> {
+    let line = entry.spec.session.as_ref()?.command_line.clone();
+    let words = || entry.spec.command.clone().map(Command::Words);
+    line.map(Command::Line).or_else(words)
+}

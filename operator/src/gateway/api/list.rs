@@ -1,0 +1,35 @@
+//! `GET /list`: the live sandboxes of the caller, and nothing else: clients count the entries.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+
+use super::auth::Caller;
+use super::info::{Lifecycle, RuntimeInfo};
+use super::{ApiError, Shared};
+
+#[derive(Debug, Serialize)]
+pub(super) struct List {
+    runtimes: Vec<RuntimeInfo>,
+    total: usize,
+}
+
+pub(super) async fn list(
+    State(api): Shared,
+    Caller(tenant): Caller,
+) -> Result<Json<List>, ApiError> {
+    api.sandboxes.synced().await?;
+    let of_tenant = api.sandboxes.index.list(|entry| {
+        let session = entry.spec.session.as_ref();
+        session.is_some_and(|s| s.tenant == tenant.name) && api.sandboxes.is_ours(entry)
+    });
+    let runtimes: Vec<_> = of_tenant
+        .iter()
+        .filter_map(|entry| api.info(entry))
+        .filter(|info| matches!(info.status, Lifecycle::Starting | Lifecycle::Running))
+        .collect();
+    Ok(Json(List {
+        total: runtimes.len(),
+        runtimes,
+    }))
+}

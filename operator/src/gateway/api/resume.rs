@@ -1,0 +1,28 @@
+//! `POST /resume`: brings a paused sandbox back. The answer is complete, key included: some clients
+//! take the key from here.
+
+use axum::Json;
+use axum::extract::State;
+use crds::sandbox::DesiredState;
+
+use super::auth::Caller;
+use super::body::Body;
+use super::info::RuntimeInfo;
+use super::state::{StateRequest, is_stopped};
+use super::{ApiError, Shared};
+
+pub(super) async fn resume(
+    State(api): Shared,
+    Caller(tenant): Caller,
+    Body(request): Body<StateRequest>,
+) -> Result<Json<RuntimeInfo>, ApiError> {
+    let id = request.id()?;
+    let id = id.ok_or_else(|| ApiError::bad("runtime_id is required"))?;
+    let entry = api.owned(&tenant, &id).await?;
+    let entry = api.change(entry, DesiredState::Running).await?;
+    if is_stopped(&entry) {
+        return Err(ApiError::UnknownRuntime);
+    }
+    let info = api.info(&entry).ok_or(ApiError::UnknownRuntime)?;
+    Ok(Json(info))
+}

@@ -1,0 +1,21 @@
+//! `GET /runtime/{runtime_id}`: polled by V0 clients, which give up at the first answer that is
+//! not 200.
+
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+
+use super::auth::Caller;
+use super::info::RuntimeInfo;
+use super::{ApiError, Shared};
+
+pub(super) async fn runtime(
+    State(api): Shared,
+    Caller(tenant): Caller,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Json<RuntimeInfo>, ApiError> {
+    let Path(id) = path?;
+    let entry = api.owned(&tenant, &id).await?;
+    let info = api.info(&entry).ok_or(ApiError::UnknownRuntime)?;
+    Ok(Json(info))
+}

@@ -1,0 +1,26 @@
+//! `GET /sessions/{session_id}`: the newest runtime of a session; asked before every start and
+//! polled by SDK clients.
+
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+
+use super::auth::Caller;
+use super::info::RuntimeInfo;
+use super::{ApiError, Shared};
+use crate::gateway::sandboxes::SandboxError;
+
+pub(super) async fn session(
+    State(api): Shared,
+    Caller(tenant): Caller,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Json<RuntimeInfo>, ApiError> {
+    let Path(id) = path?;
+    let found = api.sandboxes.find_session(&tenant.name, &id).await;
+    let entry = found.map_err(|error| match error {
+        SandboxError::NotFound => ApiError::UnknownSession,
+        other => other.into(),
+    })?;
+    let info = api.info(&entry).ok_or(ApiError::UnknownSession)?;
+    Ok(Json(info))
+}

@@ -1,0 +1,75 @@
+//! The client's environment: text for every value, and never a name that the server owns
+//! (runtime API spec 4.8, 7.24, 7.36).
+
+use std::collections::BTreeMap;
+
+use crds::contract::variable::{OH_SESSION_API_KEYS_0, SESSION_API_KEY};
+use serde_json::{Map, Value};
+
+use crate::gateway::api::ApiError;
+
+/// Names whose values only the server knows. The controller sets them.
+const SERVER_OWNED: [&str; 5] = [
+    SESSION_API_KEY,
+    OH_SESSION_API_KEYS_0,
+    "RUNTIME_ID",
+    "RUNTIME_URL",
+    "OH_WEB_URL",
+];
+
+/// Reads an environment. Nulls and server-owned names are left out.
+pub(super) fn read(raw: Map<String, Value>) -> Result<BTreeMap<String, String>, ApiError> {
+    raw.into_iter()
+        .filter(|(name, _)| !SERVER_OWNED.contains(&name.as_str()))
+        .filter_map(|(name, value)| Some((name, text(value)?)))
+        .map(check)
+        .collect()
+}
+
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text),
+        other => Some(other.to_string()),
+    }
+}
+
+/// Refuses what no process can be given.
+fn check((name, value): (String, String)) -> Result<(String, String), ApiError> {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return Err(ApiError::bad("environment has a name that is empty or has = or NUL in it"));
+    }
+    if value.contains('\0') {
+        return Err(ApiError::bad(format!("environment: the value of {name} has NUL in it")));
+    }
+    Ok((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(raw: Value) -> Result<BTreeMap<String, String>, ApiError> {
+        read(serde_json::from_value(raw).unwrap())
+    }
+
+    #[test]
+    fn values_become_text_and_server_names_go() {
+        let environment = of(json!({
+            "A": "1", "N": 4.5, "B": true, "X": null, "O": {"a": [1]}, "E": "",
+            "SESSION_API_KEY": "mine", "OH_SESSION_API_KEYS_0": "mine", "RUNTIME_ID": "x",
+        }));
+        let pairs: Vec<_> = environment.unwrap().into_iter().collect();
+        let expected = [("A", "1"), ("B", "true"), ("E", ""), ("N", "4.5"), ("O", "{\"a\":[1]}")];
+        assert_eq!(pairs, expected.map(|(n, v)| (n.to_owned(), v.to_owned())));
+    }
+
+    #[test]
+    fn impossible_pairs_are_refused() {
+        for raw in [json!({"": "x"}), json!({"A=B": "x"}), json!({"A": "x\u{0}y"})] {
+            assert!(of(raw).is_err());
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What `/stop`, `/pause` and `/resume` share: the body, whose runtime it is, and the change of
+//! the desired state.
+
+use std::sync::Arc;
+
+use crds::sandbox::DesiredState;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::info::{Lifecycle, RuntimeInfo, derive};
+use super::{Api, ApiError};
+use crate::gateway::sandboxes::SandboxError;
+use crate::gateway::tenants::Tenant;
+use crate::index::Entry;
+
+/// Body of the three calls. V0 sends `null` when its start failed before it knew an id.
+#[derive(Debug, Deserialize)]
+pub(super) struct StateRequest {
+    #[serde(default)]
+    runtime_id: Value,
+}
+
+/// Answer of `/stop` and `/pause`: no client reads it, but it has to be an object.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum StateAnswer {
+    Runtime(Box<RuntimeInfo>),
+    Nothing { runtime_id: () },
+}
+
+impl StateAnswer {
+    pub(super) fn of(info: Option<RuntimeInfo>) -> Self {
+        info.map_or_else(Self::nothing, |info| Self::Runtime(Box::new(info)))
+    }
+
+    pub(super) fn nothing() -> Self {
+        Self::Nothing { runtime_id: () }
+    }
+}
+
+impl StateRequest {
+    /// The id, or `None` for null and missing ones.
+    pub(super) fn id(self) -> Result<Option<String>, ApiError> {
+        match self.runtime_id {
+            Value::Null => Ok(None),
+            Value::String(id) => Ok(Some(id)),
+            _ => Err(ApiError::bad("runtime_id must be a string")),
+        }
+    }
+}
+
+impl Api {
+    /// The tenant's sandbox of this id; for everybody else there is none.
+    pub(super) async fn owned(&self, tenant: &Tenant, id: &str) -> Result<Arc<Entry>, ApiError> {
+        let found = self.sandboxes.find(id).await;
+        let entry = found.map_err(|error| match error {
+            SandboxError::NotFound => ApiError::UnknownRuntime,
+            other => other.into(),
+        })?;
+        let session = entry.spec.session.as_ref();
+        let owned = session.is_some_and(|s| s.tenant == tenant.name);
+        if owned && self.sandboxes.is_ours(&entry) {
+            Ok(entry)
+        } else {
+            Err(ApiError::UnknownRuntime)
+        }
+    }
+
+    /// Changes what a sandbox should be, and returns it as it is then. A stopped one stays as it is.
+    pub(super) async fn change(
+        &self,
+        entry: Arc<Entry>,
+        state: DesiredState,
+    ) -> Result<Arc<Entry>, ApiError> {
+        if is_stopped(&entry) {
+            return Ok(entry);
+        }
+        match self.sandboxes.set_state(&entry, state).await {
+            Ok(changed) => Ok(changed),
+            // Somebody else stopped or deleted it, and the index does not know yet.
+            Err(error @ (SandboxError::Refused(_) | SandboxError::NotFound)) => {
+                let now = self.sandboxes.look_up(&entry.key.name).await?;
+                let now = now.ok_or(ApiError::UnknownRuntime)?;
+                if is_stopped(&now) {
+                    Ok(now)
+                } else {
+                    Err(error.into())
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Whether it is only a tombstone.
+pub(super) fn is_stopped(entry: &Entry) -> bool {
+    derive(entry).lifecycle == Lifecycle::Stopped
+}

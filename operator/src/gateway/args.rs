@@ -1,0 +1,103 @@
+//! Flags of the gateway. Every one is also an environment variable, for charts.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::{GatewayConfig, RuntimeClasses, WorkspaceConfig};
+use crate::urls::{Scheme, UrlForm, Urls};
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct GatewayArgs {
+    /// Address that the API and the proxy listen on.
+    #[arg(long, env = "GATEWAY_LISTEN", default_value = "0.0.0.0:5000")]
+    pub listen: SocketAddr,
+
+    /// Host, with the port unless it is the scheme's, under which clients reach sandboxes.
+    #[arg(long, env = "GATEWAY_BASE", default_value = "localhost:5000")]
+    pub base: String,
+
+    /// Scheme of the URLs of sandboxes: http or https.
+    #[arg(long, env = "GATEWAY_SCHEME", default_value = "http", value_parser = scheme)]
+    pub scheme: Scheme,
+
+    /// How the id stands in URLs: nested, flat, path or loopback. All of them are always served.
+    #[arg(long, env = "GATEWAY_URL_FORM", default_value = "nested")]
+    pub url_form: UrlForm,
+
+    /// Namespace of the sandboxes that the API starts.
+    #[arg(long = "gateway-namespace", env = "GATEWAY_NAMESPACE", default_value = "default")]
+    pub namespace: String,
+
+    /// Size of a sandbox's workspace.
+    #[arg(long, env = "GATEWAY_WORKSPACE_SIZE", default_value = "10Gi")]
+    pub workspace_size: String,
+
+    /// Storage class of workspaces. Absent: the cluster's default.
+    #[arg(long, env = "GATEWAY_STORAGE_CLASS")]
+    pub storage_class: Option<String>,
+
+    /// Runtime class of sandboxes that ask for none. Absent: the controller's default.
+    #[arg(long, env = "GATEWAY_RUNTIME_CLASS")]
+    pub runtime_class: Option<String>,
+
+    /// Runtime classes that clients may ask for, separated by commas.
+    #[arg(long, env = "GATEWAY_RUNTIME_CLASSES", value_delimiter = ',')]
+    pub runtime_classes: Vec<String>,
+
+    /// Refuse unknown runtime classes instead of using the default.
+    #[arg(long, env = "GATEWAY_STRICT_RUNTIME_CLASSES")]
+    pub strict_runtime_classes: bool,
+
+    /// Seconds that a request waits for a sandbox that restarts or moves.
+    #[arg(long, env = "GATEWAY_HOLD_SECONDS", default_value_t = 120)]
+    pub hold_seconds: u64,
+
+    /// Seconds that open requests may go on after a shutdown was asked for.
+    #[arg(long, env = "GATEWAY_DRAIN_SECONDS", default_value_t = 25)]
+    pub drain_seconds: u64,
+
+    /// Connections served at the same time.
+    #[arg(long, env = "GATEWAY_MAX_CONNECTIONS", default_value_t = 16_384)]
+    pub max_connections: usize,
+}
+
+impl GatewayArgs {
+    /// The installation's decisions, without the address.
+    pub fn config(self) -> GatewayConfig {
+        GatewayConfig {
+            namespace: self.namespace,
+            urls: Urls {
+                scheme: self.scheme,
+                base: self.base,
+                form: self.url_form,
+            },
+            workspace: WorkspaceConfig {
+                size: self.workspace_size,
+                storage_class: present(self.storage_class),
+            },
+            runtime_classes: RuntimeClasses {
+                default: present(self.runtime_class),
+                installed: self.runtime_classes.into_iter().collect(),
+                gvisor: None,
+                strict: self.strict_runtime_classes,
+            },
+            hold_limit: Duration::from_secs(self.hold_seconds),
+            start_wait: Duration::from_secs(1),
+            drain_limit: Duration::from_secs(self.drain_seconds),
+            max_connections: self.max_connections,
+        }
+    }
+}
+
+/// Charts set variables to the empty text when a value is absent.
+fn present(text: Option<String>) -> Option<String> {
+    text.filter(|t| !t.is_empty())
+}
+
+fn scheme(text: &str) -> Result<Scheme, String> {
+    match text {
+        "http" => Ok(Scheme::Http),
+        "https" => Ok(Scheme::Https),
+        _ => Err(format!("{text:?} is neither http nor https")),
+    }
+}

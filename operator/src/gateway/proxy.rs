@@ -1,0 +1,144 @@
+//! The way from a client to the server in a sandbox (runtime API spec 4). Everything is streamed:
+//! no body is collected, no answer has a deadline, and any upgrade becomes a tunnel.
+//!
+//! The address comes from the index alone, never from the request: a client can name a sandbox,
+//! but no host.
+
+mod admit;
+mod body;
+mod error;
+mod headers;
+mod loopback;
+mod route;
+mod upgrade;
+mod upstream;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::IntoResponse as _;
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use tokio_util::sync::CancellationToken;
+
+use super::GatewayConfig;
+use super::sandboxes::Sandboxes;
+use body::{Streamed, Unsent};
+use upstream::{Upstream, Upstreams};
+
+pub use error::ProxyError;
+pub use route::{Route, Target};
+
+/// The reverse proxy.
+#[derive(Debug)]
+pub struct Proxy {
+    sandboxes: Sandboxes,
+    config: Arc<GatewayConfig>,
+    /// Host of all sandboxes' names, without port.
+    base_host: String,
+    upstreams: Upstreams,
+    addresses: loopback::Addresses,
+    tunnels: upgrade::Tunnels,
+}
+
+impl Proxy {
+    pub(super) fn new(sandboxes: Sandboxes, config: Arc<GatewayConfig>) -> Self {
+        Self {
+            base_host: route::base_host(&config.urls.base),
+            upstreams: Upstreams::new(),
+            addresses: loopback::Addresses::new(sandboxes.index.clone()),
+            tunnels: upgrade::Tunnels::default(),
+            sandboxes,
+            config,
+        }
+    }
+
+    /// Sends a request to its sandbox, and returns the answer while it is still coming in.
+    pub(super) async fn forward(
+        &self,
+        route: Route,
+        request: Request<Body>,
+        peer: SocketAddr,
+    ) -> Response<Body> {
+        let answer = self.exchange(&route, request, peer).await;
+        answer.unwrap_or_else(|error| {
+            tracing::debug!(id = route.id, category = error.category(), "{error}");
+            error.into_response()
+        })
+    }
+
+    async fn exchange(
+        &self,
+        route: &Route,
+        mut request: Request<Body>,
+        peer: SocketAddr,
+    ) -> Result<Response<Body>, ProxyError> {
+        headers::check_framing(&request)?;
+        let upgrade = upgrade::take(&mut request);
+        let (mut parts, body) = request.into_parts();
+        headers::to_upstream(&mut parts, route, peer, self.config.urls.scheme)?;
+        if let Some(upgrade) = &upgrade {
+            upgrade.announce(&mut parts.headers);
+        }
+        let (response, upstream) = self.send(route, parts, Unsent::new(body)).await?;
+        match upgrade {
+            Some(upgrade) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                Ok(self.tunnels.open(upgrade, response, upstream.gone))
+            }
+            _ => answer(response, upstream.gone),
+        }
+    }
+
+    /// Sends a request, and once more if nothing of it could be sent: the index may still have the
+    /// address of a Pod that is gone.
+    async fn send(
+        &self,
+        route: &Route,
+        parts: Parts,
+        body: Unsent,
+    ) -> Result<(Response<Incoming>, Upstream), ProxyError> {
+        let mut entry = self.admit(route).await?;
+        let mut upstream = self.upstream(route, &entry)?;
+        let first = self.upstreams.send(&upstream, &parts, body.share()).await;
+        let response = match first {
+            Err(ProxyError::Unreachable) if body.is_untouched() => {
+                entry = self.admit_again(&entry).await?;
+                upstream = self.upstream(route, &entry)?;
+                self.upstreams.send(&upstream, &parts, body.share()).await?
+            }
+            done => done?,
+        };
+        Ok((response, upstream))
+    }
+
+    /// Watches the index for Pods that go away, and aborts what is open to them.
+    pub(super) async fn follow_pods(&self, shutdown: &CancellationToken) {
+        let index = &self.sandboxes.index;
+        let follow = self.upstreams.follow(index);
+        shutdown.run_until_cancelled(follow).await;
+    }
+
+    /// Ends when every tunnel has ended.
+    pub(super) async fn tunnels_closed(&self) {
+        self.tunnels.closed().await;
+    }
+}
+
+fn answer(
+    response: Response<Incoming>,
+    gone: CancellationToken,
+) -> Result<Response<Body>, ProxyError> {
+    let (mut parts, body) = response.into_parts();
+    if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+        // Nobody asked for it, so nobody could use it.
+        return Err(ProxyError::Broken);
+    }
+    headers::to_client(&mut parts.headers);
+    parts.extensions.clear();
+    Ok(Response::from_parts(
+        parts,
+        Body::new(Streamed::new(body, gone)),
+    ))
+}

@@ -1,0 +1,110 @@
+//! Whether a request may go to its sandbox now, has to wait, or is answered here (design 6).
+//!
+//! A sandbox that was ready once and is away for a moment is waited for: V0 clients hang for ever
+//! when such a moment is answered with 503 (runtime API spec 3.10).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::sandbox::{DesiredState, Phase};
+
+use super::{Proxy, ProxyError, Route};
+use crate::gateway::sandboxes::SandboxError;
+use crate::index::Entry;
+
+/// How long the index may take to learn that a Pod is gone whose address refuses connections.
+const NEWS_LIMIT: Duration = Duration::from_secs(2);
+
+/// What the index says about a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Go,
+    /// It comes back by itself.
+    Hold,
+    Refuse(ProxyError),
+}
+
+impl Proxy {
+    /// The entry of a sandbox that is ready for this request, waited for if need be.
+    pub(super) async fn admit(&self, route: &Route) -> Result<Arc<Entry>, ProxyError> {
+        let entry = self.find(&route.id).await?;
+        if entry.port(&route.port).is_none() {
+            return Err(ProxyError::UnknownPort);
+        }
+        match judge(&entry) {
+            Verdict::Go => Ok(entry),
+            Verdict::Hold => self.hold(entry).await,
+            Verdict::Refuse(ProxyError::Stopped) => Err(ProxyError::Stopped),
+            Verdict::Refuse(_) => self.ask_live(entry).await,
+        }
+    }
+
+    /// As [`Proxy::admit`], for a sandbox whose address has just refused: what the index says now
+    /// is believed only if it is something new.
+    pub(super) async fn admit_again(&self, refused: &Entry) -> Result<Arc<Entry>, ProxyError> {
+        let news = |now: &Entry| judge(now) != Verdict::Go || has_moved(refused, now);
+        let index = &self.sandboxes.index;
+        let entry = index.wait(&refused.key, NEWS_LIMIT, news).await;
+        let entry = entry.ok_or(ProxyError::UnknownSandbox)?;
+        match judge(&entry) {
+            Verdict::Go if has_moved(refused, &entry) => Ok(entry),
+            Verdict::Go => Err(ProxyError::Unreachable),
+            Verdict::Hold => self.hold(entry).await,
+            Verdict::Refuse(error) => Err(error),
+        }
+    }
+
+    async fn find(&self, id: &str) -> Result<Arc<Entry>, ProxyError> {
+        let found = self.sandboxes.find(id).await;
+        found.map_err(|error| match error {
+            SandboxError::NotFound => ProxyError::UnknownSandbox,
+            _ => ProxyError::LookupFailed,
+        })
+    }
+
+    /// The last word on a sandbox that seems not to be ready: another replica may have told the
+    /// client that it is, from news that this index does not have yet.
+    async fn ask_live(&self, entry: Arc<Entry>) -> Result<Arc<Entry>, ProxyError> {
+        let now = self.sandboxes.refresh(entry).await;
+        let now = now.ok_or(ProxyError::UnknownSandbox)?;
+        match judge(&now) {
+            Verdict::Go => Ok(now),
+            Verdict::Hold => self.hold(now).await,
+            Verdict::Refuse(error) => Err(error),
+        }
+    }
+
+    async fn hold(&self, entry: Arc<Entry>) -> Result<Arc<Entry>, ProxyError> {
+        let index = &self.sandboxes.index;
+        let limit = self.config.hold_limit;
+        let decided = |now: &Entry| judge(now) != Verdict::Hold;
+        let entry = index.wait(&entry.key, limit, decided).await;
+        let entry = entry.ok_or(ProxyError::UnknownSandbox)?;
+        match judge(&entry) {
+            Verdict::Go => Ok(entry),
+            Verdict::Hold => Err(ProxyError::HoldExpired),
+            Verdict::Refuse(error) => Err(error),
+        }
+    }
+}
+
+fn judge(entry: &Entry) -> Verdict {
+    match entry.spec.state {
+        _ if entry.deleting => Verdict::Refuse(ProxyError::Stopped),
+        DesiredState::Stopped => Verdict::Refuse(ProxyError::Stopped),
+        DesiredState::Paused => Verdict::Refuse(ProxyError::Paused),
+        DesiredState::Running => match entry.status.phase {
+            Phase::Stopped => Verdict::Refuse(ProxyError::Stopped),
+            Phase::Failed => Verdict::Refuse(ProxyError::Failed),
+            _ if entry.is_ready() => Verdict::Go,
+            _ if entry.was_ready() => Verdict::Hold,
+            _ => Verdict::Refuse(ProxyError::NotReady),
+        },
+    }
+}
+
+/// Whether the sandbox runs somewhere else, or was started again, since `before`.
+fn has_moved(before: &Entry, now: &Entry) -> bool {
+    let place = |e: &Entry| (e.uid.clone(), e.status.pod_ip.clone(), e.status.ready_at.clone());
+    place(before) != place(now)
+}

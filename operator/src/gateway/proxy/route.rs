@@ -1,0 +1,208 @@
+//! Which sandbox and which of its ports a request is for. All forms of URL are understood at once,
+//! whatever form the API hands out.
+
+use std::net::Ipv4Addr;
+
+use axum::body::Body;
+use crds::names::{RUNTIME_ID_LEN, is_runtime_id};
+use http::header::HOST;
+use http::uri::Authority;
+use http::{Request, Version};
+
+use super::{Proxy, ProxyError};
+use crate::urls::RUNTIME;
+
+/// Who answers a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Target {
+    Api,
+    Sandbox(Route),
+}
+
+/// A port of a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    pub id: String,
+    pub port: String,
+    /// What stands before the path that the sandbox sees: `/{id}/{port}`, if the path led here.
+    pub prefix: Option<String>,
+}
+
+impl Proxy {
+    /// Finds out who answers. The host wins over the path: on a sandbox's own host, every path is
+    /// the sandbox's.
+    pub(in crate::gateway) fn target(&self, request: &Request<Body>) -> Result<Target, ProxyError> {
+        let host = host(request)?;
+        let sandbox = match host.as_deref().map(str::parse::<Ipv4Addr>) {
+            None => None,
+            Some(Ok(address)) => self.by_address(address)?,
+            Some(Err(_)) => by_name(host.as_deref().unwrap_or_default(), &self.base_host),
+        };
+        let route = sandbox.or_else(|| by_path(request.uri().path()));
+        Ok(route.map_or(Target::Api, Target::Sandbox))
+    }
+
+    /// The sandbox of a loopback address; none of ours for addresses outside of their range.
+    fn by_address(&self, address: Ipv4Addr) -> Result<Option<Route>, ProxyError> {
+        let [first, second, ..] = address.octets();
+        if first != 127 || second < 128 {
+            return Ok(None);
+        }
+        let id = self.addresses.sandbox(address);
+        let id = id.ok_or(ProxyError::UnknownSandbox)?;
+        Ok(Some(Route::new(id, RUNTIME)))
+    }
+}
+
+impl Route {
+    fn new(id: impl Into<String>, port: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            port: port.into(),
+            prefix: None,
+        }
+    }
+}
+
+/// The host part of the base, in lower case.
+pub(super) fn base_host(base: &str) -> String {
+    let host = base.parse::<Authority>().map(|a| a.host().to_owned());
+    host.unwrap_or_else(|_| base.to_owned())
+        .to_ascii_lowercase()
+}
+
+/// `{id}.{base}`, `{port}-{id}.{base}`, or the same with a hyphen before the base.
+fn by_name(host: &str, base: &str) -> Option<Route> {
+    let label = host.strip_suffix(base)?;
+    let label = label.strip_suffix(['.', '-'])?;
+    let id = label.get(label.len().checked_sub(RUNTIME_ID_LEN)?..)?;
+    if !is_runtime_id(id) {
+        return None;
+    }
+    match label.strip_suffix(id)? {
+        "" => Some(Route::new(id, RUNTIME)),
+        port => {
+            let port = port.strip_suffix('-')?;
+            is_port_name(port).then(|| Route::new(id, port))
+        }
+    }
+}
+
+/// `/{id}/{port}` and everything below.
+fn by_path(path: &str) -> Option<Route> {
+    // A base URL that ends in a slash gives two.
+    let start = path.len() - path.trim_start_matches('/').len();
+    let mut parts = path[start..].splitn(3, '/');
+    let (id, port) = (parts.next()?, parts.next().unwrap_or_default());
+    is_runtime_id(id).then(|| Route {
+        id: id.to_owned(),
+        port: port.to_owned(),
+        prefix: Some(path[..start + id.len() + 1 + port.len()].to_owned()),
+    })
+}
+
+fn is_port_name(text: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    text.starts_with(|c: char| c.is_ascii_lowercase()) && text.bytes().all(inner)
+}
+
+/// The host that the client means, in lower case and without port.
+fn host(request: &Request<Body>) -> Result<Option<String>, ProxyError> {
+    let mut lines = request.headers().get_all(HOST).iter();
+    let line = lines.next();
+    if lines.next().is_some() {
+        return Err(ProxyError::BadRequest("more than one Host"));
+    }
+    let named = line.map(|line| authority(line.as_bytes())).transpose()?;
+    let target = request.uri().authority();
+    match (named, target) {
+        (Some(named), Some(target)) if !same(&named, target) => Err(ProxyError::BadRequest(
+            "the target of the request is another host",
+        )),
+        (None, None) if request.version() == Version::HTTP_11 => {
+            Err(ProxyError::BadRequest("Host is missing"))
+        }
+        (named, target) => Ok(named.as_ref().or(target).map(plain_host)),
+    }
+}
+
+fn authority(text: &[u8]) -> Result<Authority, ProxyError> {
+    Authority::try_from(text)
+        .ok()
+        .filter(|authority| !authority.as_str().contains('@'))
+        .ok_or(ProxyError::BadRequest("Host is malformed"))
+}
+
+fn same(a: &Authority, b: &Authority) -> bool {
+    a.as_str().eq_ignore_ascii_case(b.as_str())
+}
+
+fn plain_host(authority: &Authority) -> String {
+    let host = authority.host();
+    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "kqzvbnwmxatyploe";
+
+    #[test]
+    fn hosts_of_all_forms_name_a_sandbox() {
+        let base = base_host("RT.example.com:8443");
+        let cases = [
+            (format!("{ID}.rt.example.com"), Some("runtime")),
+            (format!("{ID}-rt.example.com"), Some("runtime")),
+            (format!("vscode-{ID}.rt.example.com"), Some("vscode")),
+            (format!("work-1-{ID}-rt.example.com"), Some("work-1")),
+            ("rt.example.com".into(), None),
+            ("api.rt.example.com".into(), None),
+            (format!("-{ID}.rt.example.com"), None),
+            (format!("x{ID}.rt.example.com"), None),
+            (format!("a.{ID}.rt.example.com"), None),
+            (format!("{ID}.rt.example.org"), None),
+            (format!("{ID}xrt.example.com"), None),
+        ];
+        for (host, port) in cases {
+            let expected = port.map(|port| Route::new(ID, port));
+            assert_eq!(by_name(&host, &base), expected, "{host}");
+        }
+    }
+
+    #[test]
+    fn paths_name_a_sandbox_and_keep_their_tail() {
+        let prefix = |path: &str| by_path(path).map(|r| (r.port, r.prefix.unwrap()));
+        let of = |port: &str, prefix: String| Some((port.to_owned(), prefix));
+        assert_eq!(
+            prefix(&format!("/{ID}/runtime/a//b/../c")),
+            of("runtime", format!("/{ID}/runtime"))
+        );
+        assert_eq!(
+            prefix(&format!("/{ID}/work-1")),
+            of("work-1", format!("/{ID}/work-1"))
+        );
+        assert_eq!(
+            prefix(&format!("//{ID}/vscode/")),
+            of("vscode", format!("//{ID}/vscode"))
+        );
+        assert_eq!(prefix("/sessions/batch"), None);
+        assert_eq!(prefix("/"), None);
+    }
+
+    #[test]
+    fn the_host_must_be_one_and_clear() {
+        let request = |uri: &str, hosts: &[&str]| {
+            let builder = Request::builder().uri(uri);
+            let builder = hosts.iter().fold(builder, |b, h| b.header(HOST, *h));
+            host(&builder.body(Body::empty()).unwrap())
+        };
+        assert_eq!(request("/", &["A.b.:80"]), Ok(Some("a.b".into())));
+        assert_eq!(request("http://a/", &["a"]), Ok(Some("a".into())));
+        assert!(request("http://b/", &["a"]).is_err());
+        assert!(request("/", &["a", "a"]).is_err());
+        assert!(request("/", &["u@a"]).is_err());
+        assert!(request("/", &["a b"]).is_err());
+        assert!(request("/", &[]).is_err());
+    }
+}

@@ -1,0 +1,101 @@
+//! Upgraded connections: once both sides have switched protocols, bytes are copied both ways and
+//! nobody here looks at them. So any protocol, extension and subprotocol works.
+
+use axum::body::Body;
+use http::header::{CONNECTION, UPGRADE};
+use http::{HeaderMap, HeaderValue, Request, Response};
+use hyper::body::Incoming;
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::io::copy_bidirectional_with_sizes;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::headers;
+
+/// Buffer of one direction of a tunnel. Most of them are idle WebSockets.
+const BUFFER: usize = 8 * 1024;
+
+/// A client's wish to switch protocols.
+#[derive(Debug)]
+pub(super) struct Upgrade {
+    protocol: HeaderValue,
+    client: OnUpgrade,
+}
+
+/// All open tunnels.
+#[derive(Debug, Default)]
+pub(super) struct Tunnels {
+    tracker: TaskTracker,
+}
+
+/// Takes the wish out of a request, if it has one.
+pub(super) fn take(request: &mut Request<Body>) -> Option<Upgrade> {
+    let headers = request.headers();
+    let asked = headers.get_all(CONNECTION).iter().any(names_upgrade);
+    let protocol = headers.get(UPGRADE).filter(|_| asked)?.clone();
+    Some(Upgrade {
+        protocol,
+        client: hyper::upgrade::on(request),
+    })
+}
+
+fn names_upgrade(line: &HeaderValue) -> bool {
+    let mut tokens = line.as_bytes().split(|b| *b == b',');
+    tokens.any(|token| token.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
+}
+
+impl Upgrade {
+    /// Repeats the wish on the connection to the sandbox.
+    pub(super) fn announce(&self, headers: &mut HeaderMap) {
+        announce(headers, self.protocol.clone());
+    }
+}
+
+fn announce(headers: &mut HeaderMap, protocol: HeaderValue) {
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, protocol);
+}
+
+impl Tunnels {
+    /// Passes on the sandbox's consent, and connects both sides as soon as they have switched.
+    /// The tunnel breaks when the Pod is gone.
+    pub(super) fn open(
+        &self,
+        upgrade: Upgrade,
+        mut response: Response<Incoming>,
+        gone: CancellationToken,
+    ) -> Response<Body> {
+        let sandbox = hyper::upgrade::on(&mut response);
+        let (mut parts, _) = response.into_parts();
+        let protocol = parts.headers.remove(UPGRADE).unwrap_or(upgrade.protocol);
+        headers::to_client(&mut parts.headers);
+        announce(&mut parts.headers, protocol);
+        parts.extensions.clear();
+        let tunnel = connect(upgrade.client, sandbox);
+        self.tracker.spawn(async move {
+            gone.run_until_cancelled(tunnel).await;
+        });
+        Response::from_parts(parts, Body::empty())
+    }
+
+    /// Ends when every tunnel has ended.
+    pub(super) async fn closed(&self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+}
+
+async fn connect(client: OnUpgrade, sandbox: OnUpgrade) {
+    let Ok((client, sandbox)) = tokio::try_join!(client, sandbox) else {
+        return;
+    };
+    let (mut client, mut sandbox) = (io(client), io(sandbox));
+    // An end of one side is passed on as an end of that direction only. How a tunnel ends is no
+    // matter of ours.
+    let _ = copy_bidirectional_with_sizes(&mut client, &mut sandbox, BUFFER, BUFFER).await;
+}
+
+fn io(upgraded: Upgraded) -> TokioIo<Upgraded> {
+    TokioIo::new(upgraded)
+}

@@ -1,0 +1,175 @@
+//! Connections to Pods: one client with a small pool for all, and for each Pod a token by which
+//! everything open to it ends when the index says that it is gone.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use parking_lot::Mutex;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
+
+use super::body::Offer;
+use super::{Proxy, ProxyError, Route};
+use crate::index::{Entry, Index, Key};
+
+/// A Pod that is gone black-holes what is sent to it.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// Below the 5 seconds after which Python servers close idle connections.
+const IDLE_LIMIT: Duration = Duration::from_secs(3);
+/// Idle connections kept per Pod.
+const IDLE_CONNECTIONS: usize = 32;
+const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// All connections to Pods.
+#[derive(Debug)]
+pub(super) struct Upstreams {
+    client: Client<HttpConnector, Offer>,
+    /// Pods that requests have gone to.
+    pods: Mutex<HashMap<Key, Pod>>,
+}
+
+/// A port of a Pod.
+#[derive(Debug)]
+pub(super) struct Upstream {
+    authority: Authority,
+    /// Cancelled when the Pod is gone.
+    pub(super) gone: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Pod {
+    /// Uid of the Sandbox and address of its Pod.
+    identity: (String, Option<String>),
+    gone: CancellationToken,
+}
+
+impl Proxy {
+    /// Where a request for this sandbox goes.
+    pub(super) fn upstream(&self, route: &Route, entry: &Entry) -> Result<Upstream, ProxyError> {
+        let port = entry.port(&route.port).ok_or(ProxyError::UnknownPort)?;
+        let ip = entry.status.pod_ip.as_deref();
+        let ip = ip.ok_or(ProxyError::NotReady)?;
+        let authority = if ip.contains(':') {
+            format!("[{ip}]:{port}")
+        } else {
+            format!("{ip}:{port}")
+        };
+        Ok(Upstream {
+            authority: authority.parse().map_err(|_| ProxyError::Unreachable)?,
+            gone: self.upstreams.token(&self.sandboxes.index, entry),
+        })
+    }
+}
+
+impl Upstreams {
+    pub(super) fn new() -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(CONNECT_LIMIT));
+        connector.set_keepalive(Some(TCP_KEEPALIVE));
+        let client = Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_LIMIT)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .build(connector);
+        Self {
+            client,
+            pods: Mutex::default(),
+        }
+    }
+
+    /// Sends a request and waits for the head of the answer, for as long as the Pod lives.
+    pub(super) async fn send(
+        &self,
+        upstream: &Upstream,
+        parts: &Parts,
+        body: Offer,
+    ) -> Result<Response<Incoming>, ProxyError> {
+        let mut parts = parts.clone();
+        parts.uri = to(&upstream.authority, &parts.uri)?;
+        let answer = self.client.request(Request::from_parts(parts, body));
+        match upstream.gone.run_until_cancelled(answer).await {
+            None => Err(ProxyError::WentAway),
+            Some(Ok(response)) => Ok(response),
+            Some(Err(error)) if error.is_connect() => Err(ProxyError::Unreachable),
+            Some(Err(_)) => Err(ProxyError::Broken),
+        }
+    }
+
+    /// The token of the Pod that `entry` names.
+    fn token(&self, index: &Index, entry: &Entry) -> CancellationToken {
+        let token = {
+            let mut pods = self.pods.lock();
+            let pod = pods.entry(entry.key.clone()).or_insert_with(|| Pod::of(entry));
+            if !pod.is(entry) {
+                pod.gone.cancel();
+                *pod = Pod::of(entry);
+            }
+            pod.gone.clone()
+        };
+        // The Pod may have gone since `entry` was read, and nobody would say it again.
+        self.check(index, &entry.key);
+        token
+    }
+
+    /// Cancels what is open to Pods that are gone, as changes of the index tell of them.
+    pub(super) async fn follow(&self, index: &Index) {
+        let mut changes = index.changes();
+        loop {
+            match changes.recv().await {
+                Ok(key) => self.check(index, &key),
+                Err(RecvError::Lagged(_)) => self.check_all(index),
+                Err(RecvError::Closed) => return,
+            }
+        }
+    }
+
+    fn check_all(&self, index: &Index) {
+        let keys: Vec<_> = self.pods.lock().keys().cloned().collect();
+        for key in &keys {
+            self.check(index, key);
+        }
+    }
+
+    fn check(&self, index: &Index, key: &Key) {
+        let mut pods = self.pods.lock();
+        let Some(pod) = pods.get(key) else {
+            return;
+        };
+        if !index.get(key).is_some_and(|entry| pod.is(&entry)) {
+            pod.gone.cancel();
+            pods.remove(key);
+        }
+    }
+}
+
+impl Pod {
+    fn of(entry: &Entry) -> Self {
+        Self {
+            identity: (entry.uid.clone(), entry.status.pod_ip.clone()),
+            gone: CancellationToken::new(),
+        }
+    }
+
+    fn is(&self, entry: &Entry) -> bool {
+        self.identity.0 == entry.uid && self.identity.1 == entry.status.pod_ip
+    }
+}
+
+fn to(authority: &Authority, uri: &Uri) -> Result<Uri, ProxyError> {
+    let path = uri.path_and_query().cloned();
+    Uri::builder()
+        .scheme(Scheme::HTTP)
+        .authority(authority.clone())
+        .path_and_query(path.unwrap_or_else(|| PathAndQuery::from_static("/")))
+        .build()
+        .map_err(|_| ProxyError::BadRequest("the path is malformed"))
+}

@@ -1,0 +1,169 @@
+//! Sandboxes as the gateway finds and changes them: read from the index, looked up once in the
+//! API server where another replica may know more, and every write entered into the index at once.
+
+mod error;
+mod retry;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::names;
+use crds::sandbox::DesiredState;
+use crds::{Sandbox, names::GATEWAY};
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use crate::index::{Entry, Index, Key};
+use crate::keys::Keys;
+
+pub use error::SandboxError;
+use retry::{retrying, within};
+
+/// Live look-ups at the same time. Anybody can ask for ids that do not exist, so they queue here
+/// and not at the API server.
+const LOOKUPS: usize = 32;
+/// A look-up that takes longer is given up.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
+/// How long a request waits for the first complete list after the process started.
+const SYNC_LIMIT: Duration = Duration::from_secs(5);
+
+/// Access to all Sandboxes; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Sandboxes {
+    pub index: Arc<Index>,
+    pub keys: Arc<Keys>,
+    namespace: Arc<str>,
+    api: Api<Sandbox>,
+    lookups: Arc<Semaphore>,
+}
+
+/// What came of a create.
+#[derive(Debug)]
+pub enum Created {
+    New(Arc<Entry>),
+    /// An object of that name was there already.
+    Exists,
+}
+
+impl Sandboxes {
+    pub fn new(client: kube::Client, namespace: &str, index: Arc<Index>, keys: Arc<Keys>) -> Self {
+        Self {
+            api: Api::namespaced(client, namespace),
+            namespace: namespace.into(),
+            lookups: Arc::new(Semaphore::new(LOOKUPS)),
+            index,
+            keys,
+        }
+    }
+
+    /// Waits until the index is complete, so that what it lacks does not exist.
+    pub async fn synced(&self) -> Result<(), SandboxError> {
+        if self.index.synced() || self.index.wait_synced(SYNC_LIMIT).await {
+            return Ok(());
+        }
+        Err(SandboxError::NotSynced)
+    }
+
+    /// The sandbox of a runtime id, whoever it belongs to.
+    pub async fn find(&self, runtime_id: &str) -> Result<Arc<Entry>, SandboxError> {
+        if let Some(entry) = self.index.by_runtime_id(runtime_id) {
+            return Ok(entry);
+        }
+        if !names::is_runtime_id(runtime_id) {
+            return Err(SandboxError::NotFound);
+        }
+        // Objects of the API are named by their id.
+        let found = self.look_up(runtime_id).await?;
+        found
+            .filter(|entry| entry.runtime_id == runtime_id)
+            .ok_or(SandboxError::NotFound)
+    }
+
+    /// The newest sandbox of a session.
+    pub async fn find_session(
+        &self,
+        tenant: &str,
+        session: &str,
+    ) -> Result<Arc<Entry>, SandboxError> {
+        if let Some(entry) = self.known_session(tenant, session) {
+            return Ok(entry);
+        }
+        // Of what other replicas did a moment ago, only a first epoch can be unknown here:
+        // a later one follows a tombstone that the index holds.
+        let first = self.keys.session_runtime_id(tenant, session, 0);
+        let found = self.look_up(&first).await?;
+        found
+            .filter(|entry| entry.runtime_id == first)
+            .ok_or(SandboxError::NotFound)
+    }
+
+    /// As [`Sandboxes::find_session`], from the index alone.
+    pub fn known_session(&self, tenant: &str, session: &str) -> Option<Arc<Entry>> {
+        let entry = self.index.by_session(tenant, session)?;
+        self.is_ours(&entry).then_some(entry)
+    }
+
+    /// Whether the entry lives in the namespace of the API. Elsewhere anybody may claim to be a
+    /// session.
+    pub fn is_ours(&self, entry: &Entry) -> bool {
+        *entry.key.namespace == *self.namespace
+    }
+
+    /// Reads an object from the API server, and enters it into the index.
+    pub async fn look_up(&self, name: &str) -> Result<Option<Arc<Entry>>, SandboxError> {
+        let get = async {
+            let _permit = self.lookups.acquire().await;
+            self.api.get_opt(name).await
+        };
+        let found = within(LOOKUP_LIMIT, get).await?;
+        Ok(found.and_then(|sandbox| self.index.apply(&sandbox)))
+    }
+
+    /// The entry as the API server has it now, or as it is if the server is away.
+    pub async fn refresh(&self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
+        if !self.is_ours(&entry) {
+            return Some(entry);
+        }
+        match self.look_up(&entry.key.name).await {
+            Ok(found) => found.filter(|found| found.uid == entry.uid),
+            Err(_) => Some(entry),
+        }
+    }
+
+    /// Creates an object.
+    pub async fn create(&self, sandbox: &Sandbox) -> Result<Created, SandboxError> {
+        let params = PostParams {
+            field_manager: Some(GATEWAY.into()),
+            ..PostParams::default()
+        };
+        let created = retrying(|| self.api.create(&params, sandbox)).await;
+        match created {
+            Ok(made) => self
+                .index
+                .apply(&made)
+                .map(Created::New)
+                .ok_or(SandboxError::Incomplete),
+            Err(SandboxError::Exists) => Ok(Created::Exists),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says what a sandbox should be from now on.
+    pub async fn set_state(
+        &self,
+        entry: &Entry,
+        state: DesiredState,
+    ) -> Result<Arc<Entry>, SandboxError> {
+        let Key { name, .. } = &entry.key;
+        // The uid makes this fail on another object of the same name.
+        let patch = Patch::Merge(json!({"metadata": {"uid": entry.uid}, "spec": {"state": state}}));
+        let params = PatchParams {
+            field_manager: Some(GATEWAY.into()),
+            ..PatchParams::default()
+        };
+        let patched = retrying(|| self.api.patch(name, &params, &patch)).await?;
+        self.index.apply(&patched).ok_or(SandboxError::Incomplete)
+    }
+}
