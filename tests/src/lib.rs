@@ -1,1 +1,13 @@
-//! Placeholder during scaffolding.
+//! Harness for behaviour tests that cross crates. The behaviours are in `tests/tests/`, one file
+//! each.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a harness may fail its test"
+)]
+
+pub mod binaries;
+pub mod http;
+pub mod standalone;

@@ -1,0 +1,35 @@
+//! Where the binaries of the workspace are: beside the tests that run.
+
+use std::path::{Path, PathBuf};
+
+/// Path of a binary that was built with the tests.
+pub fn binary(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    // target/TRIPLE/PROFILE/deps/test-HASH
+    let profile = test
+        .parent()
+        .and_then(Path::parent)
+        .expect("cargo's layout");
+    let path = profile.join(name);
+    assert!(
+        path.is_file(),
+        "{} is missing: run `make test`",
+        path.display()
+    );
+    path
+}
+
+/// The root of the checkout.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Whether this test runs as root. If not, says loudly what is skipped.
+pub fn is_root_or_skips(what: &str) -> bool {
+    let root =
+        std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
+    if !root {
+        eprintln!("SKIPPED, needs root: {what}");
+    }
+    root
+}

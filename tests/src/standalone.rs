@@ -1,0 +1,149 @@
+//! The standalone binary as a user starts it.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use crate::binaries::{binary, root};
+
+/// A running standalone process. Ends with SIGTERM when dropped.
+#[derive(Debug)]
+pub struct Standalone {
+    child: Child,
+    /// What `state/env` says.
+    pub env: BTreeMap<String, String>,
+    pub state: PathBuf,
+}
+
+impl Standalone {
+    /// Starts on free ports, or on those of an earlier run of the same state directory, and waits
+    /// until it says that it is ready.
+    pub fn start(state: &Path, args: &[&str]) -> Self {
+        Self::start_binary(&binary("sandbox-standalone"), state, args)
+    }
+
+    /// As [`Standalone::start`], with a given binary.
+    pub fn start_binary(program: &Path, state: &Path, args: &[&str]) -> Self {
+        let ports = state.join("ports-of-test");
+        let (gateway, api) = match std::fs::read_to_string(&ports) {
+            Ok(text) => {
+                let (a, b) = text.split_once(' ').expect("two ports");
+                (a.parse().expect("a port"), b.parse().expect("a port"))
+            }
+            Err(_) => (free_port(), free_port()),
+        };
+        std::fs::create_dir_all(state).expect("a state directory");
+        std::fs::write(&ports, format!("{gateway} {api}")).expect("a writable state directory");
+        let mut child = Command::new(program)
+            .arg("--state-dir")
+            .arg(state)
+            .args(["--listen", &format!("0.0.0.0:{gateway}")])
+            .args(["--api-listen", &format!("127.0.0.1:{api}")])
+            .args(args)
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .expect("standalone starts");
+        wait_ready(&mut child);
+        let env = std::fs::read_to_string(state.join("env")).expect("an env file");
+        Self {
+            child,
+            env: parse_env(&env),
+            state: state.into(),
+        }
+    }
+
+    /// Base of the runtime API.
+    pub fn api(&self) -> &str {
+        &self.env["SANDBOX_API_URL"]
+    }
+
+    /// Key of the runtime API.
+    pub fn key(&self) -> &str {
+        &self.env["SANDBOX_API_KEY"]
+    }
+
+    /// A command with the environment that a user has after `. .state/env`.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.envs(&self.env).current_dir(root());
+        command
+    }
+
+    /// Runs a command in that environment; its output if it succeeds, else a panic that shows it.
+    pub fn run(&self, program: &str, args: &[&str]) -> String {
+        let output = self
+            .command(program)
+            .args(args)
+            .output()
+            .expect("a program");
+        let (stdout, stderr) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        assert!(
+            output.status.success(),
+            "{program} {args:?}: {}\n{stdout}\n{stderr}",
+            output.status
+        );
+        stdout.into_owned()
+    }
+
+    /// Ends the process as Ctrl-C does and waits for it.
+    pub fn stop(mut self) -> ExitStatus {
+        self.signal("-TERM");
+        self.child.wait().expect("an exit status")
+    }
+
+    /// Ends the process without warning.
+    pub fn kill(mut self) {
+        self.child.kill().expect("a process");
+        self.child.wait().expect("an exit status");
+    }
+
+    fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        let _ = Command::new("kill").args([signal, &id]).status();
+    }
+}
+
+impl Drop for Standalone {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.signal("-TERM");
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn wait_ready(child: &mut Child) {
+    let stdout = child.stdout.take().expect("a piped stdout");
+    let mut lines = BufReader::new(stdout).lines();
+    let ready = lines
+        .by_ref()
+        .map_while(Result::ok)
+        .any(|line| line.starts_with("Sandbox Operator is ready"));
+    assert!(
+        ready,
+        "standalone ended before it was ready: {:?}",
+        child.wait()
+    );
+    // Whatever it prints later must not block it.
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+}
+
+fn parse_env(text: &str) -> BTreeMap<String, String> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("export "))
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, value)| (name.into(), value.trim_matches('\'').into()))
+        .collect()
+}
+
+/// A port that is free now.
+pub fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("an address").port()
+}

@@ -1,0 +1,49 @@
+//! Two sandboxes at the same time, on the same ports.
+
+use tests::binaries::is_root_or_skips;
+use tests::standalone::Standalone;
+
+use crate::session::Session;
+
+#[tokio::test]
+async fn two_sandboxes_do_not_see_each_other() {
+    if !is_root_or_skips("two sandboxes in standalone") {
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    let standalone = Standalone::start(state.path(), &[]);
+    let a = Session::start(&standalone, "a").await;
+    let b = Session::start(&standalone, "b").await;
+    assert_ne!((&a.id, &a.url, &a.key), (&b.id, &b.url, &b.key));
+
+    a.run("echo secret > /workspace/a.txt; echo secret > /tmp/a.txt")
+        .await;
+    a.run("sleep 4242 &").await;
+    assert_eq!(
+        a.run("pgrep -c sleep || ps ax | grep -c '[s]leep 4242'")
+            .await,
+        "1"
+    );
+    let seen = b
+        .run("ls /workspace/a.txt /tmp/a.txt 2>&1 | grep -c 'No such file'")
+        .await;
+    assert_eq!(seen, "2");
+    assert_eq!(
+        b.run("grep -ls 4242 /proc/[0-9]*/cmdline | grep -v self | wc -l")
+            .await,
+        "0"
+    );
+    assert_eq!(a.run("cat /workspace/a.txt").await, "secret");
+
+    // The key of one sandbox opens no other.
+    let stranger = Session {
+        url: b.url.clone(),
+        ..a
+    };
+    let action = serde_json::json!({"action": {"action": "run", "args": {"command": "id"}}});
+    let client = tests::http::Json::with_header("X-Session-API-Key", &stranger.key);
+    let answer = client
+        .post(&format!("{}/execute_action", stranger.url), &action)
+        .await;
+    assert_eq!(answer.status, 403);
+}

@@ -1,0 +1,86 @@
+//! kubectl against standalone, with the sample of the README.
+
+use serde_json::Value;
+use tests::binaries::is_root_or_skips;
+use tests::standalone::Standalone;
+
+const TIMEOUT: &str = "--timeout=60s";
+
+#[test]
+fn the_sample_can_be_applied_watched_paused_and_deleted() {
+    if !is_root_or_skips("kubectl against standalone") {
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    let standalone = Standalone::start(state.path(), &[]);
+    let kubectl = |args: &str| standalone.run("kubectl", &args.split(' ').collect::<Vec<_>>());
+
+    kubectl("apply -f manifests/samples/sandbox.yaml");
+    kubectl(&format!(
+        "wait --for=condition=Ready sandbox/demo {TIMEOUT}"
+    ));
+    let again = kubectl("apply -f manifests/samples/sandbox.yaml");
+    assert!(again.contains("unchanged"), "{again}");
+
+    let table = kubectl("get sbx -o wide");
+    let (header, row) = table.split_once('\n').unwrap();
+    let columns: Vec<_> = header.split_whitespace().collect();
+    assert_eq!(
+        columns,
+        [
+            "NAME", "PHASE", "READY", "POOL", "AGE", "URL", "REASON", "NODE"
+        ]
+    );
+    assert!(row.starts_with("demo   Running   True"), "{table}");
+    assert!(row.contains("http://"), "{table}");
+    assert!(
+        kubectl("get pods").contains("1/1"),
+        "{}",
+        kubectl("get pods")
+    );
+    let described = kubectl("describe sbx demo");
+    assert!(described.contains("Phase:"), "{described}");
+
+    kubectl(r#"patch sbx demo --type merge -p {"spec":{"state":"Paused"}}"#);
+    kubectl(&format!(
+        "wait --for=condition=Paused sandbox/demo {TIMEOUT}"
+    ));
+    let pods: Value = serde_json::from_str(&kubectl("get pods -o json")).unwrap();
+    assert_eq!(pods["items"], serde_json::json!([]));
+
+    kubectl(&format!("delete sbx demo {TIMEOUT}"));
+    assert_eq!(kubectl("get sbx -o name"), "");
+}
+
+#[test]
+fn a_malformed_sandbox_is_refused_by_the_schema() {
+    if !is_root_or_skips("kubectl against standalone") {
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    let standalone = Standalone::start(state.path(), &[]);
+    for (spec, complaint) in [
+        (
+            r#"{"command":["true"]}"#,
+            "image is required unless pool is set",
+        ),
+        (r#"{"image":"a","resourceFactor":0}"#, "greater than 0"),
+        (r#"{"image":"a","state":"Sleeping"}"#, "spec.state"),
+        (r#"{"image":7}"#, "spec.image"),
+        (r#"{"image":"a","imagee":"b"}"#, "unknown field"),
+    ] {
+        let manifest = format!(
+            r#"{{"apiVersion":"openhands.dev/v1alpha1","kind":"Sandbox","metadata":{{"name":"bad"}},"spec":{spec}}}"#
+        );
+        let file = state.path().join("bad.json");
+        std::fs::write(&file, manifest).unwrap();
+        let output = standalone
+            .command("kubectl")
+            .args(["create", "-f", file.to_str().unwrap()])
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{spec} was accepted");
+        assert!(stderr.contains(complaint), "{spec}: {stderr}");
+    }
+}

@@ -1,0 +1,10 @@
+//! The standalone binary, driven as its users drive it: over HTTP, with kubectl, and by the README.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+mod bad_input;
+mod first_session;
+mod isolation;
+mod kubectl;
+mod restart;
+mod session;
