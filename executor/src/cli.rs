@@ -44,6 +44,8 @@ pub struct SuperviseOptions {
 }
 
 #[derive(Debug, Args)]
+// As with the original, the last of several wins.
+#[command(args_override_self = true)]
 pub struct ServeOptions {
     /// TCP port of the API; 0 picks one and prints it
     pub port: u16,

@@ -69,7 +69,11 @@ pub(super) fn reap(child: Option<Pid>) -> Option<u8> {
 /// so this goes on until the kernel knows of no child any more.
 pub(super) fn end_all_children() {
     loop {
-        for pid in children() {
+        let children = children();
+        if children.is_empty() {
+            return;
+        }
+        for pid in children {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
         match rustix::process::wait(WaitOptions::empty()) {

@@ -17,9 +17,11 @@ pub(super) struct ServerInfo {
 }
 
 pub(super) async fn get(State(executor): State<Arc<Executor>>) -> Json<ServerInfo> {
+    // In this order, so that idle never exceeds up.
+    let idle_time = executor.activity.idle().as_secs_f64();
     Json(ServerInfo {
         uptime: executor.activity.uptime().as_secs_f64(),
-        idle_time: executor.activity.idle().as_secs_f64(),
+        idle_time,
         resources: executor.meter.measure(),
     })
 }

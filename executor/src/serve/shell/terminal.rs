@@ -36,8 +36,8 @@ const DRAIN: Duration = Duration::from_millis(50);
 const TYPE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Clears what may stand in the input line, then runs what `Scratch` holds. `eval` at the top
 /// level: inside a function, declarations of the command would be lost.
-const RUN: &[u8] =
-    b"\x15{ \\__sandbox_load; } 2>/dev/null; \\builtin eval \"$__sandbox_command\"\n";
+const RUN: &[u8] = b"\x15{ \\__sandbox_load; } 2>/dev/null; \
+    \\builtin eval \"$__sandbox_command\"; { \\__sandbox_show; } 2>/dev/null\n";
 
 #[derive(Debug, thiserror::Error)]
 pub(in crate::serve) enum ShellError {
@@ -155,6 +155,8 @@ impl Terminal {
 
     /// Types bytes, as at a keyboard.
     pub(super) async fn type_in(&mut self, bytes: &[u8]) -> Result<(), ShellError> {
+        // Until it says otherwise: it may be asking for the rest of a command.
+        self.with_screen(|screen| screen.at_prompt = false);
         match tokio::time::timeout(TYPE_TIMEOUT, self.input.write_all(bytes)).await {
             Ok(outcome) => outcome.map_err(ShellError::Type),
             Err(_) => Ok(()),
@@ -273,8 +275,8 @@ fn command(start: &Start, rc: &Path) -> pty_process::Command {
 }
 
 /// The shell's first file: the user's own, then the reports. `PS0` is written before a command
-/// runs; `PS1` at the prompt, after news of background jobs. A command may change `PS1`, as
-/// activating a virtual environment does, so it is set again each time. `set -x` must not show
+/// runs; `PS1` at the prompt, after news of background jobs. A command may change these, as
+/// activating a virtual environment does, so they are set again each time. `set -x` must not show
 /// any of this: it is switched off until the command itself begins.
 fn rc(token: &str, command: &Path, main: bool) -> String {
     let mut text = String::from(
@@ -296,9 +298,13 @@ __sandbox_load() {{
   return $status
 }}
 __sandbox_prompt='\e]{token}\037$?\037${{!:-}}\037\u\037\h\037${{PATH-}}\037${{PWD-}}\037{token}\a'
-__sandbox_show() {{ PS1=$__sandbox_prompt PS2=; }}
-PROMPT_COMMAND='{{ \__sandbox_show; }} 2>/dev/null'
-PS0='\e]{token}\037start\037{token}\a'
+__sandbox_show() {{
+  local status=$?
+  PROMPT_COMMAND='{{ \__sandbox_show; }} 2>/dev/null'
+  PS0='\e]{token}\037start\037{token}\a' PS1=$__sandbox_prompt PS2=
+  return $status
+}}
+__sandbox_show
 "
     );
     text

@@ -1,0 +1,72 @@
+//! The binary in images that contain next to nothing.
+
+use std::io::Read as _;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::client::{BINARY, Process};
+use crate::supervise::{init, start, supervise_command};
+
+/// Whether roots can be changed here; says so loudly if not.
+fn may_change_root() -> bool {
+    let may = rustix::process::geteuid().is_root();
+    if !may {
+        eprintln!("SKIPPED: changing the root directory needs root");
+    }
+    may
+}
+
+/// `chroot ROOT /sandbox-executor supervise …`
+fn supervise_in(root: &Path) -> Process {
+    std::fs::copy(BINARY, root.join("sandbox-executor")).unwrap();
+    let inner = supervise_command("/sandbox-executor", Path::new("/run/sandbox"));
+    let mut command = Command::new("/usr/sbin/chroot");
+    command
+        .arg(root)
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .env_clear();
+    for (name, value) in inner.get_envs() {
+        command.env(name, value.unwrap());
+    }
+    Process::start(command.stdin(Stdio::null()))
+}
+
+#[test]
+fn an_empty_root_is_enough_to_supervise() {
+    if !may_change_root() {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let mut process = supervise_in(root.path());
+    start(&process, init(&["/sandbox-executor", "--version"]));
+    let mut output = String::new();
+    process.output.read_to_string(&mut output).unwrap();
+    assert!(output.starts_with("sandbox-executor "), "{output}");
+    assert_eq!(process.wait().code(), Some(0));
+    assert!(root.path().join("run/sandbox/init").exists());
+}
+
+#[test]
+fn a_busybox_root_runs_its_shell() {
+    let busybox = Path::new("/bin/busybox");
+    if !may_change_root() {
+        return;
+    }
+    if !busybox.exists() {
+        eprintln!("SKIPPED a_busybox_root_runs_its_shell: no /bin/busybox");
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let bin = root.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::fs::copy(busybox, bin.join("busybox")).unwrap();
+    symlink("busybox", bin.join("sh")).unwrap();
+    let mut process = supervise_in(root.path());
+    let mut init = init(&["sh", "-c", "read line; echo \"[$line] $PWD\"; exit 6"]);
+    init.working_dir = "/workspace".to_owned();
+    start(&process, init);
+    assert_eq!(process.line(), "[] /workspace");
+    assert_eq!(process.wait().code(), Some(6));
+}
