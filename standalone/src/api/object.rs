@@ -1,0 +1,91 @@
+//! Reading and writing the few metadata fields the server itself cares about. Objects stay untyped JSON so that what a
+//! client stored comes back unchanged, also when it no longer fits a Rust type.
+
+use serde_json::{Map, Value, json};
+
+/// A string field of `metadata`; absent and empty are the same.
+pub(crate) fn meta<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
+    object["metadata"][field]
+        .as_str()
+        .filter(|text| !text.is_empty())
+}
+
+pub(crate) fn name(object: &Value) -> &str {
+    meta(object, "name").unwrap_or_default()
+}
+
+pub(crate) fn namespace(object: &Value) -> &str {
+    meta(object, "namespace").unwrap_or_default()
+}
+
+pub(crate) fn uid(object: &Value) -> &str {
+    meta(object, "uid").unwrap_or_default()
+}
+
+pub(crate) fn resource_version(object: &Value) -> Option<&str> {
+    meta(object, "resourceVersion")
+}
+
+pub(crate) fn is_deleting(object: &Value) -> bool {
+    meta(object, "deletionTimestamp").is_some()
+}
+
+pub(crate) fn has_finalizers(object: &Value) -> bool {
+    object["metadata"]["finalizers"]
+        .as_array()
+        .is_some_and(|list| !list.is_empty())
+}
+
+pub(crate) fn generation(object: &Value) -> i64 {
+    object["metadata"]["generation"].as_i64().unwrap_or(0)
+}
+
+/// The uids in `metadata.ownerReferences`.
+pub(crate) fn owner_uids(object: &Value) -> impl Iterator<Item = &str> {
+    let references = object["metadata"]["ownerReferences"].as_array();
+    references
+        .into_iter()
+        .flatten()
+        .filter_map(|reference| reference["uid"].as_str())
+}
+
+/// Sets a field of `metadata`, or removes it when the value is null.
+pub(crate) fn set_meta(object: &mut Value, field: &str, value: impl Into<Value>) {
+    let metadata = metadata_mut(object);
+    match value.into() {
+        Value::Null => metadata.remove(field),
+        value => metadata.insert(field.to_owned(), value),
+    };
+}
+
+fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
+    child_mut(as_object(object), "metadata")
+}
+
+/// The object below `key`, made if it is not there (or is no object).
+pub(crate) fn child_mut<'a>(
+    parent: &'a mut Map<String, Value>,
+    key: &str,
+) -> &'a mut Map<String, Value> {
+    as_object(parent.entry(key).or_insert_with(|| json!({})))
+}
+
+/// The value as an object; anything else becomes an empty one.
+pub(crate) fn as_object(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = json!({});
+    }
+    match value {
+        Value::Object(map) => map,
+        _ => unreachable!("made an object above"),
+    }
+}
+
+/// Copies the top-level field `key` from one object to another; absent stays absent.
+pub(crate) fn copy_field(from: &Value, to: &mut Value, key: &str) {
+    let to = as_object(to);
+    match from.get(key) {
+        Some(value) => to.insert(key.to_owned(), value.clone()),
+        None => to.remove(key),
+    };
+}

@@ -1,0 +1,189 @@
+//! Strategic merge patch, for built-in kinds: lists of containers, variables, volumes, ports and conditions merge by
+//! key, and `$patch` directives delete or replace.
+
+use serde_json::{Map, Value};
+
+use super::lists::{ListKind, builtin, same};
+use crate::api::object::as_object;
+
+/// Merges `patch` into `target`.
+pub(crate) fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(fields) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if fields
+        .get("$patch")
+        .is_some_and(|directive| directive == "replace")
+    {
+        *target = without_directives(patch);
+        return;
+    }
+    let target = as_object(target);
+    for (key, value) in fields {
+        if let Some(list) = key.strip_prefix("$deleteFromPrimitiveList/") {
+            remove_scalars(target, list, value);
+        } else if !key.starts_with('$') {
+            merge_field(target, key, value);
+        }
+    }
+}
+
+fn merge_field(target: &mut Map<String, Value>, key: &str, value: &Value) {
+    match value {
+        Value::Null => {
+            target.remove(key);
+        }
+        Value::Object(fields)
+            if fields
+                .get("$patch")
+                .is_some_and(|directive| directive == "delete") =>
+        {
+            target.remove(key);
+        }
+        Value::Object(_) => merge(target.entry(key).or_insert(Value::Null), value),
+        Value::Array(items) => merge_list(
+            target
+                .entry(key)
+                .or_insert_with(|| Value::Array(Vec::new())),
+            key,
+            items,
+        ),
+        scalar => {
+            target.insert(key.to_owned(), scalar.clone());
+        }
+    }
+}
+
+fn merge_list(target: &mut Value, field: &str, items: &[Value]) {
+    let replace = items.iter().any(|item| {
+        item.as_object().is_some_and(|item| {
+            item.len() == 1 && item.get("$patch").is_some_and(|d| d == "replace")
+        })
+    });
+    let kind = builtin(
+        field,
+        items
+            .iter()
+            .find(|item| item.get("$patch").is_none())
+            .or(items.first()),
+    );
+    let Value::Array(current) = target else {
+        *target = Value::Array(items.iter().map(without_directives).collect());
+        return;
+    };
+    match kind {
+        ListKind::Map(keys) if !replace => items
+            .iter()
+            .for_each(|item| merge_item(current, item, &keys)),
+        ListKind::Set if !replace => {
+            let new: Vec<_> = items
+                .iter()
+                .filter(|item| !current.contains(item))
+                .cloned()
+                .collect();
+            current.extend(new);
+        }
+        _ => {
+            *current = items
+                .iter()
+                .filter(|item| item.get("$patch").is_none())
+                .map(without_directives)
+                .collect()
+        }
+    }
+}
+
+fn merge_item(current: &mut Vec<Value>, item: &Value, keys: &[String]) {
+    let place = current
+        .iter()
+        .position(|existing| same(existing, item, keys));
+    let delete = item
+        .get("$patch")
+        .is_some_and(|directive| directive == "delete");
+    match place {
+        Some(index) if delete => {
+            current.remove(index);
+        }
+        Some(index) => merge(&mut current[index], item),
+        None if delete => {}
+        None => current.push(without_directives(item)),
+    }
+}
+
+fn remove_scalars(target: &mut Map<String, Value>, list: &str, gone: &Value) {
+    let gone = gone.as_array().map(Vec::as_slice).unwrap_or_default();
+    if let Some(Value::Array(items)) = target.get_mut(list) {
+        items.retain(|item| !gone.contains(item));
+    }
+}
+
+/// A patch value as plain data: no nulls, no `$` keys.
+fn without_directives(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields
+                .iter()
+                .filter(|(key, value)| !key.starts_with('$') && !value.is_null());
+            kept.map(|(key, value)| (key.clone(), without_directives(value)))
+                .collect::<Map<_, _>>()
+                .into()
+        }
+        Value::Array(items) => items.iter().map(without_directives).collect(),
+        scalar => scalar.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn merged(mut target: Value, patch: &Value) -> Value {
+        merge(&mut target, patch);
+        target
+    }
+
+    #[test]
+    fn containers_and_environment_merge_by_name() {
+        let pod = json!({"spec": {"containers": [{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}]}});
+        let patch = json!({"spec": {"containers": [{"name": "a", "env": [{"name": "Y", "value": "2"}]}, {"name": "b"}]}});
+        assert_eq!(
+            merged(pod, &patch),
+            json!({"spec": {"containers": [
+                {"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]}, {"name": "b"}]}})
+        );
+    }
+
+    #[test]
+    fn directives_delete_and_replace() {
+        let object = json!({"env": [{"name": "X"}, {"name": "Y"}], "spec": {"a": 1, "b": 2}, "finalizers": ["f", "g"]});
+        let patch = json!({"env": [{"name": "X", "$patch": "delete"}], "spec": {"$patch": "replace", "c": 3},
+            "$deleteFromPrimitiveList/finalizers": ["f"]});
+        assert_eq!(
+            merged(object, &patch),
+            json!({"env": [{"name": "Y"}], "spec": {"c": 3}, "finalizers": ["g"]})
+        );
+    }
+
+    #[test]
+    fn unknown_lists_are_replaced_and_nulls_remove() {
+        let object = json!({"args": ["a", "b"], "x": 1, "conditions": [{"type": "Ready", "status": "False"}]});
+        let patch =
+            json!({"args": ["c"], "x": null, "conditions": [{"type": "Ready", "status": "True"}]});
+        assert_eq!(
+            merged(object, &patch),
+            json!({"args": ["c"], "conditions": [{"type": "Ready", "status": "True"}]})
+        );
+    }
+
+    #[test]
+    fn ports_use_the_port_they_have() {
+        let object = json!({"ports": [{"containerPort": 80, "name": "a"}]});
+        let patch = json!({"ports": [{"containerPort": 80, "name": "b"}, {"containerPort": 81}]});
+        assert_eq!(
+            merged(object, &patch),
+            json!({"ports": [{"containerPort": 80, "name": "b"}, {"containerPort": 81}]})
+        );
+    }
+}

@@ -1,0 +1,64 @@
+//! Kinds from custom resource definitions: the same YAML that is applied to a cluster decides here.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionVersion, CustomResourceSubresourceScale,
+};
+
+use super::{Kind, Model, Scale};
+use crate::api::{schema::Schema, table};
+
+/// One kind per served version.
+pub(super) fn kinds(definition: &CustomResourceDefinition) -> Vec<Kind> {
+    let served = definition
+        .spec
+        .versions
+        .iter()
+        .filter(|version| version.served);
+    served.map(|version| kind(definition, version)).collect()
+}
+
+fn kind(definition: &CustomResourceDefinition, version: &CustomResourceDefinitionVersion) -> Kind {
+    let spec = &definition.spec;
+    let subresources = version.subresources.as_ref();
+    Kind {
+        group: spec.group.clone(),
+        version: version.name.clone(),
+        plural: spec.names.plural.clone(),
+        singular: spec
+            .names
+            .singular
+            .clone()
+            .unwrap_or_else(|| spec.names.kind.to_lowercase()),
+        name: spec.names.kind.clone(),
+        short_names: spec.names.short_names.clone().unwrap_or_default(),
+        categories: spec.names.categories.clone().unwrap_or_default(),
+        namespaced: spec.scope == "Namespaced",
+        read_only: false,
+        status: subresources.is_some_and(|sub| sub.status.is_some()),
+        scale: subresources.and_then(|sub| sub.scale.as_ref()).map(scale),
+        shard: 0,
+        model: Model::Schema(Box::new(Schema::new(version.schema.as_ref()))),
+        columns: table::custom_columns(
+            version
+                .additional_printer_columns
+                .as_deref()
+                .unwrap_or_default(),
+        ),
+        alias: None,
+    }
+}
+
+fn scale(scale: &CustomResourceSubresourceScale) -> Scale {
+    Scale {
+        spec: path(&scale.spec_replicas_path),
+        status: path(&scale.status_replicas_path),
+        selector: scale.label_selector_path.as_deref().map(path),
+    }
+}
+
+fn path(text: &str) -> Vec<String> {
+    text.trim_start_matches('.')
+        .split('.')
+        .map(str::to_owned)
+        .collect()
+}

@@ -1,0 +1,121 @@
+//! Resource paths: `/api/v1/…` and `/apis/{group}/{version}/…`, with or without a namespace, name and subresource.
+
+use std::sync::Arc;
+
+use crate::api::{
+    error::ApiError,
+    registry::{Kind, Registry},
+    store::{Key, Place},
+};
+
+/// What a request is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) kind: Arc<Kind>,
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) subresource: Option<Subresource>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subresource {
+    Status,
+    Scale,
+    Log,
+    Binding,
+    Eviction,
+    Finalize,
+}
+
+impl Target {
+    pub(crate) fn parse(registry: &Registry, path: &str) -> Result<Self, ApiError> {
+        let segments: Vec<_> = path.trim_matches('/').split('/').collect();
+        match segments.as_slice() {
+            ["api", "v1", rest @ ..] => Self::in_version(registry, "", "v1", rest),
+            ["apis", group, version, rest @ ..] => Self::in_version(registry, group, version, rest),
+            _ => Err(ApiError::UnknownPath),
+        }
+    }
+
+    fn in_version(
+        registry: &Registry,
+        group: &str,
+        version: &str,
+        rest: &[&str],
+    ) -> Result<Self, ApiError> {
+        match rest {
+            ["namespaces", name, sub @ ("status" | "finalize")] if group.is_empty() => {
+                Self::of(registry, (group, version, "namespaces"), None, &[name, sub])
+            }
+            ["namespaces", namespace, plural, rest @ ..] => {
+                Self::of(registry, (group, version, plural), Some(namespace), rest)
+            }
+            [plural, rest @ ..] => Self::of(registry, (group, version, plural), None, rest),
+            [] => Err(ApiError::UnknownPath),
+        }
+    }
+
+    fn of(
+        registry: &Registry,
+        of: (&str, &str, &str),
+        namespace: Option<&str>,
+        rest: &[&str],
+    ) -> Result<Self, ApiError> {
+        let kind = registry
+            .find(of.0, of.1, of.2)
+            .ok_or(ApiError::UnknownPath)?
+            .clone();
+        let (name, subresource) = match rest {
+            [] => (None, None),
+            [name] => (Some((*name).to_owned()), None),
+            [name, sub] => (Some((*name).to_owned()), Some(subresource(&kind, sub)?)),
+            _ => return Err(ApiError::UnknownPath),
+        };
+        let misplaced =
+            namespace.is_some() != kind.namespaced && (namespace.is_some() || name.is_some());
+        if misplaced {
+            return Err(ApiError::UnknownPath);
+        }
+        Ok(Self {
+            kind,
+            namespace: namespace.map(str::to_owned),
+            name,
+            subresource,
+        })
+    }
+
+    /// The place of the object with this name in the target's namespace.
+    pub(crate) fn place_of(&self, name: &str) -> Place {
+        let namespace = self.namespace.clone().unwrap_or_default();
+        Place {
+            shard: self.kind.shard,
+            key: Key {
+                namespace,
+                name: name.to_owned(),
+            },
+        }
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        self.place_of(self.name.as_deref().unwrap_or_default())
+    }
+
+    pub(crate) fn not_found(&self) -> ApiError {
+        ApiError::NotFound {
+            of: self.kind.resource_group(),
+            name: self.name.clone().unwrap_or_default(),
+        }
+    }
+}
+
+fn subresource(kind: &Kind, name: &str) -> Result<Subresource, ApiError> {
+    match name {
+        "status" if kind.status => Ok(Subresource::Status),
+        "scale" if kind.scale.is_some() => Ok(Subresource::Scale),
+        "log" if kind.is_pod() => Ok(Subresource::Log),
+        "binding" if kind.is_pod() => Ok(Subresource::Binding),
+        "eviction" if kind.is_pod() => Ok(Subresource::Eviction),
+        "finalize" if kind.is("", "namespaces") => Ok(Subresource::Finalize),
+        _ => Err(ApiError::UnknownPath),
+    }
+}

@@ -1,0 +1,125 @@
+use super::*;
+
+fn schema() -> Schema {
+    Schema::from_document(json!({
+        "type": "object", "required": ["spec"],
+        "properties": {"spec": {
+            "type": "object", "required": ["image"],
+            "x-kubernetes-validations": [
+                {"rule": "self.image != 'forbidden'", "message": "that image is not allowed"},
+                {"rule": "self.image == oldSelf.image", "message": "image is immutable"}],
+            "properties": {
+                "image": {"type": "string", "minLength": 1, "maxLength": 20},
+                "state": {"type": "string", "enum": ["Running", "Paused"], "default": "Running"},
+                "replicas": {"type": "integer", "minimum": 0, "maximum": 5, "format": "int32"},
+                "name": {"type": "string", "pattern": "^[a-z]+$", "nullable": true},
+                "port": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+                "env": {"type": "array", "maxItems": 3, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+                    "items": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "value": {"type": "string", "default": ""}}}},
+                "template": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                "since": {"type": "string", "format": "date-time"}}}},
+    }))
+}
+
+fn complaints(spec: &Value) -> Vec<String> {
+    let causes = schema().check(&json!({"spec": spec}), None);
+    causes
+        .into_iter()
+        .map(|cause| format!("{}: {}", cause.field, cause.message))
+        .collect()
+}
+
+#[test]
+fn unknown_fields_are_pruned_and_named() {
+    let mut object = json!({"apiVersion": "v1", "kind": "T", "metadata": {"name": "x"}, "extra": 1,
+        "spec": {"image": "a", "foo": 1, "template": {"any": {"thing": 1}}, "labels": {"k": "v"}, "env": [{"name": "A", "oops": 1}]}});
+    assert_eq!(
+        schema().prune(&mut object),
+        ["extra", "spec.env[0].oops", "spec.foo"]
+    );
+    assert_eq!(
+        object["spec"],
+        json!({"image": "a", "template": {"any": {"thing": 1}}, "labels": {"k": "v"}, "env": [{"name": "A"}]})
+    );
+    assert_eq!(object["metadata"]["name"], "x");
+}
+
+#[test]
+fn defaults_fill_every_level_that_exists() {
+    let mut object = json!({"spec": {"image": "a", "env": [{"name": "A"}]}});
+    schema().fill_defaults(&mut object);
+    assert_eq!(object["spec"]["state"], "Running");
+    assert_eq!(object["spec"]["env"][0]["value"], "");
+}
+
+#[test]
+fn good_values_pass() {
+    let spec = json!({"image": "a", "state": "Paused", "replicas": 5, "name": null, "port": "http", "since": "2026-01-01T00:00:00Z"});
+    assert_eq!(complaints(&spec), [""; 0]);
+}
+
+#[test]
+fn messages_read_as_in_a_cluster() {
+    for (spec, complaint) in [
+        (json!({}), "spec.image: Required value"),
+        (
+            json!({"image": 3}),
+            "spec.image: Invalid value: \"integer\": spec.image in body must be of type string: \"integer\"",
+        ),
+        (
+            json!({"image": ""}),
+            "spec.image: Invalid value: \"\": spec.image in body should be at least 1 chars long",
+        ),
+        (
+            json!({"image": "aaaaaaaaaaaaaaaaaaaaa"}),
+            "spec.image: Too long: may not be more than 20 bytes",
+        ),
+        (
+            json!({"image": "a", "state": "Off"}),
+            "spec.state: Unsupported value: \"Off\": supported values: \"Running\", \"Paused\"",
+        ),
+        (
+            json!({"image": "a", "replicas": 6}),
+            "spec.replicas: Invalid value: 6: spec.replicas in body should be less than or equal to 5",
+        ),
+        (
+            json!({"image": "a", "name": "A"}),
+            "spec.name: Invalid value: \"A\": spec.name in body should match '^[a-z]+$'",
+        ),
+        (
+            json!({"image": "a", "env": [{"name": "A"}, {"name": "A"}]}),
+            "spec.env[1]: Duplicate value: {\"name\":\"A\"}",
+        ),
+        (
+            json!({"image": "a", "since": "x"}),
+            "spec.since: Invalid value: \"x\": spec.since in body must be of type date-time: \"x\"",
+        ),
+        (
+            json!({"image": "forbidden"}),
+            "spec: Invalid value: \"object\": that image is not allowed",
+        ),
+    ] {
+        assert_eq!(complaints(&spec), [complaint], "{spec}");
+    }
+}
+
+#[test]
+fn rules_see_the_old_object() {
+    let (old, new) = (
+        json!({"spec": {"image": "a"}}),
+        json!({"spec": {"image": "b"}}),
+    );
+    assert_eq!(
+        schema().check(&new, Some(&old))[0].message,
+        "Invalid value: \"object\": image is immutable"
+    );
+    assert!(schema().check(&old, Some(&old)).is_empty());
+}
+
+#[test]
+fn what_was_wrong_before_is_let_through() {
+    let old = json!({"spec": {"image": "a", "replicas": 9}});
+    let new = json!({"spec": {"image": "a", "replicas": 9, "state": "Paused"}});
+    assert!(schema().check(&new, Some(&old)).is_empty());
+}

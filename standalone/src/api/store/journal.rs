@@ -1,0 +1,150 @@
+//! The SQLite file behind the store: one row per object, written before a request is answered. It is only read at
+//! start. A row somebody edited into nonsense is somebody's data: it is skipped with a warning and never removed.
+
+use std::path::Path;
+
+use rusqlite::{Connection, params};
+use serde_json::Value;
+
+use super::{Place, shard::Key};
+use crate::api::object;
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS objects (
+        resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, revision INTEGER NOT NULL,
+        body TEXT NOT NULL, PRIMARY KEY (resource, namespace, name)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS revision (id INTEGER PRIMARY KEY CHECK (id = 1), value INTEGER NOT NULL);
+    INSERT OR IGNORE INTO revision VALUES (1, 1);";
+
+/// The database failed; the message is SQLite's.
+#[derive(Debug, thiserror::Error)]
+#[error("state database: {0}")]
+pub struct JournalError(#[from] rusqlite::Error);
+
+#[derive(Debug)]
+pub(super) struct Journal {
+    connection: Connection,
+    names: Vec<String>,
+}
+
+pub(super) struct Loaded {
+    pub(super) rows: Vec<Row>,
+    pub(super) revision: u64,
+}
+
+pub(super) struct Row {
+    pub(super) place: Place,
+    pub(super) object: Value,
+}
+
+impl Journal {
+    pub(super) fn open(path: &Path, names: &[String]) -> Result<(Self, Loaded), JournalError> {
+        let connection = Connection::open(path)?;
+        // The file belongs to one process: a second one would hand out the same revisions.
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.execute_batch(SCHEMA)?;
+        let journal = Self {
+            connection,
+            names: names.to_vec(),
+        };
+        let loaded = journal.load()?;
+        Ok((journal, loaded))
+    }
+
+    /// Makes one change durable; `None` removes the row.
+    pub(super) fn write(
+        &mut self,
+        place: &Place,
+        object: Option<&Value>,
+        revision: u64,
+    ) -> Result<(), JournalError> {
+        let (resource, key) = (&self.names[place.shard], &place.key);
+        let revision = i64::try_from(revision).unwrap_or(i64::MAX);
+        let transaction = self.connection.transaction()?;
+        match object {
+            Some(object) => transaction
+                .prepare_cached("INSERT OR REPLACE INTO objects VALUES (?1, ?2, ?3, ?4, ?5)")?
+                .execute(params![
+                    resource,
+                    key.namespace,
+                    key.name,
+                    revision,
+                    object.to_string()
+                ])?,
+            None => transaction
+                .prepare_cached(
+                    "DELETE FROM objects WHERE resource = ?1 AND namespace = ?2 AND name = ?3",
+                )?
+                .execute(params![resource, key.namespace, key.name])?,
+        };
+        transaction
+            .prepare_cached("UPDATE revision SET value = ?1")?
+            .execute(params![revision])?;
+        Ok(transaction.commit()?)
+    }
+
+    fn load(&self) -> Result<Loaded, JournalError> {
+        let stored: i64 = self
+            .connection
+            .query_row("SELECT value FROM revision", [], |row| row.get(0))?;
+        let mut revision = u64::try_from(stored).unwrap_or(1);
+        let mut statement = self
+            .connection
+            .prepare("SELECT resource, namespace, name, revision, body FROM objects")?;
+        let mut rows = statement.query([])?;
+        let mut loaded = Vec::new();
+        while let Some(row) = rows.next()? {
+            match self.decode(row) {
+                Ok((row, of)) => {
+                    revision = revision.max(of);
+                    loaded.push(row);
+                }
+                Err(error) => tracing::warn!(error, "skipped a row of the state database"),
+            }
+        }
+        Ok(Loaded {
+            rows: loaded,
+            revision,
+        })
+    }
+
+    /// The object of a row. The columns are the truth about identity and revision, whatever the body says.
+    fn decode(&self, row: &rusqlite::Row<'_>) -> Result<(Row, u64), String> {
+        let column = |index| {
+            row.get::<_, String>(index)
+                .map_err(|error| error.to_string())
+        };
+        let (resource, namespace, name, body) = (column(0)?, column(1)?, column(2)?, column(4)?);
+        let what = format!("{resource} {namespace}/{name}");
+        let shard = self
+            .names
+            .iter()
+            .position(|known| *known == resource)
+            .ok_or(format!("{what}: unknown resource"))?;
+        let mut object: Value =
+            serde_json::from_str(&body).map_err(|error| format!("{what}: {error}"))?;
+        if !object.is_object() {
+            return Err(format!("{what}: not an object"));
+        }
+        let revision = row
+            .get::<_, i64>(3)
+            .map_or(1, |revision| u64::try_from(revision).unwrap_or(1));
+        object::set_meta(&mut object, "name", name.as_str());
+        if !namespace.is_empty() {
+            object::set_meta(&mut object, "namespace", namespace.as_str());
+        }
+        object::set_meta(&mut object, "resourceVersion", revision.to_string());
+        Ok((
+            Row {
+                place: Place {
+                    shard,
+                    key: Key { namespace, name },
+                },
+                object,
+            },
+            revision,
+        ))
+    }
+}

@@ -1,0 +1,121 @@
+//! The objects of one resource and the last changes to them. History is bounded: a watcher that comes back too late is
+//! told so (410) and lists again, exactly as with a compacted etcd.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use serde_json::Value;
+use tokio::{sync::watch, time::Instant};
+
+use super::History;
+
+/// Namespace (empty for cluster-wide resources) and name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// One change. The state before it decides whether a watcher with a selector sees a move in or out.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) revision: u64,
+    pub(crate) at: Instant,
+    pub(crate) change: Change,
+    pub(crate) object: Arc<Value>,
+    pub(crate) previous: Option<Arc<Value>>,
+    pub(crate) namespace: String,
+}
+
+#[derive(Debug)]
+pub(super) struct Shard {
+    pub(super) objects: BTreeMap<Key, Arc<Value>>,
+    pub(super) signal: watch::Sender<u64>,
+    log: VecDeque<Arc<Event>>,
+    /// The revision of the newest event that left the log: who saw it has missed nothing.
+    dropped: u64,
+    /// No new watch may start before this revision.
+    pub(super) compacted: u64,
+    capacity: usize,
+}
+
+impl Shard {
+    pub(super) fn new(capacity: usize) -> Self {
+        let signal = watch::Sender::new(0);
+        Self {
+            objects: BTreeMap::new(),
+            signal,
+            log: VecDeque::new(),
+            dropped: 0,
+            compacted: 0,
+            capacity,
+        }
+    }
+
+    pub(super) fn list(&self, namespace: Option<&str>) -> Vec<Arc<Value>> {
+        let Some(namespace) = namespace else {
+            return self.objects.values().cloned().collect();
+        };
+        let start = Key {
+            namespace: namespace.to_owned(),
+            name: String::new(),
+        };
+        let inside = self
+            .objects
+            .range(start..)
+            .take_while(|(key, _)| key.namespace == namespace);
+        inside.map(|(_, object)| object.clone()).collect()
+    }
+
+    pub(super) fn record(&mut self, key: &Key, change: Change, object: Arc<Value>, revision: u64) {
+        let previous = match change {
+            Change::Deleted => self.objects.remove(key),
+            Change::Added | Change::Modified => self.objects.insert(key.clone(), object.clone()),
+        };
+        let namespace = key.namespace.clone();
+        self.log.push_back(Arc::new(Event {
+            revision,
+            at: Instant::now(),
+            change,
+            object,
+            previous,
+            namespace,
+        }));
+        while self.log.len() > self.capacity {
+            self.dropped = self
+                .log
+                .pop_front()
+                .map_or(self.dropped, |event| event.revision);
+            self.compacted = self.compacted.max(self.dropped);
+        }
+        self.signal.send_replace(revision);
+    }
+
+    pub(super) fn after(&self, revision: u64, limit: usize, now: u64) -> History {
+        if revision < self.dropped {
+            return History::Forgotten(self.dropped);
+        }
+        let start = self.log.partition_point(|event| event.revision <= revision);
+        let events: Vec<_> = self.log.iter().skip(start).take(limit).cloned().collect();
+        History::Events {
+            caught_up: (start + events.len() == self.log.len()).then_some(now),
+            events,
+        }
+    }
+
+    /// Empties the log. Watches that are up to date go on; none can resume from before.
+    pub(super) fn forget(&mut self, revision: u64) {
+        self.dropped = self.log.back().map_or(self.dropped, |event| event.revision);
+        self.compacted = revision;
+        self.log.clear();
+    }
+}

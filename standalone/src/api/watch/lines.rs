@@ -1,0 +1,45 @@
+//! The lines of a watch.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::api::{
+    error::ApiError,
+    registry::Kind,
+    store::{Change, Event},
+};
+
+pub(super) fn event_line(event: &str, object: &Value) -> Bytes {
+    let mut line = json!({"type": event, "object": object}).to_string();
+    line.push('\n');
+    line.into()
+}
+
+pub(super) fn error_line(error: &ApiError) -> Bytes {
+    event_line("ERROR", &error.to_status())
+}
+
+/// Tells a revision; the last one of a streamed list also that the list is complete.
+pub(super) fn bookmark(kind: &Kind, revision: u64, initial_end: bool) -> Bytes {
+    let mut object = json!({"kind": kind.name, "apiVersion": kind.api_version(),
+        "metadata": {"resourceVersion": revision.to_string()}});
+    if initial_end {
+        object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+    }
+    event_line("BOOKMARK", &object)
+}
+
+/// What a change means to a watcher that sees only the objects `matches` accepts.
+pub(super) fn event_type(event: &Event, matches: impl Fn(&Value) -> bool) -> Option<&'static str> {
+    let before = event
+        .previous
+        .as_ref()
+        .is_some_and(|previous| matches(previous));
+    let after = event.change != Change::Deleted && matches(&event.object);
+    match (before, after) {
+        (false, true) => Some("ADDED"),
+        (true, true) => Some("MODIFIED"),
+        (true, false) => Some("DELETED"),
+        (false, false) => None,
+    }
+}

@@ -1,0 +1,4 @@
+//! Placeholder during scaffolding.
+
+pub mod api;
+pub mod node;
