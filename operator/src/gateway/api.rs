@@ -47,11 +47,7 @@ struct Api {
 type Shared = axum::extract::State<Arc<Api>>;
 
 /// All endpoints.
-pub(super) fn router(
-    sandboxes: Sandboxes,
-    config: Arc<GatewayConfig>,
-    tenants: Tenants,
-) -> Router {
+pub(super) fn router(sandboxes: Sandboxes, config: Arc<GatewayConfig>, tenants: Tenants) -> Router {
     Router::new()
         .route("/start", post(start::start))
         .route("/stop", post(stop::stop))

@@ -25,7 +25,11 @@ pub struct GatewayArgs {
     pub url_form: UrlForm,
 
     /// Namespace of the sandboxes that the API starts.
-    #[arg(long = "gateway-namespace", env = "GATEWAY_NAMESPACE", default_value = "default")]
+    #[arg(
+        long = "gateway-namespace",
+        env = "GATEWAY_NAMESPACE",
+        default_value = "default"
+    )]
     pub namespace: String,
 
     /// Size of a sandbox's workspace.

@@ -116,7 +116,10 @@ impl Api {
         let limit = self.config.start_wait;
         let settled = |e: &Entry| derive(e).lifecycle != Lifecycle::Starting;
         let index = &self.sandboxes.index;
-        index.wait(&entry.key, limit, settled).await.unwrap_or(entry)
+        index
+            .wait(&entry.key, limit, settled)
+            .await
+            .unwrap_or(entry)
     }
 }
 

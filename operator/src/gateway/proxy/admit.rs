@@ -105,6 +105,12 @@ fn judge(entry: &Entry) -> Verdict {
 
 /// Whether the sandbox runs somewhere else, or was started again, since `before`.
 fn has_moved(before: &Entry, now: &Entry) -> bool {
-    let place = |e: &Entry| (e.uid.clone(), e.status.pod_ip.clone(), e.status.ready_at.clone());
+    let place = |e: &Entry| {
+        (
+            e.uid.clone(),
+            e.status.pod_ip.clone(),
+            e.status.ready_at.clone(),
+        )
+    };
     place(before) != place(now)
 }

@@ -108,7 +108,9 @@ impl Upstreams {
     fn token(&self, index: &Index, entry: &Entry) -> CancellationToken {
         let token = {
             let mut pods = self.pods.lock();
-            let pod = pods.entry(entry.key.clone()).or_insert_with(|| Pod::of(entry));
+            let pod = pods
+                .entry(entry.key.clone())
+                .or_insert_with(|| Pod::of(entry));
             if !pod.is(entry) {
                 pod.gone.cancel();
                 *pod = Pod::of(entry);

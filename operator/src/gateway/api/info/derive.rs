@@ -128,7 +128,12 @@ mod tests {
     fn what_the_user_wants_comes_first() {
         use DesiredState::{Paused, Stopped};
         let ready = Some(PodStatus::Ready);
-        for phase in [Phase::Pending, Phase::Running, Phase::Pausing, Phase::Failed] {
+        for phase in [
+            Phase::Pending,
+            Phase::Running,
+            Phase::Pausing,
+            Phase::Failed,
+        ] {
             assert_eq!(
                 of(Paused, phase, ready),
                 (Lifecycle::Paused, PodStatus::NotFound)

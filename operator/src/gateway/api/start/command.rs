@@ -18,7 +18,8 @@ pub(super) fn read(raw: Option<RawCommand>) -> Result<Option<Command>, ApiError>
         None => return Ok(None),
         Some(RawCommand::Words(words)) => Command { words, line: None },
         Some(RawCommand::Line(line)) => Command {
-            words: words::split(&line).map_err(|error| ApiError::bad(format!("command: {error}")))?,
+            words: words::split(&line)
+                .map_err(|error| ApiError::bad(format!("command: {error}")))?,
             line: Some(line),
         },
     };

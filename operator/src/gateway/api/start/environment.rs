@@ -37,10 +37,14 @@ fn text(value: Value) -> Option<String> {
 /// Refuses what no process can be given.
 fn check((name, value): (String, String)) -> Result<(String, String), ApiError> {
     if name.is_empty() || name.contains(['=', '\0']) {
-        return Err(ApiError::bad("environment has a name that is empty or has = or NUL in it"));
+        return Err(ApiError::bad(
+            "environment has a name that is empty or has = or NUL in it",
+        ));
     }
     if value.contains('\0') {
-        return Err(ApiError::bad(format!("environment: the value of {name} has NUL in it")));
+        return Err(ApiError::bad(format!(
+            "environment: the value of {name} has NUL in it"
+        )));
     }
     Ok((name, value))
 }
@@ -62,13 +66,23 @@ mod tests {
             "SESSION_API_KEY": "mine", "OH_SESSION_API_KEYS_0": "mine", "RUNTIME_ID": "x",
         }));
         let pairs: Vec<_> = environment.unwrap().into_iter().collect();
-        let expected = [("A", "1"), ("B", "true"), ("E", ""), ("N", "4.5"), ("O", "{\"a\":[1]}")];
+        let expected = [
+            ("A", "1"),
+            ("B", "true"),
+            ("E", ""),
+            ("N", "4.5"),
+            ("O", "{\"a\":[1]}"),
+        ];
         assert_eq!(pairs, expected.map(|(n, v)| (n.to_owned(), v.to_owned())));
     }
 
     #[test]
     fn impossible_pairs_are_refused() {
-        for raw in [json!({"": "x"}), json!({"A=B": "x"}), json!({"A": "x\u{0}y"})] {
+        for raw in [
+            json!({"": "x"}),
+            json!({"A=B": "x"}),
+            json!({"A": "x\u{0}y"}),
+        ] {
             assert!(of(raw).is_err());
         }
     }

@@ -96,10 +96,13 @@ fn present(text: Option<String>) -> Option<String> {
 }
 
 fn session(id: Option<String>, legacy: [Option<Value>; 2]) -> Result<String, ApiError> {
-    let mut legacy = legacy.into_iter().flatten().filter_map(|value| match value {
-        Value::String(text) => present(Some(text)),
-        _ => None,
-    });
+    let mut legacy = legacy
+        .into_iter()
+        .flatten()
+        .filter_map(|value| match value {
+            Value::String(text) => present(Some(text)),
+            _ => None,
+        });
     let id = id.or_else(|| legacy.next());
     match id {
         None => Err(ApiError::bad("session_id is required and may not be null")),
@@ -136,7 +139,11 @@ fn security(
     fs_group: Option<i64>,
 ) -> Result<Option<SecurityContext>, ApiError> {
     let ids = [run_as_user, run_as_group, fs_group];
-    if ids.iter().flatten().any(|id| !(0..=i64::from(i32::MAX)).contains(id)) {
+    if ids
+        .iter()
+        .flatten()
+        .any(|id| !(0..=i64::from(i32::MAX)).contains(id))
+    {
         return Err(ApiError::bad(
             "run_as_user, run_as_group and fs_group must be between 0 and 2147483647",
         ));

@@ -30,7 +30,9 @@ pub(super) fn choose(asked: Option<&str>, classes: &RuntimeClasses) -> Result<Ch
         });
     }
     if classes.strict {
-        return Err(ApiError::bad("runtime_class is not installed in this cluster"));
+        return Err(ApiError::bad(
+            "runtime_class is not installed in this cluster",
+        ));
     }
     let note = "the runtime class asked for is not installed; the default is used";
     Ok(default(Some(note.to_owned())))

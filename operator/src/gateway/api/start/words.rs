@@ -79,13 +79,19 @@ mod tests {
         let cases: [(&str, &[&str]); 9] = [
             ("", &[]),
             (" \t\n", &[]),
-            ("/bin/agent --port 60000", &["/bin/agent", "--port", "60000"]),
+            (
+                "/bin/agent --port 60000",
+                &["/bin/agent", "--port", "60000"],
+            ),
             ("a 'b  c' d", &["a", "b  c", "d"]),
             (r#"a "b \" \n \\ $x" ''"#, &["a", r#"b " \n \ $x"#, ""]),
             (r"a\ b c\'d", &["a b", "c'd"]),
             ("a\\\nb", &["ab"]),
             ("x=1'2'\"3\"4", &["x=1234"]),
-            ("a#b # c; d | e > f", &["a#b", "#", "c;", "d", "|", "e", ">", "f"]),
+            (
+                "a#b # c; d | e > f",
+                &["a#b", "#", "c;", "d", "|", "e", ">", "f"],
+            ),
         ];
         for (line, words) in cases {
             assert_eq!(split(line).unwrap(), words, "{line:?}");

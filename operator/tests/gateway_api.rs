@@ -1,0 +1,386 @@
+//! The runtime API against a fake Kubernetes API: what clients see, call by call.
+
+#[path = "gateway_support/fake_api.rs"]
+mod fake_api;
+#[path = "gateway_support/world.rs"]
+#[allow(dead_code, reason = "shared with the tests of the proxy")]
+mod world;
+
+use axum::body::Body;
+use crds::sandbox::{DesiredState, Phase, PodStatus, Restarts, SandboxStatus};
+use http::{Method, Request};
+use operator::gateway::RuntimeClasses;
+use serde_json::{Value, json};
+
+use world::{KEY, OTHER_KEY, World, config, read, ready, starting};
+
+fn start_body() -> Value {
+    json!({
+        "image": "ghcr.io/openhands/agent-server:1",
+        "command": "/usr/local/bin/openhands-agent-server --port 60000",
+        "working_dir": "/workspace/project",
+        "environment": {"TOKEN": "hunter2", "N": 1, "GONE": null, "SESSION_API_KEY": "mine"},
+        "session_id": "s1",
+        "resource_factor": 4.0,
+        "runtime_class": "sysbox-runc",
+        "run_as_user": 10001,
+        "fs_group": 10001,
+        "image_pull_policy": "IfNotPresent",
+        "something": "new",
+    })
+}
+
+async fn started(world: &World, session: &str) -> String {
+    let body = json!({"image": "i", "session_id": session, "command": ["a", "b"]});
+    let (code, info) = world.post("/start", &body).await;
+    assert_eq!(code, 201, "{info}");
+    info["runtime_id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_makes_one_object_and_answers_whole() {
+    let world = World::new();
+    let (code, info) = world.post("/start", &start_body()).await;
+    assert_eq!(code, 201);
+    insta::assert_json_snapshot!("runtime_info_of_start", info);
+
+    let mut made = world.api.get(info["runtime_id"].as_str().unwrap());
+    let sealed = made.spec.sealed_env.clone().unwrap();
+    let name = made.metadata.name.clone().unwrap();
+    let environment = world.keys.open("sandboxes", &name, &sealed).unwrap();
+    let pairs: Vec<_> = environment.iter().map(|(n, v)| (&**n, &**v)).collect();
+    assert_eq!(pairs, [("N", "1"), ("TOKEN", "hunter2")]);
+    made.spec.sealed_env = Some("[sealed]".into());
+    insta::assert_json_snapshot!("sandbox_of_start", made);
+    assert_eq!(world.api.calls(), [(Method::POST, String::new())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_object_is_answered_everywhere() {
+    let world = World::new();
+    let id = started(&world, "s1").await;
+    let status = SandboxStatus {
+        restarts: Restarts {
+            count: 1,
+            reasons: vec!["OOMKilled".into()],
+        },
+        ..ready("10.0.0.9")
+    };
+    world.report(&id, &status);
+    let (code, by_session) = world.get("/sessions/s1").await;
+    assert_eq!(code, 200);
+    insta::assert_json_snapshot!("runtime_info_running", by_session);
+    assert_eq!(
+        world.get(&format!("/runtime/{id}")).await,
+        (200, by_session.clone())
+    );
+    let batch = world.get("/sessions/batch?ids=s1&ids=none&ids=s1").await;
+    let expected = json!([by_session, null, by_session]);
+    assert_eq!(batch, (200, expected));
+    let list = json!({"runtimes": [by_session], "total": 1});
+    assert_eq!(world.get("/list").await, (200, list));
+    assert_eq!(world.get("/sessions/batch").await, (200, json!([])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_warm_start_is_running_at_once() {
+    let world = World::new();
+    let body = json!({"image": "i", "session_id": "s1"});
+    let start = world.post("/start", &body);
+    let controller = async {
+        let mut changes = world.index.changes();
+        let key = changes.recv().await.unwrap();
+        world.report(&key.name, &ready("10.0.0.9"));
+    };
+    let ((code, info), ()) = tokio::join!(start, controller);
+    assert_eq!((code, &info["status"]), (201, &json!("running")));
+    assert_eq!(info["command"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_replicas_start_one_sandbox() {
+    let first = World::new();
+    let second = World::beside(&first.api, config());
+    let body = json!({"image": "i", "session_id": "s1"});
+    let (a, b) = tokio::join!(first.post("/start", &body), second.post("/start", &body));
+    assert_eq!((a.0, b.0), (201, 201));
+    assert_eq!(a.1["runtime_id"], b.1["runtime_id"]);
+    assert_eq!(a.1["session_api_key"], b.1["session_api_key"]);
+    assert_eq!(first.api.names().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_resumes_what_is_paused() {
+    let world = World::new();
+    let id = started(&world, "s1").await;
+    let (code, info) = world.post("/pause", &json!({"runtime_id": id})).await;
+    assert_eq!((code, &info["status"]), (200, &json!("paused")));
+    assert_eq!(info["pod_status"], "Not Found");
+    assert_eq!(started(&world, "s1").await, id);
+    assert_eq!(world.api.get(&id).spec.state, DesiredState::Running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_replaces_what_is_over() {
+    let world = World::new();
+    let first = started(&world, "s1").await;
+    world.report(
+        &first,
+        &SandboxStatus {
+            phase: Phase::Failed,
+            pod_status: Some(PodStatus::CrashLoopBackOff),
+            ..SandboxStatus::default()
+        },
+    );
+    let (_, info) = world.get("/sessions/s1").await;
+    assert_eq!(info["status"], "error");
+    assert_eq!(info["pod_status"], "CrashLoopBackOff");
+
+    let second = started(&world, "s1").await;
+    assert_ne!(first, second);
+    assert_eq!(world.api.get(&first).spec.state, DesiredState::Stopped);
+    assert_eq!(world.api.get(&second).spec.session.unwrap().epoch, 1);
+    let (_, info) = world.get("/sessions/s1").await;
+    assert_eq!(info["runtime_id"], json!(second));
+
+    // Another replica stops it; this one has not heard of it yet.
+    let other = World::beside(&world.api, config());
+    assert_eq!(
+        other.post("/stop", &json!({"runtime_id": second})).await.0,
+        200
+    );
+    let third = started(&world, "s1").await;
+    assert_eq!(world.api.get(&third).spec.session.unwrap().epoch, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn states_are_changed_again_and_again() {
+    let world = World::new();
+    let id = started(&world, "s1").await;
+    let body = json!({"runtime_id": id});
+    for (path, status) in [
+        ("/pause", "paused"),
+        ("/pause", "paused"),
+        ("/resume", "starting"),
+        ("/resume", "starting"),
+        ("/stop", "stopped"),
+        ("/stop", "stopped"),
+        ("/pause", "stopped"),
+    ] {
+        let (code, info) = world.post(path, &body).await;
+        assert_eq!(
+            (code, info["status"].as_str()),
+            (200, Some(status)),
+            "{path}"
+        );
+        let (code, info) = world.get("/sessions/s1").await;
+        assert_eq!(
+            (code, info["status"].as_str()),
+            (200, Some(status)),
+            "{path}"
+        );
+    }
+    assert_eq!(world.post("/resume", &body).await.0, 404);
+    assert_eq!(world.get("/list").await.1["total"], 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_to_change_is_fine_and_unknown_is_not() {
+    let world = World::new();
+    for body in [json!({"runtime_id": null}), json!({})] {
+        let nothing = (200, json!({"runtime_id": null}));
+        assert_eq!(world.post("/stop", &body).await, nothing);
+        assert_eq!(world.post("/pause", &body).await, nothing);
+        assert_eq!(world.post("/resume", &body).await.0, 400);
+    }
+    assert_eq!(world.call_as(KEY, "POST", "/stop", "").await.0, 200);
+    let id = started(&world, "s1").await;
+    for (key, id) in [(KEY, "aaaaaaaaaaaaaaaa"), (KEY, "no-id"), (OTHER_KEY, &*id)] {
+        let body = json!({"runtime_id": id}).to_string();
+        for path in ["/stop", "/pause", "/resume"] {
+            let answer = world.call_as(key, "POST", path, &body).await;
+            assert_eq!(answer, (404, json!({"detail": "no runtime with this id"})));
+        }
+        let path = format!("/runtime/{id}");
+        assert_eq!(world.call_as(key, "GET", &path, "").await.0, 404);
+    }
+    let answer = world.call_as(OTHER_KEY, "GET", "/sessions/s1", "").await;
+    assert_eq!(
+        answer,
+        (404, json!({"detail": "no runtime for this session"}))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_replicas_sandbox_is_found() {
+    let first = World::new();
+    let id = started(&first, "s1").await;
+    let path = format!("/runtime/{id}");
+    for path in [&*path, "/sessions/s1", "/sessions/batch?ids=s1"] {
+        let second = World::beside(&first.api, config());
+        let (code, info) = second.get(path).await;
+        assert_eq!(code, 200, "{path}");
+        assert!(info.to_string().contains(&id), "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn known_sandboxes_are_answered_while_the_api_server_is_away() {
+    let world = World::new();
+    let id = started(&world, "s1").await;
+    world.api.set_away(true);
+    for path in [
+        "/list",
+        "/sessions/s1",
+        "/sessions/batch?ids=s1&ids=x",
+        "/health",
+    ] {
+        assert_eq!(world.get(path).await.0, 200, "{path}");
+    }
+    assert_eq!(world.get(&format!("/runtime/{id}")).await.0, 200);
+    // The session lives, so a start of it needs no write.
+    assert_eq!(started(&world, "s1").await, id);
+    let (code, answer) = world.post("/pause", &json!({"runtime_id": id})).await;
+    assert_eq!(code, 503);
+    assert!(answer["detail"].is_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_a_moment_are_not_seen() {
+    let world = World::new();
+    world.api.fail([500, 429]);
+    let id = started(&world, "s1").await;
+    world.api.fail([409, 503]);
+    assert_eq!(
+        world.post("/pause", &json!({"runtime_id": id})).await.0,
+        200
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_starts_are_refused_in_words() {
+    let world = World::new();
+    let long = "x".repeat(257);
+    for (field, value) in [
+        ("image", json!(null)),
+        ("image", json!("")),
+        ("session_id", json!(null)),
+        ("session_id", json!("")),
+        ("session_id", json!("batch")),
+        ("session_id", json!(long)),
+        ("resource_factor", json!(0)),
+        ("resource_factor", json!(-1.5)),
+        ("command", json!("a 'b")),
+        ("working_dir", json!("relative")),
+        ("run_as_user", json!(-1)),
+        ("image_pull_policy", json!("Sometimes")),
+        ("environment", json!(["A=B"])),
+    ] {
+        let mut body = start_body();
+        body[field] = value.clone();
+        let (code, answer) = world.post("/start", &body).await;
+        assert_eq!(code, 400, "{field}={value}");
+        assert!(answer["detail"].is_string(), "{field}={value}");
+    }
+    let (code, answer) = world
+        .call_as(KEY, "POST", "/start", "{\"image\": hunter2")
+        .await;
+    assert_eq!(code, 400);
+    assert!(!answer.to_string().contains("hunter2"));
+    let large = "x".repeat((2 << 20) + 1);
+    assert_eq!(world.call_as(KEY, "POST", "/start", &large).await.0, 413);
+    assert!(world.api.calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn legacy_names_and_classes_are_understood() {
+    let strict = RuntimeClasses {
+        installed: ["sysbox-runc".to_owned()].into(),
+        strict: true,
+        ..RuntimeClasses::default()
+    };
+    let mut config = config();
+    config.runtime_classes = strict;
+    let world = World::beside(&fake_api::FakeApi::default(), config);
+    let body = json!({"image": "i", "name": "old", "runtime_class": "sysbox"});
+    let (code, info) = world.post("/start", &body).await;
+    assert_eq!((code, &info["session_id"]), (201, &json!("old")));
+    assert_eq!(info["runtime_class"], "sysbox-runc");
+    let body = json!({"image": "i", "session_id": "s", "runtime_class": "kata"});
+    assert_eq!(world.post("/start", &body).await.0, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn odd_session_ids_come_back() {
+    let world = World::new();
+    for (session, path) in [
+        ("rt_123456", "rt_123456"),
+        ("a b/c%", "a%20b%2Fc%25"),
+        ("None", "None"),
+        ("ü", "%C3%BC"),
+    ] {
+        started(&world, session).await;
+        let (code, info) = world.get(&format!("/sessions/{path}")).await;
+        assert_eq!((code, &info["session_id"]), (200, &json!(session)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_are_forgiving_and_errors_are_objects() {
+    let world = World::new();
+    started(&world, "s1").await;
+    for path in ["//list", "/list/", "/sessions/s1/", "//sessions/s1"] {
+        assert_eq!(world.get(path).await.0, 200, "{path}");
+    }
+    assert_eq!(
+        world.call_as(KEY, "HEAD", "/list", "").await,
+        (200, Value::Null)
+    );
+    assert_eq!(
+        world.call_as(KEY, "OPTIONS", "/start", "").await,
+        (204, Value::Null)
+    );
+    let unknown = (404, json!({"detail": "no such path"}));
+    assert_eq!(world.get("/nothing").await, unknown);
+    assert_eq!(world.call_as(KEY, "DELETE", "/list", "").await.0, 405);
+    assert!(world.get("/start").await.1["detail"].is_string());
+    assert_eq!(world.get("/sessions/%FF").await.0, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_without_a_key_learns_anything() {
+    let world = World::new();
+    started(&world, "s1").await;
+    for (method, path) in [
+        ("POST", "/start"),
+        ("POST", "/stop"),
+        ("POST", "/pause"),
+        ("POST", "/resume"),
+        ("GET", "/list"),
+        ("GET", "/sessions/s1"),
+        ("GET", "/sessions/batch"),
+        ("GET", "/runtime/x"),
+    ] {
+        let (code, answer) = world.call_as("wrong", method, path, "not json").await;
+        assert_eq!(code, 401, "{path}");
+        assert!(answer["detail"].is_string(), "{path}");
+    }
+    let health = Request::get("/health")
+        .header("host", "x")
+        .body(Body::empty());
+    assert_eq!(read(world.send(health.unwrap()).await).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_keeps_a_sandbox_that_is_starting() {
+    let world = World::new();
+    let id = started(&world, "s1").await;
+    world.report(&id, &starting(false));
+    assert_eq!(started(&world, "s1").await, id);
+    let (_, info) = world.get("/sessions/s1").await;
+    assert_eq!(info["status_detail"], "CreatingPod");
+    // Deleted with kubectl, and the index does not know yet.
+    world.api.delete(&id);
+    started(&world, "s1").await;
+    assert_eq!(world.api.names().len(), 1);
+}

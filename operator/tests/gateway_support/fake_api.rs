@@ -1,0 +1,164 @@
+//! The part of a Kubernetes API that the gateway uses: create, get and merge-patch of Sandboxes,
+//! with faults on demand.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crds::Sandbox;
+use crds::sandbox::SandboxStatus;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+/// Shared by all clients made of it.
+#[derive(Clone, Default)]
+pub(crate) struct FakeApi {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<String, Value>,
+    version: u64,
+    faults: VecDeque<u16>,
+    away: bool,
+    calls: Vec<(Method, String)>,
+}
+
+impl FakeApi {
+    pub(crate) fn client(&self) -> kube::Client {
+        let api = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let api = api.clone();
+            async move { api.answer(request).await }
+        });
+        kube::Client::new(service, "sandboxes")
+    }
+
+    /// The next calls fail with these status codes.
+    pub(crate) fn fail(&self, codes: impl IntoIterator<Item = u16>) {
+        self.state.lock().faults.extend(codes);
+    }
+
+    /// Every call fails until it is back.
+    pub(crate) fn set_away(&self, away: bool) {
+        self.state.lock().away = away;
+    }
+
+    /// Method and object name of all calls so far.
+    pub(crate) fn calls(&self) -> Vec<(Method, String)> {
+        self.state.lock().calls.clone()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Sandbox {
+        serde_json::from_value(self.state.lock().objects[name].clone()).unwrap()
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.state.lock().objects.keys().cloned().collect()
+    }
+
+    pub(crate) fn delete(&self, name: &str) {
+        self.state.lock().objects.remove(name);
+    }
+
+    /// Puts an object there, as kubectl would.
+    pub(crate) fn put(&self, sandbox: &Sandbox) -> Sandbox {
+        let mut state = self.state.lock();
+        let object = serde_json::to_value(sandbox).unwrap();
+        let name = sandbox.metadata.name.clone().unwrap();
+        serde_json::from_value(state.store(&name, object)).unwrap()
+    }
+
+    /// What the controller would write.
+    pub(crate) fn set_status(&self, name: &str, status: &SandboxStatus) -> Sandbox {
+        let mut state = self.state.lock();
+        let mut object = state.objects[name].clone();
+        object["status"] = serde_json::to_value(status).unwrap();
+        serde_json::from_value(state.store(name, object)).unwrap()
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Result<Response<Full<Bytes>>, Infallible> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let (code, answer) = self
+            .state
+            .lock()
+            .answer(&parts.method, parts.uri.path(), &body);
+        let answer = Full::from(answer.to_string());
+        Ok(Response::builder().status(code).body(answer).unwrap())
+    }
+}
+
+impl State {
+    fn answer(&mut self, method: &Method, path: &str, body: &Bytes) -> (u16, Value) {
+        let rest = path
+            .strip_prefix("/apis/openhands.dev/v1alpha1/namespaces/sandboxes/sandboxes")
+            .unwrap_or_else(|| panic!("unexpected path {path}"));
+        let name = rest.trim_start_matches('/').to_owned();
+        self.calls.push((method.clone(), name.clone()));
+        if self.away {
+            return failure(503, "ServiceUnavailable");
+        }
+        if let Some(code) = self.faults.pop_front() {
+            return failure(code, "Injected");
+        }
+        match (method.as_str(), name.as_str()) {
+            ("POST", "") => self.create(serde_json::from_slice(body).unwrap()),
+            ("GET", name) => match self.objects.get(name) {
+                Some(object) => (200, object.clone()),
+                None => failure(404, "NotFound"),
+            },
+            ("PATCH", name) => self.patch(name, &serde_json::from_slice(body).unwrap()),
+            other => panic!("unexpected call {other:?}"),
+        }
+    }
+
+    fn create(&mut self, object: Value) -> (u16, Value) {
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        if self.objects.contains_key(&name) {
+            return failure(409, "AlreadyExists");
+        }
+        (201, self.store(&name, object))
+    }
+
+    fn patch(&mut self, name: &str, patch: &Value) -> (u16, Value) {
+        let Some(mut object) = self.objects.get(name).cloned() else {
+            return failure(404, "NotFound");
+        };
+        if patch["metadata"]["uid"] != object["metadata"]["uid"] {
+            return failure(409, "Conflict");
+        }
+        let state = &patch["spec"]["state"];
+        if object["spec"]["state"] == "Stopped" && state != "Stopped" {
+            return failure(422, "Invalid");
+        }
+        object["spec"]["state"] = state.clone();
+        (200, self.store(name, object))
+    }
+
+    fn store(&mut self, name: &str, mut object: Value) -> Value {
+        self.version += 1;
+        let metadata = &mut object["metadata"];
+        metadata["resourceVersion"] = self.version.to_string().into();
+        if metadata["uid"].is_null() {
+            metadata["uid"] = format!("uid-{}", self.version).into();
+            metadata["creationTimestamp"] = "2026-01-02T03:04:05Z".into();
+        }
+        metadata["namespace"] = "sandboxes".into();
+        self.objects.insert(name.to_owned(), object.clone());
+        object
+    }
+}
+
+fn failure(code: u16, reason: &str) -> (u16, Value) {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure",
+        "code": code, "reason": reason, "message": "injected",
+    });
+    (code, status)
+}
