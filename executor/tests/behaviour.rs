@@ -1,8 +1,16 @@
 //! The binary as its users see it: started in temporary directories, spoken to over HTTP.
+//!
+//! `cfg(test)` is always true here; it tells clippy that helpers are test code as well.
 
+#[cfg(test)]
 mod client;
+#[cfg(test)]
 mod files;
+#[cfg(test)]
 mod roots;
+#[cfg(test)]
 mod serve;
+#[cfg(test)]
 mod shell;
+#[cfg(test)]
 mod supervise;

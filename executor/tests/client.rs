@@ -129,11 +129,15 @@ pub(crate) fn request(
     body: &[u8],
 ) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
-    let mut text = format!("{head} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
-    for (name, value) in headers {
-        text += &format!("{name}: {value}\r\n");
-    }
-    text += &format!("Content-Length: {}\r\n\r\n", body.len());
+    let headers: Vec<String> = headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    let headers = headers.concat();
+    let length = body.len();
+    let text = format!(
+        "{head} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n"
+    );
     stream.write_all(text.as_bytes()).unwrap();
     stream.write_all(body).unwrap();
     let mut answer = String::new();

@@ -96,7 +96,10 @@ fn only_a_valid_call_for_this_pod_is_obeyed() {
     };
     refused(send(&process, &mine, &stranger), 401);
     refused(process.request("POST /v1/init", &[], b"nonsense"), 401);
-    refused(process.request("POST /v1/init", &[], &[b'a'; 3 << 20]), 401);
+    refused(
+        process.request("POST /v1/init", &[], &vec![b'a'; 3 << 20]),
+        401,
+    );
     refused(
         send(&process, &Claim::new("other", now(), grant()), &signer()),
         403,

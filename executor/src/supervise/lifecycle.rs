@@ -48,7 +48,7 @@ mod tests {
         let lifecycle = Lifecycle::dormant();
         let report = lifecycle.settled(Duration::from_secs(1)).await;
         assert_eq!(report.state, SupervisorState::Dormant);
-        let (report, ()) = tokio::join!(lifecycle.settled(Duration::from_secs(60)), async {
+        let (report, ()) = tokio::join!(lifecycle.settled(Duration::from_mins(1)), async {
             lifecycle.set(SupervisorState::Starting, None);
             tokio::task::yield_now().await;
             lifecycle.set(SupervisorState::Ready, None);
