@@ -1,1 +1,24 @@
-//! Scaffold.
+//! The controller makes reality match every Sandbox: observe, plan, build, apply, report, each a
+//! module, driven by `reconcile`. Watches feed indexes and a queue of keys; a fixed number of
+//! passes runs at once, each with a time limit.
+
+pub mod build;
+pub mod config;
+pub mod facts;
+pub mod init;
+pub mod plan;
+pub mod supervisor;
+
+mod apply;
+mod observe;
+mod pace;
+mod pods;
+mod pools;
+mod readiness;
+mod reconcile;
+mod report;
+mod run;
+
+pub use config::{ControllerConfig, Deadlines, Defaults};
+pub use run::{ControllerError, run};
+pub use supervisor::{HttpSupervisors, SupervisorError, Supervisors};

@@ -1,1 +1,13 @@
-//! Scaffold.
+//! Everything that speaks to the Kubernetes API: the client and its time limits, watches, creation
+//! of owned objects, leader election, the root key, and the queue that paces reconciliation.
+//!
+//! Nothing here knows what a Sandbox means; that is the business of the controller.
+
+pub mod apply;
+pub mod backoff;
+pub mod client;
+pub mod leader;
+pub mod queue;
+pub mod root_key;
+pub mod slim;
+pub mod watch;

@@ -4,10 +4,12 @@
 //! Both stand on the same parts: the [`index`] of Sandboxes, the [`keys`] derived from one root
 //! key, and the [`urls`] of sandboxes.
 
+pub mod args;
 pub mod clock;
 pub mod controller;
 pub mod gateway;
 pub mod index;
 pub mod keys;
 pub mod kubernetes;
+pub mod telemetry;
 pub mod urls;

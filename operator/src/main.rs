@@ -1,1 +1,10 @@
-fn main() {}
+//! The binary of both roles.
+
+use clap::Parser as _;
+use operator::args::Args;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    operator::telemetry::init();
+    Args::parse().run().await
+}

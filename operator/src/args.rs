@@ -1,0 +1,94 @@
+//! Command line and environment of the binary. The only module that knows of processes, flags and
+//! signals.
+
+mod controller;
+mod gateway;
+mod token;
+
+use clap::{Parser, Subcommand};
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use crate::keys::Keys;
+use crate::kubernetes::client::{Connection, connect};
+use crate::kubernetes::root_key;
+
+/// Sandboxes for AI agents on Kubernetes.
+#[derive(Debug, Parser)]
+#[command(name = "sandbox-operator", version)]
+pub struct Args {
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// Makes Sandboxes real.
+    Controller(controller::ControllerArgs),
+    /// Serves the runtime API and proxies to sandboxes.
+    Gateway(gateway::RoleArgs),
+    /// Prints the session key of a Sandbox.
+    Token(token::TokenArgs),
+}
+
+/// What every role needs to know of its cluster.
+#[derive(Debug, Clone, clap::Args)]
+struct Installation {
+    #[command(flatten)]
+    connection: Connection,
+    /// Namespace of the operator itself: of root key, API keys and lease. Default: that of the
+    /// kubeconfig, or of the Pod.
+    #[arg(long, env = "POD_NAMESPACE")]
+    operator_namespace: Option<String>,
+}
+
+impl Args {
+    /// Runs the role until it ends or a signal asks for it.
+    pub async fn run(self) -> anyhow::Result<()> {
+        match self.role {
+            Role::Controller(args) => args.run().await,
+            Role::Gateway(args) => args.run().await,
+            Role::Token(args) => args.run().await,
+        }
+    }
+}
+
+impl Installation {
+    async fn client(&self) -> anyhow::Result<Client> {
+        Ok(connect(&self.connection).await?)
+    }
+
+    fn namespace(&self, client: &Client) -> String {
+        let own = self.operator_namespace.clone();
+        own.unwrap_or_else(|| client.default_namespace().to_owned())
+    }
+
+    async fn keys(&self, client: &Client) -> anyhow::Result<Keys> {
+        Ok(root_key::load_or_create(client, &self.namespace(client)).await?)
+    }
+}
+
+/// Cancelled by SIGINT or SIGTERM; a second signal ends the process as usual.
+fn shutdown_on_signal() -> anyhow::Result<CancellationToken> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let token = CancellationToken::new();
+    let (mut interrupt, mut terminate) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
+    let shutdown = token.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        tracing::info!("shutting down");
+        shutdown.cancel();
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        std::process::exit(130);
+    });
+    Ok(token)
+}

@@ -1,0 +1,52 @@
+//! `sandbox-operator gateway`.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tokio::net::TcpListener;
+use tokio_util::task::TaskTracker;
+
+use super::{Installation, shutdown_on_signal};
+use crate::gateway::{self, GatewayArgs, Tenants, tenants};
+use crate::index::Index;
+use crate::kubernetes::watch;
+
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct RoleArgs {
+    #[command(flatten)]
+    installation: Installation,
+    #[command(flatten)]
+    gateway: GatewayArgs,
+}
+
+impl RoleArgs {
+    pub(super) async fn run(self) -> anyhow::Result<()> {
+        let client = self.installation.client().await?;
+        let keys = Arc::new(self.installation.keys(&client).await?);
+        let index = Arc::new(Index::new(keys.clone()));
+        let shutdown = shutdown_on_signal()?;
+        let address = self.gateway.listen;
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("cannot listen on {address}"))?;
+        let followers = TaskTracker::new();
+        let tenants = Tenants::pending();
+        followers.spawn({
+            let (tenants, client) = (tenants.clone(), client.clone());
+            let (namespace, shutdown) = (self.installation.namespace(&client), shutdown.clone());
+            async move { tenants::follow(tenants, client, &namespace, shutdown).await }
+        });
+        // Every namespace: sandboxes made with kubectl are proxied to as well.
+        followers.spawn(watch::sandboxes(
+            client.clone(),
+            None,
+            index.clone(),
+            shutdown.clone(),
+        ));
+        let config = self.gateway.config();
+        gateway::run(client, config, keys, index, tenants, listener, shutdown).await;
+        followers.close();
+        followers.wait().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! `sandbox-operator token NAME`: the session key, for an administrator. It is derived, not
+//! stored, so there is nothing to look up in the cluster but the Sandbox's uid and the root key.
+
+use crds::Sandbox;
+use kube::{Api, ResourceExt as _};
+
+use super::Installation;
+use crate::kubernetes::client::bounded;
+
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct TokenArgs {
+    #[command(flatten)]
+    installation: Installation,
+    /// Name of the Sandbox.
+    name: String,
+    /// Namespace of the Sandbox. Default: that of the kubeconfig.
+    #[arg(short, long)]
+    namespace: Option<String>,
+}
+
+impl TokenArgs {
+    pub(super) async fn run(self) -> anyhow::Result<()> {
+        let client = self.installation.client().await?;
+        let keys = self.installation.keys(&client).await?;
+        let own = || client.default_namespace().to_owned();
+        let namespace = self.namespace.clone().unwrap_or_else(own);
+        let api = Api::<Sandbox>::namespaced(client.clone(), &namespace);
+        let sandbox = bounded(api.get(&self.name)).await?;
+        let uid = sandbox
+            .uid()
+            .ok_or_else(|| anyhow::anyhow!("the Sandbox has no uid"))?;
+        println!("{}", keys.session_key(&uid));
+        Ok(())
+    }
+}

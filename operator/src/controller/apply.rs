@@ -1,0 +1,199 @@
+//! Carries out what was planned. Every write is safe to repeat: what exists already, or is gone
+//! already, is what was wanted. Answers go into the indexes at once, so that the next pass does
+//! not depend on how far the watches lag.
+
+use std::sync::Arc;
+
+use crds::conditions::Reason;
+use crds::contract::control::Grant;
+use crds::sandbox::DesiredState;
+use crds::{Sandbox, names};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::build::{self, BuildError};
+use super::init::{self, Identity, InitError};
+use super::observe::Observed;
+use super::plan::{Action, Grace, Refusal};
+use super::readiness::{MakeInit, Question};
+use super::reconcile::Context;
+use crate::kubernetes::apply::{CreateError, create_owned, delete};
+use crate::kubernetes::client::{CallError, bounded};
+use crate::kubernetes::slim::SlimPod;
+
+/// Why an action was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApplyError {
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    #[error(transparent)]
+    Init(#[from] InitError),
+    #[error("spec.sealedEnv needs spec.command: only a supervised sandbox can take it")]
+    SealedWithoutCommand,
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+/// Carries out one action.
+pub(crate) async fn apply(
+    context: &Context,
+    observed: &Observed,
+    action: &Action,
+) -> Result<(), ApplyError> {
+    tracing::debug!(key = %observed.entry.key, ?action, "applying");
+    match action {
+        Action::CreateClaim => create_claim(context, observed).await,
+        Action::CreatePod { restarts } => create_pod(context, observed, *restarts).await,
+        Action::DeletePod { uid, grace } => delete_pod(context, observed, uid, *grace).await,
+        Action::DeleteClaim => delete_claim(context, observed).await,
+        Action::Ask(state) => ask_for(context, observed, *state).await,
+        Action::DeleteSandbox => delete_sandbox(context, observed).await,
+    }
+}
+
+/// Has the sandbox asked whether it is ready, or no longer.
+pub(crate) fn ask(context: &Arc<Context>, observed: &Observed, asks: bool) {
+    let key = &observed.entry.key;
+    let pod = observed.facts.pod.as_ref().filter(|_| asks);
+    let Some((pod, ip)) = pod.and_then(|pod| Some((pod, pod.ip.as_ref()?))) else {
+        context.readiness.forget(key);
+        return;
+    };
+    let question = match observed.subject().port {
+        _ if pod.supervised => Question::Supervisor(make_init(context, observed)),
+        Some(port) => Question::Port(port),
+        None => return,
+    };
+    context.readiness.ask(key, pod.run(), ip, question);
+}
+
+fn make_init(context: &Arc<Context>, observed: &Observed) -> MakeInit {
+    let (context, observed) = (context.clone(), observed.clone());
+    Arc::new(move || {
+        let init = init::init(&identity(&context, &observed));
+        init.map(|init| Grant::Init(Box::new(init))).ok()
+    })
+}
+
+async fn create_claim(context: &Context, observed: &Observed) -> Result<(), ApplyError> {
+    let entry = &observed.entry;
+    if let Some(claim) = build::claim::claim(&context.blueprint(entry)) {
+        create_owned::<_, PersistentVolumeClaim>(
+            &context.client,
+            &entry.key.namespace,
+            &claim,
+            &entry.uid,
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+async fn create_pod(
+    context: &Context,
+    observed: &Observed,
+    restarts: u32,
+) -> Result<(), ApplyError> {
+    let entry = &observed.entry;
+    let spec = &entry.spec;
+    // Whatever cannot be initialised later is reported now, and makes no Pod.
+    if spec.command.is_some() {
+        init::init(&identity(context, observed))?;
+    } else if spec.sealed_env.is_some() {
+        return Err(ApplyError::SealedWithoutCommand);
+    }
+    let pod = build::pod::pod(&context.blueprint(entry), restarts)?;
+    let namespace = &entry.key.namespace;
+    let created: SlimPod = create_owned(&context.client, namespace, &pod, &entry.uid).await?;
+    context.pods.apply(&created);
+    Ok(())
+}
+
+async fn delete_pod(
+    context: &Context,
+    observed: &Observed,
+    uid: &str,
+    grace: Grace,
+) -> Result<(), ApplyError> {
+    let entry = &observed.entry;
+    let api = Api::<SlimPod>::namespaced(context.client.clone(), &entry.key.namespace);
+    let seconds = match grace {
+        Grace::Own => None,
+        Grace::None => Some(0),
+    };
+    let name = names::pod(&entry.key.name);
+    let left = delete(&api, &name, Some(uid), seconds).await?;
+    // Without a grace period the answer is the last that was seen of the Pod.
+    let lingers = |pod: &SlimPod| pod.metadata.deletion_grace_period_seconds.unwrap_or(0) > 0;
+    match left.filter(lingers) {
+        Some(pod) => context.pods.apply(&pod),
+        None => context.pods.forget(&entry.uid, uid),
+    }
+    Ok(())
+}
+
+async fn delete_claim(context: &Context, observed: &Observed) -> Result<(), ApplyError> {
+    let key = &observed.entry.key;
+    let api = Api::<PersistentVolumeClaim>::namespaced(context.client.clone(), &key.namespace);
+    delete(&api, &names::workspace_claim(&key.name), None, None).await?;
+    Ok(())
+}
+
+/// Changes what the spec asks for, unless somebody else changed it meanwhile.
+async fn ask_for(
+    context: &Context,
+    observed: &Observed,
+    state: DesiredState,
+) -> Result<(), ApplyError> {
+    let entry = &observed.entry;
+    let api = Api::<Sandbox>::namespaced(context.client.clone(), &entry.key.namespace);
+    let patch = Patch::Merge(json!({
+        "metadata": {"resourceVersion": entry.resource_version},
+        "spec": {"state": state},
+    }));
+    let params = PatchParams::apply(names::CONTROLLER);
+    let written = bounded(api.patch(&entry.key.name, &params, &patch)).await?;
+    context.index.apply(&written);
+    Ok(())
+}
+
+async fn delete_sandbox(context: &Context, observed: &Observed) -> Result<(), ApplyError> {
+    let entry = &observed.entry;
+    let api = Api::<Sandbox>::namespaced(context.client.clone(), &entry.key.namespace);
+    delete(&api, &entry.key.name, Some(&entry.uid), None).await?;
+    Ok(())
+}
+
+fn identity<'a>(context: &'a Context, observed: &'a Observed) -> Identity<'a> {
+    Identity {
+        entry: &observed.entry,
+        config: &context.config,
+        keys: &context.keys,
+        url: &observed.url,
+        deadlines: observed.deadlines,
+    }
+}
+
+impl ApplyError {
+    /// What the user is told, if it is for the user to know.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        let (reason, fatal) = match self {
+            Self::Build(_) | Self::Init(_) | Self::SealedWithoutCommand => {
+                (Reason::InvalidSpec, true)
+            }
+            Self::Create(CreateError::Invalid(_)) => (Reason::InvalidSpec, true),
+            Self::Create(CreateError::NameTaken { .. }) => (Reason::NameTaken, false),
+            Self::Create(CreateError::Forbidden(_)) => (Reason::CreatingPod, false),
+            _ => return None,
+        };
+        Some(Refusal {
+            reason,
+            message: self.to_string(),
+            fatal,
+        })
+    }
+}

@@ -1,0 +1,184 @@
+//! Compute of a sandbox: its own figures or the defaults, times its factor.
+
+use std::collections::BTreeMap;
+
+use crds::sandbox::{Resources, SandboxSpec};
+use k8s_openapi::api::core::v1::ResourceRequirements;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::BuildError;
+use crate::controller::config::Defaults;
+
+/// Resources that the factor multiplies.
+const SCALED: [&str; 2] = ["cpu", "memory"];
+
+type Amounts = BTreeMap<String, Quantity>;
+
+/// Requests and limits of the sandbox's container.
+pub fn requirements(
+    spec: &SandboxSpec,
+    defaults: &Defaults,
+) -> Result<ResourceRequirements, BuildError> {
+    let none = Resources::default();
+    let own = spec.resources.as_ref().unwrap_or(&none);
+    let factor = spec.resource_factor.unwrap_or(1.0).min(defaults.max_factor);
+    let limits = amounts(&own.limits, &defaults.limits, factor, "limits")?;
+    let mut requests = amounts(&own.requests, &defaults.requests, factor, "requests")?;
+    for name in SCALED {
+        cap(name, &mut requests, &limits);
+    }
+    Ok(ResourceRequirements {
+        requests: Some(requests),
+        limits: Some(limits),
+        claims: None,
+    })
+}
+
+/// Bytes of memory that the sandbox may use at most.
+pub fn memory_limit(spec: &SandboxSpec, defaults: &Defaults) -> Option<f64> {
+    let limits = requirements(spec, defaults).ok()?.limits?;
+    value(&limits.get("memory")?.0)
+}
+
+/// A quantity as it stands in a spec.
+pub fn quantity(amount: &IntOrString) -> Quantity {
+    Quantity(match amount {
+        IntOrString::Int(number) => number.to_string(),
+        IntOrString::String(text) => text.clone(),
+    })
+}
+
+fn amounts(
+    own: &BTreeMap<String, IntOrString>,
+    defaults: &BTreeMap<String, String>,
+    factor: f64,
+    section: &str,
+) -> Result<Amounts, BuildError> {
+    let mut all: Amounts = defaults
+        .iter()
+        .map(|(name, amount)| (name.clone(), Quantity(amount.clone())))
+        .collect();
+    all.extend(own.iter().map(|(name, amount)| (name.clone(), quantity(amount))));
+    for (name, amount) in &mut all {
+        let path = || format!("spec.resources.{section}.{name}");
+        let plain = value(&amount.0)
+            .ok_or_else(|| BuildError::at(path(), format!("{:?} is no quantity", amount.0)))?;
+        if SCALED.contains(&name.as_str()) && (factor - 1.0).abs() > f64::EPSILON {
+            amount.0 = scaled(name, plain * factor);
+        }
+    }
+    Ok(all)
+}
+
+/// A default request above the sandbox's own limit would be refused by the API server.
+fn cap(name: &str, requests: &mut Amounts, limits: &Amounts) {
+    let (Some(request), Some(limit)) = (requests.get_mut(name), limits.get(name)) else {
+        return;
+    };
+    if let (Some(asked), Some(most)) = (value(&request.0), value(&limit.0))
+        && asked > most
+    {
+        *request = limit.clone();
+    }
+}
+
+/// CPU in thousandths, memory in bytes: what every quantity can be written as without loss.
+fn scaled(name: &str, amount: f64) -> String {
+    if name == "cpu" {
+        format!("{:.0}m", (amount * 1000.0).ceil())
+    } else {
+        format!("{:.0}", amount.ceil())
+    }
+}
+
+/// The number that a quantity stands for.
+fn value(text: &str) -> Option<f64> {
+    const UNITS: [(&str, f64); 15] = [
+        ("Ki", 1024.0),
+        ("Mi", 1_048_576.0),
+        ("Gi", 1_073_741_824.0),
+        ("Ti", 1_099_511_627_776.0),
+        ("Pi", 1_125_899_906_842_624.0),
+        ("Ei", 1_152_921_504_606_846_976.0),
+        ("n", 1e-9),
+        ("u", 1e-6),
+        ("m", 1e-3),
+        ("k", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("T", 1e12),
+        ("P", 1e15),
+        ("E", 1e18),
+    ];
+    let (digits, factor) = UNITS
+        .iter()
+        .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)))
+        .unwrap_or((text, 1.0));
+    let number: f64 = digits.parse().ok()?;
+    (number.is_finite() && number >= 0.0).then_some(number * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(limits: &[(&str, &str)], factor: Option<f64>) -> SandboxSpec {
+        let limits = limits.iter().map(|(name, amount)| {
+            ((*name).to_owned(), IntOrString::String((*amount).to_owned()))
+        });
+        SandboxSpec {
+            resources: Some(Resources {
+                requests: BTreeMap::new(),
+                limits: limits.collect(),
+            }),
+            resource_factor: factor,
+            ..SandboxSpec::default()
+        }
+    }
+
+    fn built(spec: &SandboxSpec) -> [String; 4] {
+        let built = requirements(spec, &Defaults::default()).unwrap();
+        let (requests, limits) = (built.requests.unwrap(), built.limits.unwrap());
+        [&requests["cpu"], &requests["memory"], &limits["cpu"], &limits["memory"]]
+            .map(|amount| amount.0.clone())
+    }
+
+    #[test]
+    fn defaults_hold_where_nothing_is_said() {
+        assert_eq!(built(&SandboxSpec::default()), ["250m", "512Mi", "2", "2Gi"]);
+    }
+
+    #[test]
+    fn the_factor_multiplies_and_is_capped() {
+        let twice = built(&spec(&[("memory", "1Gi")], Some(2.0)));
+        assert_eq!(twice, ["500m", "1073741824", "4000m", "2147483648"]);
+        let most = built(&spec(&[], Some(64.0)));
+        assert_eq!(most[2], "16000m");
+    }
+
+    #[test]
+    fn a_default_request_never_exceeds_an_own_limit() {
+        let small = built(&spec(&[("memory", "128Mi"), ("cpu", "100m")], None));
+        assert_eq!(small, ["100m", "128Mi", "100m", "128Mi"]);
+    }
+
+    #[test]
+    fn nonsense_is_reported_with_its_path() {
+        let error = requirements(&spec(&[("memory", "much")], None), &Defaults::default());
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "spec.resources.limits.memory: \"much\" is no quantity"
+        );
+    }
+
+    #[test]
+    fn quantities_are_read() {
+        for (text, number) in [("1", 1.0), ("250m", 0.25), ("2Gi", 2_147_483_648.0), ("1e3", 1e3)] {
+            assert_eq!(value(text), Some(number), "{text}");
+        }
+        for text in ["", "Gi", "-1", "1Qi", "inf"] {
+            assert_eq!(value(text), None, "{text}");
+        }
+    }
+}

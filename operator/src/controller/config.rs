@@ -1,0 +1,110 @@
+//! What an installation decides for all its sandboxes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crds::sandbox::Lifecycle;
+
+use crate::kubernetes::leader::Candidacy;
+use crate::urls::Urls;
+
+/// Configuration of the controller.
+#[derive(Debug, Clone)]
+pub struct ControllerConfig {
+    /// Namespace to serve; `None` for all.
+    pub namespace: Option<String>,
+    /// Image that brings the executor binary into every supervised Pod.
+    pub executor_image: String,
+    pub urls: Urls,
+    pub defaults: Defaults,
+    /// Images that start as root and need the capabilities of `sudo`: patterns in which `*` stands
+    /// for any text.
+    pub sudo_images: Vec<String>,
+    /// Lease to be won before acting; `None` for the only controller of a cluster.
+    pub leader: Option<Candidacy>,
+}
+
+/// What holds where neither a Sandbox nor its pool says anything.
+#[derive(Debug, Clone)]
+pub struct Defaults {
+    pub requests: BTreeMap<String, String>,
+    pub limits: BTreeMap<String, String>,
+    /// Highest `resourceFactor` that takes effect.
+    pub max_factor: f64,
+    pub runtime_class_name: Option<String>,
+    pub lifecycle: Deadlines,
+}
+
+/// Deadlines of one sandbox, all decided; `None` is never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Told to the sandbox, so that it does not start what would be cut off.
+    pub idle_timeout: Option<Duration>,
+    pub max_run_time: Option<Duration>,
+    pub start_timeout: Option<Duration>,
+    pub delete_paused_after: Option<Duration>,
+    pub delete_stopped_after: Option<Duration>,
+}
+
+impl ControllerConfig {
+    /// The defaults of an installation whose sandboxes have these URLs.
+    pub fn new(urls: Urls) -> Self {
+        Self {
+            namespace: None,
+            executor_image: "localhost/sandbox-executor:dev".into(),
+            urls,
+            defaults: Defaults::default(),
+            sudo_images: Vec::new(),
+            leader: None,
+        }
+    }
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        let map = |cpu: &str, memory: &str| {
+            BTreeMap::from([("cpu".into(), cpu.into()), ("memory".into(), memory.into())])
+        };
+        Self {
+            requests: map("250m", "512Mi"),
+            limits: map("2", "2Gi"),
+            max_factor: 8.0,
+            runtime_class_name: None,
+            lifecycle: Deadlines::default(),
+        }
+    }
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        const HOUR: Duration = Duration::from_hours(1);
+        Self {
+            idle_timeout: None,
+            max_run_time: None,
+            start_timeout: Some(Duration::from_mins(15)),
+            delete_paused_after: None,
+            delete_stopped_after: Some(24 * HOUR),
+        }
+    }
+}
+
+impl Deadlines {
+    /// These, with what `lifecycle` says instead. There, zero means never.
+    pub fn overridden(self, lifecycle: Option<&Lifecycle>) -> Self {
+        let Some(l) = lifecycle else {
+            return self;
+        };
+        let pick = |own: Option<kube::core::Duration>, default| match own.map(Duration::from) {
+            Some(Duration::ZERO) => None,
+            Some(own) => Some(own),
+            None => default,
+        };
+        Self {
+            idle_timeout: pick(l.idle_timeout, self.idle_timeout),
+            max_run_time: pick(l.max_run_time, self.max_run_time),
+            start_timeout: pick(l.start_timeout, self.start_timeout),
+            delete_paused_after: pick(l.delete_paused_after, self.delete_paused_after),
+            delete_stopped_after: pick(l.delete_stopped_after, self.delete_stopped_after),
+        }
+    }
+}

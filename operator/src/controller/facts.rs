@@ -1,0 +1,251 @@
+//! What a decision may rest on, as plain values: no Kubernetes types beyond this point.
+
+use jiff::Timestamp;
+
+use crate::kubernetes::slim::{SlimContainerStatus, SlimPod, SlimState};
+use crds::{contract, names};
+
+/// Annotation of a Pod that replaces a lost one: how often the command had been started again
+/// before this Pod, so that the count outlives both Pod and controller.
+pub const RESTARTS_ANNOTATION: &str = "openhands.dev/restarts";
+
+/// Everything known about one sandbox at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Facts {
+    pub pod: Option<PodFacts>,
+    /// What the sandbox itself said about being ready, asked for by this process and for this run
+    /// of the container. `None`: no answer yet.
+    pub answer: Option<Answer>,
+    /// The pool that the spec names is unknown.
+    pub pool_missing: bool,
+    /// A lost Pod is not replaced before this moment.
+    pub replace_at: Option<Timestamp>,
+}
+
+/// What a sandbox said when it was asked whether it is ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    Ready,
+    /// It runs and is not ready, for this reason.
+    NotReady(Option<String>),
+}
+
+/// One run of a sandbox's container. What was learned about one says nothing about the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    pub pod_uid: String,
+    pub restarts: u32,
+}
+
+/// What matters of a Pod.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PodFacts {
+    pub name: String,
+    pub uid: String,
+    pub created_at: Option<Timestamp>,
+    pub phase: PodPhase,
+    pub ip: Option<String>,
+    pub node: Option<String>,
+    /// If it is being deleted: when its grace period ends.
+    pub deletion: Option<Timestamp>,
+    /// The kubelet finds it ready.
+    pub ready: bool,
+    /// Why it is as it is, for example `Evicted` or `NodeLost`.
+    pub reason: Option<String>,
+    pub message: Option<String>,
+    /// Why no node takes it.
+    pub unschedulable: Option<String>,
+    /// Restarts before this Pod, see [`RESTARTS_ANNOTATION`].
+    pub restarts_before: u32,
+    /// Its command is run by the supervisor.
+    pub supervised: bool,
+    pub container: Container,
+    /// What keeps a container from being started.
+    pub trouble: Option<Trouble>,
+}
+
+/// A Pod's phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PodPhase {
+    #[default]
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    Unknown,
+}
+
+/// The container of the sandbox.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Container {
+    pub state: ContainerState,
+    pub restarts: u32,
+    /// Why it ended last, for example `OOMKilled` or `exit code 3`.
+    pub last_end: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum ContainerState {
+    #[default]
+    Waiting,
+    /// It ended too often, so the kubelet waits before it starts it again.
+    BackingOff,
+    Running {
+        started_at: Option<Timestamp>,
+    },
+    Ended,
+}
+
+/// A container that cannot be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    pub kind: TroubleKind,
+    pub message: String,
+    /// Since when it has been so, as far as this process knows.
+    pub since: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TroubleKind {
+    /// The name of the image is none: trying again is futile.
+    ImageName,
+    ImagePull,
+    ContainerConfig,
+}
+
+impl PodFacts {
+    /// Reads a Pod. `None` if it lacks what the API server always sets.
+    pub fn read(pod: &SlimPod) -> Option<Self> {
+        let status = &pod.status;
+        let own = status
+            .container_statuses
+            .iter()
+            .find(|c| c.name == names::CONTAINER);
+        Some(Self {
+            name: pod.metadata.name.clone()?,
+            uid: pod.metadata.uid.clone()?,
+            created_at: pod.metadata.creation_timestamp.as_ref().map(|t| t.0),
+            phase: phase(status.phase.as_deref()),
+            ip: status.pod_ip.clone().filter(|ip| !ip.is_empty()),
+            node: pod.spec.node_name.clone(),
+            deletion: pod.metadata.deletion_timestamp.as_ref().map(|t| t.0),
+            ready: pod.condition("Ready").is_some_and(|c| c.status == "True"),
+            reason: status.reason.clone(),
+            message: status.message.clone(),
+            unschedulable: unschedulable(pod),
+            restarts_before: pod
+                .annotation(RESTARTS_ANNOTATION)
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(0),
+            supervised: supervised(pod),
+            container: own.map(Container::read).unwrap_or_default(),
+            trouble: status
+                .init_container_statuses
+                .iter()
+                .chain(&status.container_statuses)
+                .find_map(Trouble::read),
+        })
+    }
+
+    /// The present run of its container.
+    pub fn run(&self) -> Run {
+        Run {
+            pod_uid: self.uid.clone(),
+            restarts: self.container.restarts,
+        }
+    }
+
+    /// Restarts since the sandbox was started, over all its Pods.
+    pub fn restarts(&self) -> u32 {
+        self.restarts_before.saturating_add(self.container.restarts)
+    }
+
+    /// Runs of the command that have ended since the sandbox was started.
+    pub fn ends(&self) -> u32 {
+        let now = matches!(
+            self.container.state,
+            ContainerState::Ended | ContainerState::BackingOff
+        );
+        self.restarts().saturating_add(u32::from(now))
+    }
+}
+
+impl Container {
+    fn read(status: &SlimContainerStatus) -> Self {
+        let waits_for = |reason: &str| {
+            let waiting = status.state.waiting.as_ref();
+            waiting.is_some_and(|w| w.reason.as_deref() == Some(reason))
+        };
+        let state = if let Some(running) = &status.state.running {
+            ContainerState::Running {
+                started_at: running.started_at.as_ref().map(|t| t.0),
+            }
+        } else if status.state.terminated.is_some() {
+            ContainerState::Ended
+        } else if waits_for("CrashLoopBackOff") {
+            ContainerState::BackingOff
+        } else {
+            ContainerState::Waiting
+        };
+        Self {
+            state,
+            restarts: status.restart_count,
+            last_end: end_of(&status.state).or_else(|| end_of(&status.last_state)),
+        }
+    }
+}
+
+impl Trouble {
+    fn read(status: &SlimContainerStatus) -> Option<Self> {
+        let waiting = status.state.waiting.as_ref()?;
+        let reason = waiting.reason.as_deref()?;
+        let kind = match reason {
+            "InvalidImageName" => TroubleKind::ImageName,
+            "ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull" | "ImageInspectError"
+            | "RegistryUnavailable" | "SignatureValidationFailed" => TroubleKind::ImagePull,
+            "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError"
+            | "PreCreateHookError" => TroubleKind::ContainerConfig,
+            _ => return None,
+        };
+        let message = match &waiting.message {
+            Some(detail) => format!("{reason}: {detail}"),
+            None => reason.to_owned(),
+        };
+        Some(Self {
+            kind,
+            message,
+            since: None,
+        })
+    }
+}
+
+fn phase(text: Option<&str>) -> PodPhase {
+    match text {
+        Some("Running") => PodPhase::Running,
+        Some("Succeeded") => PodPhase::Succeeded,
+        Some("Failed") => PodPhase::Failed,
+        Some("Unknown") => PodPhase::Unknown,
+        _ => PodPhase::Pending,
+    }
+}
+
+fn unschedulable(pod: &SlimPod) -> Option<String> {
+    let condition = pod.condition("PodScheduled")?;
+    (condition.status == "False").then(|| condition.message.clone().unwrap_or_default())
+}
+
+fn supervised(pod: &SlimPod) -> bool {
+    let mut containers = pod.spec.containers.iter();
+    containers
+        .find(|c| c.name == names::CONTAINER)
+        .and_then(|c| c.command.first())
+        .is_some_and(|program| program == contract::path::EXECUTOR)
+}
+
+fn end_of(state: &SlimState) -> Option<String> {
+    let terminated = state.terminated.as_ref()?;
+    match terminated.reason.as_deref() {
+        Some(reason) if reason != "Error" => Some(reason.to_owned()),
+        _ => Some(format!("exit code {}", terminated.exit_code)),
+    }
+}

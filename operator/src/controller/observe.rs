@@ -1,0 +1,68 @@
+//! Gathers what is known of one sandbox, from the indexes alone.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::config::Deadlines;
+use super::facts::Facts;
+use super::plan::Subject;
+use super::reconcile::Context;
+use crate::index::{Entry, Key};
+use crate::urls::RUNTIME;
+
+/// One sandbox with everything that a pass over it needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Observed {
+    /// The object; its spec has what the pool supplies.
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) facts: Facts,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) url: String,
+}
+
+/// `None` if the sandbox is gone.
+pub(crate) fn observe(context: &Context, key: &Key, now: Timestamp) -> Option<Observed> {
+    let entry = context.index.get(key)?;
+    let resolved = context.pools.resolve(&key.namespace, &entry.spec);
+    let pod = context.pods.get(&entry.uid);
+    let facts = Facts {
+        answer: pod
+            .as_ref()
+            .and_then(|pod| context.readiness.answer(key, &pod.run())),
+        pod: pod.map(Arc::unwrap_or_clone),
+        pool_missing: resolved.is_none(),
+        replace_at: context.pace.next(key, now),
+    };
+    let entry = with_spec(entry, resolved);
+    let lifecycle = entry.spec.lifecycle.as_ref();
+    Some(Observed {
+        deadlines: context.config.defaults.lifecycle.overridden(lifecycle),
+        url: context.config.urls.runtime(&entry.runtime_id),
+        facts,
+        entry,
+    })
+}
+
+impl Observed {
+    /// This sandbox, as the planner sees it.
+    pub(crate) fn subject(&self) -> Subject<'_> {
+        let named = !self.entry.spec.ports.is_empty();
+        Subject {
+            entry: &self.entry,
+            deadlines: self.deadlines,
+            url: &self.url,
+            port: self.entry.port(RUNTIME).filter(|_| named),
+        }
+    }
+}
+
+fn with_spec(entry: Arc<Entry>, spec: Option<Arc<crds::sandbox::SandboxSpec>>) -> Arc<Entry> {
+    match spec {
+        Some(spec) if !Arc::ptr_eq(&spec, &entry.spec) => Arc::new(Entry {
+            spec,
+            ..Arc::unwrap_or_clone(entry)
+        }),
+        _ => entry,
+    }
+}

@@ -1,0 +1,109 @@
+//! One pass over one sandbox: observe, plan, build and apply, report.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::Client;
+
+use super::apply::{self, ApplyError};
+use super::build::Blueprint;
+use super::config::ControllerConfig;
+use super::observe::{Observed, observe};
+use super::pace::Pace;
+use super::plan::{self, Plan};
+use super::pods::Pods;
+use super::pools::Pools;
+use super::readiness::Readiness;
+use super::report::{ReportError, report};
+use crate::clock::Clock;
+use crate::index::{Entry, Index, Key};
+use crate::keys::Keys;
+
+/// Everything that passes share.
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) config: ControllerConfig,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) control_key: String,
+    pub(crate) clock: Clock,
+    pub(crate) index: Arc<Index>,
+    pub(crate) pods: Arc<Pods>,
+    pub(crate) pools: Arc<Pools>,
+    pub(crate) readiness: Arc<Readiness>,
+    pub(crate) pace: Pace,
+}
+
+/// Why a pass failed and is tried again.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReconcileError {
+    #[error("cannot apply: {0}")]
+    Apply(#[from] ApplyError),
+    #[error("cannot report: {0}")]
+    Report(#[from] ReportError),
+}
+
+/// Makes one step towards what the Sandbox asks for. Returns when to look again.
+pub(crate) async fn reconcile(
+    context: &Arc<Context>,
+    key: &Key,
+) -> Result<Option<Timestamp>, ReconcileError> {
+    let now = context.clock.now();
+    let Some(observed) = observe(context, key, now) else {
+        context.forget(key);
+        return Ok(None);
+    };
+    let plan = plan::plan(&observed.subject(), &observed.facts, now);
+    apply::ask(context, &observed, plan.asks);
+    match carry_out(context, &observed, &plan).await {
+        Ok(()) => report(context, &observed.entry, &plan.status).await?,
+        Err(error) => return refuse(context, &observed, error, now).await,
+    }
+    if plan.lost {
+        context.pace.note(key, now);
+    }
+    Ok(plan.next)
+}
+
+async fn carry_out(
+    context: &Context,
+    observed: &Observed,
+    plan: &Plan,
+) -> Result<(), ApplyError> {
+    for action in &plan.actions {
+        apply::apply(context, observed, action).await?;
+    }
+    Ok(())
+}
+
+/// Reports what the user has to know; everything else is tried again.
+async fn refuse(
+    context: &Context,
+    observed: &Observed,
+    error: ApplyError,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, ReconcileError> {
+    let Some(refusal) = error.refusal() else {
+        return Err(error.into());
+    };
+    let status = plan::refuse(&observed.subject(), &refusal, now);
+    report(context, &observed.entry, &status).await?;
+    if refusal.fatal {
+        return Ok(None);
+    }
+    Err(error.into())
+}
+
+impl Context {
+    pub(crate) fn blueprint<'a>(&'a self, entry: &'a Entry) -> Blueprint<'a> {
+        Blueprint {
+            entry,
+            config: &self.config,
+            control_key: &self.control_key,
+        }
+    }
+
+    fn forget(&self, key: &Key) {
+        self.readiness.forget(key);
+        self.pace.forget(key);
+    }
+}

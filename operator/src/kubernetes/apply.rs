@@ -1,0 +1,112 @@
+//! Writes of objects that belong to a sandbox. They have deterministic names, are created once and
+//! never updated, so that creating one again after a crash or with a stale cache is harmless.
+
+use std::fmt::Debug;
+
+use crds::names;
+use k8s_openapi::NamespaceResourceScope;
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::core::{Request, Resource};
+use kube::{Api, Client, ResourceExt as _};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::client::{CallError, bounded};
+
+/// Why an object was not created.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    #[error("{kind} {name} exists and belongs to somebody else")]
+    NameTaken { kind: String, name: String },
+    /// The API server will never take this object.
+    #[error("{0}")]
+    Invalid(String),
+    /// The API server does not take it now: policy or quota.
+    #[error("{0}")]
+    Forbidden(String),
+    #[error("the object has no JSON form")]
+    Encode(#[from] serde_json::Error),
+    #[error("the request cannot be made")]
+    Request(#[from] kube::core::request::Error),
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+/// Creates an object, or finds the one that the same owner created before. The answer is read as
+/// `S`, a view of the same kind.
+pub async fn create_owned<K, S>(
+    client: &Client,
+    namespace: &str,
+    object: &K,
+    owner_uid: &str,
+) -> Result<S, CreateError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize,
+    S: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + 'static,
+{
+    let params = PostParams {
+        field_manager: Some(names::CONTROLLER.into()),
+        ..PostParams::default()
+    };
+    let request = Request::new(K::url_path(&(), Some(namespace)))
+        .create(&params, serde_json::to_vec(object)?)?;
+    match bounded(client.request::<S>(request)).await {
+        Ok(created) => Ok(created),
+        Err(error) if error.is_already_exists() => {
+            let api = Api::<S>::namespaced(client.clone(), namespace);
+            let found = bounded(api.get(&object.name_any())).await?;
+            owned(found, owner_uid)
+        }
+        Err(error) => Err(refusal(error)),
+    }
+}
+
+/// Deletes one very object. That it is gone, or another one, is success; then there is no answer.
+pub async fn delete<K>(
+    api: &Api<K>,
+    name: &str,
+    uid: Option<&str>,
+    grace: Option<u32>,
+) -> Result<Option<K>, CallError>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let params = DeleteParams {
+        grace_period_seconds: grace,
+        preconditions: uid.map(|uid| Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        }),
+        ..DeleteParams::background()
+    };
+    match bounded(api.delete(name, &params)).await {
+        Ok(answer) => Ok(answer.left()),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) if error.is_conflict() && uid.is_some() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn owned<S: Resource<DynamicType = ()>>(found: S, owner_uid: &str) -> Result<S, CreateError> {
+    if found.owner_references().iter().any(|o| o.uid == owner_uid) {
+        return Ok(found);
+    }
+    Err(CreateError::NameTaken {
+        kind: S::kind(&()).into_owned(),
+        name: found.name_any(),
+    })
+}
+
+fn refusal(error: CallError) -> CreateError {
+    let message = error.status().map(|s| s.message.clone());
+    match (error.code(), message) {
+        (Some(400 | 422), Some(message)) => CreateError::Invalid(message),
+        (Some(403), Some(message)) => CreateError::Forbidden(message),
+        _ => CreateError::Call(error),
+    }
+}
