@@ -54,11 +54,18 @@ impl Identity {
         let Some(user) = &self.user else {
             return command;
         };
-        command = command
-            .env("HOME", &user.home)
-            .env("USER", &user.name)
-            .env("LOGNAME", &user.name)
-            .env("SHELL", &user.shell);
+        let variables = [
+            ("HOME", user.home.as_os_str()),
+            ("USER", user.name.as_ref()),
+            ("LOGNAME", user.name.as_ref()),
+            ("SHELL", user.shell.as_os_str()),
+        ];
+        for (name, value) in variables {
+            // Without a change of user, what the container says about itself is right.
+            if self.switch || std::env::var_os(name).is_none() {
+                command = command.env(name, value);
+            }
+        }
         if !self.switch {
             return command;
         }
