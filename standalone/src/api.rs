@@ -152,6 +152,13 @@ impl EmbeddedApi {
         self.inner.store.forget_history();
     }
 
+    /// Ends the server: the database file is complete and free, writes fail, watches break. Clients may linger in tasks
+    /// that hold handles; this does not wait for them.
+    pub fn close(&self) {
+        self.inner.store.close();
+        self.inner.faults.drop_watches();
+    }
+
     /// A tower service for [`kube::Client::new`].
     pub fn service(&self) -> ApiService {
         ApiService::new(self.clone())

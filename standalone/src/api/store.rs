@@ -35,6 +35,7 @@ struct State {
     /// Uids that exist.
     uids: BTreeSet<String>,
     journal: Option<Journal>,
+    closed: bool,
 }
 
 /// Where an object is.
@@ -73,6 +74,7 @@ impl Store {
             dependents: HashMap::new(),
             uids: BTreeSet::new(),
             journal: None,
+            closed: false,
         };
         Self {
             state: Mutex::new(state),
@@ -210,6 +212,13 @@ impl Store {
         self.state.lock().shards[shard].signal.subscribe()
     }
 
+    /// Gives the file back. Writes fail from now on.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        state.journal = None;
+    }
+
     /// Drops all history, as a compaction of etcd does.
     pub(crate) fn forget_history(&self) {
         let mut state = self.state.lock();
@@ -241,6 +250,7 @@ impl State {
 
     fn write_journal(&mut self, place: &Place, object: Option<&Value>) -> Result<(), JournalError> {
         match &mut self.journal {
+            _ if self.closed => Err(JournalError::Closed),
             Some(journal) => journal.write(place, object, self.revision + 1),
             None => Ok(()),
         }

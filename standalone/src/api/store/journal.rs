@@ -1,7 +1,7 @@
 //! The SQLite file behind the store: one row per object, written before a request is answered. It is only read at
 //! start. A row somebody edited into nonsense is somebody's data: it is skipped with a warning and never removed.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use rusqlite::{Connection, params};
 use serde_json::Value;
@@ -16,10 +16,17 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS revision (id INTEGER PRIMARY KEY CHECK (id = 1), value INTEGER NOT NULL);
     INSERT OR IGNORE INTO revision VALUES (1, 1);";
 
-/// The database failed; the message is SQLite's.
+/// A change could not be stored, or the file not be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("state database: {0}")]
-pub struct JournalError(#[from] rusqlite::Error);
+pub enum JournalError {
+    #[error("state database: {0}")]
+    Database(#[from] rusqlite::Error),
+    #[error("state database: closed")]
+    Closed,
+}
+
+/// How long to wait for a predecessor that is still on its way out.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -40,6 +47,7 @@ pub(super) struct Row {
 impl Journal {
     pub(super) fn open(path: &Path, names: &[String]) -> Result<(Self, Loaded), JournalError> {
         let connection = Connection::open(path)?;
+        connection.busy_timeout(PATIENCE)?;
         // The file belongs to one process: a second one would hand out the same revisions.
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
