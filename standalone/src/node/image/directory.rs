@@ -1,0 +1,131 @@
+//! Unpacked images. Each container gets a copy (a cheap one where the file system can share
+//! blocks): an overlay would be a mount to leak, and bubblewrap of Debian 12 cannot make one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Deserialize;
+
+use super::super::bwrap::Mount;
+use super::{Defaults, ImageError, Names, etc};
+
+/// The part of an OCI runtime configuration that is about the process.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Bundle {
+    process: Process,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Process {
+    args: Vec<String>,
+    env: Vec<String>,
+    cwd: Option<PathBuf>,
+    user: User,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct User {
+    uid: u32,
+    gid: u32,
+}
+
+/// The root inside `image`: the directory itself or, in an OCI bundle, its `rootfs`.
+fn root_of(image: &Path) -> PathBuf {
+    let rootfs = image.join("rootfs");
+    if image.join("config.json").is_file() && rootfs.is_dir() {
+        rootfs
+    } else {
+        image.to_owned()
+    }
+}
+
+pub(super) fn defaults(image: &Path) -> Result<Defaults, ImageError> {
+    let failed = |source| ImageError::Directory {
+        path: image.to_owned(),
+        source,
+    };
+    fs::read_dir(image).map_err(failed)?;
+    let mut defaults = Defaults {
+        homes: homes(&root_of(image)),
+        ..Defaults::host()
+    };
+    let Ok(text) = fs::read(image.join("config.json")) else {
+        return Ok(defaults);
+    };
+    let bundle: Bundle = serde_json::from_slice(&text).map_err(|error| failed(error.into()))?;
+    let process = bundle.process;
+    let pairs = process.env.iter().filter_map(|pair| pair.split_once('='));
+    defaults
+        .environment
+        .extend(pairs.map(|(name, value)| (name.into(), value.into())));
+    defaults.command = process.args;
+    defaults.directory = process.cwd.unwrap_or_else(|| "/".into());
+    (defaults.uid, defaults.gid) = (process.user.uid, process.user.gid);
+    Ok(defaults)
+}
+
+fn homes(root: &Path) -> BTreeMap<u32, String> {
+    let passwd = fs::read_to_string(root.join("etc/passwd")).unwrap_or_default();
+    let homes = passwd.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        Some((fields.get(2)?.parse().ok()?, (*fields.get(5)?).to_owned()))
+    });
+    homes.collect()
+}
+
+pub(super) fn root(image: &Path, scratch: &Path, names: &Names) -> Result<Vec<Mount>, ImageError> {
+    let copy = scratch.join("root");
+    let output = Command::new("cp")
+        .args(["-a", "--reflink=auto", "--"])
+        .args([&root_of(image), &copy])
+        .output()?;
+    if !output.status.success() {
+        return Err(ImageError::Copy(
+            String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        ));
+    }
+    let own = copy.join("etc");
+    if fs::symlink_metadata(&own).is_ok_and(|metadata| metadata.is_dir()) {
+        etc::pod(&own, names)?;
+    }
+    Ok(vec![Mount::Bind {
+        from: copy,
+        to: "/".into(),
+        writable: true,
+    }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_says_how_it_starts() {
+        let image = tempfile::tempdir().unwrap();
+        fs::create_dir_all(image.path().join("rootfs/etc")).unwrap();
+        fs::write(
+            image.path().join("rootfs/etc/passwd"),
+            "u:x:7:8::/home/u:/bin/sh\n",
+        )
+        .unwrap();
+        let config = r#"{"process": {"args": ["run"], "env": ["A=b=c"], "cwd": "/w",
+            "user": {"uid": 7, "gid": 8}}, "root": {"path": "rootfs"}}"#;
+        fs::write(image.path().join("config.json"), config).unwrap();
+        let defaults = defaults(image.path()).unwrap();
+        assert_eq!(defaults.command, ["run"]);
+        assert!(defaults.environment.contains(&("A".into(), "b=c".into())));
+        assert_eq!((defaults.uid, defaults.group_of(7)), (7, 8));
+        assert_eq!(defaults.home_of(7), "/home/u");
+        assert_eq!(root_of(image.path()), image.path().join("rootfs"));
+    }
+
+    #[test]
+    fn a_missing_directory_is_an_error() {
+        assert!(defaults(Path::new("/nonexistent/image")).is_err());
+    }
+}

@@ -1,0 +1,105 @@
+//! The few files of `/etc` that a container must have of its own. The host's are not shown: they
+//! name the host's users, hosts and secrets.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use super::{Names, OPENHANDS};
+
+/// Users of the host root: name, number, home, shell. Groups have the same names and numbers.
+const USERS: [(&str, u32, &str, &str); 6] = [
+    ("root", 0, "/root", "/bin/bash"),
+    ("daemon", 1, "/usr/sbin", "/usr/sbin/nologin"),
+    ("bin", 2, "/bin", "/usr/sbin/nologin"),
+    ("openhands", OPENHANDS, "/home/openhands", "/bin/bash"),
+    ("sandbox", 65532, "/home/sandbox", "/bin/bash"),
+    ("nobody", 65534, "/nonexistent", "/usr/sbin/nologin"),
+];
+
+const NSSWITCH: &str = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n\
+    networks: files\nprotocols: files\nservices: files\n";
+
+/// Writes the user database; the node's own user is in it even if it is nobody of the above.
+pub(super) fn users(etc: &Path, names: &Names) -> io::Result<()> {
+    let mut passwd = String::new();
+    let mut group = String::from("tty:x:5:\nsudo:x:27:\nusers:x:100:\n");
+    for (name, id, home, shell) in USERS {
+        passwd += &format!("{name}:x:{id}:{id}:{name}:{home}:{shell}\n");
+        group += &format!("{name}:x:{id}:\n");
+    }
+    let own = names.node;
+    if USERS.iter().all(|user| user.1 != own.uid) {
+        passwd += &format!(
+            "user:x:{}:{}:user:/home/openhands:/bin/bash\n",
+            own.uid, own.gid
+        );
+    }
+    if USERS.iter().all(|user| user.1 != own.gid) {
+        group += &format!("user:x:{}:\n", own.gid);
+    }
+    fs::write(etc.join("passwd"), passwd)?;
+    fs::write(etc.join("group"), group)?;
+    fs::write(etc.join("nsswitch.conf"), NSSWITCH)
+}
+
+/// Writes what depends on the Pod. Replaces what is there and follows no link: `etc` may come
+/// from an image, and a link in it would point into the host.
+pub(super) fn pod(etc: &Path, names: &Names) -> io::Result<()> {
+    let hosts = format!(
+        "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n{} {}\n",
+        names.address, names.hostname
+    );
+    replace(&etc.join("hosts"), &hosts)?;
+    replace(&etc.join("hostname"), &format!("{}\n", names.hostname))?;
+    replace(&etc.join("resolv.conf"), &names.resolv_conf)
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::identity::NodeUser;
+
+    fn names(uid: u32) -> Names {
+        Names {
+            hostname: "pod".into(),
+            address: "10.0.0.1".into(),
+            resolv_conf: "nameserver 9.9.9.9\n".into(),
+            node: NodeUser { uid, gid: uid },
+        }
+    }
+
+    #[test]
+    fn links_are_replaced_not_followed() {
+        let outside = tempfile::NamedTempFile::new().unwrap();
+        let etc = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(outside.path(), etc.path().join("hosts")).unwrap();
+        pod(etc.path(), &names(0)).unwrap();
+        assert_eq!(fs::read_to_string(outside.path()).unwrap(), "");
+        let hosts = fs::read_to_string(etc.path().join("hosts")).unwrap();
+        assert!(hosts.ends_with("10.0.0.1 pod\n"));
+    }
+
+    #[test]
+    fn whoever_runs_the_node_has_a_name() {
+        let etc = tempfile::tempdir().unwrap();
+        users(etc.path(), &names(4242)).unwrap();
+        let passwd = fs::read_to_string(etc.path().join("passwd")).unwrap();
+        assert!(passwd.contains("user:x:4242:4242:"));
+        assert!(passwd.contains("openhands:x:1000:1000:openhands:/home/openhands:"));
+    }
+}

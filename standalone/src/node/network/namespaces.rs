@@ -1,0 +1,229 @@
+//! One network namespace and one point-to-point link per Pod.
+//!
+//! Nothing here has a name in the file system: a namespace is a descriptor that this process
+//! holds, the link dies with the namespace, the route with the link. So a killed node leaves only
+//! its firewall table, which the next start replaces.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Command;
+
+use serde::Deserialize;
+
+use super::super::launcher::{Launcher, inside, new_network_namespace, run_to_end};
+use super::super::paths::Paths;
+use super::address::{Cidr, spread};
+use super::firewall::{INTERFACES, read_table, rules, table};
+use super::{NetworkError, forwarding};
+
+/// Each node takes this much of the range: 1021 Pods.
+const PART: u8 = 22;
+
+/// The node's firewall table and part of the range.
+#[derive(Debug)]
+pub(super) struct Namespaces {
+    launcher: Launcher,
+    tag: String,
+    number: u32,
+    part: Cidr,
+}
+
+impl Namespaces {
+    /// Claims a part of `range`, and installs firewall and forwarding.
+    pub(super) async fn start(
+        range: Cidr,
+        paths: &Paths,
+        launcher: &Launcher,
+    ) -> Result<Self, NetworkError> {
+        let tag = paths.tag.clone();
+        remove_tables(launcher, &tag).await?;
+        forwarding::enable()?;
+        let routes = foreign_routes(launcher, &tag).await?;
+        let (parts, first) = (range.parts(PART), spread(&tag));
+        for number in (0..parts).map(|step| (first + step) % parts) {
+            let part = range.part(number, PART);
+            if routes.iter().any(|route| route.overlaps(part)) {
+                continue;
+            }
+            let claim = Self {
+                launcher: launcher.clone(),
+                tag: tag.clone(),
+                number,
+                part,
+            };
+            if claim.install().await? {
+                return Ok(claim);
+            }
+        }
+        Err(NetworkError::RangeTaken(range))
+    }
+
+    /// Installs the table; false if another node has the part. Of two that start at once the
+    /// one with the smaller tag stays.
+    async fn install(&self) -> io::Result<bool> {
+        if self.rival(&tables(&self.launcher).await?, |_| true) {
+            return Ok(false);
+        }
+        let rules = rules(&self.tag, self.number, self.part);
+        self.launcher.command(nft(&["-f", "-"]), rules).await?;
+        if self.rival(&tables(&self.launcher).await?, |other| {
+            other < self.tag.as_str()
+        }) {
+            remove_tables(&self.launcher, &self.tag).await?;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn rival(&self, tables: &[String], counts: impl Fn(&str) -> bool) -> bool {
+        let claims = tables.iter().filter_map(|name| read_table(name));
+        let mut rivals = claims.filter(|(part, tag)| *part == self.number && *tag != self.tag);
+        rivals.any(|(_, tag)| counts(tag))
+    }
+
+    pub(super) fn part(&self) -> Cidr {
+        self.part
+    }
+
+    pub(super) fn gateway(&self) -> Ipv4Addr {
+        self.part.address(1)
+    }
+
+    /// Makes the namespace of the Pod with `address`.
+    pub(super) async fn connect(&self, address: Ipv4Addr) -> io::Result<OwnedFd> {
+        let offset = address.to_bits() - self.part.address(0).to_bits();
+        let link = format!("{INTERFACES}{}{offset}", self.tag);
+        let (gateway, host) = (self.gateway(), std::process::id());
+        let within = format!(
+            "link set lo up\n\
+             link add eth0 type veth peer name {link} netns {host}\n\
+             addr add {address}/32 dev eth0\n\
+             link set eth0 up\n\
+             route add {gateway} dev eth0 scope link\n\
+             route add default via {gateway}\n"
+        );
+        let outside = format!(
+            "addr add {gateway}/32 dev {link}\n\
+             link set {link} up\n\
+             route add {address}/32 dev {link} src {gateway}\n"
+        );
+        self.launcher
+            .run(move || connect(&link, &within, &outside))
+            .await
+    }
+
+    /// Removes the table and, as the last node, forwarding. Failures are logged: whatever is
+    /// left the next start removes.
+    pub(super) async fn stop(&self) {
+        let removed = remove_tables(&self.launcher, &self.tag).await;
+        let restored = match tables(&self.launcher).await {
+            Ok(left) if left.iter().any(|name| read_table(name).is_some()) => Ok(()),
+            Ok(_) => forwarding::restore(),
+            Err(error) => Err(error),
+        };
+        for error in removed.err().into_iter().chain(restored.err()) {
+            tracing::warn!(%error, "Pod network not removed completely");
+        }
+    }
+}
+
+/// Runs on the launcher thread.
+fn connect(link: &str, within: &str, outside: &str) -> io::Result<OwnedFd> {
+    // The end of a Pod that had the address before and whose namespace is not quite gone.
+    if Path::new("/sys/class/net").join(link).exists() {
+        let _ = run_to_end(ip(&["link", "del", link]), "");
+    }
+    let namespace = new_network_namespace()?;
+    inside(Some(&namespace), || {
+        run_to_end(ip(&["-batch", "-"]), within)
+    })?;
+    run_to_end(ip(&["-batch", "-"]), outside)?;
+    Ok(namespace)
+}
+
+fn ip(arguments: &[&str]) -> Command {
+    program("ip", arguments)
+}
+
+fn nft(arguments: &[&str]) -> Command {
+    program("nft", arguments)
+}
+
+/// Both live in `sbin`, which the `PATH` of ordinary users lacks.
+fn program(name: &str, arguments: &[&str]) -> Command {
+    let places =
+        ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(|place| Path::new(place).join(name));
+    let found = places.into_iter().find(|path| path.exists());
+    let mut command = Command::new(found.unwrap_or_else(|| name.into()));
+    command.args(arguments);
+    command
+}
+
+async fn tables(launcher: &Launcher) -> io::Result<Vec<String>> {
+    let output = launcher
+        .command(nft(&["list", "tables", "inet"]), String::new())
+        .await?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(text
+        .lines()
+        .filter_map(|line| line.split(' ').nth(2))
+        .map(str::to_owned)
+        .collect())
+}
+
+async fn remove_tables(launcher: &Launcher, tag: &str) -> io::Result<()> {
+    for name in tables(launcher).await? {
+        if let Some((part, owner)) = read_table(&name)
+            && owner == tag
+        {
+            let delete = format!("delete table inet {}\n", table(tag, part));
+            launcher.command(nft(&["-f", "-"]), delete).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A route as `ip -json` prints it.
+#[derive(Debug, Deserialize)]
+struct Route {
+    dst: String,
+    #[serde(default)]
+    dev: String,
+}
+
+/// Ranges that this host routes elsewhere. Links of nodes, ours and others', do not count.
+async fn foreign_routes(launcher: &Launcher, tag: &str) -> io::Result<Vec<Cidr>> {
+    let arguments = ["-json", "-4", "route", "show", "table", "all"];
+    let output = launcher.command(ip(&arguments), String::new()).await?;
+    let routes: Vec<Route> = serde_json::from_slice(&output.stdout)?;
+    let own = format!("{INTERFACES}{tag}");
+    let foreign = routes.iter().filter(|route| !route.dev.starts_with(&own));
+    Ok(foreign
+        .filter_map(|route| destination(&route.dst))
+        .collect())
+}
+
+/// Default routes and the like claim nothing.
+fn destination(text: &str) -> Option<Cidr> {
+    let (address, prefix) = text.split_once('/').unwrap_or((text, "32"));
+    let prefix: u8 = prefix
+        .parse()
+        .ok()
+        .filter(|prefix| (9..=32).contains(prefix))?;
+    Some(Cidr::new(address.parse().ok()?, prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn destinations_of_routes_are_read() {
+        assert_eq!(destination("10.231.0.0/16"), Some(Cidr::DEFAULT));
+        assert!(destination("10.231.4.9").unwrap().overlaps(Cidr::DEFAULT));
+        assert_eq!(destination("default"), None);
+        assert_eq!(destination("0.0.0.0/0"), None);
+    }
+}

@@ -1,0 +1,338 @@
+//! The volumes of a Pod as directories of the host, and how containers mount them.
+
+mod subpath;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, lchown};
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{Container, KeyToPath, Pod, Volume};
+use kube::Client;
+
+use super::bwrap::Mount;
+use super::claims::Claims;
+use super::environment::{EnvironmentError, Kind, Variables, read};
+use super::identity::volume_group;
+use super::paths::Paths;
+
+/// Mode of volumes that name no group: every user of the container may write, as on a cluster.
+const OPEN: u32 = 0o777;
+/// With a group: its members may write, and what they make stays theirs.
+const GROUP: u32 = 0o2775;
+
+/// Why a volume cannot be provided.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum VolumeError {
+    #[error("volume {0} is of a type that this node refuses or does not know")]
+    Kind(String),
+    #[error("volume {0} is not defined")]
+    Undefined(String),
+    #[error("bad path {0:?} in a volume")]
+    Path(String),
+    #[error("volume {0}: {1}")]
+    Io(String, io::Error),
+    #[error(transparent)]
+    Data(#[from] EnvironmentError),
+}
+
+/// A volume that exists.
+#[derive(Debug, Clone)]
+pub(crate) struct Provided {
+    directory: PathBuf,
+    read_only: bool,
+}
+
+/// The volumes of one Pod by name.
+pub(crate) type Volumes = BTreeMap<String, Provided>;
+
+/// Makes the volumes of `pod`. Waits for claims that are not bound yet.
+pub(crate) async fn provide(
+    client: &Client,
+    paths: &Paths,
+    claims: &Claims,
+    pod: &Pod,
+) -> Result<Volumes, VolumeError> {
+    let spec = pod.spec.clone().unwrap_or_default();
+    let group = volume_group(&spec).filter(|_| rustix::process::geteuid().is_root());
+    let mut volumes = Volumes::new();
+    for volume in spec.volumes.iter().flatten() {
+        let source = Source {
+            client,
+            paths,
+            claims,
+            pod,
+            group,
+        };
+        let provided = source.provide(volume).await?;
+        volumes.insert(volume.name.clone(), provided);
+    }
+    Ok(volumes)
+}
+
+struct Source<'a> {
+    client: &'a Client,
+    paths: &'a Paths,
+    claims: &'a Claims,
+    pod: &'a Pod,
+    group: Option<u32>,
+}
+
+impl Source<'_> {
+    async fn provide(&self, volume: &Volume) -> Result<Provided, VolumeError> {
+        let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
+        let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
+        if let Some(empty) = &volume.empty_dir {
+            let memory = empty.medium.as_deref() == Some("Memory");
+            let pod = if memory {
+                self.paths.memory().join(uid)
+            } else {
+                self.paths.pod(uid).join("volumes")
+            };
+            return self.shared(volume, pod.join(&volume.name), false);
+        }
+        if let Some(claim) = &volume.persistent_volume_claim {
+            let claim_uid = self.claims.bound(namespace, &claim.claim_name).await;
+            let directory = self.paths.volumes().join(claim_uid);
+            return self.shared(volume, directory, claim.read_only == Some(true));
+        }
+        let (kind, name, optional, items, mode) = if let Some(map) = &volume.config_map {
+            (
+                Kind::ConfigMap,
+                Some(map.name.clone()),
+                map.optional,
+                &map.items,
+                map.default_mode,
+            )
+        } else if let Some(secret) = &volume.secret {
+            (
+                Kind::Secret,
+                secret.secret_name.clone(),
+                secret.optional,
+                &secret.items,
+                secret.default_mode,
+            )
+        } else {
+            return Err(VolumeError::Kind(volume.name.clone()));
+        };
+        let optional = optional == Some(true);
+        let data = read(
+            self.client,
+            namespace,
+            kind,
+            &name.unwrap_or_default(),
+            optional,
+        )
+        .await?;
+        let directory = self.paths.pod(uid).join("volumes").join(&volume.name);
+        let mode = mode
+            .and_then(|mode| u32::try_from(mode).ok())
+            .unwrap_or(0o444);
+        let files = projected(data.unwrap_or_default(), items.as_deref(), mode)?;
+        write_files(&directory, &files, self.group).map_err(in_volume(&volume.name))?;
+        Ok(Provided {
+            directory,
+            read_only: true,
+        })
+    }
+
+    fn shared(
+        &self,
+        volume: &Volume,
+        directory: PathBuf,
+        read_only: bool,
+    ) -> Result<Provided, VolumeError> {
+        make_shared(&directory, self.group).map_err(in_volume(&volume.name))?;
+        Ok(Provided {
+            directory,
+            read_only,
+        })
+    }
+}
+
+fn in_volume(name: &str) -> impl Fn(io::Error) -> VolumeError {
+    move |error| VolumeError::Io(name.to_owned(), error)
+}
+
+/// Makes a directory for containers to write to. Its parents are closed to other users.
+fn make_shared(directory: &Path, group: Option<u32>) -> io::Result<()> {
+    if let Some(parent) = directory.parent() {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(parent)?;
+    }
+    match fs::create_dir(directory) {
+        Ok(()) => fs::set_permissions(directory, fs::Permissions::from_mode(OPEN))?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    let Some(group) = group else { return Ok(()) };
+    // As `fsGroupChangePolicy: OnRootMismatch`: a large workspace is walked once, not each start.
+    use std::os::unix::fs::MetadataExt as _;
+    let metadata = fs::symlink_metadata(directory)?;
+    if metadata.gid() == group && metadata.mode() & 0o7777 == GROUP {
+        return Ok(());
+    }
+    hand_over(directory, group)?;
+    fs::set_permissions(directory, fs::Permissions::from_mode(GROUP))
+}
+
+/// Gives everything below `path` to `group`, following no link.
+fn hand_over(path: &Path, group: u32) -> io::Result<()> {
+    let metadata = fs::symlink_metadata(path)?;
+    lchown(path, None, Some(group))?;
+    if metadata.is_symlink() {
+        return Ok(());
+    }
+    let mode = metadata.permissions().mode();
+    let shared = if metadata.is_dir() {
+        mode | 0o2070
+    } else {
+        mode | 0o060
+    };
+    fs::set_permissions(path, fs::Permissions::from_mode(shared))?;
+    if metadata.is_dir() {
+        for entry in fs::read_dir(path)? {
+            hand_over(&entry?.path(), group)?;
+        }
+    }
+    Ok(())
+}
+
+/// A file of a configuration volume.
+#[derive(Debug, PartialEq, Eq)]
+struct Projected {
+    path: PathBuf,
+    mode: u32,
+    bytes: Vec<u8>,
+}
+
+fn projected(
+    mut data: BTreeMap<String, Vec<u8>>,
+    items: Option<&[KeyToPath]>,
+    mode: u32,
+) -> Result<Vec<Projected>, VolumeError> {
+    let Some(items) = items else {
+        let file = |(key, bytes): (String, Vec<u8>)| {
+            Ok(Projected {
+                path: subpath::relative(&key)?,
+                mode,
+                bytes,
+            })
+        };
+        return data.into_iter().map(file).collect();
+    };
+    let file = |item: &KeyToPath| {
+        let bytes = data
+            .remove(&item.key)
+            .ok_or_else(|| VolumeError::Path(item.key.clone()))?;
+        let mode = item
+            .mode
+            .and_then(|mode| u32::try_from(mode).ok())
+            .unwrap_or(mode);
+        Ok(Projected {
+            path: subpath::relative(&item.path)?,
+            mode,
+            bytes,
+        })
+    };
+    items.iter().map(file).collect()
+}
+
+/// Writes the files anew; containers see them read-only.
+fn write_files(directory: &Path, files: &[Projected], group: Option<u32>) -> io::Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::create_dir_all(directory)?;
+    for file in files {
+        let path = directory.join(&file.path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(&path, &file.bytes)?;
+        let shared = if group.is_some() { 0o040 } else { 0 };
+        fs::set_permissions(&path, fs::Permissions::from_mode(file.mode | shared))?;
+        if group.is_some() {
+            lchown(&path, None, group)?;
+        }
+    }
+    Ok(())
+}
+
+/// The mounts of `container`, outer ones first.
+pub(crate) fn mounts(
+    container: &Container,
+    volumes: &Volumes,
+    variables: &Variables,
+) -> Result<Vec<Mount>, VolumeError> {
+    let mut mounts = Vec::new();
+    let mut wishes: Vec<_> = container.volume_mounts.iter().flatten().collect();
+    wishes.sort_by_key(|wish| Path::new(&wish.mount_path).components().count());
+    for wish in wishes {
+        let volume = volumes
+            .get(&wish.name)
+            .ok_or_else(|| VolumeError::Undefined(wish.name.clone()))?;
+        let below = match (&wish.sub_path, &wish.sub_path_expr) {
+            (Some(path), _) => path.clone(),
+            (None, Some(expression)) => variables.expand(expression),
+            (None, None) => String::new(),
+        };
+        mounts.push(Mount::Bind {
+            from: subpath::inside(&volume.directory, &below, volume.read_only)?,
+            to: Path::new("/").join(&wish.mount_path),
+            writable: !(volume.read_only || wish.read_only == Some(true)),
+        });
+    }
+    Ok(mounts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt as _;
+
+    #[test]
+    fn volumes_are_open_to_all_users_of_the_container_only() {
+        let state = tempfile::tempdir().unwrap();
+        let directory = state.path().join("pods/uid/volumes/work");
+        make_shared(&directory, None).unwrap();
+        assert_eq!(fs::metadata(&directory).unwrap().mode() & 0o7777, OPEN);
+        let parent = fs::metadata(directory.parent().unwrap()).unwrap();
+        assert_eq!(parent.mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn keys_become_files_with_modes() {
+        let data = BTreeMap::from([
+            ("a".to_owned(), b"1".to_vec()),
+            ("b".to_owned(), b"2".to_vec()),
+        ]);
+        let all = projected(data.clone(), None, 0o400).unwrap();
+        assert_eq!(all.len(), 2);
+        let item = KeyToPath {
+            key: "b".into(),
+            path: "x/y".into(),
+            mode: Some(0o444),
+            ..KeyToPath::default()
+        };
+        let one = projected(data.clone(), Some(&[item]), 0o400).unwrap();
+        assert_eq!(
+            one,
+            [Projected {
+                path: "x/y".into(),
+                mode: 0o444,
+                bytes: b"2".to_vec()
+            }]
+        );
+        let escape = KeyToPath {
+            key: "b".into(),
+            path: "../y".into(),
+            ..KeyToPath::default()
+        };
+        assert!(projected(data, Some(&[escape]), 0o400).is_err());
+    }
+}

@@ -1,0 +1,80 @@
+//! Paths below a volume. What a sandbox wrote there may be a link out of it, and bubblewrap
+//! would follow it on the host; so links are refused by the kernel, component by component.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+
+use super::VolumeError;
+
+/// The path as one that stays below where it is joined.
+pub(super) fn relative(path: &str) -> Result<PathBuf, VolumeError> {
+    let bad = || VolumeError::Path(path.to_owned());
+    let mut clean = PathBuf::new();
+    for component in Path::new(path).components() {
+        match component {
+            Component::Normal(name) => clean.push(name),
+            Component::CurDir => {}
+            _ => return Err(bad()),
+        }
+    }
+    if path.is_empty() || clean.as_os_str().is_empty() {
+        Err(bad())
+    } else {
+        Ok(clean)
+    }
+}
+
+/// `below` inside `volume`; made if it is missing and the volume can be written.
+pub(super) fn inside(volume: &Path, below: &str, read_only: bool) -> Result<PathBuf, VolumeError> {
+    if below.is_empty() {
+        return Ok(volume.to_owned());
+    }
+    let clean = relative(below)?;
+    let mut made = PathBuf::new();
+    for component in clean.components() {
+        made.push(component);
+        let path = volume.join(&made);
+        if !read_only && fs::symlink_metadata(&path).is_err() {
+            let _ = fs::create_dir(&path);
+            let _ = fs::set_permissions(
+                &path,
+                std::os::unix::fs::PermissionsExt::from_mode(super::OPEN),
+            );
+        }
+        check(volume, &made).map_err(|error| VolumeError::Io(below.to_owned(), error.into()))?;
+    }
+    Ok(volume.join(clean))
+}
+
+fn check(volume: &Path, path: &Path) -> rustix::io::Result<()> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let root = rustix::fs::open(volume, flags | OFlags::DIRECTORY, Mode::empty())?;
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    openat2(root, path, flags, Mode::empty(), beneath).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_stay_below() {
+        assert_eq!(relative("a/./b").unwrap(), Path::new("a/b"));
+        for bad in ["", ".", "/etc", "..", "a/../b"] {
+            assert!(relative(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn links_are_refused() {
+        let volume = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/etc", volume.path().join("out")).unwrap();
+        assert!(inside(volume.path(), "out", false).is_err());
+        assert!(inside(volume.path(), "out/ssl", false).is_err());
+        let made = inside(volume.path(), "x/y", false).unwrap();
+        assert!(made.is_dir());
+        assert!(inside(volume.path(), "missing", true).is_err());
+    }
+}

@@ -1,0 +1,49 @@
+//! From Pending to the end, in the words of Kubernetes.
+
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use crate::harness::{Machine, container, exit_code, phase, waits_for};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_runs_its_init_containers_and_ends() {
+    let machine = Machine::new();
+    let node = machine.node();
+    let mount = json!([{"name": "shared", "mountPath": "/opt/shared"}]);
+    let spec = json!({
+        "restartPolicy": "Never",
+        "initContainers": [{"name": "init", "image": "any", "volumeMounts": mount,
+            "command": ["sh", "-c", "echo hello > /opt/shared/file"]}],
+        "containers": [{"name": "main", "image": "any", "volumeMounts": mount, "workingDir": "/new/place",
+            "env": [{"name": "UID_OF_POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}],
+            "command": ["bash", "-c", "cat /opt/shared/file; pwd; echo $UID_OF_POD; hostname; exit 3"]}],
+        "volumes": [{"name": "shared", "emptyDir": {}}],
+    });
+    machine.create("pod", spec).await;
+    let pod = machine.wait("pod", crate::harness::ended).await;
+    let log = machine.log("pod", "main");
+    assert_eq!(
+        log,
+        format!("hello\n/new/place\n{}\npod\n", pod.uid().unwrap())
+    );
+    assert_eq!((phase(&pod), exit_code(&pod)), ("Failed", 3));
+    assert_eq!(pod.spec.unwrap().node_name.as_deref(), Some("standalone"));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crashing_container_backs_off() {
+    let machine = Machine::new();
+    let node = machine.node();
+    let main =
+        json!({"name": "main", "image": "any", "command": ["bash", "-c", "echo run; exit 7"]});
+    machine.create("pod", json!({"containers": [main]})).await;
+    let pod = machine.wait("pod", waits_for("CrashLoopBackOff")).await;
+    let status = container(&pod);
+    assert_eq!(status.last_state.unwrap().terminated.unwrap().exit_code, 7);
+    assert_eq!(status.restart_count, 2);
+    assert_eq!(phase(&pod), "Running");
+    assert_eq!(machine.log("pod", "main"), "run\n");
+    machine.delete("pod").await;
+    node.stop().await;
+}
