@@ -89,7 +89,7 @@ fn commands_are_taken_literally() {
             "printf '10%%\\r\\033[K100%%\\n\\033[31mred\\033[0m  \\n'",
             "100%\nred",
         ),
-        ("alias x='echo alias'\nx", "alias"),
+        ("alias x='echo alias'; x() { echo function; }", ""),
         (
             "env | grep -c -e PS1 -e PROMPT_COMMAND -e SESSION_API_KEY",
             "0",
@@ -100,6 +100,23 @@ fn commands_are_taken_literally() {
     }
     let long = format!("echo {}", "x".repeat(20_000));
     assert_eq!(text(&process.run(&long)).len(), 20_000);
+}
+
+#[test]
+fn several_commands_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    let answer = process.run("echo a\nfor i in 1; do\n  echo $i\ndone");
+    assert_eq!(answer["observation"], "error");
+    assert_eq!(
+        text(&answer),
+        "ERROR: Cannot execute multiple commands at once.\nPlease run each command separately OR \
+         chain them into a single command via && or ;\nProvided commands:\n(1) echo a\n\
+         (2) for i in 1; do\n  echo $i\ndone"
+    );
+    let hidden = json!({"command": "echo a\necho b", "hidden": true});
+    let answer = process.act(&json!({"action": "run", "args": hidden}));
+    assert_eq!(text(&answer), "a\nb");
 }
 
 #[test]

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex as Lock;
 use tokio::sync::{Mutex, Semaphore};
+use tokio_util::sync::CancellationToken;
 
 use super::action::{Action, ActionError, Read, Run, Write};
 use super::activity::Activity;
 use super::files::{self, FileError};
 use super::observation::Observation;
 use super::resources::Meter;
-use super::shell::{Outcome, Request, Session, ShellError, Start};
+use super::shell::{Answer, Request, Session, ShellError, Start};
 
 /// Commands in shells of their own at once; each costs a process.
 const MAX_STATIC: u32 = 4;
@@ -53,7 +54,7 @@ pub(super) struct Executor {
     working_dir: Lock<PathBuf>,
     static_slots: Semaphore,
     slots: Semaphore,
-    stop: tokio_util::sync::CancellationToken,
+    stop: CancellationToken,
 }
 
 impl Executor {
@@ -69,7 +70,7 @@ impl Executor {
             no_change,
             static_slots: Semaphore::new(MAX_STATIC as usize),
             slots: Semaphore::new(MAX_ACTIONS),
-            stop: tokio_util::sync::CancellationToken::new(),
+            stop: CancellationToken::new(),
         }))
     }
 
@@ -109,26 +110,29 @@ impl Executor {
             is_input: run.is_input,
             blocking: run.blocking,
             timeout: run.timeout,
+            // Clients cannot take an `error` in answer to a hidden command.
+            only_one: !run.hidden,
         };
-        let outcome = if run.is_static {
+        let answer = if run.is_static {
             self.run_apart(&request, run.cwd).await?
         } else {
             self.run_in_session(&request).await?
         };
-        Ok(Observation::run(&request.command, run.hidden, outcome))
+        Ok(match answer {
+            Answer::Outcome(outcome) => Observation::run(&request.command, run.hidden, outcome),
+            Answer::Refused(text) => Observation::error(text),
+        })
     }
 
-    async fn run_in_session(&self, request: &Request) -> Result<Outcome, ExecuteError> {
+    async fn run_in_session(&self, request: &Request) -> Result<Answer, ExecuteError> {
         let mut guard = self.session.lock().await;
         let session = guard.as_mut().ok_or(ExecuteError::Closed)?;
-        let outcome = tokio::select! {
-            outcome = session.run(request) => outcome?,
+        let answer = tokio::select! {
+            answer = session.run(request) => answer?,
             () = self.stop.cancelled() => return Err(ExecuteError::Closed),
         };
-        self.working_dir
-            .lock()
-            .clone_from(&session.working_dir().to_path_buf());
-        Ok(outcome)
+        *self.working_dir.lock() = session.working_dir().to_path_buf();
+        Ok(answer)
     }
 
     /// In a shell of its own that lives as long as the command.
@@ -136,7 +140,7 @@ impl Executor {
         &self,
         request: &Request,
         cwd: Option<String>,
-    ) -> Result<Outcome, ExecuteError> {
+    ) -> Result<Answer, ExecuteError> {
         let _slot = self
             .static_slots
             .acquire()
@@ -151,12 +155,12 @@ impl Executor {
             start.working_dir = cwd;
         }
         let mut session = Session::fresh(start, self.no_change).await?;
-        let outcome = tokio::select! {
-            outcome = session.run(request) => outcome.map_err(ExecuteError::from),
+        let answer = tokio::select! {
+            answer = session.run(request) => answer.map_err(ExecuteError::from),
             () = self.stop.cancelled() => Err(ExecuteError::Closed),
         };
         session.close().await;
-        outcome
+        answer
     }
 
     async fn read(&self, read: Read) -> Result<Observation, ExecuteError> {

@@ -6,10 +6,12 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::chown;
 use std::path::Path;
 
 use rustix::process::{Gid, Uid};
+use tokio::process::Command;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::users::{self, User, UserError};
@@ -50,9 +52,9 @@ impl Identity {
     }
 
     /// Makes a command run as this user, with the variables that a login would set.
-    pub(super) fn adopt(&self, mut command: pty_process::Command) -> pty_process::Command {
+    pub(super) fn adopt(&self, command: &mut Command) {
         let Some(user) = &self.user else {
-            return command;
+            return;
         };
         let variables = [
             ("HOME", user.home.as_os_str()),
@@ -63,11 +65,11 @@ impl Identity {
         for (name, value) in variables {
             // Without a change of user, what the container says about itself is right.
             if self.switch || std::env::var_os(name).is_none() {
-                command = command.env(name, value);
+                command.env(name, value);
             }
         }
         if !self.switch {
-            return command;
+            return;
         }
         let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
         let groups: Vec<Gid> = user.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
@@ -75,7 +77,19 @@ impl Identity {
         #[expect(unsafe_code, reason = "runs between fork and exec: system calls only")]
         // SAFETY: the closure allocates nothing and makes three system calls.
         unsafe {
-            command.pre_exec(move || become_user(uid, gid, &groups))
+            command.pre_exec(move || become_user(uid, gid, &groups));
+        }
+    }
+
+    /// Hands a terminal over, so that programs can open it by its name.
+    pub(super) fn own_terminal(&self, terminal: impl AsFd) -> io::Result<()> {
+        match &self.user {
+            Some(user) => Ok(rustix::fs::fchown(
+                terminal,
+                Some(Uid::from_raw(user.uid)),
+                None,
+            )?),
+            None => Ok(()),
         }
     }
 

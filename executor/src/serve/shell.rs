@@ -14,5 +14,5 @@ mod syntax;
 mod terminal;
 mod transcript;
 
-pub(super) use self::session::{Outcome, Request, Session};
+pub(super) use self::session::{Answer, Outcome, Request, Session};
 pub(super) use self::terminal::{ShellError, Start};

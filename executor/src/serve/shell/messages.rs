@@ -44,6 +44,18 @@ pub(super) fn cut(lines: usize) -> String {
     )
 }
 
+pub(super) fn several(commands: &[String]) -> String {
+    let numbered = commands.iter().zip(1..);
+    let listed: Vec<_> = numbered
+        .map(|(command, number)| format!("({number}) {command}"))
+        .collect();
+    format!(
+        "ERROR: Cannot execute multiple commands at once.\nPlease run each command separately OR \
+         chain them into a single command via && or ;\nProvided commands:\n{}",
+        listed.join("\n")
+    )
+}
+
 pub(super) fn restarted(working_dir: &str) -> String {
     format!("\n[The shell has ended. A new shell was started in {working_dir}.]")
 }

@@ -24,6 +24,16 @@ pub(in crate::serve) struct Request {
     /// Do not stop waiting because nothing is written.
     pub(in crate::serve) blocking: bool,
     pub(in crate::serve) timeout: Option<f64>,
+    /// Refuse several commands on lines of their own.
+    pub(in crate::serve) only_one: bool,
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub(in crate::serve) enum Answer {
+    Outcome(Outcome),
+    /// Nothing was done; the text says why.
+    Refused(String),
 }
 
 /// What came of a request.
@@ -104,10 +114,27 @@ impl Session {
         self.terminal.close().await;
     }
 
-    pub(in crate::serve) async fn run(&mut self, request: &Request) -> Result<Outcome, ShellError> {
-        if let Some(refusal) = self.refuse(request) {
-            return Ok(refusal);
+    pub(in crate::serve) async fn run(&mut self, request: &Request) -> Result<Answer, ShellError> {
+        if let Some(refusal) = self.nothing_there(request) {
+            return Ok(Answer::Outcome(refusal));
         }
+        if request.only_one && !request.is_input {
+            let several = syntax::several(&request.command, &self.start.identity).await;
+            if let Some(commands) = several {
+                return Ok(Answer::Refused(messages::several(&commands)));
+            }
+        }
+        if self.pending && !request.is_input && !request.command.is_empty() && self.is_busy() {
+            let suffix = messages::not_executed(&request.command);
+            return Ok(Answer::Outcome(Outcome {
+                timed_out: false,
+                ..self.still_running(request, suffix)
+            }));
+        }
+        self.perform(request).await.map(Answer::Outcome)
+    }
+
+    async fn perform(&mut self, request: &Request) -> Result<Outcome, ShellError> {
         let prompts = self.send(request).await?;
         match self.wait(request, prompts).await {
             Wait::Completed => Ok(self.completed(request)),
@@ -122,26 +149,20 @@ impl Session {
         }
     }
 
-    /// Requests that do not fit the state of the shell.
-    fn refuse(&mut self, request: &Request) -> Option<Outcome> {
-        let text = |content: &str| {
-            Some(Outcome {
-                content: content.to_owned(),
-                ..Outcome::default()
-            })
-        };
-        match (self.pending, request.command.is_empty(), request.is_input) {
-            (false, true, _) => text(messages::NOTHING_TO_SHOW),
-            (false, false, true) => text(messages::NOTHING_TO_TYPE_INTO),
-            (true, false, false) if self.is_busy() => {
-                let suffix = messages::not_executed(&request.command);
-                Some(Outcome {
-                    timed_out: false,
-                    ..self.still_running(request, suffix)
-                })
-            }
-            _ => None,
+    /// Requests about a running command when there is none.
+    fn nothing_there(&self, request: &Request) -> Option<Outcome> {
+        if self.pending {
+            return None;
         }
+        let text = match (request.command.is_empty(), request.is_input) {
+            (true, _) => messages::NOTHING_TO_SHOW,
+            (false, true) => messages::NOTHING_TO_TYPE_INTO,
+            (false, false) => return None,
+        };
+        Some(Outcome {
+            content: text.to_owned(),
+            ..Outcome::default()
+        })
     }
 
     fn is_busy(&self) -> bool {
@@ -174,7 +195,7 @@ impl Session {
 
     /// A command that bash would ask to complete.
     async fn must_be_typed(&self, command: &str) -> bool {
-        is_typable(command) && syntax::is_incomplete(command).await
+        is_typable(command) && syntax::is_incomplete(command, &self.start.identity).await
     }
 
     /// At an idle prompt only an interrupt and an end of input mean anything; another character

@@ -1,11 +1,16 @@
-//! Tells whether bash would ask for more lines after a command, as for an open quote or here
-//! document. Such a command is typed at the prompt, where later input can complete it.
+//! What only bash knows about the text of a command, asked of a bash that executes nothing.
+//!
+//! Whether it would ask for more lines, as after an open quote or here document: such a command
+//! is typed at the prompt, where later input can complete it. And whether the text is several
+//! commands on lines of their own, which clients expect to be refused.
 
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
+
+use crate::serve::identity::Identity;
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 const COMPLAINTS: [&str; 3] = [
@@ -15,18 +20,54 @@ const COMPLAINTS: [&str; 3] = [
 ];
 const KEYWORDS: [&str; 7] = ["if", "for", "while", "until", "case", "select", "function"];
 
+/// Longer texts are not taken apart: each line costs a look at all before it.
+const MAX_SPLIT_LINES: usize = 200;
+
+/// Writes each shortest run of lines that can stand as a command, then what is left over. A line
+/// is complete when a function around it can be defined; nothing defined is ever called.
+const SPLIT: &str = r#"
+while IFS= read -r line || [ -n "$line" ]; do
+  text+=$line$'\n'
+  case $line in *\\) continue ;; esac
+  if eval "if false; then f() { ("$'\n'"$text"$'\n'") }; fi" 2>/dev/null; then
+    printf '%s\0' "$text"
+    text=
+  fi
+done
+printf '%s' "$text"
+"#;
+
 /// Asks bash itself, and only if a glance cannot rule it out: the question costs milliseconds.
-pub(super) async fn is_incomplete(command: &str) -> bool {
+pub(super) async fn is_incomplete(command: &str, identity: &Identity) -> bool {
     if !may_be_incomplete(command) {
         return false;
     }
-    let answer = tokio::time::timeout(TIMEOUT, complaints(command)).await;
-    let Ok(Ok(stderr)) = answer else {
+    let Some(output) = ask(&["-n"], command, identity).await else {
         return false;
     };
+    let stderr = String::from_utf8_lossy(&output.stderr);
     COMPLAINTS
         .iter()
         .any(|complaint| stderr.contains(complaint))
+}
+
+/// The commands of the text, if there are several and bash understands all of them.
+pub(super) async fn several(command: &str, identity: &Identity) -> Option<Vec<String>> {
+    let lines = command.lines().count();
+    if lines < 2 || lines > MAX_SPLIT_LINES {
+        return None;
+    }
+    let output = ask(&["-c", SPLIT], command, identity).await?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let (commands, rest) = text.rsplit_once('\0')?;
+    let only_comments = rest
+        .lines()
+        .all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+    let commands: Vec<_> = commands
+        .split('\0')
+        .map(|text| text.trim().to_owned())
+        .collect();
+    (only_comments && commands.len() > 1).then_some(commands)
 }
 
 fn may_be_incomplete(command: &str) -> bool {
@@ -47,26 +88,29 @@ fn words(command: &str) -> impl Iterator<Item = &str> {
     command.split(|character: char| character.is_whitespace() || character == ';')
 }
 
-/// What `bash -n` says: it reads, and executes nothing.
-async fn complaints(command: &str) -> std::io::Result<String> {
+/// Runs a bash that shares nothing with the agent's but the user.
+async fn ask(arguments: &[&str], input: &str, identity: &Identity) -> Option<Output> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
-    let mut child = Command::new("bash")
-        .args(["--norc", "--noprofile", "-n", "-O", "extglob"])
+    let mut command = Command::new("bash");
+    command
+        .args(["--norc", "--noprofile", "-O", "extglob"])
+        .args(arguments)
         .env_clear()
-        .env("PATH", path)
-        .env("LC_ALL", "C")
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()?;
-    if let Some(mut input) = child.stdin.take() {
+        .kill_on_drop(true);
+    identity.adopt(&mut command);
+    command.env("PATH", path).env("LC_ALL", "C");
+    let mut child = command.spawn().ok()?;
+    let mut stdin = child.stdin.take()?;
+    let writing = async move {
         // It may stop reading at an error; what it has said by then is the answer.
-        let _ = input.write_all(command.as_bytes()).await;
-        let _ = input.write_all(b"\n").await;
-    }
-    let output = child.wait_with_output().await?;
-    Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+        let _ = stdin.write_all(input.as_bytes()).await;
+        let _ = stdin.write_all(b"\n").await;
+    };
+    let exchange = async { tokio::join!(writing, child.wait_with_output()).1 };
+    tokio::time::timeout(TIMEOUT, exchange).await.ok()?.ok()
 }
 
 #[cfg(test)]
@@ -75,6 +119,7 @@ mod tests {
 
     #[tokio::test]
     async fn bash_knows_what_is_open() {
+        let identity = Identity::resolve("root").unwrap();
         for open in [
             "cat << EOF",
             "echo \"x",
@@ -83,7 +128,7 @@ mod tests {
             "(ls",
             "ls |",
         ] {
-            assert!(is_incomplete(open).await, "{open}");
+            assert!(is_incomplete(open, &identity).await, "{open}");
         }
         for closed in [
             "cat << EOF\nx\nEOF",
@@ -93,7 +138,41 @@ mod tests {
             "case x in x) echo;; esac",
             "ls",
         ] {
-            assert!(!is_incomplete(closed).await, "{closed}");
+            assert!(!is_incomplete(closed, &identity).await, "{closed}");
+        }
+    }
+
+    #[tokio::test]
+    async fn bash_knows_how_many_there_are() {
+        let identity = Identity::resolve("root").unwrap();
+        for one in [
+            "a && b; c | d &",
+            "a &&\nb",
+            "a |\nb",
+            "for i in 1 2; do\n  echo $i\ndone",
+            "if x\nthen y\nfi",
+            "f() {\n  a\n  b\n}",
+            "echo 'a\nb'",
+            "echo a \\\n  b",
+            "cat << A << B\nx\nA\ny\nB",
+            "case x in\n  x) a\n  ;;\nesac",
+            "echo A\n# comment",
+            "# comment\necho B",
+            "echo )\necho b",
+            "echo \"open\necho b",
+        ] {
+            assert_eq!(several(one, &identity).await, None, "{one}");
+        }
+        for two in [
+            "echo a\necho b",
+            "for i in 1; do a; done\necho end",
+            "cat << A\nx\nA\necho b",
+            "f() {\n a\n}\nf",
+            "x=$(cat << A\nb\nA\n)\necho b",
+            "(( 1+1 ))\n\n! ls",
+        ] {
+            let commands = several(two, &identity).await;
+            assert_eq!(commands.map(|commands| commands.len()), Some(2), "{two}");
         }
     }
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crds::contract::variable;
 use pty_process::{OwnedReadPty, OwnedWritePty, Size};
 use rustix::process::Pid;
 use rustix::termios::{OptionalActions, Termios};
@@ -97,6 +98,8 @@ impl Terminal {
         pty.resize(Size::new(SIZE.0, SIZE.1))
             .map_err(ShellError::Terminal)?;
         let control = pty.as_fd().try_clone_to_owned();
+        // Without it programs can still use the terminal, only not open it by its name.
+        let _ = start.identity.own_terminal(&pts);
         let child = command(start, &scratch.rc())
             .spawn(pts)
             .map_err(ShellError::Spawn)?;
@@ -262,16 +265,20 @@ fn exit_code(status: std::process::ExitStatus) -> i32 {
 }
 
 fn command(start: &Start, rc: &Path) -> pty_process::Command {
-    let command = pty_process::Command::new("bash")
+    let mut command = tokio::process::Command::new("bash");
+    command
         .args(["--noediting", "--rcfile"])
         .arg(rc)
         .arg("-i")
         .env("TERM", "xterm-256color")
-        .env_remove(crds::contract::variable::SESSION_API_KEY)
+        // The agent has no use for the key to its own sandbox.
+        .env_remove(variable::SESSION_API_KEY)
+        .env_remove(variable::OH_SESSION_API_KEYS_0)
         .env_remove("PROMPT_COMMAND")
         .current_dir(&start.working_dir)
         .kill_on_drop(true);
-    start.identity.adopt(command)
+    start.identity.adopt(&mut command);
+    command.into()
 }
 
 /// The shell's first file: the user's own, then the reports. `PS0` is written before a command
