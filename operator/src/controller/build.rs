@@ -38,7 +38,7 @@ pub enum BuildError {
 }
 
 impl BuildError {
-    fn at(path: impl Into<String>, detail: impl ToString) -> Self {
+    fn at(path: impl Into<String>, detail: impl std::fmt::Display) -> Self {
         Self::Invalid {
             path: path.into(),
             detail: detail.to_string(),

@@ -90,6 +90,7 @@ impl Default for Deadlines {
 
 impl Deadlines {
     /// These, with what `lifecycle` says instead. There, zero means never.
+    #[must_use]
     pub fn overridden(self, lifecycle: Option<&Lifecycle>) -> Self {
         let Some(l) = lifecycle else {
             return self;

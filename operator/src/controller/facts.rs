@@ -201,9 +201,15 @@ impl Trouble {
         let reason = waiting.reason.as_deref()?;
         let kind = match reason {
             "InvalidImageName" => TroubleKind::ImageName,
-            "ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull" | "ImageInspectError"
-            | "RegistryUnavailable" | "SignatureValidationFailed" => TroubleKind::ImagePull,
-            "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError"
+            "ErrImagePull"
+            | "ImagePullBackOff"
+            | "ErrImageNeverPull"
+            | "ImageInspectError"
+            | "RegistryUnavailable"
+            | "SignatureValidationFailed" => TroubleKind::ImagePull,
+            "CreateContainerConfigError"
+            | "CreateContainerError"
+            | "RunContainerError"
             | "PreCreateHookError" => TroubleKind::ContainerConfig,
             _ => return None,
         };

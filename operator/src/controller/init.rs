@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crds::contract::control::{Init, Probe};
 use crds::contract::{port, variable};
 use ring::digest::{SHA256, digest};
@@ -98,7 +100,10 @@ fn defaults(identity: &Identity<'_>) -> Environment {
     let entry = identity.entry;
     let number = |name, default: u16| entry.port(name).unwrap_or(default).to_string();
     let vscode = number("vscode", port::VSCODE);
-    let (work_1, work_2) = (number("work-1", port::WORK_1), number("work-2", port::WORK_2));
+    let (work_1, work_2) = (
+        number("work-1", port::WORK_1),
+        number("work-2", port::WORK_2),
+    );
     let mut all = variables([
         ("VSCODE_PORT", vscode.clone()),
         ("OH_VSCODE_PORT", vscode),
@@ -115,7 +120,10 @@ fn defaults(identity: &Identity<'_>) -> Environment {
         all.insert("RUNTIME_MAX_MEMORY_GB".into(), format!("{gibibytes:.0}"));
     }
     if let Some(idle) = identity.deadlines.idle_timeout {
-        all.insert("OH_RUNTIME_IDLE_TIMEOUT_SECONDS".into(), idle.as_secs().to_string());
+        all.insert(
+            "OH_RUNTIME_IDLE_TIMEOUT_SECONDS".into(),
+            idle.as_secs().to_string(),
+        );
     }
     if identity.config.urls.form == UrlForm::Path {
         let path = format!("/{}/vscode", entry.runtime_id);
@@ -129,9 +137,12 @@ fn defaults(identity: &Identity<'_>) -> Environment {
 fn secret_key(identity: &Identity<'_>) -> String {
     let seed = identity.keys.session_key(&identity.entry.uid);
     let hash = digest(&SHA256, format!("oh-secret-key/{seed}").as_bytes());
-    hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    URL_SAFE_NO_PAD.encode(hash)
 }
 
 fn variables<const N: usize>(pairs: [(&str, String); N]) -> Environment {
-    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    pairs
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }

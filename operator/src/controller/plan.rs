@@ -32,8 +32,13 @@ pub enum Action {
     /// Makes the workspace's volume claim, if there is none.
     CreateClaim,
     /// Makes the Pod; the number is that of the restarts before it.
-    CreatePod { restarts: u32 },
-    DeletePod { uid: String, grace: Grace },
+    CreatePod {
+        restarts: u32,
+    },
+    DeletePod {
+        uid: String,
+        grace: Grace,
+    },
     DeleteClaim,
     /// Changes what the spec asks for, because a deadline has passed.
     Ask(DesiredState),
@@ -93,7 +98,11 @@ pub fn refuse(subject: &Subject<'_>, refusal: &Refusal, now: Timestamp) -> Sandb
         plan.fail(refusal.reason, &refusal.message, Failure::Other);
     } else {
         let started = plan.status.phase == Phase::Starting;
-        let phase = if started { Phase::Starting } else { Phase::Pending };
+        let phase = if started {
+            Phase::Starting
+        } else {
+            Phase::Pending
+        };
         plan.say(phase, refusal.reason, Some(refusal.message.clone()));
         plan.status.started_at.get_or_insert(now.into());
         plan.status.pod_status.get_or_insert(PodStatus::NotFound);

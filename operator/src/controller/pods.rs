@@ -139,7 +139,9 @@ impl Held {
         let Some(trouble) = &mut Arc::make_mut(&mut self.facts).trouble else {
             return;
         };
-        let since = known.filter(|k| k.kind == trouble.kind).and_then(|k| k.since);
+        let since = known
+            .filter(|k| k.kind == trouble.kind)
+            .and_then(|k| k.since);
         trouble.since = Some(since.unwrap_or_else(|| clock.now()));
     }
 }

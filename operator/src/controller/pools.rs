@@ -148,8 +148,8 @@ fn lifecycle(own: Option<Lifecycle>, pool: Option<&Lifecycle>) -> Option<Lifecyc
 
 #[cfg(test)]
 mod tests {
-    use crds::pool::PoolTemplate;
     use super::*;
+    use crds::pool::PoolTemplate;
 
     fn env(name: &str, value: &str) -> EnvVar {
         EnvVar {

@@ -64,11 +64,7 @@ pub(crate) async fn reconcile(
     Ok(plan.next)
 }
 
-async fn carry_out(
-    context: &Context,
-    observed: &Observed,
-    plan: &Plan,
-) -> Result<(), ApplyError> {
+async fn carry_out(context: &Context, observed: &Observed, plan: &Plan) -> Result<(), ApplyError> {
     for action in &plan.actions {
         apply::apply(context, observed, action).await?;
     }

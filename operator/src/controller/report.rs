@@ -61,8 +61,8 @@ fn difference(old: &Value, new: &Value) -> Option<Value> {
         let known = before.get(name).unwrap_or(&Value::Null);
         Some((name.clone(), difference(known, value)?))
     });
-    let changes: Map<_, _> = gone.chain(changed).collect();
-    (!changes.is_empty()).then_some(Value::Object(changes))
+    let patch: Map<_, _> = gone.chain(changed).collect();
+    (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
 #[cfg(test)]
@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn only_differences_are_written() {
-        let old = json!({"phase": "Starting", "podIP": "1", "restarts": {"count": 1, "reasons": ["a"]}});
+        let old =
+            json!({"phase": "Starting", "podIP": "1", "restarts": {"count": 1, "reasons": ["a"]}});
         assert_eq!(difference(&old, &old), None);
         let new = json!({"phase": "Running", "restarts": {"count": 1}, "url": "u"});
         assert_eq!(

@@ -28,7 +28,7 @@ use crds::names;
 /// Passes under way at once.
 const CONCURRENT: usize = 32;
 /// Longest time for one pass.
-const PASS_TIMEOUT: Duration = Duration::from_secs(60);
+const PASS_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long passes may take to end on shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -52,7 +52,15 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<(), ControllerError> {
     let queue = Arc::new(Queue::default());
-    let context = Arc::new(context(client, config, keys, index, supervisors, clock, &queue));
+    let context = Arc::new(context(
+        client,
+        config,
+        keys,
+        index,
+        supervisors,
+        clock,
+        &queue,
+    ));
     // Everything spawned here ends with this function, however it ends.
     let shutdown = shutdown.child_token();
     let _ended = shutdown.clone().drop_guard();
@@ -136,7 +144,11 @@ async fn lead(
     queue: &Arc<Queue<Key>>,
     shutdown: &CancellationToken,
 ) -> Result<(), ControllerError> {
-    if shutdown.run_until_cancelled(wait_synced(context)).await.is_none() {
+    if shutdown
+        .run_until_cancelled(wait_synced(context))
+        .await
+        .is_none()
+    {
         return Ok(());
     }
     let Some(candidacy) = context.config.leader.clone() else {
@@ -179,7 +191,9 @@ async fn work(context: &Arc<Context>, queue: &Arc<Queue<Key>>, shutdown: &Cancel
             passes.join_next().await;
         }
     }
-    let drained = timeout(DRAIN_TIMEOUT, async { while passes.join_next().await.is_some() {} });
+    let drained = timeout(DRAIN_TIMEOUT, async {
+        while passes.join_next().await.is_some() {}
+    });
     if drained.await.is_err() {
         tracing::warn!("some passes did not end in time");
     }
@@ -189,10 +203,12 @@ async fn pass(context: Arc<Context>, queue: Arc<Queue<Key>>, key: Key) {
     let mut end = End {
         queue: &queue,
         key: &key,
-        next: None,
+        outcome: Outcome::Failed,
     };
     match timeout(PASS_TIMEOUT, reconcile(&context, &key)).await {
-        Ok(Ok(next)) => end.next = Some(next.map(|at| instant(at, context.clock.now()))),
+        Ok(Ok(next)) => {
+            end.outcome = Outcome::Done(next.map(|at| instant(at, context.clock.now())))
+        }
         Ok(Err(error)) => tracing::warn!(%key, %error, "a pass failed; trying again"),
         Err(_) => tracing::warn!(%key, "a pass took too long; trying again"),
     }
@@ -202,19 +218,25 @@ async fn pass(context: Arc<Context>, queue: Arc<Queue<Key>>, key: Key) {
 struct End<'a> {
     queue: &'a Queue<Key>,
     key: &'a Key,
-    /// Set if the pass went well: when to look again.
-    next: Option<Option<Instant>>,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    /// It went well; look again then.
+    Done(Option<Instant>),
+    Failed,
 }
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
-        let Some(next) = self.next else {
-            self.queue.failed(self.key);
-            return;
-        };
-        self.queue.done(self.key);
-        if let Some(at) = next {
-            self.queue.add_at(self.key.clone(), at);
+        match self.outcome {
+            Outcome::Failed => self.queue.failed(self.key),
+            Outcome::Done(next) => {
+                self.queue.done(self.key);
+                if let Some(at) = next {
+                    self.queue.add_at(self.key.clone(), at);
+                }
+            }
         }
     }
 }

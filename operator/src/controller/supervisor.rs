@@ -41,11 +41,8 @@ pub enum SupervisorError {
 /// The supervisors of all sandboxes, by the address of their Pods. Tests put their own here.
 pub trait Supervisors: Debug + Send + Sync {
     /// Starts the command: `token` is a signed `Grant::Init`.
-    fn init<'a>(
-        &'a self,
-        ip: &'a str,
-        token: String,
-    ) -> BoxFuture<'a, Result<(), SupervisorError>>;
+    fn init<'a>(&'a self, ip: &'a str, token: String)
+    -> BoxFuture<'a, Result<(), SupervisorError>>;
 
     /// Asks whether the command is ready, waiting for it for at most `wait`: `token` is a signed
     /// `Grant::Ready`.
@@ -88,12 +85,19 @@ impl HttpSupervisors {
     ) -> Result<Bytes, SupervisorError> {
         let request = request.map_err(|e| SupervisorError::Unreachable(e.to_string()))?;
         let exchange = async {
-            let answer = self.client.request(request).await.map_err(|e| unreachable(&e))?;
+            let answer = self
+                .client
+                .request(request)
+                .await
+                .map_err(|e| unreachable(&e))?;
             if !answer.status().is_success() {
                 return Err(SupervisorError::Refused(answer.status().as_u16()));
             }
             let body = Limited::new(answer.into_body(), LONGEST_ANSWER);
-            let read = body.collect().await.map_err(|_| SupervisorError::Malformed)?;
+            let read = body
+                .collect()
+                .await
+                .map_err(|_| SupervisorError::Malformed)?;
             Ok(read.to_bytes())
         };
         timeout(limit, exchange)

@@ -114,7 +114,7 @@ impl Election {
 
     async fn attempt(&mut self) -> Result<Attempt, CallError> {
         let Some(lease) = bounded(self.api.get_opt(&self.candidacy.name)).await? else {
-            return self.settle(self.create().await);
+            return Self::settle(self.create().await);
         };
         let holder = holder(&lease).to_owned();
         let free = holder.is_empty() || holder == self.candidacy.identity;
@@ -122,11 +122,11 @@ impl Election {
             return Ok(Attempt::HeldBy(holder));
         }
         let mine = self.taken(lease);
-        self.settle(self.write(&mine).await)
+        Self::settle(self.write(&mine).await)
     }
 
     /// Losing a race for a write is no error.
-    fn settle(&self, written: Result<Lease, CallError>) -> Result<Attempt, CallError> {
+    fn settle(written: Result<Lease, CallError>) -> Result<Attempt, CallError> {
         match written {
             Ok(_) => Ok(Attempt::Won),
             Err(error) if error.code() == Some(409) => Ok(Attempt::HeldBy("a rival".into())),

@@ -87,8 +87,12 @@ mod tests {
     #[test]
     fn servers_of_openhands_are_known() {
         assert!(is_sandbox_server(&words(PYTHON)));
-        assert!(is_sandbox_server(&words("/usr/local/bin/openhands-agent-server --port 60000")));
-        assert!(is_sandbox_server(&words("python -m openhands.agent_server")));
+        assert!(is_sandbox_server(&words(
+            "/usr/local/bin/openhands-agent-server --port 60000"
+        )));
+        assert!(is_sandbox_server(&words(
+            "python -m openhands.agent_server"
+        )));
         assert!(!is_sandbox_server(&words("sleep infinity")));
     }
 }

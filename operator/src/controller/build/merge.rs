@@ -57,8 +57,8 @@ fn protect(result: &mut Value, built: &Value) {
     }
 }
 
-fn merge(target: &mut Value, patch: &Value, path: &str) -> Result<(), BuildError> {
-    let Some(patch) = patch.as_object() else {
+fn merge(target: &mut Value, template: &Value, path: &str) -> Result<(), BuildError> {
+    let Some(template) = template.as_object() else {
         return Err(BuildError::at(path, "must be an object"));
     };
     if !target.is_object() {
@@ -67,16 +67,18 @@ fn merge(target: &mut Value, patch: &Value, path: &str) -> Result<(), BuildError
     let Some(target) = target.as_object_mut() else {
         return Ok(());
     };
-    for (name, value) in patch {
-        let path = format!("{path}.{name}");
+    for (name, value) in template {
+        let place = format!("{path}.{name}");
         match value {
             Value::Null => {
                 target.remove(name);
             }
-            Value::Object(_) => merge(target.entry(name).or_insert(Value::Null), value, &path)?,
+            Value::Object(_) => merge(target.entry(name).or_insert(Value::Null), value, &place)?,
             Value::Array(items) if key_of(name).is_some() => {
-                let list = target.entry(name).or_insert_with(|| Value::Array(Vec::new()));
-                merge_list(list, items, key_of(name).unwrap_or("name"), &path)?;
+                let list = target
+                    .entry(name)
+                    .or_insert_with(|| Value::Array(Vec::new()));
+                merge_list(list, items, key_of(name).unwrap_or("name"), &place)?;
             }
             _ => {
                 target.insert(name.clone(), value.clone());
@@ -88,7 +90,7 @@ fn merge(target: &mut Value, patch: &Value, path: &str) -> Result<(), BuildError
 
 fn merge_list(
     target: &mut Value,
-    patch: &[Value],
+    items: &[Value],
     key: &str,
     path: &str,
 ) -> Result<(), BuildError> {
@@ -98,15 +100,15 @@ fn merge_list(
     let Some(target) = target.as_array_mut() else {
         return Ok(());
     };
-    for (at, item) in patch.iter().enumerate() {
-        let path = format!("{path}[{at}]");
+    for (at, item) in items.iter().enumerate() {
+        let place = format!("{path}[{at}]");
         if !item.is_object() {
-            return Err(BuildError::at(path, "must be an object"));
+            return Err(BuildError::at(place, "must be an object"));
         }
         // Tolerations of everything have no key, so several may; they are added.
         let same = |known: &&mut Value| item.get(key).is_some() && known.get(key) == item.get(key);
         match target.iter_mut().find(same) {
-            Some(known) => merge(known, item, &path)?,
+            Some(known) => merge(known, item, &place)?,
             None => target.push(item.clone()),
         }
     }
@@ -168,7 +170,10 @@ mod tests {
             "name": "other", "labels": {"mine": "2", "more": "3"}, "ownerReferences": []
         }}));
         assert_eq!(result["metadata"]["name"], "a");
-        assert_eq!(result["metadata"]["labels"], json!({"mine": "1", "more": "3"}));
+        assert_eq!(
+            result["metadata"]["labels"],
+            json!({"mine": "1", "more": "3"})
+        );
         assert!(result["metadata"].get("ownerReferences").is_none());
     }
 
@@ -179,7 +184,9 @@ mod tests {
             fault(json!({"spec": {"containers": ["x"]}})),
             "spec.podTemplate.spec.containers[0]: must be an object"
         );
-        assert!(fault(json!({"spec": {"containers": [{"name": "sandbox", "tty": 3}]}}))
-            .starts_with("spec.podTemplate: "));
+        assert!(
+            fault(json!({"spec": {"containers": [{"name": "sandbox", "tty": 3}]}}))
+                .starts_with("spec.podTemplate: ")
+        );
     }
 }

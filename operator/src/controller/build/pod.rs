@@ -82,7 +82,11 @@ fn installer(image: &str) -> Container {
         name: "executor".into(),
         image: Some(image.to_owned()),
         image_pull_policy: Some("IfNotPresent".into()),
-        command: Some(["/sandbox-executor", "install", path::BIN_DIR].map(Into::into).to_vec()),
+        command: Some(
+            ["/sandbox-executor", "install", path::BIN_DIR]
+                .map(Into::into)
+                .to_vec(),
+        ),
         resources: Some(small()),
         security_context: Some(SecurityContext {
             allow_privilege_escalation: Some(false),
@@ -142,7 +146,10 @@ fn container(blueprint: &Blueprint<'_>, supervised: bool) -> Result<Container, B
 
 fn own_variables(spec: &SandboxSpec) -> Result<Vec<EnvVar>, BuildError> {
     let read = |(at, var): (usize, &SpecVar)| {
-        let source = var.value_from.clone().map(serde_json::from_value::<EnvVarSource>);
+        let source = var
+            .value_from
+            .clone()
+            .map(serde_json::from_value::<EnvVarSource>);
         let path = || format!("spec.env[{at}].valueFrom");
         Ok(EnvVar {
             name: var.name.clone(),
@@ -160,9 +167,15 @@ fn ports(spec: &SandboxSpec) -> Vec<ContainerPort> {
         ..ContainerPort::default()
     };
     if spec.ports.is_empty() {
-        return DEFAULT_PORTS.iter().map(|(name, number)| port(name, *number)).collect();
+        return DEFAULT_PORTS
+            .iter()
+            .map(|(name, number)| port(name, *number))
+            .collect();
     }
-    spec.ports.iter().map(|Port { name, port: number }| port(name, *number)).collect()
+    spec.ports
+        .iter()
+        .map(|Port { name, port: number }| port(name, *number))
+        .collect()
 }
 
 fn volumes(blueprint: &Blueprint<'_>, supervised: bool) -> Vec<Volume> {
@@ -175,7 +188,11 @@ fn volumes(blueprint: &Blueprint<'_>, supervised: bool) -> Vec<Volume> {
                 read_only: None,
             }
         }),
-        empty_dir: entry.spec.workspace.is_none().then(EmptyDirVolumeSource::default),
+        empty_dir: entry
+            .spec
+            .workspace
+            .is_none()
+            .then(EmptyDirVolumeSource::default),
         ..Volume::default()
     }];
     if supervised {
@@ -206,7 +223,10 @@ fn mounts(spec: &SandboxSpec, supervised: bool) -> Vec<VolumeMount> {
 
 /// Where the workspace is mounted.
 pub fn workspace_path(spec: &SandboxSpec) -> &str {
-    let own = spec.workspace.as_ref().and_then(|w| w.mount_path.as_deref());
+    let own = spec
+        .workspace
+        .as_ref()
+        .and_then(|w| w.mount_path.as_deref());
     own.unwrap_or(WORKSPACE)
 }
 

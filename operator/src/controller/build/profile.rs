@@ -37,10 +37,9 @@ impl Profile {
         let image = spec.image.as_deref().unwrap_or_default();
         match user(spec) {
             Some(0) => Self::Sudo,
-            Some(_) => Self::Restricted,
             None if spec.session.is_some() => Self::Sudo,
             None if config.sudo_images.iter().any(|p| matches(p, image)) => Self::Sudo,
-            None => Self::Restricted,
+            _ => Self::Restricted,
         }
     }
 
@@ -66,7 +65,10 @@ pub fn pod(spec: &SandboxSpec) -> PodSecurityContext {
     let wanted = spec.security_context.clone().unwrap_or_default();
     let unprivileged = wanted.run_as_user.filter(|user| *user != 0);
     // A volume belongs to root; only through its group can another user write to it.
-    let group = wanted.fs_group.or(unprivileged.and(wanted.run_as_group)).or(unprivileged);
+    let group = wanted
+        .fs_group
+        .or(unprivileged.and(wanted.run_as_group))
+        .or(unprivileged);
     PodSecurityContext {
         run_as_user: wanted.run_as_user,
         run_as_group: wanted.run_as_group,
@@ -114,8 +116,16 @@ mod tests {
     #[test]
     fn patterns_match_whole_names() {
         for (pattern, image, fits) in [
-            ("ghcr.io/openhands/runtime:*", "ghcr.io/openhands/runtime:0.62", true),
-            ("ghcr.io/openhands/runtime:*", "evil.io/ghcr.io/openhands/runtime:1", false),
+            (
+                "ghcr.io/openhands/runtime:*",
+                "ghcr.io/openhands/runtime:0.62",
+                true,
+            ),
+            (
+                "ghcr.io/openhands/runtime:*",
+                "evil.io/ghcr.io/openhands/runtime:1",
+                false,
+            ),
             ("*/runtime:*", "ghcr.io/openhands/runtime:1", true),
             ("*/runtime:1", "a/runtime:1/runtime:1", true),
             ("a", "a", true),

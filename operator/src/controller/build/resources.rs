@@ -59,7 +59,10 @@ fn amounts(
         .iter()
         .map(|(name, amount)| (name.clone(), Quantity(amount.clone())))
         .collect();
-    all.extend(own.iter().map(|(name, amount)| (name.clone(), quantity(amount))));
+    all.extend(
+        own.iter()
+            .map(|(name, amount)| (name.clone(), quantity(amount))),
+    );
     for (name, amount) in &mut all {
         let path = || format!("spec.resources.{section}.{name}");
         let plain = value(&amount.0)
@@ -125,7 +128,10 @@ mod tests {
 
     fn spec(limits: &[(&str, &str)], factor: Option<f64>) -> SandboxSpec {
         let limits = limits.iter().map(|(name, amount)| {
-            ((*name).to_owned(), IntOrString::String((*amount).to_owned()))
+            (
+                (*name).to_owned(),
+                IntOrString::String((*amount).to_owned()),
+            )
         });
         SandboxSpec {
             resources: Some(Resources {
@@ -140,13 +146,21 @@ mod tests {
     fn built(spec: &SandboxSpec) -> [String; 4] {
         let built = requirements(spec, &Defaults::default()).unwrap();
         let (requests, limits) = (built.requests.unwrap(), built.limits.unwrap());
-        [&requests["cpu"], &requests["memory"], &limits["cpu"], &limits["memory"]]
-            .map(|amount| amount.0.clone())
+        [
+            &requests["cpu"],
+            &requests["memory"],
+            &limits["cpu"],
+            &limits["memory"],
+        ]
+        .map(|amount| amount.0.clone())
     }
 
     #[test]
     fn defaults_hold_where_nothing_is_said() {
-        assert_eq!(built(&SandboxSpec::default()), ["250m", "512Mi", "2", "2Gi"]);
+        assert_eq!(
+            built(&SandboxSpec::default()),
+            ["250m", "512Mi", "2", "2Gi"]
+        );
     }
 
     #[test]
@@ -174,7 +188,12 @@ mod tests {
 
     #[test]
     fn quantities_are_read() {
-        for (text, number) in [("1", 1.0), ("250m", 0.25), ("2Gi", 2_147_483_648.0), ("1e3", 1e3)] {
+        for (text, number) in [
+            ("1", 1.0),
+            ("250m", 0.25),
+            ("2Gi", 2_147_483_648.0),
+            ("1e3", 1e3),
+        ] {
             assert_eq!(value(text), Some(number), "{text}");
         }
         for text in ["", "Gi", "-1", "1Qi", "inf"] {

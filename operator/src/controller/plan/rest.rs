@@ -25,7 +25,11 @@ pub(super) fn pause(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: 
     }
     plan.say(Phase::Paused, Reason::Requested, None);
     let since = plan.status.paused_at.get_or_insert(now.into()).0;
-    expire(plan, deadline(since, subject.deadlines.delete_paused_after), now);
+    expire(
+        plan,
+        deadline(since, subject.deadlines.delete_paused_after),
+        now,
+    );
 }
 
 /// Releases everything; the object stays as a tombstone.

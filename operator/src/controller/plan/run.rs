@@ -125,13 +125,7 @@ fn outlive(plan: &mut Plan, pod: &PodFacts, now: Timestamp) {
 }
 
 /// Looks after a Pod that is there to stay.
-fn attend(
-    plan: &mut Plan,
-    subject: &Subject<'_>,
-    facts: &Facts,
-    pod: &PodFacts,
-    now: Timestamp,
-) {
+fn attend(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, pod: &PodFacts, now: Timestamp) {
     let first = plan.status.pod_name.replace(pod.name.clone()).is_none();
     if subject.entry.spec.workspace.is_some() {
         plan.status.workspace_claim = Some(names::workspace_claim(&subject.entry.key.name));
@@ -171,9 +165,17 @@ fn remains(pod: &PodFacts) -> Option<(String, String)> {
     Some((reason, message))
 }
 
+/// Says that the Pod is lost. Saying so again changes nothing.
 fn lose(plan: &mut Plan, reason: &str, message: &str) {
-    plan.note_restart(reason);
-    plan.say(Phase::Starting, Reason::PodReplaced, Some(message.to_owned()));
+    let before = (plan.status.reason, plan.status.message.take());
+    plan.say(
+        Phase::Starting,
+        Reason::PodReplaced,
+        Some(message.to_owned()),
+    );
+    if before != (plan.status.reason, plan.status.message.clone()) {
+        plan.note_restart(reason);
+    }
     plan.status.pod_status = Some(PodStatus::Pending);
     plan.status.pod_ip = None;
 }
@@ -241,11 +243,7 @@ fn ready(plan: &mut Plan, subject: &Subject<'_>, pod: &PodFacts, now: Timestamp)
 }
 
 /// Why this start is given up, if it is.
-fn hopeless(
-    plan: &mut Plan,
-    pod: &PodFacts,
-    now: Timestamp,
-) -> Option<(Reason, String, Failure)> {
+fn hopeless(plan: &mut Plan, pod: &PodFacts, now: Timestamp) -> Option<(Reason, String, Failure)> {
     if pod.ends() >= CRASHES && !was_ready(plan) {
         let end = pod.container.last_end.as_deref().unwrap_or("unknown");
         let message = format!("the command ended {} times, last with {end}", pod.ends());

@@ -1,0 +1,150 @@
+//! A sandbox that runs: what changes that, and what does not.
+
+use crds::conditions::Reason;
+use crds::sandbox::{PauseReason, Phase, PodStatus};
+
+use super::*;
+
+#[test]
+fn nothing_new_is_nothing_to_do() {
+    let mut world = World::running();
+    let before = world.status().clone();
+    world.pass(100_000);
+    let plan = world.step();
+    assert_eq!(plan.actions, []);
+    assert_eq!(plan.next, None);
+    assert_eq!(*world.status(), before);
+}
+
+#[test]
+fn a_restarted_controller_leaves_what_runs_alone() {
+    let mut world = World::running();
+    world.facts.answer = None;
+    world.pass(3600);
+    let plan = world.step();
+    assert!(plan.asks);
+    assert_eq!(plan.status.phase, Phase::Running);
+}
+
+#[test]
+fn the_contrary_word_of_the_supervisor_counts() {
+    let mut world = World::running();
+    let ready_at = world.status().ready_at.clone();
+    world.facts.answer = Some(Answer::NotReady(Some("starting".into())));
+    world.step();
+    assert_eq!(world.status().phase, Phase::Starting);
+    assert_eq!(world.status().ready_at, ready_at);
+    assert_eq!(condition(world.status(), "Ready").as_deref(), Some("False"));
+}
+
+#[test]
+fn a_container_restart_is_seen_even_by_a_restarted_controller() {
+    let mut world = World::running();
+    world.facts.answer = None;
+    world.pass(60);
+    let now = world.now;
+    world.pod().container = Container {
+        state: ContainerState::Running {
+            started_at: Some(now),
+        },
+        restarts: 1,
+        last_end: Some("OOMKilled".into()),
+    };
+    let plan = world.step();
+    assert!(plan.asks);
+    assert_eq!(plan.status.phase, Phase::Starting);
+    assert_eq!(plan.status.reason, Some(Reason::Restarting));
+    assert_eq!(plan.status.restarts.count, 1);
+    assert_eq!(plan.status.restarts.reasons, ["OOMKilled"]);
+    assert!(plan.status.ready_at.is_some());
+    world.facts.answer = Some(Answer::Ready);
+    world.step();
+    assert_eq!(world.status().phase, Phase::Running);
+    assert_eq!(world.status().restarts.count, 1);
+}
+
+#[test]
+fn another_pod_of_the_same_name_is_not_taken_for_ready() {
+    let mut world = World::running();
+    world.facts.answer = None;
+    world.pod().ip = Some("10.0.0.2".into());
+    assert_eq!(world.step().status.phase, Phase::Starting);
+    let mut world = World::running();
+    world.facts.answer = None;
+    world.pass(100);
+    let now = world.now;
+    world.pod().created_at = Some(now);
+    assert_eq!(world.step().status.phase, Phase::Starting);
+}
+
+#[test]
+fn a_container_that_ended_is_not_ready() {
+    let mut world = World::running();
+    world.pod().container.state = ContainerState::Ended;
+    world.pod().container.last_end = Some("exit code 3".into());
+    world.step();
+    assert_eq!(world.status().phase, Phase::Starting);
+    assert_eq!(world.status().reason, Some(Reason::Restarting));
+    assert_eq!(world.status().pod_status, Some(PodStatus::Pending));
+}
+
+#[test]
+fn what_was_ready_once_is_not_given_up_for_crashes_or_pulls() {
+    let mut world = World::running();
+    world.facts.answer = None;
+    world.pass(10);
+    let now = world.now;
+    world.pod().container.restarts = 7;
+    world.pod().container.state = ContainerState::BackingOff;
+    world.pod().trouble = trouble(TroubleKind::ImagePull, now);
+    world.step();
+    world.pass(10 * 60);
+    assert_eq!(world.step().status.phase, Phase::Starting);
+}
+
+#[test]
+fn it_is_given_up_if_it_does_not_come_back_in_time() {
+    let mut world = World::running();
+    world.pass(100_000);
+    world.facts.answer = Some(Answer::NotReady(None));
+    let plan = world.step();
+    assert_eq!(plan.status.phase, Phase::Starting);
+    assert_eq!(plan.next, Some(world.now + SignedDuration::from_mins(15)));
+    world.pass(15 * 60);
+    assert_eq!(world.step().status.reason, Some(Reason::StartTimeout));
+}
+
+#[test]
+fn only_the_latest_reasons_of_restarts_are_kept() {
+    let mut world = World::running();
+    for restarts in 1..=8 {
+        world.pod().container.restarts = restarts;
+        world.pod().container.last_end = Some(format!("exit code {restarts}"));
+        world.step();
+    }
+    assert_eq!(world.status().restarts.count, 8);
+    let reasons = &world.status().restarts.reasons;
+    assert_eq!(reasons.len(), 5);
+    assert_eq!(reasons[4], "exit code 8");
+}
+
+#[test]
+fn the_longest_run_time_ends_in_a_pause() {
+    let mut world = World::running();
+    world.deadlines.max_run_time = Some(60 * MINUTE);
+    let plan = world.step();
+    assert!(plan.next.is_some());
+    world.pass(60 * 60);
+    let plan = world.step();
+    assert_eq!(plan.actions, [Action::Ask(DesiredState::Paused)]);
+    world.want(DesiredState::Paused);
+    world.step();
+    world.facts.pod = None;
+    world.step();
+    assert_eq!(world.status().phase, Phase::Paused);
+    assert_eq!(world.status().pause_reason, Some(PauseReason::MaxRunTime));
+    world.pass(60);
+    world.want(DesiredState::Running);
+    world.step();
+    assert_eq!(world.status().pause_reason, None);
+}
