@@ -45,6 +45,8 @@ pub struct GatewayConfig {
     pub drain_limit: Duration,
     /// Connections served at the same time; more wait in the backlog of the listener.
     pub max_connections: usize,
+    /// Serve only connections to a loopback address, whatever the listener is bound to.
+    pub local_only: bool,
 }
 
 /// The volume that outlives the Pod.
@@ -103,8 +105,13 @@ impl Gateway {
     }
 
     /// Ends when every tunnel has ended.
-    pub(crate) async fn tunnels_closed(&self) {
+    async fn tunnels_closed(&self) {
         self.dispatch.proxy().tunnels_closed().await;
+    }
+
+    /// Ends every tunnel now.
+    fn cut_tunnels(&self) {
+        self.dispatch.proxy().cut_tunnels();
     }
 }
 
@@ -121,6 +128,7 @@ pub async fn run(
     let limits = serve::Limits {
         connections: config.max_connections,
         drain: config.drain_limit,
+        local_only: config.local_only,
     };
     let gateway = Gateway::new(&client, config, keys, index, tenants);
     // Pods are followed until the drain is over: what it waits for may still go away.

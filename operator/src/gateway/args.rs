@@ -89,6 +89,7 @@ impl GatewayArgs {
             start_wait: Duration::from_secs(1),
             drain_limit: Duration::from_secs(self.drain_seconds),
             max_connections: self.max_connections,
+            local_only: false,
         }
     }
 }

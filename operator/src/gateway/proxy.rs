@@ -124,6 +124,11 @@ impl Proxy {
     pub(super) async fn tunnels_closed(&self) {
         self.tunnels.closed().await;
     }
+
+    /// Ends every tunnel now.
+    pub(super) fn cut_tunnels(&self) {
+        self.tunnels.cut();
+    }
 }
 
 fn answer(

@@ -1,6 +1,8 @@
 //! The listener of the gateway: connections are bounded, slow heads are cut off, and a shutdown
 //! lets open requests and tunnels end.
 
+mod client;
+
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -21,9 +23,10 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Gateway;
+use client::{Busy, Client};
 
-/// How long a connection may be idle, and how long a head may take. Clients keep connections for
-/// 5 seconds by default, ingress controllers for a minute.
+/// How long a connection may be idle. Clients keep theirs for 5 seconds by default, ingress
+/// controllers for a minute.
 const IDLE_LIMIT: Duration = Duration::from_secs(90);
 /// Room for a request line of 64 KiB (runtime API spec 1.8) and for headers.
 const MAX_HEAD: usize = 128 * 1024;
@@ -37,6 +40,9 @@ pub struct Limits {
     pub connections: usize,
     /// How long open ones may go on after a shutdown was asked for.
     pub drain: Duration,
+    /// Whether connections to other addresses than loopback are closed at once. Loopback URLs need
+    /// all of 127.0.0.0/8, which takes a listener on every address.
+    pub local_only: bool,
 }
 
 /// Serves until `shutdown`, and then until everything open has ended or the drain is over.
@@ -53,7 +59,9 @@ pub async fn serve(
         .run_until_cancelled(accept(&listener, &slots, &mut connections))
         .await
     {
-        if let Some((slot, stream, peer)) = accepted {
+        if let Some((slot, stream, peer)) = accepted
+            && (!limits.local_only || is_local(&stream))
+        {
             let connection = Connection {
                 gateway: gateway.clone(),
                 peer,
@@ -84,6 +92,12 @@ async fn accept(
     }
 }
 
+fn is_local(stream: &TcpStream) -> bool {
+    stream
+        .local_addr()
+        .is_ok_and(|a| a.ip().to_canonical().is_loopback())
+}
+
 fn is_about_peer(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -106,6 +120,8 @@ async fn drain(
     };
     if timeout(limit, ended).await.is_err() {
         tracing::warn!("the drain is over; what is still open is cut off");
+        gateway.cut_tunnels();
+        gateway.tunnels_closed().await;
     }
 }
 
@@ -118,18 +134,24 @@ impl Connection {
     async fn run(
         self,
         stream: TcpStream,
-        _slot: OwnedSemaphorePermit,
+        slot: OwnedSemaphorePermit,
         watcher: hyper_util::server::graceful::Watcher,
     ) {
         // Without it small answers wait for the client's acknowledgement.
         let _ = stream.set_nodelay(true);
         let Self { gateway, peer } = self;
+        let busy = Busy::default();
+        let client = Client::new(stream, slot, busy.clone());
         let service = service_fn(move |request: Request<Incoming>| {
-            let gateway = gateway.clone();
-            async move { Ok::<_, Infallible>(gateway.respond(request.map(Body::new), peer).await) }
+            let (gateway, busy) = (gateway.clone(), busy.clone());
+            async move {
+                busy.begin();
+                let response = gateway.respond(request.map(Body::new), peer).await;
+                Ok::<_, Infallible>(busy.until_end_of(response))
+            }
         });
         let builder = builder();
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(client), service);
         if let Err(error) = watcher.watch(connection).await {
             tracing::debug!(error, "a connection ended badly");
         }

@@ -48,6 +48,7 @@ pub(crate) fn config() -> GatewayConfig {
         start_wait: Duration::from_secs(1),
         drain_limit: Duration::from_secs(5),
         max_connections: 1024,
+        local_only: false,
     }
 }
 

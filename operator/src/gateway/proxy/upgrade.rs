@@ -27,6 +27,7 @@ pub(super) struct Upgrade {
 #[derive(Debug, Default)]
 pub(super) struct Tunnels {
     tracker: TaskTracker,
+    cut: CancellationToken,
 }
 
 /// Takes the wish out of a request, if it has one.
@@ -72,10 +73,9 @@ impl Tunnels {
         headers::to_client(&mut parts.headers);
         announce(&mut parts.headers, protocol);
         parts.extensions.clear();
-        let tunnel = connect(upgrade.client, sandbox);
-        self.tracker.spawn(async move {
-            gone.run_until_cancelled(tunnel).await;
-        });
+        let tunnel = gone.run_until_cancelled_owned(connect(upgrade.client, sandbox));
+        let tunnel = self.cut.clone().run_until_cancelled_owned(tunnel);
+        self.tracker.spawn(tunnel);
         Response::from_parts(parts, Body::empty())
     }
 
@@ -83,6 +83,11 @@ impl Tunnels {
     pub(super) async fn closed(&self) {
         self.tracker.close();
         self.tracker.wait().await;
+    }
+
+    /// Ends every tunnel now.
+    pub(super) fn cut(&self) {
+        self.cut.cancel();
     }
 }
 

@@ -1,0 +1,150 @@
+//! A gateway on a real socket, a sandbox behind it, and clients that see every byte.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use operator::gateway::serve::{Limits, serve};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::world::{World, ready, sandbox};
+
+pub(crate) struct Stage {
+    pub(crate) world: World,
+    /// Where the sandbox's server listens.
+    pub(crate) upstream: TcpListener,
+    pub(crate) address: SocketAddr,
+    pub(crate) id: String,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) served: JoinHandle<()>,
+}
+
+impl Stage {
+    /// A sandbox that is ready at 127.0.0.1.
+    pub(crate) async fn new() -> Self {
+        let world = World::new();
+        let upstream = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = upstream.local_addr().unwrap().port();
+        let made = world.api.put(&sandbox(&world.keys, port));
+        world.index.apply(&made).unwrap();
+        let id = made.metadata.name.unwrap();
+        world.report(&id, &ready("127.0.0.1"));
+        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], listener.local_addr().unwrap().port()));
+        let shutdown = CancellationToken::new();
+        let served = tokio::spawn(run(world.gateway.clone(), listener, shutdown.clone()));
+        Self {
+            world,
+            upstream,
+            address,
+            id,
+            shutdown,
+            served,
+        }
+    }
+
+    /// The sandbox's own host.
+    pub(crate) fn host(&self) -> String {
+        format!("{}.rt.example.com", self.id)
+    }
+
+    /// A client that has sent `text`, in which `HOST` stands for the sandbox's host.
+    pub(crate) async fn client(&self, text: &str) -> Wire {
+        self.client_at(self.address.ip(), text).await
+    }
+
+    pub(crate) async fn client_at(&self, ip: IpAddr, text: &str) -> Wire {
+        let address = SocketAddr::new(ip, self.address.port());
+        let mut wire = Wire::new(TcpStream::connect(address).await.unwrap());
+        wire.send(&text.replace("HOST", &self.host())).await;
+        wire
+    }
+
+    /// The next connection of the gateway to the sandbox.
+    pub(crate) async fn sandbox(&self) -> Wire {
+        Wire::new(self.upstream.accept().await.unwrap().0)
+    }
+
+    /// Sends a request and returns the whole answer of the gateway, which closes then.
+    pub(crate) async fn exchange(&self, text: &str) -> String {
+        self.client(text).await.rest().await
+    }
+}
+
+async fn run(
+    gateway: operator::gateway::Gateway,
+    listener: TcpListener,
+    shutdown: CancellationToken,
+) {
+    let limits = Limits {
+        connections: 1024,
+        drain: Duration::from_millis(50),
+        local_only: false,
+    };
+    let drained = CancellationToken::new();
+    let serving = async {
+        serve(&gateway, listener, limits, &shutdown).await;
+        drained.cancel();
+    };
+    tokio::join!(serving, gateway.follow_pods(&drained));
+}
+
+/// One end of a connection.
+pub(crate) struct Wire {
+    stream: TcpStream,
+    seen: Vec<u8>,
+}
+
+impl Wire {
+    fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            seen: Vec::new(),
+        }
+    }
+
+    /// Sends text whose lines end as HTTP wants it.
+    pub(crate) async fn send(&mut self, text: &str) {
+        let text = text.replace('\n', "\r\n");
+        self.stream.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    /// Reads up to and including `end`, with line ends made plain.
+    pub(crate) async fn until(&mut self, end: &str) -> String {
+        let end = end.replace('\n', "\r\n").into_bytes();
+        loop {
+            let found = self.seen.windows(end.len()).position(|w| w == end);
+            if let Some(at) = found {
+                let text = self.seen.drain(..at + end.len()).collect();
+                return String::from_utf8(text).unwrap().replace('\r', "");
+            }
+            let read = self.stream.read_buf(&mut self.seen).await.unwrap();
+            assert_ne!(read, 0, "closed: {}", String::from_utf8_lossy(&self.seen));
+        }
+    }
+
+    /// Reads a head, in lower case.
+    pub(crate) async fn head(&mut self) -> String {
+        self.until("\n\n").await.to_lowercase()
+    }
+
+    /// Reads to the end, however it comes.
+    pub(crate) async fn rest(&mut self) -> String {
+        while self
+            .stream
+            .read_buf(&mut self.seen)
+            .await
+            .is_ok_and(|n| n > 0)
+        {}
+        String::from_utf8(std::mem::take(&mut self.seen))
+            .unwrap()
+            .replace('\r', "")
+    }
+
+    /// Says that nothing more will be sent.
+    pub(crate) async fn finish(&mut self) {
+        self.stream.shutdown().await.unwrap();
+    }
+}
