@@ -1,6 +1,7 @@
 //! An HTTP/1.1 server with limits: connections are counted, headers must arrive in time, and
 //! shutdown lets requests finish for a moment. Used by the supervisor and by the action server.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +36,13 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> 
     TcpListener::bind(address)
         .await
         .map_err(|source| BindError { address, source })
+}
+
+/// Tells on standard output where the server listens, for whoever started it with port 0.
+pub(crate) fn announce(listener: &TcpListener) -> std::io::Result<()> {
+    // Whoever has closed the output does not want to know.
+    let _ = writeln!(std::io::stdout(), "listening on {}", listener.local_addr()?);
+    Ok(())
 }
 
 /// Serves until `stop` is cancelled.

@@ -54,7 +54,7 @@ pub(crate) async fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
         .bind_address
         .unwrap_or(Ipv4Addr::UNSPECIFIED.into());
     let listener = http_server::bind(SocketAddr::new(address, settings.port)).await?;
-    println!("listening on {}", listener.local_addr()?);
+    http_server::announce(&listener)?;
     let router = api::router(Arc::clone(&executor), &settings.session_api_key);
     let stop = CancellationToken::new();
     let signals = async {

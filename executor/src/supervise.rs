@@ -55,7 +55,7 @@ pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
     let address = options.bind_address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
     let listener = http_server::bind(SocketAddr::new(address, options.control_port)).await?;
     if options.control_port == 0 {
-        println!("listening on {}", listener.local_addr()?);
+        http_server::announce(&listener)?;
     }
     let stop = CancellationToken::new();
     let server = http_server::serve(listener, control.router(), LIMITS, stop.clone());

@@ -89,6 +89,19 @@ impl Process {
         self.act(&json!({"action": "run", "args": args, "timeout": 0.2}))
     }
 
+    /// Runs a command that stays running, until it has written `text`; all that it has written.
+    pub(crate) fn run_until(&self, command: &str, text: &str) -> String {
+        let mut written = String::new();
+        let mut command = command;
+        while !written.contains(text) {
+            let answer = self.run_briefly(command);
+            assert_eq!(answer["success"], false, "ended early: {answer}");
+            written += answer["content"].as_str().unwrap();
+            command = "";
+        }
+        written
+    }
+
     pub(crate) fn input(&self, text: &str) -> Value {
         let args = json!({"command": text, "is_input": true, "blocking": true});
         self.act(&json!({"action": "run", "args": args, "timeout": 60}))

@@ -6,9 +6,11 @@
 mod keys;
 mod messages;
 mod processes;
+mod rc;
 mod report;
 mod scanner;
 mod scratch;
+mod screen;
 mod session;
 mod syntax;
 mod terminal;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use axum::extract::rejection::StringRejection;
+use axum::extract::rejection::{QueryRejection, StringRejection};
 use axum::extract::{DefaultBodyLimit, Query, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -40,6 +40,10 @@ pub(super) enum CallError {
     Conflict,
     #[error("the body is no text or too long")]
     Body,
+    #[error("the timeout is no number of seconds")]
+    Query,
+    #[error("there is no such call")]
+    Unknown,
     #[error("the request took too long")]
     Slow,
     #[error(transparent)]
@@ -52,6 +56,8 @@ impl CallError {
             Self::Refused(ControlError::Token(_)) | Self::NoToken | Self::Body => {
                 StatusCode::UNAUTHORIZED
             }
+            Self::Query => StatusCode::BAD_REQUEST,
+            Self::Unknown => StatusCode::NOT_FOUND,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::Refused(_) | Self::OtherGrant => StatusCode::FORBIDDEN,
             Self::Conflict => StatusCode::CONFLICT,
@@ -101,6 +107,7 @@ impl Control {
         Router::new()
             .route(endpoint::INIT, post(init))
             .route(endpoint::READY, get(ready))
+            .fallback(async || CallError::Unknown)
             .layer(DefaultBodyLimit::max(MAX_LEN))
             .layer(middleware::from_fn(in_time))
             .with_state(self)
@@ -179,13 +186,14 @@ struct Wait {
 
 async fn ready(
     State(control): State<Control>,
-    Query(wait): Query<Wait>,
+    wait: Result<Query<Wait>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Json<ReadyReport>, CallError> {
     let token = bearer(&headers).ok_or(CallError::NoToken)?;
     if control.verify(token)? != Grant::Ready {
         return Err(CallError::OtherGrant);
     }
+    let Query(wait) = wait.map_err(|_| CallError::Query)?;
     let wait = Duration::from_secs(wait.timeout.min(MAX_READY_WAIT_SECONDS));
     Ok(Json(control.0.lifecycle.settled(wait).await))
 }

@@ -10,7 +10,8 @@ use rustix::process::Pid;
 use tokio::time::Instant;
 
 use super::report::Report;
-use super::terminal::{Screen, ShellError, Start, Terminal};
+use super::screen::Screen;
+use super::terminal::{ShellError, Start, Terminal};
 use super::{keys, messages, processes, syntax};
 
 /// The terminal takes no longer line while it collects lines.
@@ -166,15 +167,16 @@ impl Session {
     }
 
     fn is_busy(&self) -> bool {
-        self.terminal
-            .with_screen(|screen| !screen.at_prompt && screen.ended.is_none())
+        let screen = self.terminal.screen();
+        !screen.at_prompt && screen.ended.is_none()
     }
 
     /// Types what the request asks for; the number of prompts after which it is done.
     async fn send(&mut self, request: &Request) -> Result<u64, ShellError> {
-        let (prompts, busy) = self
-            .terminal
-            .with_screen(|screen| (screen.prompts, !screen.at_prompt));
+        let (prompts, busy) = {
+            let screen = self.terminal.screen();
+            (screen.prompts, !screen.at_prompt)
+        };
         let command = request.command.as_str();
         if command.is_empty() {
             return Ok(if busy { prompts + 1 } else { prompts });
@@ -206,7 +208,7 @@ impl Session {
             return Ok(prompts);
         }
         if !busy {
-            self.terminal.with_screen(|screen| screen.text.clear());
+            self.terminal.change(|screen| screen.text.clear());
         }
         self.terminal.type_in(&[byte]).await?;
         Ok(prompts + 1)
@@ -237,18 +239,14 @@ impl Session {
     }
 
     fn completed(&mut self, request: &Request) -> Outcome {
-        let echo = self.echo(request);
-        let (content, prefix, report) = self.terminal.with_screen(|screen| {
-            let content = trim(&screen.text.since_mark(), echo);
+        let (content, prefix, report) = {
+            let screen = self.terminal.screen();
+            let content = trim(&screen.text.since_mark(), self.echo(request));
             let cut = screen.text.is_cut() && !screen.text.is_marked();
-            let prefix = if cut {
-                messages::cut(content.lines().count())
-            } else {
-                String::new()
-            };
-            screen.text.clear();
-            (content, prefix, screen.report.clone())
-        });
+            let prefix = cut.then(|| messages::cut(content.lines().count()));
+            (content, prefix.unwrap_or_default(), screen.report.clone())
+        };
+        self.terminal.change(|screen| screen.text.clear());
         self.pending = false;
         let code = report.as_ref().map_or(-1, |report| report.exit_code);
         if let Some(report) = &report {
@@ -268,21 +266,19 @@ impl Session {
     }
 
     fn still_running(&mut self, request: &Request, suffix: String) -> Outcome {
-        let echo = self.echo(request);
-        let (content, prefix) = self.terminal.with_screen(|screen| {
-            let prefix = if screen.text.is_marked() {
-                messages::CONTINUED
-            } else {
-                ""
-            };
-            let content = trim(&screen.text.since_mark(), echo);
-            screen.text.mark();
-            (content, prefix.to_owned())
-        });
+        let (content, marked) = {
+            let text = &self.terminal.screen().text;
+            (
+                trim(&text.since_mark(), self.echo(request)),
+                text.is_marked(),
+            )
+        };
+        self.terminal.change(|screen| screen.text.mark());
         self.pending = true;
+        let prefix = if marked { messages::CONTINUED } else { "" };
         Outcome {
             content,
-            prefix,
+            prefix: prefix.to_owned(),
             suffix,
             report: None,
             timed_out: true,
@@ -291,9 +287,7 @@ impl Session {
 
     /// The shell itself has ended: tells so, and goes on in a new one at the same place.
     async fn restart(&mut self, code: i32) -> Result<Outcome, ShellError> {
-        let content = self
-            .terminal
-            .with_screen(|screen| screen.text.since_mark().trim().to_owned());
+        let content = trim(&self.terminal.screen().text.since_mark(), "");
         let places = [&self.working_dir, &self.start.working_dir];
         let place = places.into_iter().find(|place| place.is_dir());
         let start = Start {
@@ -308,7 +302,7 @@ impl Session {
         ended.retire().await;
         self.pending = false;
         self.working_dir = start.working_dir;
-        let report = self.terminal.with_screen(|screen| screen.report.clone());
+        let report = self.terminal.screen().report.clone();
         let place = self.working_dir.display().to_string();
         Ok(Outcome {
             content,

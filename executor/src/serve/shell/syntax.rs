@@ -54,7 +54,7 @@ pub(super) async fn is_incomplete(command: &str, identity: &Identity) -> bool {
 /// The commands of the text, if there are several and bash understands all of them.
 pub(super) async fn several(command: &str, identity: &Identity) -> Option<Vec<String>> {
     let lines = command.lines().count();
-    if lines < 2 || lines > MAX_SPLIT_LINES {
+    if !(2..=MAX_SPLIT_LINES).contains(&lines) {
         return None;
     }
     let output = ask(&["-c", SPLIT], command, identity).await?;

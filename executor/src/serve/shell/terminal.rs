@@ -18,13 +18,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
-use super::processes;
-use super::report::Report;
-use super::scanner::{Event, Scanner};
+use super::scanner::Scanner;
 use super::scratch::Scratch;
-use super::transcript::Transcript;
+use super::screen::Screen;
+use super::{processes, rc};
 use crate::serve::identity::Identity;
 
 /// Wide enough that programs do not fold their lines (spec 4.1).
@@ -35,11 +33,6 @@ const START_TIMEOUT: Duration = Duration::from_mins(1);
 const DRAIN: Duration = Duration::from_millis(50);
 /// A program that does not read its input must not block the server.
 const TYPE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Clears what may stand in the input line, then runs what `Scratch` holds. `eval` at the top
-/// level: inside a function, declarations of the command would be lost.
-const RUN: &[u8] = b"\x15{ \\__sandbox_load; } 2>/dev/null; \
-    \\builtin eval \"$__sandbox_command\"; { \\__sandbox_show; } 2>/dev/null\n";
-
 #[derive(Debug, thiserror::Error)]
 pub(in crate::serve) enum ShellError {
     #[error("cannot prepare the shell's directory")]
@@ -61,19 +54,6 @@ pub(in crate::serve) struct Start {
     pub(in crate::serve) working_dir: PathBuf,
 }
 
-/// The state of the terminal.
-#[derive(Debug)]
-pub(super) struct Screen {
-    pub(super) text: Transcript,
-    /// Prompts seen so far.
-    pub(super) prompts: u64,
-    pub(super) at_prompt: bool,
-    pub(super) report: Option<Report>,
-    pub(super) changed: Instant,
-    /// The exit status of the shell itself, once it has ended.
-    pub(super) ended: Option<i32>,
-}
-
 #[derive(Debug)]
 pub(super) struct Terminal {
     pub(super) session: Pid,
@@ -90,7 +70,7 @@ impl Terminal {
         let token = random_token().map_err(ShellError::Scratch)?;
         let name = random_token().map_err(ShellError::Scratch)?;
         let (rc_token, fallback) = (token.clone(), start.working_dir.as_path());
-        let rc = move |command: &Path| rc(&rc_token, command, main);
+        let rc = move |command: &Path| rc::text(&rc_token, command, main);
         let scratch = Scratch::create(&start.identity, &name[..16], fallback, rc)
             .await
             .map_err(ShellError::Scratch)?;
@@ -135,15 +115,12 @@ impl Terminal {
         self.screen.subscribe()
     }
 
-    /// Looks at the screen, and may change what counts as reported.
-    pub(super) fn with_screen<T>(&self, look: impl FnOnce(&mut Screen) -> T) -> T {
-        let mut result = None;
-        self.screen.send_if_modified(|screen| {
-            result = Some(look(screen));
-            false
-        });
-        // `send_if_modified` calls its argument exactly once.
-        result.unwrap_or_else(|| unreachable!())
+    pub(super) fn screen(&self) -> watch::Ref<'_, Screen> {
+        self.screen.borrow()
+    }
+
+    pub(super) fn change(&self, change: impl FnOnce(&mut Screen)) {
+        self.screen.send_modify(change);
     }
 
     /// Runs a whole command at the prompt.
@@ -153,13 +130,13 @@ impl Terminal {
         let put = self.scratch.put_command(command).await;
         put.map_err(ShellError::Scratch)?;
         self.restore_modes();
-        self.type_in(RUN).await
+        self.type_in(rc::RUN).await
     }
 
     /// Types bytes, as at a keyboard.
     pub(super) async fn type_in(&mut self, bytes: &[u8]) -> Result<(), ShellError> {
         // Until it says otherwise: it may be asking for the rest of a command.
-        self.with_screen(|screen| screen.at_prompt = false);
+        self.change(|screen| screen.at_prompt = false);
         match tokio::time::timeout(TYPE_TIMEOUT, self.input.write_all(bytes)).await {
             Ok(outcome) => outcome.map_err(ShellError::Type),
             Err(_) => Ok(()),
@@ -190,40 +167,6 @@ impl Terminal {
     }
 }
 
-impl Screen {
-    fn new() -> Self {
-        Self {
-            text: Transcript::default(),
-            prompts: 0,
-            at_prompt: false,
-            report: None,
-            changed: Instant::now(),
-            ended: None,
-        }
-    }
-
-    fn take(&mut self, mut bytes: &[u8], scanner: &mut Scanner) {
-        self.changed = Instant::now();
-        while !bytes.is_empty() {
-            let (used, event) = scanner.scan(bytes, &mut self.text);
-            bytes = &bytes[used..];
-            match event {
-                Some(Event::Started) => {
-                    // What came before is the echo of the typed line.
-                    self.text.clear();
-                    self.at_prompt = false;
-                }
-                Some(Event::Prompt(report)) => {
-                    self.report = Some(report);
-                    self.prompts += 1;
-                    self.at_prompt = true;
-                }
-                None => {}
-            }
-        }
-    }
-}
-
 /// Turns the shell's output into the screen until the shell has ended.
 async fn follow(
     mut output: OwnedReadPty,
@@ -232,29 +175,24 @@ async fn follow(
     screen: watch::Sender<Screen>,
 ) {
     let mut buffer = vec![0; 16 << 10];
-    let mut status = None;
-    loop {
-        let drained = async {
-            match status {
-                Some(_) => tokio::time::sleep(DRAIN).await,
-                None => std::future::pending().await,
-            }
-        };
+    let ended = loop {
         tokio::select! {
+            ended = child.wait() => break ended,
             read = output.read(&mut buffer) => match read {
                 Ok(count @ 1..) => screen.send_modify(|screen| screen.take(&buffer[..count], &mut scanner)),
                 // Nobody has the terminal open any more.
-                Ok(0) | Err(_) => break,
+                Ok(0) | Err(_) => break child.wait().await,
             },
-            ended = child.wait(), if status.is_none() => status = Some(ended),
-            () = drained => break,
         }
-    }
-    let status = match status {
-        Some(status) => status,
-        None => child.wait().await,
     };
-    let code = status.map_or(-1, exit_code);
+    // Background jobs may go on writing for ever.
+    let rest = async {
+        while let Ok(count @ 1..) = output.read(&mut buffer).await {
+            screen.send_modify(|screen| screen.take(&buffer[..count], &mut scanner));
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN, rest).await;
+    let code = ended.map_or(-1, exit_code);
     screen.send_modify(|screen| screen.ended = Some(code));
 }
 
@@ -279,42 +217,6 @@ fn command(start: &Start, rc: &Path) -> pty_process::Command {
         .kill_on_drop(true);
     start.identity.adopt(&mut command);
     command.into()
-}
-
-/// The shell's first file: the user's own, then the reports. `PS0` is written before a command
-/// runs; `PS1` at the prompt, after news of background jobs. A command may change these, as
-/// activating a virtual environment does, so they are set again each time. `set -x` must not show
-/// any of this: it is switched off until the command itself begins.
-fn rc(token: &str, command: &Path, main: bool) -> String {
-    let mut text = String::from(
-        "[ -r /etc/bash.bashrc ] && . /etc/bash.bashrc\n[ -r ~/.bashrc ] && . ~/.bashrc\n",
-    );
-    if main {
-        text.push_str("alias git=\"git --no-pager\"\n");
-    }
-    let command = command.display();
-    let _ = write!(
-        text,
-        r"set +o history +H
-unset TMOUT
-__sandbox_load() {{
-  local status=$?
-  IFS= builtin read -r -d '' __sandbox_command < '{command}' || :
-  case $- in *x*) set +x; __sandbox_command=$'set -x\n'$__sandbox_command ;; esac
-  case $- in *e*) return 0 ;; esac
-  return $status
-}}
-__sandbox_prompt='\e]{token}\037$?\037${{!:-}}\037\u\037\h\037${{PATH-}}\037${{PWD-}}\037{token}\a'
-__sandbox_show() {{
-  local status=$?
-  PROMPT_COMMAND='{{ \__sandbox_show; }} 2>/dev/null'
-  PS0='\e]{token}\037start\037{token}\a' PS1=$__sandbox_prompt PS2=
-  return $status
-}}
-__sandbox_show
-"
-    );
-    text
 }
 
 fn random_token() -> io::Result<String> {
