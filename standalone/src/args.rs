@@ -4,30 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Parser, Subcommand};
+use clap::Parser;
 use operator::urls::UrlForm;
 
 /// Sandbox Operator on one machine, without a cluster.
 #[derive(Debug, Parser)]
-#[command(version, args_conflicts_with_subcommands = true)]
+#[command(version)]
 pub struct Args {
-    #[command(subcommand)]
-    pub command: Option<Command>,
-    #[command(flatten)]
-    pub serve: ServeArgs,
-}
-
-/// What the process node starts inside a container's namespaces. Not for people.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Changes user and runs a command.
-    #[command(hide = true)]
-    ExecAs(crate::node::ExecAs),
-}
-
-/// How to serve.
-#[derive(Debug, clap::Args)]
-pub struct ServeArgs {
     /// Directory of everything that survives a restart. One process at a time.
     #[arg(long, env = "SANDBOX_STATE_DIR", default_value = ".state")]
     pub state_dir: PathBuf,

@@ -1,4 +1,10 @@
-//! Placeholder during scaffolding.
+//! Sandbox Operator without a cluster: an embedded Kubernetes-style [`api`], a [`node`] that runs
+//! Pods as local processes, and the same controller and gateway as on a cluster, in one process.
 
 pub mod api;
+pub mod app;
+pub mod args;
+mod banner;
+mod logs;
 pub mod node;
+mod state;

@@ -13,15 +13,15 @@ use rustix::fs::{FlockOperation, flock};
 
 /// The state directory, locked for this process.
 #[derive(Debug)]
-pub struct StateDir {
-    pub path: PathBuf,
+pub(crate) struct StateDir {
+    pub(crate) path: PathBuf,
     /// Held for as long as the process lives.
     _lock: File,
 }
 
 /// Why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum StateError {
+pub(crate) enum StateError {
     #[error("{0}: another process uses this state directory")]
     Locked(PathBuf),
     #[error("{path}: {source}")]
@@ -32,7 +32,7 @@ pub enum StateError {
 
 impl StateDir {
     /// Makes the directory if need be, readable by this user alone, and locks it.
-    pub fn open(path: &Path) -> Result<Self, StateError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, StateError> {
         let failed = |source| StateError::Io {
             path: path.into(),
             source,
@@ -46,7 +46,7 @@ impl StateDir {
     }
 
     /// The secret of this name: 32 random bytes in base64url, made on first use.
-    pub fn secret(&self, name: &str) -> Result<String, StateError> {
+    pub(crate) fn secret(&self, name: &str) -> Result<String, StateError> {
         let path = self.path.join(name);
         let failed = |source| StateError::Io {
             path: path.clone(),
@@ -65,7 +65,7 @@ impl StateDir {
     }
 
     /// Replaces a file that only this user may read.
-    pub fn write(&self, name: &str, content: &str) -> Result<PathBuf, StateError> {
+    pub(crate) fn write(&self, name: &str, content: &str) -> Result<PathBuf, StateError> {
         let path = self.path.join(name);
         let fresh = self.path.join(format!("{name}.new"));
         let failed = |source| StateError::Io {

@@ -4,7 +4,7 @@
 //! they hold secrets, and an `LD_PRELOAD` meant for the container must not reach bubblewrap.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::exec_as::EXEC_AS;
 use super::identity::Identity;
@@ -28,6 +28,14 @@ pub(crate) enum Mount {
     Dir {
         at: PathBuf,
     },
+}
+
+impl Mount {
+    fn place(&self) -> &Path {
+        match self {
+            Self::Bind { to: at, .. } | Self::Symlink { at, .. } | Self::Dir { at } => at,
+        }
+    }
 }
 
 /// All that bubblewrap is told about a container.
@@ -62,6 +70,15 @@ impl Options {
     fn add<const N: usize>(&mut self, words: [&dyn AsRef<OsStr>; N]) {
         self.0
             .extend(words.iter().map(|word| word.as_ref().to_owned()));
+    }
+
+    /// Directories above a mount point, as every user may enter them: bubblewrap makes what is
+    /// missing for its own user alone.
+    fn parents(&mut self, place: &Path) {
+        let above: Vec<_> = place.ancestors().skip(1).collect();
+        for directory in above.iter().rev().filter(|d| d.parent().is_some()) {
+            self.add([&"--dir", directory]);
+        }
     }
 
     fn mount(&mut self, mount: &Mount) {
@@ -128,7 +145,10 @@ impl Sandbox {
         options.add([&"--proc", &"/proc", &"--dev", &"/dev"]);
         options.add([&"--perms", &"1777", &"--tmpfs", &"/dev/shm"]);
         options.add([&"--ro-bind", &self.self_exe, &self.marker()]);
-        self.volumes.iter().for_each(|mount| options.mount(mount));
+        for volume in &self.volumes {
+            options.parents(volume.place());
+            options.mount(volume);
+        }
     }
 
     fn marker(&self) -> String {

@@ -1,0 +1,125 @@
+//! The parts of the process, and how each one is run.
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::Client;
+use operator::clock::Clock;
+use operator::controller::{self, ControllerConfig, HttpSupervisors};
+use operator::gateway::{self, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig};
+use operator::index::Index;
+use operator::keys::Keys;
+use operator::urls::Urls;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::NAMESPACE;
+use crate::api::EmbeddedApi;
+use crate::args::Args;
+use crate::logs::NodeLogs;
+use crate::node::{self, NodeConfig};
+
+/// What everything is made of.
+pub(super) struct Parts {
+    pub(super) api: EmbeddedApi,
+    pub(super) client: Client,
+    pub(super) keys: Arc<Keys>,
+    pub(super) index: Arc<Index>,
+    pub(super) urls: Urls,
+    pub(super) tenants: Tenants,
+    pub(super) node: NodeConfig,
+    pub(super) public: bool,
+}
+
+impl Parts {
+    pub(super) fn run_node(
+        &self,
+        shutdown: CancellationToken,
+    ) -> impl Future<Output = anyhow::Result<()>> + use<> {
+        let logs = NodeLogs::new(self.node.state_dir.clone());
+        self.api.serve_logs(Arc::new(logs));
+        let run = node::run(self.client.clone(), self.node.clone(), shutdown);
+        async { run.await.context("node") }
+    }
+
+    /// Serves the embedded API below a path that only the kubeconfig tells.
+    pub(super) fn serve_api(
+        &self,
+        listener: TcpListener,
+        secret_path: &str,
+        shutdown: CancellationToken,
+    ) -> impl Future<Output = anyhow::Result<()>> + use<> {
+        let router = axum::Router::new().nest(&format!("/{secret_path}"), self.api.router());
+        let serve = axum::serve(listener, router).into_future();
+        async move {
+            let ended = shutdown.run_until_cancelled(serve).await;
+            ended.unwrap_or(Ok(())).context("embedded API")
+        }
+    }
+
+    pub(super) fn run_controller(
+        &self,
+        shutdown: CancellationToken,
+    ) -> impl Future<Output = anyhow::Result<()>> + use<> {
+        let run = controller::run(
+            self.client.clone(),
+            ControllerConfig::new(self.urls.clone()),
+            self.keys.clone(),
+            self.index.clone(),
+            Arc::new(HttpSupervisors::default()),
+            Clock::start(),
+            shutdown,
+        );
+        async { run.await.context("controller") }
+    }
+
+    pub(super) fn run_gateway(
+        self,
+        listener: TcpListener,
+        shutdown: CancellationToken,
+    ) -> impl Future<Output = ()> {
+        let config = GatewayConfig {
+            namespace: NAMESPACE.into(),
+            urls: self.urls,
+            workspace: WorkspaceConfig {
+                size: "10Gi".into(),
+                storage_class: None,
+            },
+            runtime_classes: RuntimeClasses::default(),
+            hold_limit: Duration::from_secs(120),
+            start_wait: Duration::from_secs(1),
+            drain_limit: Duration::from_secs(5),
+            max_connections: 16_384,
+            local_only: !self.public,
+        };
+        gateway::run(
+            self.client,
+            config,
+            self.keys,
+            self.index,
+            self.tenants,
+            listener,
+            shutdown,
+        )
+    }
+}
+
+/// What the node needs to know, from the command line.
+pub(super) fn node_config(args: &Args, state: &Path) -> anyhow::Result<NodeConfig> {
+    let this = std::env::current_exe().context("where this program is")?;
+    let beside = this.with_file_name("sandbox-executor");
+    let executor = args.executor.clone().unwrap_or(beside);
+    anyhow::ensure!(
+        executor.is_file(),
+        "{} is missing: --executor names the sandbox-executor binary",
+        executor.display()
+    );
+    let mut config = NodeConfig::new(state.join("node"), executor, this);
+    config.images.host_fallback = !args.no_host_image;
+    let images = args.images.iter();
+    config.images.directories = images.map(|i| (i.name.clone(), i.directory.clone())).collect();
+    Ok(config)
+}

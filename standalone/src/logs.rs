@@ -1,0 +1,57 @@
+//! `kubectl logs`: what the API asks, read from the node's files.
+
+use std::io;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+
+use crate::api::{LogError, LogQuery, PodLogs};
+use crate::node::{self, LogOptions};
+
+/// Container of a Pod that is read if the question names none.
+const DEFAULT_CONTAINER: &str = crds::names::CONTAINER;
+
+/// The logs below a node's state directory.
+#[derive(Debug)]
+pub(crate) struct NodeLogs {
+    state_dir: PathBuf,
+}
+
+impl NodeLogs {
+    pub(crate) fn new(state_dir: PathBuf) -> Self {
+        Self { state_dir }
+    }
+}
+
+impl PodLogs for NodeLogs {
+    fn read<'a>(
+        &'a self,
+        namespace: &'a str,
+        pod: &'a str,
+        query: &'a LogQuery,
+    ) -> BoxFuture<'a, Result<Bytes, LogError>> {
+        let container = query.container.clone();
+        let (state_dir, namespace, pod) = (self.state_dir.clone(), namespace.to_owned(), pod.to_owned());
+        let options = LogOptions {
+            previous: query.previous,
+            tail_lines: query.tail,
+            limit_bytes: query.limit_bytes,
+        };
+        let read = tokio::task::spawn_blocking(move || {
+            let container = container.as_deref().unwrap_or(DEFAULT_CONTAINER);
+            node::logs(&state_dir, &namespace, &pod, container, &options)
+        });
+        async { read.await.map_err(io::Error::from)?.map(Bytes::from) }
+            .map(|read: io::Result<Bytes>| read.map_err(|error| explain(&error)))
+            .boxed()
+    }
+}
+
+fn explain(error: &io::Error) -> LogError {
+    match error.kind() {
+        io::ErrorKind::NotFound => LogError::NotAvailable("the container has not started".into()),
+        _ => LogError::Failed(error.to_string()),
+    }
+}
