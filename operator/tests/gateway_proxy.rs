@@ -10,8 +10,10 @@ mod stage;
 mod world;
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use operator::urls::loopback_address;
+use tokio::time::Instant;
 
 use stage::Stage;
 use world::{ready, starting};
@@ -393,4 +395,85 @@ async fn a_shutdown_ends_idle_connections_and_cuts_tunnels() {
     stage.served.await.unwrap();
     assert_eq!(idle.rest().await, "");
     assert_eq!(tunnel.rest().await, "");
+}
+
+/// A piece of a large body.
+const PIECE: usize = 1 << 20;
+const PIECES: usize = 256;
+
+#[tokio::test]
+async fn a_large_upload_is_streamed() {
+    let stage = Stage::new().await;
+    let before = peak_kib();
+    let head = "POST /upload HTTP/1.1\nHost: HOST\nTransfer-Encoding: chunked\n\n";
+    let mut client = stage.client(head).await;
+    let mut sandbox = stage.sandbox().await;
+    sandbox.head().await;
+    let send = async {
+        for _ in 0..PIECES {
+            client.send_raw(format!("{PIECE:x}\r\n").as_bytes()).await;
+            client.send_raw(&vec![b'x'; PIECE]).await;
+            client.send_raw(b"\r\n").await;
+        }
+        client.send("0\n\n").await;
+        client
+    };
+    let receive = async {
+        let mut counted = sandbox.count(b'x', PIECE * PIECES).await;
+        counted.send(OK).await;
+    };
+    let (mut client, ()) = tokio::join!(send, receive);
+    client.until("ok").await;
+    let grown = peak_kib() - before;
+    assert!(grown < 48 * 1024, "memory grew by {grown} KiB");
+}
+
+#[tokio::test]
+async fn a_slow_reader_slows_the_writer() {
+    let stage = Stage::new().await;
+    let mut client = stage.client("GET / HTTP/1.1\nHost: HOST\n\n").await;
+    let mut sandbox = stage.sandbox().await;
+    sandbox.head().await;
+    sandbox.send("HTTP/1.1 200 OK\nConnection: close\n\n").await;
+    client.head().await;
+    // The client reads nothing, so writing comes to a stop after what sockets buffer.
+    let piece = vec![b'x'; PIECE];
+    let mut sent = 0;
+    while sandbox.send_within_a_moment(&piece).await {
+        sent += PIECE;
+        assert!(sent < 64 << 20, "nobody stops the sandbox");
+    }
+    drop(client);
+    sandbox.rest().await;
+}
+
+/// Most memory that this process has had resident.
+fn peak_kib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_may_not_take_long_and_idleness_may() {
+    let stage = Stage::new().await;
+    let start = Instant::now();
+    let mut slow = stage.client("GET / HTTP/1.1\nHost:").await;
+    slow.rest().await;
+    assert!((10..11).contains(&start.elapsed().as_secs()));
+
+    let text = "GET /nothing HTTP/1.1\nHost: gateway\n\n";
+    let mut idle = stage.client(text).await;
+    idle.until("}").await;
+    let start = Instant::now();
+    idle.rest().await;
+    assert!((75..120).contains(&start.elapsed().as_secs()));
+
+    let mut kept = stage.client(text).await;
+    for _ in 0..5 {
+        kept.until("}").await;
+        tokio::time::advance(Duration::from_secs(70)).await;
+        kept.send(text).await;
+    }
+    kept.until("}").await;
 }

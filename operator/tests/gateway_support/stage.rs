@@ -111,6 +111,30 @@ impl Wire {
         self.stream.write_all(text.as_bytes()).await.unwrap();
     }
 
+    pub(crate) async fn send_raw(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.unwrap();
+    }
+
+    /// Sends bytes; false if the other end takes none for a moment.
+    pub(crate) async fn send_within_a_moment(&mut self, bytes: &[u8]) -> bool {
+        let sent = self.stream.write_all(bytes);
+        let moment = Duration::from_millis(500);
+        matches!(tokio::time::timeout(moment, sent).await, Ok(Ok(())))
+    }
+
+    /// Reads until `byte` has come `wanted` times.
+    pub(crate) async fn count(mut self, byte: u8, wanted: usize) -> Self {
+        let mut found = 0;
+        while found < wanted {
+            found += self.seen.iter().filter(|b| **b == byte).count();
+            self.seen.clear();
+            if found < wanted {
+                assert_ne!(self.stream.read_buf(&mut self.seen).await.unwrap(), 0);
+            }
+        }
+        self
+    }
+
     /// Reads up to and including `end`, with line ends made plain.
     pub(crate) async fn until(&mut self, end: &str) -> String {
         let end = end.replace('\n', "\r\n").into_bytes();
