@@ -141,6 +141,16 @@ pub(crate) fn request(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> Answer {
+    receive(send(address, head, headers, body))
+}
+
+/// The first half of a request that is answered later.
+pub(crate) fn send(
+    address: SocketAddr,
+    head: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     let headers: Vec<String> = headers
         .iter()
@@ -153,6 +163,10 @@ pub(crate) fn request(
     );
     stream.write_all(text.as_bytes()).unwrap();
     stream.write_all(body).unwrap();
+    stream
+}
+
+pub(crate) fn receive(mut stream: TcpStream) -> Answer {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();

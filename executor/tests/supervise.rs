@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use crds::contract::token::Signer;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::client::{Answer, BINARY, Process};
+use crate::client::{Answer, BINARY, Process, receive};
 
 const POD: &str = "pod-uid";
 
@@ -69,13 +69,17 @@ pub(crate) fn start(process: &Process, init: Init) -> Answer {
     send(process, &claim, &signer())
 }
 
-fn ready(address: std::net::SocketAddr, timeout: u64) -> Answer {
+fn ready(address: SocketAddr, timeout: u64) -> Answer {
+    receive(ask_ready(address, timeout))
+}
+
+fn ask_ready(address: SocketAddr, timeout: u64) -> TcpStream {
     let token = Claim::new(POD, now(), Grant::Ready)
         .sign(&signer())
         .unwrap();
     let head = format!("GET /v1/ready?timeout={timeout}");
     let bearer = format!("Bearer {token}");
-    crate::client::request(address, &head, &[("Authorization", &bearer)], b"")
+    crate::client::send(address, &head, &[("Authorization", &bearer)], b"")
 }
 
 fn state(answer: &Answer) -> String {
@@ -267,12 +271,13 @@ fn readiness_is_answered_when_the_server_can_serve() {
 fn a_waiting_call_learns_of_the_end() {
     let directory = tempfile::tempdir().unwrap();
     let process = supervise(directory.path());
-    let address = process.address;
-    let poll = std::thread::spawn(move || ready(address, 60));
+    let poll = ask_ready(process.address, 60);
+    // On a later connection: the call above waits by the time this is answered.
+    assert_eq!(process.get("/v1/ready").status, 401);
     let mut init = shell("exit 5");
     init.probe.port = Some(1);
     start(&process, init);
-    let report: Value = poll.join().unwrap().json();
+    let report: Value = receive(poll).json();
     assert_eq!(report["state"], "exited");
     assert_eq!(report["detail"], "exit status 5");
     assert_eq!(process.wait().code(), Some(5));
