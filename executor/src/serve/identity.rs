@@ -119,10 +119,14 @@ impl Identity {
             return Ok(());
         }
         fs::create_dir_all(directory)?;
-        match &self.user {
-            Some(user) => chown(directory, Some(user.uid), Some(user.gid)),
-            None => Ok(()),
+        let Some(user) = &self.user else {
+            return Ok(());
+        };
+        if let Err(error) = chown(directory, Some(user.uid), Some(user.gid)) {
+            // As the original, which ignores it: the agent may have all it needs elsewhere.
+            tracing::warn!(%error, directory = %directory.display(), "cannot hand over");
         }
+        Ok(())
     }
 }
 

@@ -62,6 +62,7 @@ pub(super) struct Terminal {
     control: OwnedFd,
     modes: Option<Termios>,
     scratch: Scratch,
+    identity: Arc<Identity>,
     follower: JoinHandle<()>,
 }
 
@@ -94,6 +95,7 @@ impl Terminal {
             control: control.map_err(ShellError::Scratch)?,
             modes: None,
             scratch,
+            identity: Arc::clone(&start.identity),
             follower,
         };
         terminal.come_up().await?;
@@ -155,6 +157,9 @@ impl Terminal {
     pub(super) async fn close(self) {
         let session = self.session;
         processes::kill_all_of(session);
+        // Root without capabilities may not kill what belongs to the user; the user may.
+        let kill = move || processes::kill_all_of(session);
+        let _ = self.identity.run(kill).await;
         self.retire().await;
         // A member may have forked while it was being killed.
         processes::kill_all_of(session);
