@@ -12,6 +12,7 @@ mod kubeconfig;
 mod node;
 mod object;
 mod patch;
+mod protobuf;
 mod registry;
 mod request;
 mod respond;

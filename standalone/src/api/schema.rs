@@ -117,7 +117,7 @@ fn compile(pattern: &str, patterns: &mut HashMap<String, Regex>) {
             patterns.insert(pattern.to_owned(), regex);
         }
         Err(error) => {
-            tracing::warn!(pattern, %error, "a pattern in a schema does not compile and is not checked")
+            tracing::warn!(pattern, %error, "a pattern in a schema does not compile and is not checked");
         }
     }
 }

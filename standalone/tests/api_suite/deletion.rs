@@ -20,7 +20,7 @@ async fn a_running_pod_is_given_its_grace() {
     pods.create(&PostParams::default(), &running_pod("p"))
         .await
         .unwrap();
-    tokio::time::advance(Duration::from_secs(60)).await;
+    tokio::time::advance(Duration::from_mins(1)).await;
     let going = pods
         .delete("p", &DeleteParams::default())
         .await

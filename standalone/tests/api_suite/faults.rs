@@ -7,7 +7,7 @@ use kube::{
     client::Client,
 };
 use serde_json::json;
-use standalone::api::{Failure, Outage, Verb};
+use standalone::api::{Failure, Outage, RequestInfo, Verb};
 use tokio::time::timeout;
 
 use crate::fixtures::{create_widget, refusal, server, widget, widgets};
@@ -66,7 +66,7 @@ async fn an_answer_can_get_lost() {
     assert!(widgets(&client).get("w").await.is_ok());
     server
         .faults()
-        .fail_next(1, Failure::Refuse, |request| request.is_write());
+        .fail_next(1, Failure::Refuse, RequestInfo::is_write);
     assert!(
         widgets(&client)
             .create(&PostParams::default(), &widget("x"))

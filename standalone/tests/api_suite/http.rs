@@ -40,12 +40,9 @@ fn post(path: &str) -> http::request::Builder {
 }
 
 #[tokio::test]
-async fn malformed_requests_get_a_status() {
+async fn malformed_bodies_get_a_status() {
     let server = server();
-    create_widget(&server.client(), "w").await;
-    let item = format!("{WIDGETS}/w");
     let deep = "[".repeat(100_000);
-    let patch = |content_type: &str| Request::patch(&item).header("content-type", content_type);
     let answers = [
         (400, send(&server, post(WIDGETS), "{nonsense").await),
         (400, send(&server, post(WIDGETS), "[]").await),
@@ -72,6 +69,26 @@ async fn malformed_requests_get_a_status() {
             )
             .await,
         ),
+        (
+            405,
+            send(
+                &server,
+                post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
+                "{}",
+            )
+            .await,
+        ),
+    ];
+    assert_refused(&answers);
+}
+
+#[tokio::test]
+async fn malformed_patches_get_a_status() {
+    let server = server();
+    create_widget(&server.client(), "w").await;
+    let item = format!("{WIDGETS}/w");
+    let patch = |content_type: &str| Request::patch(&item).header("content-type", content_type);
+    let answers = [
         (415, send(&server, patch("application/json"), "{}").await),
         (
             400,
@@ -94,33 +111,33 @@ async fn malformed_requests_get_a_status() {
             400,
             send(&server, patch("application/apply-patch+yaml"), "{}").await,
         ),
+        (405, send(&server, Request::post(&item), "{}").await),
+    ];
+    assert_refused(&answers);
+}
+
+#[tokio::test]
+async fn malformed_addresses_get_a_status() {
+    let server = server();
+    let get = |path: &str| Request::get(format!("{WIDGETS}{path}"));
+    let answers = [
+        (400, send(&server, get("?labelSelector=a%20b"), "").await),
         (
             400,
-            send(
-                &server,
-                Request::get(format!("{WIDGETS}?labelSelector=a%20b")),
-                "",
-            )
-            .await,
+            send(&server, get("?watch=1&resourceVersion=x"), "").await,
         ),
-        (
-            400,
-            send(
-                &server,
-                Request::get(format!("{WIDGETS}?watch=1&resourceVersion=x")),
-                "",
-            )
-            .await,
-        ),
+        (400, send(&server, get("?dryRun=Some"), "").await),
         (
             406,
             send(
                 &server,
-                Request::get(WIDGETS).header("accept", "application/vnd.kubernetes.protobuf"),
+                get("").header("accept", "application/vnd.kubernetes.protobuf"),
                 "",
             )
             .await,
         ),
+        (404, send(&server, get("/w/status/more"), "").await),
+        (404, send(&server, get("/%ff%00"), "").await),
         (
             404,
             send(&server, Request::get("/apis/test.dev/v1/nothing"), "").await,
@@ -129,26 +146,11 @@ async fn malformed_requests_get_a_status() {
             404,
             send(&server, Request::get("/apis/test.dev/v1/widgets/w"), "").await,
         ),
-        (
-            404,
-            send(
-                &server,
-                Request::get(format!("{WIDGETS}/w/status/more")),
-                "",
-            )
-            .await,
-        ),
-        (405, send(&server, Request::post(&item), "{}").await),
-        (
-            405,
-            send(
-                &server,
-                post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
-                "{}",
-            )
-            .await,
-        ),
     ];
+    assert_refused(&answers);
+}
+
+fn assert_refused(answers: &[(u16, (StatusCode, Value))]) {
     for (number, (expected, (status, body))) in answers.iter().enumerate() {
         assert_eq!(status.as_u16(), *expected, "answer {number}: {body}");
         assert!(

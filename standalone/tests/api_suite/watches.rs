@@ -142,8 +142,10 @@ async fn lists_can_be_streamed() {
     let server = server();
     let client = server.client();
     create_widget(&client, "a").await;
-    let mut params = WatchParams::default();
-    params.send_initial_events = true;
+    let params = WatchParams {
+        send_initial_events: true,
+        ..WatchParams::default()
+    };
     let mut events = watch(&client, &params, "0").await;
     assert_eq!(
         events.by_ref().take(2).collect::<Vec<_>>().await,

@@ -42,6 +42,19 @@ fn complete_pod(pod: &mut Value) {
     ] {
         default_at(pod, "spec", key, value);
     }
+    let containers = pod
+        .pointer_mut("/spec/containers")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten();
+    for port in containers
+        .filter_map(|container| container.get_mut("ports")?.as_array_mut())
+        .flatten()
+    {
+        as_object(port)
+            .entry("protocol")
+            .or_insert_with(|| json!("TCP"));
+    }
 }
 
 /// `stringData` is a write-only convenience.

@@ -89,7 +89,7 @@ fn merge_list(target: &mut Value, field: &str, items: &[Value]) {
                 .iter()
                 .filter(|item| item.get("$patch").is_none())
                 .map(without_directives)
-                .collect()
+                .collect();
         }
     }
 }

@@ -6,13 +6,12 @@ use serde_json::{Value, json};
 
 use super::{
     ATTEMPTS, Answer, list_matching,
-    write::{contended, namespace_place},
+    write::{contended, decode, namespace_place},
 };
 use crate::api::{
     Inner, collect,
     error::{ApiError, success},
     object::{self, as_object, set_meta},
-    patch::yaml_object,
     request::Request,
     store::{Place, Swap},
 };
@@ -33,7 +32,7 @@ impl Deletion {
         let body = if request.body.is_empty() {
             Value::Null
         } else {
-            yaml_object(&request.body)?
+            decode(request)?
         };
         let text = |value: &Value| value.as_str().map(str::to_owned);
         Ok(Self {

@@ -10,7 +10,6 @@ use crate::api::{
     error::ApiError,
     node::LogError,
     object::{as_object, child_mut},
-    patch::json_object,
     request::{Request, Verb},
 };
 
@@ -53,7 +52,7 @@ fn check_container(pod: &Value, container: Option<&str>) -> Result<(), ApiError>
 
 /// A scheduler's way to choose a node.
 pub(super) fn bind(inner: &Arc<Inner>, request: &Request) -> Result<Answer, ApiError> {
-    let binding = json_object(&request.body)?;
+    let binding = write::decode(request)?;
     let node = binding["target"]["name"]
         .as_str()
         .unwrap_or_default()
@@ -75,7 +74,7 @@ pub(super) fn bind(inner: &Arc<Inner>, request: &Request) -> Result<Answer, ApiE
 
 /// Eviction is a delete that asks first; there are no disruption budgets to ask.
 pub(super) fn evict(inner: &Arc<Inner>, request: &Request) -> Result<Answer, ApiError> {
-    let eviction = json_object(&request.body)?;
+    let eviction = write::decode(request)?;
     let mut whole = request.clone();
     whole.target.subresource = None;
     whole.verb = Verb::Delete;
@@ -83,6 +82,7 @@ pub(super) fn evict(inner: &Arc<Inner>, request: &Request) -> Result<Answer, Api
         .get("deleteOptions")
         .map(|options| options.to_string().into())
         .unwrap_or_default();
+    whole.content_type.clear();
     delete::delete(inner, &whole)?;
     Ok(done())
 }

@@ -13,6 +13,7 @@ use crate::api::{
     error::ApiError,
     object::{self, set_meta},
     patch::{self, Patch},
+    protobuf,
     registry::Kind,
     request::{FieldValidation, Request, Subresource},
     respond::encode::view,
@@ -24,10 +25,11 @@ pub(super) fn create(inner: &Arc<Inner>, request: &Request) -> Result<Answer, Ap
     create_object(inner, request, body)
 }
 
-fn decode(request: &Request) -> Result<Value, ApiError> {
+pub(super) fn decode(request: &Request) -> Result<Value, ApiError> {
     match request.content_type.as_str() {
         "" | "application/json" => patch::json_object(&request.body),
         "application/yaml" => patch::yaml_object(&request.body),
+        protobuf::MEDIA_TYPE => protobuf::decode(&request.body),
         _ => Err(ApiError::UnsupportedMediaType(
             "application/json, application/yaml".to_owned(),
         )),
