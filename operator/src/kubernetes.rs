@@ -6,6 +6,8 @@
 pub mod apply;
 pub mod backoff;
 pub mod client;
+#[cfg(test)]
+mod fake;
 pub mod leader;
 pub mod queue;
 pub mod root_key;

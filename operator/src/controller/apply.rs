@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::build::{self, BuildError};
 use super::init::{self, Identity, InitError};
-use super::observe::Observed;
+use super::observe::{Observed, observe};
 use super::plan::{Action, Grace, Refusal};
 use super::readiness::{MakeInit, Question};
 use super::reconcile::Context;
@@ -71,11 +71,13 @@ pub(crate) fn ask(context: &Arc<Context>, observed: &Observed, asks: bool) {
     context.readiness.ask(key, pod.run(), ip, question);
 }
 
+/// Looks at the sandbox anew each time, because its pool may only appear later.
 fn make_init(context: &Arc<Context>, observed: &Observed) -> MakeInit {
-    let (context, observed) = (context.clone(), observed.clone());
+    let (context, key) = (context.clone(), observed.entry.key.clone());
     Arc::new(move || {
-        let init = init::init(&identity(&context, &observed));
-        init.map(|init| Grant::Init(Box::new(init))).ok()
+        let observed = observe(&context, &key, context.clock.now())?;
+        let init = init::init(&identity(&context, &observed)).ok()?;
+        Some(Grant::Init(Box::new(init)))
     })
 }
 

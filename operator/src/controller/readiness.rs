@@ -27,8 +27,11 @@ use crate::kubernetes::queue::Queue;
 const CONCURRENT: usize = 1024;
 /// First pause before a Pod that does not listen yet is asked again.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
-/// Longest such pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest such pause: what it adds to a start, at worst.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+/// Pause after an answer that it is not ready: the question itself waits, unless it is answered
+/// by somebody who does not keep to the contract.
+const ANSWERED_PAUSE: Duration = Duration::from_millis(500);
 /// How long one question waits for readiness, so that others get their turn.
 const WAIT: Duration = Duration::from_secs(if MAX_READY_WAIT_SECONDS < 20 {
     MAX_READY_WAIT_SECONDS
@@ -151,12 +154,14 @@ impl Asking {
                 }
                 Ok(answer) => {
                     self.readiness.record(&self.key, &self.run, answer);
-                    pause = FIRST_PAUSE.max(pause / 2);
+                    sleep(ANSWERED_PAUSE).await;
                 }
-                Err(error) => tracing::trace!(key = %self.key, %error, "not ready"),
+                Err(error) => {
+                    tracing::trace!(key = %self.key, %error, "no answer");
+                    sleep(pause).await;
+                    pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+                }
             }
-            sleep(pause).await;
-            pause = (pause * 3 / 2).min(LONGEST_PAUSE);
         }
     }
 
@@ -167,7 +172,13 @@ impl Asking {
             Question::Supervisor(init) => self.supervisor(init).await,
         };
         drop(permit);
-        answer
+        match answer {
+            // Somebody listens and does not do as told: worth knowing for the user.
+            Err(error @ (SupervisorError::Refused(_) | SupervisorError::Malformed)) => {
+                Ok(Answer::NotReady(Some(format!("the supervisor: {error}"))))
+            }
+            answer => answer,
+        }
     }
 
     async fn port(&self, port: u16) -> Result<Answer, SupervisorError> {

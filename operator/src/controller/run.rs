@@ -207,7 +207,7 @@ async fn pass(context: Arc<Context>, queue: Arc<Queue<Key>>, key: Key) {
     };
     match timeout(PASS_TIMEOUT, reconcile(&context, &key)).await {
         Ok(Ok(next)) => {
-            end.outcome = Outcome::Done(next.map(|at| instant(at, context.clock.now())))
+            end.outcome = Outcome::Done(next.map(|at| instant(at, context.clock.now())));
         }
         Ok(Err(error)) => tracing::warn!(%key, %error, "a pass failed; trying again"),
         Err(_) => tracing::warn!(%key, "a pass took too long; trying again"),

@@ -22,6 +22,8 @@ const DURATION: Duration = Duration::from_secs(6);
 const RENEWAL: Duration = Duration::from_secs(2);
 /// When a leader that cannot renew gives up: before anybody may take over.
 const SURRENDER: Duration = Duration::from_secs(4);
+/// How soon a failed renewal is tried again.
+const RETRY: Duration = Duration::from_millis(500);
 /// How often the others look.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -82,8 +84,10 @@ impl Election {
     /// Renews the lease until that is no longer possible.
     pub async fn hold(&mut self) -> LeaderError {
         let mut renewed = Instant::now();
+        let mut pause = RENEWAL;
         loop {
-            sleep(RENEWAL).await;
+            sleep(pause).await;
+            pause = RENEWAL;
             let left = SURRENDER.saturating_sub(renewed.elapsed());
             let started = Instant::now();
             match timeout(left, self.attempt()).await {
@@ -91,6 +95,7 @@ impl Election {
                 Ok(Ok(Attempt::HeldBy(holder))) => return LeaderError::Replaced(holder),
                 Ok(Err(error)) if renewed.elapsed() < SURRENDER => {
                     tracing::warn!(%error, "the lease was not renewed; trying again");
+                    pause = RETRY;
                 }
                 Ok(Err(_)) | Err(_) => return LeaderError::Expired,
             }
@@ -189,3 +194,6 @@ fn duration_of(lease: &Lease) -> Duration {
         .and_then(|s| u64::try_from(s).ok())
         .map_or(DURATION, Duration::from_secs)
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,3 +69,20 @@ fn fresh() -> Result<Secret, RootKeyError> {
         ..Secret::default()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubernetes::fake::FakeApi;
+
+    #[tokio::test]
+    async fn whoever_comes_second_takes_the_first_ones_key() {
+        let api = FakeApi::default();
+        let (one, two) = (api.client(), api.client());
+        let (a, b) = tokio::join!(load_or_create(&one, "ns"), load_or_create(&two, "ns"));
+        let again = load_or_create(&one, "ns").await.unwrap();
+        let key = |keys: &Keys| keys.session_key("uid");
+        assert_eq!(key(&a.unwrap()), key(&again));
+        assert_eq!(key(&b.unwrap()), key(&again));
+    }
+}

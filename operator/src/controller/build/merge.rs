@@ -134,13 +134,13 @@ mod tests {
         .unwrap()
     }
 
-    fn merged(template: Value) -> Value {
-        serde_json::to_value(patched(&pod(), &template).unwrap()).unwrap()
+    fn merged(template: &Value) -> Value {
+        serde_json::to_value(patched(&pod(), template).unwrap()).unwrap()
     }
 
     #[test]
     fn keyed_lists_merge_by_their_keys() {
-        let result = merged(json!({"spec": {"containers": [
+        let result = merged(&json!({"spec": {"containers": [
             {"name": "sandbox", "env": [{"name": "A", "value": "2"}, {"name": "B", "value": "3"}]},
             {"name": "side", "image": "s"}
         ]}}));
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn other_values_are_replaced_and_null_removes() {
-        let result = merged(json!({
+        let result = merged(&json!({
             "metadata": {"annotations": {"x": "y"}},
             "spec": {"nodeSelector": {"a": "b"}, "containers": [{"name": "sandbox", "env": null}]}
         }));
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn identity_stays() {
-        let result = merged(json!({"metadata": {
+        let result = merged(&json!({"metadata": {
             "name": "other", "labels": {"mine": "2", "more": "3"}, "ownerReferences": []
         }}));
         assert_eq!(result["metadata"]["name"], "a");

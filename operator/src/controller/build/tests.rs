@@ -41,15 +41,15 @@ fn config() -> ControllerConfig {
     })
 }
 
-fn words(text: &str) -> Option<Vec<String>> {
-    Some(text.split(' ').map(str::to_owned).collect())
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
 }
 
 /// What `kubectl apply` of five lines asks for.
 fn plain() -> SandboxSpec {
     SandboxSpec {
         image: Some("debian:13".into()),
-        command: words("sleep infinity"),
+        command: Some(words("sleep infinity")),
         ..SandboxSpec::default()
     }
 }
@@ -58,7 +58,9 @@ fn plain() -> SandboxSpec {
 fn session() -> SandboxSpec {
     SandboxSpec {
         image: Some("ghcr.io/openhands/runtime:0.62".into()),
-        command: words("python -u -m openhands.runtime.action_execution_server 60000"),
+        command: Some(words(
+            "python -u -m openhands.runtime.action_execution_server 60000",
+        )),
         working_dir: Some("/openhands/code/".into()),
         env: vec![EnvVar {
             name: "FROM_SECRET".into(),

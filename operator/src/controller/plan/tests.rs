@@ -152,12 +152,12 @@ pub(super) fn pod() -> PodFacts {
     }
 }
 
-pub(super) fn trouble(kind: TroubleKind, since: Timestamp) -> Option<Trouble> {
-    Some(Trouble {
+pub(super) fn trouble(kind: TroubleKind, since: Timestamp) -> Trouble {
+    Trouble {
         kind,
         message: "ErrImagePull: no such image".into(),
         since: Some(since),
-    })
+    }
 }
 
 pub(super) fn creates_pod(plan: &Plan) -> Option<u32> {

@@ -113,7 +113,7 @@ fn what_failed_long_ago_is_stopped() {
     world.deadlines.delete_paused_after = Some(60 * MINUTE);
     world.step();
     world.facts.pod = Some(PodFacts {
-        trouble: trouble(TroubleKind::ImageName, world.now),
+        trouble: Some(trouble(TroubleKind::ImageName, world.now)),
         ..pod()
     });
     world.step();

@@ -96,7 +96,7 @@ fn what_was_ready_once_is_not_given_up_for_crashes_or_pulls() {
     let now = world.now;
     world.pod().container.restarts = 7;
     world.pod().container.state = ContainerState::BackingOff;
-    world.pod().trouble = trouble(TroubleKind::ImagePull, now);
+    world.pod().trouble = Some(trouble(TroubleKind::ImagePull, now));
     world.step();
     world.pass(10 * 60);
     assert_eq!(world.step().status.phase, Phase::Starting);

@@ -258,7 +258,7 @@ fn a_failed_pull_is_tried_for_two_minutes() {
     world.step();
     world.facts.pod = Some(PodFacts {
         container: Container::default(),
-        trouble: trouble(TroubleKind::ImagePull, world.now),
+        trouble: Some(trouble(TroubleKind::ImagePull, world.now)),
         ..pod()
     });
     world.step();
@@ -279,7 +279,7 @@ fn an_impossible_image_name_fails_at_once() {
     let mut world = World::new();
     world.step();
     world.facts.pod = Some(PodFacts {
-        trouble: trouble(TroubleKind::ImageName, world.now),
+        trouble: Some(trouble(TroubleKind::ImageName, world.now)),
         container: Container::default(),
         ..pod()
     });
@@ -292,7 +292,7 @@ fn a_bad_container_configuration_fails_after_a_while() {
     let mut world = World::new();
     world.step();
     world.facts.pod = Some(PodFacts {
-        trouble: trouble(TroubleKind::ContainerConfig, world.now),
+        trouble: Some(trouble(TroubleKind::ContainerConfig, world.now)),
         container: Container::default(),
         ..pod()
     });

@@ -1,0 +1,88 @@
+//! A few lines of Kubernetes for unit tests: get, create and replace of objects by their path,
+//! with versions that are checked. It can go away, as the real one does.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+/// The API server.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FakeApi(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    objects: HashMap<String, Value>,
+    version: u64,
+    away: bool,
+}
+
+impl FakeApi {
+    pub(crate) fn client(&self) -> Client {
+        let api = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let api = api.clone();
+            async move { Ok::<_, Infallible>(api.answer(request).await) }
+        });
+        Client::new(service, "ns")
+    }
+
+    /// From now on, or no longer, every request fails.
+    pub(crate) fn set_away(&self, away: bool) {
+        self.0.lock().away = away;
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let sent: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let (code, object) = self.0.lock().act(&head.method, head.uri.path(), sent);
+        let body = Body::from(serde_json::to_vec(&object).unwrap());
+        Response::builder().status(code).body(body).unwrap()
+    }
+}
+
+impl State {
+    fn act(&mut self, method: &Method, path: &str, sent: Value) -> (StatusCode, Value) {
+        if self.away {
+            return failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable");
+        }
+        let name = sent["metadata"]["name"].as_str().unwrap_or_default();
+        let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+        match *method {
+            Method::POST if self.objects.contains_key(&format!("{path}/{name}")) => {
+                failure(StatusCode::CONFLICT, "AlreadyExists")
+            }
+            Method::POST => self.store(format!("{path}/{name}"), sent),
+            Method::PUT if self.objects.get(path).map(version) != Some(version(&sent)) => {
+                failure(StatusCode::CONFLICT, "Conflict")
+            }
+            Method::PUT => self.store(path.to_owned(), sent),
+            _ => match self.objects.get(path) {
+                Some(object) => (StatusCode::OK, object.clone()),
+                None => failure(StatusCode::NOT_FOUND, "NotFound"),
+            },
+        }
+    }
+
+    fn store(&mut self, path: String, mut object: Value) -> (StatusCode, Value) {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.objects.insert(path, object.clone());
+        (StatusCode::OK, object)
+    }
+}
+
+fn failure(code: StatusCode, reason: &str) -> (StatusCode, Value) {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": reason, "reason": reason, "code": code.as_u16(),
+    });
+    (code, status)
+}

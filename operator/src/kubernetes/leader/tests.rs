@@ -1,0 +1,90 @@
+//! Elections in virtual time.
+
+use tokio::time::{Instant, advance};
+
+use super::*;
+use crate::kubernetes::fake::FakeApi;
+
+fn election(api: &FakeApi, identity: &str) -> Election {
+    let candidacy = Candidacy {
+        namespace: "ns".into(),
+        name: "lease".into(),
+        identity: identity.into(),
+    };
+    Election::new(api.client(), candidacy)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_renewed_is_not_taken() {
+    let api = FakeApi::default();
+    let (mut one, mut two) = (election(&api, "one"), election(&api, "two"));
+    one.win().await;
+    tokio::select! {
+        _ = one.hold() => panic!("lost"),
+        () = two.win() => panic!("taken"),
+        () = sleep(Duration::from_mins(10)) => {}
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_not_renewed_is_taken_within_eight_seconds() {
+    let api = FakeApi::default();
+    let (mut one, mut two) = (election(&api, "one"), election(&api, "two"));
+    one.win().await;
+    drop(one);
+    let crashed = Instant::now();
+    two.win().await;
+    assert!(crashed.elapsed() >= DURATION);
+    assert!(crashed.elapsed() <= Duration::from_secs(8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_released_lease_is_taken_at_once() {
+    let api = FakeApi::default();
+    let (mut one, mut two) = (election(&api, "one"), election(&api, "two"));
+    one.win().await;
+    one.release().await;
+    let released = Instant::now();
+    two.win().await;
+    assert!(released.elapsed() <= LOOK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_without_api_server_surrenders_before_it_can_be_replaced() {
+    let api = FakeApi::default();
+    let mut one = election(&api, "one");
+    one.win().await;
+    let started = Instant::now();
+    api.set_away(true);
+    assert!(matches!(one.hold().await, LeaderError::Expired));
+    assert!(started.elapsed() < DURATION);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_absence_of_the_api_server_is_survived() {
+    let api = FakeApi::default();
+    let mut one = election(&api, "one");
+    one.win().await;
+    let blip = async {
+        sleep(Duration::from_millis(1900)).await;
+        api.set_away(true);
+        sleep(Duration::from_millis(1500)).await;
+        api.set_away(false);
+        sleep(Duration::from_mins(1)).await;
+    };
+    tokio::select! {
+        lost = one.hold() => panic!("{lost}"),
+        () = blip => {}
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_replaced_knows_it() {
+    let api = FakeApi::default();
+    let (mut one, mut two) = (election(&api, "one"), election(&api, "two"));
+    one.win().await;
+    // The whole process slept.
+    two.win().await;
+    advance(Duration::from_secs(1)).await;
+    assert!(matches!(one.hold().await, LeaderError::Replaced(holder) if holder == "two"));
+}
