@@ -1,7 +1,10 @@
 //! The runtime API against a fake Kubernetes API: what clients see, call by call.
 
+#[cfg(test)]
 #[path = "gateway_support/fake_api.rs"]
+#[allow(dead_code, reason = "shared with the tests of the proxy")]
 mod fake_api;
+#[cfg(test)]
 #[path = "gateway_support/world.rs"]
 #[allow(dead_code, reason = "shared with the tests of the proxy")]
 mod world;
@@ -30,6 +33,7 @@ fn start_body() -> Value {
     })
 }
 
+#[cfg(test)]
 async fn started(world: &World, session: &str) -> String {
     let body = json!({"image": "i", "session_id": session, "command": ["a", "b"]});
     let (code, info) = world.post("/start", &body).await;

@@ -1,10 +1,13 @@
 //! The proxy over real sockets, byte by byte.
 
+#[cfg(test)]
 #[path = "gateway_support/fake_api.rs"]
 #[allow(dead_code, reason = "shared with the tests of the API")]
 mod fake_api;
+#[cfg(test)]
 #[path = "gateway_support/stage.rs"]
 mod stage;
+#[cfg(test)]
 #[path = "gateway_support/world.rs"]
 #[allow(dead_code, reason = "shared with the tests of the API")]
 mod world;
@@ -100,6 +103,7 @@ async fn paths_lose_their_prefix_and_nothing_else() {
     }
 }
 
+#[cfg(test)]
 fn prefix(target: &str) -> &str {
     let end = target.find("work-1").map_or_else(
         || target.find("runtime").map(|at| at + 7),
@@ -324,7 +328,7 @@ async fn an_answer_that_breaks_off_is_not_completed() {
 #[tokio::test]
 async fn what_is_open_to_a_pod_ends_with_it() {
     let stage = Stage::new().await;
-    let mut waiting = stage
+    let mut asking = stage
         .client("GET / HTTP/1.1\nHost: HOST\nConnection: close\n\n")
         .await;
     let mut held = stage.sandbox().await;
@@ -343,7 +347,7 @@ async fn what_is_open_to_a_pod_ends_with_it() {
     tunnel.head().await;
 
     stage.world.report(&stage.id, &starting(true));
-    let answer = waiting.rest().await;
+    let answer = asking.rest().await;
     assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
     assert!(!reading.rest().await.contains('0'));
     assert_eq!(tunnel.rest().await, "");
@@ -419,8 +423,8 @@ async fn a_large_upload_is_streamed() {
         client
     };
     let receive = async {
-        let mut counted = sandbox.count(b'x', PIECE * PIECES).await;
-        counted.send(OK).await;
+        assert!(sandbox.skip_chunks().await > PIECE * PIECES);
+        sandbox.send(OK).await;
     };
     let (mut client, ()) = tokio::join!(send, receive);
     client.until("ok").await;
@@ -448,6 +452,7 @@ async fn a_slow_reader_slows_the_writer() {
 }
 
 /// Most memory that this process has had resident.
+#[cfg(test)]
 fn peak_kib() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();

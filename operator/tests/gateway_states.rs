@@ -1,9 +1,11 @@
 //! What the proxy answers in each state of a sandbox, and how long it waits before. Without
 //! sockets and on a paused clock.
 
+#[cfg(test)]
 #[path = "gateway_support/fake_api.rs"]
 #[allow(dead_code, reason = "shared with the tests of the API")]
 mod fake_api;
+#[cfg(test)]
 #[path = "gateway_support/world.rs"]
 #[allow(dead_code, reason = "shared with the tests of the API")]
 mod world;
@@ -20,6 +22,7 @@ use tokio::time::{Instant, timeout};
 use world::{World, config, read, ready, sandbox, starting};
 
 /// A world with one sandbox, and its id.
+#[cfg(test)]
 fn world_with(status: &SandboxStatus) -> (World, String) {
     let world = World::new();
     let made = world.api.put(&sandbox(&world.keys, 1));
@@ -29,6 +32,7 @@ fn world_with(status: &SandboxStatus) -> (World, String) {
     (world, id)
 }
 
+#[cfg(test)]
 fn alive(id: &str) -> Request<Body> {
     let host = format!("{id}.rt.example.com");
     Request::get("/alive")
@@ -38,6 +42,7 @@ fn alive(id: &str) -> Request<Body> {
 }
 
 /// Status code, detail, and whether a retry is suggested.
+#[cfg(test)]
 async fn answer(world: &World, id: &str) -> (u16, String, bool) {
     let response = world.send(alive(id)).await;
     let retry = response.headers().contains_key(RETRY_AFTER);

@@ -48,6 +48,10 @@ pub struct GatewayArgs {
     #[arg(long, env = "GATEWAY_RUNTIME_CLASSES", value_delimiter = ',')]
     pub runtime_classes: Vec<String>,
 
+    /// The runtime class that clients mean by gvisor.
+    #[arg(long, env = "GATEWAY_GVISOR_CLASS", default_value = "gvisor")]
+    pub gvisor_class: String,
+
     /// Refuse unknown runtime classes instead of using the default.
     #[arg(long, env = "GATEWAY_STRICT_RUNTIME_CLASSES")]
     pub strict_runtime_classes: bool,
@@ -82,7 +86,7 @@ impl GatewayArgs {
             runtime_classes: RuntimeClasses {
                 default: present(self.runtime_class),
                 installed: self.runtime_classes.into_iter().collect(),
-                gvisor: None,
+                gvisor: present(Some(self.gvisor_class)),
                 strict: self.strict_runtime_classes,
             },
             hold_limit: Duration::from_secs(self.hold_seconds),

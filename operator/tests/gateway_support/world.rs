@@ -44,7 +44,7 @@ pub(crate) fn config() -> GatewayConfig {
             storage_class: None,
         },
         runtime_classes: RuntimeClasses::default(),
-        hold_limit: Duration::from_secs(120),
+        hold_limit: Duration::from_mins(2),
         start_wait: Duration::from_secs(1),
         drain_limit: Duration::from_secs(5),
         max_connections: 1024,

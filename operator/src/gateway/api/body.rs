@@ -16,7 +16,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let bytes = Bytes::from_request(request, state).await.map_err(refuse)?;
+        let bytes = Bytes::from_request(request, state)
+            .await
+            .map_err(|error| refuse(&error))?;
         let json: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         let read = serde_json::from_slice(json);
         // The position is enough to find the fault; the text around it may be a secret.
@@ -32,7 +34,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-fn refuse(rejection: BytesRejection) -> ApiError {
+fn refuse(rejection: &BytesRejection) -> ApiError {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         ApiError::TooLarge
     } else {

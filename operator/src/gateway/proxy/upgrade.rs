@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::headers;
 
-/// Buffer of one direction of a tunnel. Most of them are idle WebSockets.
+/// Buffer of one direction of a tunnel. Most tunnels are idle.
 const BUFFER: usize = 8 * 1024;
 
 /// A client's wish to switch protocols.

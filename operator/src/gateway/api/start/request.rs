@@ -14,6 +14,8 @@ use crate::gateway::api::ApiError;
 
 /// Longest session id in bytes.
 const MAX_SESSION: usize = 256;
+/// Largest factor that a Sandbox may have; the controller caps further.
+const MAX_FACTOR: f64 = 64.0;
 /// The id that would hide `/sessions/batch`.
 const RESERVED: &str = "batch";
 
@@ -129,7 +131,7 @@ fn factor(factor: Option<f64>) -> Result<Option<f64>, ApiError> {
         Some(factor) if factor <= 0.0 => {
             Err(ApiError::bad("resource_factor must be greater than 0"))
         }
-        factor => Ok(factor),
+        factor => Ok(factor.map(|factor| factor.min(MAX_FACTOR))),
     }
 }
 
