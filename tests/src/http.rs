@@ -32,7 +32,10 @@ impl Json {
     /// A client that sends this header.
     pub fn with_header(name: &str, value: &str) -> Self {
         Self {
-            client: Client::builder(TokioExecutor::new()).build_http(),
+            // No idle connections: a server that a test restarts leaves them dead.
+            client: Client::builder(TokioExecutor::new())
+                .pool_max_idle_per_host(0)
+                .build_http(),
             headers: vec![(name.into(), value.into())],
         }
     }

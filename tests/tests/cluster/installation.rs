@@ -9,18 +9,18 @@ use tests::http::Json;
 use tests::standalone::free_port;
 
 /// Key of the runtime API in these tests, and its SHA-256.
-pub const API_KEY: &str = "cluster-test-key";
+pub(crate) const API_KEY: &str = "cluster-test-key";
 const API_KEY_SHA256: &str = "1cfd8df8cba6ff7da6ed1397da1e4909b2710bc345ff339df2d06ac1c4f045db";
 
 /// CRDs, API key, controller and gateway. Both processes end when it is dropped.
-pub struct Installation {
-    pub api: String,
+pub(crate) struct Installation {
+    pub(crate) api: String,
     processes: Vec<Child>,
 }
 
 impl Installation {
     /// Installs everything and waits until the gateway answers.
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         kubectl(&["apply", "--server-side", "-f", "manifests/crds"]);
         let keys = format!(
             r#"--from-literal=keys.json=[{{"name":"default","sha256":"{API_KEY_SHA256}"}}]"#
@@ -78,7 +78,7 @@ fn operator(role: &str, args: &[&str]) -> Child {
 }
 
 /// Runs kubectl in the root of the checkout; its output if it succeeds.
-pub fn kubectl(args: &[&str]) -> String {
+pub(crate) fn kubectl(args: &[&str]) -> String {
     let output = Command::new("kubectl")
         .args(args)
         .current_dir(root())
@@ -90,6 +90,6 @@ pub fn kubectl(args: &[&str]) -> String {
 }
 
 /// The README's script.
-pub fn first_session_script() -> PathBuf {
+pub(crate) fn first_session_script() -> PathBuf {
     root().join("examples/first-session.sh")
 }

@@ -7,17 +7,17 @@ use tests::http::Json;
 use tests::standalone::Standalone;
 
 /// One sandbox as its client sees it.
-pub struct Session {
-    pub api: Json,
-    pub base: String,
-    pub id: String,
-    pub url: String,
-    pub key: String,
+pub(crate) struct Session {
+    pub(crate) api: Json,
+    pub(crate) base: String,
+    pub(crate) id: String,
+    pub(crate) url: String,
+    pub(crate) key: String,
     sandbox: Json,
 }
 
 /// Body of a `/start` as the V0 client sends it.
-pub fn start_body(session: &str) -> Value {
+pub(crate) fn start_body(session: &str) -> Value {
     json!({
         "session_id": session,
         "image": "debian:12",
@@ -31,7 +31,7 @@ pub fn start_body(session: &str) -> Value {
 
 impl Session {
     /// Starts a sandbox and waits until it is ready.
-    pub async fn start(standalone: &Standalone, session: &str) -> Self {
+    pub(crate) async fn start(standalone: &Standalone, session: &str) -> Self {
         let api = Json::with_api_key(standalone.key());
         let base = standalone.api().to_owned();
         let answer = api
@@ -54,7 +54,7 @@ impl Session {
     }
 
     /// What the API says of the sandbox.
-    pub async fn info(&self) -> Value {
+    pub(crate) async fn info(&self) -> Value {
         let answer = self
             .api
             .get(&format!("{}/runtime/{}", self.base, self.id))
@@ -64,7 +64,7 @@ impl Session {
     }
 
     /// Polls as a client does, until the sandbox is ready.
-    pub async fn ready(&self) {
+    pub(crate) async fn ready(&self) {
         for _ in 0..600 {
             let info = self.info().await;
             match info["pod_status"].as_str() {
@@ -77,7 +77,7 @@ impl Session {
     }
 
     /// Runs a command; what it printed.
-    pub async fn run(&self, command: &str) -> String {
+    pub(crate) async fn run(&self, command: &str) -> String {
         let action =
             json!({"action": {"action": "run", "args": {"command": command}, "timeout": 30}});
         let answer = self
@@ -86,13 +86,5 @@ impl Session {
             .await;
         assert_eq!(answer.status, 200, "{command}: {}", answer.body);
         answer.body["content"].as_str().unwrap().to_owned()
-    }
-
-    /// `/pause`, `/resume` or `/stop`.
-    pub async fn verb(&self, verb: &str) -> Value {
-        let body = json!({"runtime_id": self.id});
-        let answer = self.api.post(&format!("{}/{verb}", self.base), &body).await;
-        assert_eq!(answer.status, 200, "{verb}: {}", answer.body);
-        answer.body
     }
 }
