@@ -126,7 +126,9 @@ fn background_jobs_are_reported() {
     let answer = process.run("sleep 1000 &");
     let pid = metadata(&answer)["pid"].as_i64().unwrap();
     assert_eq!(text(&answer), format!("[1] {pid}"));
-    let answer = process.run("jobs; kill %1; wait");
+    // Not `wait`, which may use up the news of the end.
+    let end = "jobs; kill %1; while kill -0 $! 2>/dev/null; do sleep 0.01; done";
+    let answer = process.run(end);
     assert!(text(&answer).starts_with("[1]+  Running                 sleep 1000 &"));
     assert!(
         text(&answer).contains("Terminated              sleep 1000"),
