@@ -1,11 +1,13 @@
 //! The state machine: from what is wanted and what is true to what to do, what to say, and when
 //! to look again. Pure, so that every case of it is a unit test.
 
+mod attend;
 mod rest;
 mod run;
 mod say;
 #[cfg(test)]
 mod tests;
+mod wait;
 
 use crds::conditions::Reason;
 use crds::sandbox::{DesiredState, Phase, PodStatus, SandboxStatus};

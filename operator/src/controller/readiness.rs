@@ -4,6 +4,9 @@
 //! Answers live only in this process. After a restart of the controller they are asked for again;
 //! until then the status stands.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,6 +4,9 @@
 //! the lease change, never by comparing clocks of machines. Every write names the version it
 //! replaces. Who loses the lease must end: that is the only fence.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -194,6 +197,3 @@ fn duration_of(lease: &Lease) -> Duration {
         .and_then(|s| u64::try_from(s).ok())
         .map_or(DURATION, Duration::from_secs)
 }
-
-#[cfg(test)]
-mod tests;

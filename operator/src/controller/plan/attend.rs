@@ -1,0 +1,141 @@
+//! A Pod that is there to stay: is it lost, ready, hopeless, or on its way?
+
+use crds::conditions::Reason;
+use crds::names;
+use crds::sandbox::{DesiredState, PauseReason, Phase, PodStatus};
+use jiff::Timestamp;
+
+use super::run::{CRASHES, lose, was_ready};
+use super::wait::{reason_of, wait};
+use super::{Action, Failure, Grace, Plan, Subject, deadline};
+use crate::controller::facts::{Answer, ContainerState, Facts, PodFacts, PodPhase, TroubleKind};
+
+/// How long trouble with image or configuration may last before the sandbox is given up.
+const TROUBLE_GRACE: std::time::Duration = std::time::Duration::from_mins(2);
+
+/// Looks after a Pod that is there to stay.
+pub(super) fn attend(
+    plan: &mut Plan,
+    subject: &Subject<'_>,
+    facts: &Facts,
+    pod: &PodFacts,
+    now: Timestamp,
+) {
+    let first = plan.status.pod_name.replace(pod.name.clone()).is_none();
+    if subject.entry.spec.workspace.is_some() {
+        plan.status.workspace_claim = Some(names::workspace_claim(&subject.entry.key.name));
+    }
+    if let Some((reason, message)) = remains(pod) {
+        lose(plan, &reason, &message);
+        let lost = matches!(pod.phase, PodPhase::Unknown) || reason == "NodeLost";
+        plan.delete(pod, if lost { Grace::None } else { Grace::Own });
+        return;
+    }
+    count_restarts(plan, pod);
+    plan.asks = pod.ip.is_some() && asks_anything(subject, pod);
+    if is_ready(plan, subject, facts, pod) {
+        ready(plan, subject, pod, now);
+    } else if let Some((reason, message, kind)) = hopeless(plan, pod, now) {
+        plan.fail(reason, &message, kind);
+        plan.delete(pod, Grace::Own);
+    } else {
+        wait(plan, subject, facts, pod, first, now);
+    }
+}
+
+/// A Pod that will never run again, and why.
+fn remains(pod: &PodFacts) -> Option<(String, String)> {
+    let (default, message) = match pod.phase {
+        PodPhase::Failed => ("Failed", "the Pod failed"),
+        PodPhase::Succeeded => ("Completed", "the Pod ended"),
+        PodPhase::Unknown => ("NodeLost", "the Pod's node does not answer"),
+        _ if pod.reason.as_deref() == Some("NodeLost") => ("NodeLost", "the Pod's node is lost"),
+        _ => return None,
+    };
+    let reason = pod.reason.as_deref().unwrap_or(default).to_owned();
+    let message = match &pod.message {
+        Some(detail) => format!("{message}: {reason}: {detail}"),
+        None => format!("{message}: {reason}"),
+    };
+    Some((reason, message))
+}
+
+fn count_restarts(plan: &mut Plan, pod: &PodFacts) {
+    let known = plan.status.restarts.count;
+    let count = pod.restarts();
+    if count > known {
+        let reason = pod.container.last_end.as_deref().unwrap_or("Unknown");
+        plan.note_restart(reason);
+    }
+    plan.status.restarts.count = count.max(known);
+}
+
+fn asks_anything(subject: &Subject<'_>, pod: &PodFacts) -> bool {
+    let over = pod.container.state == ContainerState::BackingOff;
+    !over && (pod.supervised || subject.port.is_some())
+}
+
+fn is_ready(plan: &Plan, subject: &Subject<'_>, facts: &Facts, pod: &PodFacts) -> bool {
+    let alive = !matches!(
+        pod.container.state,
+        ContainerState::Ended | ContainerState::BackingOff
+    );
+    let kubelet = pod.supervised || pod.ready;
+    let answers = match &facts.answer {
+        _ if !pod.supervised && subject.port.is_none() => true,
+        Some(answer) => *answer == Answer::Ready,
+        // This process has not asked yet: what the status says holds until the contrary is known.
+        None => plan.status.phase == Phase::Running && is_same_run(plan, pod),
+    };
+    alive && kubelet && answers && pod.ip.is_some()
+}
+
+/// Whether the status speaks of this Pod and of this run of its container.
+fn is_same_run(plan: &Plan, pod: &PodFacts) -> bool {
+    let Some(ready_at) = &plan.status.ready_at else {
+        return false;
+    };
+    let ContainerState::Running { started_at } = pod.container.state else {
+        return false;
+    };
+    let before = |at: Option<Timestamp>| at.is_none_or(|at| at <= ready_at.0);
+    plan.status.pod_ip == pod.ip && before(pod.created_at) && before(started_at)
+}
+
+fn ready(plan: &mut Plan, subject: &Subject<'_>, pod: &PodFacts, now: Timestamp) {
+    if plan.status.phase != Phase::Running {
+        plan.status.ready_at = Some(now.into());
+    }
+    let lost = subject.entry.spec.workspace.is_none();
+    let message = lost.then(|| "there is no workspace volume: files are lost on pause".to_owned());
+    plan.say(Phase::Running, Reason::Ready, message);
+    plan.status.pod_status = Some(PodStatus::Ready);
+    plan.status.pod_ip.clone_from(&pod.ip);
+    plan.status.node_name.clone_from(&pod.node);
+    let started = plan.status.started_at.get_or_insert(now.into()).0;
+    let until = deadline(started, subject.deadlines.max_run_time);
+    if until.is_some_and(|until| until <= now) {
+        plan.status.pause_reason = Some(PauseReason::MaxRunTime);
+        plan.actions.push(Action::Ask(DesiredState::Paused));
+    } else {
+        plan.look_at(until);
+    }
+}
+
+/// Why this start is given up, if it is.
+fn hopeless(plan: &mut Plan, pod: &PodFacts, now: Timestamp) -> Option<(Reason, String, Failure)> {
+    if pod.ends() >= CRASHES && !was_ready(plan) {
+        let end = pod.container.last_end.as_deref().unwrap_or("unknown");
+        let message = format!("the command ended {} times, last with {end}", pod.ends());
+        return Some((Reason::CrashLoop, message, Failure::CrashLoop));
+    }
+    let trouble = pod.trouble.as_ref()?;
+    let until = deadline(trouble.since.unwrap_or(now), Some(TROUBLE_GRACE));
+    // What has been ready once has work to lose: it is not given up for a registry's bad hour.
+    let patient = was_ready(plan) || until.is_none_or(|until| until > now);
+    if trouble.kind != TroubleKind::ImageName && patient {
+        plan.look_at(until.filter(|until| *until > now));
+        return None;
+    }
+    Some((reason_of(trouble), trouble.message.clone(), Failure::Other))
+}
