@@ -19,5 +19,8 @@ mod http;
 #[path = "api_suite/persistence.rs"]
 mod persistence;
 #[cfg(test)]
+#[path = "api_suite/sandboxes.rs"]
+mod sandboxes;
+#[cfg(test)]
 #[path = "api_suite/watches.rs"]
 mod watches;

@@ -18,7 +18,7 @@ async fn what_was_answered_is_there_after_a_restart() {
     let path = directory.path().join("objects.db");
     let server = open(&path);
     let client = server.client();
-    let original = create_widget(&client, "kept").await;
+    let first = create_widget(&client, "kept").await;
     create_widget(&client, "gone").await;
     widgets(&client)
         .delete("gone", &DeleteParams::default())
@@ -45,7 +45,7 @@ async fn what_was_answered_is_there_after_a_restart() {
     );
     assert_eq!(
         (items[0].uid(), &items[0].data["spec"]["replicas"]),
-        (original.uid(), &json!(2))
+        (first.uid(), &json!(2))
     );
     assert!(server.revision() >= revision);
     create_widget(&client, "gone").await;

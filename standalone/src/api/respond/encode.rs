@@ -1,11 +1,12 @@
 //! Answers on the wire: the object in the form the client asked for, warnings as headers.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::api::{
@@ -43,51 +44,93 @@ impl Shape {
     }
 
     /// One object of the kind.
-    pub(crate) fn object(&self, stored: &Value, headers: bool) -> Value {
+    pub(crate) fn object<'a>(&self, stored: &'a Value, headers: bool) -> Cow<'a, Value> {
         match self.form {
             Form::Json => view(&self.kind, stored),
-            Form::Partial => table::partial(stored),
+            Form::Partial => Cow::Owned(table::partial(stored)),
             Form::Table => {
-                let meta = json!({"resourceVersion": object::resource_version(stored).unwrap_or_default()});
+                let revision = object::resource_version(stored).unwrap_or_default();
                 let object = view(&self.kind, stored);
-                table::table(
-                    &self.kind.columns,
-                    std::iter::once(&object),
-                    &meta,
-                    self.now,
-                    (self.include, headers),
-                )
+                Cow::Owned(self.table(&[object], revision, headers))
             }
         }
     }
 
-    fn list(&self, items: &[Arc<Value>], revision: u64) -> Value {
-        let meta = json!({"resourceVersion": revision.to_string()});
-        let objects: Vec<_> = items.iter().map(|item| view(&self.kind, item)).collect();
+    fn list(&self, items: &[Arc<Value>], revision: u64) -> Bytes {
+        let revision = revision.to_string();
+        let items: Vec<_> = items.iter().map(|item| view(&self.kind, item)).collect();
         match self.form {
-            Form::Json => {
-                json!({"kind": format!("{}List", self.kind.name), "apiVersion": self.kind.api_version(), "metadata": meta, "items": objects})
-            }
+            Form::Json => bytes(&List::new(
+                &self.kind.api_version(),
+                format!("{}List", self.kind.name),
+                &revision,
+                &items,
+            )),
             Form::Partial => {
-                let items: Vec<_> = objects.iter().map(table::partial).collect();
-                json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta, "items": items})
+                let items: Vec<_> = items
+                    .iter()
+                    .map(|item| Cow::Owned(table::partial(item)))
+                    .collect();
+                bytes(&List::new(
+                    "meta.k8s.io/v1",
+                    "PartialObjectMetadataList".to_owned(),
+                    &revision,
+                    &items,
+                ))
             }
-            Form::Table => table::table(
-                &self.kind.columns,
-                objects.iter(),
-                &meta,
-                self.now,
-                (self.include, true),
-            ),
+            Form::Table => bytes(&self.table(&items, &revision, true)),
+        }
+    }
+
+    fn table(&self, objects: &[Cow<'_, Value>], revision: &str, headers: bool) -> Value {
+        let meta = json!({"resourceVersion": revision});
+        let objects = objects.iter().map(AsRef::as_ref);
+        table::table(
+            &self.kind.columns,
+            objects,
+            &meta,
+            self.now,
+            (self.include, headers),
+        )
+    }
+}
+
+/// A list on the wire; it borrows its items, which may be many.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct List<'a> {
+    kind: String,
+    api_version: &'a str,
+    metadata: Value,
+    items: &'a [Cow<'a, Value>],
+}
+
+impl<'a> List<'a> {
+    fn new(
+        api_version: &'a str,
+        kind: String,
+        revision: &str,
+        items: &'a [Cow<'a, Value>],
+    ) -> Self {
+        Self {
+            kind,
+            api_version,
+            metadata: json!({"resourceVersion": revision}),
+            items,
         }
     }
 }
 
 /// The object as this kind spells it.
-pub(crate) fn view(kind: &Kind, stored: &Value) -> Value {
-    kind.alias
-        .as_ref()
-        .map_or_else(|| stored.clone(), |alias| (alias.from_stored)(stored))
+pub(crate) fn view<'a>(kind: &Kind, stored: &'a Value) -> Cow<'a, Value> {
+    kind.alias.as_ref().map_or(Cow::Borrowed(stored), |alias| {
+        Cow::Owned((alias.from_stored)(stored))
+    })
+}
+
+/// As JSON. Values always have string keys, so there is no failure to report.
+pub(crate) fn bytes(value: &impl Serialize) -> Bytes {
+    serde_json::to_vec(value).unwrap_or_default().into()
 }
 
 pub(crate) fn encode(shape: &Shape, answer: Answer) -> Response {
@@ -112,7 +155,11 @@ pub(crate) fn encode(shape: &Shape, answer: Answer) -> Response {
                 });
             response
         }
-        Answer::List { items, revision } => json(StatusCode::OK, &shape.list(&items, revision)),
+        Answer::List { items, revision } => with_body(
+            StatusCode::OK,
+            "application/json",
+            shape.list(&items, revision).into(),
+        ),
         Answer::Status { status, .. } => json(StatusCode::OK, &status),
         Answer::Plain(value) => json(StatusCode::OK, &value),
         Answer::Text(text) => with_body(StatusCode::OK, "text/plain", text.into()),
@@ -140,11 +187,7 @@ pub(crate) fn failure(error: &ApiError) -> Response {
 }
 
 pub(crate) fn json(status: StatusCode, value: &Value) -> Response {
-    with_body(
-        status,
-        "application/json",
-        Bytes::from(value.to_string()).into(),
-    )
+    with_body(status, "application/json", bytes(value).into())
 }
 
 pub(crate) fn with_body(status: StatusCode, content_type: &'static str, body: Body) -> Response {

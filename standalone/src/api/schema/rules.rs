@@ -64,7 +64,13 @@ fn cause(error: &ValidationError, object: &Value) -> Cause {
             format!("Invalid value: \"{shown}\": {message}"),
         ),
     };
-    Cause::new(reason, error.field_path.as_str(), text)
+    // The server's own spelling of "the whole object".
+    let field = if error.field_path.is_empty() {
+        "<nil>"
+    } else {
+        &error.field_path
+    };
+    Cause::new(reason, field, text)
 }
 
 /// The server shows the type in place of the value, which may be large.

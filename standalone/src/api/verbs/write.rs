@@ -183,8 +183,8 @@ pub(super) fn change(
             request.target.subresource,
             options.field_validation,
         )?;
-        if object == current || options.dry_run {
-            let object = if object == current {
+        if object == *current || options.dry_run {
+            let object = if object == *current {
                 stored
             } else {
                 Arc::new(store_view(kind, object))

@@ -1,6 +1,7 @@
 //! The lines of a watch.
 
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::api::{
@@ -9,9 +10,20 @@ use crate::api::{
     store::{Change, Event},
 };
 
+/// One event. The object may be large and is only borrowed.
+#[derive(Serialize)]
+struct Line<'a> {
+    r#type: &'a str,
+    object: &'a Value,
+}
+
 pub(super) fn event_line(event: &str, object: &Value) -> Bytes {
-    let mut line = json!({"type": event, "object": object}).to_string();
-    line.push('\n');
+    let mut line = serde_json::to_vec(&Line {
+        r#type: event,
+        object,
+    })
+    .unwrap_or_default();
+    line.push(b'\n');
     line.into()
 }
 

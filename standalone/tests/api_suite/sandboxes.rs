@@ -1,0 +1,92 @@
+//! The real custom resources: their rules must compile and mean here what they mean in a cluster.
+
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+use standalone::api::{EmbeddedApi, Options};
+
+use crate::fixtures::{message, object};
+
+fn sandboxes() -> Api<DynamicObject> {
+    let client = EmbeddedApi::in_memory(Options::for_tests(crds::schema::all())).client();
+    Api::default_namespaced_with(client, &ApiResource::erase::<crds::Sandbox>(&()))
+}
+
+fn sandbox(name: &str, spec: &Value) -> DynamicObject {
+    object(
+        json!({"apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox", "metadata": {"name": name}, "spec": spec}),
+    )
+}
+
+#[tokio::test]
+async fn the_sample_is_accepted_and_can_be_paused() {
+    let sample: DynamicObject =
+        serde_yaml::from_str(include_str!("../../../manifests/samples/sandbox.yaml")).unwrap();
+    let api = sandboxes();
+    let made = api.create(&PostParams::default(), &sample).await.unwrap();
+    assert_eq!(made.data["spec"]["state"], "Running");
+    let pause = Patch::Merge(json!({"spec": {"state": "Paused", "resourceFactor": 2}}));
+    let paused = api
+        .patch("demo", &PatchParams::default(), &pause)
+        .await
+        .unwrap();
+    assert_eq!(paused.metadata.generation, Some(2));
+}
+
+#[tokio::test]
+async fn rules_refuse_what_they_should() {
+    let api = sandboxes();
+    for (name, spec, complaint) in [
+        (
+            "x",
+            json!({"command": ["true"]}),
+            "image is required unless pool is set",
+        ),
+        (
+            "x",
+            json!({"image": "a", "resourceFactor": 0}),
+            "greater than 0",
+        ),
+        (
+            "x",
+            json!({"image": "a", "state": "Sleeping"}),
+            "spec.state: Unsupported value",
+        ),
+        ("a.dotted.name", json!({"image": "a"}), "name must be a DNS label"),
+        (
+            "x",
+            json!({"image": "a", "lifecycle": {"idleTimeout": "soon"}}),
+            "should match",
+        ),
+    ] {
+        let refused = message(
+            api.create(&PostParams::default(), &sandbox(name, &spec))
+                .await,
+        );
+        assert!(refused.contains(complaint), "{spec}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn transition_rules_see_both_states() {
+    let api = sandboxes();
+    api.create(
+        &PostParams::default(),
+        &sandbox("x", &json!({"image": "a"})),
+    )
+    .await
+    .unwrap();
+    let change = async |spec: Value| {
+        api.patch(
+            "x",
+            &PatchParams::default(),
+            &Patch::Merge(json!({"spec": spec})),
+        )
+        .await
+    };
+    assert!(change(json!({"image": "b"})).await.is_err());
+    change(json!({"state": "Stopped"})).await.unwrap();
+    assert!(change(json!({"state": "Running"})).await.is_err());
+}
