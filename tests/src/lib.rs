@@ -11,3 +11,4 @@
 pub mod binaries;
 pub mod http;
 pub mod standalone;
+pub mod world;

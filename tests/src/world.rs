@@ -1,0 +1,279 @@
+//! A whole installation in one process and in virtual time: the embedded API in memory, a scripted
+//! node and scripted supervisors, the real controller and any number of real gateways.
+
+mod node;
+mod supervisors;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use crds::Sandbox;
+use crds::sandbox::{DesiredState, Phase, SandboxSpec};
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt as _;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use operator::clock::Clock;
+use operator::controller::{self, ControllerConfig};
+use operator::gateway::{Gateway, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig};
+use operator::index::{Entry, Index, Key};
+use operator::keys::Keys;
+use operator::kubernetes::watch;
+use operator::urls::{Scheme, UrlForm, Urls};
+use serde_json::{Value, json};
+use standalone::api::{EmbeddedApi, Options};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::http::Answer;
+
+pub use supervisors::ScriptedSupervisors;
+
+/// Namespace of every test.
+pub const NAMESPACE: &str = "default";
+/// API key of the tenant `default`.
+pub const API_KEY: &str = "key-of-default";
+/// API key of the tenant `other`.
+pub const OTHER_KEY: &str = "key-of-other";
+
+/// The installation. Everything ends when it is dropped.
+#[allow(missing_debug_implementations, reason = "kube's client has none")]
+pub struct World {
+    pub api: EmbeddedApi,
+    pub client: Client,
+    pub keys: Arc<Keys>,
+    /// Fed by its own watch, as a gateway's.
+    pub index: Arc<Index>,
+    pub supervisors: Arc<ScriptedSupervisors>,
+    controller: Option<DropGuard>,
+    _background: DropGuard,
+}
+
+impl World {
+    /// An installation with a running controller.
+    pub fn new() -> Self {
+        let mut world = Self::without_controller();
+        world.start_controller();
+        world
+    }
+
+    /// An installation whose controller is down.
+    pub fn without_controller() -> Self {
+        let api = EmbeddedApi::in_memory(Options::for_tests(crds::schema::all()));
+        let client = api.client();
+        let keys = Arc::new(Keys::derive(&[7; 32]).expect("32 bytes"));
+        let shutdown = CancellationToken::new();
+        tokio::spawn(
+            shutdown
+                .clone()
+                .run_until_cancelled_owned(node::run(client.clone())),
+        );
+        let world = Self {
+            index: index(&client, &keys, &shutdown),
+            supervisors: Arc::default(),
+            controller: None,
+            _background: shutdown.drop_guard(),
+            api,
+            client,
+            keys,
+        };
+        world.supervisors.ready_by_default();
+        world
+    }
+
+    /// Starts a controller; one that runs is ended first, without ceremony.
+    pub fn start_controller(&mut self) {
+        self.stop_controller();
+        let shutdown = CancellationToken::new();
+        let run = controller::run(
+            self.client.clone(),
+            ControllerConfig::new(urls()),
+            self.keys.clone(),
+            Arc::new(Index::new(self.keys.clone())),
+            self.supervisors.clone(),
+            Clock::start(),
+            shutdown.clone(),
+        );
+        // Cut off wherever it is, as a crash does.
+        let crash = shutdown.clone();
+        tokio::spawn(async move { crash.run_until_cancelled(run).await });
+        self.controller = Some(shutdown.drop_guard());
+    }
+
+    /// Ends the controller as a crash does.
+    pub fn stop_controller(&mut self) {
+        self.controller = None;
+    }
+
+    /// Another replica of the gateway, with an index of its own.
+    pub async fn gateway(&self) -> TestGateway {
+        let shutdown = CancellationToken::new();
+        let index = index(&self.client, &self.keys, &shutdown);
+        assert!(index.wait_synced(Duration::from_secs(10)).await);
+        let tenants = Tenants::fixed([("default", API_KEY), ("other", OTHER_KEY)]);
+        let config = gateway_config();
+        TestGateway {
+            gateway: Gateway::new(&self.client, config, self.keys.clone(), index, tenants),
+            _shutdown: Arc::new(shutdown.drop_guard()),
+        }
+    }
+
+    pub fn sandboxes(&self) -> Api<Sandbox> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    /// Creates a Sandbox with a command and a workspace.
+    pub async fn create(&self, name: &str) -> Sandbox {
+        let spec: SandboxSpec = serde_json::from_value(json!({
+            "image": "debian:12", "command": ["sleep", "infinity"], "workspace": {"size": "1Gi"},
+        }))
+        .expect("a spec");
+        let sandbox = Sandbox::new(name, spec);
+        let created = self
+            .sandboxes()
+            .create(&PostParams::default(), &sandbox)
+            .await;
+        created.expect("a valid sandbox")
+    }
+
+    /// Asks for a state, as `kubectl patch` does.
+    pub async fn ask(&self, name: &str, state: DesiredState) {
+        let patch = json!({"spec": {"state": state}});
+        let params = PatchParams::default();
+        let sandboxes = self.sandboxes();
+        let patched = sandboxes.patch(name, &params, &Patch::Merge(patch)).await;
+        patched.expect("a sandbox");
+    }
+
+    /// Waits for a phase, within an hour of virtual time.
+    pub async fn phase(&self, name: &str, phase: Phase) -> Arc<Entry> {
+        let seen = self.wait(name, |e| e.status.phase == phase).await;
+        let entry = seen.unwrap_or_else(|| panic!("{name} is gone while {phase:?} was awaited"));
+        assert_eq!(entry.status.phase, phase, "{:?}", entry.status);
+        entry
+    }
+
+    /// Waits until the index shows what is wanted, within an hour of virtual time.
+    pub async fn wait(&self, name: &str, done: impl Fn(&Entry) -> bool) -> Option<Arc<Entry>> {
+        let key = key(name);
+        // The object may not have reached the index yet.
+        let mut changes = self.index.changes();
+        while self.index.get(&key).is_none() && self.sandboxes().get_opt(name).await.ok()?.is_some()
+        {
+            changes.recv().await.ok()?;
+        }
+        self.index.wait(&key, Duration::from_hours(1), done).await
+    }
+
+    /// Names of all objects of a kind.
+    pub async fn names<K>(&self) -> Vec<String>
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + serde::de::DeserializeOwned,
+    {
+        let api = Api::<K>::namespaced(self.client.clone(), NAMESPACE);
+        let list = api
+            .list(&kube::api::ListParams::default())
+            .await
+            .expect("a list");
+        list.items.iter().map(kube::ResourceExt::name_any).collect()
+    }
+
+    /// Deletes a Pod as `kubectl delete --now` does.
+    pub async fn lose_pod(&self, name: &str) {
+        let pods: Api<k8s_openapi::api::core::v1::Pod> =
+            Api::namespaced(self.client.clone(), NAMESPACE);
+        let now = DeleteParams::default().grace_period(0);
+        pods.delete(name, &now).await.expect("a pod");
+    }
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A gateway without a socket.
+#[derive(Debug, Clone)]
+pub struct TestGateway {
+    gateway: Gateway,
+    _shutdown: Arc<DropGuard>,
+}
+
+impl TestGateway {
+    /// `POST` with the key of the tenant `default`.
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send(API_KEY, Method::POST, path, body.to_string())
+            .await
+    }
+
+    /// `GET` with the key of the tenant `default`.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(API_KEY, Method::GET, path, String::new()).await
+    }
+
+    pub async fn send(&self, key: &str, method: Method, path: &str, body: String) -> Answer {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("Host", "localhost:5000")
+            .header("X-API-Key", key)
+            .body(Body::from(body))
+            .expect("a request");
+        let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let response = self.gateway.respond(request, peer).await;
+        let status: StatusCode = response.status();
+        let bytes = response
+            .into_body()
+            .collect()
+            .await
+            .expect("a body")
+            .to_bytes();
+        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        Answer { status, body }
+    }
+}
+
+/// The key of a Sandbox of these tests.
+pub fn key(name: &str) -> Key {
+    Key {
+        namespace: NAMESPACE.into(),
+        name: name.into(),
+    }
+}
+
+fn index(client: &Client, keys: &Arc<Keys>, shutdown: &CancellationToken) -> Arc<Index> {
+    let index = Arc::new(Index::new(keys.clone()));
+    let feed = watch::sandboxes(client.clone(), None, index.clone(), shutdown.clone());
+    tokio::spawn(feed);
+    index
+}
+
+fn urls() -> Urls {
+    Urls {
+        scheme: Scheme::Http,
+        base: "localhost:5000".into(),
+        form: UrlForm::Nested,
+    }
+}
+
+fn gateway_config() -> GatewayConfig {
+    GatewayConfig {
+        namespace: NAMESPACE.into(),
+        urls: urls(),
+        workspace: WorkspaceConfig {
+            size: "1Gi".into(),
+            storage_class: None,
+        },
+        runtime_classes: RuntimeClasses::default(),
+        hold_limit: Duration::from_secs(120),
+        start_wait: Duration::from_secs(1),
+        drain_limit: Duration::from_secs(1),
+        max_connections: 64,
+        local_only: false,
+    }
+}
