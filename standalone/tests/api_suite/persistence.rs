@@ -24,9 +24,9 @@ async fn what_was_answered_is_there_after_a_restart() {
         .delete("gone", &DeleteParams::default())
         .await
         .unwrap();
-    let patch = Patch::Merge(json!({"spec": {"replicas": 2}}));
+    let more = Patch::Merge(json!({"spec": {"replicas": 2}}));
     widgets(&client)
-        .patch("kept", &PatchParams::default(), &patch)
+        .patch("kept", &PatchParams::default(), &more)
         .await
         .unwrap();
     let revision = server.revision();
