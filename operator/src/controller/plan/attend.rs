@@ -10,6 +10,8 @@ use super::wait::{reason_of, wait};
 use super::{Action, Failure, Grace, Plan, Subject, deadline};
 use crate::controller::facts::{Answer, ContainerState, Facts, PodFacts, PodPhase, TroubleKind};
 
+/// A sandbox that ends three times in its first minutes is given up even if it was ready.
+const YOUTH: std::time::Duration = std::time::Duration::from_mins(3);
 /// How long trouble with image or configuration may last before the sandbox is given up.
 const TROUBLE_GRACE: std::time::Duration = std::time::Duration::from_mins(2);
 
@@ -122,9 +124,16 @@ fn ready(plan: &mut Plan, subject: &Subject<'_>, pod: &PodFacts, now: Timestamp)
     }
 }
 
+/// Whether it was started so lately that having been ready in between means little: a command
+/// without a port is ready as soon as it runs, and may end a moment later.
+fn is_young(plan: &Plan, now: Timestamp) -> bool {
+    let started = plan.status.started_at.as_ref().map_or(now, |t| t.0);
+    deadline(started, Some(YOUTH)).is_some_and(|until| until > now)
+}
+
 /// Why this start is given up, if it is.
 fn hopeless(plan: &mut Plan, pod: &PodFacts, now: Timestamp) -> Option<(Reason, String, Failure)> {
-    if pod.ends() >= CRASHES && !was_ready(plan) {
+    if pod.ends() >= CRASHES && (!was_ready(plan) || is_young(plan, now)) {
         let end = pod.container.last_end.as_deref().unwrap_or("unknown");
         let message = format!("the command ended {} times, last with {end}", pod.ends());
         return Some((Reason::CrashLoop, message, Failure::CrashLoop));

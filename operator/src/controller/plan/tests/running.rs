@@ -92,7 +92,7 @@ fn a_container_that_ended_is_not_ready() {
 fn what_was_ready_once_is_not_given_up_for_crashes_or_pulls() {
     let mut world = World::running();
     world.facts.answer = None;
-    world.pass(10);
+    world.pass(3 * 60);
     let now = world.now;
     world.pod().container.restarts = 7;
     world.pod().container.state = ContainerState::BackingOff;
@@ -100,6 +100,29 @@ fn what_was_ready_once_is_not_given_up_for_crashes_or_pulls() {
     world.step();
     world.pass(10 * 60);
     assert_eq!(world.step().status.phase, Phase::Starting);
+}
+
+#[test]
+fn a_command_that_keeps_ending_at_once_is_a_crash_loop_though_it_was_ready() {
+    let mut world = World::running();
+    for restarts in 0..3 {
+        world.pass(10);
+        world.pod().container = Container {
+            state: ContainerState::BackingOff,
+            restarts,
+            last_end: Some("exit code 3".into()),
+        };
+        world.facts.answer = None;
+        world.step();
+        let over = world.status().phase == Phase::Failed;
+        assert_eq!(over, restarts == 2);
+        if !over {
+            world.pod().container.state = ContainerState::Running { started_at: None };
+            world.facts.answer = Some(Answer::Ready);
+            assert_eq!(world.step().status.phase, Phase::Running);
+        }
+    }
+    assert_eq!(world.status().reason, Some(Reason::CrashLoop));
 }
 
 #[test]
