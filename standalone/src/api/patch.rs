@@ -5,9 +5,10 @@ mod apply;
 mod lists;
 mod strategic;
 
+use json_patch::PatchOperation;
 use serde_json::Value;
 
-use super::{error::ApiError, registry::Kind};
+use super::{BODY_LIMIT, error::ApiError, registry::Kind};
 
 /// A parsed patch.
 #[derive(Clone, Debug)]
@@ -50,15 +51,28 @@ impl Patch {
         let mut next = current.clone();
         match self {
             Self::Merge(patch) => json_patch::merge(&mut next, patch),
-            Self::Json(patch) => {
-                json_patch::patch(&mut next, patch)
-                    .map_err(|error| ApiError::Unprocessable(error.to_string()))?;
-            }
+            Self::Json(patch) => apply_operations(&mut next, patch)?,
             Self::Strategic(patch) => strategic::merge(&mut next, patch),
             Self::Apply(config) => apply::merge(&mut next, config, kind, manager),
         }
         Ok(next)
     }
+}
+
+/// Applies a JSON patch. Copies can double an object each time, so their result is measured before the next one.
+fn apply_operations(object: &mut Value, patch: &json_patch::Patch) -> Result<(), ApiError> {
+    let unfit = |error: json_patch::PatchError| ApiError::Unprocessable(error.to_string());
+    let copies = |operation: &PatchOperation| matches!(operation, PatchOperation::Copy(_));
+    if !patch.0.iter().any(copies) {
+        return json_patch::patch(object, patch).map_err(unfit);
+    }
+    for operation in &patch.0 {
+        json_patch::patch(object, std::slice::from_ref(operation)).map_err(unfit)?;
+        if copies(operation) && object.to_string().len() > BODY_LIMIT {
+            return Err(ApiError::TooLarge(BODY_LIMIT));
+        }
+    }
+    Ok(())
 }
 
 /// A JSON object, or what is wrong with the text.

@@ -359,3 +359,35 @@ async fn secrets_encode_their_texts() {
     assert_eq!(made.data.unwrap()["k"].0, b"v");
     assert_eq!(made.string_data, None);
 }
+
+#[tokio::test]
+async fn events_have_two_spellings() {
+    use k8s_openapi::api::{core::v1::Event as CoreEvent, events::v1::Event};
+    let client = server().client();
+    let (new, core): (Api<Event>, Api<CoreEvent>) = (
+        Api::default_namespaced(client.clone()),
+        Api::default_namespaced(client),
+    );
+    let event = object(
+        json!({"metadata": {"name": "e"}, "note": "text", "reason": "R", "type": "Normal", "action": "A",
+        "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "c", "reportingInstance": "i", "regarding": {"name": "w"}}),
+    );
+    new.create(&params(), &event).await.unwrap();
+    let series = Patch::Merge(
+        json!({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}}),
+    );
+    assert_eq!(
+        new.patch("e", &PatchParams::default(), &series)
+            .await
+            .unwrap()
+            .note
+            .as_deref(),
+        Some("text")
+    );
+    let about = ListParams::default().fields("involvedObject.name=w");
+    let found = core.list(&about).await.unwrap().items.remove(0);
+    assert_eq!(
+        (found.message.as_deref(), found.series.unwrap().count),
+        (Some("text"), Some(2))
+    );
+}

@@ -117,6 +117,33 @@ async fn malformed_patches_get_a_status() {
 }
 
 #[tokio::test]
+async fn objects_cannot_be_blown_up() {
+    let server = server();
+    create_widget(&server.client(), "w").await;
+    let patch = || {
+        Request::patch(format!("{WIDGETS}/w")).header("content-type", "application/json-patch+json")
+    };
+    let add = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});
+    let mut doubling = vec![add("/spec/podTemplate", json!({"a": "x".repeat(1000)}))];
+    for step in 0..40 {
+        doubling.push(json!({"op": "copy", "from": "/spec/podTemplate", "path": format!("/spec/podTemplate/c{step}")}));
+    }
+    let nest = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"a": inner}));
+    let deep = json!([
+        add("/spec/podTemplate", nest(60)),
+        add(&format!("/spec/podTemplate{}/b", "/a".repeat(60)), nest(60))
+    ]);
+    let answers = [
+        (
+            413,
+            send(&server, patch(), json!(doubling).to_string()).await,
+        ),
+        (400, send(&server, patch(), deep.to_string()).await),
+    ];
+    assert_refused(&answers);
+}
+
+#[tokio::test]
 async fn malformed_addresses_get_a_status() {
     let server = server();
     let get = |path: &str| Request::get(format!("{WIDGETS}{path}"));

@@ -54,7 +54,11 @@ async fn rules_refuse_what_they_should() {
             json!({"image": "a", "state": "Sleeping"}),
             "spec.state: Unsupported value",
         ),
-        ("a.dotted.name", json!({"image": "a"}), "name must be a DNS label"),
+        (
+            "a.dotted.name",
+            json!({"image": "a"}),
+            "name must be a DNS label",
+        ),
         (
             "x",
             json!({"image": "a", "lifecycle": {"idleTimeout": "soon"}}),

@@ -11,12 +11,20 @@ use crate::api::{
     request::FieldValidation,
 };
 
+/// Patches could nest an object deeper, step by step, than any reader (the next start included) would follow.
+const DEEPEST: usize = 100;
+
 /// Drops what the kind does not know; returns warnings.
 pub(super) fn conform(
     kind: &Kind,
     object: &mut Value,
     validation: FieldValidation,
 ) -> Result<Vec<String>, ApiError> {
+    if !is_shallow(object, DEEPEST) {
+        return Err(ApiError::BadRequest(format!(
+            "the object is nested more than {DEEPEST} levels deep"
+        )));
+    }
     check_type_meta(kind, object)?;
     let mut unknown = match &kind.model {
         Model::Typed(through) => {
@@ -35,6 +43,18 @@ pub(super) fn conform(
         FieldValidation::Ignore => Ok(Vec::new()),
         FieldValidation::Warn => Ok(lines.collect()),
         FieldValidation::Strict => refuse_unknown(lines.collect()),
+    }
+}
+
+fn is_shallow(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Object(fields) => {
+            levels > 0 && fields.values().all(|child| is_shallow(child, levels - 1))
+        }
+        Value::Array(items) => {
+            levels > 0 && items.iter().all(|child| is_shallow(child, levels - 1))
+        }
+        _ => true,
     }
 }
 

@@ -128,7 +128,11 @@ fn check_finalizers(current: &Value, object: &Value) -> Option<Cause> {
 
 fn count_generation(kind: &Kind, current: &Value, object: &mut Value) {
     if has_generation(kind) && essence(kind, current) != essence(kind, object) {
-        set_meta(object, "generation", object::generation(current) + 1);
+        set_meta(
+            object,
+            "generation",
+            object::generation(current).saturating_add(1),
+        );
     }
 }
 

@@ -16,6 +16,9 @@ use crate::api::{
     store::{Place, Swap},
 };
 
+/// The seconds of a grace that still fits every client's types.
+const LONGEST_GRACE: u64 = 1 << 31;
+
 /// The options of a delete; they may come in the query or in the body.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deletion {
@@ -229,7 +232,7 @@ fn grace(inner: &Inner, place: &Place, pod: &Value, deletion: &Deletion) -> Opti
     let own = pod["spec"]["terminationGracePeriodSeconds"]
         .as_u64()
         .unwrap_or(30);
-    let asked = deletion.grace.unwrap_or(own);
+    let asked = deletion.grace.unwrap_or(own).min(LONGEST_GRACE);
     let running = pod["metadata"]["deletionGracePeriodSeconds"]
         .as_u64()
         .filter(|_| object::is_deleting(pod));
@@ -253,7 +256,11 @@ fn mark(inner: &Inner, object: &Value, grace: u64, is_namespace: bool) -> Value 
         set_meta(&mut marked, "deletionGracePeriodSeconds", grace);
     }
     if !object::is_deleting(object) && object::generation(object) > 0 {
-        set_meta(&mut marked, "generation", object::generation(object) + 1);
+        set_meta(
+            &mut marked,
+            "generation",
+            object::generation(object).saturating_add(1),
+        );
     }
     if is_namespace {
         object::child_mut(as_object(&mut marked), "status")
