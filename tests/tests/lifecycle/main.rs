@@ -1,0 +1,9 @@
+//! Controller and gateway on the embedded API in memory, in virtual time: hours pass in
+//! milliseconds, and every write can be counted.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+mod api;
+mod crash;
+mod life;
+mod writes;
