@@ -4,6 +4,7 @@
 mod controller;
 mod gateway;
 mod token;
+mod urls;
 
 use clap::{Parser, Subcommand};
 use kube::Client;

@@ -144,7 +144,7 @@ impl Tables {
         let key = entry.key.clone();
         self.by_runtime_id
             .insert(entry.runtime_id.clone(), key.clone());
-        if let Some(session) = &entry.spec.session {
+        if let Some(session) = entry.session() {
             self.by_session
                 .entry((session.tenant.clone(), session.id.clone()))
                 .or_default()
@@ -160,7 +160,7 @@ impl Tables {
         if self.by_runtime_id.get(&entry.runtime_id) == Some(key) {
             self.by_runtime_id.remove(&entry.runtime_id);
         }
-        let Some(session) = &entry.spec.session else {
+        let Some(session) = entry.session() else {
             return;
         };
         let of_session = (session.tenant.clone(), session.id.clone());

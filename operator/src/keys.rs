@@ -50,10 +50,20 @@ impl Keys {
         })
     }
 
-    /// The runtime id, and name, of the sandbox of a session (design 4). The same session gives
-    /// the same id on every replica; a higher epoch gives another one.
-    pub fn session_runtime_id(&self, tenant: &str, session: &str, epoch: u32) -> String {
-        let text = format!("session/{epoch}/{}/{tenant}/{session}", tenant.len());
+    /// The runtime id, and name, of the sandbox of a session. The same session gives the same id
+    /// on every replica; a higher epoch gives another one. Bound to the namespace, so that a copy
+    /// of the object elsewhere is nobody's session.
+    pub fn session_runtime_id(
+        &self,
+        namespace: &str,
+        tenant: &str,
+        session: &str,
+        epoch: u32,
+    ) -> String {
+        let text = format!(
+            "session/{epoch}/{namespace}/{}/{tenant}/{session}",
+            tenant.len()
+        );
         names::runtime_id(hmac::sign(&self.runtime_id, text.as_bytes()).as_ref())
     }
 
@@ -126,14 +136,15 @@ mod tests {
     #[test]
     fn ids_are_stable_and_separate() {
         let (a, b) = (keys(), keys());
-        let id = a.session_runtime_id("default", "s1", 0);
-        assert_eq!(id, b.session_runtime_id("default", "s1", 0));
+        let id = a.session_runtime_id("ns", "default", "s1", 0);
+        assert_eq!(id, b.session_runtime_id("ns", "default", "s1", 0));
         assert!(names::is_runtime_id(&id));
-        assert_ne!(id, a.session_runtime_id("default", "s1", 1));
-        assert_ne!(id, a.session_runtime_id("other", "s1", 0));
+        assert_ne!(id, a.session_runtime_id("ns", "default", "s1", 1));
+        assert_ne!(id, a.session_runtime_id("ns", "other", "s1", 0));
+        assert_ne!(id, a.session_runtime_id("n2", "default", "s1", 0));
         assert_ne!(
-            a.session_runtime_id("a", "b/c", 0),
-            a.session_runtime_id("a/b", "c", 0)
+            a.session_runtime_id("ns", "a", "b/c", 0),
+            a.session_runtime_id("ns", "a/b", "c", 0)
         );
     }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use kube::Client;
 
+use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
 use crate::clock::Clock;
 use crate::controller::{self, ControllerConfig, HttpSupervisors};
 use crate::index::Index;
 use crate::kubernetes::leader::Candidacy;
-use crate::urls::{Scheme, UrlForm, Urls};
 
 /// Name of the controllers' lease.
 const LEASE: &str = "sandbox-operator-controller";
@@ -28,12 +28,8 @@ pub(super) struct ControllerArgs {
         default_value = "localhost/sandbox-executor:dev"
     )]
     executor_image: String,
-    /// URL under which clients reach the gateway; sandboxes get URLs below it.
-    #[arg(long, env = "BASE_URL", default_value = "http://localhost:5000")]
-    base_url: BaseUrl,
-    /// How the id stands in URLs: nested, flat, path or loopback. Must be the gateway's.
-    #[arg(long, env = "URL_FORM", default_value = "nested")]
-    url_form: UrlForm,
+    #[command(flatten)]
+    urls: UrlArgs,
     /// Runtime class of sandboxes that name none.
     #[arg(long, env = "RUNTIME_CLASS")]
     runtime_class: Option<String>,
@@ -46,13 +42,6 @@ pub(super) struct ControllerArgs {
     /// Name in the lease; unique among controllers.
     #[arg(long, env = "POD_NAME")]
     identity: Option<String>,
-}
-
-/// Scheme and host of public URLs.
-#[derive(Debug, Clone)]
-struct BaseUrl {
-    scheme: Scheme,
-    base: String,
 }
 
 impl ControllerArgs {
@@ -75,12 +64,7 @@ impl ControllerArgs {
     }
 
     fn config(self, client: &Client) -> anyhow::Result<ControllerConfig> {
-        let urls = Urls {
-            scheme: self.base_url.scheme,
-            base: self.base_url.base.clone(),
-            form: self.url_form,
-        };
-        let mut config = ControllerConfig::new(urls);
+        let mut config = ControllerConfig::new(self.urls.into());
         if !self.no_leader_election {
             config.leader = Some(Candidacy {
                 namespace: self.installation.namespace(client),
@@ -100,42 +84,4 @@ fn random_identity() -> anyhow::Result<String> {
     let random = ring::rand::generate::<[u8; 8]>(&ring::rand::SystemRandom::new())
         .map_err(|_| anyhow::anyhow!("no randomness"))?;
     Ok(format!("{:016x}", u64::from_be_bytes(random.expose())))
-}
-
-impl std::str::FromStr for BaseUrl {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (scheme, rest) = text.split_once("://").ok_or("has no scheme")?;
-        let scheme = match scheme {
-            "http" => Scheme::Http,
-            "https" => Scheme::Https,
-            _ => return Err(format!("{scheme:?} is neither http nor https")),
-        };
-        let base = rest.trim_end_matches('/');
-        if base.is_empty() || base.contains('/') {
-            return Err("must be a scheme and a host without a path".into());
-        }
-        Ok(Self {
-            scheme,
-            base: base.to_owned(),
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_base_url_is_scheme_and_host() {
-        let url: BaseUrl = "https://rt.example.com:8443/".parse().unwrap();
-        assert_eq!(
-            (url.scheme, url.base.as_str()),
-            (Scheme::Https, "rt.example.com:8443")
-        );
-        for text in ["rt.example.com", "ftp://a", "http://", "http://a/b"] {
-            assert!(text.parse::<BaseUrl>().is_err(), "{text}");
-        }
-    }
 }

@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
+use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
 use crate::gateway::{self, GatewayArgs, Tenants, tenants};
 use crate::index::Index;
@@ -15,6 +16,8 @@ use crate::kubernetes::watch;
 pub(super) struct RoleArgs {
     #[command(flatten)]
     installation: Installation,
+    #[command(flatten)]
+    urls: UrlArgs,
     #[command(flatten)]
     gateway: GatewayArgs,
 }
@@ -43,7 +46,7 @@ impl RoleArgs {
             index.clone(),
             shutdown.clone(),
         ));
-        let config = self.gateway.config();
+        let config = self.gateway.config(self.urls.into());
         gateway::run(client, config, keys, index, tenants, listener, shutdown).await;
         followers.close();
         followers.wait().await;

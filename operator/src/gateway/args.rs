@@ -4,25 +4,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{GatewayConfig, RuntimeClasses, WorkspaceConfig};
-use crate::urls::{Scheme, UrlForm, Urls};
+use crate::urls::Urls;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct GatewayArgs {
     /// Address that the API and the proxy listen on.
     #[arg(long, env = "GATEWAY_LISTEN", default_value = "0.0.0.0:5000")]
     pub listen: SocketAddr,
-
-    /// Host, with the port unless it is the scheme's, under which clients reach sandboxes.
-    #[arg(long, env = "GATEWAY_BASE", default_value = "localhost:5000")]
-    pub base: String,
-
-    /// Scheme of the URLs of sandboxes: http or https.
-    #[arg(long, env = "GATEWAY_SCHEME", default_value = "http", value_parser = scheme)]
-    pub scheme: Scheme,
-
-    /// How the id stands in URLs: nested, flat, path or loopback. All of them are always served.
-    #[arg(long, env = "GATEWAY_URL_FORM", default_value = "nested")]
-    pub url_form: UrlForm,
 
     /// Namespace of the sandboxes that the API starts.
     #[arg(
@@ -71,14 +59,10 @@ pub struct GatewayArgs {
 
 impl GatewayArgs {
     /// The installation's decisions, without the address.
-    pub fn config(self) -> GatewayConfig {
+    pub fn config(self, urls: Urls) -> GatewayConfig {
         GatewayConfig {
             namespace: self.namespace,
-            urls: Urls {
-                scheme: self.scheme,
-                base: self.base,
-                form: self.url_form,
-            },
+            urls,
             workspace: WorkspaceConfig {
                 size: self.workspace_size,
                 storage_class: present(self.storage_class),
@@ -101,12 +85,4 @@ impl GatewayArgs {
 /// Charts set variables to the empty text when a value is absent.
 fn present(text: Option<String>) -> Option<String> {
     text.filter(|t| !t.is_empty())
-}
-
-fn scheme(text: &str) -> Result<Scheme, String> {
-    match text {
-        "http" => Ok(Scheme::Http),
-        "https" => Ok(Scheme::Https),
-        _ => Err(format!("{text:?} is neither http nor https")),
-    }
 }

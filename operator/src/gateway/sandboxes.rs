@@ -92,7 +92,9 @@ impl Sandboxes {
         }
         // Of what other replicas did a moment ago, only a first epoch can be unknown here:
         // a later one follows a tombstone that the index holds.
-        let first = self.keys.session_runtime_id(tenant, session, 0);
+        let first = self
+            .keys
+            .session_runtime_id(&self.namespace, tenant, session, 0);
         let found = self.look_up(&first).await?;
         found
             .filter(|entry| entry.runtime_id == first)

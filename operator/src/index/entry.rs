@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crds::Sandbox;
 use crds::names;
-use crds::sandbox::{DesiredState, Phase, SandboxSpec, SandboxStatus};
+use crds::sandbox::{DesiredState, Phase, SandboxSpec, SandboxStatus, Session};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -39,25 +39,23 @@ impl Entry {
     /// Reads an object. `None` if it lacks what the API server always sets.
     pub fn read(sandbox: &Sandbox, keys: &Keys) -> Option<Self> {
         let uid = sandbox.uid()?;
-        let name = sandbox.metadata.name.clone()?;
-        // The gateway names an object by its id. Anybody may choose such a name in kubectl, but
-        // then without a session that hashes to it.
-        let named_by_id = sandbox
-            .spec
-            .session
-            .as_ref()
-            .is_some_and(|s| keys.session_runtime_id(&s.tenant, &s.id, s.epoch) == name);
-        let runtime_id = if named_by_id {
-            name.clone()
+        let key = Key {
+            namespace: sandbox.namespace()?,
+            name: sandbox.metadata.name.clone()?,
+        };
+        // Only the gateway can name an object so that its session hashes to the name: whoever
+        // writes a session into an object of their own gets no part in it.
+        let named_by_session = sandbox.spec.session.as_ref().is_some_and(|s| {
+            key.name == keys.session_runtime_id(&key.namespace, &s.tenant, &s.id, s.epoch)
+        });
+        let runtime_id = if named_by_session {
+            key.name.clone()
         } else {
             keys.object_runtime_id(&uid)
         };
         debug_assert!(names::is_runtime_id(&runtime_id));
         Some(Self {
-            key: Key {
-                namespace: sandbox.namespace()?,
-                name,
-            },
+            key,
             resource_version: sandbox.resource_version()?,
             generation: sandbox.metadata.generation.unwrap_or(0),
             created_at: sandbox.creation_timestamp().map(|t| t.0),
@@ -67,6 +65,15 @@ impl Entry {
             spec: Arc::new(sandbox.spec.clone()),
             status: sandbox.status.clone().unwrap_or_default(),
         })
+    }
+
+    /// The client session that the gateway made this sandbox for. A session that merely stands in
+    /// the spec of another object is none.
+    pub fn session(&self) -> Option<&Session> {
+        self.spec
+            .session
+            .as_ref()
+            .filter(|_| self.runtime_id == self.key.name)
     }
 
     /// Whether this is a later version of the same object than `other`. Versions that are no

@@ -52,7 +52,7 @@ fn the_newest_epoch_answers_for_a_session() {
 #[test]
 fn a_name_is_an_id_only_for_the_session_it_was_derived_from() {
     let index = index();
-    let name = index.keys.session_runtime_id("t", "s", 0);
+    let name = index.keys.session_runtime_id("ns", "t", "s", 0);
     let mine = json!({"session": {"tenant": "t", "id": "s"}});
     let entry = index.apply(&sandbox(&name, 1, &mine)).unwrap();
     assert_eq!(entry.runtime_id, name);

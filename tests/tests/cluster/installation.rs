@@ -27,8 +27,8 @@ impl Installation {
         );
         kubectl(&["create", "secret", "generic", "sandbox-api-keys", &keys]);
         let port = free_port();
-        let base = format!("127.0.0.1:{port}");
-        let urls = ["--base", &base, "--url-form", "loopback"];
+        let api = format!("http://127.0.0.1:{port}");
+        let urls = ["--base-url", &api, "--url-form", "loopback"];
         let controller = operator("controller", &urls);
         let listen = format!("0.0.0.0:{port}");
         let size = "100Mi";
@@ -37,8 +37,8 @@ impl Installation {
             &[&urls[..], &["--listen", &listen, "--workspace-size", size]].concat(),
         );
         let installation = Self {
-            api: format!("http://{base}"),
             processes: vec![controller, gateway],
+            api,
         };
         installation.answers().await;
         installation

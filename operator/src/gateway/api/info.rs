@@ -57,7 +57,7 @@ impl Api {
     /// What is known of a sandbox. `None` for one that has no session and so is no matter of the API.
     pub(super) fn info(&self, entry: &Entry) -> Option<RuntimeInfo> {
         let spec = &entry.spec;
-        let session = spec.session.as_ref()?;
+        let session = entry.session()?;
         let id = &entry.runtime_id;
         let state = derive(entry);
         Some(RuntimeInfo {
@@ -95,7 +95,7 @@ impl Api {
 }
 
 fn command(entry: &Entry) -> Option<Command> {
-    let line = entry.spec.session.as_ref()?.command_line.clone();
+    let line = entry.session()?.command_line.clone();
     let words = || entry.spec.command.clone().map(Command::Words);
     line.map(Command::Line).or_else(words)
 }

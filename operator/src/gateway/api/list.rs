@@ -20,7 +20,7 @@ pub(super) async fn list(
 ) -> Result<Json<List>, ApiError> {
     api.sandboxes.synced().await?;
     let of_tenant = api.sandboxes.index.list(|entry| {
-        let session = entry.spec.session.as_ref();
+        let session = entry.session();
         session.is_some_and(|s| s.tenant == tenant.name) && api.sandboxes.is_ours(entry)
     });
     let runtimes: Vec<_> = of_tenant

@@ -91,7 +91,7 @@ impl Api {
         epoch: u32,
     ) -> Result<Option<Arc<Entry>>, ApiError> {
         let keys = &self.sandboxes.keys;
-        let name = keys.session_runtime_id(tenant, &start.session, epoch);
+        let name = keys.session_runtime_id(&self.config.namespace, tenant, &start.session, epoch);
         Ok(self.sandboxes.look_up(&name).await?)
     }
 
@@ -125,7 +125,7 @@ impl Api {
 
 fn judge(entry: &Entry) -> Verdict {
     // A name of ours on an object without a session is somebody's mistake; it is left alone.
-    if entry.spec.session.is_none() {
+    if entry.session().is_none() {
         return Verdict::Replace;
     }
     match derive(entry).lifecycle {
@@ -136,5 +136,5 @@ fn judge(entry: &Entry) -> Verdict {
 }
 
 fn epoch_of(entry: &Entry) -> Option<u32> {
-    entry.spec.session.as_ref().map(|session| session.epoch)
+    entry.session().map(|session| session.epoch)
 }

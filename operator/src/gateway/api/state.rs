@@ -57,7 +57,7 @@ impl Api {
             SandboxError::NotFound => ApiError::UnknownRuntime,
             other => other.into(),
         })?;
-        let session = entry.spec.session.as_ref();
+        let session = entry.session();
         let owned = session.is_some_and(|s| s.tenant == tenant.name);
         if owned && self.sandboxes.is_ours(&entry) {
             Ok(entry)

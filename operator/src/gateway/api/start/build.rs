@@ -22,7 +22,7 @@ impl Api {
         epoch: u32,
     ) -> Result<Sandbox, ApiError> {
         let keys = &self.sandboxes.keys;
-        let name = keys.session_runtime_id(tenant, &start.session, epoch);
+        let name = keys.session_runtime_id(&self.config.namespace, tenant, &start.session, epoch);
         let mut sandbox = Sandbox::new(&name, self.spec(tenant, start, epoch));
         sandbox.spec.sealed_env = self.seal(&name, &start.environment)?;
         sandbox.metadata = ObjectMeta {
