@@ -39,13 +39,28 @@ fn an_older_version_does_not_undo_a_newer_one() {
 #[test]
 fn the_newest_epoch_answers_for_a_session() {
     let index = index();
-    let spec = |epoch| json!({"session": {"tenant": "t", "id": "s", "epoch": epoch}});
-    index.apply(&sandbox("b", 1, &spec(1)));
-    index.apply(&sandbox("a", 2, &spec(0)));
-    assert_eq!(index.by_session("t", "s").unwrap().key, key("b"));
-    index.remove(&key("b"), "uid-b");
-    assert_eq!(index.by_session("t", "s").unwrap().key, key("a"));
-    index.remove(&key("a"), "uid-a");
+    let of = |epoch: u32| {
+        let name = index.keys.session_runtime_id("ns", "t", "s", epoch);
+        let spec = json!({"session": {"tenant": "t", "id": "s", "epoch": epoch}});
+        (name.clone(), sandbox(&name, epoch + 1, &spec))
+    };
+    let (old, new) = (of(0), of(1));
+    index.apply(&new.1);
+    index.apply(&old.1);
+    let newest = || index.by_session("t", "s").map(|e| e.key.name.clone());
+    assert_eq!(newest(), Some(new.0.clone()));
+    index.remove(&key(&new.0), &format!("uid-{}", new.0));
+    assert_eq!(newest(), Some(old.0.clone()));
+    index.remove(&key(&old.0), &format!("uid-{}", old.0));
+    assert_eq!(newest(), None);
+}
+
+#[test]
+fn a_session_in_an_object_of_another_name_is_none() {
+    let index = index();
+    let spec = json!({"session": {"tenant": "t", "id": "s"}});
+    let entry = index.apply(&sandbox("a", 1, &spec)).unwrap();
+    assert!(entry.session().is_none());
     assert!(index.by_session("t", "s").is_none());
 }
 
