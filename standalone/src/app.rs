@@ -35,7 +35,7 @@ const SYNC_LIMIT: Duration = Duration::from_secs(30);
 /// # Errors
 /// If something that the product cannot do without is missing, or ends by itself.
 #[tokio::main]
-pub async fn run(args: Args) -> anyhow::Result<()> {
+pub async fn run(args: &Args) -> anyhow::Result<()> {
     operator::telemetry::init();
     install_crypto();
     let state = StateDir::open(&args.state_dir)?;
@@ -56,7 +56,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     };
     state.write("env", &banner.env())?;
 
-    let parts = assemble(&args, &state, urls, &banner.api_key).await?;
+    let parts = assemble(args, &state, urls, &banner.api_key).await?;
     let index = parts.index.clone();
     let running = Running::start(parts, gateway, api, &secret_path);
     anyhow::ensure!(

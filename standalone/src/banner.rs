@@ -29,19 +29,31 @@ impl Banner {
 
 impl fmt::Display for Banner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { api_url, api_key, .. } = self;
+        let Self {
+            api_url, api_key, ..
+        } = self;
         writeln!(f)?;
         writeln!(f, "  Runtime API   {api_url}")?;
         writeln!(f, "  API key       {api_key}")?;
-        writeln!(f, "  Sandbox URLs  {} (also {api_url}/ID/runtime)", self.sandbox_url)?;
+        writeln!(
+            f,
+            "  Sandbox URLs  {} (also {api_url}/ID/runtime)",
+            self.sandbox_url
+        )?;
         writeln!(f, "  KUBECONFIG    {}", self.kubeconfig.display())?;
         writeln!(f)?;
         writeln!(f, "  Try it, in another shell:")?;
         writeln!(f)?;
         writeln!(f, "    . {}", self.env_file.display())?;
         writeln!(f, "    examples/first-session.sh")?;
-        writeln!(f, "    kubectl apply -f manifests/samples/sandbox.yaml && kubectl get sbx -w")?;
+        writeln!(
+            f,
+            "    kubectl apply -f manifests/samples/sandbox.yaml && kubectl get sbx -w"
+        )?;
         writeln!(f)?;
-        write!(f, "Sandbox Operator is ready. Ctrl-C ends it; what is kept is kept in the state directory.")
+        write!(
+            f,
+            "Sandbox Operator is ready. Ctrl-C ends it; what is kept is kept in the state directory."
+        )
     }
 }

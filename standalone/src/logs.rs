@@ -33,7 +33,8 @@ impl PodLogs for NodeLogs {
         query: &'a LogQuery,
     ) -> BoxFuture<'a, Result<Bytes, LogError>> {
         let container = query.container.clone();
-        let (state_dir, namespace, pod) = (self.state_dir.clone(), namespace.to_owned(), pod.to_owned());
+        let (state_dir, namespace, pod) =
+            (self.state_dir.clone(), namespace.to_owned(), pod.to_owned());
         let options = LogOptions {
             previous: query.previous,
             tail_lines: query.tail,

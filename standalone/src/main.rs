@@ -11,7 +11,7 @@ fn main() -> ExitCode {
     if words.next_if(|word| word == node::EXEC_AS).is_some() {
         return node::exec_as(words);
     }
-    match app::run(Args::parse()) {
+    match app::run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("sandbox-standalone: {error:#}");

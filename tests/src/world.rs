@@ -97,6 +97,7 @@ impl World {
         );
         // Cut off wherever it is, as a crash does.
         let crash = shutdown.clone();
+        let run = Box::pin(run);
         tokio::spawn(async move { crash.run_until_cancelled(run).await });
         self.controller = Some(shutdown.drop_guard());
     }
@@ -270,7 +271,7 @@ fn gateway_config() -> GatewayConfig {
             storage_class: None,
         },
         runtime_classes: RuntimeClasses::default(),
-        hold_limit: Duration::from_secs(120),
+        hold_limit: Duration::from_mins(2),
         start_wait: Duration::from_secs(1),
         drain_limit: Duration::from_secs(1),
         max_connections: 64,

@@ -27,7 +27,7 @@ impl Index {
             // A change of this key, or having missed changes, is a reason to look again.
             loop {
                 match timeout_at(deadline, changes.recv()).await {
-                    Ok(Ok(changed)) if changed != *key => {}
+                    Ok(Ok(other)) if other != *key => {}
                     Ok(Ok(_) | Err(RecvError::Lagged(_))) => break,
                     Ok(Err(RecvError::Closed)) | Err(_) => return self.get(key),
                 }

@@ -89,7 +89,7 @@ impl Parts {
                 storage_class: None,
             },
             runtime_classes: RuntimeClasses::default(),
-            hold_limit: Duration::from_secs(120),
+            hold_limit: Duration::from_mins(2),
             start_wait: Duration::from_secs(1),
             drain_limit: Duration::from_secs(5),
             max_connections: 16_384,
@@ -120,6 +120,8 @@ pub(super) fn node_config(args: &Args, state: &Path) -> anyhow::Result<NodeConfi
     let mut config = NodeConfig::new(state.join("node"), executor, this);
     config.images.host_fallback = !args.no_host_image;
     let images = args.images.iter();
-    config.images.directories = images.map(|i| (i.name.clone(), i.directory.clone())).collect();
+    config.images.directories = images
+        .map(|i| (i.name.clone(), i.directory.clone()))
+        .collect();
     Ok(config)
 }

@@ -16,7 +16,7 @@ pub(super) async fn run(client: Client) {
     let mut events = std::pin::pin!(watcher(pods.clone(), Config::default()));
     let mut addresses = 1_u32..;
     while let Some(event) = events.next().await {
-        let (Ok(Event::Apply(pod)) | Ok(Event::InitApply(pod))) = event else {
+        let Ok(Event::Apply(pod) | Event::InitApply(pod)) = event else {
             continue;
         };
         let name = pod.name_any();
