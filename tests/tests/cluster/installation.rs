@@ -22,6 +22,8 @@ impl Installation {
     /// Installs everything and waits until the gateway answers.
     pub(crate) async fn new() -> Self {
         kubectl(&["apply", "--server-side", "-f", "manifests/crds"]);
+        let established = "--for=condition=Established";
+        kubectl(&["wait", established, "--timeout=60s", "-f", "manifests/crds"]);
         let keys = format!(
             r#"--from-literal=keys.json=[{{"name":"default","sha256":"{API_KEY_SHA256}"}}]"#
         );

@@ -9,8 +9,9 @@ use tokio::time::{Instant, sleep, timeout};
 use super::SandboxError;
 
 const TRIES: u32 = 3;
-/// No further try begins after this long, and no call goes on for longer.
-const LIMIT: Duration = Duration::from_secs(2);
+/// No further try begins after this long, and no call goes on for longer. `/start` may need two of
+/// them and has to answer within ten seconds (runtime API spec 0.4 rule 3).
+const LIMIT: Duration = Duration::from_secs(4);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Runs a call, and again while it fails in a way that may pass.
