@@ -41,8 +41,8 @@ bench-start: ## Cold start to first action in standalone, and the executor's own
 	$(MAKE) bench-executor
 
 bench-executor: ## Executor: start, memory, echo round trip, size
-	cargo build --release --locked -p executor --bins --examples
-	$(RELEASE)/examples/bench_executor $(RELEASE)/sandbox-executor
+	cargo build --release --locked -p executor --bins
+	cargo run --release --locked -p executor --example bench
 
 bench-proxy: ## Gateway: requests per second and latency beside a direct connection
 	cargo run --release --locked -p operator --example bench_proxy
