@@ -149,8 +149,13 @@ pub async fn run(
     let (paths, _lock) = open_state(&config.state_dir)?;
     sweep::kill_containers(&paths.tag).await;
     cgroup::remove_recorded(&paths.group_record()).await;
-    let launcher = Launcher::start().map_err(NodeError::Launcher)?;
-    let network = Network::start(config.pod_network, &paths, &launcher).await?;
+    let commands = Launcher::for_commands()
+        .await
+        .map_err(NodeError::Launcher)?;
+    let launcher = Launcher::for_containers()
+        .await
+        .map_err(NodeError::Launcher)?;
+    let network = Network::start(config.pod_network, &paths, &commands).await?;
     let node = Arc::new(Node {
         user: NodeUser::current(),
         claims: Claims::new(&paths),

@@ -2,5 +2,15 @@
 
 #[path = "node_pods/harness.rs"]
 mod harness;
+#[path = "node_pods/identity.rs"]
+mod identity;
+#[path = "node_pods/isolation.rs"]
+mod isolation;
 #[path = "node_pods/lifecycle.rs"]
 mod lifecycle;
+#[path = "node_pods/limits.rs"]
+mod limits;
+#[path = "node_pods/restart.rs"]
+mod restart;
+#[path = "node_pods/storage.rs"]
+mod storage;

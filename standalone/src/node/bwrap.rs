@@ -54,15 +54,6 @@ pub(crate) struct Sandbox {
     pub command: Vec<String>,
 }
 
-/// Descriptors that bubblewrap inherits.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Descriptors {
-    /// Bubblewrap waits for a byte here before it executes the command.
-    pub gate: i32,
-    /// Bubblewrap reports process id and exit code here.
-    pub status: i32,
-}
-
 #[derive(Default)]
 struct Options(Vec<OsString>);
 
@@ -95,8 +86,8 @@ impl Options {
 
 impl Sandbox {
     /// The options, NUL-terminated as `--args` wants them.
-    pub(crate) fn options(&self, descriptors: Descriptors) -> Vec<u8> {
-        let words = self.words(descriptors);
+    pub(crate) fn options(&self) -> Vec<u8> {
+        let words = self.words();
         let mut bytes = Vec::new();
         for word in words {
             bytes.extend_from_slice(word.as_encoded_bytes());
@@ -105,15 +96,13 @@ impl Sandbox {
         bytes
     }
 
-    fn words(&self, descriptors: Descriptors) -> Vec<OsString> {
+    fn words(&self) -> Vec<OsString> {
         let mut options = Options::default();
         self.namespaces(&mut options);
         self.file_system(&mut options);
         for (name, value) in &self.environment {
             options.add([&"--setenv", name, value]);
         }
-        options.add([&"--block-fd", &descriptors.gate.to_string()]);
-        options.add([&"--json-status-fd", &descriptors.status.to_string()]);
         options.0
     }
 
@@ -175,7 +164,7 @@ impl Sandbox {
                 words.add([&"--no-new-privs"]);
             }
         }
-        words.add([&"--cwd", &self.directory, &"--"]);
+        words.add([&"--gate", &"--cwd", &self.directory, &"--"]);
         words.0.extend(self.command.iter().map(OsString::from));
         words.0
     }
@@ -222,8 +211,6 @@ mod tests {
         words.join(" ").replace(" --", "\n--")
     }
 
-    const FDS: Descriptors = Descriptors { gate: 0, status: 9 };
-
     #[test]
     fn as_root_with_a_user() {
         let switch = Switch {
@@ -240,11 +227,10 @@ mod tests {
             --ro-bind /usr /usr\n--symlink usr/bin /bin\n--dir /workspace\n--proc /proc\n\
             --dev /dev\n--perms 1777\n--tmpfs /dev/shm\n\
             --ro-bind /bin/standalone /.sandbox-node/abcde\n--bind /v /dev/shm\n\
-            --setenv LD_PRELOAD /x.so\n\
-            --block-fd 0\n--json-status-fd 9";
-        assert_eq!(text(&sandbox.words(FDS)), expected);
+            --setenv LD_PRELOAD /x.so";
+        assert_eq!(text(&sandbox.words()), expected);
         let expected = "/.sandbox-node/abcde exec-as\n--uid 1000\n--gid 1000\n--groups 2000\n\
-            --caps 1\n--no-new-privs\n--cwd /workspace\n-- sh -c true";
+            --caps 1\n--no-new-privs\n--gate\n--cwd /workspace\n-- sh -c true";
         assert_eq!(text(&sandbox.inner()), expected);
     }
 
@@ -254,19 +240,19 @@ mod tests {
             uid: 1000,
             gid: 1000,
         });
-        let words = text(&sandbox.words(FDS));
+        let words = text(&sandbox.words());
         assert!(
             words.contains("--unshare-user\n--uid 1000\n--gid 1000"),
             "{words}"
         );
         assert!(!words.contains("--cap-add"));
-        let expected = "/.sandbox-node/abcde exec-as\n--cwd /workspace\n-- sh -c true";
+        let expected = "/.sandbox-node/abcde exec-as\n--gate\n--cwd /workspace\n-- sh -c true";
         assert_eq!(text(&sandbox.inner()), expected);
     }
 
     #[test]
     fn options_are_nul_terminated() {
-        let bytes = sandbox(Identity::Mapped { uid: 0, gid: 0 }).options(FDS);
+        let bytes = sandbox(Identity::Mapped { uid: 0, gid: 0 }).options();
         assert_eq!(bytes.last(), Some(&0));
         assert!(bytes.starts_with(b"--die-with-parent\0--new-session\0"));
     }

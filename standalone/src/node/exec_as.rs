@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 
 use nix::unistd::{Gid, Uid, close, setgid, setgroups, setuid};
 use rustix::io::Errno;
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::stdio::{dup2_stdin, stdin};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
@@ -32,6 +32,7 @@ struct Step {
     groups: Vec<u32>,
     capabilities: u64,
     no_new_privs: bool,
+    gate: bool,
     directory: Option<PathBuf>,
     argv: Vec<OsString>,
 }
@@ -43,6 +44,8 @@ enum ExecError {
     Argument(OsString),
     #[error("exec-as: no command")]
     NoCommand,
+    #[error("the node is gone: {0}")]
+    Gate(std::io::Error),
     #[error("cannot {0}: {1}")]
     Privileges(&'static str, std::io::Error),
     #[error("cannot enter {0}: {1}")]
@@ -52,7 +55,9 @@ enum ExecError {
 }
 
 /// Runs `exec-as`; `args` are those after the subcommand:
-/// `[--uid U --gid G] [--groups A,B] [--caps HEX] [--no-new-privs] [--cwd DIR] -- ARGV…`.
+/// `[--uid U --gid G] [--groups A,B] [--caps HEX] [--no-new-privs] [--gate] [--cwd DIR] -- ARGV…`.
+/// With `--gate`, standard input is a socket: a byte goes out when the container stands, and one
+/// must come in before the command is executed.
 ///
 /// Returns only if the command could not be executed, with the exit code to end with.
 pub fn exec_as(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -80,6 +85,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Step, ExecError> {
             Some("--groups") => step.groups = numbers(&value()?)?,
             Some("--caps") => step.capabilities = hexadecimal(&value()?)?,
             Some("--no-new-privs") => step.no_new_privs = true,
+            Some("--gate") => step.gate = true,
             Some("--cwd") => step.directory = Some(value()?.into()),
             Some("--") => step.argv = args.by_ref().collect(),
             _ => return Err(ExecError::Argument(flag)),
@@ -108,6 +114,9 @@ fn hexadecimal(value: &OsStr) -> Result<u64, ExecError> {
 impl Step {
     fn run(self) -> Result<std::convert::Infallible, ExecError> {
         let (program, arguments) = self.argv.split_first().ok_or(ExecError::NoCommand)?;
+        if self.gate {
+            pass_gate().map_err(ExecError::Gate)?;
+        }
         close_inherited();
         if let Some(directory) = &self.directory {
             // Container runtimes make a missing working directory, as root.
@@ -119,9 +128,6 @@ impl Step {
         if self.no_new_privs {
             set_no_new_privs(true).map_err(privileges("set no_new_privs"))?;
         }
-        // Switching the user clears it, and without it a killed node would leave containers.
-        set_parent_process_death_signal(Some(Signal::KILL))
-            .map_err(privileges("set the death signal"))?;
         self.enter_directory()?;
         let error = Command::new(program).args(arguments).exec();
         Err(ExecError::Exec(program.clone(), error))
@@ -153,6 +159,17 @@ impl Step {
         };
         set_capabilities(None, sets).map_err(privileges("set capabilities"))
     }
+}
+
+/// Reports to the node, waits for its word, and leaves an empty standard input.
+fn pass_gate() -> std::io::Result<()> {
+    let mut word = [0];
+    rustix::io::write(stdin(), b"+")?;
+    if rustix::io::read(stdin(), &mut word)? == 0 {
+        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    }
+    dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    Ok(())
 }
 
 fn privileges<E: Into<std::io::Error>>(what: &'static str) -> impl Fn(E) -> ExecError {
@@ -205,6 +222,7 @@ mod tests {
             groups: vec![1, 2],
             capabilities: 0xc0,
             no_new_privs: false,
+            gate: false,
             directory: Some("/w".into()),
             argv: vec!["ls".into(), "--uid".into(), "9".into()],
         };

@@ -1,13 +1,14 @@
-//! The one thread that starts processes and enters network namespaces.
+//! Threads that start processes and enter namespaces.
 //!
-//! `--die-with-parent` watches the *thread* that called `fork`, and a worker thread of the
-//! runtime may end early; a namespace is entered per thread. So both belong to a thread that
-//! lives exactly as long as the node.
+//! Namespaces are entered per thread, and `--die-with-parent` watches the *thread* that forked,
+//! while worker threads of the runtime may end early. As root the thread for containers moreover
+//! forks into a process namespace of its own: when the first process in there ends, which it does
+//! when the node's end of a pipe closes, the kernel kills all others, whatever user they are.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use nix::sched::{CloneFlags, setns, unshare};
@@ -15,48 +16,77 @@ use tokio::process::Child;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-type Job = Box<dyn FnOnce() + Send>;
+type Job = Box<dyn FnOnce(&Home) + Send>;
 
 /// Jobs that wait for the thread; more block their senders.
 const QUEUE: usize = 64;
 
 /// A handle on the thread. When the last one is gone the thread ends, and the kernel kills
-/// every container.
+/// every container it started.
 #[derive(Debug, Clone)]
 pub(crate) struct Launcher {
     jobs: mpsc::Sender<Job>,
 }
 
+/// The network namespace that a thread comes from.
+#[derive(Debug)]
+pub(crate) struct Home(File);
+
 impl Launcher {
-    /// Starts the thread. Must be called inside the runtime that will wait for the processes.
-    pub(crate) fn start() -> io::Result<Self> {
+    /// A thread for short commands. To be called inside the runtime, as is the next.
+    pub(crate) async fn for_commands() -> io::Result<Self> {
+        Self::start(|| Ok(None)).await
+    }
+
+    /// A thread for containers, which end with it.
+    pub(crate) async fn for_containers() -> io::Result<Self> {
+        let is_root = rustix::process::geteuid().is_root();
+        Self::start(move || is_root.then(anchor).transpose()).await
+    }
+
+    async fn start(
+        prepare: impl FnOnce() -> io::Result<Option<Child>> + Send + 'static,
+    ) -> io::Result<Self> {
         let (jobs, mut queue) = mpsc::channel::<Job>(QUEUE);
+        let (ready, started) = oneshot::channel();
         let runtime = Handle::current();
+        let serve = move || {
+            let _entered = runtime.enter();
+            let prepared = current_namespace()
+                .map(Home)
+                .and_then(|home| Ok((home, prepare()?)));
+            let (home, anchor) = match prepared {
+                Ok(prepared) => prepared,
+                Err(error) => return drop(ready.send(Err(error))),
+            };
+            let _ = ready.send(Ok(()));
+            while let Some(job) = queue.blocking_recv() {
+                job(&home);
+            }
+            // Closes its input.
+            drop(anchor);
+        };
         thread::Builder::new()
             .name("node-launcher".into())
-            .spawn(move || {
-                let _entered = runtime.enter();
-                while let Some(job) = queue.blocking_recv() {
-                    job();
-                }
-            })?;
+            .spawn(serve)?;
+        started.await.map_err(|_| gone())??;
         Ok(Self { jobs })
     }
 
     /// Runs `job` on the thread.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
-        job: impl FnOnce() -> io::Result<T> + Send + 'static,
+        job: impl FnOnce(&Home) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let (answer, result) = oneshot::channel();
-        let job = Box::new(move || drop(answer.send(job())));
+        let job = Box::new(move |home: &Home| drop(answer.send(job(home))));
         self.jobs.send(job).await.map_err(|_| gone())?;
         result.await.map_err(|_| gone())?
     }
 
     /// Runs a short command to its end, with `input`, and checks that it succeeded.
     pub(crate) async fn command(&self, command: Command, input: String) -> io::Result<Output> {
-        self.run(move || run_to_end(command, &input)).await
+        self.run(move |_| run_to_end(command, &input)).await
     }
 }
 
@@ -64,27 +94,46 @@ fn gone() -> io::Error {
     io::Error::other("the launcher thread has ended")
 }
 
+/// The first process of a new process namespace, into which this thread forks from now on. It
+/// waits for its input to close. Bubblewrap needs a `/proc` that fits, hence the mount namespace.
+fn anchor() -> io::Result<Child> {
+    const WAIT: &str = "mount --make-rslave / && mount -t proc proc /proc && echo && exec cat";
+    unshare(CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS)?;
+    let (mut ready, output) = io::pipe()?;
+    let mut command = tokio::process::Command::new("sh");
+    command
+        .args(["-c", WAIT])
+        .stdin(Stdio::piped())
+        .stdout(output);
+    let anchor = command.spawn()?;
+    drop(command);
+    let mut line = [0];
+    ready
+        .read_exact(&mut line)
+        .map_err(|_| io::Error::other("no process namespace can be made"))?;
+    Ok(anchor)
+}
+
 /// A new network namespace. It lives as long as the descriptor or a process inside.
-pub(crate) fn new_network_namespace() -> io::Result<OwnedFd> {
-    let home = current_namespace()?;
+pub(crate) fn new_network_namespace(home: &Home) -> io::Result<OwnedFd> {
     unshare(CloneFlags::CLONE_NEWNET)?;
     let made = current_namespace();
-    setns(&home, CloneFlags::CLONE_NEWNET)?;
+    setns(&home.0, CloneFlags::CLONE_NEWNET)?;
     Ok(made?.into())
 }
 
 /// Runs `job` inside `namespace`.
 pub(crate) fn inside<T>(
     namespace: Option<&OwnedFd>,
+    home: &Home,
     job: impl FnOnce() -> io::Result<T>,
 ) -> io::Result<T> {
     let Some(namespace) = namespace else {
         return job();
     };
-    let home = current_namespace()?;
     setns(namespace.as_fd(), CloneFlags::CLONE_NEWNET)?;
     let result = job();
-    setns(&home, CloneFlags::CLONE_NEWNET)?;
+    setns(&home.0, CloneFlags::CLONE_NEWNET)?;
     result
 }
 
@@ -92,16 +141,8 @@ fn current_namespace() -> io::Result<File> {
     File::open("/proc/thread-self/ns/net")
 }
 
-/// Starts a process that the runtime waits for.
-pub(crate) fn spawn(command: Command, namespace: Option<&OwnedFd>) -> io::Result<Child> {
-    inside(namespace, || tokio::process::Command::from(command).spawn())
-}
-
 /// Runs a short command to its end on this thread.
 pub(crate) fn run_to_end(mut command: Command, input: &str) -> io::Result<Output> {
-    use std::io::Write as _;
-    use std::process::Stdio;
-
     let name = command.get_program().to_string_lossy().into_owned();
     command
         .stdin(Stdio::piped())
@@ -130,7 +171,7 @@ mod tests {
 
     #[tokio::test]
     async fn commands_run_and_fail_by_name() {
-        let launcher = Launcher::start().unwrap();
+        let launcher = Launcher::for_commands().await.unwrap();
         let output = launcher
             .command(Command::new("cat"), "hello".into())
             .await

@@ -65,11 +65,13 @@ pub(crate) async fn run(
         ended.cancel();
     };
     let reports = async {
+        if has_ended(&life.pod) {
+            return;
+        }
         // Ends are not reported at shutdown: the next start shall find the Pod running.
         tokio::select! {
             () = shutdown.cancelled() => {}
-            () = reporter.run(&life.board, &life.node.config.node_name, &ended), if !has_ended(&life.pod) => {}
-            else => {}
+            () = reporter.run(&life.board, &life.node.config.node_name, &ended) => {}
         }
     };
     let mut endings = observed.clone();

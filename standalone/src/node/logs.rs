@@ -136,6 +136,10 @@ impl LogWriter {
         })
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Copies until the container has closed its output.
     pub(crate) async fn copy(mut self, mut from: pipe::Receiver) -> io::Result<()> {
         let mut buffer = vec![0; 16 << 10];

@@ -3,25 +3,31 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, PipeReader, PipeWriter, Seek as _, Write as _};
+use std::io::{self, PipeReader, Seek as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use serde::Deserialize;
-use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::process::Child;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
-use super::bwrap::{Descriptors, Sandbox};
+use super::bwrap::Sandbox;
 use super::cgroup::Group;
-use super::launcher::{Launcher, spawn};
+use super::launcher::{Home, Launcher, inside};
 use super::logs::LogWriter;
+
+/// How long bubblewrap may take to make a container.
+const SETUP_LIMIT: Duration = Duration::from_secs(60);
 
 /// Everything needed for one start.
 #[derive(Debug)]
@@ -38,7 +44,6 @@ pub(crate) struct Launch {
 pub(crate) struct Process {
     child: Child,
     init: OwnedFd,
-    status: Lines<BufReader<pipe::Receiver>>,
     output: JoinHandle<io::Result<()>>,
     group: Option<Group>,
 }
@@ -48,23 +53,12 @@ pub(crate) struct Process {
 pub(crate) struct Exit {
     pub code: i32,
     pub out_of_memory: bool,
-    /// Whether the command was executed at all, or bubblewrap failed before.
-    pub executed: bool,
-}
-
-/// What bubblewrap reports, one JSON document per line.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct Report {
-    child_pid: Option<i32>,
-    exit_code: Option<i32>,
 }
 
 /// The ends that stay here once bubblewrap runs.
 struct Started {
     child: Child,
-    gate: PipeWriter,
-    status: PipeReader,
+    gate: StdUnixStream,
     output: PipeReader,
 }
 
@@ -78,27 +72,25 @@ impl Process {
             group,
             log,
         } = launch;
+        let path = log.path().to_owned();
+        let started = launcher.run(move |home| start(bwrap, &sandbox, network.as_deref(), home));
         let Started {
-            child,
-            mut gate,
-            status,
+            mut child,
+            gate,
             output,
-        } = launcher
-            .run(move || start(bwrap, &sandbox, network.as_deref()))
-            .await?;
+        } = started.await?;
         let output = tokio::spawn(log.copy(receiver(output)?));
-        let mut status = BufReader::new(receiver(status)?).lines();
-        let pid = first_pid(&mut status).await?;
-        let init = pidfd_open(pid, PidfdFlags::empty())?;
-        if let Some(group) = &group {
-            group.add(pid.as_raw_nonzero().get())?;
-        }
-        // A container that has failed already has closed its end; `wait` will tell.
-        let _ = gate.write_all(b"\n");
+        let init = match timeout(SETUP_LIMIT, pass_gate(&child, gate, group.as_ref())).await {
+            Ok(Ok(init)) => init,
+            _ => {
+                child.start_kill()?;
+                let _ = output.await;
+                return Err(io::Error::other(last_line(&path)));
+            }
+        };
         Ok(Self {
             child,
             init,
-            status,
             output,
             group,
         })
@@ -115,39 +107,60 @@ impl Process {
     pub(crate) async fn wait(&mut self) -> io::Result<Exit> {
         let status = self.child.wait().await?;
         let code = status.code().unwrap_or(137);
+        let killed = self.group.as_ref().is_some_and(Group::had_oom_kill);
         Ok(Exit {
             code,
-            out_of_memory: code == 137 && self.group.as_ref().is_some_and(Group::had_oom_kill),
-            executed: true,
+            out_of_memory: code == 137 && killed,
         })
     }
 
-    /// Collects what is left once `wait` has returned: last output and the verdict whether the
-    /// command was ever executed.
-    pub(crate) async fn finish(mut self, exit: Exit) -> Exit {
-        let mut executed = false;
-        while let Ok(Some(line)) = self.status.next_line().await {
-            executed |= serde_json::from_str::<Report>(&line)
-                .is_ok_and(|report| report.exit_code.is_some());
-        }
+    /// Collects the last output once `wait` has returned.
+    pub(crate) async fn finish(self) {
         match self.output.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "log incomplete"),
             Err(error) => tracing::warn!(%error, "log task failed"),
         }
-        // A kill reaches bubblewrap too and it cannot report then.
-        Exit {
-            executed: executed || exit.code == 137,
-            ..exit
-        }
     }
 }
 
-async fn first_pid(status: &mut Lines<BufReader<pipe::Receiver>>) -> io::Result<Pid> {
-    let line = status.next_line().await?;
-    let report = line.and_then(|line| serde_json::from_str::<Report>(&line).ok());
-    let pid = report.and_then(|report| Pid::from_raw(report.child_pid?));
-    pid.ok_or_else(|| io::Error::other("bubblewrap ended before it made the container"))
+/// Waits for the inner step's word that the container stands, and answers it. Whatever fails
+/// before, bubblewrap says in the log.
+async fn pass_gate(
+    bwrap: &Child,
+    gate: StdUnixStream,
+    group: Option<&Group>,
+) -> io::Result<OwnedFd> {
+    gate.set_nonblocking(true)?;
+    let mut gate = UnixStream::from_std(gate)?;
+    gate.read_u8().await?;
+    let pid = only_child(bwrap)?;
+    let init = pidfd_open(pid, PidfdFlags::empty())?;
+    if let Some(group) = group {
+        group.add(pid.as_raw_nonzero().get())?;
+    }
+    gate.write_u8(b'+').await?;
+    Ok(init)
+}
+
+/// The container's first process. Its parent has no other, and what bubblewrap could report is
+/// a number of another process namespace.
+fn only_child(bwrap: &Child) -> io::Result<Pid> {
+    let missing = || io::Error::other("the container's first process is gone");
+    let id = bwrap.id().ok_or_else(missing)?;
+    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
+    let first = children.split_whitespace().next();
+    first
+        .and_then(|pid| Pid::from_raw(pid.parse().ok()?))
+        .ok_or_else(missing)
+}
+
+fn last_line(log: &std::path::Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    text.lines()
+        .last()
+        .unwrap_or("bubblewrap ended before it made the container")
+        .to_owned()
 }
 
 fn receiver(pipe: PipeReader) -> io::Result<pipe::Receiver> {
@@ -156,17 +169,17 @@ fn receiver(pipe: PipeReader) -> io::Result<pipe::Receiver> {
     pipe::Receiver::from_owned_fd(descriptor)
 }
 
-/// Runs on the launcher thread. Descriptors are inheritable only here, where nothing else forks.
-fn start(bwrap: PathBuf, sandbox: &Sandbox, network: Option<&OwnedFd>) -> io::Result<Started> {
-    let (gate_in, gate) = io::pipe()?;
-    let (status, status_out) = io::pipe()?;
+/// Runs on the launcher thread.
+fn start(
+    bwrap: PathBuf,
+    sandbox: &Sandbox,
+    network: Option<&OwnedFd>,
+    home: &Home,
+) -> io::Result<Started> {
+    let (gate, inner) = StdUnixStream::pair()?;
     let (output, output_in) = io::pipe()?;
-    let descriptors = Descriptors {
-        gate: 0,
-        status: status_out.as_raw_fd(),
-    };
-    let options = memory_file(&sandbox.options(descriptors))?;
-    fcntl_setfd(&status_out, FdFlags::empty())?;
+    let options = memory_file(&sandbox.options())?;
+    // Inheritable only now and here; it is closed when this function returns.
     fcntl_setfd(&options, FdFlags::empty())?;
     let mut command = Command::new(bwrap);
     command
@@ -175,14 +188,16 @@ fn start(bwrap: PathBuf, sandbox: &Sandbox, network: Option<&OwnedFd>) -> io::Re
         .arg(options.as_raw_fd().to_string())
         .arg("--");
     command.args::<Vec<OsString>, _>(sandbox.inner());
-    command.stdin(Stdio::from(OwnedFd::from(gate_in)));
+    command.stdin(Stdio::from(OwnedFd::from(inner)));
     command.stdout(Stdio::from(OwnedFd::from(output_in.try_clone()?)));
     command.stderr(Stdio::from(OwnedFd::from(output_in)));
-    let child = spawn(command, network)?;
+    // A process that is dropped, because the node ends, is killed.
+    let mut command = tokio::process::Command::from(command);
+    command.kill_on_drop(true);
+    let child = inside(network, home, || command.spawn())?;
     Ok(Started {
         child,
         gate,
-        status,
         output,
     })
 }

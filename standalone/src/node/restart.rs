@@ -126,10 +126,9 @@ impl Runner<'_> {
             Exit {
                 code: 255,
                 out_of_memory: false,
-                executed: true,
             }
         });
-        let exit = process.finish(exit).await;
+        process.finish().await;
         let end = termination(exit, started);
         self.board
             .container(self.place, |facts| facts.state = State::Terminated(end));
@@ -184,23 +183,16 @@ fn termination(exit: Exit, started: Timestamp) -> Termination {
             out_of_memory: true,
             ..
         } => reason::OOM_KILLED,
-        Exit {
-            executed: false, ..
-        } => reason::START_ERROR,
         Exit { code: 0, .. } => reason::COMPLETED,
         Exit { .. } => reason::ERROR,
     };
-    let message = if exit.executed {
-        String::new()
-    } else {
-        "see the log of the container".to_owned()
-    };
+    let finished = Timestamp::now();
     Termination {
         code: exit.code,
         reason,
-        message,
+        message: String::new(),
         started,
-        finished: Timestamp::now(),
+        finished,
     }
 }
 
@@ -213,7 +205,6 @@ mod tests {
         let exit = |code| Exit {
             code,
             out_of_memory: false,
-            executed: true,
         };
         for (policy, well, badly) in [
             (Policy::Always, true, true),
@@ -229,20 +220,18 @@ mod tests {
 
     #[test]
     fn ends_have_the_kubelets_reasons() {
-        let reason = |code, out_of_memory, executed| {
+        let reason = |code, out_of_memory| {
             termination(
                 Exit {
                     code,
                     out_of_memory,
-                    executed,
                 },
                 Timestamp::UNIX_EPOCH,
             )
             .reason
         };
-        assert_eq!(reason(0, false, true), "Completed");
-        assert_eq!(reason(2, false, true), "Error");
-        assert_eq!(reason(137, true, true), "OOMKilled");
-        assert_eq!(reason(1, false, false), "StartError");
+        assert_eq!(reason(0, false), "Completed");
+        assert_eq!(reason(2, false), "Error");
+        assert_eq!(reason(137, true), "OOMKilled");
     }
 }

@@ -65,7 +65,6 @@ pub(crate) mod reason {
     pub(crate) const COMPLETED: &str = "Completed";
     pub(crate) const ERROR: &str = "Error";
     pub(crate) const OOM_KILLED: &str = "OOMKilled";
-    pub(crate) const START_ERROR: &str = "StartError";
     /// The node itself was gone when the container ended.
     pub(crate) const UNKNOWN: &str = "ContainerStatusUnknown";
 }

@@ -6,8 +6,7 @@ use super::address::Cidr;
 /// Interfaces of all standalone nodes on this machine begin so.
 pub(super) const INTERFACES: &str = "sbx";
 
-/// Name of the table of node `tag`, which has claimed part `part`. Names are the register of
-/// claimed parts.
+/// Name of the table of node `tag`, which has claimed part `part`.
 pub(super) fn table(tag: &str, part: u32) -> String {
     format!("sandbox_{part}_{tag}")
 }

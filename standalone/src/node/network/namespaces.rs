@@ -7,12 +7,14 @@
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::process::Command;
 
 use serde::Deserialize;
 
-use super::super::launcher::{Launcher, inside, new_network_namespace, run_to_end};
+use super::super::launcher::{Home, Launcher, inside, new_network_namespace, run_to_end};
 use super::super::paths::Paths;
 use super::address::{Cidr, spread};
 use super::firewall::{INTERFACES, read_table, rules, table};
@@ -26,8 +28,9 @@ const PART: u8 = 22;
 pub(super) struct Namespaces {
     launcher: Launcher,
     tag: String,
-    number: u32,
     part: Cidr,
+    /// Holds the claim on the part.
+    _claim: UnixListener,
 }
 
 impl Namespaces {
@@ -41,46 +44,21 @@ impl Namespaces {
         remove_tables(launcher, &tag).await?;
         forwarding::enable()?;
         let routes = foreign_routes(launcher, &tag).await?;
+        let free = |part: Cidr| !routes.iter().any(|route| route.overlaps(part));
         let (parts, first) = (range.parts(PART), spread(&tag));
-        for number in (0..parts).map(|step| (first + step) % parts) {
-            let part = range.part(number, PART);
-            if routes.iter().any(|route| route.overlaps(part)) {
-                continue;
-            }
-            let claim = Self {
-                launcher: launcher.clone(),
-                tag: tag.clone(),
-                number,
-                part,
-            };
-            if claim.install().await? {
-                return Ok(claim);
-            }
-        }
-        Err(NetworkError::RangeTaken(range))
-    }
-
-    /// Installs the table; false if another node has the part. Of two that start at once the
-    /// one with the smaller tag stays.
-    async fn install(&self) -> io::Result<bool> {
-        if self.rival(&tables(&self.launcher).await?, |_| true) {
-            return Ok(false);
-        }
-        let rules = rules(&self.tag, self.number, self.part);
-        self.launcher.command(nft(&["-f", "-"]), rules).await?;
-        if self.rival(&tables(&self.launcher).await?, |other| {
-            other < self.tag.as_str()
-        }) {
-            remove_tables(&self.launcher, &self.tag).await?;
-            return Ok(false);
-        }
-        Ok(true)
-    }
-
-    fn rival(&self, tables: &[String], counts: impl Fn(&str) -> bool) -> bool {
-        let claims = tables.iter().filter_map(|name| read_table(name));
-        let mut rivals = claims.filter(|(part, tag)| *part == self.number && *tag != self.tag);
-        rivals.any(|(_, tag)| counts(tag))
+        let numbers = (0..parts).map(|step| (first + step) % parts);
+        let mut free = numbers.filter(|number| free(range.part(*number, PART)));
+        let claimed = free.find_map(|number| Some((number, claim(number)?)));
+        let (number, claim) = claimed.ok_or(NetworkError::RangeTaken(range))?;
+        let part = range.part(number, PART);
+        let rules = rules(&tag, number, part);
+        launcher.command(nft(&["-f", "-"]), rules).await?;
+        Ok(Self {
+            launcher: launcher.clone(),
+            tag,
+            part,
+            _claim: claim,
+        })
     }
 
     pub(super) fn part(&self) -> Cidr {
@@ -110,7 +88,7 @@ impl Namespaces {
              route add {address}/32 dev {link} src {gateway}\n"
         );
         self.launcher
-            .run(move || connect(&link, &within, &outside))
+            .run(move |home| connect(home, &link, &within, &outside))
             .await
     }
 
@@ -130,13 +108,13 @@ impl Namespaces {
 }
 
 /// Runs on the launcher thread.
-fn connect(link: &str, within: &str, outside: &str) -> io::Result<OwnedFd> {
+fn connect(home: &Home, link: &str, within: &str, outside: &str) -> io::Result<OwnedFd> {
     // The end of a Pod that had the address before and whose namespace is not quite gone.
     if Path::new("/sys/class/net").join(link).exists() {
         let _ = run_to_end(ip(&["link", "del", link]), "");
     }
-    let namespace = new_network_namespace()?;
-    inside(Some(&namespace), || {
+    let namespace = new_network_namespace(home)?;
+    inside(Some(&namespace), home, || {
         run_to_end(ip(&["-batch", "-"]), within)
     })?;
     run_to_end(ip(&["-batch", "-"]), outside)?;
@@ -173,12 +151,23 @@ async fn tables(launcher: &Launcher) -> io::Result<Vec<String>> {
         .collect())
 }
 
+/// Claims part `number` among all nodes of this network namespace. The claim ends with the
+/// process, however that ends.
+fn claim(number: u32) -> Option<UnixListener> {
+    let name = format!("sandbox-standalone-part-{number}");
+    let address = SocketAddr::from_abstract_name(name).ok()?;
+    UnixListener::bind_addr(&address).ok()
+}
+
+/// Removes the tables of this node and of those that were killed.
 async fn remove_tables(launcher: &Launcher, tag: &str) -> io::Result<()> {
     for name in tables(launcher).await? {
-        if let Some((part, owner)) = read_table(&name)
-            && owner == tag
-        {
-            let delete = format!("delete table inet {}\n", table(tag, part));
+        let Some((part, owner)) = read_table(&name) else {
+            continue;
+        };
+        let dead = claim(part);
+        if owner == tag || dead.is_some() {
+            let delete = format!("delete table inet {}\n", table(owner, part));
             launcher.command(nft(&["-f", "-"]), delete).await?;
         }
     }

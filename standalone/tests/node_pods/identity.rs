@@ -1,0 +1,60 @@
+//! Users, groups, capabilities and environment of a container.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Machine, ended, exit_code};
+
+/// Runs `script` with the security contexts of Pod and container, and returns its output.
+async fn output(
+    machine: &Machine,
+    name: &str,
+    script: &str,
+    pod: Value,
+    container: Value,
+) -> String {
+    let main = json!({
+        "name": "main", "image": "any", "command": ["bash", "-c", script], "securityContext": container,
+        "env": [{"name": "LD_PRELOAD", "value": "/nonexistent.so"}, {"name": "A", "value": "1"},
+            {"name": "B", "value": "$(A)2"}],
+        "volumeMounts": [{"name": "work", "mountPath": "/workspace"}],
+    });
+    let volumes = json!([{"name": "work", "emptyDir": {"medium": "Memory"}}]);
+    let spec = json!({"restartPolicy": "Never", "securityContext": pod, "containers": [main], "volumes": volumes});
+    machine.create(name, spec).await;
+    let ended = machine.wait(name, ended).await;
+    let log = machine.log(name, "main");
+    assert_eq!(exit_code(&ended), 0, "{log}");
+    log.lines()
+        .filter(|line| !line.contains("LD_PRELOAD"))
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+const SCRIPT: &str = "id -u; id -g; id -G; echo $HOME $B; grep -E 'CapEff|CapBnd' /proc/self/status; \
+    touch /workspace/mine && stat -c '%u %g %a' /workspace /workspace/mine; \
+    for fd in /proc/1/fd/*; do n=${fd##*/}; [ -e $fd ] && [ $n -gt 2 ] && [ $n != 255 ] && echo open $n; done; true";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn root_has_few_capabilities() {
+    let machine = Machine::new();
+    let node = machine.node();
+    let log = output(&machine, "pod", SCRIPT, json!({}), json!({})).await;
+    let expected = "0\n0\n0\n/root 12\nCapEff:\t00000000200405fb\nCapBnd:\t00000000200405fb\n\
+        0 0 777\n0 0 644\n";
+    assert_eq!(log, expected);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_has_none() {
+    let machine = Machine::new();
+    let node = machine.node();
+    let pod = json!({"runAsUser": 1000, "fsGroup": 1000, "runAsNonRoot": true});
+    let container = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
+    let script = format!("whoami; touch ~/x /tmp/y; {SCRIPT}");
+    let log = output(&machine, "pod", &script, pod, container).await;
+    let expected = "openhands\n1000\n1000\n1000\n/home/openhands 12\nCapEff:\t0000000000000000\n\
+        CapBnd:\t0000000000000000\n0 1000 2775\n1000 1000 644\n";
+    assert_eq!(log, expected);
+    node.stop().await;
+}

@@ -1,0 +1,299 @@
+//! What happens to Pods when the node goes and comes back, gently or not.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use kube::ResourceExt as _;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::harness::{Machine, PATIENCE, container, phase, running, self_exe};
+
+/// A Pod that runs until it is told not to, with memory and disk volumes.
+fn lasting() -> serde_json::Value {
+    json!({
+        "containers": [{"name": "main", "image": "any",
+            "command": ["bash", "-c", "echo x >> /disk/starts; exec sleep infinity"],
+            "securityContext": {"runAsUser": 1000},
+            "volumeMounts": [{"name": "memory", "mountPath": "/run/sandbox"}, {"name": "disk", "mountPath": "/disk"}]}],
+        "volumes": [{"name": "memory", "emptyDir": {"medium": "Memory"}}, {"name": "disk", "emptyDir": {}}],
+    })
+}
+
+/// What belongs to the node outside of its state directory: processes, interfaces, firewall
+/// tables, memory groups, shared memory.
+fn traces(state: &std::path::Path) -> Vec<String> {
+    let tag = tag(state);
+    let text = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let mut found = Vec::new();
+    let mut note = |kind: &str, text: String, mark: &str| {
+        found.extend(
+            text.lines()
+                .filter(|line| line.contains(mark))
+                .map(|line| format!("{kind}: {line}")),
+        );
+    };
+    note(
+        "interface",
+        text("ip", &["-o", "link"]),
+        &format!("sbx{tag}"),
+    );
+    note(
+        "table",
+        text("nft", &["list", "tables"]),
+        &format!("_{tag}"),
+    );
+    note("memory", text("ls", &["/dev/shm"]), &tag);
+    note(
+        "group",
+        text(
+            "find",
+            &[
+                "/sys/fs/cgroup",
+                "-maxdepth",
+                "5",
+                "-name",
+                "sandbox-standalone-*",
+            ],
+        ),
+        &tag,
+    );
+    let marker = format!(" /.sandbox-node/{tag} ");
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let mounts = std::fs::read_to_string(entry.path().join("mountinfo")).unwrap_or_default();
+        if mounts.contains(&marker) {
+            found.push(format!("process: {}", entry.path().display()));
+        }
+    }
+    found
+}
+
+/// The node's tag, as it stands in the name of its directory of shared memory and elsewhere.
+fn tag(state: &std::path::Path) -> String {
+    let state = state.canonicalize().unwrap();
+    let hash = ring::digest::digest(&ring::digest::SHA256, state.as_os_str().as_encoded_bytes());
+    hash.as_ref()
+        .iter()
+        .take(3)
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<String>()[..5]
+        .to_owned()
+}
+
+/// The kernel removes namespaces of dead processes in its own time.
+async fn no_traces(state: &std::path::Path) {
+    let state = state.to_owned();
+    let clean = async {
+        while !traces(&state).is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    if tokio::time::timeout(PATIENCE, clean).await.is_err() {
+        panic!("left behind: {:#?}", traces(&state));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_leaves_nothing_and_a_start_goes_on() {
+    let machine = Machine::new();
+    let node = machine.node();
+    machine.create("pod", lasting()).await;
+    let before = machine.wait("pod", running).await;
+    assert!(traces(machine.state.path()).len() >= 3);
+    node.stop().await;
+    no_traces(machine.state.path()).await;
+    let stopped = machine.pods().get("pod").await.unwrap();
+    assert_eq!(phase(&stopped), "Running");
+
+    let node = machine.node();
+    let again = |pod: Option<&k8s_openapi::api::core::v1::Pod>| {
+        running(pod) && pod.is_some_and(|pod| container(pod).restart_count == 1)
+    };
+    let after = machine.wait("pod", again).await;
+    let ip = |pod: &k8s_openapi::api::core::v1::Pod| pod.status.clone().unwrap().pod_ip;
+    assert_eq!(ip(&after), ip(&before));
+    let last = container(&after).last_state.unwrap().terminated.unwrap();
+    assert_eq!(last.reason.as_deref(), Some("ContainerStatusUnknown"));
+    let starts = machine.path(format!("pods/{}/volumes/disk/starts", after.uid().unwrap()));
+    let twice = async {
+        while std::fs::read_to_string(&starts).unwrap_or_default() != "x\nx\n" {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, twice).await.unwrap();
+    machine.delete("pod").await;
+    node.stop().await;
+    no_traces(machine.state.path()).await;
+    assert_eq!(std::fs::read_dir(machine.path("pods")).unwrap().count(), 0);
+}
+
+/// Killed at the end of the test, however that comes.
+struct NodeProcess(Child);
+
+impl NodeProcess {
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for NodeProcess {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A node in a process of its own, which can be killed or be somebody else.
+fn node_process(machine: &Machine, url: &str, user: Option<u32>) -> NodeProcess {
+    let own = std::env::current_exe().unwrap();
+    let mut command = match user {
+        None => Command::new(&own),
+        Some(user) => {
+            let mut command = Command::new("setpriv");
+            command.args([
+                format!("--reuid={user}"),
+                format!("--regid={user}"),
+                "--clear-groups".into(),
+            ]);
+            command.arg(&own);
+            command
+        }
+    };
+    command.args([
+        "--ignored",
+        "--exact",
+        "restart::a_node_on_its_own",
+        "--nocapture",
+    ]);
+    command
+        .env("NODE_TEST_API", url)
+        .env("NODE_TEST_STATE", machine.state.path());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    NodeProcess(command.process_group(0).spawn().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs inside the other tests"]
+async fn a_node_on_its_own() {
+    let (Ok(url), Ok(state)) = (
+        std::env::var("NODE_TEST_API"),
+        std::env::var("NODE_TEST_STATE"),
+    ) else {
+        return;
+    };
+    let client = kube::Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
+    let config = standalone::node::NodeConfig::new(state, self_exe(), self_exe());
+    standalone::node::run(client, config, tokio_util::sync::CancellationToken::new())
+        .await
+        .unwrap();
+}
+
+async fn served(machine: &Machine) -> String {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let router = machine.api.router();
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    url
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_node_takes_its_containers_along() {
+    let machine = Machine::new();
+    let url = served(&machine).await;
+    let mut node = node_process(&machine, &url, None);
+    machine.create("pod", lasting()).await;
+    machine.wait("pod", running).await;
+    node.kill();
+    let processes = async {
+        while traces(machine.state.path())
+            .iter()
+            .any(|trace| trace.starts_with("process") || trace.starts_with("interface"))
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, processes)
+        .await
+        .expect("containers die with the node");
+
+    machine
+        .pods()
+        .delete(
+            "pod",
+            &kube::api::DeleteParams {
+                grace_period_seconds: Some(0),
+                ..Default::default()
+            },
+        )
+        .await
+        .unwrap();
+    let node = machine.node();
+    machine.once("next", "true").await;
+    node.stop().await;
+    no_traces(machine.state.path()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_without_root_works() {
+    const USER: u32 = 65534;
+    let machine = Machine::new();
+    std::os::unix::fs::chown(machine.state.path(), Some(USER), Some(USER)).unwrap();
+    let url = served(&machine).await;
+    let mut node = node_process(&machine, &url, Some(USER));
+    let script = "id -u; id -un; echo $SANDBOX_BIND_ADDRESS; touch /work/x ~/y /tmp/z; ls -d /proc/[0-9]*; ls /sys";
+    let main = json!({
+        "name": "main", "image": "any", "command": ["bash", "-c", script],
+        "securityContext": {"runAsUser": 1000},
+        "volumeMounts": [{"name": "work", "mountPath": "/work"}],
+    });
+    let spec = json!({"restartPolicy": "Never", "containers": [main], "volumes": [{"name": "work", "emptyDir": {"medium": "Memory"}}]});
+    machine.create("pod", spec).await;
+    let pod = machine.wait("pod", crate::harness::ended).await;
+    let ip = pod.status.as_ref().unwrap().pod_ip.clone().unwrap();
+    assert!(ip.starts_with("127."));
+    let log = machine.log("pod", "main");
+    let expected = format!(
+        "1000\nopenhands\n{ip}\n/proc/1\nls: cannot access '/sys': No such file or directory\n"
+    );
+    assert_eq!(log, expected);
+    machine.create("lasting", lasting()).await;
+    machine.wait("lasting", running).await;
+    node.kill();
+    let processes = async {
+        while traces(machine.state.path())
+            .iter()
+            .any(|trace| trace.starts_with("process"))
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, processes)
+        .await
+        .expect("containers die with the node");
+    let mut node = node_process(&machine, &url, Some(USER));
+    machine.delete("lasting").await;
+    machine.delete("pod").await;
+    let memory = PathBuf::from(format!(
+        "/dev/shm/sandbox-standalone-{}",
+        tag(machine.state.path())
+    ));
+    let emptied = async {
+        while std::fs::read_dir(&memory).unwrap().next().is_some() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, emptied)
+        .await
+        .expect("volumes of deleted Pods go");
+    node.kill();
+    std::fs::remove_dir(memory).unwrap();
+}

@@ -1,0 +1,174 @@
+//! Volumes: what they hold, how long they live, and what refuses them.
+
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
+use kube::api::{DeleteParams, PostParams};
+use kube::runtime::wait::{await_condition, conditions};
+use kube::{Api, ResourceExt as _};
+use serde_json::json;
+
+use crate::harness::{Machine, PATIENCE, ended, exit_code, running, waits_for};
+
+async fn claim(machine: &Machine, name: &str) -> PersistentVolumeClaim {
+    let claim = json!({"metadata": {"name": name}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+    }});
+    let claim = serde_json::from_value(claim).unwrap();
+    machine
+        .claims()
+        .create(&PostParams::default(), &claim)
+        .await
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_outlives_pods_and_ends_with_its_deletion() {
+    let machine = Machine::new();
+    let node = machine.node();
+    let spec = |script: &str| {
+        json!({
+            "terminationGracePeriodSeconds": 60,
+            "securityContext": {"runAsUser": 1000},
+            "containers": [{"name": "main", "image": "any", "command": ["bash", "-c", script],
+                "volumeMounts": [{"name": "work", "mountPath": "/workspace"}]}],
+            "volumes": [{"name": "work", "persistentVolumeClaim": {"claimName": "work"}}],
+        })
+    };
+    // The Pod waits for its claim.
+    let first = "trap 'echo asked > /workspace/file; exit 0' TERM; echo > /workspace/ready; \
+        while true; do read -t 1 < <(:) ; done";
+    machine.create("pod", spec(first)).await;
+    let uid = claim(&machine, "work").await.uid().unwrap();
+    machine.wait("pod", running).await;
+    let directory = machine.path("volumes").join(&uid);
+    let trapped = async {
+        while !directory.join("ready").exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, trapped).await.unwrap();
+    machine.delete("pod").await;
+    assert_eq!(
+        std::fs::read_to_string(directory.join("file")).unwrap(),
+        "asked\n"
+    );
+
+    let mut again = spec("cat /workspace/file");
+    again["restartPolicy"] = json!("Never");
+    machine.create("pod", again).await;
+    machine.wait("pod", ended).await;
+    assert_eq!(machine.log("pod", "main"), "asked\n");
+    let bound = machine.claims().get("work").await.unwrap().status.unwrap();
+    assert_eq!(bound.phase.as_deref(), Some("Bound"));
+    assert_eq!(bound.capacity.unwrap()["storage"].0, "1Gi");
+
+    machine.delete("pod").await;
+    machine
+        .claims()
+        .delete("work", &DeleteParams::default())
+        .await
+        .unwrap();
+    let gone = await_condition(machine.claims(), "work", conditions::is_deleted(&uid));
+    tokio::time::timeout(PATIENCE, gone).await.unwrap().unwrap();
+    let removed = async {
+        while directory.exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, removed).await.unwrap();
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn configuration_arrives_as_files_and_variables() {
+    let machine = Machine::new();
+    let node = machine.node();
+    let secret: Secret = serde_json::from_value(json!({
+        "metadata": {"name": "secret"}, "data": {"key": "dmFsdWU="},
+    }))
+    .unwrap();
+    let map: ConfigMap = serde_json::from_value(json!({
+        "metadata": {"name": "map"}, "data": {"a": "1", "b": "2"},
+    }))
+    .unwrap();
+    let secrets: Api<Secret> = Api::namespaced(machine.client(), "default");
+    secrets
+        .create(&PostParams::default(), &secret)
+        .await
+        .unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(machine.client(), "default");
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    let script = "cat /secret/key /map/sub/b; echo; echo $KEY $PRE_a; stat -c %a /secret/key; \
+        echo x > /secret/key || echo refused";
+    let spec = json!({
+        "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "any", "command": ["bash", "-c", script],
+            "env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "secret", "key": "key"}}}],
+            "envFrom": [{"prefix": "PRE_", "configMapRef": {"name": "map"}}],
+            "volumeMounts": [{"name": "secret", "mountPath": "/secret", "readOnly": true},
+                {"name": "map", "mountPath": "/map"}]}],
+        "volumes": [{"name": "secret", "secret": {"secretName": "secret", "defaultMode": 256}},
+            {"name": "map", "configMap": {"name": "map", "items": [{"key": "b", "path": "sub/b"}]}}],
+    });
+    machine.create("pod", spec).await;
+    let pod = machine.wait("pod", ended).await;
+    let log = machine.log("pod", "main");
+    assert_eq!(exit_code(&pod), 0, "{log}");
+    assert!(
+        log.starts_with("value2\nvalue 1\n400\n") && log.ends_with("refused\n"),
+        "{log}"
+    );
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_cannot_start_says_why_and_disturbs_nobody() {
+    let machine = Machine::new();
+    let node = machine.node_with(|config| config.images.host_fallback = false);
+    let main = json!({"name": "main", "image": "registry/none:1", "command": ["true"]});
+    machine.create("image", json!({"containers": [main]})).await;
+    machine.wait("image", waits_for("ErrImagePull")).await;
+    let hosts = json!({
+        "containers": [main], "volumes": [{"name": "etc", "hostPath": {"path": "/etc"}}],
+    });
+    machine.create("host", hosts).await;
+    machine.wait("host", waits_for("ContainerCreating")).await;
+    let shell = json!({"name": "main", "image": "localhost/sandbox-executor:dev", "command": ["/sandbox-executor", "--version"]});
+    machine
+        .create(
+            "good",
+            json!({"restartPolicy": "Never", "containers": [shell]}),
+        )
+        .await;
+    machine.wait("good", ended).await;
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unpacked_image_is_copied_for_each_pod() {
+    let machine = Machine::new();
+    let image = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(image.path().join("bin")).unwrap();
+    std::fs::create_dir_all(image.path().join("etc")).unwrap();
+    std::fs::copy(crate::harness::self_exe(), image.path().join("bin/tool")).unwrap();
+    let node = machine.node_with(|config| {
+        config
+            .images
+            .directories
+            .insert("tool:1".into(), image.path().to_owned());
+    });
+    let main = json!({
+        "name": "main", "image": "tool:1", "workingDir": "/made",
+        "command": ["tool", "exec-as", "--cwd", "/made/too", "--", "/bin/tool", "--help"],
+    });
+    machine
+        .create(
+            "pod",
+            json!({"restartPolicy": "Never", "containers": [main]}),
+        )
+        .await;
+    let pod = machine.wait("pod", ended).await;
+    assert_eq!(exit_code(&pod), 0, "{}", machine.log("pod", "main"));
+    assert!(!image.path().join("made").exists());
+    assert!(!image.path().join("etc/hosts").exists());
+    node.stop().await;
+}
