@@ -1,5 +1,7 @@
 //! The process node against the embedded API, with real processes.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 #[path = "node_pods/harness.rs"]
 mod harness;
 #[path = "node_pods/identity.rs"]
@@ -14,3 +16,5 @@ mod limits;
 mod restart;
 #[path = "node_pods/storage.rs"]
 mod storage;
+#[path = "node_pods/timing.rs"]
+mod timing;

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_secs(10);
-const LONGEST: Duration = Duration::from_secs(300);
+const LONGEST: Duration = Duration::from_mins(5);
 /// A container that ran this long starts with a clean record.
-const FORGIVEN: Duration = Duration::from_secs(600);
+const FORGIVEN: Duration = Duration::from_mins(10);
 
 /// The record of one container.
 #[derive(Debug, Default)]

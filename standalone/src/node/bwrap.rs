@@ -226,7 +226,7 @@ mod tests {
             --cap-add CAP_SETGID\n--cap-add CAP_SETUID\n--cap-add CAP_SETPCAP\n\
             --ro-bind /usr /usr\n--symlink usr/bin /bin\n--dir /workspace\n--proc /proc\n\
             --dev /dev\n--perms 1777\n--tmpfs /dev/shm\n\
-            --ro-bind /bin/standalone /.sandbox-node/abcde\n--bind /v /dev/shm\n\
+            --ro-bind /bin/standalone /.sandbox-node/abcde\n--dir /dev\n--bind /v /dev/shm\n\
             --setenv LD_PRELOAD /x.so";
         assert_eq!(text(&sandbox.words()), expected);
         let expected = "/.sandbox-node/abcde exec-as\n--uid 1000\n--gid 1000\n--groups 2000\n\

@@ -61,7 +61,7 @@ enum ExecError {
 ///
 /// Returns only if the command could not be executed, with the exit code to end with.
 pub fn exec_as(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let error = match parse(args).and_then(|step| step.run()) {
+    let error = match parse(args).and_then(Step::run) {
         Ok(never) => match never {},
         Err(error) => error,
     };

@@ -261,15 +261,17 @@ mod tests {
 
     const ROOT: NodeUser = NodeUser { uid: 0, gid: 0 };
 
+    fn read<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
+
     fn identity(
         pod: &serde_json::Value,
         container: &serde_json::Value,
         node: NodeUser,
     ) -> Result<Identity, IdentityError> {
-        let pod: PodSpec =
-            serde_json::from_value(json!({"containers": [], "securityContext": pod})).unwrap();
-        let container: Container =
-            serde_json::from_value(json!({"name": "c", "securityContext": container})).unwrap();
+        let pod: PodSpec = read(json!({"containers": [], "securityContext": pod}));
+        let container: Container = read(json!({"name": "c", "securityContext": container}));
         resolve(&pod, &container, &Defaults::host(), node)
     }
 

@@ -271,9 +271,9 @@ impl Life {
             if std::fs::read_link(&link).is_ok_and(|target| target == logs) {
                 let _ = std::fs::remove_file(&link);
             }
-            directories
-                .iter()
-                .for_each(|directory| removal::remove(directory));
+            for directory in &directories {
+                removal::remove(directory);
+            }
         });
         if let Err(error) = removed.await {
             tracing::warn!(%error, "removal failed");

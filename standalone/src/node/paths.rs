@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use ring::digest::{SHA256, digest};
+
 /// The layout of one state directory.
 #[derive(Debug, Clone)]
 pub(crate) struct Paths {
@@ -16,17 +18,10 @@ impl Paths {
     pub(crate) fn new(state_dir: &Path) -> Self {
         let state = std::path::absolute(state_dir).unwrap_or_else(|_| state_dir.to_owned());
         let state = state.canonicalize().unwrap_or(state);
-        let hash =
-            ring::digest::digest(&ring::digest::SHA256, state.as_os_str().as_encoded_bytes());
-        let digits: String = hash
-            .as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        Self {
-            state,
-            tag: digits[..5].to_owned(),
-        }
+        let hash = digest(&SHA256, state.as_os_str().as_encoded_bytes());
+        let first = hash.as_ref().first_chunk().copied().unwrap_or_default();
+        let tag = format!("{:05x}", u32::from_be_bytes(first) >> 12);
+        Self { state, tag }
     }
 
     pub(crate) fn pods(&self) -> PathBuf {

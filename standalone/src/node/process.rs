@@ -27,7 +27,7 @@ use super::launcher::{Home, Launcher, inside};
 use super::logs::LogWriter;
 
 /// How long bubblewrap may take to make a container.
-const SETUP_LIMIT: Duration = Duration::from_secs(60);
+const SETUP_LIMIT: Duration = Duration::from_mins(1);
 
 /// Everything needed for one start.
 #[derive(Debug)]
@@ -80,13 +80,11 @@ impl Process {
             output,
         } = started.await?;
         let output = tokio::spawn(log.copy(receiver(output)?));
-        let init = match timeout(SETUP_LIMIT, pass_gate(&child, gate, group.as_ref())).await {
-            Ok(Ok(init)) => init,
-            _ => {
-                child.start_kill()?;
-                let _ = output.await;
-                return Err(io::Error::other(last_line(&path)));
-            }
+        let passed = timeout(SETUP_LIMIT, pass_gate(&child, gate, group.as_ref())).await;
+        let Ok(Ok(init)) = passed else {
+            child.start_kill()?;
+            let _ = output.await;
+            return Err(io::Error::other(last_line(&path)));
         };
         Ok(Self {
             child,

@@ -5,7 +5,7 @@ mod subpath;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, lchown};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, lchown};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, KeyToPath, Pod, Volume};
@@ -170,7 +170,6 @@ fn make_shared(directory: &Path, group: Option<u32>) -> io::Result<()> {
     }
     let Some(group) = group else { return Ok(()) };
     // As `fsGroupChangePolicy: OnRootMismatch`: a large workspace is walked once, not each start.
-    use std::os::unix::fs::MetadataExt as _;
     let metadata = fs::symlink_metadata(directory)?;
     if metadata.gid() == group && metadata.mode() & 0o7777 == GROUP {
         return Ok(());
@@ -293,7 +292,6 @@ pub(crate) fn mounts(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt as _;
 
     #[test]
     fn volumes_are_open_to_all_users_of_the_container_only() {

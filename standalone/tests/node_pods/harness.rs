@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Generous: a machine under load is no failure.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The program with the `exec-as` subcommand.
 pub(crate) fn self_exe() -> PathBuf {
@@ -90,14 +90,16 @@ impl Machine {
 
     pub(crate) async fn wait(&self, name: &str, condition: impl Condition<Pod>) -> Pod {
         let wait = await_condition(self.pods(), name, condition);
-        match tokio::time::timeout(PATIENCE, wait).await {
-            Ok(pod) => pod.unwrap().expect("the Pod exists"),
-            Err(_) => {
-                let pod = self.pods().get(name).await.unwrap();
-                let log = self.log(name, "main");
-                panic!("waiting for {name}: {:#?}\n{log}", pod.status);
-            }
-        }
+        let Ok(pod) = tokio::time::timeout(PATIENCE, wait).await else {
+            let pod = self.pods().get(name).await.unwrap();
+            let log = self.log(name, "main");
+            panic!(
+                "waiting for {name}: {:#?}
+{log}",
+                pod.status
+            );
+        };
+        pod.unwrap().expect("the Pod exists")
     }
 
     pub(crate) async fn delete(&self, name: &str) {

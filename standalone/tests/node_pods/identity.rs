@@ -24,10 +24,8 @@ async fn output(
     let ended = machine.wait(name, ended).await;
     let log = machine.log(name, "main");
     assert_eq!(exit_code(&ended), 0, "{log}");
-    log.lines()
-        .filter(|line| !line.contains("LD_PRELOAD"))
-        .map(|line| format!("{line}\n"))
-        .collect()
+    let lines = log.split_inclusive('\n');
+    lines.filter(|line| !line.contains("LD_PRELOAD")).collect()
 }
 
 const SCRIPT: &str = "id -u; id -g; id -G; echo $HOME $B; grep -E 'CapEff|CapBnd' /proc/self/status; \

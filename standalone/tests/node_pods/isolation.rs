@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
@@ -9,11 +10,11 @@ use serde_json::json;
 use crate::harness::{Machine, PATIENCE, exit_code, running};
 
 /// Answers every connection on port 8080 with the name of the host.
-const SERVER: &str = r#"
+const SERVER: &str = r"
     use IO::Socket::INET; use Sys::Hostname;
     my $s = IO::Socket::INET->new(LocalPort => 8080, Listen => 9, ReuseAddr => 1) or die $!;
     while (my $c = $s->accept) { print $c hostname(); close $c; }
-"#;
+";
 
 fn address(pod: &Pod) -> String {
     pod.status.clone().unwrap().pod_ip.unwrap()
@@ -54,7 +55,7 @@ async fn pods_share_a_port_but_nothing_else() {
     let script = format!(
         "ls /tmp; ls -d /proc/[0-9]*; ls -A /home /root /home/openhands | grep -v '^[.]'; ls /etc/shadow /sys;\
          ls {state}; cat /proc/net/dev | grep -c :;\
-         reach() {{ timeout 3 bash -c \"exec 3<>/dev/tcp/$1/$2\" 2>/dev/null && echo reached $1; }};\
+         reach() {{ timeout 1 bash -c \"exec 3<>/dev/tcp/$1/$2\" 2>/dev/null && echo reached $1; }};\
          reach {one} 8080; reach {gateway} {port}; reach 127.0.0.1 {port}; echo done",
         state = machine.state.path().display(),
         one = address(&one),
@@ -111,5 +112,50 @@ async fn the_executor_image_holds_the_executor_only() {
     let statuses = pod.status.unwrap().container_statuses.unwrap();
     let shell = statuses[1].state.clone().unwrap().terminated.unwrap();
     assert_eq!(shell.exit_code, 127);
+    node.stop().await;
+}
+
+/// A network beyond this host, removed at the end of the test.
+struct World(&'static str);
+
+impl World {
+    fn make() -> Self {
+        let script = "ip netns add sbtest-world && ip -n sbtest-world link add eth0 type veth peer name sbtest netns 1 && \
+            ip -n sbtest-world addr add 198.51.100.2/30 dev eth0 && ip -n sbtest-world link set eth0 up && \
+            ip -n sbtest-world link set lo up && ip addr add 198.51.100.1/30 dev sbtest && ip link set sbtest up";
+        assert!(sh(script).success());
+        Self("sbtest-world")
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        sh(&format!(
+            "ip netns del {}; ip link del sbtest 2>/dev/null",
+            self.0
+        ));
+    }
+}
+
+fn sh(script: &str) -> std::process::ExitStatus {
+    Command::new("sh").args(["-c", script]).status().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_reach_the_world_beyond_the_host() {
+    let machine = Machine::new();
+    let node = machine.node();
+    let world = World::make();
+    let mut server = Command::new("ip")
+        .args(["netns", "exec", world.0, "perl", "-e", SERVER])
+        .spawn()
+        .unwrap();
+    // The world knows no way to the Pod: its answer arrives only if the host translates addresses.
+    let script = "until exec 3<>/dev/tcp/198.51.100.2/8080; do :; done 2>/dev/null; cat <&3";
+    let pod = machine.once("pod", script).await;
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert_eq!(exit_code(&pod), 0);
+    assert!(!machine.log("pod", "main").is_empty());
     node.stop().await;
 }

@@ -13,6 +13,7 @@ use crate::harness::{Machine, PATIENCE, container, phase, running, self_exe};
 /// A Pod that runs until it is told not to, with memory and disk volumes.
 fn lasting() -> serde_json::Value {
     json!({
+        "terminationGracePeriodSeconds": 1,
         "containers": [{"name": "main", "image": "any",
             "command": ["bash", "-c", "echo x >> /disk/starts; exec sleep infinity"],
             "securityContext": {"runAsUser": 1000},
@@ -76,12 +77,8 @@ fn traces(state: &std::path::Path) -> Vec<String> {
 fn tag(state: &std::path::Path) -> String {
     let state = state.canonicalize().unwrap();
     let hash = ring::digest::digest(&ring::digest::SHA256, state.as_os_str().as_encoded_bytes());
-    hash.as_ref()
-        .iter()
-        .take(3)
-        .map(|byte| format!("{byte:02x}"))
-        .collect::<String>()[..5]
-        .to_owned()
+    let first = hash.as_ref().first_chunk().copied().unwrap();
+    format!("{:05x}", u32::from_be_bytes(first) >> 12)
 }
 
 /// The kernel removes namespaces of dead processes in its own time.
@@ -92,9 +89,8 @@ async fn no_traces(state: &std::path::Path) {
             tokio::task::yield_now().await;
         }
     };
-    if tokio::time::timeout(PATIENCE, clean).await.is_err() {
-        panic!("left behind: {:#?}", traces(&state));
-    }
+    let cleaned = tokio::time::timeout(PATIENCE, clean).await;
+    assert!(cleaned.is_ok(), "left behind: {:#?}", traces(&state));
 }
 
 #[tokio::test(flavor = "multi_thread")]

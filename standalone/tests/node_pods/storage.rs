@@ -1,7 +1,7 @@
 //! Volumes: what they hold, how long they live, and what refuses them.
 
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
-use kube::api::{DeleteParams, PostParams};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
@@ -140,6 +140,24 @@ async fn a_pod_that_cannot_start_says_why_and_disturbs_nobody() {
         )
         .await;
     machine.wait("good", ended).await;
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_malformed_pod_is_skipped() {
+    let machine = Machine::new();
+    let pods: Api<DynamicObject> =
+        Api::namespaced_with(machine.client(), "default", &ApiResource::erase::<Pod>(&()));
+    let malformed: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bad"},
+        "spec": {"containers": "nonsense"},
+    }))
+    .unwrap();
+    let created = pods.create(&PostParams::default(), &malformed).await;
+    let node = machine.node();
+    machine.once("good", "true").await;
+    // An API that accepts it is what this test is about.
+    assert!(created.is_err() || pods.get("bad").await.is_ok());
     node.stop().await;
 }
 

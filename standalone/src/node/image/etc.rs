@@ -23,24 +23,21 @@ const NSSWITCH: &str = "passwd: files\ngroup: files\nshadow: files\nhosts: files
 
 /// Writes the user database; the node's own user is in it even if it is nobody of the above.
 pub(super) fn users(etc: &Path, names: &Names) -> io::Result<()> {
-    let mut passwd = String::new();
-    let mut group = String::from("tty:x:5:\nsudo:x:27:\nusers:x:100:\n");
-    for (name, id, home, shell) in USERS {
-        passwd += &format!("{name}:x:{id}:{id}:{name}:{home}:{shell}\n");
-        group += &format!("{name}:x:{id}:\n");
-    }
     let own = names.node;
+    let mut users: Vec<(&str, u32, u32, &str, &str)> = USERS
+        .iter()
+        .map(|(name, id, home, shell)| (*name, *id, *id, *home, *shell))
+        .collect();
     if USERS.iter().all(|user| user.1 != own.uid) {
-        passwd += &format!(
-            "user:x:{}:{}:user:/home/openhands:/bin/bash\n",
-            own.uid, own.gid
-        );
+        users.push(("user", own.uid, own.gid, "/home/openhands", "/bin/bash"));
     }
-    if USERS.iter().all(|user| user.1 != own.gid) {
-        group += &format!("user:x:{}:\n", own.gid);
+    let mut passwd = fs::File::create(etc.join("passwd"))?;
+    let mut group = fs::File::create(etc.join("group"))?;
+    group.write_all(b"tty:x:5:\nsudo:x:27:\nusers:x:100:\n")?;
+    for (name, uid, gid, home, shell) in users {
+        writeln!(passwd, "{name}:x:{uid}:{gid}:{name}:{home}:{shell}")?;
+        writeln!(group, "{name}:x:{gid}:")?;
     }
-    fs::write(etc.join("passwd"), passwd)?;
-    fs::write(etc.join("group"), group)?;
     fs::write(etc.join("nsswitch.conf"), NSSWITCH)
 }
 

@@ -2,12 +2,21 @@
 //!
 //! The old value lies in `/run`, which like the setting itself does not survive a reboot.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
+use rustix::fs::{FlockOperation, flock};
+
 const SETTING: &str = "/proc/sys/net/ipv4/ip_forward";
 const RECORD: &str = "/run/sandbox-standalone.ip_forward";
+
+/// Holds off other nodes of this machine that come or go, until it is dropped.
+pub(super) fn lock() -> io::Result<File> {
+    let setting = File::open(SETTING)?;
+    flock(&setting, FlockOperation::LockExclusive)?;
+    Ok(setting)
+}
 
 /// Switches forwarding on. A record that exists is that of a node before us.
 pub(super) fn enable() -> io::Result<()> {

@@ -41,6 +41,7 @@ impl Namespaces {
         launcher: &Launcher,
     ) -> Result<Self, NetworkError> {
         let tag = paths.tag.clone();
+        let _alone = launcher.run(|_| forwarding::lock()).await?;
         remove_tables(launcher, &tag).await?;
         forwarding::enable()?;
         let routes = foreign_routes(launcher, &tag).await?;
@@ -95,6 +96,7 @@ impl Namespaces {
     /// Removes the table and, as the last node, forwarding. Failures are logged: whatever is
     /// left the next start removes.
     pub(super) async fn stop(&self) {
+        let _alone = self.launcher.run(|_| forwarding::lock()).await;
         let removed = remove_tables(&self.launcher, &self.tag).await;
         let restored = match tables(&self.launcher).await {
             Ok(left) if left.iter().any(|name| read_table(name).is_some()) => Ok(()),

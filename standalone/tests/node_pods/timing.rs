@@ -1,0 +1,58 @@
+//! How long it takes from a Pod's creation to its program's first instructions. Prints; asserts
+//! nothing. `cargo test --release -p standalone --test node_pods -- --ignored --nocapture timing`
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use futures::future::join_all;
+use serde_json::json;
+
+use crate::harness::{Machine, ended};
+
+fn now() -> u128 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_micros()
+}
+
+/// Microseconds until `date` ran in the Pod. Both clocks are the machine's.
+async fn start(machine: &Machine, number: usize) -> u128 {
+    let name = format!("pod-{number}");
+    let command = ["date", "+%s%6N"];
+    let main = json!({"name": "main", "image": "any", "command": command});
+    let before = now();
+    machine
+        .create(
+            &name,
+            json!({"restartPolicy": "Never", "containers": [main]}),
+        )
+        .await;
+    machine.wait(&name, ended).await;
+    machine.log(&name, "main").trim().parse::<u128>().unwrap() - before
+}
+
+fn print(what: &str, mut times: Vec<u128>) {
+    times.sort_unstable();
+    let at = |percent: usize| times[(times.len() - 1) * percent / 100];
+    println!(
+        "{what}: p50 {} µs, p99 {} µs, {} Pods",
+        at(50),
+        at(99),
+        times.len()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement"]
+async fn creation_to_first_instruction() {
+    let machine = Machine::new();
+    let node = machine.node();
+    let mut one_by_one = Vec::new();
+    for number in 0..50 {
+        one_by_one.push(start(&machine, number).await);
+    }
+    print("one by one", one_by_one);
+    let at_once = join_all((100..200).map(|number| start(&machine, number))).await;
+    print("100 at once", at_once);
+    node.stop().await;
+}
