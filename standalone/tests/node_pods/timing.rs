@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::future::join_all;
 use serde_json::json;
+use standalone::node::PodNetwork;
 
 use crate::harness::{Machine, ended};
 
@@ -42,11 +43,10 @@ fn print(what: &str, mut times: Vec<u128>) {
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement"]
-async fn creation_to_first_instruction() {
+async fn measure(network: PodNetwork) {
     let machine = Machine::new();
-    let node = machine.node();
+    let node = machine.node_with(|config| config.pod_network = network);
+    println!("{network:?}");
     let mut one_by_one = Vec::new();
     for number in 0..50 {
         one_by_one.push(start(&machine, number).await);
@@ -55,4 +55,11 @@ async fn creation_to_first_instruction() {
     let at_once = join_all((100..200).map(|number| start(&machine, number))).await;
     print("100 at once", at_once);
     node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement"]
+async fn creation_to_first_instruction() {
+    measure(PodNetwork::detect()).await;
+    measure(PodNetwork::Loopback).await;
 }
