@@ -29,8 +29,9 @@ use std::{path::Path, sync::Arc};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use parking_lot::RwLock;
 
+pub use operator::clock::Clock;
+
 pub use self::{
-    clock::Clock,
     error::{ApiError, Cause, CauseReason, Group},
     faults::{Failure, Faults, Outage, RequestInfo, Write},
     kubeconfig::kubeconfig,
@@ -139,8 +140,8 @@ impl EmbeddedApi {
         &self.inner.faults
     }
 
-    pub fn clock(&self) -> &Clock {
-        &self.inner.clock
+    pub fn clock(&self) -> Clock {
+        self.inner.clock
     }
 
     /// The revision of the last change.

@@ -15,7 +15,6 @@ use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use operator::clock::Clock;
 use operator::controller::{self, ControllerConfig};
 use operator::gateway::{Gateway, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig};
 use operator::index::{Entry, Index, Key};
@@ -92,7 +91,7 @@ impl World {
             self.keys.clone(),
             Arc::new(Index::new(self.keys.clone())),
             self.supervisors.clone(),
-            Clock::start(),
+            self.api.clock(),
             shutdown.clone(),
         );
         // Cut off wherever it is, as a crash does.

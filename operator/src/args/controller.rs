@@ -56,7 +56,7 @@ impl ControllerArgs {
             keys,
             index,
             Arc::new(HttpSupervisors::default()),
-            Clock::start(),
+            Clock::wall(),
             shutdown_on_signal()?,
         )
         .await?;

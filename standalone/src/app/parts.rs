@@ -70,7 +70,7 @@ impl Parts {
             self.keys.clone(),
             self.index.clone(),
             Arc::new(HttpSupervisors::default()),
-            Clock::start(),
+            Clock::wall(),
             shutdown,
         );
         async { run.await.context("controller") }

@@ -60,7 +60,7 @@ fn stage(answers: &[Option<SupervisorState>]) -> Stage {
     queue.open();
     let script = Arc::new(Script::default());
     script.answers.lock().extend(answers);
-    let readiness = Readiness::new(script.clone(), keys.clone(), Clock::start(), queue.clone());
+    let readiness = Readiness::new(script.clone(), keys.clone(), Clock::wall(), queue.clone());
     Stage {
         script,
         readiness: Arc::new(readiness),

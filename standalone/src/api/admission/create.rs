@@ -1,11 +1,12 @@
 //! A new object: it gets its name, uid and birthday here.
 
+use operator::clock::Clock;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
 
 use super::{Admitted, conform::conform, has_generation, kinds, names, reject};
 use crate::api::{
-    clock::Clock,
+    clock::stamp,
     error::ApiError,
     object::{self, as_object, set_meta},
     registry::Kind,
@@ -73,7 +74,7 @@ fn identify(new: &NewObject<'_>, object: &mut Value) -> Result<(), ApiError> {
         set_meta(object, "name", name);
     }
     set_meta(object, "uid", uid()?);
-    set_meta(object, "creationTimestamp", new.clock.stamp());
+    set_meta(object, "creationTimestamp", stamp(new.clock));
     if has_generation(new.kind) {
         set_meta(object, "generation", 1);
     }

@@ -9,7 +9,9 @@ use super::{
     write::{contended, decode, namespace_place},
 };
 use crate::api::{
-    Inner, collect,
+    Inner,
+    clock::stamp_in,
+    collect,
     error::{ApiError, success},
     object::{self, as_object, set_meta},
     request::Request,
@@ -251,7 +253,7 @@ fn mark(inner: &Inner, object: &Value, grace: u64, is_namespace: bool) -> Value 
         set_meta(
             &mut marked,
             "deletionTimestamp",
-            inner.clock.stamp_in(grace),
+            stamp_in(&inner.clock, grace),
         );
         set_meta(&mut marked, "deletionGracePeriodSeconds", grace);
     }
