@@ -7,9 +7,13 @@ use operator::gateway::serve::{Limits, serve};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::world::{World, ready, sandbox};
+
+/// How long the gateway may take to call the sandbox before a test gives up.
+const ARRIVAL: Duration = Duration::from_secs(10);
 
 pub(crate) struct Stage {
     pub(crate) world: World,
@@ -64,7 +68,8 @@ impl Stage {
 
     /// The next connection of the gateway to the sandbox.
     pub(crate) async fn sandbox(&self) -> Wire {
-        Wire::new(self.upstream.accept().await.unwrap().0)
+        let arrived = timeout(ARRIVAL, self.upstream.accept()).await;
+        Wire::new(arrived.expect("the gateway calls the sandbox").unwrap().0)
     }
 
     /// Sends a request and returns the whole answer of the gateway, which closes then.

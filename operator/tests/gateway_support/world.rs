@@ -150,7 +150,7 @@ pub(crate) fn starting(was_ready: bool) -> SandboxStatus {
 
 /// A sandbox of the session `s1` with a `runtime` port.
 pub(crate) fn sandbox(keys: &Keys, runtime_port: u16) -> Sandbox {
-    let name = keys.session_runtime_id("default", "default", "s1", 0);
+    let name = keys.session_runtime_id("sandboxes", "default", "s1", 0);
     let spec = SandboxSpec {
         image: Some("image".into()),
         ports: serde_json::from_value(serde_json::json!([
