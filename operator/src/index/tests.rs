@@ -100,7 +100,7 @@ fn the_removal_of_an_earlier_object_spares_the_later_one_of_its_name() {
 async fn waiting_ends_with_the_change_or_with_time() {
     let index = index();
     index.apply(&sandbox("a", 1, &json!({})));
-    let limit = Duration::from_secs(60);
+    let limit = Duration::from_mins(1);
     let a = key("a");
     let late = index.wait(&a, limit, |e| e.resource_version == "2");
     assert_eq!(late.await.unwrap().resource_version, "1");
