@@ -94,10 +94,11 @@ fn by_path(path: &str) -> Option<Route> {
     let start = path.len() - path.trim_start_matches('/').len();
     let mut parts = path[start..].splitn(3, '/');
     let (id, port) = (parts.next()?, parts.next().unwrap_or_default());
+    let end = path.len().min(start + id.len() + 1 + port.len());
     is_runtime_id(id).then(|| Route {
         id: id.to_owned(),
         port: port.to_owned(),
-        prefix: Some(path[..start + id.len() + 1 + port.len()].to_owned()),
+        prefix: Some(path[..end].to_owned()),
     })
 }
 
@@ -186,6 +187,12 @@ mod tests {
             prefix(&format!("//{ID}/vscode/")),
             of("vscode", format!("//{ID}/vscode"))
         );
+        for end in ["", "/"] {
+            assert_eq!(
+                prefix(&format!("/{ID}{end}")),
+                of("", format!("/{ID}{end}"))
+            );
+        }
         assert_eq!(prefix("/sessions/batch"), None);
         assert_eq!(prefix("/"), None);
     }
