@@ -19,7 +19,7 @@ use super::observe::{Observed, observe};
 use super::plan::{Action, Grace, Refusal};
 use super::readiness::{MakeInit, Question};
 use super::reconcile::Context;
-use crate::kubernetes::apply::{CreateError, create_owned, delete};
+use crate::kubernetes::apply::{CreateError, create_owned, delete, delete_owned};
 use crate::kubernetes::client::{CallError, bounded};
 use crate::kubernetes::slim::SlimPod;
 
@@ -141,7 +141,8 @@ async fn delete_pod(
 async fn delete_claim(context: &Context, observed: &Observed) -> Result<(), ApplyError> {
     let key = &observed.entry.key;
     let api = Api::<PersistentVolumeClaim>::namespaced(context.client.clone(), &key.namespace);
-    delete(&api, &names::workspace_claim(&key.name), None, None).await?;
+    let name = names::workspace_claim(&key.name);
+    delete_owned(&api, &name, &observed.entry.uid).await?;
     Ok(())
 }
 

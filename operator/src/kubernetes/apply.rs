@@ -92,8 +92,25 @@ where
     }
 }
 
+/// Deletes the object of this name if it belongs to this owner. One that belongs to somebody else
+/// is left alone.
+pub async fn delete_owned<K>(api: &Api<K>, name: &str, owner_uid: &str) -> Result<(), CallError>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let found = bounded(api.get_opt(name)).await?;
+    if let Some(found) = found.filter(|found| is_owned(found, owner_uid)) {
+        delete(api, name, found.uid().as_deref(), None).await?;
+    }
+    Ok(())
+}
+
+fn is_owned<S: Resource<DynamicType = ()>>(found: &S, owner_uid: &str) -> bool {
+    found.owner_references().iter().any(|o| o.uid == owner_uid)
+}
+
 fn owned<S: Resource<DynamicType = ()>>(found: S, owner_uid: &str) -> Result<S, CreateError> {
-    if found.owner_references().iter().any(|o| o.uid == owner_uid) {
+    if is_owned(&found, owner_uid) {
         return Ok(found);
     }
     Err(CreateError::NameTaken {
@@ -108,5 +125,30 @@ fn refusal(error: CallError) -> CreateError {
         (Some(400 | 422), Some(message)) => CreateError::Invalid(message),
         (Some(403), Some(message)) => CreateError::Forbidden(message),
         _ => CreateError::Call(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+    use serde_json::json;
+
+    use super::*;
+    use crate::kubernetes::fake::FakeApi;
+
+    #[tokio::test]
+    async fn what_belongs_to_somebody_else_is_not_deleted() {
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(FakeApi::default().client(), "ns");
+        let owner = json!([{"apiVersion": "v1", "kind": "K", "name": "a", "uid": "mine"}]);
+        for (name, owners) in [("owned", owner), ("foreign", json!([]))] {
+            let claim = json!({"metadata": {"name": name, "uid": name, "ownerReferences": owners}});
+            let claim = serde_json::from_value(claim).unwrap();
+            api.create(&PostParams::default(), &claim).await.unwrap();
+        }
+        for name in ["owned", "foreign", "missing"] {
+            delete_owned(&api, name, "mine").await.unwrap();
+        }
+        assert!(api.get_opt("owned").await.unwrap().is_none());
+        assert!(api.get_opt("foreign").await.unwrap().is_some());
     }
 }

@@ -1,5 +1,5 @@
-//! A few lines of Kubernetes for unit tests: get, create and replace of objects by their path,
-//! with versions that are checked. It can go away, as the real one does.
+//! A few lines of Kubernetes for unit tests: get, create, replace and delete of objects by their
+//! path, with versions that are checked. It can go away, as the real one does.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -64,6 +64,10 @@ impl State {
                 failure(StatusCode::CONFLICT, "Conflict")
             }
             Method::PUT => self.store(path.to_owned(), sent),
+            Method::DELETE => match self.objects.remove(path) {
+                Some(object) => (StatusCode::OK, object),
+                None => failure(StatusCode::NOT_FOUND, "NotFound"),
+            },
             _ => match self.objects.get(path) {
                 Some(object) => (StatusCode::OK, object.clone()),
                 None => failure(StatusCode::NOT_FOUND, "NotFound"),
