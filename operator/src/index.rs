@@ -4,6 +4,7 @@
 //! Readers never touch the API server, so they keep answering while it is away.
 
 mod entry;
+mod gone;
 #[cfg(test)]
 mod tests;
 mod wait;
@@ -16,6 +17,7 @@ use parking_lot::RwLock;
 use tokio::sync::{broadcast, watch};
 
 use crate::keys::Keys;
+use gone::Gone;
 
 pub use entry::{Entry, Key};
 
@@ -37,6 +39,7 @@ struct Tables {
     by_runtime_id: HashMap<String, Key>,
     /// Tenant and session to epochs; the last one is the newest runtime of the session.
     by_session: HashMap<(String, String), BTreeMap<u32, Key>>,
+    gone: Gone,
 }
 
 impl Index {
@@ -51,8 +54,9 @@ impl Index {
     }
 
     /// Takes in an object as read or written. Older versions than the known one are ignored, so
-    /// that a late watch event cannot undo our own write. Returns the entry that now holds, or
-    /// `None` if the object has no uid and so was never stored.
+    /// that a late watch event cannot undo our own write; so are objects that are gone, so that the
+    /// late answer to a write cannot bring one back. Returns the entry that now holds, or the last
+    /// one of what is gone; `None` if the object has no uid and so was never stored.
     pub fn apply(&self, sandbox: &Sandbox) -> Option<Arc<Entry>> {
         let entry = Arc::new(Entry::read(sandbox, &self.keys)?);
         let mut tables = self.tables.write();
@@ -61,6 +65,9 @@ impl Index {
         {
             return Some(known.clone());
         }
+        if tables.gone.contains(&entry.uid) {
+            return Some(entry);
+        }
         tables.remove(&entry.key);
         tables.insert(entry.clone());
         drop(tables);
@@ -68,8 +75,13 @@ impl Index {
         Some(entry)
     }
 
-    /// Forgets an object that is gone. A newer object of the same name stays.
+    /// Forgets an object that is gone for good. A newer object of the same name stays.
     pub fn remove(&self, key: &Key, uid: &str) {
+        self.tables.write().gone.insert(uid);
+        self.forget(key, uid);
+    }
+
+    fn forget(&self, key: &Key, uid: &str) {
         let mut tables = self.tables.write();
         if tables.entries.get(key).is_some_and(|e| e.uid == uid) {
             tables.remove(key);
@@ -86,7 +98,8 @@ impl Index {
             gone.map(|e| (e.key.clone(), e.uid.clone())).collect()
         };
         for (key, uid) in gone {
-            self.remove(&key, &uid);
+            // Not for good: the list may be older than a write of ours.
+            self.forget(&key, &uid);
         }
         self.synced.send_replace(true);
     }

@@ -42,8 +42,11 @@ pub(crate) async fn report(
             context.index.apply(&written);
             Ok(())
         }
-        // Deleted meanwhile: there is nobody to tell.
-        Err(error) if error.is_not_found() => Ok(()),
+        // Deleted meanwhile: there is nobody to tell, and nothing to reconcile any more.
+        Err(error) if error.is_not_found() => {
+            context.index.remove(&entry.key, &entry.uid);
+            Ok(())
+        }
         Err(error) => Err(error.into()),
     }
 }

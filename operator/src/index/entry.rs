@@ -76,12 +76,12 @@ impl Entry {
             .filter(|_| self.runtime_id == self.key.name)
     }
 
-    /// Whether this is a later version of the same object than `other`. Versions that are no
-    /// numbers cannot be compared; then what comes later counts.
+    /// Whether this is a later version than `other`, or a later object of the same name. Versions
+    /// that are no numbers cannot be compared; then what comes later counts.
     pub fn is_newer_than(&self, other: &Self) -> bool {
         let version = |e: &Self| e.resource_version.parse::<u64>().ok();
         match (version(self), version(other)) {
-            (Some(this), Some(that)) => self.uid == other.uid && this > that,
+            (Some(this), Some(that)) => this > that,
             _ => false,
         }
     }
@@ -92,6 +92,13 @@ impl Entry {
             && !self.deleting
             && self.status.phase == Phase::Running
             && self.status.pod_ip.is_some()
+    }
+
+    /// Whether the status speaks of the spec as it is now. Between `/resume` and the next pass of the
+    /// controller it may still speak of a Pod that a `/pause` before has ended.
+    pub fn is_observed(&self) -> bool {
+        let observed = self.status.observed_generation;
+        observed.is_none_or(|observed| observed >= self.generation)
     }
 
     /// Whether it has ever been ready, and so is only away for a moment if it is not now.

@@ -96,6 +96,41 @@ fn the_removal_of_an_earlier_object_spares_the_later_one_of_its_name() {
     assert!(index.get(&key("a")).is_some());
 }
 
+#[test]
+fn the_late_answer_to_a_write_does_not_bring_back_what_is_gone() {
+    let index = index();
+    index.apply(&sandbox("a", 1, &json!({})));
+    index.remove(&key("a"), "uid-a");
+    let late = index.apply(&sandbox("a", 2, &json!({"state": "Paused"})));
+    assert_eq!(late.unwrap().resource_version, "2");
+    assert!(index.get(&key("a")).is_none());
+    assert!(
+        index
+            .by_runtime_id(&index.keys.object_runtime_id("uid-a"))
+            .is_none()
+    );
+}
+
+#[test]
+fn late_news_of_an_earlier_object_spares_the_later_one_of_its_name() {
+    let index = index();
+    let mut later = sandbox("a", 9, &json!({}));
+    later.metadata.uid = Some("later".into());
+    index.apply(&later);
+    index.apply(&sandbox("a", 5, &json!({"state": "Stopped"})));
+    index.remove(&key("a"), "uid-a");
+    assert_eq!(index.get(&key("a")).unwrap().uid, "later");
+}
+
+#[test]
+fn what_a_relist_did_not_mention_may_come_back() {
+    let index = index();
+    index.apply(&sandbox("a", 1, &json!({})));
+    index.retain(&HashSet::new());
+    index.apply(&sandbox("a", 1, &json!({})));
+    assert!(index.get(&key("a")).is_some());
+}
+
 #[tokio::test(start_paused = true)]
 async fn waiting_ends_with_the_change_or_with_time() {
     let index = index();
