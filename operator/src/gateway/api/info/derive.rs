@@ -44,6 +44,8 @@ fn lifecycle(entry: &Entry) -> Lifecycle {
         _ if entry.deleting || phase == Phase::Stopped => Lifecycle::Stopped,
         DesiredState::Stopped => Lifecycle::Stopped,
         DesiredState::Paused => Lifecycle::Paused,
+        // What the status says of an earlier spec may be over: the controller has yet to look.
+        DesiredState::Running if !entry.is_observed() => Lifecycle::Starting,
         DesiredState::Running if phase == Phase::Failed => Lifecycle::Error,
         DesiredState::Running if entry.is_ready() => Lifecycle::Running,
         DesiredState::Running => Lifecycle::Starting,
@@ -163,6 +165,22 @@ mod tests {
         let mut deleting = entry(Running, status(Phase::Running, ready));
         deleting.deleting = true;
         assert_eq!(derive(&deleting).lifecycle, Lifecycle::Stopped);
+    }
+
+    #[test]
+    fn a_status_of_before_a_pause_says_nothing_of_after_the_resume() {
+        for phase in [Phase::Running, Phase::Failed] {
+            let mut resumed = entry(DesiredState::Running, status(phase, Some(PodStatus::Ready)));
+            resumed.generation = 3;
+            resumed.status.observed_generation = Some(1);
+            let state = derive(&resumed);
+            assert_eq!(
+                (state.lifecycle, state.pod),
+                (Lifecycle::Starting, PodStatus::Running)
+            );
+            resumed.status.observed_generation = Some(3);
+            assert_ne!(derive(&resumed).lifecycle, Lifecycle::Starting);
+        }
     }
 
     #[test]
