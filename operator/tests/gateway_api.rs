@@ -388,3 +388,89 @@ async fn a_start_keeps_a_sandbox_that_is_starting() {
     started(&world, "s1").await;
     assert_eq!(world.api.names().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_start_leaves_alone_what_is_no_session_of_its_own() {
+    let world = World::new();
+    let name = world
+        .keys
+        .session_runtime_id("sandboxes", "default", "s1", 0);
+    let foreign = crds::Sandbox::new(&name, crds::sandbox::SandboxSpec::default());
+    world.api.put(&foreign);
+    let id = started(&world, "s1").await;
+    assert_ne!(id, name);
+    assert_eq!(world.api.get(&name).spec.state, DesiredState::Running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_does_not_know_all_yet_does_not_guess() {
+    let world = World::new();
+    let first = started(&world, "s1").await;
+    world.post("/stop", &json!({"runtime_id": first})).await;
+    let second = started(&world, "s1").await;
+    assert_ne!(first, second);
+    let made = crds::Sandbox::new("mine", crds::sandbox::SandboxSpec::default());
+    let made = world.api.put(&made);
+    let own_id = world
+        .keys
+        .object_runtime_id(made.metadata.uid.as_ref().unwrap());
+
+    let fresh = World::unsynced(&world.api);
+    assert_eq!(fresh.get("/health").await.0, 503);
+    fresh.index.apply(&world.api.get(&first));
+    assert_eq!(fresh.get("/sessions/s1").await.0, 503);
+    assert_eq!(fresh.get(&format!("/runtime/{second}")).await.0, 200);
+    let path = format!("/{own_id}/runtime/alive");
+    assert_eq!(fresh.get(&path).await.0, 503);
+    fresh.index.apply(&made);
+    for name in [&first, &second] {
+        fresh.index.apply(&world.api.get(name));
+    }
+    let seen = [&first, &second].map(|name| operator::index::Key {
+        namespace: "sandboxes".into(),
+        name: name.clone(),
+    });
+    fresh.index.retain(&seen.into());
+    let (code, info) = fresh.get("/sessions/s1").await;
+    assert_eq!((code, info["runtime_id"].as_str()), (200, Some(&*second)));
+    assert_eq!(fresh.get(&path).await.0, 404);
+    assert_eq!(fresh.get("/health").await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_found_to_be_gone_is_forgotten() {
+    let world = World::new();
+    let id = started(&world, "s1").await;
+    world.api.delete(&id);
+    assert_eq!(
+        world.post("/pause", &json!({"runtime_id": id})).await.0,
+        404
+    );
+    assert_eq!(world.get("/sessions/s1").await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_without_keys_is_not_healthy() {
+    let world = World::new();
+    let gateway = operator::gateway::Gateway::new(
+        &world.api.client(),
+        config(),
+        world.keys.clone(),
+        world.index.clone(),
+        operator::gateway::Tenants::pending(),
+    );
+    let request = Request::get("/health").header("host", "api.example.com");
+    let request = request.body(Body::empty()).unwrap();
+    let peer = std::net::SocketAddr::from(([192, 0, 2, 1], 4711));
+    let (code, _) = read(gateway.respond(request, peer).await).await;
+    assert_eq!(code, 503);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_path_that_is_only_an_id_leads_nowhere() {
+    let world = World::new();
+    let id = started(&world, "s1").await;
+    for end in ["", "/", "?q"] {
+        assert_eq!(world.get(&format!("/{id}{end}")).await.0, 404);
+    }
+}

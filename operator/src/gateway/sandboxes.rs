@@ -76,9 +76,13 @@ impl Sandboxes {
         }
         // Objects of the API are named by their id.
         let found = self.look_up(runtime_id).await?;
-        found
-            .filter(|entry| entry.runtime_id == runtime_id)
-            .ok_or(SandboxError::NotFound)
+        if let Some(entry) = found.filter(|entry| entry.runtime_id == runtime_id) {
+            return Ok(entry);
+        }
+        // Others are not, so only a complete index knows that there is none.
+        self.synced().await?;
+        let found = self.index.by_runtime_id(runtime_id);
+        found.ok_or(SandboxError::NotFound)
     }
 
     /// The newest sandbox of a session.
@@ -87,6 +91,8 @@ impl Sandboxes {
         tenant: &str,
         session: &str,
     ) -> Result<Arc<Entry>, SandboxError> {
+        // In a part of the list, the newest epoch may be an old one.
+        self.synced().await?;
         if let Some(entry) = self.known_session(tenant, session) {
             return Ok(entry);
         }
@@ -113,13 +119,22 @@ impl Sandboxes {
         *entry.key.namespace == *self.namespace
     }
 
-    /// Reads an object from the API server, and enters it into the index.
+    /// Reads an object from the API server, and enters into the index what came of it.
     pub async fn look_up(&self, name: &str) -> Result<Option<Arc<Entry>>, SandboxError> {
+        let key = Key {
+            namespace: self.namespace.to_string(),
+            name: name.to_owned(),
+        };
+        let known = self.index.get(&key);
         let get = async {
             let _permit = self.lookups.acquire().await;
             self.api.get_opt(name).await
         };
         let found = within(LOOKUP_LIMIT, get).await?;
+        if let (None, Some(known)) = (&found, known) {
+            // It was known before the question, so it is gone and not yet to come.
+            self.index.remove(&key, &known.uid);
+        }
         Ok(found.and_then(|sandbox| self.index.apply(&sandbox)))
     }
 

@@ -101,9 +101,14 @@ impl Tenants {
         self.set(Vec::new());
     }
 
+    /// Whether there has been a [`Tenants::replace`]: before, nobody can be recognised.
+    pub fn is_loaded(&self) -> bool {
+        *self.loaded.borrow()
+    }
+
     /// Whose key this is.
     pub fn recognise(&self, key: Option<&str>) -> Result<Arc<Tenant>, TenantError> {
-        if !*self.loaded.borrow() {
+        if !self.is_loaded() {
             return Err(TenantError::NotLoaded);
         }
         let sent = hash(key.ok_or(TenantError::Unknown)?);

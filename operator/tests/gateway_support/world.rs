@@ -63,9 +63,19 @@ impl World {
 
     /// One more replica on the same API, with an index of its own.
     pub(crate) fn beside(api: &FakeApi, config: GatewayConfig) -> Self {
+        let world = Self::with(api, config);
+        world.index.retain(&HashSet::new());
+        world
+    }
+
+    /// A replica that has just been started.
+    pub(crate) fn unsynced(api: &FakeApi) -> Self {
+        Self::with(api, config())
+    }
+
+    fn with(api: &FakeApi, config: GatewayConfig) -> Self {
         let keys = Arc::new(Keys::derive(&[7; 32]).unwrap());
         let index = Arc::new(Index::new(keys.clone()));
-        index.retain(&HashSet::new());
         let client = api.client();
         let gateway = Gateway::new(&client, config, keys.clone(), index.clone(), tenants());
         Self {

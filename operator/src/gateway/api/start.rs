@@ -12,11 +12,13 @@ mod runtime_class;
 mod words;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use crds::sandbox::DesiredState;
 use http::StatusCode;
+use tokio::time::timeout;
 
 use super::auth::Caller;
 use super::body::Body;
@@ -27,6 +29,9 @@ use crate::gateway::sandboxes::{Created, SandboxError};
 use crate::index::Entry;
 use request::{Start, StartRequest};
 
+/// Time for all rounds, so that with the wait for readiness a client has its answer within ten
+/// seconds (runtime API spec 0.4 rule 3). Whatever was cut off is found by the next attempt.
+const LIMIT: Duration = Duration::from_secs(8);
 /// Rounds of looking and creating. Each lost round means that somebody else changed the session.
 const ROUNDS: u32 = 8;
 
@@ -36,7 +41,8 @@ pub(super) async fn start(
     Body(request): Body<StartRequest>,
 ) -> Result<(StatusCode, Json<RuntimeInfo>), ApiError> {
     let start = request.check(&api.config.runtime_classes)?;
-    let entry = api.obtain(&tenant.name, &start).await?;
+    let obtained = timeout(LIMIT, api.obtain(&tenant.name, &start)).await;
+    let entry = obtained.map_err(|_| SandboxError::Timeout)??;
     let entry = api.settled(entry).await;
     let mut info = api.info(&entry).ok_or(ApiError::UnknownRuntime)?;
     info.status_detail = info.status_detail.or(start.note);
@@ -49,6 +55,8 @@ enum Verdict {
     Resume,
     /// Its end is final: the next epoch begins.
     Replace,
+    /// A name of ours on an object without a session is somebody's mistake; it is left alone.
+    Avoid,
 }
 
 impl Api {
@@ -108,6 +116,7 @@ impl Api {
                 self.change(entry.clone(), DesiredState::Stopped).await?;
                 Ok(None)
             }
+            Verdict::Avoid => Ok(None),
         }
     }
 
@@ -124,9 +133,8 @@ impl Api {
 }
 
 fn judge(entry: &Entry) -> Verdict {
-    // A name of ours on an object without a session is somebody's mistake; it is left alone.
     if entry.session().is_none() {
-        return Verdict::Replace;
+        return Verdict::Avoid;
     }
     match derive(entry).lifecycle {
         Lifecycle::Starting | Lifecycle::Running => Verdict::Keep,
