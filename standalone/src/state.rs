@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -38,6 +38,9 @@ impl StateDir {
             source,
         };
         std::fs::create_dir_all(path).map_err(failed)?;
+        // The database holds the root key.
+        let private_mode = std::fs::Permissions::from_mode(0o700);
+        std::fs::set_permissions(path, private_mode).map_err(failed)?;
         let path = path.canonicalize().map_err(failed)?;
         let lock = private(&path.join("lock")).map_err(failed)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
@@ -108,6 +111,8 @@ mod tests {
     fn a_secret_stays() {
         let directory = tempfile::tempdir().unwrap();
         let first = StateDir::open(directory.path()).unwrap();
+        let mode = directory.path().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
         let secret = first.secret("key").unwrap();
         assert_eq!(secret.len(), 43);
         assert!(matches!(

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::IntoResponse as _;
 use futures::FutureExt as _;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use tower::ServiceExt as _;
 
 use super::api::ApiError;
@@ -39,6 +39,10 @@ impl Dispatch {
     }
 
     async fn answer(&self, request: Request<Body>, peer: SocketAddr) -> Response<Body> {
+        // One would make a tunnel to anywhere of it, the other shows headers that we add.
+        if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
+            return ApiError::WrongMethod.into_response();
+        }
         match self.proxy.target(&request) {
             Ok(Target::Sandbox(route)) => self.proxy.forward(route, request, peer).await,
             Ok(Target::Api) => self.call_api(request).await,

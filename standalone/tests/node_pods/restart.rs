@@ -1,7 +1,7 @@
 //! What happens to Pods when the node goes and comes back, gently or not.
 
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use kube::ResourceExt as _;
@@ -147,6 +147,13 @@ impl Drop for NodeProcess {
 /// A node in a process of its own, which can be killed or be somebody else.
 fn node_process(machine: &Machine, url: &str, user: Option<u32>) -> NodeProcess {
     let own = std::env::current_exe().unwrap();
+    let (own, program) = match user {
+        None => (own, self_exe()),
+        Some(_) => (
+            within_reach(machine, &own),
+            within_reach(machine, &self_exe()),
+        ),
+    };
     let mut command = match user {
         None => Command::new(&own),
         Some(user) => {
@@ -168,7 +175,8 @@ fn node_process(machine: &Machine, url: &str, user: Option<u32>) -> NodeProcess 
     ]);
     command
         .env("NODE_TEST_API", url)
-        .env("NODE_TEST_STATE", machine.state.path());
+        .env("NODE_TEST_STATE", machine.state.path())
+        .env("NODE_TEST_PROGRAM", program);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -176,17 +184,27 @@ fn node_process(machine: &Machine, url: &str, user: Option<u32>) -> NodeProcess 
     NodeProcess(command.process_group(0).spawn().unwrap())
 }
 
+/// A copy for users who may not enter the directory of the build.
+fn within_reach(machine: &Machine, program: &Path) -> PathBuf {
+    let copy = machine.state.path().join(program.file_name().unwrap());
+    if !copy.exists() {
+        std::fs::copy(program, &copy).unwrap();
+    }
+    copy
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "runs inside the other tests"]
 async fn a_node_on_its_own() {
-    let (Ok(url), Ok(state)) = (
+    let (Ok(url), Ok(state), Ok(program)) = (
         std::env::var("NODE_TEST_API"),
         std::env::var("NODE_TEST_STATE"),
+        std::env::var("NODE_TEST_PROGRAM"),
     ) else {
         return;
     };
     let client = kube::Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
-    let config = standalone::node::NodeConfig::new(state, self_exe(), self_exe());
+    let config = standalone::node::NodeConfig::new(state, &program, &program);
     standalone::node::run(client, config, tokio_util::sync::CancellationToken::new())
         .await
         .unwrap();

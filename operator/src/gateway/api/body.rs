@@ -1,12 +1,18 @@
 //! JSON bodies as clients send them: any content type, and every fault told as `detail`.
 
+use std::time::Duration;
+
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use http::StatusCode;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use super::ApiError;
+
+/// Longest time for a body of at most 2 MiB.
+const ARRIVAL: Duration = Duration::from_secs(30);
 
 /// The body of a request. An empty one counts as `{}`.
 #[derive(Debug)]
@@ -16,8 +22,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let bytes = Bytes::from_request(request, state)
+        let bytes = timeout(ARRIVAL, Bytes::from_request(request, state))
             .await
+            .map_err(|_| ApiError::bad("the body did not arrive in time"))?
             .map_err(|error| refuse(&error))?;
         let json: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         let read = serde_json::from_slice(json);

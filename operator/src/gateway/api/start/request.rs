@@ -19,7 +19,8 @@ const MAX_FACTOR: f64 = 64.0;
 /// The id that would hide `/sessions/batch`.
 const RESERVED: &str = "batch";
 
-#[derive(Debug, Deserialize)]
+/// The body as it is sent. It can hold secrets, so it cannot be printed.
+#[derive(Deserialize)]
 pub(in crate::gateway::api) struct StartRequest {
     #[serde(default)]
     image: Option<String>,
@@ -59,8 +60,7 @@ pub(super) enum RawCommand {
     Words(Vec<String>),
 }
 
-/// A checked request.
-#[derive(Debug)]
+/// A checked request; not to be printed either.
 pub(in crate::gateway::api) struct Start {
     pub(super) session: String,
     pub(super) image: String,
