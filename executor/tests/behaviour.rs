@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod editor;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod roots;
@@ -14,3 +16,7 @@ mod serve;
 mod shell;
 #[cfg(test)]
 mod supervise;
+#[cfg(test)]
+mod transfer;
+#[cfg(test)]
+mod world;

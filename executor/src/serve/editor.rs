@@ -7,6 +7,7 @@ mod change;
 mod diff;
 mod error;
 mod history;
+mod matcher;
 mod number;
 mod path;
 mod tree;

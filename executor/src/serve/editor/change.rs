@@ -19,7 +19,7 @@ impl Editor {
         let path = target.shown();
         Ok(Edited {
             content: format!("File created successfully at: {path}"),
-            diff: diff(&path, "", text),
+            diff: diff(target.given(), "", text),
         })
     }
 
@@ -66,7 +66,7 @@ impl Editor {
                 "The file {path} has been edited. {shown}Review the changes and make sure they \
                  are as expected. Edit the file again if necessary."
             ),
-            diff: diff(&path, text, changed.text()),
+            diff: diff(target.given(), text, changed.text()),
         })
     }
 
@@ -103,7 +103,7 @@ impl Editor {
                  are as expected (correct indentation, no duplicate lines, etc). Edit the file \
                  again if necessary."
             ),
-            diff: diff(&path, text, changed.text()),
+            diff: diff(target.given(), text, changed.text()),
         })
     }
 
@@ -118,7 +118,7 @@ impl Editor {
         let shown = number(restored.text(), &path, 1);
         Ok(Edited {
             content: format!("Last edit to {path} undone successfully. {shown}"),
-            diff: diff(&path, current.text(), restored.text()),
+            diff: diff(target.given(), current.text(), restored.text()),
         })
     }
 

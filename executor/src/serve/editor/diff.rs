@@ -6,6 +6,8 @@ use std::ops::Range;
 use similar::{Algorithm, DiffOp};
 use tokio::time::{Duration, Instant};
 
+use super::matcher::{Block, blocks};
+
 /// After this a diff may be larger than it need be.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -28,26 +30,36 @@ pub(super) fn diff(path: &str, old: &str, new: &str) -> String {
     lines.join("\n")
 }
 
-/// What is replaced by what; neighbours are one change.
+/// What is replaced by what, in order.
 fn changes(old: &[&str], new: &[&str]) -> Vec<(Range<usize>, Range<usize>)> {
-    let deadline = (Instant::now() + PATIENCE).into_std();
-    let operations =
-        similar::capture_diff_slices_deadline(Algorithm::Myers, old, new, Some(deadline));
-    let mut changes: Vec<(Range<usize>, Range<usize>)> = Vec::new();
-    for operation in operations {
-        if matches!(operation, DiffOp::Equal { .. }) {
-            continue;
+    let start = Instant::now();
+    let blocks = blocks(old, new, start + PATIENCE)
+        .unwrap_or_else(|| fast_blocks(old, new, start + 2 * PATIENCE));
+    let mut changes = Vec::new();
+    let (mut i, mut j) = (0, 0);
+    for (old_start, new_start, length) in blocks.into_iter().chain([(old.len(), new.len(), 0)]) {
+        if i < old_start || j < new_start {
+            changes.push((i..old_start, j..new_start));
         }
-        let (gone, come) = (operation.old_range(), operation.new_range());
-        match changes.last_mut() {
-            Some((before, after)) if before.end == gone.start && after.end == come.start => {
-                before.end = gone.end;
-                after.end = come.end;
-            }
-            _ => changes.push((gone, come)),
-        }
+        (i, j) = (old_start + length, new_start + length);
     }
     changes
+}
+
+/// For texts with which the original would be busy for minutes.
+fn fast_blocks(old: &[&str], new: &[&str], deadline: Instant) -> Vec<Block> {
+    let deadline = Some(deadline.into_std());
+    similar::capture_diff_slices_deadline(Algorithm::Myers, old, new, deadline)
+        .into_iter()
+        .filter_map(|operation| match operation {
+            DiffOp::Equal {
+                old_index,
+                new_index,
+                len,
+            } => Some((old_index, new_index, len)),
+            _ => None,
+        })
+        .collect()
 }
 
 /// `7`, `7,2`, and for nothing the line in front of it: `6,0`.
@@ -73,6 +85,11 @@ mod tests {
     fn diffs_are_the_originals() {
         for (old, new, expected) in [
             ("a\n", "a\n", ""),
+            (
+                "",
+                "a\n\nb\n",
+                "--- /p\n+++ /p\n@@ -0,0 +1 @@\n+a\n@@ -1,0 +3,2 @@\n+b\n+",
+            ),
             ("", "l1\nl2", "--- /p\n+++ /p\n@@ -1 +1,2 @@\n-\n+l1\n+l2"),
             (
                 "l6\nl7\nl8",
@@ -95,29 +112,62 @@ mod tests {
         }
     }
 
-    #[test]
-    fn applying_a_diff_gives_the_new_text() {
-        let mut state = 7u32;
-        let mut random = |bound: u32| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 16) % bound
-        };
-        for _ in 0..300 {
-            let mut text = |length: u32| {
-                let lines: Vec<_> = (0..length).map(|_| format!("l{}", random(5))).collect();
-                lines.join("\n")
-            };
-            let (old, new) = (text(12), text(9));
-            let (old, new): (Vec<_>, Vec<_>) =
-                (old.split('\n').collect(), new.split('\n').collect());
-            let (mut built, mut at) = (Vec::new(), 0);
-            for (gone, come) in changes(&old, &new) {
-                built.extend_from_slice(&old[at..gone.start]);
-                built.extend_from_slice(&new[come]);
-                at = gone.end;
-            }
-            built.extend_from_slice(&old[at..]);
-            assert_eq!(built, new);
+    struct Random(u32);
+
+    impl Random {
+        fn below(&mut self, bound: u32) -> u32 {
+            self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (self.0 >> 16) % bound
         }
+
+        fn text(&mut self, large: bool) -> String {
+            let lines = if large {
+                150 + self.below(200)
+            } else {
+                self.below(14)
+            };
+            let kinds = if large { 60 } else { 5 };
+            let mut line = || match self.below(kinds) {
+                0 => String::new(),
+                kind => format!("l{kind}"),
+            };
+            (0..lines).map(|_| line()).collect::<Vec<_>>().join("\n")
+        }
+    }
+
+    /// The sum was made by `difflib` of Python 3.12 from the same random texts.
+    #[test]
+    fn random_diffs_are_difflibs() {
+        let mut random = Random(7);
+        let mut sum = 0xcbf2_9ce4_8422_2325u64;
+        for round in 0..400 {
+            let large = round % 40 == 0;
+            let (old, new) = (random.text(large), random.text(large));
+            for byte in diff("/p", &old, &new).bytes() {
+                sum = (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+            }
+        }
+        assert_eq!(sum, 0xf560_cd88_c216_7cc1);
+    }
+
+    #[test]
+    fn common_runs_are_common() {
+        let mut random = Random(8);
+        for find in [blocks_or_none, |old: &[&str], new: &[&str]| {
+            fast_blocks(old, new, Instant::now() + PATIENCE)
+        }] {
+            for _ in 0..200 {
+                let (old, new) = (random.text(false), random.text(false));
+                let (old, new): (Vec<_>, Vec<_>) =
+                    (old.split('\n').collect(), new.split('\n').collect());
+                for (i, j, length) in find(&old, &new) {
+                    assert_eq!(old[i..i + length], new[j..j + length]);
+                }
+            }
+        }
+    }
+
+    fn blocks_or_none(old: &[&str], new: &[&str]) -> Vec<Block> {
+        blocks(old, new, Instant::now() + PATIENCE).unwrap_or_default()
     }
 }

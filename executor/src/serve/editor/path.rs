@@ -10,6 +10,7 @@ use crate::serve::files::{FileError, describe, is_absence};
 /// A path that a command may be used on, and what is there.
 #[derive(Debug)]
 pub(super) struct Target {
+    given: String,
     path: PathBuf,
     found: Option<Metadata>,
 }
@@ -18,6 +19,7 @@ impl Target {
     pub(super) fn check(command: &str, path: &str, working_dir: &Path) -> Result<Self, EditError> {
         let shown = tidy(path);
         let target = Self {
+            given: path.to_owned(),
             path: PathBuf::from(&shown),
             found: None,
         };
@@ -75,6 +77,11 @@ impl Target {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// As the client wrote it.
+    pub(super) fn given(&self) -> &str {
+        &self.given
     }
 
     pub(super) fn shown(&self) -> String {
