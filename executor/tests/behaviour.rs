@@ -7,6 +7,8 @@ mod client;
 #[cfg(test)]
 mod editor;
 #[cfg(test)]
+mod conformance;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod roots;

@@ -295,7 +295,7 @@ impl<'a> Arguments<'a> {
 
     fn flag(&self, name: &'static str) -> Result<bool, ActionError> {
         self.get(name).map_or(Ok(false), |value| {
-            value.as_bool().ok_or(ActionError::Type(name))
+            truth(value).ok_or(ActionError::Type(name))
         })
     }
 
@@ -329,6 +329,20 @@ impl<'a> Arguments<'a> {
             None | Some(Value::Null) => Ok(None),
             Some(value) => value.as_f64().map(Some).ok_or(ActionError::Type("timeout")),
         }
+    }
+}
+
+/// Models write flags also as words; some clients pass those on.
+fn truth(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(truth) => Some(*truth),
+        Value::Number(number) => number.as_i64().map(|number| number != 0),
+        Value::String(text) => match text.to_ascii_lowercase().as_str() {
+            "true" => Some(true),
+            "false" | "" => Some(false),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

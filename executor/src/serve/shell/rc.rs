@@ -19,8 +19,8 @@ pub(super) struct Options {
 /// status.
 pub(super) fn run(id: u64) -> Vec<u8> {
     let line = format!(
-        "\x15{{ \\__sandbox_load {id}; }} 9>&2 2>/dev/null && :; \
-         \\builtin eval \"$__sandbox_command\"; {{ \\__sandbox_end; }} 2>/dev/null && :\n"
+        "\x15{{ \\__sandbox_load {id} && :; }} 9>&2 2>/dev/null; \
+         \\builtin eval \"$__sandbox_command\"; {{ \\__sandbox_end && :; }} 2>/dev/null\n"
     );
     line.into_bytes()
 }
@@ -53,7 +53,7 @@ __sandbox_prompt='\e]{token}\037${{__sandbox_status}}\037${{!:-}}\037${{__sandbo
 __sandbox_load() {{
   local status=$?
   __sandbox_id=$1
-  [ -t 9 ] || builtin printf %b "$__sandbox_start" >/dev/tty
+  [ -t 9 ] || builtin printf %s "${{__sandbox_start@P}}" >/dev/tty
   IFS= builtin read -r -d '' __sandbox_command <'{directory}/command' || :
   case $- in *x*) set +x; __sandbox_command=$'set -x\n'$__sandbox_command ;; esac
   return $status
