@@ -1,5 +1,7 @@
 //! `read` and `write` over HTTP, and whose rights they have.
 
+mod plain;
+
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 

@@ -143,7 +143,10 @@ impl World {
     pub(crate) fn peak(&self) -> u64 {
         let path = format!("/proc/{}/status", self.process.child.id());
         let status = std::fs::read_to_string(path).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("VmHWM"))
+            .unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 }

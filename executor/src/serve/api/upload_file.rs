@@ -18,7 +18,7 @@ use crate::serve::executor::Executor;
 use crate::serve::transfer::{Sending, Upload, receiving};
 
 /// How long a client may stand still.
-const STALL: Duration = Duration::from_secs(120);
+const STALL: Duration = Duration::from_mins(2);
 /// What is read of an upload that is refused, so that the client comes to read why.
 const MAX_IGNORED: usize = 4 << 30;
 

@@ -124,7 +124,7 @@ impl Editor {
 
     /// Writes a changed document and remembers what was there.
     fn save(&self, target: &Target, old: &[u8], new: &Document) -> Result<(), EditError> {
-        let content = new.encode().map_err(|error| target.unwritable(error))?;
+        let content = new.encode().map_err(|error| target.unwritable(&error))?;
         store(target, &content)?;
         self.history.lock().push(target.path(), old);
         Ok(())
@@ -133,7 +133,7 @@ impl Editor {
 
 fn store(target: &Target, content: &[u8]) -> Result<(), EditError> {
     files::put(target.path(), content)
-        .map_err(|error| target.unwritable(describe(&error, target.path())))
+        .map_err(|error| target.unwritable(&describe(&error, target.path())))
 }
 
 /// The one place where `old` is.

@@ -1,5 +1,7 @@
 //! Text with line numbers, as `cat -n` would print it, and its limit (spec 6.4, templates).
 
+use std::fmt::Write as _;
+
 /// Characters that are shown.
 const MAX: usize = 16_000;
 
@@ -16,7 +18,8 @@ pub(super) fn number(text: &str, what: &str, first: usize) -> String {
     let text = clip(text, TEXT_CUT);
     let mut shown = format!("Here's the result of running `cat -n` on {what}:\n");
     for (index, line) in text.split('\n').enumerate() {
-        shown += &format!("{:6}\t{line}\n", index + first);
+        // Writing to a text cannot fail.
+        let _ = writeln!(shown, "{:6}\t{line}", index + first);
     }
     shown
 }

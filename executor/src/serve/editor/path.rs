@@ -31,13 +31,16 @@ impl Target {
             })
         };
         if !shown.starts_with('/') {
-            let mut hint = "The path should be an absolute path, starting with `/`.".to_owned();
             let suggestion = working_dir.join(&shown);
-            if suggestion.exists() {
+            let suggestion = if suggestion.exists() {
                 let suggestion = tidy(&suggestion.to_string_lossy());
-                hint += &format!(" Maybe you meant {suggestion}?");
-            }
-            return refuse(hint);
+                format!(" Maybe you meant {suggestion}?")
+            } else {
+                String::new()
+            };
+            return refuse(format!(
+                "The path should be an absolute path, starting with `/`.{suggestion}"
+            ));
         }
         let target = target.look()?;
         if command == "create" && target.found.is_some() {
@@ -136,7 +139,7 @@ impl Target {
         self.failed("read", error)
     }
 
-    pub(super) fn unwritable(&self, error: impl ToString) -> EditError {
+    pub(super) fn unwritable(&self, error: &impl ToString) -> EditError {
         self.failed("write to", error.to_string())
     }
 

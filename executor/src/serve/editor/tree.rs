@@ -27,18 +27,19 @@ pub(super) fn show(target: &Target) -> Result<String, EditError> {
     let listed = clip(&names.0.join("\n"), DIRECTORY_CUT);
     let listed: Vec<_> = listed.split('\n').map(with_slash).collect();
     let path = target.shown();
-    let mut text = format!(
-        "Here's the files and directories up to 2 levels deep in {path}, excluding hidden \
-         items:\n{}",
-        listed.join("\n")
-    );
-    if hidden > 0 {
-        text += &format!(
+    let note = if hidden > 0 {
+        format!(
             "\n\n{hidden} hidden files/directories in this directory are excluded. You can use \
              'ls -la {path}' to see them."
-        );
-    }
-    Ok(text)
+        )
+    } else {
+        String::new()
+    };
+    Ok(format!(
+        "Here's the files and directories up to 2 levels deep in {path}, excluding hidden \
+         items:\n{}{note}",
+        listed.join("\n")
+    ))
 }
 
 /// Collects both levels; how many direct entries are hidden.

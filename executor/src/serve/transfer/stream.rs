@@ -1,5 +1,6 @@
 //! The two directions between a thread that blocks and a client that may be slow or gone.
 
+use std::error::Error;
 use std::io::{self, Read, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,7 +15,7 @@ use tokio::sync::mpsc;
 const PIECES: usize = 4;
 const PIECE: usize = 64 << 10;
 /// How long a client may stand still.
-const STALL: Duration = Duration::from_secs(120);
+const STALL: Duration = Duration::from_mins(2);
 
 /// What a client uploads, read by a thread.
 #[derive(Debug)]
@@ -84,7 +85,9 @@ impl From<Broken> for io::Error {
 }
 
 pub(super) fn is_broken(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<Broken>())
+    error
+        .get_ref()
+        .is_some_and(<dyn Error + Send + Sync>::is::<Broken>)
 }
 
 /// An archive on its way to a client: the body of an answer.

@@ -5,17 +5,22 @@
 //! one by one: memory does not grow with their number. How much may come out is bounded before
 //! and while it does.
 
+mod directory;
+mod names;
+
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode};
 use zip::ZipReadOptions;
 use zip::read::{Config, ZipFile};
 use zip::result::ZipError;
 use zip::unstable::read::ZipIterable;
 
+use self::directory::{create, open_root, remove};
+use self::names::{parts, stays_inside};
 use super::TransferError;
 
 /// What may come out of any archive.
@@ -189,27 +194,8 @@ impl Unpacker<'_> {
             .map_err(|error| TransferError::of(&path)(error.into()))
     }
 
-    /// Opens a directory of the destination, making what is missing.
     fn enter(&self, parts: &[&str]) -> Result<OwnedFd, TransferError> {
-        let of = |error: rustix::io::Errno| TransferError::of(&self.shown(parts))(error.into());
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut directory = self
-            .root
-            .try_clone()
-            .map_err(TransferError::of(self.destination))?;
-        for part in parts {
-            let open = || rustix::fs::openat(&directory, *part, flags, Mode::empty());
-            let next = match open() {
-                Err(rustix::io::Errno::NOENT) => {
-                    rustix::fs::mkdirat(&directory, *part, Mode::from_raw_mode(0o777))
-                        .map_err(of)?;
-                    open()
-                }
-                other => other,
-            };
-            directory = next.map_err(of)?;
-        }
-        Ok(directory)
+        directory::enter(&self.root, parts).map_err(TransferError::of(&self.shown(parts)))
     }
 
     fn shown(&self, parts: &[&str]) -> PathBuf {
@@ -222,53 +208,6 @@ impl Unpacker<'_> {
             reason: format!("{} is damaged: {error}", path.display()),
         }
     }
-}
-
-fn open_root(destination: &Path) -> io::Result<OwnedFd> {
-    // The destination itself was named by the client: links in it are the client's business.
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(CWD, destination, flags, Mode::empty())?)
-}
-
-/// A new file, whatever had its name before.
-fn create(parent: &OwnedFd, name: &str) -> io::Result<File> {
-    remove(parent, name)?;
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o644))?;
-    Ok(file.into())
-}
-
-fn remove(parent: &OwnedFd, name: &str) -> rustix::io::Result<()> {
-    match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
-        Err(rustix::io::Errno::NOENT) => Ok(()),
-        other => other,
-    }
-}
-
-/// The parts of an entry's name, unless it is one that no honest archive has.
-fn parts(name: &str) -> Option<Vec<&str>> {
-    if name.starts_with('/') || name.contains('\0') {
-        return None;
-    }
-    let parts: Vec<_> = name
-        .split('/')
-        .filter(|part| !part.is_empty() && *part != ".")
-        .collect();
-    (!parts.is_empty() && !parts.contains(&"..")).then_some(parts)
-}
-
-/// Whether a link in a directory `depth` levels down leads nowhere but into the destination:
-/// upwards only at the beginning, where no other link can be on the way.
-fn stays_inside(target: &str, depth: usize) -> bool {
-    if target.is_empty() || target.starts_with('/') || target.contains('\0') {
-        return false;
-    }
-    let parts: Vec<_> = target
-        .split('/')
-        .filter(|part| !part.is_empty() && *part != ".")
-        .collect();
-    let up = parts.iter().take_while(|part| **part == "..").count();
-    up <= depth && !parts[up..].contains(&"..")
 }
 
 fn refused(path: &Path, error: ZipError) -> TransferError {
@@ -294,46 +233,5 @@ fn too_much(path: &Path, what: &str, limit: u64) -> TransferError {
     TransferError::Archive {
         path: path.to_path_buf(),
         reason: format!("more than {limit} {what} would come out of it"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_lead_away_are_none() {
-        for name in [
-            "/etc/passwd",
-            "../x",
-            "a/../x",
-            "a/..",
-            "..",
-            "",
-            "./",
-            "a\0b",
-            "//x",
-        ] {
-            assert_eq!(parts(name), None, "{name}");
-        }
-        assert_eq!(parts("a//b/./c").unwrap(), ["a", "b", "c"]);
-        assert_eq!(parts("a..b/...").unwrap(), ["a..b", "..."]);
-    }
-
-    #[test]
-    fn links_stay_inside() {
-        for (target, depth, stays) in [
-            ("a", 0, true),
-            ("../a", 1, true),
-            ("../a", 0, false),
-            ("../../a", 1, false),
-            ("a/../b", 5, false),
-            ("/a", 9, false),
-            ("", 0, false),
-            ("..", 1, true),
-            (".", 0, true),
-        ] {
-            assert_eq!(stays_inside(target, depth), stays, "{target}");
-        }
     }
 }

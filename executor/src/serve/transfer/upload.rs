@@ -28,7 +28,7 @@ impl Upload {
         Self {
             destination: PathBuf::from(destination),
             name: name.to_owned(),
-            unpack: recursive || name.ends_with(".zip"),
+            unpack: recursive || is_zip(name),
         }
     }
 
@@ -39,6 +39,11 @@ impl Upload {
     fn path(&self) -> PathBuf {
         self.destination.join(&self.name)
     }
+}
+
+/// In lower case only, as in the original.
+fn is_zip(name: &str) -> bool {
+    name.as_bytes().ends_with(b".zip")
 }
 
 pub(in crate::serve) fn store(upload: &Upload, received: Received) -> Result<(), TransferError> {
@@ -73,7 +78,7 @@ fn store_file(path: &Path, mut received: Received) -> Result<(), TransferError> 
 /// The archive itself never has a name that would have to be removed.
 fn store_archive(upload: &Upload, mut received: Received) -> Result<(), TransferError> {
     let path = upload.path();
-    if !upload.name.ends_with(".zip") {
+    if !is_zip(&upload.name) {
         return Err(TransferError::NoZipName);
     }
     let of = TransferError::of(&path);
