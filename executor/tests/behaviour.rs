@@ -15,7 +15,11 @@ mod roots;
 #[cfg(test)]
 mod serve;
 #[cfg(test)]
+mod session;
+#[cfg(test)]
 mod shell;
+#[cfg(test)]
+mod soak;
 #[cfg(test)]
 mod supervise;
 #[cfg(test)]

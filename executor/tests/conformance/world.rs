@@ -61,7 +61,7 @@ impl World {
         fs::write(etc.join("passwd"), passwd).unwrap();
         fs::write(etc.join("group"), "root:x:0:\nsudo:x:27:\ntape:x:26:daemon\n").unwrap();
         fs::write(etc.join("shadow"), "root:*:1::::::\n").unwrap();
-        fs::set_permissions(etc.join("shadow"), fs::Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(etc.join("shadow"), fs::Permissions::from_mode(0o600)).unwrap();
         fs::create_dir(etc.join("skel")).unwrap();
         fs::write(etc.join("skel/.profile"), "# profile\n").unwrap();
         for shared in ["ld.so.cache", "alternatives", "hostname"] {
