@@ -1,5 +1,6 @@
 //! `POST /list_files`, case by case (spec 2.4).
 
+use std::fs;
 use std::io::Cursor;
 use std::os::unix::fs::symlink;
 
@@ -56,9 +57,10 @@ fn lists_are_the_originals() {
 #[test]
 fn huge_directories_and_loops_are_answered() {
     let world = World::new("root");
-    world
-        .process
-        .run("mkdir many; cd many; seq -f 'file-%.0f' 1 100000 | xargs touch; cd ..");
+    fs::create_dir(world.path("many")).unwrap();
+    for index in 0..100_000 {
+        fs::File::create(world.path("many").join(format!("file-{index}"))).unwrap();
+    }
     let (status, body) = world.list("{\"path\":\"many\"}");
     let names: Vec<String> = serde_json::from_str(&body).unwrap();
     assert_eq!((status, names.len()), (200, 100_000));

@@ -23,7 +23,7 @@ fn uploads_are_stored() {
     for world in everybody() {
         let root = world.root.display().to_string();
         let stored = |name: &str, to: &str, recursive: bool| {
-            json!({"filename": name, "destination": to, "recursive": recursive}).to_string()
+            format!(r#"{{"filename":"{name}","destination":"{to}","recursive":{recursive}}}"#)
         };
         // Section, query, filename, answered filename, where it is.
         for (section, query, filename, name, recursive_zip) in [

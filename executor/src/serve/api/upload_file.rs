@@ -9,7 +9,7 @@ use axum::extract::{FromRequest as _, Multipart, Request, State};
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use serde_json::json;
+use serde::Serialize;
 use tokio::time::timeout;
 
 use super::error::detail;
@@ -21,6 +21,13 @@ use crate::serve::transfer::{Sending, Upload, receiving};
 const STALL: Duration = Duration::from_mins(2);
 /// What is read of an upload that is refused, so that the client comes to read why.
 const MAX_IGNORED: usize = 4 << 30;
+
+#[derive(Debug, Serialize)]
+struct Stored {
+    filename: String,
+    destination: String,
+    recursive: bool,
+}
 
 pub(super) async fn post(
     State(executor): State<Arc<Executor>>,
@@ -73,16 +80,16 @@ async fn accept(executor: &Executor, query: &Query, mut field: Field<'_>) -> Res
     let destination = last(query, "destination").unwrap_or("/");
     let filename = field.file_name().unwrap_or_default();
     let upload = Upload::new(destination, filename, recursive);
-    let done = json!({
-        "filename": upload.name(),
-        "destination": destination,
-        "recursive": recursive,
-    });
+    let stored = Stored {
+        filename: upload.name().to_owned(),
+        destination: destination.to_owned(),
+        recursive,
+    };
     let (sending, received) = receiving();
     // Both sides at once: the thread that stores, and the body that comes in.
-    let stored = executor.upload(upload, received);
-    match tokio::join!(stored, pump(sending, &mut field)).0 {
-        Ok(()) => Json(done).into_response(),
+    let storing = executor.upload(upload, received);
+    match tokio::join!(storing, pump(sending, &mut field)).0 {
+        Ok(()) => Json(stored).into_response(),
         Err(error) => error.into_response(),
     }
 }
