@@ -128,8 +128,11 @@ fn nothing_waits_for_slow_readers_or_commands() {
         .set_len(1 << 30)
         .unwrap();
     world.process.run("mkdir big; mv large big; mkfifo gate");
+    let process = &world.process;
     std::thread::scope(|scope| {
-        let long = scope.spawn(|| world.process.run("cat gate"));
+        let command = json!({"command": "cat gate", "blocking": true});
+        let command = json!({"action": "run", "args": command, "timeout": 60});
+        let long = scope.spawn(move || process.act(&command));
         // Opens when the command has opened its end.
         let gate = File::options()
             .write(true)
