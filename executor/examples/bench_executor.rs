@@ -21,13 +21,24 @@ fn main() -> anyhow::Result<()> {
     let size = std::fs::metadata(&binary)
         .context("no binary; build it first")?
         .len();
-    println!("binary                       {:8.1} MiB   <= 15 MiB", mib(size));
+    println!(
+        "binary                       {:8.1} MiB   <= 15 MiB",
+        mib(size)
+    );
     let (serve, starts) = serve_starts(&binary)?;
-    report("serve: exec to listening", &starts, "<= 20 ms; Python 14-30 s");
+    report(
+        "serve: exec to listening",
+        &starts,
+        "<= 20 ms; Python 14-30 s",
+    );
     let idle = mib(rss(&serve.0)?);
     println!("serve: idle RSS              {idle:8.1} MiB   <= 10 MiB; Python 412-458 MB");
     let echoes = echoes(&serve.1)?;
-    report("serve: echo round trip", &echoes, "<= 3 ms; Python 140-630 ms");
+    report(
+        "serve: echo round trip",
+        &echoes,
+        "<= 3 ms; Python 140-630 ms",
+    );
     let after = mib(rss(&serve.0)?);
     println!("serve: RSS after the echoes  {after:8.1} MiB");
     stop(serve.0)?;

@@ -17,6 +17,13 @@ fn an_agent_session() {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(text.lines().filter(|line| line.starts_with("ok ")).count(), text.lines().count());
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(
+        text.lines().filter(|line| line.starts_with("ok ")).count(),
+        text.lines().count()
+    );
 }

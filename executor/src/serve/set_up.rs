@@ -61,7 +61,11 @@ pub(super) fn prepare(settings: &Settings) -> Result<(), SetUpError> {
 fn make_user(name: &str, uid: u32) -> Result<(), SetUpError> {
     match users::find_by_name(name)? {
         Some(user) if user.uid != uid => {
-            tracing::warn!(name, uid = user.uid, "the user exists with another uid, which counts");
+            tracing::warn!(
+                name,
+                uid = user.uid,
+                "the user exists with another uid, which counts"
+            );
             Ok(())
         }
         Some(_) => Ok(()),
@@ -77,7 +81,10 @@ fn make_user(name: &str, uid: u32) -> Result<(), SetUpError> {
         }
         None => {
             // Where any uid may be given to a container, this one is as good as the one asked for.
-            tracing::warn!(name, "cannot create the user without root; going on as the own user");
+            tracing::warn!(
+                name,
+                "cannot create the user without root; going on as the own user"
+            );
             Ok(())
         }
     }
@@ -113,10 +120,16 @@ fn create(name: &str, uid: u32) -> Result<(), CreateError> {
         })
     };
     let line = format!("{name}:x:{uid}:0::{}:/bin/bash", home.display());
-    written(users::PASSWD, append(Path::new(users::PASSWD), &passwd, &line, 0o644))?;
+    written(
+        users::PASSWD,
+        append(Path::new(users::PASSWD), &passwd, &line, 0o644),
+    )?;
     let shadow = Path::new("/etc/shadow");
     if let Ok(known) = fs::read_to_string(shadow) {
-        written("/etc/shadow", append(shadow, &known, &format!("{name}:!:1::::::"), 0o640))?;
+        written(
+            "/etc/shadow",
+            append(shadow, &known, &format!("{name}:!:1::::::"), 0o640),
+        )?;
     }
     written(users::GROUP, join_group("sudo", name))?;
     if let Err(error) = make_home(&home, uid) {
@@ -148,8 +161,16 @@ fn join_group(group: &str, member: &str) -> io::Result<()> {
 }
 
 fn append(path: &Path, known: &str, line: &str, mode: u32) -> io::Result<()> {
-    let mut file = OpenOptions::new().append(true).create(true).mode(mode).open(path)?;
-    let newline = if known.is_empty() || known.ends_with('\n') { "" } else { "\n" };
+    let mut file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(mode)
+        .open(path)?;
+    let newline = if known.is_empty() || known.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
     file.write_all(format!("{newline}{line}\n").as_bytes())
 }
 
@@ -180,12 +201,18 @@ fn copy_tree(from: &Path, to: &Path) {
 /// `umask 002; mkdir -p; chown -R USER:GROUP; chmod g+rw`
 fn make_working_dir(settings: &Settings) -> io::Result<()> {
     let directory = &settings.working_dir;
-    let mask = rustix::process::umask(Mode::from_raw_mode(0o002));
-    let made = DirBuilder::new().recursive(true).mode(0o777).create(directory);
-    rustix::process::umask(mask);
-    made?;
+    let usual = rustix::process::umask(Mode::from_raw_mode(0o002));
+    let outcome = DirBuilder::new()
+        .recursive(true)
+        .mode(0o777)
+        .create(directory);
+    rustix::process::umask(usual);
+    outcome?;
     let group = users::group_id(&settings.group);
-    if let (Some(User { uid, .. }), Some(gid)) = (users::find_by_name(&settings.username).ok().flatten(), group) {
+    if let (Some(User { uid, .. }), Some(gid)) = (
+        users::find_by_name(&settings.username).ok().flatten(),
+        group,
+    ) {
         hand_over(directory, uid, gid)?;
     }
     let mode = fs::metadata(directory)?.permissions().mode();

@@ -24,7 +24,9 @@ fn sequences() {
             case(
                 "4.10 read -p",
                 [
-                    run("read -p \"Enter name: \" name && echo \"Hello $name\"").quiet().gives("Enter name:"),
+                    run("read -p \"Enter name: \" name && echo \"Hello $name\"")
+                        .quiet()
+                        .gives("Enter name:"),
                     run("John").not_executed().prefix(P2),
                     input("John").gives("Hello John"),
                 ],
@@ -40,13 +42,24 @@ fn sequences() {
             ),
             case(
                 "4.10 an open quote",
-                [run("echo \"x").quiet(), input("C-c").exit(130).by_key('C').gives("^C"), run("echo a").gives("a")],
+                [
+                    run("echo \"x").quiet(),
+                    input("C-c").exit(130).by_key('C').gives("^C"),
+                    run("echo a").gives("a"),
+                ],
             ),
-            case("4.10 an open quote is closed", [run("echo \"x").quiet(), input("y\"").contains("x\ny")]),
+            case(
+                "4.10 an open quote is closed",
+                [run("echo \"x").quiet(), input("y\"").contains("x\ny")],
+            ),
             case("4.14 PS2 is empty", [run("echo \"a").quiet().lacks(">")]),
             case(
                 "4.14 the next command does not show the interrupt",
-                [start("echo up; sleep 1000", "up"), input("C-c").exit(130).by_key('C').gives("^C"), run("pwd").lacks("^C")],
+                [
+                    start("echo up; sleep 1000", "up"),
+                    input("C-c").exit(130).by_key('C').gives("^C"),
+                    run("pwd").lacks("^C"),
+                ],
             ),
             case(
                 "4.14 after a hard timeout",
@@ -60,7 +73,10 @@ fn sequences() {
             case(
                 "4.6 what less did not read does not shift",
                 [
-                    start("sh -c 'echo up; read -n1 x' 2>/dev/null || bash -c 'read -n1 x'", ""),
+                    start(
+                        "sh -c 'echo up; read -n1 x' 2>/dev/null || bash -c 'read -n1 x'",
+                        "",
+                    ),
                     input("q").any_prefix(),
                     run("echo 1").gives("1"),
                     run("echo 2").gives("2"),
@@ -105,7 +121,12 @@ fn the_shell_is_replaced() {
     for world in worlds() {
         let process = world.serve("ends");
         process.run("mkdir sub; cd sub");
-        for (command, status) in [("exit 3", 3), ("kill -9 $$", 137), ("set -e; false", 1), ("exec true", 0)] {
+        for (command, status) in [
+            ("exit 3", 3),
+            ("kill -9 $$", 137),
+            ("set -e; false", 1),
+            ("exec true", 0),
+        ] {
             let answer = process.run(command);
             let place = world.path("ends/sub").display().to_string();
             assert_eq!(metadata(&answer, "exit_code"), status, "4.11 {command}");
@@ -119,7 +140,10 @@ fn the_shell_is_replaced() {
         }
         // Its background jobs go on.
         process.run("sleep 1000 & echo $! > job; exit");
-        assert_eq!(process.run("ps -o args= -p $(cat job)")["content"], "sleep 1000");
+        assert_eq!(
+            process.run("ps -o args= -p $(cat job)")["content"],
+            "sleep 1000"
+        );
     }
 }
 
@@ -127,13 +151,19 @@ fn the_shell_is_replaced() {
 fn odd_directories() {
     for world in worlds() {
         let process = world.serve("odd");
-        for name in ["a b", "q\"q", "b\\b", "n\nn", "é", "x'y", "$HOME", "\u{1b}e"] {
+        for name in [
+            "a b", "q\"q", "b\\b", "n\nn", "é", "x'y", "$HOME", "\u{1b}e",
+        ] {
             let made = world.path("odd").join(name);
             process.run("cd ..; cd odd");
             std::fs::create_dir(&made).unwrap();
             let quoted = name.replace('\'', "'\\''");
             let answer = process.run(&format!("cd '{quoted}'"));
-            assert_eq!(metadata(&answer, "working_dir"), made.to_str().unwrap(), "12.7 {name:?}");
+            assert_eq!(
+                metadata(&answer, "working_dir"),
+                made.to_str().unwrap(),
+                "12.7 {name:?}"
+            );
         }
     }
 }
@@ -150,21 +180,54 @@ fn commands_apart() {
         };
         let own = world.path("apart").display().to_string();
         for (name, command, cwd, content) in [
-            ("4.12 the initial directory", "pwd", Value::Null, own.as_str()),
+            (
+                "4.12 the initial directory",
+                "pwd",
+                Value::Null,
+                own.as_str(),
+            ),
             ("4.12 another directory", "pwd", json!("/usr"), "/usr"),
-            ("4.12 a directory that is not there", "pwd", json!("/no/such"), own.as_str()),
+            (
+                "4.12 a directory that is not there",
+                "pwd",
+                json!("/no/such"),
+                own.as_str(),
+            ),
             ("4.12 no variables", "echo ${X-none}", Value::Null, "none"),
-            ("4.12 but those of ~/.bashrc", "echo $FROM_RC", Value::Null, "rc"),
-            ("4.12 no init aliases", "alias git 2>/dev/null || echo none", Value::Null, "none"),
+            (
+                "4.12 but those of ~/.bashrc",
+                "echo $FROM_RC",
+                Value::Null,
+                "rc",
+            ),
+            (
+                "4.12 no init aliases",
+                "alias git 2>/dev/null || echo none",
+                Value::Null,
+                "none",
+            ),
         ] {
             let answer = apart(command, cwd);
             assert_eq!(answer["content"], content, "{name} as {}", world.user);
             assert_eq!(answer["extras"]["hidden"], true, "{name}");
         }
-        let json = apart("python3 -c 'import json; print(json.dumps(list(range(20000))))'", Value::Null);
+        let json = apart(
+            "python3 -c 'import json; print(json.dumps(list(range(20000))))'",
+            Value::Null,
+        );
         let list: Value = serde_json::from_str(json["content"].as_str().unwrap()).unwrap();
-        assert_eq!(list.as_array().unwrap().len(), 20_000, "4.12 untruncated JSON");
-        assert_eq!(apart("git init -q -b trunk . && git branch --show-current", Value::Null)["content"], "trunk");
+        assert_eq!(
+            list.as_array().unwrap().len(),
+            20_000,
+            "4.12 untruncated JSON"
+        );
+        assert_eq!(
+            apart(
+                "git init -q -b trunk . && git branch --show-current",
+                Value::Null
+            )["content"],
+            "trunk"
+        );
         assert_eq!(process.run("echo $X ${PWD##*/}")["content"], "1 sub");
         let args = json!({"command": "sleep 1000", "is_static": true, "blocking": true});
         let answer = process.act(&json!({"action": "run", "args": args, "timeout": 0.2}));

@@ -108,21 +108,26 @@ impl Step {
     /// C2
     pub(super) fn by_key(self, key: char) -> Self {
         let code = self.exit;
-        self.suffix(&format!("\n[The command completed with exit code {code}. CTRL+{key} was sent.]"))
+        self.suffix(&format!(
+            "\n[The command completed with exit code {code}. CTRL+{key} was sent.]"
+        ))
     }
 
     /// T1
     pub(super) fn quiet(self) -> Self {
         self.exit(-1)
             .with("blocking", json!(false))
-            .suffix(&format!("\n[The command has no new output after 1 seconds. {TAIL}]"))
+            .suffix(&format!(
+                "\n[The command has no new output after 1 seconds. {TAIL}]"
+            ))
     }
 
     /// T2
     pub(super) fn times_out(mut self, seconds: f64) -> Self {
         self.timeout = json!(seconds);
-        self.exit(-1)
-            .suffix(&format!("\n[The command timed out after {seconds:?} seconds. {TAIL}]"))
+        self.exit(-1).suffix(&format!(
+            "\n[The command timed out after {seconds:?} seconds. {TAIL}]"
+        ))
     }
 
     /// T3
@@ -141,7 +146,11 @@ impl Step {
 
     /// E3
     pub(super) fn refused(mut self, commands: &[&str]) -> Self {
-        let listed: Vec<_> = commands.iter().zip(1..).map(|(command, number)| format!("({number}) {command}")).collect();
+        let listed: Vec<_> = commands
+            .iter()
+            .zip(1..)
+            .map(|(command, number)| format!("({number}) {command}"))
+            .collect();
         self.refused = true;
         self.gives(&format!(
             "ERROR: Cannot execute multiple commands at once.\nPlease run each command separately OR chain them into a single command via && or ;\nProvided commands:\n{}",
@@ -176,21 +185,34 @@ impl Step {
             assert_eq!(&content, expected, "{place}: content");
         }
         for part in &self.contains {
-            assert!(content.contains(part.as_str()), "{place}: no {part:?} in {content:?}");
+            assert!(
+                content.contains(part.as_str()),
+                "{place}: no {part:?} in {content:?}"
+            );
         }
         for part in &self.lacks {
-            assert!(!content.contains(part.as_str()), "{place}: {part:?} in {content:?}");
+            assert!(
+                !content.contains(part.as_str()),
+                "{place}: {part:?} in {content:?}"
+            );
         }
     }
 
     fn check_run(&self, answer: &Value, place: &str) {
         assert_eq!(answer["observation"], "run", "{place}: {answer}");
         let metadata = &answer["extras"]["metadata"];
-        assert_eq!(metadata["exit_code"], self.exit, "{place}: exit code in {answer}");
+        assert_eq!(
+            metadata["exit_code"], self.exit,
+            "{place}: exit code in {answer}"
+        );
         assert_eq!(answer["success"], self.exit == 0, "{place}");
         let completed = format!("\n[The command completed with exit code {}.]", self.exit);
         let suffix = self.suffix.as_ref().unwrap_or(&completed);
-        assert_eq!(&text(metadata, "/suffix"), suffix, "{place}: suffix in {answer}");
+        assert_eq!(
+            &text(metadata, "/suffix"),
+            suffix,
+            "{place}: suffix in {answer}"
+        );
         if let Some(prefix) = &self.prefix {
             assert_eq!(&text(metadata, "/prefix"), prefix, "{place}: prefix");
         }

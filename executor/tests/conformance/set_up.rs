@@ -8,7 +8,10 @@ use crate::client::Process;
 
 fn output(world: &World, flags: &[&str]) -> (bool, String) {
     let output = world.command("w", flags).output().unwrap();
-    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
 }
 
 #[test]
@@ -23,13 +26,28 @@ fn the_user_is_made() {
     assert!(read("shadow").contains("\nopenhands:!:"));
     assert_eq!(read("sudoers"), "%sudo ALL=(ALL) NOPASSWD:ALL\n");
     let home = world.path("home/openhands");
-    assert_eq!((fs::metadata(&home).unwrap().uid(), fs::metadata(home.join(".profile")).unwrap().uid()), (1000, 1000));
+    assert_eq!(
+        (
+            fs::metadata(&home).unwrap().uid(),
+            fs::metadata(home.join(".profile")).unwrap().uid()
+        ),
+        (1000, 1000)
+    );
     for (command, content) in [
-        ("id -un; id -u; id -gn; id -Gn", "openhands\n1000\nroot\nroot sudo"),
-        ("echo $HOME $USER $LOGNAME $SHELL", "/home/openhands openhands openhands /bin/bash"),
+        (
+            "id -un; id -u; id -gn; id -Gn",
+            "openhands\n1000\nroot\nroot sudo",
+        ),
+        (
+            "echo $HOME $USER $LOGNAME $SHELL",
+            "/home/openhands openhands openhands /bin/bash",
+        ),
         ("stat -c '%U %G %A' .", "openhands root drwxrwxr-x"),
         ("touch ~/x; stat -c '%U %G' ~/x", "openhands root"),
-        ("cat /etc/shadow 2>&1 | tail -1", "cat: /etc/shadow: Permission denied"),
+        (
+            "cat /etc/shadow 2>&1 | tail -1",
+            "cat: /etc/shadow: Permission denied",
+        ),
         ("tty | grep -c /dev/pts", "1"),
     ] {
         let expected = content;
@@ -50,7 +68,12 @@ fn a_uid_that_is_taken_is_fatal() {
     };
     let (started, text) = output(&world, &["--user-id", "2"]);
     assert!(!started);
-    assert!(text.contains("Failed to create user openhands with UID 2. Output: useradd: UID 2 is not unique"), "{text}");
+    assert!(
+        text.contains(
+            "Failed to create user openhands with UID 2. Output: useradd: UID 2 is not unique"
+        ),
+        "{text}"
+    );
 }
 
 #[test]
@@ -77,10 +100,30 @@ fn the_uid_asked_for_is_given() {
 #[test]
 fn which_users_shells_change_to() {
     for (name, user, variables, runs_as) in [
-        ("1.2 another user is not changed to", "builder", &[][..], "root"),
-        ("1.2 unless RUNTIME_USERNAME names it", "builder", &[("RUNTIME_USERNAME", "builder")][..], "builder"),
-        ("1.2 SU_TO_USER=false", "openhands", &[("SU_TO_USER", "false")][..], "root"),
-        ("1.2 SU_TO_USER=on", "openhands", &[("SU_TO_USER", "on")][..], "openhands"),
+        (
+            "1.2 another user is not changed to",
+            "builder",
+            &[][..],
+            "root",
+        ),
+        (
+            "1.2 unless RUNTIME_USERNAME names it",
+            "builder",
+            &[("RUNTIME_USERNAME", "builder")][..],
+            "builder",
+        ),
+        (
+            "1.2 SU_TO_USER=false",
+            "openhands",
+            &[("SU_TO_USER", "false")][..],
+            "root",
+        ),
+        (
+            "1.2 SU_TO_USER=on",
+            "openhands",
+            &[("SU_TO_USER", "on")][..],
+            "openhands",
+        ),
         ("1.9 root", "root", &[][..], "root"),
     ] {
         let Some(world) = World::private(user) else {
@@ -100,7 +143,10 @@ fn a_developers_own_user_is_left_alone() {
     fs::create_dir(world.path("w")).unwrap();
     let mut command = world.command("w", &[]);
     let process = Process::start(command.env("USER", "developer"));
-    assert_eq!(process.run("stat -c %u .; grep -c developer /etc/passwd")["content"], "0\n0");
+    assert_eq!(
+        process.run("stat -c %u .; grep -c developer /etc/passwd")["content"],
+        "0\n0"
+    );
 }
 
 #[test]
@@ -125,14 +171,32 @@ fn the_working_directory_is_handed_over_whole() {
 fn bad_settings_end_before_anything_listens() {
     let world = World::plain();
     for (name, flags, variables, text) in [
-        ("1.1 plugin", &["--plugins", "agent_skills", "nope"][..], &[][..], "Plugin nope not found"),
-        ("1.1 browser", &["--no-enable-browser", "--browsergym-eval-env", "x"][..], &[][..], "Browser environment is not enabled in config, but browsergym_eval_env is set"),
-        ("1.2 memory", &[][..], &[("RUNTIME_MAX_MEMORY_GB", "lots")][..], "invalid literal for int() with base 10"),
+        (
+            "1.1 plugin",
+            &["--plugins", "agent_skills", "nope"][..],
+            &[][..],
+            "Plugin nope not found",
+        ),
+        (
+            "1.1 browser",
+            &["--no-enable-browser", "--browsergym-eval-env", "x"][..],
+            &[][..],
+            "Browser environment is not enabled in config, but browsergym_eval_env is set",
+        ),
+        (
+            "1.2 memory",
+            &[][..],
+            &[("RUNTIME_MAX_MEMORY_GB", "lots")][..],
+            "invalid literal for int() with base 10",
+        ),
     ] {
         let mut command = world.command("w", flags);
         let output = command.envs(variables.iter().copied()).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && output.stdout.is_empty(), "{name}");
+        assert!(
+            !output.status.success() && output.stdout.is_empty(),
+            "{name}"
+        );
         assert!(stderr.contains(text), "{name}: {stderr}");
     }
 }
@@ -140,10 +204,28 @@ fn bad_settings_end_before_anything_listens() {
 #[test]
 fn memory_is_limited_for_each_process() {
     let world = World::plain();
-    let mut command = world.command("w", &["--plugins", "agent_skills", "jupyter", "vscode", "--no-enable-browser"]);
+    let mut command = world.command(
+        "w",
+        &[
+            "--plugins",
+            "agent_skills",
+            "jupyter",
+            "vscode",
+            "--no-enable-browser",
+        ],
+    );
     let process = Process::start(command.env("RUNTIME_MAX_MEMORY_GB", "1"));
-    assert_eq!(process.run("ulimit -d; ulimit -Hd")["content"], "1048576\n1048576");
+    assert_eq!(
+        process.run("ulimit -d; ulimit -Hd")["content"],
+        "1048576\n1048576"
+    );
     let answer = process.run("python3 -c 'x = bytearray(3 << 30)'");
-    assert!(answer["content"].as_str().unwrap().ends_with("MemoryError"), "{answer}");
-    assert_eq!(process.run("python3 -c 'print(len(bytearray(1 << 20)))'")["content"], "1048576");
+    assert!(
+        answer["content"].as_str().unwrap().ends_with("MemoryError"),
+        "{answer}"
+    );
+    assert_eq!(
+        process.run("python3 -c 'print(len(bytearray(1 << 20)))'")["content"],
+        "1048576"
+    );
 }

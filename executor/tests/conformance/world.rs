@@ -11,7 +11,8 @@ use tempfile::TempDir;
 use crate::client::{BINARY, KEY, Process};
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-const ENTER: &str = "mount --bind \"$1/etc\" /etc && mount --bind \"$1/home\" /home && shift && exec \"$@\"";
+const ENTER: &str =
+    "mount --bind \"$1/etc\" /etc && mount --bind \"$1/home\" /home && shift && exec \"$@\"";
 
 pub(super) struct World {
     directory: TempDir,
@@ -47,7 +48,9 @@ impl World {
     /// With users root and `daemon` only; says so loudly where namespaces cannot be had.
     pub(super) fn private(user: &'static str) -> Option<Self> {
         let mut probe = Command::new("unshare");
-        let possible = probe.args(["--mount", "mount", "--bind", "/tmp", "/tmp"]).status();
+        let possible = probe
+            .args(["--mount", "mount", "--bind", "/tmp", "/tmp"])
+            .status();
         if !possible.is_ok_and(|status| status.success()) {
             eprintln!("SKIPPED as {user}: needs root and mount namespaces");
             return None;
@@ -59,13 +62,21 @@ impl World {
         let etc = world.path("etc");
         let passwd = "root:x:0:0:root:/root:/bin/bash\ndaemon:x:2:2::/usr/sbin:/bin/sh\n";
         fs::write(etc.join("passwd"), passwd).unwrap();
-        fs::write(etc.join("group"), "root:x:0:\nsudo:x:27:\ntape:x:26:daemon\n").unwrap();
+        fs::write(
+            etc.join("group"),
+            "root:x:0:\nsudo:x:27:\ntape:x:26:daemon\n",
+        )
+        .unwrap();
         fs::write(etc.join("shadow"), "root:*:1::::::\n").unwrap();
         fs::set_permissions(etc.join("shadow"), fs::Permissions::from_mode(0o600)).unwrap();
         fs::create_dir(etc.join("skel")).unwrap();
         fs::write(etc.join("skel/.profile"), "# profile\n").unwrap();
         for shared in ["ld.so.cache", "alternatives", "hostname"] {
-            let copied = Command::new("cp").arg("-a").arg(Path::new("/etc").join(shared)).arg(&etc).status();
+            let copied = Command::new("cp")
+                .arg("-a")
+                .arg(Path::new("/etc").join(shared))
+                .arg(&etc)
+                .status();
             let _ = copied.unwrap();
         }
         Some(world)
@@ -78,7 +89,15 @@ impl World {
     pub(super) fn command(&self, name: &str, flags: &[&str]) -> Command {
         let mut command = if self.private {
             let mut command = Command::new("unshare");
-            command.args(["--mount", "--propagation", "private", "sh", "-c", ENTER, "sh"]);
+            command.args([
+                "--mount",
+                "--propagation",
+                "private",
+                "sh",
+                "-c",
+                ENTER,
+                "sh",
+            ]);
             command.arg(self.directory.path()).arg(BINARY);
             command
         } else {

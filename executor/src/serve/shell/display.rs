@@ -93,7 +93,9 @@ impl Display {
     /// Printable ASCII only.
     pub(super) fn put_ascii(&mut self, text: &[u8]) {
         if self.drawing[usize::from(self.shifted)] {
-            text.iter().for_each(|byte| self.put(drawn(*byte)));
+            for byte in text {
+                self.put(drawn(*byte));
+            }
             return;
         }
         self.last = text.last().map_or(' ', |byte| char::from(*byte));
@@ -126,8 +128,8 @@ impl Display {
             b'c' => {
                 self.leave_alternate();
                 self.main.erase_on_screen(2);
-                self.main.to_row(0);
-                self.main.to_column(0);
+                self.main.go_to_row(0);
+                self.main.go_to_column(0);
             }
             _ => {}
         }
@@ -168,12 +170,12 @@ impl Display {
                 go(grid, count);
                 grid.carriage_return();
             }
-            b'G' | b'`' => grid.to_column(position(0)),
+            b'G' | b'`' => grid.go_to_column(position(0)),
             b'H' | b'f' => {
-                grid.to_row(position(0));
-                grid.to_column(position(1));
+                grid.go_to_row(position(0));
+                grid.go_to_column(position(1));
             }
-            b'd' => grid.to_row(position(0)),
+            b'd' => grid.go_to_row(position(0)),
             b'J' => grid.erase_on_screen(number(0)),
             b'K' => grid.erase_in_row(number(0)),
             b'L' => grid.insert_rows(count),
@@ -243,7 +245,9 @@ fn numbers(parameters: &[u8]) -> Vec<usize> {
 }
 
 fn drawn(byte: u8) -> char {
-    let drawn = byte.checked_sub(b'j').and_then(|at| DRAWING.chars().nth(at.into()));
+    let drawn = byte
+        .checked_sub(b'j')
+        .and_then(|at| DRAWING.chars().nth(at.into()));
     drawn.unwrap_or(match byte {
         b'`' => '◆',
         b'a' => '▒',

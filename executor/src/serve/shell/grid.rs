@@ -11,9 +11,10 @@ use unicode_width::UnicodeWidthChar as _;
 
 use super::row::Row;
 
-/// What programs are told (spec 4.1).
-pub(super) const WIDTH: usize = 1000;
-pub(super) const HEIGHT: usize = 1000;
+/// What programs are told, columns and rows (spec 4.1).
+pub(super) const SIZE: u16 = 1000;
+pub(super) const WIDTH: usize = SIZE as usize;
+pub(super) const HEIGHT: usize = SIZE as usize;
 
 /// Lines above the screen; older ones are dropped. With the screen's, clients rely on 10 001 to
 /// 11 360 (spec 4.9).
@@ -181,11 +182,11 @@ impl Grid {
         self.column = self.column.saturating_sub(count).max(start);
     }
 
-    pub(super) fn to_column(&mut self, column: usize) {
+    pub(super) fn go_to_column(&mut self, column: usize) {
         self.column = self.fold + column.min(WIDTH - 1);
     }
 
-    pub(super) fn to_row(&mut self, row: usize) {
+    pub(super) fn go_to_row(&mut self, row: usize) {
         self.unfold();
         self.row = row.min(HEIGHT - 1);
     }
@@ -226,7 +227,10 @@ impl Grid {
             }
             1 => {
                 self.touch(0, 0);
-                self.rows.iter_mut().take(self.row).for_each(|row| row.truncate(0));
+                self.rows
+                    .iter_mut()
+                    .take(self.row)
+                    .for_each(|row| row.truncate(0));
                 self.erase_in_row(1);
             }
             2 => self.clear_screen(),
@@ -262,12 +266,16 @@ impl Grid {
 
     pub(super) fn remove_cells(&mut self, count: usize) {
         let (at, column) = (self.row, self.column);
-        self.change(at, column, |row| row.remove(column..column.saturating_add(count)));
+        self.change(at, column, |row| {
+            row.remove(column..column.saturating_add(count));
+        });
     }
 
     pub(super) fn erase_cells(&mut self, count: usize) {
         let (at, column) = (self.row, self.column);
-        self.change(at, column, |row| row.erase(column..column.saturating_add(count)));
+        self.change(at, column, |row| {
+            row.erase(column..column.saturating_add(count));
+        });
     }
 
     pub(super) fn insert_rows(&mut self, count: usize) {
@@ -324,7 +332,11 @@ impl Grid {
         let mut text = String::new();
         for (index, content) in self.history.iter().enumerate().skip(first) {
             let whole = self.forgotten + index as u64 != line;
-            text.push_str(if whole { content } else { after(content, column) });
+            text.push_str(if whole {
+                content
+            } else {
+                after(content, column)
+            });
             text.push('\n');
         }
         let skipped = first.saturating_sub(self.history.len());
@@ -394,7 +406,10 @@ impl Grid {
     }
 
     fn remember_first(&mut self) {
-        let text = self.rows.pop_front().map_or_else(String::new, |row| row.text(0));
+        let text = self
+            .rows
+            .pop_front()
+            .map_or_else(String::new, |row| row.text(0));
         self.changed = true;
         if !self.has_history {
             return;
@@ -453,13 +468,19 @@ mod tests {
     #[test]
     fn a_line_longer_than_the_terminal_is_one_line() {
         let mut grid = Grid::new(true);
-        write(&mut grid, &("x".repeat(2500) + "\n" + &"y".repeat(1000) + "\rz\n"));
+        write(
+            &mut grid,
+            &("x".repeat(2500) + "\n" + &"y".repeat(1000) + "\rz\n"),
+        );
         let text = grid.since_told();
         let expected = "x".repeat(2500) + "\nz" + &"y".repeat(999) + "\n";
         assert!(text == expected);
         // A carriage return goes to the start of the terminal's row, not of the line.
         write(&mut grid, &("a".repeat(1500) + "\rb"));
-        assert!(grid.text().ends_with(&("a".repeat(1000) + "b" + &"a".repeat(499) + "\n")));
+        assert!(
+            grid.text()
+                .ends_with(&("a".repeat(1000) + "b" + &"a".repeat(499) + "\n"))
+        );
     }
 
     #[test]

@@ -37,7 +37,9 @@ pub(super) fn text(token: &str, directory: &Path, options: Options) -> String {
         let kib = limit.saturating_mul(1 << 20);
         let _ = writeln!(text, "ulimit -d {kib}");
     }
-    text.push_str("[ -r /etc/bash.bashrc ] && . /etc/bash.bashrc\n[ -r ~/.bashrc ] && . ~/.bashrc\n");
+    text.push_str(
+        "[ -r /etc/bash.bashrc ] && . /etc/bash.bashrc\n[ -r ~/.bashrc ] && . ~/.bashrc\n",
+    );
     if options.main {
         text.push_str("alias git=\"git --no-pager\"\n");
     }

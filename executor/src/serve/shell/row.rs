@@ -36,12 +36,17 @@ impl Row {
         }
         self.make_room(column, text.len());
         let target = &mut self.cells[column..column + text.len()];
-        target.iter_mut().zip(characters).for_each(|(cell, new)| *cell = new);
+        target
+            .iter_mut()
+            .zip(characters)
+            .for_each(|(cell, new)| *cell = new);
     }
 
     /// Adds an accent or the like to the character that ends before `column`.
     pub(super) fn combine(&mut self, column: usize, mark: char) {
-        let base = (0..column.min(self.cells.len())).rev().find(|at| self.cells[*at] != HALF);
+        let base = (0..column.min(self.cells.len()))
+            .rev()
+            .find(|at| self.cells[*at] != HALF);
         if let Some(base) = base {
             self.marks.push((base, mark));
         }
@@ -85,7 +90,12 @@ impl Row {
         for (at, cell) in cells.filter(|(_, cell)| **cell != HALF) {
             text.push(*cell);
             if !self.marks.is_empty() {
-                text.extend(self.marks.iter().filter(|mark| mark.0 == at).map(|mark| mark.1));
+                text.extend(
+                    self.marks
+                        .iter()
+                        .filter(|mark| mark.0 == at)
+                        .map(|mark| mark.1),
+                );
             }
         }
         text.truncate(text.trim_end_matches(BLANK).len());

@@ -19,17 +19,15 @@ use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::grid::{HEIGHT, WIDTH};
+use super::grid::SIZE;
+use super::rc;
 use super::scanner::Scanner;
 use super::scratch::Scratch;
 use super::screen::Screen;
-use super::rc;
 use crate::serve::children::{self, Kept};
 use crate::serve::identity::Identity;
 use crate::serve::processes::Family;
 
-/// Wide enough that programs do not fold their lines (spec 4.1).
-const SIZE: (u16, u16) = (HEIGHT as u16, WIDTH as u16);
 /// For the user's own start-up files.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 /// Output of a shell that has ended may still be on its way.
@@ -86,7 +84,7 @@ impl Terminal {
             .await
             .map_err(ShellError::Scratch)?;
         let (pty, pts) = pty_process::open().map_err(ShellError::Terminal)?;
-        pty.resize(Size::new(SIZE.0, SIZE.1))
+        pty.resize(Size::new(SIZE, SIZE))
             .map_err(ShellError::Terminal)?;
         let control = pty.as_fd().try_clone_to_owned();
         // Without it programs can still use the terminal, only not open it by its name.
@@ -244,7 +242,11 @@ fn exit_code(status: std::process::ExitStatus) -> i32 {
 
 fn command(start: &Start, rc: &Path) -> pty_process::Command {
     let exists = start.working_dir.is_dir();
-    let place = if exists { &start.working_dir } else { Path::new("/") };
+    let place = if exists {
+        &start.working_dir
+    } else {
+        Path::new("/")
+    };
     let mut command = tokio::process::Command::new("bash");
     command
         .args(["--noediting", "--rcfile"])
