@@ -76,6 +76,21 @@ pub struct ServeOptions {
     /// Seconds without new output after which a command is reported as still running
     #[arg(long, env = "NO_CHANGE_TIMEOUT_SECONDS", default_value_t = 10)]
     pub no_change_timeout_seconds: u64,
+    /// Most memory of one process in the sandbox, in GiB
+    #[arg(long, env = "RUNTIME_MAX_MEMORY_GB", hide = true)]
+    pub runtime_max_memory_gb: Option<String>,
+    /// A user, beside root and openhands, that shells run as
+    #[arg(long, env = "RUNTIME_USERNAME", hide = true)]
+    pub runtime_username: Option<String>,
+    /// Whether shells run as the user, not as the server does
+    #[arg(long, env = "SU_TO_USER", hide = true, default_value = "true")]
+    pub su_to_user: String,
+    /// Group of the working directory
+    #[arg(long, env = "SANDBOX_GROUP_ID", hide = true, default_value = "root")]
+    pub sandbox_group_id: String,
+    /// Who started the server
+    #[arg(long, env = "USER", hide = true)]
+    pub user: Option<String>,
     /// Listen address in place of all
     #[arg(long, env = variable::BIND_ADDRESS)]
     pub bind_address: Option<IpAddr>,

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::Mode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -15,20 +16,26 @@ use crate::http_server::{self, Limits};
 
 use self::executor::Executor;
 use self::identity::Identity;
+use self::processes::Family;
 use self::settings::Settings;
 use self::shell::Start;
 
 mod action;
 mod activity;
 mod api;
+mod editor;
+mod children;
 mod executor;
 mod files;
 mod identity;
 mod observation;
+mod processes;
 mod python;
 mod resources;
+mod set_up;
 mod settings;
 mod shell;
+mod transfer;
 mod users;
 
 const LIMITS: Limits = Limits {
@@ -42,11 +49,15 @@ pub(crate) async fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
     let settings = Settings::check(options)?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let identity = Arc::new(Identity::resolve(&settings.username)?);
-    settings.make_working_dir(&identity)?;
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+    children::adopt_orphans()?;
+    tokio::spawn(children::reap_orphans());
+    set_up::prepare(&settings)?;
+    let identity = Arc::new(Identity::resolve(&settings)?);
     let start = Start {
-        identity,
+        identity: Arc::clone(&identity),
         working_dir: settings.working_dir.clone(),
+        max_memory_gib: settings.max_memory_gib,
     };
     let executor = Executor::start(start, settings.no_change).await?;
 
@@ -70,5 +81,6 @@ pub(crate) async fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
         http_server::serve(listener, router, LIMITS, stop.clone()),
         signals
     );
+    Family::Own.end(&identity).await;
     Ok(ExitCode::SUCCESS)
 }

@@ -5,12 +5,24 @@
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod editor;
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod roots;
 #[cfg(test)]
 mod serve;
 #[cfg(test)]
+mod session;
+#[cfg(test)]
 mod shell;
 #[cfg(test)]
+mod soak;
+#[cfg(test)]
 mod supervise;
+#[cfg(test)]
+mod transfer;
+#[cfg(test)]
+mod world;

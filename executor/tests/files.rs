@@ -1,5 +1,7 @@
 //! `read` and `write` over HTTP, and whose rights they have.
 
+mod plain;
+
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
@@ -89,7 +91,9 @@ fn the_sandbox_user_is_not_root() {
     std::fs::write(&secret, "root's").unwrap();
     std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
     let work = directory.path().join("work");
-    let process = Process::start(&mut serve_command(&work, &["--username", "nobody"]));
+    let process = Process::start(
+        serve_command(&work, &["--username", "nobody"]).env("RUNTIME_USERNAME", "nobody"),
+    );
     assert_eq!(process.run("whoami")["content"], "nobody");
     symlink(&secret, work.join("link")).unwrap();
     denied(

@@ -19,7 +19,7 @@ fn bad_command_lines_end_before_anything_listens() {
             &["--no-enable-browser", "--browsergym-eval-env", "x"][..],
             "Browser environment is not enabled in config, but browsergym_eval_env is set",
         ),
-        (&["--username", "nobody-like-this"][..], "nobody-like-this"),
+        (&["--username", "bad:name"][..], "invalid user name 'bad:name'"),
     ] {
         let output = Command::new(BINARY)
             .args(["serve", "0"])

@@ -35,6 +35,7 @@ pub(super) enum Action {
     Run(Run),
     Read(Read),
     Write(Write),
+    Edit(Edit),
     /// Known to clients, not served here.
     Unavailable(&'static str),
 }
@@ -55,8 +56,8 @@ pub(super) struct Run {
 pub(super) struct Read {
     pub(super) path: String,
     pub(super) range: Range,
-    /// Whether the editor is asked, not the plain reader.
-    pub(super) through_editor: bool,
+    /// The command for the editor, if that is asked and not the plain reader.
+    pub(super) through_editor: Option<Edit>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -64,6 +65,35 @@ pub(super) struct Write {
     pub(super) path: String,
     pub(super) content: String,
     pub(super) range: Range,
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Edit {
+    pub(super) command: String,
+    pub(super) path: String,
+    pub(super) file_text: Option<String>,
+    pub(super) old_str: Option<String>,
+    pub(super) new_str: Option<String>,
+    pub(super) insert_line: Option<Line>,
+    /// As it came: the editor has its own words for a bad one.
+    pub(super) view_range: Option<Value>,
+}
+
+/// A line number; models send texts as well.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    Number(i64),
+    Text(String),
+}
+
+impl Line {
+    /// The number, or the text that is none.
+    pub(super) fn number(&self) -> Result<i64, String> {
+        match self {
+            Self::Number(number) => Ok(*number),
+            Self::Text(text) => text.trim().parse().map_err(|_| text.clone()),
+        }
+    }
 }
 
 /// Lines, from 0; an end of -1 means all.
@@ -100,7 +130,8 @@ pub(super) enum ActionError {
     },
     #[error("argument '{0}' has the wrong type")]
     Type(&'static str),
-    #[error("'LLM based editing' is not supported here")]
+    /// The original asserts, without a word: clients turn such edits into reads and writes.
+    #[error("")]
     LlmEdit,
 }
 
@@ -136,7 +167,7 @@ impl Action {
             "edit" if arguments.text("impl_source")?.as_deref() == Some("llm_based_edit") => {
                 Err(ActionError::LlmEdit)
             }
-            "edit" => arguments.unavailable("edit", "FileEditAction", "path"),
+            "edit" => edit(&arguments).map(Self::Edit),
             other => Err(ActionError::NotExecutable(other.to_owned())),
         }
     }
@@ -169,10 +200,31 @@ fn run(arguments: &Arguments<'_>) -> Result<Run, ActionError> {
 
 fn read(arguments: &Arguments<'_>) -> Result<Read, ActionError> {
     arguments.require("FileReadAction", &["path"])?;
+    let path = arguments.text("path")?.unwrap_or_default();
+    let editor = arguments.text("impl_source")?.as_deref() == Some("oh_aci");
+    let through_editor = editor.then(|| Edit {
+        command: "view".to_owned(),
+        path: path.clone(),
+        view_range: arguments.get("view_range").cloned(),
+        ..Edit::default()
+    });
     Ok(Read {
-        path: arguments.text("path")?.unwrap_or_default(),
+        path,
         range: arguments.range()?,
-        through_editor: arguments.text("impl_source")?.as_deref() == Some("oh_aci"),
+        through_editor,
+    })
+}
+
+fn edit(arguments: &Arguments<'_>) -> Result<Edit, ActionError> {
+    arguments.require("FileEditAction", &["path"])?;
+    Ok(Edit {
+        command: arguments.text("command")?.unwrap_or_default(),
+        path: arguments.text("path")?.unwrap_or_default(),
+        file_text: arguments.text("file_text")?,
+        old_str: arguments.text("old_str")?,
+        new_str: arguments.text("new_str")?,
+        insert_line: arguments.line("insert_line")?,
+        view_range: None,
     })
 }
 
@@ -243,8 +295,20 @@ impl<'a> Arguments<'a> {
 
     fn flag(&self, name: &'static str) -> Result<bool, ActionError> {
         self.get(name).map_or(Ok(false), |value| {
-            value.as_bool().ok_or(ActionError::Type(name))
+            truth(value).ok_or(ActionError::Type(name))
         })
+    }
+
+    fn line(&self, name: &'static str) -> Result<Option<Line>, ActionError> {
+        self.get(name)
+            .map(|value| match value {
+                Value::String(text) => Ok(Line::Text(text.clone())),
+                value => value
+                    .as_i64()
+                    .map(Line::Number)
+                    .ok_or(ActionError::Type(name)),
+            })
+            .transpose()
     }
 
     fn range(&self) -> Result<Range, ActionError> {
@@ -265,6 +329,20 @@ impl<'a> Arguments<'a> {
             None | Some(Value::Null) => Ok(None),
             Some(value) => value.as_f64().map(Some).ok_or(ActionError::Type("timeout")),
         }
+    }
+}
+
+/// Models write flags also as words; some clients pass those on.
+fn truth(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(truth) => Some(*truth),
+        Value::Number(number) => number.as_i64().map(|number| number != 0),
+        Value::String(text) => match text.to_ascii_lowercase().as_str() {
+            "true" => Some(true),
+            "false" | "" => Some(false),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

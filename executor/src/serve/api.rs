@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -14,9 +14,13 @@ use self::error::detail;
 use super::executor::Executor;
 
 mod alive;
+mod download_files;
 mod error;
 mod execute_action;
+mod list_files;
 mod server_info;
+mod upload_file;
+mod validation;
 
 /// Answered without a key.
 const OPEN: [&str; 2] = ["/alive", "/server_info"];
@@ -27,6 +31,11 @@ pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
         .route("/alive", get(alive::get))
         .route("/server_info", get(server_info::get))
         .route("/execute_action", post(execute_action::post))
+        .route("/list_files", post(list_files::post))
+        .route("/upload_file", post(upload_file::post))
+        .route("/download_files", get(download_files::get))
+        // Each reads its body within bounds of its own.
+        .layer(DefaultBodyLimit::disable())
         .fallback(async || detail(StatusCode::NOT_FOUND, "Not Found"))
         .method_not_allowed_fallback(async || {
             detail(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")

@@ -8,12 +8,16 @@ use parking_lot::Mutex as Lock;
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::action::{Action, ActionError, Read, Run, Write};
+use super::action::{Action, ActionError, Run};
 use super::activity::Activity;
-use super::files::{self, FileError};
+use super::editor::Editor;
+use super::files::FileError;
 use super::observation::Observation;
 use super::resources::Meter;
 use super::shell::{Answer, Request, Session, ShellError, Start};
+
+mod documents;
+mod exchange;
 
 /// Commands in shells of their own at once; each costs a process.
 const MAX_STATIC: u32 = 4;
@@ -52,8 +56,10 @@ pub(super) struct Executor {
     session: Mutex<Option<Session>>,
     /// Of the shell, after its last command: known without waiting for the shell.
     working_dir: Lock<PathBuf>,
+    editor: Arc<Editor>,
     static_slots: Semaphore,
     slots: Semaphore,
+    transfers: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
@@ -70,6 +76,8 @@ impl Executor {
             no_change,
             static_slots: Semaphore::new(MAX_STATIC as usize),
             slots: Semaphore::new(MAX_ACTIONS),
+            editor: Arc::new(Editor::new()),
+            transfers: Arc::new(Semaphore::new(exchange::MAX_TRANSFERS)),
             stop: CancellationToken::new(),
         }))
     }
@@ -100,6 +108,7 @@ impl Executor {
             Action::Run(run) => self.run(run).await,
             Action::Read(read) => self.read(read).await,
             Action::Write(write) => self.write(write).await,
+            Action::Edit(edit) => self.edit(edit).await,
             Action::Unavailable(word) => Ok(unavailable(word)),
         }
     }
@@ -161,45 +170,6 @@ impl Executor {
         };
         session.close().await;
         answer
-    }
-
-    async fn read(&self, read: Read) -> Result<Observation, ExecuteError> {
-        if read.through_editor {
-            return Ok(unavailable("read with impl_source oh_aci"));
-        }
-        let working_dir = self.working_dir.lock().clone();
-        let path = files::resolve(&read.path, &working_dir);
-        let shown = path.display().to_string();
-        let found = self.as_user(move || files::read(&path, read.range)).await?;
-        let error = match found {
-            Ok(content) => return Ok(Observation::read(shown, content, "default")),
-            Err(error @ FileError::NotFound(_)) => format!(
-                "{error}. Your current working directory is {}.",
-                working_dir.display()
-            ),
-            Err(error @ FileError::NotText(_)) => format!("{error}."),
-            Err(error @ FileError::Directory(_)) => format!("{error}. You can only read files"),
-            Err(error @ FileError::System { .. }) => return Err(ExecuteError::File(error)),
-            Err(error) => error.to_string(),
-        };
-        Ok(Observation::error(error))
-    }
-
-    async fn write(&self, write: Write) -> Result<Observation, ExecuteError> {
-        let path = files::resolve(&write.path, &self.working_dir.lock().clone());
-        let shown = path.display().to_string();
-        let content = write.content;
-        let range = write.range;
-        let written = self
-            .as_user(move || files::write(&path, &content, range))
-            .await?;
-        let error = match written {
-            Ok(()) => return Ok(Observation::write(shown)),
-            Err(error @ FileError::Directory(_)) => format!("{error}. You can only write to files"),
-            Err(error @ FileError::System { .. }) => return Err(ExecuteError::File(error)),
-            Err(error) => error.to_string(),
-        };
-        Ok(Observation::error(error))
     }
 
     async fn as_user<T: Send + 'static>(

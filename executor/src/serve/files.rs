@@ -2,15 +2,29 @@
 //!
 //! The original does them as root and leaves root's files behind; here the kernel decides.
 
+mod binary;
+mod charset;
+mod directories;
+mod document;
+mod errno;
 mod lines;
+mod list;
 mod read;
+mod replace;
 mod text;
 mod write;
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+pub(super) use self::binary::is_binary;
+pub(super) use self::directories::make as make_directories;
+pub(super) use self::document::Document;
+pub(super) use self::errno::{describe, is_absence};
+pub(super) use self::list::list;
 pub(super) use self::read::read;
+pub(super) use self::replace::{Links, Replacement, put};
+pub(super) use self::text::bytes;
 pub(super) use self::write::write;
 
 #[derive(Debug, thiserror::Error)]
@@ -25,10 +39,16 @@ pub(super) enum FileError {
     Binary,
     #[error("File is too large or not a regular file: {0}")]
     Unreadable(String),
-    /// Answered as a failure of the server, in Python's form.
-    #[error("[Errno {number}] {text}: '{path}'", number = source.raw_os_error().unwrap_or(5), text = reason(source))]
-    System {
+    #[error("File {path} written, but failed to change ownership and permissions: {source}")]
+    Permissions {
         path: String,
+        #[source]
+        source: io::Error,
+    },
+    /// Answered as a failure of the server, in Python's form.
+    #[error("{}", describe(source, path))]
+    System {
+        path: PathBuf,
         #[source]
         source: io::Error,
     },
@@ -36,22 +56,16 @@ pub(super) enum FileError {
 
 impl FileError {
     fn of(source: io::Error, path: &Path) -> Self {
-        let path = path.display().to_string();
+        let shown = path.display().to_string();
         match source.kind() {
-            io::ErrorKind::NotFound => Self::NotFound(path),
-            io::ErrorKind::IsADirectory => Self::Directory(path),
-            _ => Self::System { path, source },
+            io::ErrorKind::NotFound => Self::NotFound(shown),
+            io::ErrorKind::IsADirectory => Self::Directory(shown),
+            _ => Self::System {
+                path: path.to_path_buf(),
+                source,
+            },
         }
     }
-}
-
-/// The system's text for an error, without the number that the standard library appends.
-fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error")
-        .next()
-        .unwrap_or_default()
-        .to_owned()
 }
 
 /// Joins a relative path to the shell's directory. `..` stays: links decide where it leads.
@@ -73,12 +87,5 @@ mod tests {
         assert_eq!(resolve("a.txt"), "/w/a.txt");
         assert_eq!(resolve("./a//b/../c"), "/w/a/b/../c");
         assert_eq!(resolve("/etc/./x"), "/etc/x");
-    }
-
-    #[test]
-    fn system_errors_look_like_pythons() {
-        let source = io::Error::from_raw_os_error(13);
-        let error = FileError::of(source, Path::new("/x"));
-        assert_eq!(error.to_string(), "[Errno 13] Permission denied: '/x'");
     }
 }

@@ -4,16 +4,14 @@
 //! before they start; file access happens on threads that have changed to it for good, so the
 //! kernel itself refuses what the agent may not touch, through whatever link it is reached.
 
-use std::fs;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::chown;
-use std::path::Path;
 
 use rustix::process::{Gid, Uid};
 use tokio::process::Command;
 use tokio::sync::{Semaphore, oneshot};
 
+use super::settings::Settings;
 use super::users::{self, User, UserError};
 
 /// File operations at once; each has a thread while it lasts.
@@ -23,6 +21,8 @@ const MAX_THREADS: usize = 16;
 pub(super) enum IdentityError {
     #[error("cannot run the sandbox as its user")]
     User(#[from] UserError),
+    #[error("the user {0:?} does not exist")]
+    Missing(String),
 }
 
 #[derive(Debug)]
@@ -35,20 +35,42 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Root acts for `username`; any other user can only act for itself.
-    pub(super) fn resolve(username: &str) -> Result<Self, IdentityError> {
-        let root = rustix::process::geteuid().is_root();
-        let user = match username {
-            _ if !root => None,
+    /// Whose rights the agent has. Only root can act for another user; and it does so only for the
+    /// users that the original changes to.
+    pub(super) fn resolve(settings: &Settings) -> Result<Self, IdentityError> {
+        let own = rustix::process::geteuid();
+        if !own.is_root() || !settings.change_user() {
+            return Ok(Self::new(users::find_by_uid(own.as_raw())?, false));
+        }
+        let user = users::find_by_name(&settings.username)?;
+        match (settings.username.as_str(), user) {
             // A minimal image may do without a user database.
-            "root" => users::by_name("root").ok(),
-            name => Some(users::by_name(name)?),
-        };
-        Ok(Self {
-            switch: user.as_ref().is_some_and(|user| user.uid != 0),
+            ("root", user) => Ok(Self::new(user, false)),
+            (_, Some(user)) => {
+                let switch = user.uid != 0;
+                Ok(Self::new(Some(user), switch))
+            }
+            (name, None) => Err(IdentityError::Missing(name.to_owned())),
+        }
+    }
+
+    fn new(user: Option<User>, switch: bool) -> Self {
+        Self {
             user,
+            switch,
             threads: Semaphore::new(MAX_THREADS),
-        })
+        }
+    }
+
+    /// The server's own.
+    #[cfg(test)]
+    pub(super) fn own() -> Self {
+        Self::new(None, false)
+    }
+
+    /// Whether the agent is not who the server is.
+    pub(super) fn is_other(&self) -> bool {
+        self.switch
     }
 
     /// Makes a command run as this user, with the variables that a login would set.
@@ -111,22 +133,6 @@ impl Identity {
                 let _ = sender.send(with_rights(rights.as_ref(), work));
             })?;
         receiver.await.map_err(io::Error::other)?
-    }
-
-    /// Makes `directory` exist and, if it is new, belong to this user.
-    pub(super) fn own_directory(&self, directory: &Path) -> io::Result<()> {
-        if directory.is_dir() {
-            return Ok(());
-        }
-        fs::create_dir_all(directory)?;
-        let Some(user) = &self.user else {
-            return Ok(());
-        };
-        if let Err(error) = chown(directory, Some(user.uid), Some(user.gid)) {
-            // As the original, which ignores it: the agent may have all it needs elsewhere.
-            tracing::warn!(%error, directory = %directory.display(), "cannot hand over");
-        }
-        Ok(())
     }
 }
 

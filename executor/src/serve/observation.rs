@@ -35,6 +35,16 @@ enum Extras {
     Write {
         path: String,
     },
+    Edit {
+        path: String,
+        prev_exist: bool,
+        old_content: Option<String>,
+        new_content: Option<String>,
+        impl_source: &'static str,
+        diff: String,
+        #[serde(rename = "_diff_cache")]
+        diff_cache: Option<String>,
+    },
     Error {
         error_id: &'static str,
     },
@@ -60,7 +70,8 @@ impl Observation {
         } else {
             shorten(&outcome.content)
         };
-        let hidden = hidden && !outcome.timed_out;
+        let hidden = hidden && !outcome.timed_out && !outcome.nothing_there;
+        let command = if outcome.nothing_there { "" } else { command };
         let metadata = Metadata::of(outcome);
         Self {
             message: format!(
@@ -94,6 +105,30 @@ impl Observation {
             kind: "write",
             content: String::new(),
             extras: Extras::Write { path },
+            success: None,
+        }
+    }
+
+    /// `old` and `new` are the strings of the action, not the contents of the file.
+    pub(super) fn edit(
+        path: String,
+        (old, new): (Option<String>, Option<String>),
+        content: String,
+        diff: String,
+    ) -> Self {
+        Self {
+            message: format!("I edited the file {path}."),
+            kind: "edit",
+            content,
+            extras: Extras::Edit {
+                path,
+                prev_exist: false,
+                old_content: old,
+                new_content: new,
+                impl_source: "oh_aci",
+                diff,
+                diff_cache: None,
+            },
             success: None,
         }
     }
@@ -168,15 +203,16 @@ mod tests {
     fn keys_come_in_the_originals_order() {
         let outcome = Outcome {
             content: "ERROR".to_owned(),
+            nothing_there: true,
             ..Outcome::default()
         };
-        let json = serde_json::to_string(&Observation::run("", true, outcome)).unwrap();
+        let json = serde_json::to_string(&Observation::run("x", true, outcome)).unwrap();
         assert_eq!(
             json,
             "{\"message\":\"Command `` executed with exit code -1.\",\"observation\":\"run\",\
              \"content\":\"ERROR\",\"extras\":{\"command\":\"\",\"metadata\":{\"exit_code\":-1,\
              \"pid\":-1,\"username\":null,\"hostname\":null,\"working_dir\":null,\
-             \"py_interpreter_path\":null,\"prefix\":\"\",\"suffix\":\"\"},\"hidden\":true},\
+             \"py_interpreter_path\":null,\"prefix\":\"\",\"suffix\":\"\"},\"hidden\":false},\
              \"success\":false}"
         );
     }

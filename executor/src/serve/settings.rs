@@ -1,11 +1,9 @@
 //! The command line of the server, checked.
 
-use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::identity::Identity;
 use crate::cli::ServeOptions;
 
 const PLUGINS: [&str; 3] = ["agent_skills", "jupyter", "vscode"];
@@ -16,6 +14,16 @@ pub(super) struct Settings {
     pub(super) bind_address: Option<IpAddr>,
     pub(super) working_dir: PathBuf,
     pub(super) username: String,
+    pub(super) user_id: u32,
+    /// Of the working directory.
+    pub(super) group: String,
+    /// Most memory of one process in the sandbox.
+    pub(super) max_memory_gib: Option<u64>,
+    /// Another user that shells may change to, beside the two standard ones.
+    extra_username: Option<String>,
+    may_change_user: bool,
+    /// Whoever started the server.
+    own_username: Option<String>,
     pub(super) session_api_key: String,
     pub(super) no_change: Duration,
 }
@@ -28,8 +36,8 @@ pub(super) enum SettingsError {
     Browser,
     #[error("the working directory {0} is not absolute")]
     Relative(PathBuf),
-    #[error("cannot make the working directory {path}")]
-    WorkingDir { path: PathBuf, source: io::Error },
+    #[error("invalid literal for int() with base 10: {0:?} (RUNTIME_MAX_MEMORY_GB)")]
+    Memory(String),
 }
 
 impl Settings {
@@ -49,19 +57,40 @@ impl Settings {
             bind_address: options.bind_address,
             working_dir: options.working_dir,
             username: options.username,
+            user_id: options.user_id,
+            group: options.sandbox_group_id,
+            max_memory_gib: memory(options.runtime_max_memory_gb)?,
+            extra_username: options.runtime_username,
+            may_change_user: is_true(&options.su_to_user),
+            own_username: options.user,
             session_api_key: options.session_api_key,
             no_change: Duration::from_secs(options.no_change_timeout_seconds),
         })
     }
 
-    pub(super) fn make_working_dir(&self, identity: &Identity) -> Result<(), SettingsError> {
-        identity
-            .own_directory(&self.working_dir)
-            .map_err(|source| SettingsError::WorkingDir {
-                path: self.working_dir.clone(),
-                source,
-            })
+    /// The server serves whoever started it, on that person's own machine.
+    pub(super) fn is_developers_own(&self) -> bool {
+        self.own_username.as_ref() == Some(&self.username) && !self.is_standard_user()
     }
+
+    /// Whether shells run as the sandbox's user and not as the server's.
+    pub(super) fn change_user(&self) -> bool {
+        let known = self.is_standard_user() || self.extra_username.as_ref() == Some(&self.username);
+        self.may_change_user && known
+    }
+
+    fn is_standard_user(&self) -> bool {
+        ["root", "openhands"].contains(&self.username.as_str())
+    }
+}
+
+fn is_true(text: &str) -> bool {
+    ["1", "true", "t", "yes", "y", "on"].contains(&text.to_ascii_lowercase().as_str())
+}
+
+fn memory(text: Option<String>) -> Result<Option<u64>, SettingsError> {
+    let parse = |text: String| text.trim().parse().map_err(|_| SettingsError::Memory(text));
+    text.filter(|text| !text.is_empty()).map(parse).transpose()
 }
 
 #[cfg(test)]

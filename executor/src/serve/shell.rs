@@ -3,18 +3,19 @@
 //! `terminal` owns the process and follows what it writes, `session` decides what to type and
 //! what to answer. Nothing polls: the shell itself tells when a command starts and ends.
 
+mod display;
+mod grid;
 mod keys;
 mod messages;
-mod processes;
 mod rc;
 mod report;
+mod row;
 mod scanner;
 mod scratch;
 mod screen;
 mod session;
 mod syntax;
 mod terminal;
-mod transcript;
 
 pub(super) use self::session::{Answer, Outcome, Request, Session};
 pub(super) use self::terminal::{ShellError, Start};

@@ -7,8 +7,8 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-const PASSWD: &str = "/etc/passwd";
-const GROUP: &str = "/etc/group";
+pub(super) const PASSWD: &str = "/etc/passwd";
+pub(super) const GROUP: &str = "/etc/group";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct User {
@@ -25,23 +25,48 @@ pub(super) struct User {
 pub(super) enum UserError {
     #[error("cannot read {PASSWD}")]
     Read(#[source] io::Error),
-    #[error("the user {0:?} does not exist in {PASSWD}")]
-    Missing(String),
 }
 
-pub(super) fn by_name(name: &str) -> Result<User, UserError> {
-    let passwd = fs::read_to_string(PASSWD).map_err(UserError::Read)?;
+/// A system without the file has no users.
+pub(super) fn find_by_name(name: &str) -> Result<Option<User>, UserError> {
+    find_where(|user| user.name == name)
+}
+
+pub(super) fn find_by_uid(uid: u32) -> Result<Option<User>, UserError> {
+    find_where(|user| user.uid == uid)
+}
+
+pub(super) fn has_uid(passwd: &str, uid: u32) -> bool {
+    passwd.lines().filter_map(parse).any(|user| user.uid == uid)
+}
+
+/// Of a name or a number.
+pub(super) fn group_id(group: &str) -> Option<u32> {
+    let known = fs::read_to_string(GROUP).unwrap_or_default();
+    let named = known.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let found = fields.next() == Some(group);
+        found.then(|| fields.nth(1)?.parse().ok()).flatten()
+    });
+    let standard = || (group == "root").then_some(0);
+    named.or_else(|| group.parse().ok()).or_else(standard)
+}
+
+fn find_where(wanted: impl Fn(&User) -> bool) -> Result<Option<User>, UserError> {
+    let passwd = match fs::read_to_string(PASSWD) {
+        Ok(passwd) => passwd,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(UserError::Read(error)),
+    };
     // Without the file there are no supplementary groups.
     let group = fs::read_to_string(GROUP).unwrap_or_default();
-    find(&passwd, &group, name).ok_or_else(|| UserError::Missing(name.to_owned()))
+    Ok(find(&passwd, &group, wanted))
 }
 
-fn find(passwd: &str, group: &str, name: &str) -> Option<User> {
-    let mut user = passwd
-        .lines()
-        .filter_map(parse)
-        .find(|user| user.name == name)?;
-    user.groups.extend(memberships(group, name));
+fn find(passwd: &str, group: &str, wanted: impl Fn(&User) -> bool) -> Option<User> {
+    let mut user = passwd.lines().filter_map(parse).find(wanted)?;
+    let memberships: Vec<u32> = memberships(group, &user.name).collect();
+    user.groups.extend(memberships);
     user.groups.sort_unstable();
     user.groups.dedup();
     Some(user)
@@ -86,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_user_comes_with_all_groups() {
-        let user = find(PASSWD, GROUP, "openhands").unwrap();
+        let user = find(PASSWD, GROUP, |user| user.name == "openhands").unwrap();
         assert_eq!((user.uid, user.gid), (1000, 0));
         assert_eq!(user.groups, [0, 27]);
         assert_eq!(user.shell, PathBuf::from("/bin/sh"));
@@ -94,7 +119,7 @@ mod tests {
 
     #[test]
     fn unknown_users_and_broken_lines_are_no_users() {
-        assert_eq!(find(PASSWD, GROUP, "broken"), None);
-        assert_eq!(find(PASSWD, GROUP, ""), None);
+        assert_eq!(find(PASSWD, GROUP, |user| user.name == "broken"), None);
+        assert_eq!(find(PASSWD, GROUP, |user| user.name.is_empty()), None);
     }
 }

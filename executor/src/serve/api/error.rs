@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::serve::executor::ExecuteError;
 use crate::serve::python::repr;
+use crate::serve::transfer::TransferError;
 
 /// `{"detail": …}`
 pub(super) fn detail(status: StatusCode, text: &str) -> Response {
@@ -37,6 +38,20 @@ impl IntoResponse for BodyError {
             "errors": format!("[{self}]"),
         });
         (StatusCode::UNPROCESSABLE_ENTITY, Json(body)).into_response()
+    }
+}
+
+/// For what the original did not foresee.
+pub(super) fn unexpected() -> Response {
+    detail(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "An unexpected error occurred. Please try again later.",
+    )
+}
+
+impl IntoResponse for TransferError {
+    fn into_response(self) -> Response {
+        detail(StatusCode::INTERNAL_SERVER_ERROR, &self.to_string())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Which lines a range selects (spec 6.1, 6.3).
 
+use super::document::Document;
 use crate::serve::action::Range;
 
 /// The selected lines of `text`, each with its newline.
@@ -16,17 +17,27 @@ pub(super) fn select(text: &str, range: Range) -> String {
 }
 
 /// Replaces the lines of a range by `content`, whose every piece gets a newline.
-pub(super) fn replace(old: &str, content: &str, range: Range) -> String {
-    let lines: Vec<&str> = old.split_inclusive('\n').collect();
-    let mut text = lines[..clamp(range.start, lines.len())].concat();
-    for piece in content.split('\n') {
-        text.push_str(piece);
-        text.push('\n');
+pub(super) fn replace(old: &Document, content: &str, range: Range) -> Document {
+    let text = old.text();
+    let start = offset(text, range.start);
+    let end = if range.end == -1 {
+        text.len()
+    } else {
+        offset(text, range.end)
+    };
+    let new = format!("{content}\n");
+    if end >= start {
+        return old.replace(start..end, &new);
     }
-    if range.end != -1 {
-        text.push_str(&lines[clamp(range.end, lines.len())..].concat());
-    }
-    text
+    // An end in front of the start: the lines between are there twice.
+    let repeated = format!("{new}{}", &text[end..start]);
+    old.replace(start..start, &repeated)
+}
+
+/// Where a line starts.
+fn offset(text: &str, line: i64) -> usize {
+    let count = usize::try_from(line).unwrap_or(0);
+    text.split_inclusive('\n').take(count).map(str::len).sum()
 }
 
 fn clamp(index: i64, count: usize) -> usize {
@@ -52,9 +63,17 @@ mod tests {
 
     #[test]
     fn a_range_is_replaced() {
-        let replace = |start, end| replace("a\nb\nc\n", "x\ny", Range { start, end });
-        assert_eq!(replace(0, -1), "x\ny\n");
-        assert_eq!(replace(1, 2), "a\nx\ny\nc\n");
-        assert_eq!(replace(1, -1), "a\nx\ny\n");
+        let replace = |old: &str, start, end| {
+            let document = Document::decode(old.as_bytes());
+            let new = replace(&document, "x\ny", Range { start, end });
+            String::from_utf8(new.encode().unwrap()).unwrap()
+        };
+        assert_eq!(replace("a\nb\nc\n", 0, -1), "x\ny\n");
+        assert_eq!(replace("a\nb\nc\n", 1, 2), "a\nx\ny\nc\n");
+        assert_eq!(replace("a\nb\nc\n", 1, -1), "a\nx\ny\n");
+        assert_eq!(replace("a\nb\nc\n", 2, 1), "a\nb\nx\ny\nb\nc\n");
+        assert_eq!(replace("a\nb\nc\n", 9, 10), "a\nb\nc\nx\ny\n");
+        assert_eq!(replace("a\r\nb\r\n", 1, 2), "a\r\nx\r\ny\r\n");
+        assert_eq!(replace("", 0, -1), "x\ny\n");
     }
 }

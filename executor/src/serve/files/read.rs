@@ -5,11 +5,8 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{FileError, lines, text};
+use super::{FileError, is_binary, lines, text};
 use crate::serve::action::Range;
-
-/// Bytes by which a file is judged binary.
-const SAMPLE: usize = 1024;
 
 /// Reads text lines, or a picture, document or film as a data URL.
 pub(in crate::serve) fn read(path: &Path, range: Range) -> Result<String, FileError> {
@@ -17,11 +14,10 @@ pub(in crate::serve) fn read(path: &Path, range: Range) -> Result<String, FileEr
         let encoded = STANDARD.encode(text::bytes(path)?);
         return Ok(format!("data:{mime};base64,{encoded}"));
     }
-    match text::read(path) {
-        Ok(content) => Ok(lines::select(&content, range)),
-        Err(FileError::NotText(_)) if is_binary(path)? => Err(FileError::Binary),
-        Err(error) => Err(error),
+    if is_binary(path) {
+        return Err(FileError::Binary);
     }
+    Ok(lines::select(&text::read(path)?, range))
 }
 
 fn media_type(path: &Path) -> Option<&'static str> {
@@ -37,13 +33,6 @@ fn media_type(path: &Path) -> Option<&'static str> {
         "ogg" => "audio/ogg",
         _ => return None,
     })
-}
-
-/// For a file that is no UTF-8: whether it is no other text either.
-fn is_binary(path: &Path) -> Result<bool, FileError> {
-    let content = text::bytes(path)?;
-    let sample = &content[..content.len().min(SAMPLE)];
-    Ok(sample.contains(&0) || sample.contains(&0xff))
 }
 
 #[cfg(test)]

@@ -8,12 +8,15 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use super::FileError;
+use super::document::universal;
 
 /// Larger files are for `download_files`, not for an observation.
 const MAX_SIZE: u64 = 256 << 20;
+/// Bytes by which a file is judged.
+const SAMPLE: u64 = 1024;
 
 /// The content of a regular file. A device or a pipe could be endless or block for ever.
-pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, FileError> {
+pub(in crate::serve) fn bytes(path: &Path) -> Result<Vec<u8>, FileError> {
     let of = |error| FileError::of(error, path);
     let file = open(path).map_err(of)?;
     let found = file.metadata().map_err(of)?;
@@ -40,7 +43,17 @@ pub(super) fn read(path: &Path) -> Result<String, FileError> {
     let content = String::from_utf8(bytes(path)?)
         .map_err(|_| FileError::NotText(path.display().to_string()))?;
     if content.contains('\r') {
-        return Ok(content.replace("\r\n", "\n").replace('\r', "\n"));
+        return Ok(universal(&content));
+    }
+    Ok(content)
+}
+
+/// The first bytes of a regular file.
+pub(super) fn sample(path: &Path) -> std::io::Result<Vec<u8>> {
+    let file = open(path)?;
+    let mut content = Vec::new();
+    if file.metadata()?.is_file() {
+        file.take(SAMPLE).read_to_end(&mut content)?;
     }
     Ok(content)
 }

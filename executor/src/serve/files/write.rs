@@ -1,11 +1,10 @@
 //! The action `write` (spec 6.3).
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::Write as _;
 use std::path::Path;
 
-use super::{FileError, lines, text};
+use super::charset::Charset;
+use super::{Document, FileError, Links, Replacement, lines, make_directories, put, text};
 use crate::serve::action::Range;
 
 /// Mode of a new file.
@@ -18,34 +17,42 @@ pub(in crate::serve) fn write(path: &Path, content: &str, range: Range) -> Resul
         return Err(FileError::Directory(path.display().to_string()));
     }
     if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(of)?;
+        make_directories(parent).map_err(|failure| FileError::System {
+            path: failure.path,
+            source: failure.source,
+        })?;
     }
-    match text::read(path) {
-        Ok(old) => put(path, &lines::replace(&old, content, range), false).map_err(of),
-        Err(FileError::NotFound(_)) => {
-            put(path, &lines::replace("", content, range), true).map_err(of)
+    match text::bytes(path) {
+        Ok(old) => {
+            let old = String::from_utf8(old)
+                .map_err(|_| FileError::NotText(path.display().to_string()))?;
+            let new = lines::replace(&Document::of(Charset::UTF_8, old), content, range);
+            put(path, new.raw().as_bytes()).map_err(of)
         }
+        Err(FileError::NotFound(_)) => create(path, content),
         Err(error) => Err(error),
     }
 }
 
-fn put(path: &Path, content: &str, new: bool) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(new)
-        .truncate(true)
-        .open(path)?;
-    file.write_all(content.as_bytes())?;
-    if new {
-        // The mode at creation passes through the umask.
-        file.set_permissions(fs::Permissions::from_mode(MODE))?;
-    }
-    Ok(())
+fn create(path: &Path, content: &str) -> Result<(), FileError> {
+    let of = |error| FileError::of(error, path);
+    let mut file = Replacement::begin(path, Links::Follow).map_err(of)?;
+    file.write_all(content.as_bytes()).map_err(of)?;
+    file.write_all(b"\n").map_err(of)?;
+    // The mode at creation passes through the umask.
+    let mode = file.set_mode(MODE);
+    file.commit().map_err(of)?;
+    mode.map_err(|source| FileError::Permissions {
+        path: path.display().to_string(),
+        source,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
 
     const ALL: Range = Range { start: 0, end: -1 };
 

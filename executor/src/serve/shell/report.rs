@@ -8,6 +8,10 @@ pub(in crate::serve) struct Report {
     pub(in crate::serve) exit_code: i32,
     /// The last background process, -1 if there was none.
     pub(in crate::serve) background_pid: i32,
+    /// Of the last command that was handed to this shell.
+    pub(super) command_id: u64,
+    /// The shell itself: a shell started inside the shell reports as well.
+    pub(super) shell: i32,
     pub(in crate::serve) username: String,
     pub(in crate::serve) hostname: String,
     pub(super) path: String,
@@ -20,10 +24,12 @@ impl Report {
     pub(super) fn parse(bytes: &[u8], separator: u8) -> Option<Self> {
         // The terminal turns a newline in a value into two characters.
         let text = String::from_utf8_lossy(bytes).replace("\r\n", "\n");
-        let mut fields = text.splitn(6, char::from(separator));
+        let mut fields = text.splitn(8, char::from(separator));
         Some(Self {
             exit_code: fields.next()?.parse().ok()?,
             background_pid: fields.next()?.parse().unwrap_or(-1),
+            command_id: fields.next()?.parse().ok()?,
+            shell: fields.next()?.parse().ok()?,
             username: fields.next()?.to_owned(),
             hostname: fields.next()?.to_owned(),
             path: fields.next()?.to_owned(),

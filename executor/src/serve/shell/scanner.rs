@@ -1,11 +1,11 @@
-//! Reads the byte stream of the terminal: text goes to the transcript, the shell's own reports
-//! come out as events, other escape sequences vanish.
+//! Reads the byte stream of the terminal: text and escape sequences go to the display, the shell's
+//! own reports come out as events.
 //!
 //! The shell reports inside an OSC sequence that starts and ends with a random token. The token
 //! never appears on the screen, so no program can forge or break a report by what it prints.
 
+use super::display::Display;
 use super::report::Report;
-use super::transcript::Transcript;
 
 /// Longest report: a `PATH` and a working directory.
 const MAX_REPORT: usize = 256 << 10;
@@ -26,8 +26,8 @@ pub(super) enum Event {
 enum State {
     Text,
     Escape,
-    /// One more byte belongs to the sequence.
-    Designator,
+    /// One more byte belongs to the sequence that this byte began.
+    Designator(u8),
     Control(Vec<u8>),
     /// An operating system command: ours as long as it agrees with the token.
     System(Vec<u8>),
@@ -52,21 +52,41 @@ impl Scanner {
     }
 
     /// Takes bytes up to and including the next event; how many, and the event.
-    pub(super) fn scan(&mut self, bytes: &[u8], text: &mut Transcript) -> (usize, Option<Event>) {
-        for (at, byte) in bytes.iter().enumerate() {
-            if let Some(event) = self.step(*byte, text) {
-                return (at + 1, Some(event));
+    pub(super) fn scan(&mut self, bytes: &[u8], text: &mut Display) -> (usize, Option<Event>) {
+        let mut at = 0;
+        while at < bytes.len() {
+            let run = self.plain_text(&bytes[at..]);
+            if run > 0 {
+                text.put_ascii(&bytes[at..at + run]);
+                at += run;
+                continue;
+            }
+            at += 1;
+            if let Some(event) = self.step(bytes[at - 1], text) {
+                return (at, Some(event));
             }
         }
-        (bytes.len(), None)
+        (at, None)
     }
 
-    fn step(&mut self, byte: u8, text: &mut Transcript) -> Option<Event> {
+    /// How many bytes are printable ASCII: most are, and need no look at each.
+    fn plain_text(&self, bytes: &[u8]) -> usize {
+        if !matches!(self.state, State::Text) || !self.partial.is_empty() {
+            return 0;
+        }
+        let end = bytes.iter().position(|byte| !matches!(byte, 0x20..0x7f));
+        end.unwrap_or(bytes.len())
+    }
+
+    fn step(&mut self, byte: u8, text: &mut Display) -> Option<Event> {
         let state = std::mem::replace(&mut self.state, State::Text);
         self.state = match state {
             State::Text => self.text(byte, text),
-            State::Escape => escape(byte),
-            State::Designator => State::Text,
+            State::Escape => escape(byte, text),
+            State::Designator(set) => {
+                text.designate(set, byte);
+                State::Text
+            }
             State::Control(parameters) => control(parameters, byte, text),
             State::Foreign => foreign(byte),
             State::System(content) => return self.system(content, byte),
@@ -74,7 +94,7 @@ impl Scanner {
         None
     }
 
-    fn text(&mut self, byte: u8, text: &mut Transcript) -> State {
+    fn text(&mut self, byte: u8, text: &mut Display) -> State {
         if byte >= 0x80 {
             self.multibyte(byte, text);
             return State::Text;
@@ -82,25 +102,22 @@ impl Scanner {
         self.partial.clear();
         match byte {
             ESC => return State::Escape,
-            b'\n' => text.newline(),
-            b'\r' => text.carriage_return(),
-            b'\t' => text.tab(),
-            0x08 => text.backspace(),
-            0x20..0x7f => text.put(char::from(byte)),
-            _ => {}
+            0x20..0x7f => text.put_ascii(&[byte]),
+            _ => text.control(byte),
         }
         State::Text
     }
 
     /// Invalid sequences vanish.
-    fn multibyte(&mut self, byte: u8, text: &mut Transcript) {
+    fn multibyte(&mut self, byte: u8, text: &mut Display) {
         if byte >= 0xc0 {
             self.partial.clear();
         }
         self.partial.push(byte);
         match std::str::from_utf8(&self.partial) {
             Ok(valid) => {
-                valid.chars().for_each(|character| text.put(character));
+                let visible = valid.chars().filter(|character| !character.is_control());
+                visible.for_each(|character| text.put(character));
                 self.partial.clear();
             }
             Err(error) if error.error_len().is_some() => self.partial.clear(),
@@ -138,14 +155,17 @@ fn event(fields: &[u8]) -> Option<Event> {
     Report::parse(fields, SEPARATOR).map(Event::Prompt)
 }
 
-fn escape(byte: u8) -> State {
+fn escape(byte: u8, text: &mut Display) -> State {
     match byte {
         b'[' => State::Control(Vec::new()),
         b']' => State::System(Vec::new()),
         b'P' | b'X' | b'^' | b'_' => State::Foreign,
-        b'(' | b')' | b'*' | b'+' | b'#' | b'%' | b' ' => State::Designator,
+        b'(' | b')' | b'*' | b'+' | b'#' | b'%' | b' ' => State::Designator(byte),
         ESC => State::Escape,
-        _ => State::Text,
+        _ => {
+            text.escape(byte);
+            State::Text
+        }
     }
 }
 
@@ -157,19 +177,19 @@ fn foreign(byte: u8) -> State {
     }
 }
 
-fn control(mut parameters: Vec<u8>, byte: u8, text: &mut Transcript) -> State {
+fn control(mut parameters: Vec<u8>, byte: u8, text: &mut Display) -> State {
     if matches!(byte, 0x20..0x40) && parameters.len() < 64 {
         parameters.push(byte);
         return State::Control(parameters);
     }
-    match (byte, parameters.as_slice()) {
-        (b'K', b"" | b"0") => text.erase_to_end_of_line(),
-        (b'K', b"2") => {
-            text.carriage_return();
-            text.erase_to_end_of_line();
+    match byte {
+        ESC => return State::Escape,
+        // Control characters work also in the middle of a sequence.
+        ..0x20 => {
+            text.control(byte);
+            return State::Control(parameters);
         }
-        (b'J', b"2" | b"3") => text.clear(),
-        _ => {}
+        _ => text.sequence(&parameters, byte),
     }
     State::Text
 }
@@ -180,13 +200,13 @@ mod tests {
 
     fn scan(input: &[u8]) -> (String, Vec<Event>) {
         let mut scanner = Scanner::new("TOK");
-        let mut text = Transcript::default();
+        let mut text = Display::new();
         let mut events = Vec::new();
         // Byte by byte: a sequence may arrive in any number of pieces.
         for byte in input {
             events.extend(scanner.scan(&[*byte], &mut text).1);
         }
-        (text.since_mark(), events)
+        (text.since_told(), events)
     }
 
     #[test]
@@ -206,7 +226,7 @@ mod tests {
     #[test]
     fn reports_come_out_and_do_not_show() {
         let (text, events) =
-            scan(b"a\x1b]TOK\x1fstart\x1fTOK\x07b\x1b]TOK\x1f3\x1f77\x1fu\x1fh\x1f/bin\x1f/w\x07\x1fx\x1fTOK\x07c");
+            scan(b"a\x1b]TOK\x1fstart\x1fTOK\x07b\x1b]TOK\x1f3\x1f77\x1f5\x1f900\x1fu\x1fh\x1f/bin\x1f/w\x07\x1fx\x1fTOK\x07c");
         assert_eq!(text, "abc\n");
         assert_eq!(events[0], Event::Started);
         let Event::Prompt(report) = &events[1] else {

@@ -32,7 +32,7 @@ impl Scratch {
         let name = format!(".sandbox-{name}");
         let made = identity.run(move || {
             let directory = first_possible(&places, &name)?;
-            write(&directory.join(RC), rc(&directory.join(COMMAND)).as_bytes())?;
+            write(&directory.join(RC), rc(&directory).as_bytes())?;
             Ok::<_, io::Error>(directory)
         });
         Ok(Self {

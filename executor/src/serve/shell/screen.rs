@@ -2,14 +2,16 @@
 
 use tokio::time::Instant;
 
+use super::display::Display;
 use super::report::Report;
 use super::scanner::{Event, Scanner};
-use super::transcript::Transcript;
 
 /// The state of the terminal.
 #[derive(Debug)]
 pub(super) struct Screen {
-    pub(super) text: Transcript,
+    pub(super) text: Display,
+    /// What was written while no command was under way: background jobs, late echoes.
+    pub(super) earlier: String,
     /// Prompts seen so far.
     pub(super) prompts: u64,
     pub(super) at_prompt: bool,
@@ -22,7 +24,8 @@ pub(super) struct Screen {
 impl Screen {
     pub(super) fn new() -> Self {
         Self {
-            text: Transcript::default(),
+            text: Display::new(),
+            earlier: String::new(),
             prompts: 0,
             at_prompt: false,
             report: None,
@@ -44,6 +47,7 @@ impl Screen {
                     self.at_prompt = false;
                 }
                 Some(Event::Prompt(report)) => {
+                    self.text.leave_alternate();
                     self.report = Some(report);
                     self.prompts += 1;
                     self.at_prompt = true;
@@ -51,5 +55,31 @@ impl Screen {
                 None => {}
             }
         }
+    }
+
+    /// A command is about to be typed: keeps what has been written until now.
+    pub(super) fn set_aside(&mut self) {
+        self.earlier = self.new_text();
+        self.text.clear();
+    }
+
+    /// What has not been told.
+    pub(super) fn new_text(&self) -> String {
+        let text = self.text.since_told();
+        let texts = [self.earlier.trim_end(), text.trim()];
+        let texts = texts.into_iter().filter(|text| !text.is_empty());
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Everything there is has been told.
+    pub(super) fn tell(&mut self) {
+        self.earlier.clear();
+        self.text.tell();
+    }
+
+    /// The command has ended and everything has been told.
+    pub(super) fn clear(&mut self) {
+        self.earlier.clear();
+        self.text.clear();
     }
 }

@@ -6,13 +6,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::process::Pid;
 use tokio::time::Instant;
 
 use super::report::Report;
 use super::screen::Screen;
 use super::terminal::{ShellError, Start, Terminal};
-use super::{keys, messages, processes, syntax};
+use super::{keys, messages, syntax};
 
 /// The terminal takes no longer line while it collects lines.
 const MAX_TYPED_LINE: usize = 4000;
@@ -43,6 +42,8 @@ pub(in crate::serve) struct Outcome {
     pub(in crate::serve) content: String,
     pub(in crate::serve) prefix: String,
     pub(in crate::serve) suffix: String,
+    /// There was no command to speak of.
+    pub(in crate::serve) nothing_there: bool,
     /// Present if the command has ended.
     pub(in crate::serve) report: Option<Report>,
     /// The command is still running because its time was over.
@@ -60,8 +61,17 @@ pub(in crate::serve) struct Session {
     pending: bool,
     /// The last input went through the terminal, which has echoed it.
     typed: bool,
-    /// Sessions of earlier shells whose jobs may still run.
-    earlier: Vec<Pid>,
+}
+
+/// What a request waits for.
+#[derive(Debug, Clone, Copy)]
+enum Goal {
+    /// So many prompts.
+    Prompts(u64),
+    /// The end of the command with this number. Another prompt may come before, as when a program
+    /// has ended before it read all that was typed; but a command may also end this very shell,
+    /// and what prompts next has not heard of it.
+    Command { id: u64, shell: Option<i32> },
 }
 
 /// Why waiting ended.
@@ -99,7 +109,6 @@ impl Session {
             terminal,
             pending: false,
             typed: false,
-            earlier: Vec::new(),
         })
     }
 
@@ -107,11 +116,8 @@ impl Session {
         &self.working_dir
     }
 
-    /// Ends the shell and everything it has started.
+    /// Ends the shell and what belongs to it.
     pub(in crate::serve) async fn close(self) {
-        for session in self.earlier {
-            processes::kill_all_of(session);
-        }
         self.terminal.close().await;
     }
 
@@ -136,10 +142,10 @@ impl Session {
     }
 
     async fn perform(&mut self, request: &Request) -> Result<Outcome, ShellError> {
-        let prompts = self.send(request).await?;
-        match self.wait(request, prompts).await {
+        let goal = self.send(request).await?;
+        match self.wait(request, goal).await {
             Wait::Completed => Ok(self.completed(request)),
-            Wait::Ended(code) => self.restart(code).await,
+            Wait::Ended(code) => self.restart(request, code).await,
             Wait::NoChange => {
                 let suffix = messages::no_change(self.no_change.as_secs());
                 Ok(self.still_running(request, suffix))
@@ -162,6 +168,7 @@ impl Session {
         };
         Some(Outcome {
             content: text.to_owned(),
+            nothing_there: true,
             ..Outcome::default()
         })
     }
@@ -171,28 +178,34 @@ impl Session {
         !screen.at_prompt && screen.ended.is_none()
     }
 
-    /// Types what the request asks for; the number of prompts after which it is done.
-    async fn send(&mut self, request: &Request) -> Result<u64, ShellError> {
-        let (prompts, busy) = {
+    /// Types what the request asks for.
+    async fn send(&mut self, request: &Request) -> Result<Goal, ShellError> {
+        let (prompts, busy, shell) = {
             let screen = self.terminal.screen();
-            (screen.prompts, !screen.at_prompt)
+            let shell = screen.report.as_ref().map(|report| report.shell);
+            (screen.prompts, !screen.at_prompt, shell)
         };
         let command = request.command.as_str();
+        self.typed = false;
         if command.is_empty() {
-            return Ok(if busy { prompts + 1 } else { prompts });
+            return Ok(Goal::Prompts(prompts + u64::from(busy)));
         }
         if let Some((byte, _)) = keys::control(command) {
             return self.press(byte, busy, prompts).await;
         }
         self.typed = request.is_input || self.must_be_typed(command).await;
-        if self.typed {
-            let input = keys::named(command).filter(|_| request.is_input);
-            let line = format!("{}\n", input.unwrap_or(command));
-            self.terminal.type_in(line.as_bytes()).await?;
-        } else {
-            self.terminal.run(command).await?;
+        if !busy {
+            self.terminal.change(Screen::set_aside);
         }
-        Ok(prompts + 1)
+        if !self.typed {
+            let id = self.terminal.run(command).await?;
+            return Ok(Goal::Command { id, shell });
+        }
+        let key = keys::named(command).filter(|_| request.is_input);
+        // What the key says: programs that draw tell it from a line feed.
+        let line = format!("{}\r", key.unwrap_or(command));
+        self.terminal.type_in(line.as_bytes()).await?;
+        Ok(Goal::Prompts(prompts + 1))
     }
 
     /// A command that bash would ask to complete.
@@ -202,26 +215,26 @@ impl Session {
 
     /// At an idle prompt only an interrupt and an end of input mean anything; another character
     /// would wait there to spoil the next command.
-    async fn press(&mut self, byte: u8, busy: bool, prompts: u64) -> Result<u64, ShellError> {
+    async fn press(&mut self, byte: u8, busy: bool, prompts: u64) -> Result<Goal, ShellError> {
         let (interrupt, end) = (byte == 3, byte == 4);
         if !busy && !interrupt && !end {
-            return Ok(prompts);
+            return Ok(Goal::Prompts(prompts));
         }
         if !busy {
-            self.terminal.change(|screen| screen.text.clear());
+            self.terminal.change(Screen::set_aside);
         }
         self.terminal.type_in(&[byte]).await?;
-        Ok(prompts + 1)
+        Ok(Goal::Prompts(prompts + 1))
     }
 
-    async fn wait(&self, request: &Request, prompts: u64) -> Wait {
+    async fn wait(&self, request: &Request, goal: Goal) -> Wait {
         let began = Instant::now();
         let hard = request.timeout.filter(|seconds| *seconds > 0.0);
         let hard_limit = hard.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let deadline = hard_limit.and_then(|limit| began.checked_add(limit));
         let mut screen = self.terminal.watch();
         loop {
-            let changed = match look(&screen.borrow_and_update(), prompts) {
+            let changed = match look(&screen.borrow_and_update(), goal) {
                 Ok(wait) => return wait,
                 Err(changed) => changed.max(began),
             };
@@ -241,12 +254,12 @@ impl Session {
     fn completed(&mut self, request: &Request) -> Outcome {
         let (content, prefix, report) = {
             let screen = self.terminal.screen();
-            let content = trim(&screen.text.since_mark(), self.echo(request));
-            let cut = screen.text.is_cut() && !screen.text.is_marked();
+            let content = trim(&screen.new_text(), self.echo(request));
+            let cut = screen.text.is_cut() && !screen.text.is_told();
             let prefix = cut.then(|| messages::cut(content.lines().count()));
             (content, prefix.unwrap_or_default(), screen.report.clone())
         };
-        self.terminal.change(|screen| screen.text.clear());
+        self.terminal.change(Screen::clear);
         self.pending = false;
         let code = report.as_ref().map_or(-1, |report| report.exit_code);
         if let Some(report) = &report {
@@ -261,33 +274,31 @@ impl Session {
             prefix,
             suffix,
             report,
-            timed_out: false,
+            ..Outcome::default()
         }
     }
 
     fn still_running(&mut self, request: &Request, suffix: String) -> Outcome {
-        let (content, marked) = {
-            let text = &self.terminal.screen().text;
-            (
-                trim(&text.since_mark(), self.echo(request)),
-                text.is_marked(),
-            )
+        let (content, told) = {
+            let screen = self.terminal.screen();
+            let content = trim(&screen.new_text(), self.echo(request));
+            (content, screen.text.is_told())
         };
-        self.terminal.change(|screen| screen.text.mark());
+        self.terminal.change(Screen::tell);
         self.pending = true;
-        let prefix = if marked { messages::CONTINUED } else { "" };
+        let prefix = if told { messages::CONTINUED } else { "" };
         Outcome {
             content,
             prefix: prefix.to_owned(),
             suffix,
-            report: None,
             timed_out: true,
+            ..Outcome::default()
         }
     }
 
     /// The shell itself has ended: tells so, and goes on in a new one at the same place.
-    async fn restart(&mut self, code: i32) -> Result<Outcome, ShellError> {
-        let content = trim(&self.terminal.screen().text.since_mark(), "");
+    async fn restart(&mut self, request: &Request, code: i32) -> Result<Outcome, ShellError> {
+        let content = trim(&self.terminal.screen().new_text(), self.echo(request));
         let places = [&self.working_dir, &self.start.working_dir];
         let place = places.into_iter().find(|place| place.is_dir());
         let start = Start {
@@ -296,9 +307,6 @@ impl Session {
         };
         let fresh = Terminal::start(&start, self.main).await?;
         let ended = std::mem::replace(&mut self.terminal, fresh);
-        self.earlier.push(ended.session);
-        self.earlier
-            .retain(|session| processes::is_any_alive_of(*session));
         ended.retire().await;
         self.pending = false;
         self.working_dir = start.working_dir;
@@ -306,22 +314,28 @@ impl Session {
         let place = self.working_dir.display().to_string();
         Ok(Outcome {
             content,
-            prefix: String::new(),
             suffix: messages::completed(code) + &messages::restarted(&place),
             report: report.map(|report| Report {
                 exit_code: code,
                 ..report
             }),
-            timed_out: false,
+            ..Outcome::default()
         })
     }
 }
 
 /// The outcome that the screen shows, or when it last changed.
-fn look(screen: &Screen, prompts: u64) -> Result<Wait, Instant> {
+fn look(screen: &Screen, goal: Goal) -> Result<Wait, Instant> {
+    let reached = || match (goal, &screen.report) {
+        (Goal::Prompts(prompts), _) => screen.prompts >= prompts,
+        (Goal::Command { id, shell }, Some(report)) => {
+            report.command_id == id || Some(report.shell) != shell
+        }
+        (Goal::Command { .. }, None) => true,
+    };
     match screen.ended {
         Some(code) => Ok(Wait::Ended(code)),
-        None if screen.prompts >= prompts && screen.at_prompt => Ok(Wait::Completed),
+        None if screen.at_prompt && reached() => Ok(Wait::Completed),
         None => Err(screen.changed),
     }
 }

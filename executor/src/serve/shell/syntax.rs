@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
+use crate::serve::children;
 use crate::serve::identity::Identity;
 
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -103,6 +104,7 @@ async fn ask(arguments: &[&str], input: &str, identity: &Identity) -> Option<Out
     identity.adopt(&mut command);
     command.env("PATH", path).env("LC_ALL", "C");
     let mut child = command.spawn().ok()?;
+    let _kept = children::keep(child.id());
     let mut stdin = child.stdin.take()?;
     let writing = async move {
         // It may stop reading at an error; what it has said by then is the answer.
@@ -119,7 +121,7 @@ mod tests {
 
     #[tokio::test]
     async fn bash_knows_what_is_open() {
-        let identity = Identity::resolve("root").unwrap();
+        let identity = Identity::own();
         for open in [
             "cat << EOF",
             "echo \"x",
@@ -144,7 +146,7 @@ mod tests {
 
     #[tokio::test]
     async fn bash_knows_how_many_there_are() {
-        let identity = Identity::resolve("root").unwrap();
+        let identity = Identity::own();
         for one in [
             "a && b; c | d &",
             "a &&\nb",

@@ -19,14 +19,15 @@ use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::grid::SIZE;
+use super::rc;
 use super::scanner::Scanner;
 use super::scratch::Scratch;
 use super::screen::Screen;
-use super::{processes, rc};
+use crate::serve::children::{self, Kept};
 use crate::serve::identity::Identity;
+use crate::serve::processes::Family;
 
-/// Wide enough that programs do not fold their lines (spec 4.1).
-const SIZE: (u16, u16) = (1000, 1000);
 /// For the user's own start-up files.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 /// Output of a shell that has ended may still be on its way.
@@ -52,11 +53,12 @@ pub(in crate::serve) enum ShellError {
 pub(in crate::serve) struct Start {
     pub(in crate::serve) identity: Arc<Identity>,
     pub(in crate::serve) working_dir: PathBuf,
+    pub(in crate::serve) max_memory_gib: Option<u64>,
 }
 
 #[derive(Debug)]
 pub(super) struct Terminal {
-    pub(super) session: Pid,
+    session: Pid,
     screen: watch::Sender<Screen>,
     input: OwnedWritePty,
     control: OwnedFd,
@@ -64,6 +66,8 @@ pub(super) struct Terminal {
     scratch: Scratch,
     identity: Arc<Identity>,
     follower: JoinHandle<()>,
+    /// How many commands have been handed over.
+    commands: u64,
 }
 
 impl Terminal {
@@ -71,12 +75,16 @@ impl Terminal {
         let token = random_token().map_err(ShellError::Scratch)?;
         let name = random_token().map_err(ShellError::Scratch)?;
         let (rc_token, fallback) = (token.clone(), start.working_dir.as_path());
-        let rc = move |command: &Path| rc::text(&rc_token, command, main);
+        let options = rc::Options {
+            main,
+            max_memory_gib: start.max_memory_gib,
+        };
+        let rc = move |directory: &Path| rc::text(&rc_token, directory, options);
         let scratch = Scratch::create(&start.identity, &name[..16], fallback, rc)
             .await
             .map_err(ShellError::Scratch)?;
         let (pty, pts) = pty_process::open().map_err(ShellError::Terminal)?;
-        pty.resize(Size::new(SIZE.0, SIZE.1))
+        pty.resize(Size::new(SIZE, SIZE))
             .map_err(ShellError::Terminal)?;
         let control = pty.as_fd().try_clone_to_owned();
         // Without it programs can still use the terminal, only not open it by its name.
@@ -84,10 +92,19 @@ impl Terminal {
         let child = command(start, &scratch.rc())
             .spawn(pts)
             .map_err(ShellError::Spawn)?;
+        let kept = children::keep(child.id());
+        let replies = pty.as_fd().try_clone_to_owned();
+        let replies = replies.map_err(ShellError::Scratch)?;
         let session = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let (output, input) = pty.into_split();
         let screen = watch::Sender::new(Screen::new());
-        let follower = tokio::spawn(follow(output, child, Scanner::new(&token), screen.clone()));
+        let follower = Follower {
+            output,
+            replies,
+            scanner: Scanner::new(&token),
+            screen: screen.clone(),
+        };
+        let follower = tokio::spawn(follower.follow(child, kept));
         let mut terminal = Self {
             session: session.ok_or(ShellError::Start)?,
             screen,
@@ -97,6 +114,7 @@ impl Terminal {
             scratch,
             identity: Arc::clone(&start.identity),
             follower,
+            commands: 0,
         };
         terminal.come_up().await?;
         Ok(terminal)
@@ -109,6 +127,7 @@ impl Terminal {
             Ok(Ok(screen)) if screen.ended.is_none() => {}
             _ => return Err(ShellError::Start),
         }
+        self.change(Screen::clear);
         self.modes = rustix::termios::tcgetattr(&self.control).ok();
         Ok(())
     }
@@ -125,14 +144,16 @@ impl Terminal {
         self.screen.send_modify(change);
     }
 
-    /// Runs a whole command at the prompt.
-    pub(super) async fn run(&mut self, command: &str) -> Result<(), ShellError> {
+    /// Runs a whole command at the prompt; the number that the shell will report with its end.
+    pub(super) async fn run(&mut self, command: &str) -> Result<u64, ShellError> {
         // Bash variables cannot hold a zero byte.
         let command = command.replace('\0', "");
         let put = self.scratch.put_command(command).await;
         put.map_err(ShellError::Scratch)?;
         self.restore_modes();
-        self.type_in(rc::RUN).await
+        self.commands += 1;
+        self.type_in(&rc::run(self.commands)).await?;
+        Ok(self.commands)
     }
 
     /// Types bytes, as at a keyboard.
@@ -155,14 +176,9 @@ impl Terminal {
 
     /// Ends the shell and all of its session.
     pub(super) async fn close(self) {
-        let session = self.session;
-        processes::kill_all_of(session);
-        // Root without capabilities may not kill what belongs to the user; the user may.
-        let kill = move || processes::kill_all_of(session);
-        let _ = self.identity.run(kill).await;
+        let family = Family::Session(self.session);
+        family.end(&self.identity).await;
         self.retire().await;
-        // A member may have forked while it was being killed.
-        processes::kill_all_of(session);
     }
 
     /// Lets go of a shell that has ended; its background jobs go on.
@@ -173,32 +189,49 @@ impl Terminal {
 }
 
 /// Turns the shell's output into the screen until the shell has ended.
-async fn follow(
-    mut output: OwnedReadPty,
-    mut child: Child,
-    mut scanner: Scanner,
+struct Follower {
+    output: OwnedReadPty,
+    replies: OwnedFd,
+    scanner: Scanner,
     screen: watch::Sender<Screen>,
-) {
-    let mut buffer = vec![0; 16 << 10];
-    let ended = loop {
-        tokio::select! {
-            ended = child.wait() => break ended,
-            read = output.read(&mut buffer) => match read {
-                Ok(count @ 1..) => screen.send_modify(|screen| screen.take(&buffer[..count], &mut scanner)),
-                // Nobody has the terminal open any more.
-                Ok(0) | Err(_) => break child.wait().await,
-            },
+}
+
+impl Follower {
+    async fn follow(mut self, mut child: Child, kept: Kept) {
+        let mut buffer = vec![0; 16 << 10];
+        let ended = loop {
+            tokio::select! {
+                ended = child.wait() => break ended,
+                read = self.output.read(&mut buffer) => match read {
+                    Ok(count @ 1..) => self.take(&buffer[..count]),
+                    // Nobody has the terminal open any more.
+                    Ok(0) | Err(_) => break child.wait().await,
+                },
+            }
+        };
+        drop(kept);
+        // Background jobs may go on writing for ever.
+        let rest = async {
+            while let Ok(count @ 1..) = self.output.read(&mut buffer).await {
+                self.take(&buffer[..count]);
+            }
+        };
+        let _ = tokio::time::timeout(DRAIN, rest).await;
+        let code = ended.map_or(-1, exit_code);
+        self.screen.send_modify(|screen| screen.ended = Some(code));
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        let mut replies = Vec::new();
+        self.screen.send_modify(|screen| {
+            screen.take(bytes, &mut self.scanner);
+            replies = screen.text.take_replies();
+        });
+        if !replies.is_empty() {
+            // Does not wait: a program that asks and does not read gets no answer.
+            let _ = rustix::io::write(&self.replies, &replies);
         }
-    };
-    // Background jobs may go on writing for ever.
-    let rest = async {
-        while let Ok(count @ 1..) = output.read(&mut buffer).await {
-            screen.send_modify(|screen| screen.take(&buffer[..count], &mut scanner));
-        }
-    };
-    let _ = tokio::time::timeout(DRAIN, rest).await;
-    let code = ended.map_or(-1, exit_code);
-    screen.send_modify(|screen| screen.ended = Some(code));
+    }
 }
 
 fn exit_code(status: std::process::ExitStatus) -> i32 {
@@ -208,6 +241,12 @@ fn exit_code(status: std::process::ExitStatus) -> i32 {
 }
 
 fn command(start: &Start, rc: &Path) -> pty_process::Command {
+    let exists = start.working_dir.is_dir();
+    let place = if exists {
+        &start.working_dir
+    } else {
+        Path::new("/")
+    };
     let mut command = tokio::process::Command::new("bash");
     command
         .args(["--noediting", "--rcfile"])
@@ -218,7 +257,7 @@ fn command(start: &Start, rc: &Path) -> pty_process::Command {
         .env_remove(variable::SESSION_API_KEY)
         .env_remove(variable::OH_SESSION_API_KEYS_0)
         .env_remove("PROMPT_COMMAND")
-        .current_dir(&start.working_dir)
+        .current_dir(place)
         .kill_on_drop(true);
     start.identity.adopt(&mut command);
     command.into()

@@ -1,0 +1,34 @@
+//! `POST /list_files`: the names in a directory (spec 2.4).
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use serde_json::Value;
+
+use super::error::unexpected;
+use crate::serve::executor::Executor;
+
+/// A path and little more.
+const MAX_BODY: usize = 1 << 20;
+
+pub(super) async fn post(State(executor): State<Arc<Executor>>, body: Body) -> Response {
+    let Ok(body) = axum::body::to_bytes(body, MAX_BODY).await else {
+        return unexpected();
+    };
+    let path = match serde_json::from_slice(&body) {
+        Ok(Value::Object(mut request)) => request.remove("path").unwrap_or_default(),
+        _ => return unexpected(),
+    };
+    let path = match path {
+        Value::Null => None,
+        Value::String(path) => Some(path),
+        _ => return unexpected(),
+    };
+    match executor.list(path).await {
+        Ok(names) => Json(names).into_response(),
+        Err(error) => error.into_response(),
+    }
+}

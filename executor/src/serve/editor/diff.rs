@@ -1,0 +1,173 @@
+//! Unified diffs without context, as Python's `difflib` prints them (spec 6.4).
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use similar::{Algorithm, DiffOp};
+use tokio::time::{Duration, Instant};
+
+use super::matcher::{Block, blocks};
+
+/// After this a diff may be larger than it need be.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Empty when nothing has changed.
+pub(super) fn diff(path: &str, old: &str, new: &str) -> String {
+    if old == new {
+        return String::new();
+    }
+    let old: Vec<&str> = old.split('\n').collect();
+    let new: Vec<&str> = new.split('\n').collect();
+    let mut lines = vec![
+        format!("--- {path}").trim_end().to_owned(),
+        format!("+++ {path}").trim_end().to_owned(),
+    ];
+    for (gone, come) in changes(&old, &new) {
+        lines.push(format!("@@ -{} +{} @@", span(&gone), span(&come)));
+        lines.extend(old[gone].iter().map(|line| marked('-', line)));
+        lines.extend(new[come].iter().map(|line| marked('+', line)));
+    }
+    lines.join("\n")
+}
+
+/// What is replaced by what, in order.
+fn changes(old: &[&str], new: &[&str]) -> Vec<(Range<usize>, Range<usize>)> {
+    let start = Instant::now();
+    let blocks = blocks(old, new, start + PATIENCE)
+        .unwrap_or_else(|| fast_blocks(old, new, start + 2 * PATIENCE));
+    let mut changes = Vec::new();
+    let (mut i, mut j) = (0, 0);
+    for (old_start, new_start, length) in blocks.into_iter().chain([(old.len(), new.len(), 0)]) {
+        if i < old_start || j < new_start {
+            changes.push((i..old_start, j..new_start));
+        }
+        (i, j) = (old_start + length, new_start + length);
+    }
+    changes
+}
+
+/// For texts with which the original would be busy for minutes.
+fn fast_blocks(old: &[&str], new: &[&str], deadline: Instant) -> Vec<Block> {
+    let deadline = Some(deadline.into_std());
+    similar::capture_diff_slices_deadline(Algorithm::Myers, old, new, deadline)
+        .into_iter()
+        .filter_map(|operation| match operation {
+            DiffOp::Equal {
+                old_index,
+                new_index,
+                len,
+            } => Some((old_index, new_index, len)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// `7`, `7,2`, and for nothing the line in front of it: `6,0`.
+fn span(lines: &Range<usize>) -> String {
+    let mut text = String::new();
+    let _ = match lines.len() {
+        1 => write!(text, "{}", lines.start + 1),
+        0 => write!(text, "{},0", lines.start),
+        length => write!(text, "{},{length}", lines.start + 1),
+    };
+    text
+}
+
+fn marked(mark: char, line: &str) -> String {
+    format!("{mark}{line}").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn diffs_are_the_originals() {
+        for (old, new, expected) in [
+            ("a\n", "a\n", ""),
+            (
+                "",
+                "a\n\nb\n",
+                "--- /p\n+++ /p\n@@ -0,0 +1 @@\n+a\n@@ -1,0 +3,2 @@\n+b\n+",
+            ),
+            ("", "l1\nl2", "--- /p\n+++ /p\n@@ -1 +1,2 @@\n-\n+l1\n+l2"),
+            (
+                "l6\nl7\nl8",
+                "l6\nL7\nL7b\nl8",
+                "--- /p\n+++ /p\n@@ -2 +2,2 @@\n-l7\n+L7\n+L7b",
+            ),
+            ("a\nb\nc", "a\nc", "--- /p\n+++ /p\n@@ -2 +1,0 @@\n-b"),
+            (
+                "a\nb",
+                "a\nx  \ny\nb",
+                "--- /p\n+++ /p\n@@ -1,0 +2,2 @@\n+x\n+y",
+            ),
+            (
+                "a\nb\nc",
+                "A\nb\nC",
+                "--- /p\n+++ /p\n@@ -1 +1 @@\n-a\n+A\n@@ -3 +3 @@\n-c\n+C",
+            ),
+        ] {
+            assert_eq!(diff("/p", old, new), expected);
+        }
+    }
+
+    struct Random(u32);
+
+    impl Random {
+        fn below(&mut self, bound: u32) -> u32 {
+            self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (self.0 >> 16) % bound
+        }
+
+        fn text(&mut self, large: bool) -> String {
+            let lines = if large {
+                150 + self.below(200)
+            } else {
+                self.below(14)
+            };
+            let kinds = if large { 60 } else { 5 };
+            let mut line = || match self.below(kinds) {
+                0 => String::new(),
+                kind => format!("l{kind}"),
+            };
+            (0..lines).map(|_| line()).collect::<Vec<_>>().join("\n")
+        }
+    }
+
+    /// The sum was made by `difflib` of Python 3.12 from the same random texts.
+    #[test]
+    fn random_diffs_are_difflibs() {
+        let mut random = Random(7);
+        let mut sum = 0xcbf2_9ce4_8422_2325u64;
+        for round in 0..400 {
+            let large = round % 40 == 0;
+            let (old, new) = (random.text(large), random.text(large));
+            for byte in diff("/p", &old, &new).bytes() {
+                sum = (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+            }
+        }
+        assert_eq!(sum, 0xf560_cd88_c216_7cc1);
+    }
+
+    #[test]
+    fn common_runs_are_common() {
+        let mut random = Random(8);
+        for find in [blocks_or_none, |old: &[&str], new: &[&str]| {
+            fast_blocks(old, new, Instant::now() + PATIENCE)
+        }] {
+            for _ in 0..200 {
+                let (old, new) = (random.text(false), random.text(false));
+                let (old, new): (Vec<_>, Vec<_>) =
+                    (old.split('\n').collect(), new.split('\n').collect());
+                for (i, j, length) in find(&old, &new) {
+                    assert_eq!(old[i..i + length], new[j..j + length]);
+                }
+            }
+        }
+    }
+
+    fn blocks_or_none(old: &[&str], new: &[&str]) -> Vec<Block> {
+        blocks(old, new, Instant::now() + PATIENCE).unwrap_or_default()
+    }
+}

@@ -1,0 +1,184 @@
+//! What `undo_edit` restores. Contents lie in one nameless file, which vanishes with the process
+//! whatever ends it; in memory is only where they are.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{FallocateFlags, MemfdFlags};
+
+/// Of one file.
+const MAX_STEPS: usize = 10;
+/// Of all files together.
+const MAX_ENTRIES: usize = 2000;
+const MAX_BYTES: u64 = 256 << 20;
+
+/// Makes the names that the files have for a moment differ.
+static COUNTER: AtomicU64 = AtomicU64::new(0);
+
+#[derive(Debug)]
+pub(super) struct History {
+    store: Option<File>,
+    /// Oldest first.
+    entries: VecDeque<Entry>,
+    bytes: u64,
+    end: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    path: PathBuf,
+    offset: u64,
+    length: u64,
+}
+
+impl History {
+    pub(super) fn new() -> Self {
+        let store = nameless(&std::env::temp_dir())
+            .or_else(|_| memory())
+            .inspect_err(|error| tracing::warn!(%error, "edits cannot be undone"));
+        Self {
+            store: store.ok(),
+            entries: VecDeque::new(),
+            bytes: 0,
+            end: 0,
+        }
+    }
+
+    /// Remembers a content of a file.
+    pub(super) fn push(&mut self, path: &Path, content: &[u8]) {
+        let length = content.len() as u64;
+        let Some(store) = &self.store else {
+            return;
+        };
+        if let Err(error) = store.write_all_at(content, self.end) {
+            tracing::warn!(%error, "an edit cannot be undone");
+            // Older steps without this one would restore something else.
+            self.drop_where(|entry| entry.path == path, usize::MAX);
+            return;
+        }
+        self.entries.push_back(Entry {
+            path: path.to_path_buf(),
+            offset: self.end,
+            length,
+        });
+        self.end += length;
+        self.bytes += length;
+        let steps = self
+            .entries
+            .iter()
+            .filter(|entry| entry.path == path)
+            .count();
+        self.drop_where(|entry| entry.path == path, steps.saturating_sub(MAX_STEPS));
+        while self.bytes > MAX_BYTES || self.entries.len() > MAX_ENTRIES {
+            self.drop_where(|_| true, 1);
+        }
+    }
+
+    /// The latest remembered content of a file.
+    pub(super) fn last(&self, path: &Path) -> Option<Vec<u8>> {
+        let entry = self.entries.iter().rev().find(|entry| entry.path == path)?;
+        let mut content = vec![0; usize::try_from(entry.length).ok()?];
+        let store = self.store.as_ref()?;
+        store.read_exact_at(&mut content, entry.offset).ok()?;
+        Some(content)
+    }
+
+    /// Forgets what `last` gives.
+    pub(super) fn pop(&mut self, path: &Path) {
+        if let Some(index) = self.entries.iter().rposition(|entry| entry.path == path) {
+            self.remove(index);
+        }
+    }
+
+    /// Forgets the oldest `count` of the entries that fit.
+    fn drop_where(&mut self, fits: impl Fn(&Entry) -> bool, count: usize) {
+        for _ in 0..count {
+            let Some(index) = self.entries.iter().position(&fits) else {
+                return;
+            };
+            self.remove(index);
+        }
+    }
+
+    fn remove(&mut self, index: usize) {
+        let (Some(entry), Some(store)) = (self.entries.remove(index), &self.store) else {
+            return;
+        };
+        self.bytes -= entry.length;
+        // A file system that cannot give parts back does so below.
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let _ = rustix::fs::fallocate(store, hole, entry.offset, entry.length.max(1));
+        self.end = self
+            .entries
+            .iter()
+            .map(|entry| entry.offset + entry.length)
+            .max()
+            .unwrap_or(0);
+        let _ = store.set_len(self.end);
+    }
+}
+
+fn nameless(directory: &Path) -> io::Result<File> {
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let name = format!(".sandbox-executor-history-{}-{number}", std::process::id());
+    let path = directory.join(name);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)?;
+    std::fs::remove_file(path)?;
+    Ok(file)
+}
+
+fn memory() -> io::Result<File> {
+    Ok(rustix::fs::memfd_create("history", MemfdFlags::CLOEXEC)?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt as _;
+
+    #[test]
+    fn each_file_has_ten_steps() {
+        let mut history = History::new();
+        let (a, b) = (Path::new("/a"), Path::new("/b"));
+        history.push(b, b"other");
+        for step in 0..12 {
+            history.push(a, format!("step {step}").as_bytes());
+        }
+        for step in (2..12).rev() {
+            assert_eq!(history.last(a).unwrap(), format!("step {step}").as_bytes());
+            history.pop(a);
+        }
+        assert_eq!(history.last(a), None);
+        assert_eq!(history.last(b).unwrap(), b"other");
+    }
+
+    #[test]
+    fn the_whole_is_bounded_and_given_back() {
+        let mut history = History::new();
+        let content = vec![b'x'; 1 << 20];
+        for round in 0..600 {
+            history.push(Path::new(&format!("/{}", round % 100)), &content);
+        }
+        assert!(history.bytes <= MAX_BYTES);
+        assert!(history.last(Path::new("/99")).is_some());
+        let used = history.store.as_ref().unwrap().metadata().unwrap().blocks() * 512;
+        assert!(used <= MAX_BYTES + (2 << 20), "{used}");
+        for _ in 0..10 {
+            for file in 0..100 {
+                history.pop(Path::new(&format!("/{file}")));
+            }
+        }
+        assert_eq!((history.bytes, history.end), (0, 0));
+        history.push(Path::new("/big"), b"");
+        assert_eq!(history.last(Path::new("/big")).unwrap(), b"");
+    }
+}

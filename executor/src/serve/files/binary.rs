@@ -1,0 +1,98 @@
+//! Whether a file is text at all, judged by its first bytes as the original does (spec 6.1).
+
+use std::path::Path;
+
+use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
+use encoding_rs::{DecoderResult, Encoding};
+
+use super::text;
+
+/// What cannot be opened counts as text: whoever reads it tells why.
+pub(in crate::serve) fn is_binary(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    name.is_some_and(|name| name.ends_with(".pyc"))
+        || text::sample(path).is_ok_and(|sample| judge(&sample))
+}
+
+fn judge(sample: &[u8]) -> bool {
+    if sample.is_empty() || is_unicode(sample) {
+        return false;
+    }
+    let share = |is: fn(u8) -> bool| {
+        let count = sample.iter().filter(|byte| is(**byte)).count();
+        // In percent, rounded down: the thresholds are whole ones.
+        count * 100 / sample.len()
+    };
+    let (odd, low) = (share(is_odd), share(|byte| byte < 0x7f));
+    let likely = (odd > 30 && low < 5) || (odd > 80 && low > 80);
+    if likely {
+        !is_legacy_text(sample)
+    } else {
+        sample.contains(&0) || sample.contains(&0xff)
+    }
+}
+
+fn is_odd(byte: u8) -> bool {
+    !matches!(byte, b'\n' | b'\r' | b'\t' | 0x0c | 0x08 | 0x20..=0x7e)
+}
+
+/// Unicode beyond plain ASCII, which may be cut off in the middle of a character.
+fn is_unicode(sample: &[u8]) -> bool {
+    if let Some((encoding, length)) = Encoding::for_bom(sample) {
+        return decodes(encoding, &sample[length..]);
+    }
+    let valid = match std::str::from_utf8(sample) {
+        Ok(_) => true,
+        Err(error) => error.error_len().is_none(),
+    };
+    valid && !sample.is_ascii()
+}
+
+/// East Asian encodings have few bytes below 0x7f; what tells them apart is the lack of controls.
+fn is_legacy_text(sample: &[u8]) -> bool {
+    let control = |byte: &u8| *byte == 0xff || *byte < 0x80 && is_odd(*byte);
+    let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
+    detector.feed(sample, false);
+    !sample.iter().any(control) && decodes(detector.guess(None, Utf8Detection::Deny), sample)
+}
+
+fn decodes(encoding: &'static Encoding, sample: &[u8]) -> bool {
+    let mut decoder = encoding.new_decoder_without_bom_handling();
+    let mut text = String::with_capacity(sample.len() * 3 + 16);
+    let (result, _) = decoder.decode_to_string_without_replacement(sample, &mut text, false);
+    let whole = matches!(result, DecoderResult::InputEmpty);
+    whole && !text.contains('\0')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_binaries_are_told_apart() {
+        let text: [&[u8]; 9] = [
+            b"",
+            b"plain\ttext\r\n",
+            "zażółć gęślą jaźń".as_bytes(),
+            &"é".as_bytes()[..1],
+            b"d\xe9j\xe0 vu",
+            b"\xff\xfea\0b\0",
+            b"\xfe\xff\0a\0b",
+            b"\x1b[31mred\x1b[0m",
+            &[0x82, 0xb1, 0x82, 0xf1, 0x82, 0xc9, 0x82, 0xbf, 0x82, 0xcd],
+        ];
+        for sample in text {
+            assert!(!judge(sample), "{sample:?}");
+        }
+        let binary: [&[u8]; 5] = [
+            b"\0",
+            b"abc\0def",
+            b"\x7fELF\x02\x01\x01\0\0\0\xff",
+            b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff",
+            &[0xff; 100],
+        ];
+        for sample in binary {
+            assert!(judge(sample), "{sample:?}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! In which encoding a text file is, so that it can be written back in the same one.
+//!
+//! A guess is accepted only if it gives back the very same bytes: what an edit does not touch
+//! stays as it was, even where the guess was wrong.
+
+use std::borrow::Cow;
+
+use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
+use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
+
+/// What is looked at to guess an encoding.
+const SAMPLE: usize = 1 << 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::serve) struct Charset {
+    encoding: &'static Encoding,
+    /// Whether the file starts with a byte order mark, which is no part of the text.
+    marked: bool,
+}
+
+/// A character that the file's encoding does not have.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error(
+    "'{codec}' codec can't encode character {character:?} in position {position}: character maps to <undefined>"
+)]
+pub(in crate::serve) struct EncodeError {
+    codec: String,
+    character: char,
+    position: usize,
+}
+
+impl Charset {
+    pub(in crate::serve) const UTF_8: Self = Self {
+        encoding: UTF_8,
+        marked: false,
+    };
+
+    /// The text of a file and how it was encoded.
+    pub(in crate::serve) fn decode(content: &[u8]) -> (Self, String) {
+        if let Ok(text) = std::str::from_utf8(content)
+            && Encoding::for_bom(content).is_none()
+        {
+            return (Self::UTF_8, text.to_owned());
+        }
+        let marked = Encoding::for_bom(content).map(|(encoding, _)| Self {
+            encoding,
+            marked: true,
+        });
+        let guesses = [marked, Some(guess(content)), Some(Self::of(WINDOWS_1252))];
+        for charset in guesses.into_iter().flatten() {
+            if let Some(text) = charset.try_decode(content) {
+                return (charset, text);
+            }
+        }
+        // Not reached: the last guess decodes anything. Kept total all the same.
+        (
+            Self::of(WINDOWS_1252),
+            String::from_utf8_lossy(content).into_owned(),
+        )
+    }
+
+    fn of(encoding: &'static Encoding) -> Self {
+        Self {
+            encoding,
+            marked: false,
+        }
+    }
+
+    /// The text, if encoding it again gives the same bytes.
+    fn try_decode(self, content: &[u8]) -> Option<String> {
+        let body = if self.marked {
+            &content[Encoding::for_bom(content)?.1..]
+        } else {
+            content
+        };
+        let text = self
+            .encoding
+            .decode_without_bom_handling_and_without_replacement(body)?;
+        let same = self.encode(&text).is_ok_and(|again| again == content);
+        same.then(|| text.into_owned())
+    }
+
+    pub(in crate::serve) fn encode(self, text: &str) -> Result<Vec<u8>, EncodeError> {
+        let mark = if self.marked { "\u{feff}" } else { "" };
+        let units = || mark.encode_utf16().chain(text.encode_utf16());
+        if self.encoding == UTF_16LE {
+            return Ok(units().flat_map(u16::to_le_bytes).collect());
+        }
+        if self.encoding == UTF_16BE {
+            return Ok(units().flat_map(u16::to_be_bytes).collect());
+        }
+        let mut content = mark.as_bytes().to_vec();
+        match self.encoding.encode(text) {
+            (bytes, _, false) => {
+                content.extend_from_slice(&bytes);
+                Ok(content)
+            }
+            (_, _, true) => Err(self.refusal(text)),
+        }
+    }
+
+    /// Which character it was.
+    fn refusal(self, text: &str) -> EncodeError {
+        let foreign = |character: &char| {
+            let mut buffer = [0; 4];
+            let (_, _, lost): (Cow<'_, [u8]>, _, _) =
+                self.encoding.encode(character.encode_utf8(&mut buffer));
+            lost
+        };
+        let (position, character) = text
+            .chars()
+            .enumerate()
+            .find(|(_, character)| foreign(character))
+            .unwrap_or((0, char::REPLACEMENT_CHARACTER));
+        EncodeError {
+            codec: self.encoding.name().to_ascii_lowercase(),
+            character,
+            position,
+        }
+    }
+}
+
+fn guess(content: &[u8]) -> Charset {
+    let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
+    detector.feed(&content[..content.len().min(SAMPLE)], true);
+    Charset::of(detector.guess(None, Utf8Detection::Deny))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use encoding_rs::{GBK, SHIFT_JIS, WINDOWS_1251};
+
+    fn back_and_forth(content: &[u8]) -> String {
+        let (charset, text) = Charset::decode(content);
+        assert_eq!(charset.encode(&text).unwrap(), content);
+        text
+    }
+
+    #[test]
+    fn files_come_back_as_they_were() {
+        assert_eq!(back_and_forth("zażółć".as_bytes()), "zażółć");
+        assert_eq!(back_and_forth(b"\xef\xbb\xbfa"), "a");
+        assert_eq!(back_and_forth(b"\xff\xfea\0\n\0"), "a\n");
+        assert_eq!(back_and_forth(b"\xfe\xff\0a"), "a");
+        assert_eq!(
+            back_and_forth(b"d\xe9j\xe0 vu, tr\xe8s bien"),
+            "déjà vu, très bien"
+        );
+        for encoding in [GBK, SHIFT_JIS, WINDOWS_1251] {
+            let text = if encoding == WINDOWS_1251 {
+                "Привет, мир. Это обычный текст."
+            } else {
+                "日本語中文的文字是一個很長的句子"
+            };
+            let (content, _, lost) = encoding.encode(text);
+            if !lost {
+                back_and_forth(&content);
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_survive() {
+        let mut state = 1u32;
+        for length in 0..400 {
+            let content: Vec<u8> = (0..length)
+                .map(|_| {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    state.to_be_bytes()[0]
+                })
+                .collect();
+            back_and_forth(&content);
+        }
+    }
+
+    #[test]
+    fn foreign_characters_are_refused() {
+        let (charset, _) = Charset::decode(b"d\xe9j\xe0 vu, tr\xe8s bien");
+        let error = charset.encode("a字").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "'windows-1252' codec can't encode character '字' in position 1: character maps to <undefined>"
+        );
+    }
+}

@@ -1,0 +1,66 @@
+//! The names in a directory, for `list_files` (spec 2.4).
+
+use std::fs;
+use std::path::Path;
+
+/// Directories first, each with a slash, then everything else that exists; sorted by lower-case
+/// name. What is no directory or cannot be listed is empty.
+pub(in crate::serve) fn list(directory: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let (mut directories, mut files) = (Vec::new(), Vec::new());
+    for entry in entries.map_while(Result::ok) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        match is_directory(&entry) {
+            Some(true) => directories.push(name + "/"),
+            Some(false) => files.push(name),
+            None => {}
+        }
+    }
+    sort(&mut directories);
+    sort(&mut files);
+    directories.append(&mut files);
+    directories
+}
+
+/// Links count as what they lead to, and not at all if that is nothing.
+fn is_directory(entry: &fs::DirEntry) -> Option<bool> {
+    let kind = entry.file_type().ok()?;
+    if kind.is_symlink() {
+        return fs::metadata(entry.path()).ok().map(|found| found.is_dir());
+    }
+    Some(kind.is_dir())
+}
+
+/// Equal but for case: in the order of their bytes, so that answers do not vary.
+fn sort(names: &mut [String]) {
+    names.sort_by_cached_key(|name| (name.to_lowercase(), name.clone()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn directories_come_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        for name in ["b", "B", "a", "Z"] {
+            fs::write(at(name), "").unwrap();
+        }
+        fs::create_dir(at("sub")).unwrap();
+        fs::create_dir(at(".git")).unwrap();
+        symlink("sub", at("link")).unwrap();
+        symlink("nothing", at("dangling")).unwrap();
+        symlink("loop", at("loop")).unwrap();
+        assert_eq!(
+            list(directory.path()),
+            [".git/", "link/", "sub/", "a", "B", "b", "Z"]
+        );
+        assert!(list(&at("a")).is_empty());
+        assert!(list(&at("no")).is_empty());
+        assert!(list(Path::new("/a\0b")).is_empty());
+    }
+}

@@ -1,0 +1,228 @@
+//! Replaces files as a whole: a reader sees the old or the new content, never half of it.
+//!
+//! The new content goes to a file beside the old one that takes over its mode and then its name.
+//! Where that would lose something (other names of the file, its owner, a directory that may not
+//! be written), the content is put in place instead.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Seek as _, Write};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::OFlags;
+
+/// Mode of a new file, before the umask.
+const NEW: u32 = 0o644;
+
+/// Makes the names of temporary files differ.
+static COUNTER: AtomicU64 = AtomicU64::new(0);
+
+/// What to do about a link at the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::serve) enum Links {
+    /// Write to where it leads.
+    Follow,
+    /// Put a file in its place.
+    Replace,
+}
+
+/// A file being written, which takes its place on `commit` and vanishes without.
+#[derive(Debug)]
+pub(in crate::serve) struct Replacement {
+    file: File,
+    /// Where the content is until then; absent when it is written in place.
+    temporary: Option<PathBuf>,
+    target: PathBuf,
+}
+
+/// Writes a whole file, keeping the mode that it had.
+pub(in crate::serve) fn put(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut replacement = Replacement::begin(path, Links::Follow)?;
+    replacement.write_all(content)?;
+    replacement.commit()
+}
+
+impl Replacement {
+    pub(in crate::serve) fn begin(path: &Path, links: Links) -> io::Result<Self> {
+        let link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+        if link && links == Links::Replace {
+            return Self::beside(path, NEW);
+        }
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        match OpenOptions::new()
+            .write(true)
+            .custom_flags(flags)
+            .open(path)
+        {
+            Ok(old) => Self::of_existing(path, old),
+            // A link that leads to nothing yet: only the system can tell where that is.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && link => {
+                let file = OpenOptions::new()
+                    .write(true)
+                    .create(true)
+                    .mode(NEW)
+                    .open(path)?;
+                Ok(Self::in_place(path, file))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::beside(path, NEW),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn of_existing(path: &Path, old: File) -> io::Result<Self> {
+        let found = old.metadata()?;
+        let mine = found.uid() == rustix::process::geteuid().as_raw();
+        let root = rustix::process::geteuid().is_root();
+        if found.is_file() && found.nlink() == 1 && (mine || root) {
+            let target = path.canonicalize()?;
+            if let Ok(new) = Self::beside(&target, found.mode() & 0o7777)
+                && new.hand_over(&found).is_ok()
+            {
+                return Ok(new);
+            }
+        }
+        if found.is_file() {
+            old.set_len(0)?;
+        }
+        Ok(Self::in_place(path, old))
+    }
+
+    fn in_place(path: &Path, file: File) -> Self {
+        Self {
+            file,
+            temporary: None,
+            target: path.to_path_buf(),
+        }
+    }
+
+    fn beside(target: &Path, mode: u32) -> io::Result<Self> {
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let name = format!(".sandbox-executor-{}-{number}", std::process::id());
+        let temporary = target.with_file_name(name);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(mode & 0o777)
+            .open(&temporary)?;
+        Ok(Self {
+            file,
+            temporary: Some(temporary),
+            target: target.to_path_buf(),
+        })
+    }
+
+    /// Takes over owner and mode of the file that is to be replaced.
+    fn hand_over(&self, old: &fs::Metadata) -> io::Result<()> {
+        let new = self.file.metadata()?;
+        if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
+            fchown(&self.file, Some(old.uid()), Some(old.gid()))?;
+        }
+        // The mode at creation has passed through the umask.
+        self.set_mode(old.mode() & 0o7777)
+    }
+
+    pub(in crate::serve) fn set_mode(&self, mode: u32) -> io::Result<()> {
+        self.file.set_permissions(Permissions::from_mode(mode))
+    }
+
+    pub(in crate::serve) fn commit(mut self) -> io::Result<()> {
+        let Some(temporary) = self.temporary.as_ref() else {
+            return Ok(());
+        };
+        match fs::rename(temporary, &self.target) {
+            Ok(()) => {
+                self.temporary = None;
+                Ok(())
+            }
+            // The file is a mount point of its own, as files from config maps are.
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                self.file.rewind()?;
+                let mut target = OpenOptions::new()
+                    .write(true)
+                    .truncate(true)
+                    .open(&self.target)?;
+                io::copy(&mut self.file, &mut target).map(drop)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Write for Replacement {
+    fn write(&mut self, content: &[u8]) -> io::Result<usize> {
+        self.file.write(content)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // Nobody can be told; the file carries our name.
+            let _ = fs::remove_file(temporary);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn names(directory: &Path) -> usize {
+        fs::read_dir(directory).unwrap().count()
+    }
+
+    #[test]
+    fn mode_links_and_other_names_survive() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("a"), "old").unwrap();
+        fs::set_permissions(at("a"), Permissions::from_mode(0o751)).unwrap();
+        symlink("a", at("link")).unwrap();
+        put(&at("link"), b"new").unwrap();
+        assert!(at("link").is_symlink());
+        assert_eq!(fs::read(at("a")).unwrap(), b"new");
+        assert_eq!(fs::metadata(at("a")).unwrap().mode() & 0o7777, 0o751);
+        fs::hard_link(at("a"), at("b")).unwrap();
+        put(&at("b"), b"both").unwrap();
+        assert_eq!(fs::read(at("a")).unwrap(), b"both");
+        symlink("nothing", at("dangling")).unwrap();
+        put(&at("dangling"), b"made").unwrap();
+        assert_eq!(fs::read(at("nothing")).unwrap(), b"made");
+        assert_eq!(names(directory.path()), 5);
+    }
+
+    #[test]
+    fn what_is_given_up_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        fs::write(&path, "old").unwrap();
+        let mut replacement = Replacement::begin(&path, Links::Follow).unwrap();
+        replacement.write_all(b"half").unwrap();
+        drop(replacement);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(names(directory.path()), 1);
+        assert!(put(directory.path(), b"").is_err());
+    }
+
+    #[test]
+    fn a_link_is_replaced_when_asked() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, link) = (directory.path().join("a"), directory.path().join("l"));
+        fs::write(&path, "old").unwrap();
+        symlink(&path, &link).unwrap();
+        let mut replacement = Replacement::begin(&link, Links::Replace).unwrap();
+        replacement.write_all(b"new").unwrap();
+        replacement.commit().unwrap();
+        assert_eq!(
+            (fs::read(&path).unwrap(), fs::read(&link).unwrap()),
+            (b"old".to_vec(), b"new".to_vec())
+        );
+    }
+}

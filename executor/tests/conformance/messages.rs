@@ -1,0 +1,132 @@
+//! The texts of 4.5 where they belong, and `hidden` (3.3).
+
+use serde_json::{Value, json};
+
+use super::script::{P2, case, check_all, input, run, start};
+use super::world::worlds;
+use crate::client::Process;
+
+const E1: &str = "ERROR: No previous running command to retrieve logs from.";
+const E2: &str = "ERROR: No previous running command to interact with.";
+
+#[test]
+fn texts() {
+    for world in worlds() {
+        let cases = [
+            case(
+                "4.5 C1",
+                [
+                    run("true"),
+                    run("exit_with() { return $1; }; exit_with 9").exit(9),
+                ],
+            ),
+            case(
+                "4.5 C2",
+                [
+                    start("cat", ""),
+                    input("C-c").exit(130).by_key('C').gives("^C"),
+                ],
+            ),
+            case(
+                "4.5 T1",
+                [
+                    run("sleep 1000").quiet().gives(""),
+                    input("C-c").exit(130).by_key('C'),
+                ],
+            ),
+            case("4.5 T2", [run("sleep 1000").times_out(0.5).gives("")]),
+            case("4.5 T2, whole seconds", [run("sleep 1000").times_out(1.0)]),
+            case(
+                "4.5 T3",
+                [
+                    start("cat", ""),
+                    run("ls").not_executed().prefix(P2).gives(""),
+                ],
+            ),
+            case(
+                "4.5 T3 quotes the command",
+                [
+                    start("cat", ""),
+                    run("echo \"a\"").not_executed().prefix(P2),
+                ],
+            ),
+            case(
+                "4.5 T3 for a key that is no input",
+                [
+                    start("cat", ""),
+                    run("C-c").not_executed().prefix(P2),
+                    input("C-c").exit(130).by_key('C'),
+                ],
+            ),
+            case(
+                "4.5 P2",
+                [
+                    run("sleep 1000").times_out(0.2),
+                    run("").times_out(0.2).prefix(P2),
+                ],
+            ),
+            case(
+                "4.5 E1",
+                [run("").nothing_there(E1), run(" \n").nothing_there(E1)],
+            ),
+            case("4.5 E1, also as input", [input("").nothing_there(E1)]),
+            case(
+                "4.5 E2",
+                [input("x").nothing_there(E2), input("C-c").nothing_there(E2)],
+            ),
+            case(
+                "4.4 E1 after a completed command",
+                [run("true"), run("").nothing_there(E1)],
+            ),
+            case(
+                "4.4 refusals do not touch the running command",
+                [
+                    start("echo up; read x; echo \"got $x\"", "up"),
+                    run("ls").not_executed().prefix(P2),
+                    input("v").gives("got v"),
+                ],
+            ),
+        ];
+        check_all(&world, &cases);
+    }
+}
+
+fn hidden(process: &Process, command: &str, timeout: f64) -> Value {
+    let args = json!({"command": command, "hidden": true, "blocking": true});
+    process.act(&json!({"action": "run", "args": args, "timeout": timeout}))
+}
+
+#[test]
+fn hidden_is_copied_as_the_original_does() {
+    for world in worlds() {
+        let process = world.serve("hidden");
+        assert_eq!(hidden(&process, "true", 60.0)["extras"]["hidden"], true);
+        let several = hidden(&process, "echo a\necho b", 60.0);
+        assert_eq!(
+            (&several["observation"], &several["content"]),
+            (&json!("run"), &json!("a\nb"))
+        );
+        let nothing = hidden(&process, "", 60.0);
+        assert_eq!(nothing["extras"]["hidden"], false);
+        assert_eq!(nothing["message"], "Command `` executed with exit code -1.");
+        assert_eq!(hidden(&process, "cat", 0.2)["extras"]["hidden"], false);
+        assert_eq!(hidden(&process, "ls", 60.0)["extras"]["hidden"], true);
+    }
+}
+
+#[test]
+fn the_command_of_an_answer_is_the_stripped_one() {
+    for world in worlds() {
+        let process = world.serve("command");
+        assert_eq!(process.run("  echo x \n")["extras"]["command"], "echo x");
+        assert_eq!(process.input("x")["extras"]["command"], "");
+        process.run_briefly("cat");
+        assert_eq!(process.run(" ls ")["extras"]["command"], "ls");
+        let answer = process.input("C-d");
+        assert_eq!(answer["extras"]["command"], "C-d");
+        assert_eq!(
+            answer["message"],
+            "Command `C-d` executed with exit code 0."
+        );
+    }
+}

@@ -1,0 +1,236 @@
+//! The sequences of 4.10, 4.11, 4.12 and 4.14. Nothing here waits for a time to pass but what is
+//! told to: other things are let go on by what is typed.
+
+use serde_json::{Value, json};
+
+use super::script::{P2, case, check_all, input, run, start};
+use super::world::worlds;
+
+#[test]
+fn sequences() {
+    for world in worlds() {
+        let cases = [
+            case(
+                "4.10 output is told once",
+                [
+                    start("for i in 1 2 3; do echo n$i; read -s x; done", "n1"),
+                    input("go").times_out(0.5).prefix(P2),
+                    run("").times_out(0.2).prefix(P2).lacks("n1"),
+                    run("ls").not_executed().prefix(P2).lacks("n1"),
+                    input("go").times_out(0.5).prefix(P2),
+                    input("go").lacks("n1").lacks("n2"),
+                ],
+            ),
+            case(
+                "4.10 read -p",
+                [
+                    run("read -p \"Enter name: \" name && echo \"Hello $name\"")
+                        .quiet()
+                        .gives("Enter name:"),
+                    run("John").not_executed().prefix(P2),
+                    input("John").gives("Hello John"),
+                ],
+            ),
+            case(
+                "4.10 heredoc, line by line",
+                [
+                    run("cat << EOF").quiet().gives(""),
+                    input("line 1").quiet().prefix(P2),
+                    input("line 2").quiet().prefix(P2),
+                    input("EOF").contains("line 1").contains("line 2"),
+                ],
+            ),
+            case(
+                "4.10 an open quote",
+                [
+                    run("echo \"x").quiet(),
+                    input("C-c").exit(130).by_key('C').gives("^C"),
+                    run("echo a").gives("a"),
+                ],
+            ),
+            case(
+                "4.10 an open quote is closed",
+                [run("echo \"x").quiet(), input("y\"").contains("x\ny")],
+            ),
+            case("4.14 PS2 is empty", [run("echo \"a").quiet().lacks(">")]),
+            case(
+                "4.14 the next command does not show the interrupt",
+                [
+                    start("echo up; sleep 1000", "up"),
+                    input("C-c").exit(130).by_key('C').gives("^C"),
+                    run("pwd").lacks("^C"),
+                ],
+            ),
+            case(
+                "4.14 after a hard timeout",
+                [
+                    run("sleep 1000").times_out(0.3),
+                    run("ls").not_executed().prefix(P2),
+                    input("C-c").exit(130).by_key('C'),
+                    run("ls"),
+                ],
+            ),
+            case(
+                "4.6 what less did not read does not shift",
+                [
+                    start(
+                        "sh -c 'echo up; read -n1 x' 2>/dev/null || bash -c 'read -n1 x'",
+                        "",
+                    ),
+                    input("q").any_prefix(),
+                    run("echo 1").gives("1"),
+                    run("echo 2").gives("2"),
+                    run("echo 3").gives("3"),
+                ],
+            ),
+        ];
+        check_all(&world, &cases);
+    }
+}
+
+fn metadata<'a>(answer: &'a Value, name: &str) -> &'a Value {
+    &answer["extras"]["metadata"][name]
+}
+
+#[test]
+fn background_jobs() {
+    for world in worlds() {
+        let process = world.serve("jobs");
+        let answer = process.run("sleep 1000 &");
+        let pid = metadata(&answer, "pid").as_i64().unwrap();
+        assert_eq!(answer["content"], format!("[1] {pid}"));
+        assert_eq!(metadata(&process.run("true"), "pid"), pid);
+        let answer = process.run("jobs; kill %1; wait; :");
+        assert_eq!(
+            answer["content"],
+            "[1]+  Running                 sleep 1000 &\n[1]+  Terminated              sleep 1000"
+        );
+        // What a job writes while nothing else runs is not lost.
+        process.run("mkfifo gate done");
+        process.run("(cat gate; echo from the job; echo > done) &");
+        std::fs::write(world.path("jobs/gate"), "").unwrap();
+        std::fs::read(world.path("jobs/done")).unwrap();
+        let answer = process.run("echo next");
+        let text = answer["content"].as_str().unwrap();
+        assert!(text.starts_with("from the job\nnext"), "{answer}");
+    }
+}
+
+#[test]
+fn the_shell_is_replaced() {
+    for world in worlds() {
+        let process = world.serve("ends");
+        process.run("mkdir sub; cd sub");
+        for (command, status) in [
+            ("exit 3", 3),
+            ("kill -9 $$", 137),
+            ("set -e; false", 1),
+            ("exec true", 0),
+        ] {
+            let answer = process.run(command);
+            let place = world.path("ends/sub").display().to_string();
+            assert_eq!(metadata(&answer, "exit_code"), status, "4.11 {command}");
+            assert_eq!(
+                metadata(&answer, "suffix").as_str().unwrap(),
+                format!(
+                    "\n[The command completed with exit code {status}.]\n[The shell has ended. A new shell was started in {place}.]"
+                )
+            );
+            assert_eq!(metadata(&process.run("pwd"), "working_dir"), place.as_str());
+        }
+        // Its background jobs go on.
+        process.run("sleep 1000 & echo $! > job; exit");
+        assert_eq!(
+            process.run("ps -o args= -p $(cat job)")["content"],
+            "sleep 1000"
+        );
+    }
+}
+
+#[test]
+fn odd_directories() {
+    for world in worlds() {
+        let process = world.serve("odd");
+        for name in [
+            "a b", "q\"q", "b\\b", "n\nn", "é", "x'y", "$HOME", "\u{1b}e",
+        ] {
+            let made = world.path("odd").join(name);
+            process.run("cd ..; cd odd");
+            std::fs::create_dir(&made).unwrap();
+            let quoted = name.replace('\'', "'\\''");
+            let answer = process.run(&format!("cd '{quoted}'"));
+            assert_eq!(
+                metadata(&answer, "working_dir"),
+                made.to_str().unwrap(),
+                "12.7 {name:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn commands_apart() {
+    for world in worlds() {
+        let process = world.serve("apart");
+        process.run("X=1; mkdir sub; cd sub; alias hi='echo hi'");
+        process.run("echo 'export FROM_RC=rc' >> ~/.bashrc");
+        let apart = |command: &str, cwd: Value| {
+            let args = json!({"command": command, "is_static": true, "cwd": cwd, "hidden": true});
+            process.act(&json!({"action": "run", "args": args, "timeout": 60}))
+        };
+        let own = world.path("apart").display().to_string();
+        for (name, command, cwd, content) in [
+            (
+                "4.12 the initial directory",
+                "pwd",
+                Value::Null,
+                own.as_str(),
+            ),
+            ("4.12 another directory", "pwd", json!("/usr"), "/usr"),
+            (
+                "4.12 a directory that is not there",
+                "pwd",
+                json!("/no/such"),
+                own.as_str(),
+            ),
+            ("4.12 no variables", "echo ${X-none}", Value::Null, "none"),
+            (
+                "4.12 but those of ~/.bashrc",
+                "echo $FROM_RC",
+                Value::Null,
+                "rc",
+            ),
+            (
+                "4.12 no init aliases",
+                "alias git 2>/dev/null || echo none",
+                Value::Null,
+                "none",
+            ),
+        ] {
+            let answer = apart(command, cwd);
+            assert_eq!(answer["content"], content, "{name} as {}", world.user);
+            assert_eq!(answer["extras"]["hidden"], true, "{name}");
+        }
+        let json = apart(
+            "python3 -c 'import json; print(json.dumps(list(range(20000))))'",
+            Value::Null,
+        );
+        let list: Value = serde_json::from_str(json["content"].as_str().unwrap()).unwrap();
+        assert_eq!(
+            list.as_array().unwrap().len(),
+            20_000,
+            "4.12 untruncated JSON"
+        );
+        assert_eq!(
+            apart(
+                "git init -q -b trunk . && git branch --show-current",
+                Value::Null
+            )["content"],
+            "trunk"
+        );
+        assert_eq!(process.run("echo $X ${PWD##*/}")["content"], "1 sub");
+        let args = json!({"command": "sleep 1000", "is_static": true, "blocking": true});
+        let answer = process.act(&json!({"action": "run", "args": args, "timeout": 0.2}));
+        assert_eq!(metadata(&answer, "exit_code"), -1);
+    }
+}

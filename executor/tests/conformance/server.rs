@@ -1,0 +1,391 @@
+//! Around the commands: 1.6, 1.7, 1.8, 1.11, 2.1–2.3, 3.1, and hostile input.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::world::{World, worlds};
+use crate::client::{KEY, Process};
+
+const WORDS: &str = "['null', 'run', 'run_ipython', 'browse', 'browse_interactive', 'read', 'write', 'edit', 'think', 'finish', 'reject', 'recall', 'change_agent_state', 'message', 'system', 'condensation', 'condensation_request', 'call_tool_mcp', 'task_tracking', 'loop_recovery']";
+
+#[test]
+fn refused_bodies() {
+    let process = World::plain().serve("bodies");
+    let invalid = |errors: &str| json!({"detail": "Invalid request parameters", "errors": format!("[{errors}]")});
+    let internal = |text: &str| json!({"detail": format!("Internal server error: {text}")});
+    let unknown =
+        format!("'action['action']='nope'' is not defined. Available actions: dict_keys({WORDS})");
+    for (name, body, status, expected) in [
+        (
+            "1.7 no action",
+            "{}",
+            422,
+            invalid(
+                "{'type': 'missing', 'loc': ('body', 'action'), 'msg': 'Field required', 'input': {}}",
+            ),
+        ),
+        (
+            "1.7 action is no object",
+            "{\"action\":\"x\"}",
+            422,
+            invalid(
+                "{'type': 'dict_type', 'loc': ('body', 'action'), 'msg': 'Input should be a valid dictionary', 'input': 'x'}",
+            ),
+        ),
+        (
+            "1.7 action is null",
+            "{\"action\":null}",
+            422,
+            invalid(
+                "{'type': 'dict_type', 'loc': ('body', 'action'), 'msg': 'Input should be a valid dictionary', 'input': None}",
+            ),
+        ),
+        (
+            "1.7 no JSON",
+            "{",
+            422,
+            invalid(
+                "{'type': 'json_invalid', 'loc': ('body', 0), 'msg': 'JSON decode error', 'input': {}, 'ctx': {'error': 'Expecting value'}}",
+            ),
+        ),
+        (
+            "2.3 neither action nor observation",
+            "{\"action\":{}}",
+            500,
+            internal("Unknown event type: {}"),
+        ),
+        (
+            "2.3 an observation",
+            "{\"action\":{\"observation\":\"run\"}}",
+            500,
+            internal("400: Invalid action type"),
+        ),
+        (
+            "2.3 unknown word",
+            "{\"action\":{\"action\":\"nope\"}}",
+            500,
+            internal(&unknown),
+        ),
+        (
+            "2.3 missing argument",
+            "{\"action\":{\"action\":\"run\",\"args\":{}}}",
+            500,
+            internal(
+                "action={'action': 'run', 'args': {}} has the wrong arguments: CmdRunAction.__init__() missing 1 required positional argument: 'command'",
+            ),
+        ),
+        (
+            "2.3 missing args",
+            "{\"action\":{\"action\":\"run\"}}",
+            500,
+            internal(
+                "action={'action': 'run'} has the wrong arguments: CmdRunAction.__init__() missing 1 required positional argument: 'command'",
+            ),
+        ),
+        (
+            "2.3 message",
+            "{\"action\":{\"action\":\"message\",\"args\":{\"content\":\"\"}}}",
+            500,
+            internal("'ActionExecutor' object has no attribute 'message'"),
+        ),
+        (
+            "2.3 finish",
+            "{\"action\":{\"action\":\"finish\",\"args\":{}}}",
+            500,
+            internal("'ActionExecutor' object has no attribute 'finish'"),
+        ),
+        (
+            "2.3 think",
+            "{\"action\":{\"action\":\"think\",\"args\":{\"thought\":\"\"}}}",
+            500,
+            internal("'ActionExecutor' object has no attribute 'think'"),
+        ),
+        (
+            "2.3 null",
+            "{\"action\":{\"action\":\"null\",\"args\":{}}}",
+            500,
+            internal("'ActionExecutor' object has no attribute 'null'"),
+        ),
+        (
+            "2.3 call_tool_mcp",
+            "{\"action\":{\"action\":\"call_tool_mcp\",\"args\":{\"name\":\"x\"}}}",
+            500,
+            internal("'ActionExecutor' object has no attribute 'call_tool_mcp'"),
+        ),
+        (
+            "2.3 source",
+            "{\"action\":{\"action\":\"run\",\"source\":\"bogus\",\"args\":{\"command\":\"ls\"}}}",
+            500,
+            internal("'bogus' is not a valid EventSource"),
+        ),
+    ] {
+        let answer = process.post(body);
+        assert_eq!(answer.status, status, "{name}: {}", answer.body);
+        assert_eq!(answer.json(), expected, "{name}");
+    }
+    assert_eq!(process.run("echo fine")["content"], "fine");
+}
+
+#[test]
+fn lenient_envelopes() {
+    let process = World::plain().serve("lenient");
+    let command = |extra: Value| {
+        let mut action = json!({"action": "run", "args": {"command": "echo hi"}, "timeout": 60});
+        for (pointer, value) in extra.as_object().unwrap() {
+            match pointer.strip_prefix("args/") {
+                Some(name) => action["args"][name] = value.clone(),
+                None => action[pointer] = value.clone(),
+            }
+        }
+        action
+    };
+    for (name, extra) in [
+        ("2.3 unknown argument", json!({"args/zzz": 1})),
+        ("2.3 unknown key", json!({"zzz": {"a": 1}})),
+        (
+            "2.3 awaiting confirmation runs",
+            json!({"args/confirmation_state": "awaiting_confirmation"}),
+        ),
+        (
+            "3.1 legacy is_confirmed",
+            json!({"args/is_confirmed": "confirmed"}),
+        ),
+        ("3.1 legacy keep_prompt", json!({"args/keep_prompt": false})),
+        ("3.1 risk out of range", json!({"args/security_risk": 99})),
+        (
+            "3.1 full envelope",
+            json!({"id": 12, "timestamp": "2025-11-28T10:00:00.123456", "source": "agent", "message": "Running command: ls", "cause": 11, "tool_call_metadata": {"function_name": "execute_bash"}, "llm_metrics": {"accumulated_cost": 0.01}}),
+        ),
+        ("3.1 null source", json!({"source": null})),
+        ("3.1 source user", json!({"source": "user"})),
+        ("3.1 source environment", json!({"source": "environment"})),
+        ("3.1 no timeout", json!({"timeout": null})),
+        ("3.1 zero timeout", json!({"timeout": 0})),
+        ("3.1 negative timeout", json!({"timeout": -1})),
+        ("3.1 huge timeout", json!({"timeout": 1e300})),
+        ("3.2 thought", json!({"args/thought": "hm"})),
+        ("3.2 null cwd", json!({"args/cwd": null})),
+        (
+            "3.2 flags as words",
+            json!({"args/is_input": "false", "args/blocking": "true"}),
+        ),
+    ] {
+        assert_eq!(process.act(&command(extra))["content"], "hi", "{name}");
+    }
+}
+
+#[test]
+fn the_answer_on_the_wire() {
+    let process = World::plain().serve("wire");
+    let directory = process.run("pwd")["content"].as_str().unwrap().to_owned();
+    let body = json!({"action": {"action": "run", "args": {"command": "echo ü"}, "timeout": 60}});
+    let answer = process.post(&body.to_string());
+    let value = answer.json();
+    let metadata = |name: &str| value["extras"]["metadata"][name].to_string();
+    // 1.7 compact, not escaped; 3.3 keys in their order.
+    assert_eq!(
+        answer.body,
+        format!(
+            "{{\"message\":\"Command `echo ü` executed with exit code 0.\",\"observation\":\"run\",\"content\":\"ü\",\"extras\":{{\"command\":\"echo ü\",\"metadata\":{{\"exit_code\":0,\"pid\":-1,\"username\":\"root\",\"hostname\":{},\"working_dir\":\"{directory}\",\"py_interpreter_path\":{},\"prefix\":\"\",\"suffix\":\"\\n[The command completed with exit code 0.]\"}},\"hidden\":false}},\"success\":true}}",
+            metadata("hostname"),
+            metadata("py_interpreter_path"),
+        )
+    );
+}
+
+#[test]
+fn keep_alive_and_pipelines() {
+    let process = World::plain().serve("keep-alive");
+    let mut stream = TcpStream::connect(process.address).unwrap();
+    let body =
+        "{\"action\":{\"action\":\"run\",\"args\":{\"command\":\"echo $((++n))\"},\"timeout\":60}}";
+    let request = format!(
+        "POST /execute_action HTTP/1.1\r\nHost: x\r\nX-Session-API-Key: {KEY}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    for number in 1..=3 {
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        let mut byte = [0];
+        while !text.ends_with("\"success\":true}") {
+            stream.read_exact(&mut byte).unwrap();
+            text.push(char::from(byte[0]));
+        }
+        assert!(
+            text.contains(&format!("\"content\":\"{number}\"")),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_client_that_goes_away_cancels_nothing() {
+    let world = World::plain();
+    let process = world.serve("gone");
+    process.run("mkfifo gate");
+    let body = json!({"action": {"action": "run", "args": {"command": "cat gate; touch done"}}});
+    let key = [("X-Session-API-Key", KEY)];
+    let stream = crate::client::send(
+        process.address,
+        "POST /execute_action",
+        &key,
+        body.to_string().as_bytes(),
+    );
+    // Opens once the command has opened its end.
+    let gate = std::fs::OpenOptions::new()
+        .write(true)
+        .open(world.path("gone/gate"))
+        .unwrap();
+    drop(stream);
+    drop(gate);
+    // Waits for its turn behind the abandoned command.
+    assert_eq!(process.run("ls done")["content"], "done");
+}
+
+#[test]
+fn commands_take_turns() {
+    let process = World::plain().serve("turns");
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                process.run("mkdir lock && echo alone && rmdir lock")["content"] == "alone"
+            });
+        }
+    });
+    assert_eq!(process.run("ls")["content"], "");
+}
+
+#[test]
+fn idle_means_that_nothing_runs() {
+    let world = World::plain();
+    let process = world.serve("idle");
+    let idle = || {
+        process.get("/server_info").json()["idle_time"]
+            .as_f64()
+            .unwrap()
+    };
+    process.run("mkfifo gate");
+    std::thread::scope(|scope| {
+        let long = scope.spawn(|| process.run("cat gate"));
+        let gate = std::fs::OpenOptions::new()
+            .write(true)
+            .open(world.path("idle/gate"))
+            .unwrap();
+        assert!(idle() == 0.0);
+        drop(gate);
+        long.join().unwrap();
+    });
+    let (first, second) = (idle(), idle());
+    assert!(0.0 < first && first < second);
+    process.get("/alive");
+    assert!(idle() > second, "2.2 no other endpoint resets it");
+}
+
+/// Without the limit of one second without output: these take what they take.
+fn patiently(process: &Process, command: &str) -> Value {
+    let args = json!({"command": command, "blocking": true});
+    process.act(&json!({"action": "run", "args": args, "timeout": 600}))
+}
+
+#[test]
+fn hostile_commands() {
+    for world in worlds() {
+        let process = world.serve("hostile");
+        let large = format!("echo {} | wc -c", "x".repeat(10 << 20));
+        assert_eq!(patiently(&process, &large)["content"], "10485761");
+        let large = format!("cat << E | wc -l\n{}E", "line\n".repeat(1 << 20));
+        assert_eq!(patiently(&process, &large)["content"], "1048576");
+        assert_eq!(patiently(&process, "echo a\0b")["content"], "ab");
+        let answer = patiently(&process, "head -c 134217728 /dev/zero | tr '\\0' x");
+        assert_eq!(answer["content"].as_str().unwrap().len(), 30_047);
+        let answer = patiently(&process, "head -c 3000000 /dev/urandom");
+        assert_eq!(answer["extras"]["metadata"]["exit_code"], 0);
+        assert_eq!(
+            patiently(&process,
+                "printf '\\033[999999999B\\033[4000000000C\\033[5;5r\\033[9L\\033[9M\\033[9@x'"
+            )["content"],
+            "x"
+        );
+        process.run_briefly("yes");
+        assert_eq!(process.get("/alive").status, 200);
+        assert_eq!(process.input("C-c")["extras"]["metadata"]["exit_code"], 130);
+        patiently(&process,
+            "for i in {1..100}; do mkdir d; cd d; done; ln -s . loop; ls loop/loop/loop >/dev/null",
+        );
+        assert_eq!(patiently(&process, "cd; echo still here")["content"], "still here");
+        let rss = process.get("/server_info").json()["resources"]["memory"]["rss"]
+            .as_u64()
+            .unwrap();
+        assert!(rss < 200 << 20, "{rss}");
+    }
+}
+
+/// As a user of its own: limits count all of a user's processes on the machine.
+#[test]
+fn a_fork_bomb_leaves_the_server_answering() {
+    let Some(world) = World::private("openhands") else {
+        return;
+    };
+    let mut command = world.command("bomb", &["--user-id", "61234"]);
+    let process = Process::start(&mut command);
+    process.run("ulimit -u 100");
+    let bomb = process.run_briefly(":(){ :|:& };:");
+    assert_eq!(bomb["observation"], "run");
+    assert_eq!(process.get("/alive").status, 200);
+    assert_eq!(process.get("/server_info").status, 200);
+    process.signal(Signal::TERM);
+    assert_eq!(process.wait().code(), Some(0));
+    assert_eq!(alive_with_uid(61234), 0);
+}
+
+fn alive_with_uid(uid: u32) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let statuses =
+        processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("status")).ok());
+    let uid = format!("\nUid:\t{uid}\t");
+    statuses
+        .filter(|status| status.contains(&uid) && !status.contains("\nState:\tZ"))
+        .count()
+}
+
+#[test]
+fn nothing_outlives_the_server() {
+    for world in worlds() {
+        let process = world.serve("daemons");
+        // The second one is nobody's descendant any more but the server's.
+        let answer = process.run("sleep 1001 & echo $!; setsid -w sh -c 'sleep 1002 & echo $!'; (setsid sleep 1003 & echo $!)");
+        let text = answer["content"].as_str().unwrap();
+        let pids: Vec<&str> = text
+            .lines()
+            .filter(|line| line.parse::<u32>().is_ok())
+            .collect();
+        assert_eq!(pids.len(), 3, "{text}");
+        process.signal(Signal::TERM);
+        assert_eq!(process.wait().code(), Some(0));
+        for pid in pids {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            assert!(
+                stat.is_ok_and(|stat| stat.contains(") Z "))
+                    || !std::path::Path::new("/proc").join(pid).exists()
+            );
+        }
+    }
+}
+
+#[test]
+fn orphans_are_waited_for() {
+    let process = World::plain().serve("orphans");
+    let answer = process
+        .run("sh -c 'sleep 0 & sleep 0 & echo $PPID'; (sleep 0.01 &); (true &); ps -o ppid= -p $$");
+    let server = process.child.id().to_string();
+    assert!(
+        answer["content"].as_str().unwrap().contains(&server),
+        "{answer}"
+    );
+    // Ends when none is left.
+    let wait = format!("while ps -o stat= --ppid {server} | grep -q Z; do :; done; echo none");
+    assert_eq!(process.run(&wait)["content"], "none");
+}

@@ -1,0 +1,29 @@
+//! A client written from the specification, in another language.
+
+use std::process::Command;
+
+use crate::client::{KEY, serve};
+
+#[test]
+fn an_agent_session() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/agent_session.py");
+    let output = Command::new("python3")
+        .arg(script)
+        .arg(directory.path())
+        .env("SERVER_URL", format!("http://{}", process.address))
+        .env("SESSION_API_KEY", KEY)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(
+        text.lines().filter(|line| line.starts_with("ok ")).count(),
+        text.lines().count()
+    );
+}

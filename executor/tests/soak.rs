@@ -1,0 +1,164 @@
+//! Many actions while other work keeps both cores busy: every answer is the right one, and the
+//! server neither grows nor leaves anything open.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::client::{Process, serve_command};
+
+const ACTIONS: usize = 2000;
+const WARM_UP: usize = 200;
+
+/// Processes that do nothing but use a core.
+struct Load(Vec<Child>);
+
+impl Load {
+    fn new() -> Self {
+        let spin = || {
+            let mut command = Command::new("sh");
+            command
+                .args(["-c", "while :; do :; done"])
+                .stdin(Stdio::null());
+            command.spawn().unwrap()
+        };
+        Self(vec![spin(), spin()])
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn content(answer: &Value) -> &str {
+    answer["content"].as_str().unwrap()
+}
+
+/// Leaves the command running.
+fn briefly(process: &Process, command: &str) {
+    let args = json!({"command": command, "blocking": true});
+    process.act(&json!({"action": "run", "args": args, "timeout": 0.02}));
+}
+
+/// One action of each kind in turn; all of them can be told from their neighbours'.
+fn act(process: &Process, number: usize) {
+    match number % 10 {
+        0 => assert_eq!(
+            content(&process.run(&format!("echo one-{number}"))),
+            format!("one-{number}")
+        ),
+        1 => {
+            let answer = process.run(&format!(
+                "for i in {{1..50}}; do echo $i-{number}; done; (exit {})",
+                number % 100
+            ));
+            let lines: Vec<_> = (1..=50).map(|i| format!("{i}-{number}")).collect();
+            assert_eq!(content(&answer), lines.join("\n"));
+            assert_eq!(answer["extras"]["metadata"]["exit_code"], number % 100);
+        }
+        2 => {
+            let args = json!({"path": "file", "content": format!("text {number}")});
+            process.act(&json!({"action": "write", "args": args}));
+        }
+        3 => {
+            let answer = process.act(&json!({"action": "read", "args": {"path": "file"}}));
+            assert_eq!(content(&answer), format!("text {}\n", number - 1));
+        }
+        4 => assert_eq!(
+            content(&process.run("cat file")),
+            format!("text {}", number - 2)
+        ),
+        5 => assert_eq!(
+            content(&process.run(&format!("cat << E\n{number}\nE"))),
+            number.to_string()
+        ),
+        6 => assert_eq!(
+            content(&process.run("(sleep 0 &); sh -c 'sh -c : &'; echo orphans")),
+            "orphans"
+        ),
+        7 => {
+            // Typed ahead: what the program does not read must not shift anything.
+            briefly(process, "read -sn1 x");
+            let answer = process.input("y");
+            assert_eq!(answer["extras"]["metadata"]["exit_code"], 0);
+        }
+        8 if number % 100 == 8 => {
+            let args = json!({"command": format!("echo apart {number}"), "is_static": true});
+            let answer = process.act(&json!({"action": "run", "args": args, "timeout": 60}));
+            assert_eq!(content(&answer), format!("apart {number}"));
+        }
+        8 if number % 100 == 58 => {
+            briefly(process, "echo up; sleep 1000");
+            assert_eq!(process.input("C-c")["extras"]["metadata"]["exit_code"], 130);
+        }
+        8 => assert_eq!(content(&process.run("true")), ""),
+        _ => {
+            let answer = process.run(&format!("seq 3000 | tr '\\n' ' '; echo {number}"));
+            assert!(
+                content(&answer).ends_with(&format!(" 3000 {number}")),
+                "{answer}"
+            );
+        }
+    }
+}
+
+struct Usage {
+    rss: u64,
+    files: usize,
+    zombies: usize,
+}
+
+fn usage(process: &Process) -> Usage {
+    let pid = process.child.id();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    let parent = format!("\nPPid:\t{pid}\n");
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let statuses =
+        processes.filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok());
+    let zombies =
+        statuses.filter(|status| status.contains("\nState:\tZ") && status.contains(&parent));
+    Usage {
+        rss: line.split_whitespace().nth(1).unwrap().parse().unwrap(),
+        files: fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count(),
+        zombies: zombies.count(),
+    }
+}
+
+#[test]
+fn two_thousand_actions_under_load() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = Process::start(&mut serve_command(directory.path(), &[]));
+    let _load = Load::new();
+    (0..WARM_UP).for_each(|number| act(&process, number));
+    let before = usage(&process);
+    (WARM_UP..ACTIONS).for_each(|number| act(&process, number));
+    let wait = format!(
+        "while ps -o stat= --ppid {} | grep -q Z; do :; done",
+        process.child.id()
+    );
+    process.run(&wait);
+    let after = usage(&process);
+    assert!(
+        after.files <= before.files,
+        "{} files, then {}",
+        before.files,
+        after.files
+    );
+    assert_eq!(after.zombies, 0);
+    assert!(
+        after.rss < before.rss + (4 << 10),
+        "{} KiB, then {} KiB",
+        before.rss,
+        after.rss
+    );
+}

@@ -1,0 +1,182 @@
+//! A server with a working directory, once for every user that can be had here, and the raw HTTP
+//! that uploads and downloads need.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::client::{KEY, Process, serve_command};
+
+pub(crate) struct World {
+    pub(crate) process: Process,
+    pub(crate) root: PathBuf,
+    /// Of the sandbox user.
+    pub(crate) uid: u32,
+    _directory: TempDir,
+}
+
+/// As the current user and, with root's rights, as an ordinary one.
+pub(crate) fn everybody() -> Vec<World> {
+    let mut worlds = vec![World::new("root")];
+    if rustix::process::geteuid().is_root() {
+        worlds.push(World::new("nobody"));
+    } else {
+        eprintln!("SKIPPED: acting for another user needs root");
+    }
+    worlds
+}
+
+impl World {
+    pub(crate) fn new(username: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&directory, open).unwrap();
+        let root = directory.path().join("work");
+        let mut command = serve_command(&root, &["--username", username]);
+        let process = Process::start(command.env("RUNTIME_USERNAME", username));
+        let answer = process.run("id -u");
+        Self {
+            process,
+            root,
+            uid: answer["content"].as_str().unwrap().parse().unwrap(),
+            _directory: directory,
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// `{}` in a text stands for the working directory.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        text.replace("{}", self.root.to_str().unwrap())
+    }
+
+    /// A file of the sandbox user.
+    pub(crate) fn put(&self, name: &str, content: &[u8]) {
+        let path = self.path(name);
+        for directory in path.parent().unwrap().ancestors() {
+            if directory == self.root {
+                break;
+            }
+            std::fs::create_dir_all(directory).unwrap();
+            self.own(directory);
+        }
+        std::fs::write(&path, content).unwrap();
+        self.own(&path);
+    }
+
+    pub(crate) fn own(&self, path: &Path) {
+        chown(path, Some(self.uid), None).unwrap();
+    }
+
+    pub(crate) fn clear(&self) {
+        for entry in std::fs::read_dir(&self.root).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.is_symlink() {
+                std::fs::remove_dir_all(path).unwrap();
+            } else {
+                std::fs::remove_file(path).unwrap();
+            }
+        }
+    }
+
+    pub(crate) fn act(&self, action: &str, args: &Value) -> Value {
+        self.process.act(&json!({"action": action, "args": args}))
+    }
+
+    pub(crate) fn list(&self, body: &str) -> (u16, String) {
+        let answer = self.process.request(
+            "POST /list_files",
+            &[("X-Session-API-Key", KEY)],
+            body.as_bytes(),
+        );
+        (answer.status, answer.body)
+    }
+
+    /// Uploads and returns status and body.
+    pub(crate) fn upload(&self, query: &str, filename: &str, content: &[u8]) -> (u16, String) {
+        let head = format!(
+            "--xx\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{filename}\"\r\n\
+             Content-Type: application/octet-stream\r\n\r\n"
+        );
+        let form = [head.as_bytes(), content, b"\r\n--xx--\r\n"].concat();
+        self.upload_form(query, "multipart/form-data; boundary=xx", &form)
+    }
+
+    pub(crate) fn upload_form(&self, query: &str, kind: &str, form: &[u8]) -> (u16, String) {
+        let answer = self.process.request(
+            &format!("POST /upload_file{query}"),
+            &[("X-Session-API-Key", KEY), ("Content-Type", kind)],
+            form,
+        );
+        (answer.status, answer.body)
+    }
+
+    /// Status, headers in lower case, and the body.
+    pub(crate) fn download(&self, query: &str) -> (u16, String, Vec<u8>) {
+        let (status, headers, reader) = self.open_download(query);
+        (status, headers.clone(), body(&headers, reader))
+    }
+
+    pub(crate) fn open_download(&self, query: &str) -> (u16, String, BufReader<TcpStream>) {
+        let mut stream = TcpStream::connect(self.process.address).unwrap();
+        let text = format!(
+            "GET /download_files{query} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+             X-Session-API-Key: {KEY}\r\n\r\n"
+        );
+        stream.write_all(text.as_bytes()).unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert_ne!(reader.read_line(&mut head).unwrap(), 0, "{head}");
+        }
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head.to_ascii_lowercase(), reader)
+    }
+
+    /// The greatest memory that the server has ever had, in KiB.
+    pub(crate) fn peak(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.process.child.id());
+        let status = std::fs::read_to_string(path).unwrap();
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("VmHWM"))
+            .unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+}
+
+fn body(headers: &str, mut reader: BufReader<TcpStream>) -> Vec<u8> {
+    let mut content = Vec::new();
+    if headers.contains("transfer-encoding: chunked") {
+        let whole = chunks(&mut reader, |piece| content.extend_from_slice(piece));
+        assert!(whole, "broke off");
+    } else {
+        reader.read_to_end(&mut content).unwrap();
+    }
+    content
+}
+
+/// Feeds every chunk; whether the last one came.
+pub(crate) fn chunks(reader: &mut BufReader<TcpStream>, mut feed: impl FnMut(&[u8])) -> bool {
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap() == 0 {
+            return false;
+        }
+        let length = usize::from_str_radix(line.trim_end(), 16).unwrap();
+        let mut piece = vec![0; length + 2];
+        if reader.read_exact(&mut piece).is_err() {
+            return false;
+        }
+        if length == 0 {
+            return true;
+        }
+        feed(&piece[..length]);
+    }
+}
