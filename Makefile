@@ -42,7 +42,7 @@ bench-start: ## Cold start to first action in standalone, and the executor's own
 
 bench-executor: ## Executor: start, memory, echo round trip, size
 	cargo build --release --locked -p executor --bins
-	cargo run --release --locked -p executor --example bench
+	cargo run --release --locked -p executor --example bench_executor
 
 bench-proxy: ## Gateway: requests per second and latency beside a direct connection
 	cargo run --release --locked -p operator --example bench_proxy

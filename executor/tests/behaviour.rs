@@ -5,9 +5,9 @@
 #[cfg(test)]
 mod client;
 #[cfg(test)]
-mod editor;
-#[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod editor;
 #[cfg(test)]
 mod files;
 #[cfg(test)]

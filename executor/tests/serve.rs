@@ -19,7 +19,10 @@ fn bad_command_lines_end_before_anything_listens() {
             &["--no-enable-browser", "--browsergym-eval-env", "x"][..],
             "Browser environment is not enabled in config, but browsergym_eval_env is set",
         ),
-        (&["--username", "bad:name"][..], "invalid user name 'bad:name'"),
+        (
+            &["--username", "bad:name"][..],
+            "invalid user name 'bad:name'",
+        ),
     ] {
         let output = Command::new(BINARY)
             .args(["serve", "0"])

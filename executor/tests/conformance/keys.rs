@@ -4,6 +4,7 @@ use super::script::{case, check_all, input, run, start};
 use super::world::worlds;
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table of cases")]
 fn keys() {
     for world in worlds() {
         let cases = [

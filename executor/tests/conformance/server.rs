@@ -12,6 +12,7 @@ use crate::client::{KEY, Process};
 const WORDS: &str = "['null', 'run', 'run_ipython', 'browse', 'browse_interactive', 'read', 'write', 'edit', 'think', 'finish', 'reject', 'recall', 'change_agent_state', 'message', 'system', 'condensation', 'condensation_request', 'call_tool_mcp', 'task_tracking', 'loop_recovery']";
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table of cases")]
 fn refused_bodies() {
     let process = World::plain().serve("bodies");
     let invalid = |errors: &str| json!({"detail": "Invalid request parameters", "errors": format!("[{errors}]")});
@@ -304,7 +305,8 @@ fn hostile_commands() {
         let answer = patiently(&process, "head -c 3000000 /dev/urandom");
         assert_eq!(answer["extras"]["metadata"]["exit_code"], 0);
         assert_eq!(
-            patiently(&process,
+            patiently(
+                &process,
                 "printf '\\033[999999999B\\033[4000000000C\\033[5;5r\\033[9L\\033[9M\\033[9@x'"
             )["content"],
             "x"
@@ -312,10 +314,14 @@ fn hostile_commands() {
         process.run_briefly("yes");
         assert_eq!(process.get("/alive").status, 200);
         assert_eq!(process.input("C-c")["extras"]["metadata"]["exit_code"], 130);
-        patiently(&process,
+        patiently(
+            &process,
             "for i in {1..100}; do mkdir d; cd d; done; ln -s . loop; ls loop/loop/loop >/dev/null",
         );
-        assert_eq!(patiently(&process, "cd; echo still here")["content"], "still here");
+        assert_eq!(
+            patiently(&process, "cd; echo still here")["content"],
+            "still here"
+        );
         let rss = process.get("/server_info").json()["resources"]["memory"]["rss"]
             .as_u64()
             .unwrap();
