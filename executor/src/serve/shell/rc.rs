@@ -13,13 +13,16 @@ pub(super) struct Options {
     pub(super) max_memory_gib: Option<u64>,
 }
 
+/// How the line begins that [`run`] types, as the terminal echoes it.
+pub(super) const ECHO: &str = "{ \\__sandbox_load ";
+
 /// Clears what may stand in the input line, then runs what `Scratch` holds. `eval` at the top
 /// level: inside a function, declarations of the command would be lost. A failing command of an
 /// `&&` list neither ends a shell with `set -e` nor sets off a trap, and still hands on its
 /// status.
 pub(super) fn run(id: u64) -> Vec<u8> {
     let line = format!(
-        "\x15{{ \\__sandbox_load {id} && :; }} 9>&2 2>/dev/null; \
+        "\x15{ECHO}{id} && :; }} 9>&2 2>/dev/null; \
          \\builtin eval \"$__sandbox_command\"; {{ \\__sandbox_end && :; }} 2>/dev/null\n"
     );
     line.into_bytes()

@@ -3,6 +3,7 @@
 use tokio::time::Instant;
 
 use super::display::Display;
+use super::rc;
 use super::report::Report;
 use super::scanner::{Event, Scanner};
 
@@ -42,8 +43,7 @@ impl Screen {
             bytes = &bytes[used..];
             match event {
                 Some(Event::Started) => {
-                    // What came before is the echo of the typed line.
-                    self.text.clear();
+                    self.drop_echo();
                     self.at_prompt = false;
                 }
                 Some(Event::Prompt(report)) => {
@@ -63,12 +63,22 @@ impl Screen {
         self.text.clear();
     }
 
+    /// What came before a command is the echo of the typed line, and perhaps the last words of a
+    /// background job on either side of it.
+    fn drop_echo(&mut self) {
+        let text = self.text.since_told();
+        if let Some((before, echo)) = text.rsplit_once(rc::ECHO) {
+            let after = echo.split_once('\n').map_or("", |(_, after)| after);
+            let texts = [self.earlier.trim_end(), before.trim_end(), after.trim_end()];
+            self.earlier = join(texts);
+        }
+        self.text.clear();
+    }
+
     /// What has not been told.
     pub(super) fn new_text(&self) -> String {
         let text = self.text.since_told();
-        let texts = [self.earlier.trim_end(), text.trim()];
-        let texts = texts.into_iter().filter(|text| !text.is_empty());
-        texts.collect::<Vec<_>>().join("\n")
+        join([self.earlier.trim_end(), text.trim()])
     }
 
     /// Everything there is has been told.
@@ -82,4 +92,10 @@ impl Screen {
         self.earlier.clear();
         self.text.clear();
     }
+}
+
+/// Texts on lines of their own, without those that are empty.
+fn join<const N: usize>(texts: [&str; N]) -> String {
+    let texts = texts.into_iter().filter(|text| !text.is_empty());
+    texts.collect::<Vec<_>>().join("\n")
 }
