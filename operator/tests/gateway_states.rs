@@ -103,7 +103,13 @@ async fn another_replicas_news_is_asked_for_before_a_refusal() {
     // as the Pod, where nobody listens.
     first.report(&id, &ready("127.0.0.1"));
     let (code, detail, _) = answer(&second, &id).await;
-    assert_eq!((code, &*detail), (502, "sandbox cannot be connected to"));
+    assert_eq!(
+        (code, &*detail),
+        (
+            502,
+            "nothing accepts connections on this port of the sandbox"
+        )
+    );
     // One that is unknown here is found as well.
     let third = World::beside(&first.api, config());
     assert_eq!(answer(&third, &id).await.0, 502);

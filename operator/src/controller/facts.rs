@@ -5,6 +5,9 @@ use jiff::Timestamp;
 use crate::kubernetes::slim::{SlimContainerStatus, SlimPod, SlimState};
 use crds::{contract, names};
 
+/// Reason of an end that the node did not see, as after its own restart.
+const LOST_SIGHT: &str = "ContainerStatusUnknown";
+
 /// Annotation of a Pod that replaces a lost one: how often the command had been started again
 /// before this Pod, so that the count outlives both Pod and controller.
 pub const RESTARTS_ANNOTATION: &str = "openhands.dev/restarts";
@@ -160,13 +163,17 @@ impl PodFacts {
         self.restarts_before.saturating_add(self.container.restarts)
     }
 
-    /// Runs of the command that have ended since the sandbox was started.
+    /// Runs of the command that have ended by themselves in this Pod. A Pod that was lost says
+    /// nothing about the command, nor does a node that lost sight of its containers.
     pub fn ends(&self) -> u32 {
+        if self.container.last_end.as_deref() == Some(LOST_SIGHT) {
+            return 0;
+        }
         let now = matches!(
             self.container.state,
             ContainerState::Ended | ContainerState::BackingOff
         );
-        self.restarts().saturating_add(u32::from(now))
+        self.container.restarts.saturating_add(u32::from(now))
     }
 }
 
@@ -252,6 +259,15 @@ fn end_of(state: &SlimState) -> Option<String> {
     let terminated = state.terminated.as_ref()?;
     match terminated.reason.as_deref() {
         Some(reason) if reason != "Error" => Some(reason.to_owned()),
-        _ => Some(format!("exit code {}", terminated.exit_code)),
+        _ => Some(exit(terminated.exit_code)),
+    }
+}
+
+/// An exit code, with what shells and our supervisor mean by it.
+fn exit(code: i32) -> String {
+    match code {
+        126 => "exit code 126 (cannot be executed)".into(),
+        127 => "exit code 127 (command not found)".into(),
+        code => format!("exit code {code}"),
     }
 }

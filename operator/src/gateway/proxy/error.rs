@@ -30,7 +30,7 @@ pub enum ProxyError {
     #[error("sandbox cannot be looked up at the moment")]
     LookupFailed,
     /// Nothing was sent.
-    #[error("sandbox cannot be connected to")]
+    #[error("nothing accepts connections on this port of the sandbox")]
     Unreachable,
     #[error("connection to the sandbox broke")]
     Broken,

@@ -147,9 +147,28 @@ fn three_pods_lost_before_readiness_are_a_crash_loop() {
 #[test]
 fn losses_after_readiness_never_end_in_failure() {
     let mut world = World::running();
+    let pod = world.facts.clone();
     for lost in 1..=9 {
         world.facts = Facts::default();
         world.pass(1);
         assert_eq!(creates_pod(&world.step()), Some(lost));
+        world.facts = pod.clone();
+        world.pod().restarts_before = lost;
+        assert_eq!(world.step().status.phase, Phase::Running);
+    }
+}
+
+#[test]
+fn restarts_of_the_node_are_no_crashes_of_the_command() {
+    let mut world = World::running();
+    for restarts in 1..=9 {
+        world.pass(5);
+        let container = &mut world.pod().container;
+        container.restarts = restarts;
+        container.last_end = Some("ContainerStatusUnknown".into());
+        container.state = ContainerState::Ended;
+        assert_eq!(world.step().status.phase, Phase::Starting);
+        world.pod().container.state = ContainerState::Running { started_at: None };
+        assert_eq!(world.step().status.phase, Phase::Running);
     }
 }
