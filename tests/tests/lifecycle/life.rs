@@ -71,6 +71,22 @@ async fn a_lost_pod_is_replaced_with_the_same_workspace_and_url() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_may_be_lost_any_number_of_times() {
+    let world = World::new();
+    world.create("a").await;
+    let mut ip = world.phase("a", Phase::Running).await.status.pod_ip.clone();
+    for _ in 0..6 {
+        world.lose_pod("a").await;
+        let again = world
+            .wait("a", |e| e.is_ready() && e.status.pod_ip != ip)
+            .await
+            .unwrap();
+        assert_eq!(again.status.phase, Phase::Running, "{:?}", again.status);
+        ip.clone_from(&again.status.pod_ip);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_does_not_become_ready_fails_after_its_start_timeout() {
     let world = World::new();
     world.supervisors.never_ready();

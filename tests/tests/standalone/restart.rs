@@ -16,6 +16,12 @@ async fn sandboxes_urls_keys_and_files_survive_a_crash_of_standalone() {
     let session = Session::start(&standalone, "s").await;
     session.run("echo kept > /workspace/file").await;
     standalone.kill();
+    // Several times in a row: a restart of the node is no crash of the command.
+    for _ in 0..3 {
+        let standalone = Standalone::start(state.path(), &[]);
+        session.ready().await;
+        assert!(standalone.stop().success());
+    }
 
     let standalone = Standalone::start(state.path(), &[]);
     let again = Session::start(&standalone, "s").await;
