@@ -25,7 +25,8 @@ fn main() -> anyhow::Result<()> {
         "binary                       {:8.1} MiB   <= 15 MiB",
         mib(size)
     );
-    let (serve, starts) = serve_starts(&binary)?;
+    let directory = tempfile::tempdir()?;
+    let (serve, starts) = serve_starts(&binary, directory.path())?;
     report(
         "serve: exec to listening",
         &starts,
@@ -61,12 +62,14 @@ fn binary() -> anyhow::Result<PathBuf> {
 }
 
 /// Starts several servers, one after the other; the last one stays.
-fn serve_starts(binary: &Path) -> anyhow::Result<((Child, String), Vec<Duration>)> {
-    let directory = std::env::temp_dir().join(format!("bench-executor-{}", std::process::id()));
+fn serve_starts(
+    binary: &Path,
+    directory: &Path,
+) -> anyhow::Result<((Child, String), Vec<Duration>)> {
     repeat(|| {
         let mut command = Command::new(binary);
         command.args(["serve", "0", "--username", "root", "--working-dir"]);
-        command.arg(&directory);
+        command.arg(directory);
         // Whoever runs this has start-up files that an image does not have.
         command
             .env("HOME", "/nonexistent")
