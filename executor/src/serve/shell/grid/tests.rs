@@ -1,0 +1,95 @@
+//! The sheet on its own.
+
+use super::*;
+
+fn write(grid: &mut Grid, text: &str) {
+    for character in text.chars() {
+        match character {
+            '\n' => {
+                grid.carriage_return();
+                grid.line_feed();
+            }
+            '\r' => grid.carriage_return(),
+            '\t' => grid.tab(),
+            other => grid.put(other),
+        }
+    }
+}
+
+#[test]
+fn lines_are_overwritten_and_trimmed() {
+    let mut grid = Grid::new(true);
+    write(&mut grid, "10%\r100%  \n");
+    write(&mut grid, "a\tb\n日本\r日\n");
+    assert_eq!(grid.since_told(), "100%\na       b\n日本\n");
+}
+
+#[test]
+fn a_line_longer_than_the_terminal_is_one_line() {
+    let mut grid = Grid::new(true);
+    write(
+        &mut grid,
+        &("x".repeat(2500) + "\n" + &"y".repeat(1000) + "\rz\n"),
+    );
+    let text = grid.since_told();
+    let expected = "x".repeat(2500) + "\nz" + &"y".repeat(999) + "\n";
+    assert!(text == expected);
+    // A carriage return goes to the start of the terminal's row, not of the line.
+    write(&mut grid, &("a".repeat(1500) + "\rb"));
+    assert!(
+        grid.text()
+            .ends_with(&("a".repeat(1000) + "b" + &"a".repeat(499) + "\n"))
+    );
+}
+
+#[test]
+fn only_what_is_new_is_told() {
+    let mut grid = Grid::new(true);
+    write(&mut grid, "one\nname: ");
+    grid.tell();
+    assert_eq!(grid.since_told().trim(), "");
+    write(&mut grid, "John\ntwo");
+    assert_eq!(grid.since_told(), "John\ntwo\n");
+    grid.tell();
+    write(&mut grid, "\rTWO!");
+    assert_eq!(grid.since_told(), "TWO!\n");
+    grid.tell();
+    grid.up(1);
+    write(&mut grid, "\rName: ");
+    assert_eq!(grid.since_told(), "Name: John\nTWO!\n");
+}
+
+#[test]
+fn a_long_text_keeps_its_end() {
+    let mut grid = Grid::new(true);
+    for number in 0..50_000 {
+        write(&mut grid, &format!("Line {number}\n"));
+        if number == 39_989 {
+            grid.tell();
+        }
+    }
+    assert!(grid.is_cut());
+    let text = grid.since_told();
+    assert!(text.starts_with("\nLine 39990\n"), "{}", &text[..50]);
+    assert!(text.ends_with("Line 49999\n"));
+    grid.told = (0, 0);
+    let lines = grid.since_told().lines().count();
+    assert!((10_001..=11_360).contains(&lines), "{lines}");
+}
+
+#[test]
+fn memory_is_bounded() {
+    let mut grid = Grid::new(true);
+    grid.put('<');
+    (0..3 * MAX_ROW / 100).for_each(|_| grid.put_ascii(&[b'x'; 100]));
+    grid.put('>');
+    let text = grid.text();
+    assert!(text.len() <= MAX_ROW + 1);
+    assert!(text.starts_with('<') && text.ends_with(">\n"));
+    for _ in 0..100 {
+        write(&mut grid, "\n");
+        (0..9000).for_each(|_| grid.put_ascii(&[b'y'; 100]));
+    }
+    let cells: usize = grid.rows.iter().map(Row::len).sum();
+    assert!(cells <= MAX_CELLS + MAX_ROW && grid.history_bytes <= MAX_HISTORY_BYTES);
+}
