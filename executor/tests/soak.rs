@@ -10,6 +10,9 @@ use crate::client::{Process, serve_command};
 
 const ACTIONS: usize = 2000;
 const WARM_UP: usize = 200;
+/// What may just be open when files are counted: a connection that is being closed, a watch on a
+/// process. A file kept by one action in a hundred would already be more.
+const FILES_IN_PASSING: usize = 8;
 
 /// Processes that do nothing but use a core.
 struct Load(Vec<Child>);
@@ -149,7 +152,7 @@ fn two_thousand_actions_under_load() {
     process.run(&wait);
     let after = usage(&process);
     assert!(
-        after.files <= before.files,
+        after.files <= before.files + FILES_IN_PASSING,
         "{} files, then {}",
         before.files,
         after.files
