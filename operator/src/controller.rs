@@ -10,6 +10,8 @@ pub mod plan;
 pub mod supervisor;
 
 mod apply;
+mod category;
+mod events;
 mod observe;
 mod pace;
 mod pods;
@@ -18,6 +20,8 @@ mod readiness;
 mod reconcile;
 mod report;
 mod run;
+mod starts;
+mod work;
 
 pub use config::{ControllerConfig, Deadlines, Defaults};
 pub use run::{ControllerError, run};

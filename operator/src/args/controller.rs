@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use kube::Client;
 
+use super::admin::{self, AdminArgs};
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
 use crate::clock::Clock;
 use crate::controller::{self, ControllerConfig, HttpSupervisors};
 use crate::index::Index;
 use crate::kubernetes::leader::Candidacy;
+use crate::vitals::Vitals;
 
 /// Name of the controllers' lease.
 const LEASE: &str = "sandbox-operator-controller";
@@ -42,25 +44,36 @@ pub(super) struct ControllerArgs {
     /// Name in the lease; unique among controllers.
     #[arg(long, env = "POD_NAME")]
     identity: Option<String>,
+    #[command(flatten)]
+    admin: AdminArgs,
 }
 
 impl ControllerArgs {
     pub(super) async fn run(self) -> anyhow::Result<()> {
         let client = self.installation.client().await?;
-        let keys = Arc::new(self.installation.keys(&client).await?);
+        let shutdown = shutdown_on_signal()?;
+        let vitals = Arc::new(Vitals::default());
+        let port = self.admin.open(&vitals).await?;
+        let namespace = self.installation.namespace(&client);
+        let Some(keys) = admin::keys(&client, &namespace, &vitals, &shutdown).await else {
+            return Ok(());
+        };
+        let keys = Arc::new(keys);
         let index = Arc::new(Index::new(keys.clone()));
-        let config = self.config(&client)?;
-        controller::run(
+        let mut config = self.config(&client)?;
+        config.vitals = vitals;
+        let ended = controller::run(
             client,
             config,
             keys,
             index,
             Arc::new(HttpSupervisors::default()),
             Clock::wall(),
-            shutdown_on_signal()?,
+            shutdown,
         )
-        .await?;
-        Ok(())
+        .await;
+        port.close().await;
+        Ok(ended?)
     }
 
     fn config(self, client: &Client) -> anyhow::Result<ControllerConfig> {

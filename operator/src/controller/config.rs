@@ -1,12 +1,14 @@
 //! What an installation decides for all its sandboxes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crds::sandbox::Lifecycle;
 
 use crate::kubernetes::leader::Candidacy;
 use crate::urls::Urls;
+use crate::vitals::Vitals;
 
 /// Configuration of the controller.
 #[derive(Debug, Clone)]
@@ -22,6 +24,8 @@ pub struct ControllerConfig {
     pub sudo_images: Vec<String>,
     /// Lease to be won before acting; `None` for the only controller of a cluster.
     pub leader: Option<Candidacy>,
+    /// Where the controller tells how it is.
+    pub vitals: Arc<Vitals>,
 }
 
 /// What holds where neither a Sandbox nor its pool says anything.
@@ -56,6 +60,7 @@ impl ControllerConfig {
             defaults: Defaults::default(),
             sudo_images: Vec::new(),
             leader: None,
+            vitals: Arc::default(),
         }
     }
 }

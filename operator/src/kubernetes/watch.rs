@@ -4,6 +4,7 @@
 //! Watches that share a backoff, as kube's `Controller` has them, go blind together for minutes
 //! after a short outage; one malformed object would stop the list of all.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -20,7 +21,9 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use super::backoff;
+use super::health::Trouble;
 use crate::index::{Index, Key};
+use crate::vitals::Vitals;
 
 /// Objects per page of a list.
 const PAGE_SIZE: u32 = 100;
@@ -46,15 +49,19 @@ where
     }
 }
 
-/// Watches until `shutdown`. Errors are logged and retried for ever.
+/// Watches until `shutdown`. Errors are logged, told to the process's health, and retried for ever:
+/// a resource that is not installed yet is waited for.
 pub async fn run<K>(
     api: Api<DeserializeGuard<K>>,
     labels: Option<&str>,
     sink: Arc<dyn Sink<K>>,
+    vitals: Arc<Vitals>,
     shutdown: CancellationToken,
 ) where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
+    let resource = Named::of::<K>();
+    vitals.health.begin(resource.plural, resource.full());
     let mut config = watcher::Config::default().page_size(PAGE_SIZE);
     if let Some(labels) = labels {
         config = config.labels(labels);
@@ -62,9 +69,10 @@ pub async fn run<K>(
     let events = watcher(api, config)
         .modify(|guard| guard.meta_mut().managed_fields = None)
         .backoff(backoff::of_watch())
-        .inspect_err(
-            |error| tracing::warn!(kind = %K::kind(&()), %error, "watch failed; trying again"),
-        )
+        .inspect_err(|error| {
+            vitals.health.failed(resource.plural, Trouble::from(error));
+            tracing::warn!(kind = %K::kind(&()), %error, "watch failed; trying again");
+        })
         .filter_map(|event| std::future::ready(event.ok()))
         .take_until(shutdown.cancelled_owned());
     let mut feed = Feed {
@@ -73,7 +81,40 @@ pub async fn run<K>(
     };
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.next().await {
+        let complete = matches!(event, Event::InitDone);
         feed.take(event);
+        if complete {
+            vitals.health.listed(resource.plural);
+        }
+    }
+}
+
+/// A resource as health and metrics name it.
+#[derive(Clone, Copy)]
+struct Named {
+    plural: &'static str,
+    group: &'static str,
+}
+
+impl Named {
+    /// kube makes these texts of constants of the type; should it ever build one, it is named
+    /// after what it is instead.
+    fn of<K: Resource<DynamicType = ()>>() -> Self {
+        let fixed = |text: Cow<'static, str>, other| match text {
+            Cow::Borrowed(text) => text,
+            Cow::Owned(_) => other,
+        };
+        Self {
+            plural: fixed(K::plural(&()), "objects"),
+            group: fixed(K::group(&()), ""),
+        }
+    }
+
+    fn full(self) -> String {
+        match self.group {
+            "" => self.plural.to_owned(),
+            group => format!("{}.{group}", self.plural),
+        }
     }
 }
 
@@ -85,7 +126,7 @@ pub async fn sandboxes(
     shutdown: CancellationToken,
 ) {
     let api = api(&client, namespace.as_deref());
-    run::<Sandbox>(api, None, index, shutdown).await;
+    run::<Sandbox>(api, None, index, Arc::default(), shutdown).await;
 }
 
 /// Tells a sink what a stream of events means.
