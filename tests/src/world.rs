@@ -1,6 +1,7 @@
 //! A whole installation in one process and in virtual time: the embedded API in memory, a scripted
 //! node and scripted supervisors, the real controller and any number of real gateways.
 
+mod candidates;
 mod node;
 mod supervisors;
 
@@ -27,6 +28,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::http::Answer;
 
+pub use candidates::{Candidate, Link};
 pub use supervisors::ScriptedSupervisors;
 
 /// Namespace of every test.
@@ -83,11 +85,21 @@ impl World {
 
     /// Starts a controller; one that runs is ended first, without ceremony.
     pub fn start_controller(&mut self) {
+        self.start_controller_with(self.client.clone(), self.config());
+    }
+
+    /// What [`World::start_controller`] starts with.
+    pub fn config(&self) -> ControllerConfig {
+        ControllerConfig::new(urls())
+    }
+
+    /// Starts a controller with a client and a configuration of the test's own.
+    pub fn start_controller_with(&mut self, client: Client, config: ControllerConfig) {
         self.stop_controller();
         let shutdown = CancellationToken::new();
         let run = controller::run(
-            self.client.clone(),
-            ControllerConfig::new(urls()),
+            client,
+            config,
             self.keys.clone(),
             Arc::new(Index::new(self.keys.clone())),
             self.supervisors.clone(),

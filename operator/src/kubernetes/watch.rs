@@ -4,7 +4,6 @@
 //! Watches that share a backoff, as kube's `Controller` has them, go blind together for minutes
 //! after a short outage; one malformed object would stop the list of all.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -22,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::backoff;
 use super::health::Trouble;
+use super::wire;
 use crate::index::{Index, Key};
 use crate::vitals::Vitals;
 
@@ -60,8 +60,8 @@ pub async fn run<K>(
 ) where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let resource = Named::of::<K>();
-    vitals.health.begin(resource.plural, resource.full());
+    let resource = wire::resource(&K::plural(&()));
+    vitals.health.begin(resource, full_name::<K>());
     let mut config = watcher::Config::default().page_size(PAGE_SIZE);
     if let Some(labels) = labels {
         config = config.labels(labels);
@@ -70,7 +70,7 @@ pub async fn run<K>(
         .modify(|guard| guard.meta_mut().managed_fields = None)
         .backoff(backoff::of_watch())
         .inspect_err(|error| {
-            vitals.health.failed(resource.plural, Trouble::from(error));
+            vitals.health.failed(resource, Trouble::from(error));
             tracing::warn!(kind = %K::kind(&()), %error, "watch failed; trying again");
         })
         .filter_map(|event| std::future::ready(event.ok()))
@@ -84,37 +84,18 @@ pub async fn run<K>(
         let complete = matches!(event, Event::InitDone);
         feed.take(event);
         if complete {
-            vitals.health.listed(resource.plural);
+            vitals.health.listed(resource);
         }
     }
 }
 
-/// A resource as health and metrics name it.
-#[derive(Clone, Copy)]
-struct Named {
-    plural: &'static str,
-    group: &'static str,
-}
-
-impl Named {
-    /// kube makes these texts of constants of the type; should it ever build one, it is named
-    /// after what it is instead.
-    fn of<K: Resource<DynamicType = ()>>() -> Self {
-        let fixed = |text: Cow<'static, str>, other| match text {
-            Cow::Borrowed(text) => text,
-            Cow::Owned(_) => other,
-        };
-        Self {
-            plural: fixed(K::plural(&()), "objects"),
-            group: fixed(K::group(&()), ""),
-        }
-    }
-
-    fn full(self) -> String {
-        match self.group {
-            "" => self.plural.to_owned(),
-            group => format!("{}.{group}", self.plural),
-        }
+/// The resource's name with its group, `sandboxes.openhands.dev`.
+fn full_name<K: Resource<DynamicType = ()>>() -> String {
+    let (plural, group) = (K::plural(&()), K::group(&()));
+    if group.is_empty() {
+        plural.into_owned()
+    } else {
+        format!("{plural}.{group}")
     }
 }
 

@@ -42,6 +42,11 @@ pub enum WireError {
     Timeout,
 }
 
+/// The fixed name by which health and metrics know a resource: its plural, or `other`.
+pub fn resource(plural: &str) -> &'static str {
+    request::named(plural)
+}
+
 /// The client, with everything above. With a tenure, writes are only sent while that holds.
 pub fn observed(client: &Client, vitals: &Arc<Vitals>, tenure: Option<Arc<Tenure>>) -> Client {
     let wire = Wire {

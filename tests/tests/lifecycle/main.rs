@@ -5,5 +5,7 @@
 
 mod api;
 mod crash;
+mod failover;
+mod health;
 mod life;
 mod writes;

@@ -69,8 +69,13 @@ fn target(path: &str) -> (&'static str, bool) {
             None => return ("namespaces", namespace.is_some()),
         }
     }
-    let known = RESOURCES.iter().find(|known| **known == resource);
-    (known.copied().unwrap_or("other"), rest.next().is_some())
+    (named(resource), rest.next().is_some())
+}
+
+/// The fixed name of a resource.
+pub(super) fn named(plural: &str) -> &'static str {
+    let known = RESOURCES.iter().find(|known| **known == plural);
+    known.copied().unwrap_or("other")
 }
 
 fn is_watch(query: &str) -> bool {
