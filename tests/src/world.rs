@@ -1,6 +1,7 @@
 //! A whole installation in one process and in virtual time: the embedded API in memory, a scripted
 //! node and scripted supervisors, the real controller and any number of real gateways.
 
+mod gateways;
 mod node;
 mod supervisors;
 
@@ -15,7 +16,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use operator::controller::{self, ControllerConfig};
+use operator::controller::{self, ControllerConfig, Peers};
 use operator::gateway::{Gateway, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig};
 use operator::index::{Entry, Index, Key};
 use operator::keys::Keys;
@@ -27,6 +28,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::http::Answer;
 
+use gateways::WorldGateways;
 pub use supervisors::ScriptedSupervisors;
 
 /// Namespace of every test.
@@ -45,6 +47,7 @@ pub struct World {
     /// Fed by its own watch, as a gateway's.
     pub index: Arc<Index>,
     pub supervisors: Arc<ScriptedSupervisors>,
+    gateways: Arc<WorldGateways>,
     controller: Option<DropGuard>,
     _background: DropGuard,
 }
@@ -71,6 +74,7 @@ impl World {
         let world = Self {
             index: index(&client, &keys, &shutdown),
             supervisors: Arc::default(),
+            gateways: Arc::default(),
             controller: None,
             _background: shutdown.drop_guard(),
             api,
@@ -90,7 +94,10 @@ impl World {
             ControllerConfig::new(urls()),
             self.keys.clone(),
             Arc::new(Index::new(self.keys.clone())),
-            self.supervisors.clone(),
+            Peers {
+                supervisors: self.supervisors.clone(),
+                gateways: self.gateways.clone(),
+            },
             self.api.clock(),
             shutdown.clone(),
         );
@@ -113,8 +120,10 @@ impl World {
         assert!(index.wait_synced(Duration::from_secs(10)).await);
         let tenants = Tenants::fixed([("default", API_KEY), ("other", OTHER_KEY)]);
         let config = gateway_config();
+        let gateway = Gateway::new(&self.client, config, self.keys.clone(), index, tenants);
+        self.gateways.0.lock().push(gateway.clone());
         TestGateway {
-            gateway: Gateway::new(&self.client, config, self.keys.clone(), index, tenants),
+            gateway,
             _shutdown: Arc::new(shutdown.drop_guard()),
         }
     }

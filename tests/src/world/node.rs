@@ -39,7 +39,7 @@ async fn start(pods: &Api<Pod>, name: &str, number: u32) -> kube::Result<()> {
     pods.patch(name, &params, &Patch::Merge(bind)).await?;
     let status = json!({"status": {
         "phase": "Running",
-        "podIP": format!("10.0.{}.{}", number / 250, number % 250 + 1),
+        "podIP": format!("127.1.{}.{}", number / 250, number % 250 + 1),
         "conditions": [{"type": "Ready", "status": "True"}],
         "containerStatuses": [{
             "name": "sandbox", "ready": true, "restartCount": 0, "image": "i", "imageID": "i",

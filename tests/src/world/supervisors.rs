@@ -1,6 +1,6 @@
 //! Supervisors that do what a test says, and remember what they were asked.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crds::contract::control::{ReadyReport, SupervisorState};
@@ -18,6 +18,8 @@ pub struct ScriptedSupervisors {
     /// Addresses that were initialised.
     initialised: Mutex<HashSet<String>>,
     tokens: Mutex<Vec<String>>,
+    /// What servers say of how long they have been idle, by address.
+    idle: Mutex<HashMap<String, Duration>>,
 }
 
 impl ScriptedSupervisors {
@@ -29,6 +31,11 @@ impl ScriptedSupervisors {
     /// From now on commands start and do not become ready.
     pub fn never_ready(&self) {
         self.ready.send_replace(false);
+    }
+
+    /// From now on the server at an address says that it has been idle for so long.
+    pub fn idle_for(&self, ip: &str, idle: Duration) {
+        self.idle.lock().insert(ip.to_owned(), idle);
     }
 
     /// Every initialisation, in order.
@@ -72,6 +79,11 @@ impl Supervisors for ScriptedSupervisors {
             }
         }
         .boxed()
+    }
+
+    fn idle<'a>(&'a self, ip: &'a str, _port: u16) -> BoxFuture<'a, Option<Duration>> {
+        let idle = self.idle.lock().get(ip).copied();
+        async move { idle }.boxed()
     }
 
     fn accepts<'a>(&'a self, _ip: &'a str, _port: u16) -> BoxFuture<'a, bool> {

@@ -5,5 +5,6 @@
 
 mod api;
 mod crash;
+mod idle;
 mod life;
 mod writes;
