@@ -66,6 +66,8 @@ pub struct PodFacts {
     /// Why it is as it is, for example `Evicted` or `NodeLost`.
     pub reason: Option<String>,
     pub message: Option<String>,
+    /// Why Kubernetes takes it away, for example `PreemptionByScheduler`.
+    pub disruption: Option<String>,
     /// Why no node takes it.
     pub unschedulable: Option<String>,
     /// Restarts before this Pod, see [`RESTARTS_ANNOTATION`].
@@ -145,6 +147,10 @@ impl PodFacts {
             ready: pod.condition("Ready").is_some_and(|c| c.status == "True"),
             reason: status.reason.clone(),
             message: status.message.clone(),
+            disruption: pod
+                .condition("DisruptionTarget")
+                .filter(|c| c.status == "True")
+                .and_then(|c| c.reason.clone()),
             unschedulable: unschedulable(pod),
             restarts_before: pod
                 .annotation(RESTARTS_ANNOTATION)
@@ -166,6 +172,13 @@ impl PodFacts {
             pod_uid: self.uid.clone(),
             restarts: self.container.restarts,
         }
+    }
+
+    /// Whether no node takes it because its volume claim does not exist, in the scheduler's words.
+    pub fn lacks_claim(&self) -> bool {
+        let claim = format!("\"{}\"", names::workspace_claim(&self.name));
+        let why = self.unschedulable.as_deref().unwrap_or_default();
+        why.contains(&claim) && why.contains("not found")
     }
 
     /// Restarts since the sandbox was started, over all its Pods.

@@ -9,7 +9,7 @@ use super::quiet;
 use super::rest::pause_by_itself;
 use super::run::{CRASHES, lose, was_ready};
 use super::wait::{reason_of, wait};
-use super::{Failure, Grace, Plan, Subject, deadline};
+use super::{Action, Failure, Grace, Plan, Subject, deadline};
 use crate::controller::facts::{Answer, ContainerState, Facts, PodFacts, PodPhase, TroubleKind};
 
 /// A sandbox that ends three times in its first minutes is given up even if it was ready.
@@ -43,6 +43,9 @@ pub(super) fn attend(
         plan.fail(reason, &message, kind);
         plan.delete(pod, Grace::Own);
     } else {
+        if pod.lacks_claim() {
+            plan.actions.push(Action::CreateClaim);
+        }
         wait(plan, subject, facts, pod, first, now);
     }
 }

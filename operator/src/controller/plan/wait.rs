@@ -52,6 +52,10 @@ fn waits_for(plan: &Plan, facts: &Facts, pod: &PodFacts) -> (Reason, Option<Stri
     if let Some(trouble) = &pod.trouble {
         return (reason_of(trouble), Some(trouble.message.clone()), false);
     }
+    if pod.lacks_claim() {
+        let message = "the workspace's volume claim was deleted: it begins anew, empty";
+        return (Reason::VolumeLost, Some(message.into()), false);
+    }
     if let Some(why) = &pod.unschedulable {
         return (Reason::Unschedulable, Some(why.clone()), true);
     }
