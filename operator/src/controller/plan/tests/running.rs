@@ -171,3 +171,15 @@ fn the_longest_run_time_ends_in_a_pause() {
     world.step();
     assert_eq!(world.status().pause_reason, None);
 }
+
+#[test]
+fn a_restart_within_the_second_of_readiness_is_seen() {
+    let mut world = World::running();
+    let second = world.status().ready_at.as_ref().unwrap().0;
+    world.facts.answer = None;
+    world.pod().container.restarts = 1;
+    world.pod().container.state = ContainerState::Running {
+        started_at: Some(second),
+    };
+    assert_eq!(world.step().status.phase, Phase::Starting);
+}
