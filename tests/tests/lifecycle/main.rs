@@ -5,5 +5,6 @@
 
 mod api;
 mod crash;
+mod faults;
 mod life;
 mod writes;

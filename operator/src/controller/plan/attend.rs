@@ -65,9 +65,14 @@ fn remains(pod: &PodFacts) -> Option<(String, String)> {
 fn count_restarts(plan: &mut Plan, pod: &PodFacts) {
     let known = plan.status.restarts.count;
     let count = pod.restarts();
-    if count > known {
-        let reason = pod.container.last_end.as_deref().unwrap_or("Unknown");
-        plan.note_restart(reason);
+    // A replacement whose making was never reported. Its loss may have been.
+    let unreported = pod.restarts_before > known;
+    let noted = unreported && plan.status.reason == Some(Reason::PodReplaced);
+    if unreported && !noted {
+        plan.note_restart("Deleted");
+    }
+    if count > known.max(pod.restarts_before) {
+        plan.note_restart(pod.container.last_end.as_deref().unwrap_or("Unknown"));
     }
     plan.status.restarts.count = count.max(known);
 }
