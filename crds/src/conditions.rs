@@ -42,6 +42,12 @@ pub enum Reason {
     StartTimeout,
     /// Somebody asked for it.
     Requested,
+    /// Nothing happened in it for `idleTimeout`.
+    Idle,
+    /// It ran for `maxRunTime`.
+    MaxRunTime,
+    /// It was at rest for `deletePausedAfter`.
+    Expired,
     /// The spec asks for something that cannot be made; see the message.
     InvalidSpec,
     /// The named pool does not exist.
@@ -77,6 +83,9 @@ impl Reason {
             Self::CrashLoop => "CrashLoop",
             Self::StartTimeout => "StartTimeout",
             Self::Requested => "Requested",
+            Self::Idle => "Idle",
+            Self::MaxRunTime => "MaxRunTime",
+            Self::Expired => "Expired",
             Self::InvalidSpec => "InvalidSpec",
             Self::PoolNotFound => "PoolNotFound",
             Self::NameTaken => "NameTaken",

@@ -10,6 +10,7 @@ pub mod plan;
 pub mod supervisor;
 
 mod apply;
+mod idleness;
 mod observe;
 mod pace;
 mod pods;
@@ -19,6 +20,17 @@ mod reconcile;
 mod report;
 mod run;
 
+use std::sync::Arc;
+
+use crate::traffic::Gateways;
+
 pub use config::{ControllerConfig, Deadlines, Defaults};
 pub use run::{ControllerError, run};
 pub use supervisor::{HttpSupervisors, SupervisorError, Supervisors};
+
+/// Whom the controller asks about sandboxes.
+#[derive(Debug, Clone)]
+pub struct Peers {
+    pub supervisors: Arc<dyn Supervisors>,
+    pub gateways: Arc<dyn Gateways>,
+}

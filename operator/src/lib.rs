@@ -12,4 +12,5 @@ pub mod index;
 pub mod keys;
 pub mod kubernetes;
 pub mod telemetry;
+pub mod traffic;
 pub mod urls;

@@ -3,6 +3,7 @@
 
 mod client;
 mod crash;
+mod gateways;
 mod node;
 mod supervisors;
 
@@ -17,7 +18,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use operator::controller::{self, ControllerConfig};
+use operator::controller::{self, ControllerConfig, Peers};
 use operator::gateway::{Gateway, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig};
 use operator::index::{Entry, Index, Key};
 use operator::keys::Keys;
@@ -30,6 +31,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::http::Answer;
 
 pub use crash::is_ours;
+use gateways::WorldGateways;
 pub use node::{Fate, ScriptedNode};
 pub use supervisors::ScriptedSupervisors;
 
@@ -56,6 +58,7 @@ pub struct World {
     observer: Client,
     /// Controllers that died at a write.
     crashes: u64,
+    gateways: Arc<WorldGateways>,
     controller: Option<DropGuard>,
     _background: DropGuard,
 }
@@ -88,6 +91,7 @@ impl World {
             observer,
             crashes: 0,
             supervisors,
+            gateways: Arc::default(),
             controller: None,
             _background: shutdown.drop_guard(),
             api,
@@ -107,7 +111,10 @@ impl World {
             self.config.clone(),
             self.keys.clone(),
             Arc::new(Index::new(self.keys.clone())),
-            self.supervisors.clone(),
+            Peers {
+                supervisors: self.supervisors.clone(),
+                gateways: self.gateways.clone(),
+            },
             self.api.clock(),
             shutdown.clone(),
         );
@@ -130,8 +137,10 @@ impl World {
         assert!(index.wait_synced(Duration::from_secs(10)).await);
         let tenants = Tenants::fixed([("default", API_KEY), ("other", OTHER_KEY)]);
         let config = gateway_config();
+        let gateway = Gateway::new(&self.client, config, self.keys.clone(), index, tenants);
+        self.gateways.0.lock().push(gateway.clone());
         TestGateway {
-            gateway: Gateway::new(&self.client, config, self.keys.clone(), index, tenants),
+            gateway,
             _shutdown: Arc::new(shutdown.drop_guard()),
         }
     }

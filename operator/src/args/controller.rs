@@ -7,9 +7,10 @@ use kube::Client;
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
 use crate::clock::Clock;
-use crate::controller::{self, ControllerConfig, HttpSupervisors};
+use crate::controller::{self, ControllerConfig, HttpSupervisors, Peers};
 use crate::index::Index;
 use crate::kubernetes::leader::Candidacy;
+use crate::traffic::NoGateways;
 
 /// Name of the controllers' lease.
 const LEASE: &str = "sandbox-operator-controller";
@@ -55,7 +56,10 @@ impl ControllerArgs {
             config,
             keys,
             index,
-            Arc::new(HttpSupervisors::default()),
+            Peers {
+                supervisors: Arc::new(HttpSupervisors::default()),
+                gateways: Arc::new(NoGateways),
+            },
             Clock::wall(),
             shutdown_on_signal()?,
         )

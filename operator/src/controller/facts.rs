@@ -19,6 +19,8 @@ pub struct Facts {
     /// What the sandbox itself said about being ready, asked for by this process and for this run
     /// of the container. `None`: no answer yet.
     pub answer: Option<Answer>,
+    /// What was found out about when something last happened in it.
+    pub quiet: Option<Quiet>,
     /// The pool that the spec names is unknown.
     pub pool_missing: bool,
     /// A lost Pod is not replaced before this moment.
@@ -31,6 +33,14 @@ pub enum Answer {
     Ready,
     /// It runs and is not ready, for this reason.
     NotReady(Option<String>),
+}
+
+/// Since when nothing happens in a sandbox, as found out at `asked`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quiet {
+    pub asked: Timestamp,
+    /// `None`: nobody could tell.
+    pub since: Option<Timestamp>,
 }
 
 /// One run of a sandbox's container. What was learned about one says nothing about the next.

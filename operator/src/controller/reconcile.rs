@@ -8,6 +8,7 @@ use kube::Client;
 use super::apply::{self, ApplyError};
 use super::build::Blueprint;
 use super::config::ControllerConfig;
+use super::idleness::Idleness;
 use super::observe::{Observed, observe};
 use super::pace::Pace;
 use super::plan::{self, Plan};
@@ -31,6 +32,7 @@ pub(crate) struct Context {
     pub(crate) pods: Arc<Pods>,
     pub(crate) pools: Arc<Pools>,
     pub(crate) readiness: Arc<Readiness>,
+    pub(crate) idleness: Arc<Idleness>,
     pub(crate) pace: Pace,
 }
 
@@ -66,8 +68,10 @@ pub(crate) async fn reconcile(
     };
     let plan = plan::plan(&observed.subject(), &observed.facts, now);
     apply::ask(context, &observed, plan.asks);
+    apply::ask_quiet(context, &observed, plan.asks_quiet);
     match carry_out(context, &observed, &plan).await {
-        Ok(()) => report(context, &observed.entry, &plan.status).await?,
+        Ok(()) if plan.reports => report(context, &observed.entry, &plan.status).await?,
+        Ok(()) => {}
         Err(error) => return refuse(context, &observed, error, now).await,
     }
     if plan.lost {
@@ -112,6 +116,7 @@ impl Context {
 
     fn forget(&self, key: &Key) {
         self.readiness.forget(key);
+        self.idleness.forget(key);
         self.pace.forget(key);
     }
 }

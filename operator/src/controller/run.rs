@@ -10,13 +10,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::Peers;
 use super::config::ControllerConfig;
+use super::idleness::Idleness;
 use super::pace::Pace;
 use super::pods::Pods;
 use super::pools::Pools;
 use super::readiness::Readiness;
 use super::reconcile::{Context, reconcile};
-use super::supervisor::Supervisors;
 use crate::clock::Clock;
 use crate::index::{Index, Key};
 use crate::keys::Keys;
@@ -47,20 +48,12 @@ pub async fn run(
     config: ControllerConfig,
     keys: Arc<Keys>,
     index: Arc<Index>,
-    supervisors: Arc<dyn Supervisors>,
+    peers: Peers,
     clock: Clock,
     shutdown: CancellationToken,
 ) -> Result<(), ControllerError> {
     let queue = Arc::new(Queue::default());
-    let context = Arc::new(context(
-        client,
-        config,
-        keys,
-        index,
-        supervisors,
-        clock,
-        &queue,
-    ));
+    let context = Arc::new(context(client, config, keys, index, peers, clock, &queue));
     // Everything spawned here ends with this function, however it ends.
     let shutdown = shutdown.child_token();
     let _ended = shutdown.clone().drop_guard();
@@ -77,16 +70,18 @@ fn context(
     config: ControllerConfig,
     keys: Arc<Keys>,
     index: Arc<Index>,
-    supervisors: Arc<dyn Supervisors>,
+    peers: Peers,
     clock: Clock,
     queue: &Arc<Queue<Key>>,
 ) -> Context {
+    let supervisors = peers.supervisors.clone();
     let readiness = Readiness::new(supervisors, keys.clone(), clock, queue.clone());
     Context {
         control_key: keys.signer().public_key(),
         pods: Arc::new(Pods::new(clock, queue.clone())),
         pools: Arc::new(Pools::new(index.clone(), queue.clone())),
         readiness: Arc::new(readiness),
+        idleness: Arc::new(Idleness::new(peers, clock, queue.clone())),
         pace: Pace::default(),
         client,
         config,

@@ -251,7 +251,7 @@ impl ScriptedNode {
         let number = state.addresses;
         let running = Running {
             uid: pod.uid().unwrap_or_default(),
-            ip: format!("10.{}.{}.{}", number >> 16, number >> 8 & 255, number & 255),
+            ip: format!("127.1.{}.{}", number >> 8 & 255, number & 255),
             restarts: 0,
             lost: false,
         };

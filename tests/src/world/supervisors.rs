@@ -18,6 +18,8 @@ pub struct ScriptedSupervisors {
     /// Commands by the address of their Pods.
     commands: Mutex<HashMap<String, Command>>,
     tokens: Mutex<Vec<String>>,
+    /// What servers say of how long they have been idle, by address.
+    idle: Mutex<HashMap<String, Duration>>,
 }
 
 /// The command of one Pod.
@@ -68,6 +70,11 @@ impl ScriptedSupervisors {
     /// Whether the present run of the command at this address has said that it is ready.
     pub fn has_answered(&self, ip: &str) -> bool {
         self.commands.lock().get(ip).is_some_and(|c| c.answered)
+    }
+
+    /// From now on the server at an address says that it has been idle for so long.
+    pub fn idle_for(&self, ip: &str, idle: Duration) {
+        self.idle.lock().insert(ip.to_owned(), idle);
     }
 
     /// Every initialisation, in order.
@@ -130,6 +137,11 @@ impl Supervisors for ScriptedSupervisors {
             }
         }
         .boxed()
+    }
+
+    fn idle<'a>(&'a self, ip: &'a str, _port: u16) -> BoxFuture<'a, Option<Duration>> {
+        let idle = self.idle.lock().get(ip).copied();
+        async move { idle }.boxed()
     }
 
     fn accepts<'a>(&'a self, _ip: &'a str, _port: u16) -> BoxFuture<'a, bool> {

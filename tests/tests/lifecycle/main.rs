@@ -6,5 +6,6 @@
 mod api;
 mod crash;
 mod faults;
+mod idle;
 mod life;
 mod writes;

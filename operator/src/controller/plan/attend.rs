@@ -2,12 +2,14 @@
 
 use crds::conditions::Reason;
 use crds::names;
-use crds::sandbox::{DesiredState, PauseReason, Phase, PodStatus, SandboxStatus};
+use crds::sandbox::{Phase, PodStatus, SandboxStatus};
 use jiff::Timestamp;
 
+use super::quiet;
+use super::rest::pause_by_itself;
 use super::run::{CRASHES, lose, was_ready};
 use super::wait::{reason_of, wait};
-use super::{Action, Failure, Grace, Plan, Subject, deadline};
+use super::{Failure, Grace, Plan, Subject, deadline};
 use crate::controller::facts::{Answer, ContainerState, Facts, PodFacts, PodPhase, TroubleKind};
 
 /// A sandbox that ends three times in its first minutes is given up even if it was ready.
@@ -36,7 +38,7 @@ pub(super) fn attend(
     count_restarts(plan, pod);
     plan.asks = pod.ip.is_some() && asks_anything(subject, pod);
     if is_ready(plan, subject, facts, pod) {
-        ready(plan, subject, pod, now);
+        ready(plan, subject, facts, pod, now);
     } else if let Some((reason, message, kind)) = hopeless(plan, pod, now) {
         plan.fail(reason, &message, kind);
         plan.delete(pod, Grace::Own);
@@ -113,7 +115,7 @@ fn is_same_run(status: &SandboxStatus, pod: &PodFacts) -> bool {
         && before(started_at)
 }
 
-fn ready(plan: &mut Plan, subject: &Subject<'_>, pod: &PodFacts, now: Timestamp) {
+fn ready(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, pod: &PodFacts, now: Timestamp) {
     if plan.status.phase != Phase::Running {
         plan.status.ready_at = Some(now.into());
     }
@@ -123,13 +125,9 @@ fn ready(plan: &mut Plan, subject: &Subject<'_>, pod: &PodFacts, now: Timestamp)
     plan.status.pod_status = Some(PodStatus::Ready);
     plan.status.pod_ip.clone_from(&pod.ip);
     plan.status.node_name.clone_from(&pod.node);
-    let started = plan.status.started_at.get_or_insert(now.into()).0;
-    let until = deadline(started, subject.deadlines.max_run_time);
-    if until.is_some_and(|until| until <= now) {
-        plan.status.pause_reason = Some(PauseReason::MaxRunTime);
-        plan.actions.push(Action::Ask(DesiredState::Paused));
-    } else {
-        plan.look_at(until);
+    plan.status.started_at.get_or_insert(now.into());
+    if let Some(by) = quiet::is_over(plan, subject, facts, now) {
+        pause_by_itself(plan, by, now);
     }
 }
 

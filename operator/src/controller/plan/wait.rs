@@ -4,6 +4,7 @@ use crds::conditions::{ConditionType, Reason};
 use crds::sandbox::{Phase, PodStatus};
 use jiff::Timestamp;
 
+use super::run::is_new;
 use super::say::since;
 use super::{Failure, Plan, Subject, deadline};
 use crate::controller::facts::{
@@ -29,6 +30,7 @@ pub(super) fn wait(
     if early {
         // At first the status says only that the start has begun.
         plan.look_at(details);
+        plan.reports = !is_new(subject);
         if first {
             plan.status.pod_status = Some(PodStatus::Pending);
         }

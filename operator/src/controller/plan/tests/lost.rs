@@ -129,8 +129,7 @@ fn repeated_losses_are_replaced_more_slowly() {
 
 #[test]
 fn three_pods_lost_before_readiness_are_a_crash_loop() {
-    let mut world = World::new();
-    world.step();
+    let mut world = World::starting();
     for lost in 1..=3 {
         world.facts.pod = None;
         let plan = world.step();

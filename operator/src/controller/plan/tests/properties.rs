@@ -21,6 +21,12 @@ enum Event {
     Answer(Answer),
     Fault(Fault),
     Want(DesiredState),
+    /// Somebody asks for it to be awake.
+    Wake,
+    /// Something happens in the sandbox.
+    Use,
+    /// It says since when nothing has happened, if that is known.
+    Quiet(bool),
     Pass(u16),
     ControllerEnds,
     ControllerStarts,
@@ -46,6 +52,9 @@ fn event() -> impl Strategy<Value = Event> {
         5 => answer.prop_map(Event::Answer),
         5 => fault().prop_map(Event::Fault),
         2 => state.prop_map(Event::Want),
+        1 => Just(Event::Wake),
+        2 => Just(Event::Use),
+        4 => prop::bool::weighted(0.8).prop_map(Event::Quiet),
         5 => seconds.prop_map(Event::Pass),
         1 => Just(Event::ControllerEnds),
         3 => Just(Event::ControllerStarts),
@@ -82,14 +91,19 @@ fn fault() -> impl Strategy<Value = Fault> {
 
 fn deadlines() -> impl Strategy<Value = Deadlines> {
     let limit = |most: u64| proptest::option::weighted(0.3, 30..most).prop_map(seconds);
-    (limit(4000), limit(4000), limit(4000), limit(900)).prop_map(|(run, paused, stopped, start)| {
-        Deadlines {
-            max_run_time: run,
-            delete_paused_after: paused,
-            delete_stopped_after: stopped,
-            start_timeout: start,
-            ..Deadlines::default()
-        }
+    let all = (
+        limit(900),
+        limit(4000),
+        limit(4000),
+        limit(4000),
+        limit(900),
+    );
+    all.prop_map(|(idle, run, paused, stopped, start)| Deadlines {
+        idle_timeout: idle,
+        max_run_time: run,
+        delete_paused_after: paused,
+        delete_stopped_after: stopped,
+        start_timeout: start,
     })
 }
 
@@ -115,6 +129,9 @@ fn play(kind: Kind, deadlines: Deadlines, events: Vec<Event>) -> Cluster {
             Event::Answer(answer) => cluster.answer(answer),
             Event::Fault(fault) => cluster.suffer(fault),
             Event::Want(state) => cluster.want(state),
+            Event::Wake => cluster.wake(),
+            Event::Use => cluster.use_it(),
+            Event::Quiet(known) => cluster.answer_quiet(known),
             Event::Pass(seconds) => cluster.pass(seconds.into()),
             Event::ControllerEnds => cluster.end_controller(),
             Event::ControllerStarts => cluster.start_controller(),
@@ -134,6 +151,12 @@ fn converge(mut cluster: Cluster) -> TestCaseResult {
         prop_assert!(!cluster.has_pod(), "a failed sandbox holds a Pod");
         cluster.want(DesiredState::Running);
         cluster.heal();
+    }
+    if cluster.world.entry.own_pause().is_some() {
+        cluster.pass(1);
+        cluster.wake();
+        cluster.heal();
+        prop_assert!(cluster.phase() == Phase::Running, "not woken: {cluster:#?}");
     }
     let status = cluster.world.status();
     let reached = match cluster.wanted() {

@@ -1,7 +1,7 @@
 //! A sandbox that runs: what changes that, and what does not.
 
 use crds::conditions::Reason;
-use crds::sandbox::{PauseReason, Phase, PodStatus};
+use crds::sandbox::{Phase, PodStatus};
 
 use super::*;
 
@@ -149,27 +149,6 @@ fn only_the_latest_reasons_of_restarts_are_kept() {
     let reasons = &world.status().restarts.reasons;
     assert_eq!(reasons.len(), 5);
     assert_eq!(reasons[4], "exit code 8");
-}
-
-#[test]
-fn the_longest_run_time_ends_in_a_pause() {
-    let mut world = World::running();
-    world.deadlines.max_run_time = Some(60 * MINUTE);
-    let plan = world.step();
-    assert!(plan.next.is_some());
-    world.pass(60 * 60);
-    let plan = world.step();
-    assert_eq!(plan.actions, [Action::Ask(DesiredState::Paused)]);
-    world.want(DesiredState::Paused);
-    world.step();
-    world.facts.pod = None;
-    world.step();
-    assert_eq!(world.status().phase, Phase::Paused);
-    assert_eq!(world.status().pause_reason, Some(PauseReason::MaxRunTime));
-    world.pass(60);
-    world.want(DesiredState::Running);
-    world.step();
-    assert_eq!(world.status().pause_reason, None);
 }
 
 #[test]

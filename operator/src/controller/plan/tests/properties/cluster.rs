@@ -1,10 +1,10 @@
 //! A model of everything around the planner: one sandbox, its Pod and node, and a controller that
 //! can end, forget what it had in memory, and lose its writes.
 
-use crds::sandbox::Phase;
+use crds::sandbox::{PauseReason, Phase};
 
 use super::super::*;
-use crate::controller::facts::Run;
+use crate::controller::facts::{Quiet, Run};
 use crate::controller::pace::Pace;
 
 /// Passes at one moment after which a controller that still writes would write for ever.
@@ -50,6 +50,9 @@ pub(super) struct Cluster {
     controller: bool,
     next: Option<Timestamp>,
     asks: bool,
+    asks_quiet: bool,
+    /// When something last happened in the sandbox.
+    active_at: Timestamp,
     pub(super) lose_report: bool,
     pub(super) fail_action: bool,
     pub(super) deleted: bool,
@@ -69,6 +72,8 @@ impl Cluster {
             controller: true,
             next: None,
             asks: false,
+            asks_quiet: false,
+            active_at: Timestamp::MIN,
             lose_report: false,
             fail_action: false,
             deleted: false,
@@ -80,7 +85,28 @@ impl Cluster {
     }
 
     pub(super) fn wanted(&self) -> DesiredState {
-        self.world.entry.spec.state
+        self.world.entry.wanted()
+    }
+
+    /// A gateway asks the sandbox to be awake, or a person does.
+    pub(super) fn wake(&mut self) {
+        let now = Timestamp::from_second(self.world.now.as_second()).unwrap();
+        self.world.entry.wake_at = Some(now);
+    }
+
+    /// Something happens in the sandbox.
+    pub(super) fn use_it(&mut self) {
+        self.active_at = self.world.now;
+    }
+
+    /// The sandbox and the gateways say since when nothing happened, if they were asked.
+    pub(super) fn answer_quiet(&mut self, known: bool) {
+        if std::mem::take(&mut self.asks_quiet) && self.controller && self.has_pod() {
+            self.world.facts.quiet = Some(Quiet {
+                asked: self.world.now,
+                since: known.then_some(self.active_at),
+            });
+        }
     }
 
     pub(super) fn has_pod(&self) -> bool {
@@ -104,8 +130,8 @@ impl Cluster {
         }
         self.controller = true;
         self.pace = Pace::default();
-        self.asks = false;
-        self.world.facts.answer = None;
+        (self.asks, self.asks_quiet) = (false, false);
+        (self.world.facts.answer, self.world.facts.quiet) = (None, None);
         let now = self.world.now;
         let trouble = self
             .world
@@ -135,6 +161,7 @@ impl Cluster {
         let plan = self.world.plan();
         self.check(&plan);
         self.asks = plan.asks;
+        self.asks_quiet |= plan.asks_quiet;
         let acts = !plan.actions.is_empty();
         if acts && std::mem::take(&mut self.fail_action) {
             return true;
@@ -143,11 +170,13 @@ impl Cluster {
             self.carry_out(action);
         }
         let status = stored(&plan.status);
-        let writes = status != self.world.entry.status;
+        let writes = plan.reports && status != self.world.entry.status;
         if writes && std::mem::take(&mut self.lose_report) {
             return true;
         }
-        self.world.entry.status = status;
+        if writes {
+            self.world.entry.status = status;
+        }
         if plan.lost {
             self.pace.note(&self.world.entry.key, self.world.now);
         }
@@ -161,7 +190,7 @@ impl Cluster {
             Action::CreateClaim | Action::DeleteClaim => {}
             Action::CreatePod { restarts } => {
                 self.pods += 1;
-                self.world.facts.answer = None;
+                self.forget_answers();
                 self.world.facts.pod = Some(PodFacts {
                     uid: format!("pod-{}", self.pods),
                     created_at: Some(Timestamp::from_second(now.as_second()).unwrap()),
@@ -182,14 +211,19 @@ impl Cluster {
                     pod.deletion = Some(now + SignedDuration::from_secs(10));
                 }
             }
-            Action::Ask(state) => self.world.want(*state),
             Action::DeleteSandbox => self.deleted = true,
         }
     }
 
     fn lose_pod(&mut self) {
         self.world.facts.pod = None;
-        self.world.facts.answer = None;
+        self.forget_answers();
+    }
+
+    /// What was said is of an earlier run of the container.
+    fn forget_answers(&mut self) {
+        (self.world.facts.answer, self.world.facts.quiet) = (None, None);
+        self.asks_quiet = false;
     }
 
     /// Lets time pass. The controller looks when it said it would, and has nothing to do before.
@@ -257,8 +291,8 @@ impl Cluster {
             ContainerState::Waiting => run(pod, now),
             ContainerState::BackingOff | ContainerState::Ended => {
                 pod.container.restarts += 1;
-                self.world.facts.answer = None;
-                run(self.world.pod(), now);
+                run(pod, now);
+                self.forget_answers();
             }
         }
     }
@@ -277,7 +311,7 @@ impl Cluster {
                 ends(pod, ContainerState::Ended, why);
                 pod.container.restarts += 1;
                 run(pod, now);
-                self.world.facts.answer = None;
+                self.forget_answers();
             }
             Fault::Evicted => fails(pod, PodPhase::Failed, Some("Evicted")),
             Fault::Completed if runs => fails(pod, PodPhase::Succeeded, None),
@@ -304,6 +338,8 @@ impl Cluster {
             let before = format!("{:?}", (&self.world.facts, &self.world.entry.status));
             self.progress();
             self.answer(Answer::Ready);
+            self.use_it();
+            self.answer_quiet(true);
             self.reconcile();
             let after = format!("{:?}", (&self.world.facts, &self.world.entry.status));
             let at_rest =
@@ -336,11 +372,13 @@ impl Cluster {
         self.world.facts.replace_at = self.pace.next(key, self.world.now);
         let plan = self.world.plan();
         assert_eq!(plan.actions, [], "without a reason: {self:#?}");
-        assert_eq!(
-            stored(&plan.status),
-            *self.world.status(),
-            "without a reason"
-        );
+        if plan.reports {
+            assert_eq!(
+                stored(&plan.status),
+                *self.world.status(),
+                "without a reason"
+            );
+        }
         assert_eq!(plan.next, self.next, "another deadline without a reason");
     }
 
@@ -355,7 +393,7 @@ impl Cluster {
                 }
                 Action::DeletePod { uid, .. } => assert_eq!(Some(uid), pod.map(|p| &p.uid)),
                 Action::DeleteSandbox => assert_eq!(self.wanted(), DesiredState::Stopped),
-                Action::CreateClaim | Action::DeleteClaim | Action::Ask(_) => {}
+                Action::CreateClaim | Action::DeleteClaim => {}
             }
         }
         let ready = condition(&plan.status, "Ready");
@@ -365,6 +403,7 @@ impl Cluster {
             Phase::Running => self.check_running(plan),
             Phase::Paused => assert_eq!(pod, None, "paused with a Pod"),
             Phase::Failed => assert_eq!(plan.status.pod_name, None, "failed with a Pod"),
+            Phase::Pausing => self.check_pausing(plan),
             _ => {}
         }
         assert!(
@@ -372,6 +411,27 @@ impl Cluster {
             "{plan:#?} at {}",
             self.world.now
         );
+    }
+
+    /// Nobody's work is paused away: the sandbox was asked a moment ago, and was idle for long enough.
+    fn check_pausing(&self, plan: &Plan) {
+        let begins = self.phase() == Phase::Running;
+        if !begins || plan.status.pause_reason != Some(PauseReason::Idle) {
+            return;
+        }
+        let quiet = self.world.facts.quiet.expect("paused by guess");
+        let age = self.world.now.duration_since(quiet.asked);
+        assert!(age <= SignedDuration::from_secs(5), "asked {age} ago");
+        let limit = self.world.deadlines.idle_timeout.expect("a timeout");
+        let idle = self
+            .world
+            .now
+            .duration_since(quiet.since.expect("an answer"));
+        assert!(
+            idle >= SignedDuration::try_from(limit).unwrap(),
+            "idle for {idle}"
+        );
+        assert_eq!(plan.actions, [], "cut off before the gateways know");
     }
 
     /// Only what has answered in its present run is said to run.
