@@ -1,6 +1,8 @@
 //! A whole installation in one process and in virtual time: the embedded API in memory, a scripted
 //! node and scripted supervisors, the real controller and any number of real gateways.
 
+mod client;
+mod crash;
 mod gateways;
 mod node;
 mod supervisors;
@@ -10,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use crds::Sandbox;
-use crds::sandbox::{DesiredState, Phase, SandboxSpec};
+use crds::sandbox::{DesiredState, Phase, SandboxSpec, SandboxStatus};
+use crds::{Sandbox, names};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -28,7 +30,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::http::Answer;
 
+pub use crash::is_ours;
 use gateways::WorldGateways;
+pub use node::{Fate, ScriptedNode};
 pub use supervisors::ScriptedSupervisors;
 
 /// Namespace of every test.
@@ -42,11 +46,18 @@ pub const OTHER_KEY: &str = "key-of-other";
 #[allow(missing_debug_implementations, reason = "kube's client has none")]
 pub struct World {
     pub api: EmbeddedApi,
+    /// What controller and gateways use: it meets the faults of the API.
     pub client: Client,
     pub keys: Arc<Keys>,
-    /// Fed by its own watch, as a gateway's.
+    /// What is really there, whatever faults others meet.
     pub index: Arc<Index>,
+    pub node: Arc<ScriptedNode>,
     pub supervisors: Arc<ScriptedSupervisors>,
+    pub config: ControllerConfig,
+    /// What tests and nodes use: it meets no faults.
+    observer: Client,
+    /// Controllers that died at a write.
+    crashes: u64,
     gateways: Arc<WorldGateways>,
     controller: Option<DropGuard>,
     _background: DropGuard,
@@ -63,17 +74,23 @@ impl World {
     /// An installation whose controller is down.
     pub fn without_controller() -> Self {
         let api = EmbeddedApi::in_memory(Options::for_tests(crds::schema::all()));
-        let client = api.client();
+        api.faults().spare(client::OBSERVER);
+        let client = client::of(&api, names::CONTROLLER);
+        let observer = client::of(&api, client::OBSERVER);
         let keys = Arc::new(Keys::derive(&[7; 32]).expect("32 bytes"));
         let shutdown = CancellationToken::new();
-        tokio::spawn(
-            shutdown
-                .clone()
-                .run_until_cancelled_owned(node::run(client.clone())),
-        );
+        let supervisors = Arc::<ScriptedSupervisors>::default();
+        let node = ScriptedNode::new(observer.clone(), api.clock(), supervisors.clone());
+        let node = Arc::new(node);
+        let run = node.clone().run();
+        tokio::spawn(shutdown.clone().run_until_cancelled_owned(run));
         let world = Self {
-            index: index(&client, &keys, &shutdown),
-            supervisors: Arc::default(),
+            index: index(&observer, &keys, &shutdown),
+            config: ControllerConfig::new(urls()),
+            node,
+            observer,
+            crashes: 0,
+            supervisors,
             gateways: Arc::default(),
             controller: None,
             _background: shutdown.drop_guard(),
@@ -91,7 +108,7 @@ impl World {
         let shutdown = CancellationToken::new();
         let run = controller::run(
             self.client.clone(),
-            ControllerConfig::new(urls()),
+            self.config.clone(),
             self.keys.clone(),
             Arc::new(Index::new(self.keys.clone())),
             Peers {
@@ -129,7 +146,7 @@ impl World {
     }
 
     pub fn sandboxes(&self) -> Api<Sandbox> {
-        Api::namespaced(self.client.clone(), NAMESPACE)
+        Api::namespaced(self.observer.clone(), NAMESPACE)
     }
 
     /// Creates a Sandbox with a command and a workspace.
@@ -175,6 +192,20 @@ impl World {
         self.index.wait(&key, Duration::from_hours(1), done).await
     }
 
+    /// All objects of a kind, without faults.
+    pub fn api_of<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.observer.clone(), NAMESPACE)
+    }
+
+    /// The status of a Sandbox as it is stored.
+    pub async fn status(&self, name: &str) -> SandboxStatus {
+        let sandbox = self.sandboxes().get(name).await.expect("a sandbox");
+        sandbox.status.unwrap_or_default()
+    }
+
     /// Names of all objects of a kind.
     pub async fn names<K>(&self) -> Vec<String>
     where
@@ -183,7 +214,7 @@ impl World {
             + std::fmt::Debug
             + serde::de::DeserializeOwned,
     {
-        let api = Api::<K>::namespaced(self.client.clone(), NAMESPACE);
+        let api = Api::<K>::namespaced(self.observer.clone(), NAMESPACE);
         let list = api
             .list(&kube::api::ListParams::default())
             .await
@@ -194,7 +225,7 @@ impl World {
     /// Deletes a Pod as `kubectl delete --now` does.
     pub async fn lose_pod(&self, name: &str) {
         let pods: Api<k8s_openapi::api::core::v1::Pod> =
-            Api::namespaced(self.client.clone(), NAMESPACE);
+            Api::namespaced(self.observer.clone(), NAMESPACE);
         let now = DeleteParams::default().grace_period(0);
         pods.delete(name, &now).await.expect("a pod");
     }

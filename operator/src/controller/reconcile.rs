@@ -19,6 +19,7 @@ use super::report::{ReportError, report};
 use crate::clock::Clock;
 use crate::index::{Entry, Index, Key};
 use crate::keys::Keys;
+use crate::kubernetes::apply::CreateError;
 
 /// Everything that passes share.
 pub(crate) struct Context {
@@ -42,6 +43,17 @@ pub(crate) enum ReconcileError {
     Apply(#[from] ApplyError),
     #[error("cannot report: {0}")]
     Report(#[from] ReportError),
+}
+
+impl ReconcileError {
+    /// Whether the API server is to blame and not the object.
+    pub(crate) fn is_of_server(&self) -> bool {
+        match self {
+            Self::Apply(ApplyError::Call(error) | ApplyError::Create(CreateError::Call(error)))
+            | Self::Report(ReportError::Call(error)) => error.is_of_server(),
+            _ => false,
+        }
+    }
 }
 
 /// Makes one step towards what the Sandbox asks for. Returns when to look again.

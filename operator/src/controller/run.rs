@@ -22,7 +22,7 @@ use crate::clock::Clock;
 use crate::index::{Index, Key};
 use crate::keys::Keys;
 use crate::kubernetes::leader::{Election, LeaderError};
-use crate::kubernetes::queue::Queue;
+use crate::kubernetes::queue::{LONGEST_OUTAGE_PAUSE, LONGEST_PAUSE, Queue};
 use crate::kubernetes::watch;
 use crds::names;
 
@@ -198,13 +198,18 @@ async fn pass(context: Arc<Context>, queue: Arc<Queue<Key>>, key: Key) {
     let mut end = End {
         queue: &queue,
         key: &key,
-        outcome: Outcome::Failed,
+        outcome: Outcome::Failed(LONGEST_PAUSE),
     };
     match timeout(PASS_TIMEOUT, reconcile(&context, &key)).await {
         Ok(Ok(next)) => {
             end.outcome = Outcome::Done(next.map(|at| instant(at, context.clock.now())));
         }
-        Ok(Err(error)) => tracing::warn!(%key, %error, "a pass failed; trying again"),
+        Ok(Err(error)) => {
+            tracing::warn!(%key, %error, "a pass failed; trying again");
+            if error.is_of_server() {
+                end.outcome = Outcome::Failed(LONGEST_OUTAGE_PAUSE);
+            }
+        }
         Err(_) => tracing::warn!(%key, "a pass took too long; trying again"),
     }
 }
@@ -219,13 +224,14 @@ struct End<'a> {
 enum Outcome {
     /// It went well; look again then.
     Done(Option<Instant>),
-    Failed,
+    /// Try again after a pause that grows up to this.
+    Failed(Duration),
 }
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
         match self.outcome {
-            Outcome::Failed => self.queue.failed(self.key),
+            Outcome::Failed(longest) => self.queue.failed(self.key, longest),
             Outcome::Done(next) => {
                 self.queue.done(self.key);
                 if let Some(at) = next {

@@ -5,6 +5,7 @@
 
 mod api;
 mod crash;
+mod faults;
 mod idle;
 mod life;
 mod writes;

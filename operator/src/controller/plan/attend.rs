@@ -2,7 +2,7 @@
 
 use crds::conditions::Reason;
 use crds::names;
-use crds::sandbox::{Phase, PodStatus};
+use crds::sandbox::{Phase, PodStatus, SandboxStatus};
 use jiff::Timestamp;
 
 use super::quiet;
@@ -70,9 +70,14 @@ fn remains(pod: &PodFacts) -> Option<(String, String)> {
 fn count_restarts(plan: &mut Plan, pod: &PodFacts) {
     let known = plan.status.restarts.count;
     let count = pod.restarts();
-    if count > known {
-        let reason = pod.container.last_end.as_deref().unwrap_or("Unknown");
-        plan.note_restart(reason);
+    // A replacement whose making was never reported. Its loss may have been.
+    let unreported = pod.restarts_before > known;
+    let noted = unreported && plan.status.reason == Some(Reason::PodReplaced);
+    if unreported && !noted {
+        plan.note_restart("Deleted");
+    }
+    if count > known.max(pod.restarts_before) {
+        plan.note_restart(pod.container.last_end.as_deref().unwrap_or("Unknown"));
     }
     plan.status.restarts.count = count.max(known);
 }
@@ -92,21 +97,25 @@ fn is_ready(plan: &Plan, subject: &Subject<'_>, facts: &Facts, pod: &PodFacts) -
         _ if !pod.supervised && subject.port.is_none() => true,
         Some(answer) => *answer == Answer::Ready,
         // This process has not asked yet: what the status says holds until the contrary is known.
-        None => plan.status.phase == Phase::Running && is_same_run(plan, pod),
+        None => plan.status.phase == Phase::Running && is_same_run(&subject.entry.status, pod),
     };
     alive && kubelet && answers && pod.ip.is_some()
 }
 
-/// Whether the status speaks of this Pod and of this run of its container.
-fn is_same_run(plan: &Plan, pod: &PodFacts) -> bool {
-    let Some(ready_at) = &plan.status.ready_at else {
+/// Whether the status as it was written speaks of this Pod and of this run of its container. Times
+/// are whole seconds, in which a container can be ready, end and start again: the count tells.
+fn is_same_run(status: &SandboxStatus, pod: &PodFacts) -> bool {
+    let Some(ready_at) = &status.ready_at else {
         return false;
     };
     let ContainerState::Running { started_at } = pod.container.state else {
         return false;
     };
     let before = |at: Option<Timestamp>| at.is_none_or(|at| at <= ready_at.0);
-    plan.status.pod_ip == pod.ip && before(pod.created_at) && before(started_at)
+    status.pod_ip == pod.ip
+        && pod.restarts() <= status.restarts.count
+        && before(pod.created_at)
+        && before(started_at)
 }
 
 fn ready(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, pod: &PodFacts, now: Timestamp) {

@@ -2,7 +2,7 @@
 
 use crds::conditions::{ConditionType, Reason};
 use crds::names;
-use crds::sandbox::{PauseReason, Phase, PodStatus, Restarts};
+use crds::sandbox::{PauseReason, Phase, PodStatus, Restarts, SandboxStatus};
 use jiff::Timestamp;
 
 use super::attend::attend;
@@ -29,7 +29,8 @@ pub(super) fn decide(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now:
     // A Pod of a start whose status was never written is this start's, and one whose pause was
     // called off goes on. Any other one is a leftover of the time before the pause or the failure.
     let called_off = status.phase == Phase::Pausing && is_own(status.pause_reason);
-    let leftover = starts && status.phase != Phase::Pending && !called_off;
+    let kept = called_off || is_after_rest(status, facts);
+    let leftover = starts && status.phase != Phase::Pending && !kept;
     match &facts.pod {
         None => create(plan, subject, facts, now),
         Some(pod) if leftover || pod.deletion.is_some() => outlive(plan, pod, now),
@@ -39,6 +40,18 @@ pub(super) fn decide(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now:
 
 fn is_own(pause: Option<PauseReason>) -> bool {
     pause.is_some_and(|by| by != PauseReason::Requested)
+}
+
+/// Whether the Pod was made after the sandbox came to rest: by a start whose status got lost.
+fn is_after_rest(status: &SandboxStatus, facts: &Facts) -> bool {
+    let rest = match status.phase {
+        Phase::Paused => status.paused_at.as_ref().map(|at| at.0),
+        Phase::Stopped => status.stopped_at.as_ref().map(|at| at.0),
+        Phase::Failed => since(status, ConditionType::Failed, true),
+        _ => None,
+    };
+    let made = facts.pod.as_ref().and_then(|pod| pod.created_at);
+    rest.zip(made).is_some_and(|(rest, made)| made > rest)
 }
 
 /// A failed sandbox holds no compute and waits for a changed spec.

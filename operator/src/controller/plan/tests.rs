@@ -1,6 +1,7 @@
 //! Every state, and every fact that leads out of it.
 
 mod lost;
+mod properties;
 mod quiet;
 mod rest;
 mod running;

@@ -171,3 +171,18 @@ fn restarts_of_the_node_are_no_crashes_of_the_command() {
         assert_eq!(world.step().status.phase, Phase::Running);
     }
 }
+
+#[test]
+fn a_replacement_whose_making_was_never_reported_is_counted_with_a_reason() {
+    let mut world = World::running();
+    world.facts.answer = None;
+    world.facts.pod = Some(PodFacts {
+        uid: "pod-2".into(),
+        restarts_before: 1,
+        ..pod()
+    });
+    world.step();
+    assert_eq!(world.status().phase, Phase::Starting);
+    assert_eq!(world.status().restarts.count, 1);
+    assert_eq!(world.status().restarts.reasons, ["Deleted"]);
+}

@@ -196,3 +196,22 @@ fn what_is_paused_can_be_stopped() {
     assert_eq!(world.step().actions, [Action::DeleteClaim]);
     assert_eq!(world.status().paused_at, None);
 }
+
+#[test]
+fn the_pod_of_a_resume_whose_status_got_lost_is_kept() {
+    let mut world = World::new();
+    world.want(DesiredState::Paused);
+    world.step();
+    world.pass(10);
+    world.want(DesiredState::Running);
+    let plan = world.plan();
+    assert_eq!(creates_pod(&plan), Some(0));
+    world.facts.pod = Some(PodFacts {
+        created_at: Some(world.now),
+        ..pod()
+    });
+    let plan = world.step();
+    assert_eq!(plan.actions, []);
+    assert_eq!(plan.status.phase, Phase::Starting);
+    assert!(plan.asks);
+}

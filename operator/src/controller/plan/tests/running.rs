@@ -150,3 +150,15 @@ fn only_the_latest_reasons_of_restarts_are_kept() {
     assert_eq!(reasons.len(), 5);
     assert_eq!(reasons[4], "exit code 8");
 }
+
+#[test]
+fn a_restart_within_the_second_of_readiness_is_seen() {
+    let mut world = World::running();
+    let second = world.status().ready_at.as_ref().unwrap().0;
+    world.facts.answer = None;
+    world.pod().container.restarts = 1;
+    world.pod().container.state = ContainerState::Running {
+        started_at: Some(second),
+    };
+    assert_eq!(world.step().status.phase, Phase::Starting);
+}
