@@ -22,6 +22,8 @@ pub enum Reason {
     CreatingPod,
     /// No node can take the Pod.
     Unschedulable,
+    /// The workspace's volume claim is gone; it begins anew, empty.
+    VolumeLost,
     /// The image cannot be pulled; it is tried again.
     ImagePull,
     /// The container cannot be made.
@@ -42,6 +44,12 @@ pub enum Reason {
     StartTimeout,
     /// Somebody asked for it.
     Requested,
+    /// Nothing happened in it for `idleTimeout`.
+    Idle,
+    /// It ran for `maxRunTime`.
+    MaxRunTime,
+    /// It was at rest for `deletePausedAfter`.
+    Expired,
     /// The spec asks for something that cannot be made; see the message.
     InvalidSpec,
     /// The named pool does not exist.
@@ -67,6 +75,7 @@ impl Reason {
         match self {
             Self::CreatingPod => "CreatingPod",
             Self::Unschedulable => "Unschedulable",
+            Self::VolumeLost => "VolumeLost",
             Self::ImagePull => "ImagePull",
             Self::ContainerConfig => "ContainerConfig",
             Self::Initializing => "Initializing",
@@ -77,6 +86,9 @@ impl Reason {
             Self::CrashLoop => "CrashLoop",
             Self::StartTimeout => "StartTimeout",
             Self::Requested => "Requested",
+            Self::Idle => "Idle",
+            Self::MaxRunTime => "MaxRunTime",
+            Self::Expired => "Expired",
             Self::InvalidSpec => "InvalidSpec",
             Self::PoolNotFound => "PoolNotFound",
             Self::NameTaken => "NameTaken",

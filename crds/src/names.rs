@@ -23,6 +23,10 @@ pub const RUNTIME_ID_LABEL: &str = "openhands.dev/runtime-id";
 /// Label by which all objects of this operator are found.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 
+/// Annotation of a Sandbox that asks for it to be awake: an RFC 3339 time. A pause that the operator
+/// made by itself ends if it began at or before that time, and none begins before it.
+pub const WAKE_ANNOTATION: &str = "openhands.dev/wake-at";
+
 /// Name of the container that the user's image runs in.
 pub const CONTAINER: &str = "sandbox";
 

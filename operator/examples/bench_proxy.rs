@@ -16,7 +16,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use operator::gateway::{GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig, run};
+use operator::gateway::{Gateway, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig, run};
 use operator::index::Index;
 use operator::keys::Keys;
 use operator::urls::{Scheme, UrlForm, Urls};
@@ -77,16 +77,9 @@ async fn serve_gateway(port: u16) -> anyhow::Result<(SocketAddr, String)> {
         .unwrap_or_default();
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    let gateway = run(
-        kube::Client::new(tower::service_fn(no_api), "default"),
-        config(),
-        keys,
-        index,
-        Tenants::fixed([]),
-        listener,
-        CancellationToken::new(),
-    );
-    tokio::spawn(gateway);
+    let client = kube::Client::new(tower::service_fn(no_api), "default");
+    let gateway = Gateway::new(&client, config(), keys, index, Tenants::fixed([]));
+    tokio::spawn(run(gateway, listener, CancellationToken::new()));
     Ok((address, format!("{id}.localhost")))
 }
 

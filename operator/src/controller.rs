@@ -12,6 +12,7 @@ pub mod supervisor;
 mod apply;
 mod category;
 mod events;
+mod idleness;
 mod observe;
 mod pace;
 mod pods;
@@ -23,6 +24,17 @@ mod run;
 mod starts;
 mod work;
 
+use std::sync::Arc;
+
+use crate::traffic::Gateways;
+
 pub use config::{ControllerConfig, Deadlines, Defaults};
 pub use run::{ControllerError, run};
 pub use supervisor::{HttpSupervisors, SupervisorError, Supervisors};
+
+/// Whom the controller asks about sandboxes.
+#[derive(Debug, Clone)]
+pub struct Peers {
+    pub supervisors: Arc<dyn Supervisors>,
+    pub gateways: Arc<dyn Gateways>,
+}

@@ -17,12 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
+use futures::future::BoxFuture;
 use http::{Request, Response};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::index::Index;
+use crate::index::{Index, Key};
 use crate::keys::Keys;
+use crate::traffic::{Gateways, GatewaysError, Traffic};
 use crate::urls::Urls;
 
 pub use args::GatewayArgs;
@@ -73,6 +75,7 @@ pub struct RuntimeClasses {
 #[derive(Debug, Clone)]
 pub struct Gateway {
     dispatch: Arc<dispatch::Dispatch>,
+    limits: serve::Limits,
 }
 
 impl Gateway {
@@ -84,12 +87,18 @@ impl Gateway {
         index: Arc<Index>,
         tenants: Tenants,
     ) -> Self {
+        let limits = serve::Limits {
+            connections: config.max_connections,
+            drain: config.drain_limit,
+            local_only: config.local_only,
+        };
         let config = Arc::new(config);
         let sandboxes = sandboxes::Sandboxes::new(client.clone(), &config.namespace, index, keys);
         let proxy = proxy::Proxy::new(sandboxes.clone(), config.clone());
         let api = api::router(sandboxes, config, tenants);
         Self {
             dispatch: Arc::new(dispatch::Dispatch::new(api, proxy)),
+            limits,
         }
     }
 
@@ -115,26 +124,22 @@ impl Gateway {
     }
 }
 
+impl Gateways for Gateway {
+    fn traffic<'a>(
+        &'a self,
+        sandbox: &'a Key,
+    ) -> BoxFuture<'a, Result<Option<Traffic>, GatewaysError>> {
+        let traffic = self.dispatch.proxy().traffic(sandbox);
+        Box::pin(async move { Ok(Some(traffic)) })
+    }
+}
+
 /// Serves until `shutdown`, and then until everything open has ended or the drain limit is over.
-pub async fn run(
-    client: kube::Client,
-    config: GatewayConfig,
-    keys: Arc<Keys>,
-    index: Arc<Index>,
-    tenants: Tenants,
-    listener: TcpListener,
-    shutdown: CancellationToken,
-) {
-    let limits = serve::Limits {
-        connections: config.max_connections,
-        drain: config.drain_limit,
-        local_only: config.local_only,
-    };
-    let gateway = Gateway::new(&client, config, keys, index, tenants);
+pub async fn run(gateway: Gateway, listener: TcpListener, shutdown: CancellationToken) {
     // Pods are followed until the drain is over: what it waits for may still go away.
     let drained = CancellationToken::new();
     let serving = async {
-        serve::serve(&gateway, listener, limits, &shutdown).await;
+        serve::serve(&gateway, listener, gateway.limits, &shutdown).await;
         drained.cancel();
     };
     tokio::join!(serving, gateway.follow_pods(&drained));

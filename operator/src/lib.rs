@@ -14,5 +14,6 @@ pub mod keys;
 pub mod kubernetes;
 pub mod metrics;
 pub mod telemetry;
+pub mod traffic;
 pub mod urls;
 pub mod vitals;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use operator::gateway::Tenants;
+use operator::gateway::{self, Tenants};
 use operator::index::Index;
 use operator::kubernetes::{client::install_crypto, root_key};
 use tokio::net::TcpListener;
@@ -58,7 +58,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 
     let parts = assemble(args, &state, urls, &banner.api_key).await?;
     let index = parts.index.clone();
-    let running = Running::start(parts, gateway, api, &secret_path);
+    let running = Running::start(&parts, gateway, api, &secret_path);
     anyhow::ensure!(
         index.wait_synced(SYNC_LIMIT).await,
         "the embedded API does not answer"
@@ -105,13 +105,14 @@ struct Running {
 }
 
 impl Running {
-    fn start(parts: Parts, gateway: TcpListener, api: TcpListener, secret_path: &str) -> Self {
+    fn start(parts: &Parts, listener: TcpListener, api: TcpListener, secret_path: &str) -> Self {
         let (front, back) = (CancellationToken::new(), CancellationToken::new());
         let mut tasks = JoinSet::new();
         tasks.spawn(parts.run_node(back.clone()));
         tasks.spawn(parts.serve_api(api, secret_path, back.clone()));
-        tasks.spawn(parts.run_controller(back.clone()));
-        let serving = parts.run_gateway(gateway, front.clone());
+        let gateway = parts.gateway();
+        tasks.spawn(parts.run_controller(gateway.clone(), back.clone()));
+        let serving = gateway::run(gateway, listener, front.clone());
         let clients_served = back.clone();
         tasks.spawn(async move {
             serving.await;

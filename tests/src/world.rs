@@ -2,6 +2,9 @@
 //! node and scripted supervisors, the real controller and any number of real gateways.
 
 mod candidates;
+mod client;
+mod crash;
+mod gateways;
 mod node;
 mod supervisors;
 
@@ -10,13 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use crds::Sandbox;
-use crds::sandbox::{DesiredState, Phase, SandboxSpec};
+use crds::sandbox::{DesiredState, Phase, SandboxSpec, SandboxStatus};
+use crds::{Sandbox, names};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use operator::controller::{self, ControllerConfig};
+use operator::controller::{self, ControllerConfig, Peers};
 use operator::gateway::{Gateway, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig};
 use operator::index::{Entry, Index, Key};
 use operator::keys::Keys;
@@ -29,6 +32,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::http::Answer;
 
 pub use candidates::{Candidate, Link};
+pub use crash::is_ours;
+use gateways::WorldGateways;
+pub use node::{Fate, ScriptedNode};
 pub use supervisors::ScriptedSupervisors;
 
 /// Namespace of every test.
@@ -42,11 +48,19 @@ pub const OTHER_KEY: &str = "key-of-other";
 #[allow(missing_debug_implementations, reason = "kube's client has none")]
 pub struct World {
     pub api: EmbeddedApi,
+    /// What controller and gateways use: it meets the faults of the API.
     pub client: Client,
     pub keys: Arc<Keys>,
-    /// Fed by its own watch, as a gateway's.
+    /// What is really there, whatever faults others meet.
     pub index: Arc<Index>,
+    pub node: Arc<ScriptedNode>,
     pub supervisors: Arc<ScriptedSupervisors>,
+    pub config: ControllerConfig,
+    /// What tests and nodes use: it meets no faults.
+    observer: Client,
+    /// Controllers that died at a write.
+    crashes: u64,
+    gateways: Arc<WorldGateways>,
     controller: Option<DropGuard>,
     _background: DropGuard,
 }
@@ -62,17 +76,24 @@ impl World {
     /// An installation whose controller is down.
     pub fn without_controller() -> Self {
         let api = EmbeddedApi::in_memory(Options::for_tests(crds::schema::all()));
-        let client = api.client();
+        api.faults().spare(client::OBSERVER);
+        let client = client::of(&api, names::CONTROLLER);
+        let observer = client::of(&api, client::OBSERVER);
         let keys = Arc::new(Keys::derive(&[7; 32]).expect("32 bytes"));
         let shutdown = CancellationToken::new();
-        tokio::spawn(
-            shutdown
-                .clone()
-                .run_until_cancelled_owned(node::run(client.clone())),
-        );
+        let supervisors = Arc::<ScriptedSupervisors>::default();
+        let node = ScriptedNode::new(observer.clone(), api.clock(), supervisors.clone());
+        let node = Arc::new(node);
+        let run = node.clone().run();
+        tokio::spawn(shutdown.clone().run_until_cancelled_owned(run));
         let world = Self {
-            index: index(&client, &keys, &shutdown),
-            supervisors: Arc::default(),
+            index: index(&observer, &keys, &shutdown),
+            config: ControllerConfig::new(urls()),
+            node,
+            observer,
+            crashes: 0,
+            supervisors,
+            gateways: Arc::default(),
             controller: None,
             _background: shutdown.drop_guard(),
             api,
@@ -85,24 +106,19 @@ impl World {
 
     /// Starts a controller; one that runs is ended first, without ceremony.
     pub fn start_controller(&mut self) {
-        self.start_controller_with(self.client.clone(), self.config());
-    }
-
-    /// What [`World::start_controller`] starts with.
-    pub fn config(&self) -> ControllerConfig {
-        ControllerConfig::new(urls())
-    }
-
-    /// Starts a controller with a client and a configuration of the test's own.
-    pub fn start_controller_with(&mut self, client: Client, config: ControllerConfig) {
         self.stop_controller();
+        // Each process has vitals of its own.
+        self.config.vitals = Arc::default();
         let shutdown = CancellationToken::new();
         let run = controller::run(
-            client,
-            config,
+            self.client.clone(),
+            self.config.clone(),
             self.keys.clone(),
             Arc::new(Index::new(self.keys.clone())),
-            self.supervisors.clone(),
+            Peers {
+                supervisors: self.supervisors.clone(),
+                gateways: self.gateways.clone(),
+            },
             self.api.clock(),
             shutdown.clone(),
         );
@@ -125,14 +141,16 @@ impl World {
         assert!(index.wait_synced(Duration::from_secs(10)).await);
         let tenants = Tenants::fixed([("default", API_KEY), ("other", OTHER_KEY)]);
         let config = gateway_config();
+        let gateway = Gateway::new(&self.client, config, self.keys.clone(), index, tenants);
+        self.gateways.0.lock().push(gateway.clone());
         TestGateway {
-            gateway: Gateway::new(&self.client, config, self.keys.clone(), index, tenants),
+            gateway,
             _shutdown: Arc::new(shutdown.drop_guard()),
         }
     }
 
     pub fn sandboxes(&self) -> Api<Sandbox> {
-        Api::namespaced(self.client.clone(), NAMESPACE)
+        Api::namespaced(self.observer.clone(), NAMESPACE)
     }
 
     /// Creates a Sandbox with a command and a workspace.
@@ -178,6 +196,20 @@ impl World {
         self.index.wait(&key, Duration::from_hours(1), done).await
     }
 
+    /// All objects of a kind, without faults.
+    pub fn api_of<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.observer.clone(), NAMESPACE)
+    }
+
+    /// The status of a Sandbox as it is stored.
+    pub async fn status(&self, name: &str) -> SandboxStatus {
+        let sandbox = self.sandboxes().get(name).await.expect("a sandbox");
+        sandbox.status.unwrap_or_default()
+    }
+
     /// Names of all objects of a kind.
     pub async fn names<K>(&self) -> Vec<String>
     where
@@ -186,7 +218,7 @@ impl World {
             + std::fmt::Debug
             + serde::de::DeserializeOwned,
     {
-        let api = Api::<K>::namespaced(self.client.clone(), NAMESPACE);
+        let api = Api::<K>::namespaced(self.observer.clone(), NAMESPACE);
         let list = api
             .list(&kube::api::ListParams::default())
             .await
@@ -197,7 +229,7 @@ impl World {
     /// Deletes a Pod as `kubectl delete --now` does.
     pub async fn lose_pod(&self, name: &str) {
         let pods: Api<k8s_openapi::api::core::v1::Pod> =
-            Api::namespaced(self.client.clone(), NAMESPACE);
+            Api::namespaced(self.observer.clone(), NAMESPACE);
         let now = DeleteParams::default().grace_period(0);
         pods.delete(name, &now).await.expect("a pod");
     }

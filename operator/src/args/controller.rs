@@ -8,9 +8,10 @@ use super::admin::{self, AdminArgs};
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
 use crate::clock::Clock;
-use crate::controller::{self, ControllerConfig, HttpSupervisors};
+use crate::controller::{self, ControllerConfig, HttpSupervisors, Peers};
 use crate::index::Index;
 use crate::kubernetes::leader::Candidacy;
+use crate::traffic::NoGateways;
 use crate::vitals::Vitals;
 
 /// Name of the controllers' lease.
@@ -67,7 +68,10 @@ impl ControllerArgs {
             config,
             keys,
             index,
-            Arc::new(HttpSupervisors::default()),
+            Peers {
+                supervisors: Arc::new(HttpSupervisors::default()),
+                gateways: Arc::new(NoGateways),
+            },
             Clock::wall(),
             shutdown,
         )

@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
-use crate::gateway::{self, GatewayArgs, Tenants, tenants};
+use crate::gateway::{self, Gateway, GatewayArgs, Tenants, tenants};
 use crate::index::Index;
 use crate::kubernetes::watch;
 
@@ -47,7 +47,8 @@ impl RoleArgs {
             shutdown.clone(),
         ));
         let config = self.gateway.config(self.urls.into());
-        gateway::run(client, config, keys, index, tenants, listener, shutdown).await;
+        let gateway = Gateway::new(&client, config, keys, index, tenants);
+        gateway::run(gateway, listener, shutdown).await;
         followers.close();
         followers.wait().await;
         Ok(())

@@ -6,22 +6,21 @@ use std::sync::Arc;
 
 use crds::conditions::Reason;
 use crds::contract::control::Grant;
-use crds::sandbox::DesiredState;
 use crds::{Sandbox, names};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
-use serde_json::json;
 
 use super::build::{self, BuildError};
+use super::idleness::Server;
 use super::init::{self, Identity, InitError};
 use super::observe::{Observed, observe};
 use super::plan::{Action, Grace, Refusal};
 use super::readiness::{MakeInit, Question};
 use super::reconcile::Context;
 use crate::kubernetes::apply::{CreateError, create_owned, delete, delete_owned};
-use crate::kubernetes::client::{CallError, bounded};
+use crate::kubernetes::client::CallError;
 use crate::kubernetes::slim::SlimPod;
+use crate::urls::RUNTIME;
 
 /// Why an action was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +49,6 @@ pub(crate) async fn apply(
         Action::CreatePod { restarts } => create_pod(context, observed, *restarts).await,
         Action::DeletePod { uid, grace } => delete_pod(context, observed, uid, *grace).await,
         Action::DeleteClaim => delete_claim(context, observed).await,
-        Action::Ask(state) => ask_for(context, observed, *state).await,
         Action::DeleteSandbox => delete_sandbox(context, observed).await,
     }
 }
@@ -69,6 +67,22 @@ pub(crate) fn ask(context: &Arc<Context>, observed: &Observed, asks: bool) {
         None => return,
     };
     context.readiness.ask(key, pod.run(), ip, question);
+}
+
+/// Has it found out since when nothing happens in the sandbox, or forgets what was found out about
+/// one that does not run.
+pub(crate) fn ask_quiet(context: &Arc<Context>, observed: &Observed, asks: bool) {
+    let key = &observed.entry.key;
+    let Some(pod) = &observed.facts.pod else {
+        context.idleness.forget(key);
+        return;
+    };
+    if asks {
+        let ip = pod.ip.clone();
+        let server = ip.zip(observed.entry.port(RUNTIME));
+        let server = server.map(|(ip, port)| Server { ip, port });
+        context.idleness.ask(key, pod.run(), server);
+    }
 }
 
 /// Looks at the sandbox anew each time, because its pool may only appear later.
@@ -143,24 +157,6 @@ async fn delete_claim(context: &Context, observed: &Observed) -> Result<(), Appl
     let api = Api::<PersistentVolumeClaim>::namespaced(context.client.clone(), &key.namespace);
     let name = names::workspace_claim(&key.name);
     delete_owned(&api, &name, &observed.entry.uid).await?;
-    Ok(())
-}
-
-/// Changes what the spec asks for, unless somebody else changed it meanwhile.
-async fn ask_for(
-    context: &Context,
-    observed: &Observed,
-    state: DesiredState,
-) -> Result<(), ApplyError> {
-    let entry = &observed.entry;
-    let api = Api::<Sandbox>::namespaced(context.client.clone(), &entry.key.namespace);
-    let patch = Patch::Merge(json!({
-        "metadata": {"resourceVersion": entry.resource_version},
-        "spec": {"state": state},
-    }));
-    let params = PatchParams::apply(names::CONTROLLER);
-    let written = bounded(api.patch(&entry.key.name, &params, &patch)).await?;
-    context.index.apply(&written);
     Ok(())
 }
 

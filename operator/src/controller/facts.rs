@@ -19,6 +19,8 @@ pub struct Facts {
     /// What the sandbox itself said about being ready, asked for by this process and for this run
     /// of the container. `None`: no answer yet.
     pub answer: Option<Answer>,
+    /// What was found out about when something last happened in it.
+    pub quiet: Option<Quiet>,
     /// The pool that the spec names is unknown.
     pub pool_missing: bool,
     /// A lost Pod is not replaced before this moment.
@@ -31,6 +33,14 @@ pub enum Answer {
     Ready,
     /// It runs and is not ready, for this reason.
     NotReady(Option<String>),
+}
+
+/// Since when nothing happens in a sandbox, as found out at `asked`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quiet {
+    pub asked: Timestamp,
+    /// `None`: nobody could tell.
+    pub since: Option<Timestamp>,
 }
 
 /// One run of a sandbox's container. What was learned about one says nothing about the next.
@@ -56,6 +66,8 @@ pub struct PodFacts {
     /// Why it is as it is, for example `Evicted` or `NodeLost`.
     pub reason: Option<String>,
     pub message: Option<String>,
+    /// Why Kubernetes takes it away, for example `PreemptionByScheduler`.
+    pub disruption: Option<String>,
     /// Why no node takes it.
     pub unschedulable: Option<String>,
     /// Restarts before this Pod, see [`RESTARTS_ANNOTATION`].
@@ -135,6 +147,10 @@ impl PodFacts {
             ready: pod.condition("Ready").is_some_and(|c| c.status == "True"),
             reason: status.reason.clone(),
             message: status.message.clone(),
+            disruption: pod
+                .condition("DisruptionTarget")
+                .filter(|c| c.status == "True")
+                .and_then(|c| c.reason.clone()),
             unschedulable: unschedulable(pod),
             restarts_before: pod
                 .annotation(RESTARTS_ANNOTATION)
@@ -156,6 +172,13 @@ impl PodFacts {
             pod_uid: self.uid.clone(),
             restarts: self.container.restarts,
         }
+    }
+
+    /// Whether no node takes it because its volume claim does not exist, in the scheduler's words.
+    pub fn lacks_claim(&self) -> bool {
+        let claim = format!("\"{}\"", names::workspace_claim(&self.name));
+        let why = self.unschedulable.as_deref().unwrap_or_default();
+        why.contains(&claim) && why.contains("not found")
     }
 
     /// Restarts since the sandbox was started, over all its Pods.

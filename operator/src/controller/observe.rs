@@ -26,10 +26,14 @@ pub(crate) fn observe(context: &Context, key: &Key, now: Timestamp) -> Option<Ob
     let entry = context.index.get(key)?;
     let resolved = context.pools.resolve(&key.namespace, &entry.spec);
     let pod = context.pods.get(&entry.uid);
+    let run = pod.as_ref().map(|pod| pod.run());
     let facts = Facts {
-        answer: pod
+        quiet: run
             .as_ref()
-            .and_then(|pod| context.readiness.answer(key, &pod.run())),
+            .and_then(|run| context.idleness.answer(key, run)),
+        answer: run
+            .as_ref()
+            .and_then(|run| context.readiness.answer(key, run)),
         pod: pod.map(Arc::unwrap_or_clone),
         pool_missing: resolved.is_none(),
         replace_at: context.pace.next(key, now),

@@ -2,6 +2,7 @@
 //! to look again. Pure, so that every case of it is a unit test.
 
 mod attend;
+mod quiet;
 mod rest;
 mod run;
 mod say;
@@ -42,8 +43,6 @@ pub enum Action {
         grace: Grace,
     },
     DeleteClaim,
-    /// Changes what the spec asks for, because a deadline has passed.
-    Ask(DesiredState),
     DeleteSandbox,
 }
 
@@ -62,6 +61,11 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// Whether the sandbox is to be asked if it is ready.
     pub asks: bool,
+    /// Whether it is to be found out since when nothing happens in the sandbox.
+    pub asks_quiet: bool,
+    /// Whether the status is worth a write of its own. What is not is only the first word of a new
+    /// start, which the next one soon replaces.
+    pub reports: bool,
     /// A Pod was lost; what replaces it may have to wait.
     pub lost: bool,
     pub status: SandboxStatus,
@@ -84,7 +88,7 @@ pub fn plan(subject: &Subject<'_>, facts: &Facts, now: Timestamp) -> Plan {
     if subject.entry.deleting {
         return plan;
     }
-    match subject.entry.spec.state {
+    match subject.entry.wanted() {
         DesiredState::Running => run::decide(&mut plan, subject, facts, now),
         DesiredState::Paused => rest::pause(&mut plan, subject, facts, now),
         DesiredState::Stopped => rest::stop(&mut plan, subject, facts, now),

@@ -8,6 +8,7 @@ use kube::Client;
 use super::apply::{self, ApplyError};
 use super::build::Blueprint;
 use super::config::ControllerConfig;
+use super::idleness::Idleness;
 use super::observe::{Observed, observe};
 use super::pace::Pace;
 use super::plan::{self, Plan};
@@ -18,6 +19,7 @@ use super::report::{ReportError, report};
 use crate::clock::Clock;
 use crate::index::{Entry, Index, Key};
 use crate::keys::Keys;
+use crate::kubernetes::apply::CreateError;
 
 /// Everything that passes share.
 pub(crate) struct Context {
@@ -30,6 +32,7 @@ pub(crate) struct Context {
     pub(crate) pods: Arc<Pods>,
     pub(crate) pools: Arc<Pools>,
     pub(crate) readiness: Arc<Readiness>,
+    pub(crate) idleness: Arc<Idleness>,
     pub(crate) pace: Pace,
 }
 
@@ -40,6 +43,17 @@ pub(crate) enum ReconcileError {
     Apply(#[from] ApplyError),
     #[error("cannot report: {0}")]
     Report(#[from] ReportError),
+}
+
+impl ReconcileError {
+    /// Whether the API server is to blame and not the object.
+    pub(crate) fn is_of_server(&self) -> bool {
+        match self {
+            Self::Apply(ApplyError::Call(error) | ApplyError::Create(CreateError::Call(error)))
+            | Self::Report(ReportError::Call(error)) => error.is_of_server(),
+            _ => false,
+        }
+    }
 }
 
 /// Makes one step towards what the Sandbox asks for. Returns when to look again.
@@ -54,8 +68,10 @@ pub(crate) async fn reconcile(
     };
     let plan = plan::plan(&observed.subject(), &observed.facts, now);
     apply::ask(context, &observed, plan.asks);
+    apply::ask_quiet(context, &observed, plan.asks_quiet);
     match carry_out(context, &observed, &plan).await {
-        Ok(()) => report(context, &observed.entry, &plan.status).await?,
+        Ok(()) if plan.reports => report(context, &observed.entry, &plan.status).await?,
+        Ok(()) => {}
         Err(error) => return refuse(context, &observed, error, now).await,
     }
     if plan.lost {
@@ -100,6 +116,7 @@ impl Context {
 
     fn forget(&self, key: &Key) {
         self.readiness.forget(key);
+        self.idleness.forget(key);
         self.pace.forget(key);
     }
 }

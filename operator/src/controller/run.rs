@@ -9,13 +9,14 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::Peers;
 use super::config::ControllerConfig;
+use super::idleness::Idleness;
 use super::pace::Pace;
 use super::pods::Pods;
 use super::pools::Pools;
 use super::readiness::Readiness;
 use super::reconcile::Context;
-use super::supervisor::Supervisors;
 use super::work::{Worker, enqueue_all};
 use crate::clock::Clock;
 use crate::index::{Index, Key};
@@ -41,7 +42,7 @@ pub async fn run(
     config: ControllerConfig,
     keys: Arc<Keys>,
     index: Arc<Index>,
-    supervisors: Arc<dyn Supervisors>,
+    peers: Peers,
     clock: Clock,
     shutdown: CancellationToken,
 ) -> Result<(), ControllerError> {
@@ -53,15 +54,7 @@ pub async fn run(
     });
     let tenure = election.as_ref().map(Election::tenure);
     let client = wire::observed(&client, &vitals, tenure);
-    let context = Arc::new(context(
-        client,
-        config,
-        keys,
-        index,
-        supervisors,
-        clock,
-        &queue,
-    ));
+    let context = Arc::new(context(client, config, keys, index, peers, clock, &queue));
     // Everything spawned here ends with this function, however it ends; not with the shutdown,
     // because the passes under way go on learning what happens.
     let mut tasks = JoinSet::new();
@@ -80,16 +73,18 @@ fn context(
     config: ControllerConfig,
     keys: Arc<Keys>,
     index: Arc<Index>,
-    supervisors: Arc<dyn Supervisors>,
+    peers: Peers,
     clock: Clock,
     queue: &Arc<Queue<Key>>,
 ) -> Context {
+    let supervisors = peers.supervisors.clone();
     let readiness = Readiness::new(supervisors, keys.clone(), clock, queue.clone());
     Context {
         control_key: keys.signer().public_key(),
         pods: Arc::new(Pods::new(clock, queue.clone())),
         pools: Arc::new(Pools::new(index.clone(), queue.clone())),
         readiness: Arc::new(readiness),
+        idleness: Arc::new(Idleness::new(peers, clock, queue.clone())),
         pace: Pace::default(),
         client,
         config,

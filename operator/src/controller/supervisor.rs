@@ -14,6 +14,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use serde::Deserialize;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -55,6 +56,10 @@ pub trait Supervisors: Debug + Send + Sync {
 
     /// Whether a port of a sandbox without supervisor accepts connections.
     fn accepts<'a>(&'a self, ip: &'a str, port: u16) -> BoxFuture<'a, bool>;
+
+    /// How long the server on a port has been idle, by its own word: `idle_time` of `/server_info`
+    /// (runtime API spec 4.9). `None` if it says nothing of that.
+    fn idle<'a>(&'a self, ip: &'a str, port: u16) -> BoxFuture<'a, Option<Duration>>;
 }
 
 /// Supervisors over HTTP.
@@ -153,16 +158,65 @@ impl Supervisors for HttpSupervisors {
                 .is_ok_and(|connected| connected.is_ok())
         })
     }
+
+    fn idle<'a>(&'a self, ip: &'a str, port: u16) -> BoxFuture<'a, Option<Duration>> {
+        Box::pin(async move {
+            let uri = format!("{}/server_info", server(ip, port));
+            let request = Request::builder().uri(uri).body(Full::default());
+            let answer = self.call(request, CALL_TIMEOUT).await.ok()?;
+            idle_time(&answer)
+        })
+    }
+}
+
+/// What is read of `/server_info`.
+#[derive(Debug, Deserialize)]
+struct ServerInfo {
+    idle_time: f64,
+}
+
+fn idle_time(answer: &[u8]) -> Option<Duration> {
+    let info: ServerInfo = serde_json::from_slice(answer).ok()?;
+    Duration::try_from_secs_f64(info.idle_time.max(0.0)).ok()
 }
 
 fn base(ip: &str) -> String {
+    server(ip, CONTROL_PORT)
+}
+
+fn server(ip: &str, port: u16) -> String {
     match ip.parse() {
-        Ok(IpAddr::V6(address)) => format!("http://[{address}]:{CONTROL_PORT}"),
-        _ => format!("http://{ip}:{CONTROL_PORT}"),
+        Ok(IpAddr::V6(address)) => format!("http://[{address}]:{port}"),
+        _ => format!("http://{ip}:{port}"),
     }
 }
 
 fn unreachable(error: &hyper_util::client::legacy::Error) -> SupervisorError {
     let source = std::error::Error::source(error);
     SupervisorError::Unreachable(source.map_or_else(|| error.to_string(), ToString::to_string))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_time_is_read_from_whatever_a_sandbox_answers() {
+        let read = |text: &str| idle_time(text.as_bytes());
+        let quarter = Duration::from_millis(250);
+        assert_eq!(
+            read(r#"{"uptime": 9, "idle_time": 0.25, "resources": {}}"#),
+            Some(quarter)
+        );
+        assert_eq!(read(r#"{"idle_time": -3}"#), Some(Duration::ZERO));
+        for odd in [
+            "",
+            "{}",
+            "[]",
+            r#"{"idle_time": "9"}"#,
+            r#"{"idle_time": 1e99}"#,
+        ] {
+            assert_eq!(read(odd), None, "{odd}");
+        }
+    }
 }

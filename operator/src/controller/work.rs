@@ -15,7 +15,7 @@ use super::reconcile::{Context, reconcile};
 use super::starts::Starts;
 use crate::index::{Entry, Index, Key};
 use crate::kubernetes::health::STUCK_AFTER;
-use crate::kubernetes::queue::Queue;
+use crate::kubernetes::queue::{LONGEST_OUTAGE_PAUSE, LONGEST_PAUSE, Queue};
 use crate::metrics::PassMetrics;
 use crate::metrics::passes::{PhaseLabel, ResourceLabel};
 
@@ -136,7 +136,7 @@ impl Worker {
             worker: &self,
             key: &key,
             began: Instant::now(),
-            outcome: Outcome::Failed("unfinished"),
+            outcome: Outcome::Failed("unfinished", LONGEST_PAUSE),
         };
         self.metrics.under_way.inc();
         let before = self.context.index.get(&key);
@@ -147,11 +147,19 @@ impl Worker {
             Ok(Err(error)) => {
                 let category = error.category();
                 tracing::warn!(%key, category, %error, "a pass failed; trying again");
-                Outcome::Failed(category)
+                let of_server = error.is_of_server();
+                Outcome::Failed(
+                    category,
+                    if of_server {
+                        LONGEST_OUTAGE_PAUSE
+                    } else {
+                        LONGEST_PAUSE
+                    },
+                )
             }
             Err(_) => {
                 tracing::warn!(%key, category = "timeout", "a pass took too long; trying again");
-                Outcome::Failed("timeout")
+                Outcome::Failed("timeout", LONGEST_PAUSE)
             }
         };
     }
@@ -183,8 +191,8 @@ struct End<'a> {
 enum Outcome {
     /// It went well; look again then.
     Done(Option<Instant>),
-    /// It went wrong, in this category.
-    Failed(&'static str),
+    /// It went wrong, in this category; try again after a pause that grows up to this.
+    Failed(&'static str, Duration),
 }
 
 impl Drop for End<'_> {
@@ -192,9 +200,9 @@ impl Drop for End<'_> {
         let Worker { queue, metrics, .. } = self.worker;
         metrics.under_way.dec();
         match self.outcome {
-            Outcome::Failed(category) => {
+            Outcome::Failed(category, longest) => {
                 metrics.failed(category, self.began.elapsed());
-                queue.failed(self.key);
+                queue.failed(self.key, longest);
             }
             Outcome::Done(next) => {
                 metrics.passed(self.began.elapsed());

@@ -9,9 +9,11 @@ mod body;
 mod error;
 mod headers;
 mod loopback;
+mod passage;
 mod route;
 mod upgrade;
 mod upstream;
+mod wake;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,11 +27,23 @@ use tokio_util::sync::CancellationToken;
 
 use super::GatewayConfig;
 use super::sandboxes::Sandboxes;
+use crate::index::{Entry, Key};
+use crate::traffic::Traffic;
 use body::{Streamed, Unsent};
-use upstream::{Upstream, Upstreams};
+use passage::Passage;
+use upstream::Upstreams;
 
 pub use error::ProxyError;
 pub use route::{Route, Target};
+
+/// A request that a sandbox has begun to answer.
+struct Sent {
+    response: Response<Incoming>,
+    /// Cancelled when the Pod is gone.
+    gone: CancellationToken,
+    /// Held for as long as anything of it is under way.
+    passage: Option<Passage>,
+}
 
 /// The reverse proxy.
 #[derive(Debug)]
@@ -41,6 +55,7 @@ pub struct Proxy {
     upstreams: Upstreams,
     addresses: loopback::Addresses,
     tunnels: upgrade::Tunnels,
+    wakes: Arc<wake::Wakes>,
 }
 
 impl Proxy {
@@ -50,6 +65,7 @@ impl Proxy {
             upstreams: Upstreams::new(),
             addresses: loopback::Addresses::new(sandboxes.index.clone()),
             tunnels: upgrade::Tunnels::default(),
+            wakes: Arc::default(),
             sandboxes,
             config,
         }
@@ -82,35 +98,49 @@ impl Proxy {
         if let Some(upgrade) = &upgrade {
             upgrade.announce(&mut parts.headers);
         }
-        let (response, upstream) = self.send(route, parts, Unsent::new(body)).await?;
+        let sent = self.send(route, parts, Unsent::new(body)).await?;
         match upgrade {
-            Some(upgrade) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                Ok(self.tunnels.open(upgrade, response, upstream.gone))
+            Some(upgrade) if sent.response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                Ok(self.tunnels.open(upgrade, sent))
             }
-            _ => answer(response, upstream.gone),
+            _ => answer(sent),
         }
     }
 
     /// Sends a request, and once more if nothing of it could be sent: the index may still have the
     /// address of a Pod that is gone.
-    async fn send(
+    async fn send(&self, route: &Route, parts: Parts, body: Unsent) -> Result<Sent, ProxyError> {
+        let entry = self.admit(route).await?;
+        let first = self.send_to(route, &entry, &parts, &body).await;
+        match first {
+            Err(ProxyError::Unreachable) if body.is_untouched() => {
+                let entry = self.admit_again(&entry).await?;
+                self.send_to(route, &entry, &parts, &body).await
+            }
+            done => done,
+        }
+    }
+
+    async fn send_to(
         &self,
         route: &Route,
-        parts: Parts,
-        body: Unsent,
-    ) -> Result<(Response<Incoming>, Upstream), ProxyError> {
-        let mut entry = self.admit(route).await?;
-        let mut upstream = self.upstream(route, &entry)?;
-        let first = self.upstreams.send(&upstream, &parts, body.share()).await;
-        let response = match first {
-            Err(ProxyError::Unreachable) if body.is_untouched() => {
-                entry = self.admit_again(&entry).await?;
-                upstream = self.upstream(route, &entry)?;
-                self.upstreams.send(&upstream, &parts, body.share()).await?
-            }
-            done => done?,
-        };
-        Ok((response, upstream))
+        entry: &Entry,
+        parts: &Parts,
+        body: &Unsent,
+    ) -> Result<Sent, ProxyError> {
+        let upstream = self.upstream(route, entry)?;
+        let passage = (!passage::is_probe(parts)).then(|| upstream.pass());
+        let response = self.upstreams.send(&upstream, parts, body.share()).await?;
+        Ok(Sent {
+            response,
+            gone: upstream.gone,
+            passage,
+        })
+    }
+
+    /// What is known of the requests to a sandbox.
+    pub(super) fn traffic(&self, key: &Key) -> Traffic {
+        self.upstreams.traffic(key)
     }
 
     /// Watches the index for Pods that go away, and aborts what is open to them.
@@ -131,11 +161,8 @@ impl Proxy {
     }
 }
 
-fn answer(
-    response: Response<Incoming>,
-    gone: CancellationToken,
-) -> Result<Response<Body>, ProxyError> {
-    let (mut parts, body) = response.into_parts();
+fn answer(sent: Sent) -> Result<Response<Body>, ProxyError> {
+    let (mut parts, body) = sent.response.into_parts();
     if parts.status == StatusCode::SWITCHING_PROTOCOLS {
         // Nobody asked for it, so nobody could use it.
         return Err(ProxyError::Broken);
@@ -144,6 +171,6 @@ fn answer(
     parts.extensions.clear();
     Ok(Response::from_parts(
         parts,
-        Body::new(Streamed::new(body, gone)),
+        Body::new(Streamed::new(body, sent.gone, sent.passage)),
     ))
 }

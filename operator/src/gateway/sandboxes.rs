@@ -12,7 +12,7 @@ use crds::sandbox::DesiredState;
 use crds::{Sandbox, names::GATEWAY};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::index::{Entry, Index, Key};
@@ -167,20 +167,46 @@ impl Sandboxes {
         }
     }
 
-    /// Says what a sandbox should be from now on.
+    /// Says what a sandbox should be from now on. One that is to run is asked to be awake as well.
     pub async fn set_state(
         &self,
         entry: &Entry,
         state: DesiredState,
     ) -> Result<Arc<Entry>, SandboxError> {
-        let Key { name, .. } = &entry.key;
+        let mut patch = json!({"spec": {"state": state}});
+        if let Some(wake) = wake(entry).filter(|_| state == DesiredState::Running) {
+            patch["metadata"] = wake;
+        }
+        self.patch(entry, patch).await
+    }
+
+    /// Ends a pause that the operator made by itself. Whatever else holds is left alone.
+    pub async fn wake(&self, entry: &Entry) -> Result<Arc<Entry>, SandboxError> {
+        match wake(entry) {
+            Some(wake) => self.patch(entry, json!({"metadata": wake})).await,
+            None => Ok(Arc::new(entry.clone())),
+        }
+    }
+
+    async fn patch(&self, entry: &Entry, mut patch: Value) -> Result<Arc<Entry>, SandboxError> {
         // The uid makes this fail on another object of the same name.
-        let patch = Patch::Merge(json!({"metadata": {"uid": entry.uid}, "spec": {"state": state}}));
+        patch["metadata"]["uid"] = entry.uid.clone().into();
+        let patch = Patch::Merge(patch);
         let params = PatchParams {
             field_manager: Some(GATEWAY.into()),
             ..PatchParams::default()
         };
-        let patched = retrying(|| self.api.patch(name, &params, &patch)).await?;
+        let Key { namespace, name } = &entry.key;
+        let api = Api::<Sandbox>::namespaced(self.api.clone().into_client(), namespace);
+        let patched = retrying(|| api.patch(name, &params, &patch)).await?;
         self.index.apply(&patched).ok_or(SandboxError::Incomplete)
     }
+}
+
+/// Metadata that asks for an end of the present pause. Its own beginning names the pause, so that
+/// clocks need not agree and many askers write the same.
+fn wake(entry: &Entry) -> Option<Value> {
+    entry.own_pause()?;
+    let since = entry.status.paused_at.as_ref()?.0;
+    Some(json!({"annotations": {names::WAKE_ANNOTATION: since.to_string()}}))
 }

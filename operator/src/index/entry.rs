@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crds::Sandbox;
+use crds::conditions::Reason;
 use crds::names;
-use crds::sandbox::{DesiredState, Phase, SandboxSpec, SandboxStatus, Session};
+use crds::sandbox::{DesiredState, PauseReason, Phase, SandboxSpec, SandboxStatus, Session};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -29,6 +30,8 @@ pub struct Entry {
     pub created_at: Option<Timestamp>,
     /// The object has a deletion timestamp.
     pub deleting: bool,
+    /// When it was last asked to be awake, see [`names::WAKE_ANNOTATION`].
+    pub wake_at: Option<Timestamp>,
     /// 16 letters that name the sandbox in URLs and in the API.
     pub runtime_id: String,
     pub spec: Arc<SandboxSpec>,
@@ -60,6 +63,7 @@ impl Entry {
             generation: sandbox.metadata.generation.unwrap_or(0),
             created_at: sandbox.creation_timestamp().map(|t| t.0),
             deleting: sandbox.metadata.deletion_timestamp.is_some(),
+            wake_at: wake_at(sandbox),
             runtime_id,
             uid,
             spec: Arc::new(sandbox.spec.clone()),
@@ -86,9 +90,37 @@ impl Entry {
         }
     }
 
+    /// The pause that the operator made by itself and that still holds, if there is one. It stands
+    /// in the status alone, so that nobody's spec is changed, and ends when the sandbox is asked to
+    /// be awake.
+    pub fn own_pause(&self) -> Option<PauseReason> {
+        let status = &self.status;
+        let reason = status.pause_reason?;
+        let since = status.paused_at.as_ref()?.0;
+        let rests = matches!(status.phase, Phase::Pausing | Phase::Paused);
+        let woken = self.wake_at.is_some_and(|at| at >= since);
+        let own = reason != PauseReason::Requested && self.spec.state == DesiredState::Running;
+        (rests && own && !woken).then_some(reason)
+    }
+
+    /// Whether it was given up for having been at rest too long. That is final.
+    pub fn is_expired(&self) -> bool {
+        self.status.phase == Phase::Stopped && self.status.reason == Some(Reason::Expired)
+    }
+
+    /// What the sandbox should be: what the spec asks for, as far as the operator's own pauses and
+    /// deadlines leave it.
+    pub fn wanted(&self) -> DesiredState {
+        match self.spec.state {
+            _ if self.is_expired() => DesiredState::Stopped,
+            DesiredState::Running if self.own_pause().is_some() => DesiredState::Paused,
+            asked => asked,
+        }
+    }
+
     /// Whether requests can reach the sandbox: it is wanted, it is ready, and its address is known.
     pub fn is_ready(&self) -> bool {
-        self.spec.state == DesiredState::Running
+        self.wanted() == DesiredState::Running
             && !self.deleting
             && self.status.phase == Phase::Running
             && self.status.pod_ip.is_some()
@@ -116,6 +148,15 @@ impl Entry {
         let first = || self.spec.ports.first().filter(|_| name == RUNTIME);
         named.or_else(first).map(|p| p.port)
     }
+}
+
+/// What is no time is no wish.
+fn wake_at(sandbox: &Sandbox) -> Option<Timestamp> {
+    sandbox
+        .annotations()
+        .get(names::WAKE_ANNOTATION)?
+        .parse()
+        .ok()
 }
 
 impl fmt::Display for Key {

@@ -74,7 +74,7 @@ pub async fn delete<K>(
     grace: Option<u32>,
 ) -> Result<Option<K>, CallError>
 where
-    K: Clone + Debug + DeserializeOwned,
+    K: Resource + Clone + Debug + DeserializeOwned,
 {
     let params = DeleteParams {
         grace_period_seconds: grace,
@@ -87,9 +87,18 @@ where
     match bounded(api.delete(name, &params)).await {
         Ok(answer) => Ok(answer.left()),
         Err(error) if error.is_not_found() => Ok(None),
-        Err(error) if error.is_conflict() && uid.is_some() => Ok(None),
+        // A conflict may be one of uids, or any other.
+        Err(error) if error.is_conflict() && !exists(api, name, uid).await? => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+async fn exists<K>(api: &Api<K>, name: &str, uid: Option<&str>) -> Result<bool, CallError>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
+    let found = bounded(api.get_opt(name)).await?;
+    Ok(found.is_some_and(|found| uid.is_none() || found.meta().uid.as_deref() == uid))
 }
 
 /// Deletes the object of this name if it belongs to this owner. One that belongs to somebody else

@@ -104,6 +104,12 @@ impl CallError {
         self.status().map(|status| status.code)
     }
 
+    /// Whether the server did not answer, or not now: nothing is wrong with what was asked.
+    pub fn is_of_server(&self) -> bool {
+        self.code()
+            .is_none_or(|code| matches!(code, 409 | 429 | 500..))
+    }
+
     pub fn is_not_found(&self) -> bool {
         self.code() == Some(404)
     }

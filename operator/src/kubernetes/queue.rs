@@ -18,8 +18,11 @@ use super::backoff::jittered;
 
 /// Pause after the first failure of a key.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// Longest pause after failures in a row.
-const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// Longest pause after failures in a row, if the object is to blame.
+pub const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// Longest pause if the API server is: what failed because it was away is done soon after it is
+/// back. How much that asks of it is bounded by the number of passes at once.
+pub const LONGEST_OUTAGE_PAUSE: Duration = Duration::from_secs(5);
 
 /// A queue of keys.
 #[derive(Debug)]
@@ -121,13 +124,14 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
         self.changed.notify_one();
     }
 
-    /// Ends a pass that failed: another one follows after a growing pause. What was asked for
-    /// meanwhile waits as well, or a failing object would be retried by its own events.
-    pub fn failed(&self, key: &K) {
+    /// Ends a pass that failed: another one follows after a pause that grows up to `longest`. What
+    /// was asked for meanwhile waits as well, or a failing object would be retried by its own
+    /// events.
+    pub fn failed(&self, key: &K, longest: Duration) {
         let mut state = self.state.lock();
         let failures = state.failures.entry(key.clone()).or_default();
         *failures += 1;
-        let pause = pause(*failures);
+        let pause = pause(*failures, longest);
         state.running.remove(key);
         state.add(key.clone(), Instant::now() + pause);
         drop(state);
@@ -174,9 +178,9 @@ impl<K: Clone + Eq + Hash + Ord> State<K> {
     }
 }
 
-fn pause(failures: u32) -> Duration {
+fn pause(failures: u32, longest: Duration) -> Duration {
     let doubled = 2_u32.saturating_pow(failures.saturating_sub(1).min(16));
-    jittered(FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE))
+    jittered(FIRST_PAUSE.saturating_mul(doubled).min(longest))
 }
 
 #[cfg(test)]
@@ -233,7 +237,7 @@ mod tests {
             queue.next().await;
             waits.push(start.elapsed());
             queue.add(1);
-            queue.failed(&1);
+            queue.failed(&1, LONGEST_PAUSE);
         }
         assert!(waits[1] >= FIRST_PAUSE / 2 && waits[1] <= FIRST_PAUSE + SOON);
         assert!(waits[14] >= LONGEST_PAUSE / 2 && waits[14] <= LONGEST_PAUSE + SOON);
@@ -241,7 +245,7 @@ mod tests {
         queue.done(&1);
         queue.add(1);
         queue.next().await;
-        queue.failed(&1);
+        queue.failed(&1, LONGEST_PAUSE);
         let start = Instant::now();
         queue.next().await;
         assert!(start.elapsed() <= FIRST_PAUSE + SOON);

@@ -18,6 +18,8 @@ pub struct Faults {
     /// Counts up when all watches are to be dropped.
     drops: watch::Sender<u64>,
     outage: watch::Sender<Outage>,
+    /// Requests that met [`Failure::Freeze`].
+    frozen: watch::Sender<u64>,
 }
 
 type Predicate = Arc<dyn Fn(&RequestInfo) -> bool + Send + Sync>;
@@ -29,6 +31,7 @@ struct State {
     writes: VecDeque<Write>,
     written: u64,
     capacity: usize,
+    spared: Option<String>,
 }
 
 struct Rule {
@@ -46,6 +49,9 @@ pub enum Failure {
     Refuse,
     /// The connection breaks after the request was executed: the client cannot know.
     LoseAnswer,
+    /// The request is executed and no answer ever comes, as for a client that dies at this moment.
+    /// [`Faults::frozen`] tells when it has happened.
+    Freeze,
 }
 
 /// Whether the server can be reached.
@@ -71,12 +77,20 @@ impl Faults {
             writes: VecDeque::new(),
             written: 0,
             capacity,
+            spared: None,
         };
         Self {
             state: Arc::new(Mutex::new(state)),
             drops: watch::Sender::new(0),
             outage: watch::Sender::new(Outage::None),
+            frozen: watch::Sender::new(0),
         }
+    }
+
+    /// Clients whose user agent begins with this word meet no fault at all: what a test looks
+    /// through, and what plays the nodes.
+    pub fn spare(&self, agent: &str) {
+        self.state.lock().spared = Some(agent.to_owned());
     }
 
     /// Watch events arrive this much after the change.
@@ -116,6 +130,11 @@ impl Faults {
         }
     }
 
+    /// How many requests met [`Failure::Freeze`].
+    pub fn frozen(&self) -> watch::Receiver<u64> {
+        self.frozen.subscribe()
+    }
+
     /// Forgets all rules of `fail_next`.
     pub fn clear_failures(&self) {
         self.state.lock().rules.clear();
@@ -148,6 +167,18 @@ impl Faults {
 
     pub(crate) fn watch_lag(&self) -> Duration {
         self.state.lock().watch_lag
+    }
+
+    pub(crate) fn spares(&self, user_agent: &str) -> bool {
+        let state = self.state.lock();
+        let spared = state.spared.as_deref();
+        spared.is_some_and(|spared| user_agent.starts_with(spared))
+    }
+
+    /// Holds a request whose client died for as long as somebody waits for it.
+    pub(crate) async fn freeze(&self) {
+        self.frozen.send_modify(|count| *count += 1);
+        std::future::pending::<()>().await;
     }
 
     pub(crate) fn latency(&self) -> Duration {

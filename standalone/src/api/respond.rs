@@ -23,8 +23,11 @@ pub(super) async fn respond(
     inner: Arc<Inner>,
     request: http::Request<Body>,
 ) -> Result<Response, Disconnected> {
-    reach(&inner).await?;
     let (parts, body) = request.into_parts();
+    let spared = inner.faults.spares(agent(&parts));
+    if !spared {
+        reach(&inner).await?;
+    }
     if let Some(document) = discovery::answer(&inner, &parts) {
         return Ok(document);
     }
@@ -36,10 +39,20 @@ pub(super) async fn respond(
         Err(error) => return Ok(encode::failure(&error)),
     };
     let info = RequestInfo::of(&request);
-    match inner.faults.meet(&info) {
+    let met = if spared {
+        None
+    } else {
+        inner.faults.meet(&info)
+    };
+    match met {
         Some(Failure::Refuse) => Err(Disconnected),
         Some(Failure::LoseAnswer) => {
             execute(&inner, request, info).await;
+            Err(Disconnected)
+        }
+        Some(Failure::Freeze) => {
+            execute(&inner, request, info).await;
+            inner.faults.freeze().await;
             Err(Disconnected)
         }
         Some(Failure::Code(code)) => {
@@ -48,6 +61,11 @@ pub(super) async fn respond(
         }
         None => Ok(execute(&inner, request, info).await),
     }
+}
+
+fn agent(parts: &http::request::Parts) -> &str {
+    let agent = parts.headers.get(http::header::USER_AGENT);
+    agent.and_then(|a| a.to_str().ok()).unwrap_or_default()
 }
 
 /// The way to the server, which a fault may lengthen or block.

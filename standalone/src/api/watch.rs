@@ -55,6 +55,8 @@ struct Watcher {
     end: Instant,
     headers: bool,
     over: bool,
+    /// Meets no faults.
+    spared: bool,
 }
 
 impl Watcher {
@@ -72,10 +74,18 @@ impl Watcher {
             end: now + request.options.timeout.unwrap_or(LONGEST).min(LONGEST),
             headers: true,
             over: false,
+            spared: inner.faults.spares(&request.user_agent),
             inner: inner.clone(),
             request,
         };
-        watcher.rewind()?;
+        match watcher.rewind() {
+            // As a real server: an event and no refusal, which kube-rs would ask for again for ever.
+            Err(error @ ApiError::Expired(_)) => {
+                watcher.pending.push_back(error_line(&error));
+                watcher.over = true;
+            }
+            other => other?,
+        }
         Ok(watcher)
     }
 
@@ -132,7 +142,7 @@ impl Watcher {
             if self.over && self.pending.is_empty() {
                 return None;
             }
-            if self.drops.has_changed().unwrap_or(true) || *self.outage.borrow() == Outage::Refuse {
+            if self.breaks() {
                 self.over = true;
                 self.pending.clear();
                 return Some(Err(Disconnected));
@@ -140,12 +150,20 @@ impl Watcher {
             if let Some(line) = self.pending.pop_front() {
                 return Some(Ok(line));
             }
-            let hanging = *self.outage.borrow() == Outage::Hang;
+            let hanging = *self.outage.borrow() == Outage::Hang && !self.spared;
             let due = if hanging { None } else { self.fetch() };
             if self.pending.is_empty() && !self.over {
                 self.wait(due, hanging).await;
             }
         }
+    }
+
+    fn breaks(&mut self) -> bool {
+        let dropped = self.drops.has_changed().unwrap_or(true);
+        if self.spared && dropped {
+            self.drops.mark_unchanged();
+        }
+        !self.spared && (dropped || *self.outage.borrow() == Outage::Refuse)
     }
 
     /// Takes new events from the history. Returns when the next one may be told, if it is held back.
@@ -168,7 +186,11 @@ impl Watcher {
                     return None;
                 }
             };
-        let lag = self.inner.faults.watch_lag();
+        let lag = if self.spared {
+            Duration::ZERO
+        } else {
+            self.inner.faults.watch_lag()
+        };
         for event in events {
             if event.at + lag > Instant::now() {
                 return Some(event.at + lag);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use kube::Client;
 use operator::clock::Clock;
-use operator::controller::{self, ControllerConfig, HttpSupervisors};
-use operator::gateway::{self, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig};
+use operator::controller::{self, ControllerConfig, HttpSupervisors, Peers};
+use operator::gateway::{Gateway, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig};
 use operator::index::Index;
 use operator::keys::Keys;
 use operator::urls::Urls;
@@ -62,6 +62,7 @@ impl Parts {
 
     pub(super) fn run_controller(
         &self,
+        gateway: Gateway,
         shutdown: CancellationToken,
     ) -> impl Future<Output = anyhow::Result<()>> + use<> {
         let run = controller::run(
@@ -69,21 +70,20 @@ impl Parts {
             ControllerConfig::new(self.urls.clone()),
             self.keys.clone(),
             self.index.clone(),
-            Arc::new(HttpSupervisors::default()),
+            Peers {
+                supervisors: Arc::new(HttpSupervisors::default()),
+                gateways: Arc::new(gateway),
+            },
             Clock::wall(),
             shutdown,
         );
         async { run.await.context("controller") }
     }
 
-    pub(super) fn run_gateway(
-        self,
-        listener: TcpListener,
-        shutdown: CancellationToken,
-    ) -> impl Future<Output = ()> {
+    pub(super) fn gateway(&self) -> Gateway {
         let config = GatewayConfig {
             namespace: NAMESPACE.into(),
-            urls: self.urls,
+            urls: self.urls.clone(),
             workspace: WorkspaceConfig {
                 size: "10Gi".into(),
                 storage_class: None,
@@ -95,15 +95,8 @@ impl Parts {
             max_connections: 16_384,
             local_only: !self.public,
         };
-        gateway::run(
-            self.client,
-            config,
-            self.keys,
-            self.index,
-            self.tenants,
-            listener,
-            shutdown,
-        )
+        let (keys, index) = (self.keys.clone(), self.index.clone());
+        Gateway::new(&self.client, config, keys, index, self.tenants.clone())
     }
 }
 

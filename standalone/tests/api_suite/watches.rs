@@ -94,11 +94,9 @@ async fn a_watch_resumes_where_it_was_and_not_from_oblivion() {
     assert_eq!(events.next().await.unwrap(), "+b");
 
     server.forget_history();
-    let refused = widgets(&client)
-        .watch(&WatchParams::default(), &first)
-        .await
-        .map(|_| ());
-    assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 410));
+    let mut late = watch(&client, &WatchParams::default(), &first).await;
+    assert_eq!(late.next().await.unwrap(), "!410");
+    assert_eq!(late.next().await, None);
     create_widget(&client, "c").await;
     assert_eq!(
         events.next().await.unwrap(),

@@ -10,13 +10,14 @@ use http::{HeaderValue, Request, Response, header};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body as ClientBody;
-use operator::controller::{self, ControllerConfig, ControllerError};
+use operator::controller::{self, ControllerConfig, ControllerError, Peers};
 use operator::index::Index;
 use operator::kubernetes::leader::Candidacy;
 use operator::vitals::Vitals;
 use standalone::api::Write;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
@@ -24,6 +25,9 @@ use super::{NAMESPACE, World, urls};
 
 /// Name of the lease in these tests.
 const LEASE: &str = "controllers";
+
+/// Longest virtual time that anything is waited for.
+const PATIENCE: Duration = Duration::from_mins(10);
 
 /// State of the link between a candidate and the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,11 +62,14 @@ impl World {
             identity: identity.into(),
         });
         let run = controller::run(
-            linked(&self.client, identity, &link),
+            linked(&self.api.client(), identity, &link),
             config,
             self.keys.clone(),
             Arc::new(Index::new(self.keys.clone())),
-            self.supervisors.clone(),
+            Peers {
+                supervisors: self.supervisors.clone(),
+                gateways: self.gateways.clone(),
+            },
             self.api.clock(),
             shutdown.clone(),
         );
@@ -75,13 +82,17 @@ impl World {
         }
     }
 
-    /// A client whose requests bear a name.
-    pub fn client_named(&self, name: &str) -> Client {
-        linked(&self.client, name, &watch::Sender::new(Link::Up))
+    /// Waits until this candidate has written anything but lease and events.
+    pub async fn acts(&self, who: &str) {
+        let limit = Instant::now() + PATIENCE;
+        while !self.acts_so_far().iter().any(|(by, _)| by == who) {
+            assert!(Instant::now() < limit, "{who} does not act");
+            sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// Writes of candidates, without those of the lease and of events, with who made them.
-    pub fn acts(&self) -> Vec<(String, Write)> {
+    pub fn acts_so_far(&self) -> Vec<(String, Write)> {
         let writes = self.writes_of_candidates().into_iter();
         writes
             .filter(|(_, w)| !matches!(w.request.resource.as_str(), "leases" | "events"))
@@ -145,8 +156,10 @@ impl Candidate {
 
     /// Waits until it says that it leads.
     pub async fn leads(&self) {
+        let limit = Instant::now() + PATIENCE;
         while !self.says("sandbox_operator_leader 1") {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            assert!(Instant::now() < limit, "{} does not lead", self.identity);
+            sleep(Duration::from_millis(10)).await;
         }
     }
 

@@ -1,52 +1,291 @@
-//! A node without processes: Pods run as soon as they are created, and end as soon as they are
-//! deleted.
+//! A node without processes: Pods run as soon as they are created, end as soon as they are
+//! deleted, and have in between whatever accidents a test wants.
+//!
+//! It sees every change of every Pod at once, so it is also the witness of how many there were.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Client, ResourceExt as _};
-use serde_json::json;
+use operator::clock::Clock;
+use operator::kubernetes::slim::SlimPod;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
 
-use super::NAMESPACE;
+use super::{NAMESPACE, ScriptedSupervisors};
 
-/// Plays the node for ever.
-pub(super) async fn run(client: Client) {
-    let pods: Api<Pod> = Api::namespaced(client, NAMESPACE);
-    let mut events = std::pin::pin!(watcher(pods.clone(), Config::default()));
-    let mut addresses = 1_u32..;
-    while let Some(event) = events.next().await {
-        let Ok(Event::Apply(pod) | Event::InitApply(pod)) = event else {
-            continue;
-        };
-        let name = pod.name_any();
-        // Whatever fails here was overtaken: the Pod is gone or has changed.
-        if pod.metadata.deletion_timestamp.is_some() {
-            let now = DeleteParams::default().grace_period(0);
-            let _ = pods.delete(&name, &now).await;
-        } else if pod.spec.as_ref().is_some_and(|s| s.node_name.is_none()) {
-            let Some(number) = addresses.next() else {
+/// Plays the node and all its Pods.
+#[allow(missing_debug_implementations, reason = "kube's client has none")]
+pub struct ScriptedNode {
+    pods: Api<SlimPod>,
+    clock: Clock,
+    supervisors: Arc<ScriptedSupervisors>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    addresses: u32,
+    /// What becomes of the next Pod of this name; what is not here runs.
+    fates: HashMap<String, Fate>,
+    /// Pods that run, by name.
+    running: HashMap<String, Running>,
+    /// Pods that exist, by the uid of their owner.
+    existing: HashMap<String, BTreeSet<String>>,
+    /// Owners that had two Pods at once.
+    doubles: Vec<String>,
+    created: Vec<String>,
+    uids: BTreeSet<String>,
+}
+
+/// What becomes of a Pod at its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Fate {
+    #[default]
+    Runs,
+    /// It runs, and its command never becomes ready.
+    NeverReady,
+    /// Its image cannot be pulled.
+    CannotPull,
+    /// No node takes it.
+    Unschedulable,
+}
+
+/// One Pod that runs.
+#[derive(Debug, Clone)]
+struct Running {
+    uid: String,
+    ip: String,
+    restarts: u32,
+    /// Its node is gone: nobody ends it.
+    lost: bool,
+}
+
+impl ScriptedNode {
+    pub(super) fn new(client: Client, clock: Clock, supervisors: Arc<ScriptedSupervisors>) -> Self {
+        Self {
+            pods: Api::namespaced(client, NAMESPACE),
+            clock,
+            supervisors,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Plays the node for ever.
+    pub(super) async fn run(self: Arc<Self>) {
+        let mut events = std::pin::pin!(watcher(self.pods.clone(), Config::default()));
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Apply(pod) | Event::InitApply(pod)) => {
+                    self.witness(&pod, true);
+                    self.attend(&pod).await;
+                }
+                Ok(Event::Delete(pod)) => self.witness(&pod, false),
+                // A list follows, of all that there are.
+                Ok(Event::Init) => self.state.lock().existing.clear(),
+                Ok(Event::InitDone) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Decides about the next Pods of a sandbox.
+    pub fn decide(&self, name: &str, fate: Fate) {
+        self.state.lock().fates.insert(name.to_owned(), fate);
+    }
+
+    /// The command of a sandbox ends for this reason and is started again at once.
+    pub async fn restart(&self, name: &str, why: &str) {
+        let running = {
+            let mut state = self.state.lock();
+            let Some(running) = state.running.get_mut(name) else {
                 return;
             };
-            let _ = start(&pods, &name, number).await;
+            running.restarts += 1;
+            running.clone()
+        };
+        self.supervisors.restarted(&running.ip);
+        let mut status = self.running_status(&running);
+        status["containerStatuses"][0]["lastState"] =
+            json!({"terminated": {"reason": why, "exitCode": 137}});
+        self.say(name, &running.uid, &status).await;
+    }
+
+    /// The Pod of a sandbox is evicted.
+    pub async fn evict(&self, name: &str) {
+        let status = json!({"phase": "Failed", "reason": "Evicted", "message": "out of memory"});
+        self.say(name, &self.uid(name), &status).await;
+    }
+
+    /// The node of a sandbox's Pod is lost: it is said so, and nobody ends the Pod any more.
+    pub async fn lose(&self, name: &str) {
+        self.die(name);
+        let status = json!({"phase": "Unknown", "reason": "NodeLost"});
+        self.say(name, &self.uid(name), &status).await;
+    }
+
+    /// The node of a sandbox's Pod is dead, and nobody has noticed yet.
+    pub fn die(&self, name: &str) {
+        if let Some(running) = self.state.lock().running.get_mut(name) {
+            running.lost = true;
         }
+    }
+
+    /// Names of all Pods that were ever created, in order.
+    pub fn created(&self) -> Vec<String> {
+        self.state.lock().created.clone()
+    }
+
+    /// Whether a sandbox has a Pod that runs.
+    pub fn runs(&self, name: &str) -> bool {
+        self.state.lock().running.contains_key(name)
+    }
+
+    /// Fails if a sandbox ever had two Pods at once.
+    pub fn assert_no_doubles(&self) {
+        let doubles = &self.state.lock().doubles;
+        assert!(doubles.is_empty(), "two Pods at once: {doubles:?}");
+    }
+
+    fn witness(&self, pod: &SlimPod, exists: bool) {
+        let (Some(owner), Some(uid)) = (pod.owner_references().first(), pod.uid()) else {
+            return;
+        };
+        let mut state = self.state.lock();
+        let mine = state.existing.entry(owner.uid.clone()).or_default();
+        if !exists {
+            mine.remove(&uid);
+            let gone = |running: &Running| running.uid == uid;
+            if state.running.get(&pod.name_any()).is_some_and(gone) {
+                state.running.remove(&pod.name_any());
+            }
+        } else if mine.insert(uid.clone()) {
+            let double = mine.len() > 1;
+            if double {
+                state.doubles.push(pod.name_any());
+            }
+            if state.uids.insert(uid) {
+                state.created.push(pod.name_any());
+            }
+        }
+    }
+
+    async fn attend(&self, pod: &SlimPod) {
+        let name = pod.name_any();
+        if pod.metadata.deletion_timestamp.is_some() {
+            self.end(pod, &name).await;
+        } else if pod.spec.node_name.is_none() && pod.status.conditions.is_empty() {
+            self.start(pod, &name).await;
+        }
+    }
+
+    async fn end(&self, pod: &SlimPod, name: &str) {
+        if self.state.lock().running.get(name).is_some_and(|r| r.lost) {
+            return;
+        }
+        let now = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: pod.uid(),
+                resource_version: None,
+            }),
+            ..DeleteParams::default().grace_period(0)
+        };
+        // Whatever fails here was overtaken: the Pod is gone or another one.
+        let _ = self.pods.delete(name, &now).await;
+    }
+
+    /// Whatever kept the Pod of a sandbox from running does so no longer.
+    pub async fn heal(&self, name: &str) {
+        self.decide(name, Fate::Runs);
+        let running = self.state.lock().running.get(name).cloned();
+        if let Some(running) = running {
+            self.supervisors.set_willing(&running.ip, true);
+        } else if let Ok(Some(pod)) = self.pods.get_opt(name).await {
+            self.start(&pod, name).await;
+        }
+    }
+
+    fn uid(&self, name: &str) -> String {
+        let state = self.state.lock();
+        state
+            .running
+            .get(name)
+            .map(|r| r.uid.clone())
+            .unwrap_or_default()
+    }
+
+    async fn start(&self, pod: &SlimPod, name: &str) {
+        let uid = pod.uid().unwrap_or_default();
+        let fate = self.state.lock().fates.get(name).copied();
+        match fate.unwrap_or_default() {
+            Fate::Unschedulable => {
+                let condition = json!({"type": "PodScheduled", "status": "False",
+                    "reason": "Unschedulable", "message": "0/1 nodes"});
+                let status = json!({"phase": "Pending", "conditions": [condition]});
+                self.say(name, &uid, &status).await;
+            }
+            Fate::CannotPull => {
+                self.bind(name).await;
+                let waiting = json!({"waiting": {"reason": "ErrImagePull"}});
+                let status =
+                    json!({"phase": "Pending", "containerStatuses": [container(&waiting)]});
+                self.say(name, &uid, &status).await;
+            }
+            fate => {
+                let running = self.admit(pod, name);
+                self.supervisors
+                    .set_willing(&running.ip, fate == Fate::Runs);
+                self.bind(name).await;
+                self.say(name, &uid, &self.running_status(&running)).await;
+            }
+        }
+    }
+
+    /// Notes a Pod as running and gives it an address of its own.
+    fn admit(&self, pod: &SlimPod, name: &str) -> Running {
+        let mut state = self.state.lock();
+        state.addresses += 1;
+        let number = state.addresses;
+        let running = Running {
+            uid: pod.uid().unwrap_or_default(),
+            ip: format!("127.1.{}.{}", number >> 8 & 255, number & 255),
+            restarts: 0,
+            lost: false,
+        };
+        state.running.insert(name.to_owned(), running.clone());
+        running
+    }
+
+    fn running_status(&self, running: &Running) -> Value {
+        let since = Time(self.clock.now());
+        let mut own = container(&json!({"running": {"startedAt": since}}));
+        own["ready"] = json!(true);
+        own["restartCount"] = json!(running.restarts);
+        json!({
+            "phase": "Running",
+            "podIP": running.ip,
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [own],
+        })
+    }
+
+    async fn bind(&self, name: &str) {
+        let bind = json!({"spec": {"nodeName": "scripted"}});
+        let params = PatchParams::default();
+        let _ = self.pods.patch(name, &params, &Patch::Merge(bind)).await;
+    }
+
+    async fn say(&self, name: &str, uid: &str, status: &Value) {
+        let patch = Patch::Merge(json!({"metadata": {"uid": uid}, "status": status}));
+        let params = PatchParams::default();
+        let _ = self.pods.patch_status(name, &params, &patch).await;
     }
 }
 
-async fn start(pods: &Api<Pod>, name: &str, number: u32) -> kube::Result<()> {
-    let bind = json!({"spec": {"nodeName": "scripted"}});
-    let params = PatchParams::default();
-    pods.patch(name, &params, &Patch::Merge(bind)).await?;
-    let status = json!({"status": {
-        "phase": "Running",
-        "podIP": format!("10.0.{}.{}", number / 250, number % 250 + 1),
-        "conditions": [{"type": "Ready", "status": "True"}],
-        "containerStatuses": [{
-            "name": "sandbox", "ready": true, "restartCount": 0, "image": "i", "imageID": "i",
-            "state": {"running": {}},
-        }],
-    }});
-    pods.patch_status(name, &params, &Patch::Merge(status))
-        .await?;
-    Ok(())
+fn container(state: &Value) -> Value {
+    json!({"name": "sandbox", "ready": false, "restartCount": 0, "image": "i", "imageID": "i",
+        "state": state})
 }

@@ -1,6 +1,6 @@
 //! Supervisors that do what a test says, and remember what they were asked.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use crds::contract::control::{ReadyReport, SupervisorState};
@@ -15,9 +15,31 @@ use tokio::sync::watch;
 pub struct ScriptedSupervisors {
     /// Whether commands become ready.
     ready: watch::Sender<bool>,
-    /// Addresses that were initialised.
-    initialised: Mutex<HashSet<String>>,
+    /// Commands by the address of their Pods.
+    commands: Mutex<HashMap<String, Command>>,
     tokens: Mutex<Vec<String>>,
+    /// What servers say of how long they have been idle, by address.
+    idle: Mutex<HashMap<String, Duration>>,
+}
+
+/// The command of one Pod.
+#[derive(Debug)]
+struct Command {
+    initialised: bool,
+    /// It was asked and said that it is ready.
+    answered: bool,
+    /// It becomes ready if commands do.
+    willing: watch::Sender<bool>,
+}
+
+impl Default for Command {
+    fn default() -> Self {
+        Self {
+            initialised: false,
+            answered: false,
+            willing: watch::Sender::new(true),
+        }
+    }
 }
 
 impl ScriptedSupervisors {
@@ -31,9 +53,47 @@ impl ScriptedSupervisors {
         self.ready.send_replace(false);
     }
 
+    /// The command at this address does not become ready, or does so after all.
+    pub fn set_willing(&self, ip: &str, willing: bool) {
+        let mut commands = self.commands.lock();
+        let command = commands.entry(ip.to_owned()).or_default();
+        command.willing.send_replace(willing);
+    }
+
+    /// The command at this address ended and was started again: what it said before is void.
+    pub fn restarted(&self, ip: &str) {
+        if let Some(command) = self.commands.lock().get_mut(ip) {
+            command.answered = false;
+        }
+    }
+
+    /// Whether the present run of the command at this address has said that it is ready.
+    pub fn has_answered(&self, ip: &str) -> bool {
+        self.commands.lock().get(ip).is_some_and(|c| c.answered)
+    }
+
+    /// From now on the server at an address says that it has been idle for so long.
+    pub fn idle_for(&self, ip: &str, idle: Duration) {
+        self.idle.lock().insert(ip.to_owned(), idle);
+    }
+
     /// Every initialisation, in order.
     pub fn tokens(&self) -> Vec<String> {
         self.tokens.lock().clone()
+    }
+
+    fn answer(&self, ip: &str) -> ReadyReport {
+        if let Some(command) = self.commands.lock().get_mut(ip) {
+            command.answered = true;
+        }
+        report(SupervisorState::Ready)
+    }
+
+    /// Whether the command runs, and what tells when it becomes ready.
+    fn command(&self, ip: &str) -> Option<watch::Receiver<bool>> {
+        let commands = self.commands.lock();
+        let command = commands.get(ip).filter(|c| c.initialised)?;
+        Some(command.willing.subscribe())
     }
 }
 
@@ -43,7 +103,11 @@ impl Supervisors for ScriptedSupervisors {
         ip: &'a str,
         token: String,
     ) -> BoxFuture<'a, Result<(), SupervisorError>> {
-        self.initialised.lock().insert(ip.to_owned());
+        self.commands
+            .lock()
+            .entry(ip.to_owned())
+            .or_default()
+            .initialised = true;
         self.tokens.lock().push(token);
         async { Ok(()) }.boxed()
     }
@@ -54,28 +118,41 @@ impl Supervisors for ScriptedSupervisors {
         _token: String,
         wait: Duration,
     ) -> BoxFuture<'a, Result<ReadyReport, SupervisorError>> {
-        let report = |state| {
-            Ok(ReadyReport {
-                state,
-                detail: None,
-            })
+        let Some(mut willing) = self.command(ip) else {
+            return async { Ok(report(SupervisorState::Dormant)) }.boxed();
         };
-        let known = self.initialised.lock().contains(ip);
         let mut ready = self.ready.subscribe();
-        async move {
-            if !known {
-                return report(SupervisorState::Dormant);
+        let both = async move {
+            while !(*ready.borrow_and_update() && *willing.borrow_and_update()) {
+                tokio::select! {
+                    _ = ready.changed() => {}
+                    _ = willing.changed() => {}
+                }
             }
-            match tokio::time::timeout(wait, ready.wait_for(|ready| *ready)).await {
-                Ok(Ok(_)) => report(SupervisorState::Ready),
-                _ => report(SupervisorState::Starting),
+        };
+        async move {
+            match tokio::time::timeout(wait, both).await {
+                Ok(()) => Ok(self.answer(ip)),
+                Err(_) => Ok(report(SupervisorState::Starting)),
             }
         }
         .boxed()
     }
 
+    fn idle<'a>(&'a self, ip: &'a str, _port: u16) -> BoxFuture<'a, Option<Duration>> {
+        let idle = self.idle.lock().get(ip).copied();
+        async move { idle }.boxed()
+    }
+
     fn accepts<'a>(&'a self, _ip: &'a str, _port: u16) -> BoxFuture<'a, bool> {
         let ready = *self.ready.borrow();
         async move { ready }.boxed()
+    }
+}
+
+fn report(state: SupervisorState) -> ReadyReport {
+    ReadyReport {
+        state,
+        detail: None,
     }
 }

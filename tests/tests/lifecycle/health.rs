@@ -18,10 +18,9 @@ async fn a_missing_crd_is_named_and_waited_for() {
     let mut world = World::without_controller();
     let bare = EmbeddedApi::in_memory(Options::for_tests(Vec::new()));
     let installed = Arc::new(AtomicBool::new(false));
-    let config = world.config();
-    let vitals = config.vitals.clone();
-    let client = either(&bare, &world.api, &installed);
-    world.start_controller_with(client, config);
+    world.client = either(&bare, &world.api, &installed);
+    world.start_controller();
+    let vitals = world.config.vitals.clone();
     sleep(Duration::from_mins(30)).await;
     let missing = vitals.health.missing();
     assert_eq!(
@@ -53,19 +52,15 @@ fn either(bare: &EmbeddedApi, full: &EmbeddedApi, installed: &Arc<AtomicBool>) -
 #[tokio::test(start_paused = true)]
 async fn a_missing_permission_is_named() {
     let mut world = World::without_controller();
-    let lists_pods = |verb, resource: &str| verb == Verb::List && resource == "pods";
-    world.api.faults().fail_next(
-        usize::MAX,
-        Failure::Code(StatusCode::FORBIDDEN),
-        move |request| {
-            let of_controller = request.user_agent == "under-test";
-            of_controller && lists_pods(request.verb, &request.resource)
-        },
-    );
-    let config = world.config();
-    let vitals = config.vitals.clone();
-    let client = world.client_named("under-test");
-    world.start_controller_with(client, config);
+    let forbidden = Failure::Code(StatusCode::FORBIDDEN);
+    world
+        .api
+        .faults()
+        .fail_next(usize::MAX, forbidden, |request| {
+            request.verb == Verb::List && request.resource == "pods"
+        });
+    world.start_controller();
+    let vitals = world.config.vitals.clone();
     sleep(Duration::from_mins(1)).await;
     let missing = vitals.health.missing();
     assert_eq!(missing.len(), 1, "{missing:?}");
@@ -79,9 +74,8 @@ async fn a_missing_permission_is_named() {
 async fn an_outage_is_named_and_no_reason_to_be_restarted() {
     for outage in [Outage::Refuse, Outage::Hang] {
         let mut world = World::without_controller();
-        let config = world.config();
-        let vitals = config.vitals.clone();
-        world.start_controller_with(world.client.clone(), config);
+        world.start_controller();
+        let vitals = world.config.vitals.clone();
         world.create("a").await;
         world.phase("a", Phase::Running).await;
         assert!(vitals.health.missing().is_empty());
@@ -103,9 +97,8 @@ async fn an_outage_is_named_and_no_reason_to_be_restarted() {
 #[tokio::test(start_paused = true)]
 async fn metrics_tell_of_passes_starts_and_requests() {
     let mut world = World::without_controller();
-    let config = world.config();
-    let vitals = config.vitals.clone();
-    world.start_controller_with(world.client.clone(), config);
+    world.start_controller();
+    let vitals = world.config.vitals.clone();
     for name in ["a", "b", "c"] {
         world.create(name).await;
         world.phase(name, Phase::Running).await;

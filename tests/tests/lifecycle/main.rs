@@ -6,6 +6,8 @@
 mod api;
 mod crash;
 mod failover;
+mod faults;
 mod health;
+mod idle;
 mod life;
 mod writes;

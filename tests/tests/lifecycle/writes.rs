@@ -5,14 +5,12 @@ use std::time::Duration;
 use crds::sandbox::Phase;
 use tests::world::World;
 
-/// Writes of our field managers so far, as text for messages. Events are written by the side, and
-/// nothing waits for them.
+/// Writes of our field managers so far, as text for messages. Events have one of their own.
 fn ours(world: &World) -> Vec<String> {
     let writes = world.api.faults().writes();
     writes
         .iter()
         .filter(|w| w.request.manager.starts_with("sandbox-operator"))
-        .filter(|w| w.request.resource != "events")
         .map(|w| format!("{w:?}"))
         .collect()
 }

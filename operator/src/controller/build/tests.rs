@@ -27,6 +27,7 @@ fn entry(spec: SandboxSpec) -> Entry {
         generation: 1,
         created_at: None,
         deleting: false,
+        wake_at: None,
         runtime_id: "abcdefghijklmnop".into(),
         spec: Arc::new(spec),
         status: SandboxStatus::default(),

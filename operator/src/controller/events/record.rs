@@ -17,6 +17,8 @@ use crate::clock::Clock;
 use crate::index::Key;
 use crate::kubernetes::client::{CallError, bounded};
 
+/// Field manager of events: they are not among the writes that make reality match.
+const MANAGER: &str = "sandbox-events";
 /// How long the same is counted and not said again.
 const WINDOW: SignedDuration = SignedDuration::from_mins(10);
 /// Series that are remembered.
@@ -89,7 +91,7 @@ impl Recorder {
     ) -> Result<Series, CallError> {
         let event = self.event(notice, now);
         let params = PostParams {
-            field_manager: Some(names::CONTROLLER.into()),
+            field_manager: Some(MANAGER.into()),
             ..PostParams::default()
         };
         let created = bounded(api.create(&params, &event)).await;
@@ -167,7 +169,7 @@ async fn raise(
         "series": {"count": series.count, "lastObservedTime": MicroTime(now)},
     }));
     let params = PatchParams {
-        field_manager: Some(names::CONTROLLER.into()),
+        field_manager: Some(MANAGER.into()),
         ..PatchParams::default()
     };
     match bounded(api.patch(&series.name, &params, &patch)).await {

@@ -2,9 +2,11 @@
 
 use crds::conditions::Reason;
 use crds::names;
-use crds::sandbox::{DesiredState, PauseReason, Phase, PodStatus};
+use crds::sandbox::{Phase, PodStatus, SandboxStatus};
 use jiff::Timestamp;
 
+use super::quiet;
+use super::rest::pause_by_itself;
 use super::run::{CRASHES, lose, was_ready};
 use super::wait::{reason_of, wait};
 use super::{Action, Failure, Grace, Plan, Subject, deadline};
@@ -36,11 +38,14 @@ pub(super) fn attend(
     count_restarts(plan, pod);
     plan.asks = pod.ip.is_some() && asks_anything(subject, pod);
     if is_ready(plan, subject, facts, pod) {
-        ready(plan, subject, pod, now);
+        ready(plan, subject, facts, pod, now);
     } else if let Some((reason, message, kind)) = hopeless(plan, pod, now) {
         plan.fail(reason, &message, kind);
         plan.delete(pod, Grace::Own);
     } else {
+        if pod.lacks_claim() {
+            plan.actions.push(Action::CreateClaim);
+        }
         wait(plan, subject, facts, pod, first, now);
     }
 }
@@ -65,9 +70,14 @@ fn remains(pod: &PodFacts) -> Option<(String, String)> {
 fn count_restarts(plan: &mut Plan, pod: &PodFacts) {
     let known = plan.status.restarts.count;
     let count = pod.restarts();
-    if count > known {
-        let reason = pod.container.last_end.as_deref().unwrap_or("Unknown");
-        plan.note_restart(reason);
+    // A replacement whose making was never reported. Its loss may have been.
+    let unreported = pod.restarts_before > known;
+    let noted = unreported && plan.status.reason == Some(Reason::PodReplaced);
+    if unreported && !noted {
+        plan.note_restart("Deleted");
+    }
+    if count > known.max(pod.restarts_before) {
+        plan.note_restart(pod.container.last_end.as_deref().unwrap_or("Unknown"));
     }
     plan.status.restarts.count = count.max(known);
 }
@@ -87,24 +97,28 @@ fn is_ready(plan: &Plan, subject: &Subject<'_>, facts: &Facts, pod: &PodFacts) -
         _ if !pod.supervised && subject.port.is_none() => true,
         Some(answer) => *answer == Answer::Ready,
         // This process has not asked yet: what the status says holds until the contrary is known.
-        None => plan.status.phase == Phase::Running && is_same_run(plan, pod),
+        None => plan.status.phase == Phase::Running && is_same_run(&subject.entry.status, pod),
     };
     alive && kubelet && answers && pod.ip.is_some()
 }
 
-/// Whether the status speaks of this Pod and of this run of its container.
-fn is_same_run(plan: &Plan, pod: &PodFacts) -> bool {
-    let Some(ready_at) = &plan.status.ready_at else {
+/// Whether the status as it was written speaks of this Pod and of this run of its container. Times
+/// are whole seconds, in which a container can be ready, end and start again: the count tells.
+fn is_same_run(status: &SandboxStatus, pod: &PodFacts) -> bool {
+    let Some(ready_at) = &status.ready_at else {
         return false;
     };
     let ContainerState::Running { started_at } = pod.container.state else {
         return false;
     };
     let before = |at: Option<Timestamp>| at.is_none_or(|at| at <= ready_at.0);
-    plan.status.pod_ip == pod.ip && before(pod.created_at) && before(started_at)
+    status.pod_ip == pod.ip
+        && pod.restarts() <= status.restarts.count
+        && before(pod.created_at)
+        && before(started_at)
 }
 
-fn ready(plan: &mut Plan, subject: &Subject<'_>, pod: &PodFacts, now: Timestamp) {
+fn ready(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, pod: &PodFacts, now: Timestamp) {
     if plan.status.phase != Phase::Running {
         plan.status.ready_at = Some(now.into());
     }
@@ -114,13 +128,9 @@ fn ready(plan: &mut Plan, subject: &Subject<'_>, pod: &PodFacts, now: Timestamp)
     plan.status.pod_status = Some(PodStatus::Ready);
     plan.status.pod_ip.clone_from(&pod.ip);
     plan.status.node_name.clone_from(&pod.node);
-    let started = plan.status.started_at.get_or_insert(now.into()).0;
-    let until = deadline(started, subject.deadlines.max_run_time);
-    if until.is_some_and(|until| until <= now) {
-        plan.status.pause_reason = Some(PauseReason::MaxRunTime);
-        plan.actions.push(Action::Ask(DesiredState::Paused));
-    } else {
-        plan.look_at(until);
+    plan.status.started_at.get_or_insert(now.into());
+    if let Some(by) = quiet::is_over(plan, subject, facts, now) {
+        pause_by_itself(plan, by, now);
     }
 }
 

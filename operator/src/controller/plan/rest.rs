@@ -1,7 +1,8 @@
 //! Sandboxes that are not to run: paused ones keep their workspace, stopped ones keep nothing.
 
 use crds::conditions::Reason;
-use crds::sandbox::{DesiredState, PauseReason, Phase, PodStatus};
+use crds::names;
+use crds::sandbox::{PauseReason, Phase, PodStatus};
 use jiff::Timestamp;
 
 use super::{Action, Grace, Plan, Subject, deadline};
@@ -13,23 +14,38 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(15);
 /// Releases compute.
 pub(super) fn pause(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: Timestamp) {
     plan.status.pod_status = Some(PodStatus::NotFound);
-    plan.status
-        .pause_reason
-        .get_or_insert(PauseReason::Requested);
+    let by = subject.entry.own_pause().unwrap_or(PauseReason::Requested);
+    plan.status.pause_reason = Some(by);
     plan.status.stopped_at = None;
     plan.forget_pod();
     if let Some(pod) = &facts.pod {
-        plan.say(Phase::Pausing, Reason::Requested, None);
+        plan.say(Phase::Pausing, reason(by), None);
         end(plan, pod, now);
         return;
     }
-    plan.say(Phase::Paused, Reason::Requested, None);
+    plan.say(Phase::Paused, reason(by), None);
     let since = plan.status.paused_at.get_or_insert(now.into()).0;
-    expire(
-        plan,
-        deadline(since, subject.deadlines.delete_paused_after),
-        now,
-    );
+    let until = deadline(since, subject.deadlines.delete_paused_after);
+    expire(plan, subject, until, now);
+}
+
+/// Begins a pause that nobody asked for. The Pod goes only after the status has said so: by then
+/// every gateway holds new requests back, so none is cut off.
+pub(super) fn pause_by_itself(plan: &mut Plan, by: PauseReason, now: Timestamp) {
+    plan.say(Phase::Pausing, reason(by), None);
+    plan.status.pod_status = Some(PodStatus::NotFound);
+    plan.status.pause_reason = Some(by);
+    plan.status.paused_at = Some(now.into());
+    plan.forget_pod();
+    plan.asks = false;
+}
+
+fn reason(by: PauseReason) -> Reason {
+    match by {
+        PauseReason::Requested => Reason::Requested,
+        PauseReason::Idle => Reason::Idle,
+        PauseReason::MaxRunTime => Reason::MaxRunTime,
+    }
 }
 
 /// Releases everything; the object stays as a tombstone.
@@ -42,7 +58,13 @@ pub(super) fn stop(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: T
     if first || plan.status.workspace_claim.is_some() {
         plan.actions.push(Action::DeleteClaim);
     }
-    plan.say(Phase::Stopped, Reason::Requested, None);
+    let expired = subject.entry.is_expired();
+    let why = if expired {
+        Reason::Expired
+    } else {
+        Reason::Requested
+    };
+    plan.say(Phase::Stopped, why, None);
     plan.forget_pod();
     plan.status.workspace_claim = None;
     plan.status.pod_status = Some(PodStatus::NotFound);
@@ -57,13 +79,24 @@ pub(super) fn stop(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: T
     }
 }
 
-/// Stops what has been at rest for too long.
-pub(super) fn expire(plan: &mut Plan, until: Option<Timestamp>, now: Timestamp) {
-    if until.is_some_and(|until| until <= now) {
-        plan.actions.push(Action::Ask(DesiredState::Stopped));
-    } else {
+/// Stops for good what has been at rest for too long: says so first, and the next pass releases
+/// what is left.
+pub(super) fn expire(
+    plan: &mut Plan,
+    subject: &Subject<'_>,
+    until: Option<Timestamp>,
+    now: Timestamp,
+) {
+    if until.is_none_or(|until| until > now) {
         plan.look_at(until);
+        return;
     }
+    // A start that was refused may have left a claim that its status does not mention.
+    let claimed = subject.entry.spec.workspace.is_some();
+    plan.status.workspace_claim = claimed.then(|| names::workspace_claim(&subject.entry.key.name));
+    plan.say(Phase::Stopped, Reason::Expired, None);
+    plan.status.stopped_at = Some(now.into());
+    plan.status.pod_status = Some(PodStatus::NotFound);
 }
 
 /// Sees to it that a Pod ends: gently first, by force if its node does not answer.

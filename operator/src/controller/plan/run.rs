@@ -2,7 +2,7 @@
 
 use crds::conditions::{ConditionType, Reason};
 use crds::names;
-use crds::sandbox::{Phase, PodStatus, Restarts};
+use crds::sandbox::{PauseReason, Phase, PodStatus, Restarts, SandboxStatus};
 use jiff::Timestamp;
 
 use super::attend::attend;
@@ -24,16 +24,34 @@ pub(super) fn decide(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now:
     }
     let starts = !matches!(status.phase, Phase::Starting | Phase::Running);
     if starts {
-        start(plan, now);
+        start(plan, facts, now);
     }
-    // A Pod of a start whose status was never written is this start's. Any other one is a
-    // leftover of the time before the pause or the failure.
-    let leftover = starts && status.phase != Phase::Pending;
+    // A Pod of a start whose status was never written is this start's, and one whose pause was
+    // called off goes on. Any other one is a leftover of the time before the pause or the failure.
+    let called_off = status.phase == Phase::Pausing && is_own(status.pause_reason);
+    let kept = called_off || is_after_rest(status, facts);
+    let leftover = starts && status.phase != Phase::Pending && !kept;
     match &facts.pod {
         None => create(plan, subject, facts, now),
         Some(pod) if leftover || pod.deletion.is_some() => outlive(plan, pod, now),
         Some(pod) => attend(plan, subject, facts, pod, now),
     }
+}
+
+fn is_own(pause: Option<PauseReason>) -> bool {
+    pause.is_some_and(|by| by != PauseReason::Requested)
+}
+
+/// Whether the Pod was made after the sandbox came to rest: by a start whose status got lost.
+fn is_after_rest(status: &SandboxStatus, facts: &Facts) -> bool {
+    let rest = match status.phase {
+        Phase::Paused => status.paused_at.as_ref().map(|at| at.0),
+        Phase::Stopped => status.stopped_at.as_ref().map(|at| at.0),
+        Phase::Failed => since(status, ConditionType::Failed, true),
+        _ => None,
+    };
+    let made = facts.pod.as_ref().and_then(|pod| pod.created_at);
+    rest.zip(made).is_some_and(|(rest, made)| made > rest)
 }
 
 /// A failed sandbox holds no compute and waits for a changed spec.
@@ -43,15 +61,19 @@ fn stay_failed(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: Times
     }
     let failed = since(&plan.status, ConditionType::Failed, true);
     let until = failed.and_then(|at| deadline(at, subject.deadlines.delete_paused_after));
-    expire(plan, until, now);
+    expire(plan, subject, until, now);
 }
 
 /// Begins a new start: what the last one left behind no longer holds.
-fn start(plan: &mut Plan, now: Timestamp) {
+fn start(plan: &mut Plan, facts: &Facts, now: Timestamp) {
     let status = &mut plan.status;
-    // A start that is refused again and again still has only one deadline.
-    if status.phase != Phase::Pending || status.started_at.is_none() {
+    // A start that is refused again and again still has only one deadline. One whose status was
+    // never written began with its Pod.
+    if status.phase != Phase::Pending {
         status.started_at = Some(now.into());
+    } else if status.started_at.is_none() {
+        let pod = facts.pod.as_ref().and_then(|pod| pod.created_at);
+        status.started_at = Some(pod.unwrap_or(now).into());
     }
     status.restarts = Restarts::default();
     status.paused_at = None;
@@ -89,7 +111,13 @@ fn create(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: Timestamp)
     plan.status.pod_ip = None;
     plan.status.node_name = None;
     plan.status.pod_status = Some(PodStatus::Pending);
+    plan.reports = !is_new(subject);
     timeouts(plan, subject, now);
+}
+
+/// Whether no status has ever been written: the first one can wait until there is news.
+pub(super) fn is_new(subject: &Subject<'_>) -> bool {
+    subject.entry.status.observed_generation.is_none()
 }
 
 /// Counts the loss of a Pod. Whether another one may be made now.
@@ -114,7 +142,8 @@ fn replace(plan: &mut Plan, facts: &Facts, now: Timestamp) -> bool {
 /// A Pod on its way out cannot be used, and must be gone before there is another one.
 fn outlive(plan: &mut Plan, pod: &PodFacts, now: Timestamp) {
     if plan.status.pod_name.is_some() && plan.status.reason != Some(Reason::PodReplaced) {
-        lose(plan, "Deleted", "the Pod is being deleted");
+        let why = pod.disruption.as_deref().unwrap_or("Deleted");
+        lose(plan, why, "the Pod is being deleted");
     }
     plan.status.pod_status = Some(PodStatus::Pending);
     end(plan, pod, now);

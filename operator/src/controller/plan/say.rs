@@ -21,6 +21,8 @@ impl Plan {
         Self {
             actions: Vec::new(),
             asks: false,
+            asks_quiet: false,
+            reports: true,
             lost: false,
             status: subject.entry.status.clone(),
             next: None,
@@ -57,6 +59,7 @@ impl Plan {
             Failure::Other => PodStatus::Failed,
         });
         self.asks = false;
+        self.reports = true;
         self.next = None;
         self.forget_pod();
     }

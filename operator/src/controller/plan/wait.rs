@@ -4,6 +4,7 @@ use crds::conditions::{ConditionType, Reason};
 use crds::sandbox::{Phase, PodStatus};
 use jiff::Timestamp;
 
+use super::run::is_new;
 use super::say::since;
 use super::{Failure, Plan, Subject, deadline};
 use crate::controller::facts::{
@@ -29,6 +30,7 @@ pub(super) fn wait(
     if early {
         // At first the status says only that the start has begun.
         plan.look_at(details);
+        plan.reports = !is_new(subject);
         if first {
             plan.status.pod_status = Some(PodStatus::Pending);
         }
@@ -49,6 +51,10 @@ fn waits_for(plan: &Plan, facts: &Facts, pod: &PodFacts) -> (Reason, Option<Stri
     };
     if let Some(trouble) = &pod.trouble {
         return (reason_of(trouble), Some(trouble.message.clone()), false);
+    }
+    if pod.lacks_claim() {
+        let message = "the workspace's volume claim was deleted: it begins anew, empty";
+        return (Reason::VolumeLost, Some(message.into()), false);
     }
     if let Some(why) = &pod.unschedulable {
         return (Reason::Unschedulable, Some(why.clone()), true);

@@ -45,6 +45,10 @@ impl Supervisors for Script {
     fn accepts<'a>(&'a self, _: &'a str, port: u16) -> BoxFuture<'a, bool> {
         Box::pin(std::future::ready(port == 80))
     }
+
+    fn idle<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, Option<Duration>> {
+        Box::pin(std::future::ready(None))
+    }
 }
 
 struct Stage {
@@ -255,6 +259,10 @@ impl Supervisors for Crowd {
 
     fn accepts<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, bool> {
         Box::pin(std::future::ready(false))
+    }
+
+    fn idle<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, Option<Duration>> {
+        Box::pin(std::future::ready(None))
     }
 }
 

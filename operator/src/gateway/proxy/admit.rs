@@ -1,12 +1,12 @@
 //! Whether a request may go to its sandbox now, has to wait, or is answered here (design 6).
 //!
-//! A sandbox that was ready once and is away for a moment is waited for: V0 clients hang for ever
-//! when such a moment is answered with 503 (runtime API spec 3.10).
+//! A sandbox that was ready once and is away for a moment, or paused because it was idle, is waited
+//! for: V0 clients hang for ever when such a moment is answered with 503 (runtime API spec 3.10).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::sandbox::{DesiredState, Phase};
+use crds::sandbox::{DesiredState, PauseReason, Phase};
 
 use super::{Proxy, ProxyError, Route};
 use crate::gateway::sandboxes::SandboxError;
@@ -21,6 +21,8 @@ enum Verdict {
     Go,
     /// It comes back by itself.
     Hold,
+    /// It comes back when it is asked to.
+    Wake,
     Refuse(ProxyError),
 }
 
@@ -33,7 +35,7 @@ impl Proxy {
         }
         match judge(&entry) {
             Verdict::Go => Ok(entry),
-            Verdict::Hold => self.hold(entry).await,
+            Verdict::Hold | Verdict::Wake => self.hold(entry).await,
             Verdict::Refuse(ProxyError::Stopped) => Err(ProxyError::Stopped),
             Verdict::Refuse(_) => self.ask_live(entry).await,
         }
@@ -49,7 +51,7 @@ impl Proxy {
         match judge(&entry) {
             Verdict::Go if has_moved(refused, &entry) => Ok(entry),
             Verdict::Go => Err(ProxyError::Unreachable),
-            Verdict::Hold => self.hold(entry).await,
+            Verdict::Hold | Verdict::Wake => self.hold(entry).await,
             Verdict::Refuse(error) => Err(error),
         }
     }
@@ -69,7 +71,7 @@ impl Proxy {
         let now = now.ok_or(ProxyError::UnknownSandbox)?;
         match judge(&now) {
             Verdict::Go => Ok(now),
-            Verdict::Hold => self.hold(now).await,
+            Verdict::Hold | Verdict::Wake => self.hold(now).await,
             Verdict::Refuse(error) => Err(error),
         }
     }
@@ -77,21 +79,31 @@ impl Proxy {
     async fn hold(&self, entry: Arc<Entry>) -> Result<Arc<Entry>, ProxyError> {
         let index = &self.sandboxes.index;
         let limit = self.config.hold_limit;
-        let decided = |now: &Entry| judge(now) != Verdict::Hold;
+        // It may have been paused only a moment before it came back, or while this request waits.
+        let decided = |now: &Entry| match judge(now) {
+            Verdict::Hold => false,
+            Verdict::Wake => {
+                self.wakes.wake(&self.sandboxes, now, limit);
+                false
+            }
+            Verdict::Go | Verdict::Refuse(_) => true,
+        };
         let entry = index.wait(&entry.key, limit, decided).await;
         let entry = entry.ok_or(ProxyError::UnknownSandbox)?;
         match judge(&entry) {
             Verdict::Go => Ok(entry),
-            Verdict::Hold => Err(ProxyError::HoldExpired),
+            Verdict::Hold | Verdict::Wake => Err(ProxyError::HoldExpired),
             Verdict::Refuse(error) => Err(error),
         }
     }
 }
 
 fn judge(entry: &Entry) -> Verdict {
-    match entry.spec.state {
+    match entry.wanted() {
         _ if entry.deleting => Verdict::Refuse(ProxyError::Stopped),
         DesiredState::Stopped => Verdict::Refuse(ProxyError::Stopped),
+        // Nobody meant to keep anybody out.
+        DesiredState::Paused if entry.own_pause() == Some(PauseReason::Idle) => Verdict::Wake,
         DesiredState::Paused => Verdict::Refuse(ProxyError::Paused),
         DesiredState::Running => match entry.status.phase {
             Phase::Stopped => Verdict::Refuse(ProxyError::Stopped),

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::ProxyError;
+use super::passage::Passage;
 
 /// The body of a request before it is sent. It can be offered to a second connection as long as the
 /// first one has not taken any of it: nothing is ever sent twice.
@@ -92,12 +93,14 @@ impl HttpBody for Offer {
 pub(super) struct Streamed {
     body: Incoming,
     gone: Pin<Box<WaitForCancellationFutureOwned>>,
+    _passage: Option<Passage>,
 }
 
 impl Streamed {
-    pub(super) fn new(body: Incoming, gone: CancellationToken) -> Self {
+    pub(super) fn new(body: Incoming, gone: CancellationToken, passage: Option<Passage>) -> Self {
         Self {
             body,
+            _passage: passage,
             gone: Box::pin(gone.cancelled_owned()),
         }
     }

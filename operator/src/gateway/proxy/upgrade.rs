@@ -4,14 +4,13 @@
 use axum::body::Body;
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderValue, Request, Response};
-use hyper::body::Incoming;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::headers;
+use super::{Sent, headers};
 
 /// Buffer of one direction of a tunnel. Most tunnels are idle.
 const BUFFER: usize = 8 * 1024;
@@ -61,21 +60,21 @@ fn announce(headers: &mut HeaderMap, protocol: HeaderValue) {
 impl Tunnels {
     /// Passes on the sandbox's consent, and connects both sides as soon as they have switched.
     /// The tunnel breaks when the Pod is gone.
-    pub(super) fn open(
-        &self,
-        upgrade: Upgrade,
-        mut response: Response<Incoming>,
-        gone: CancellationToken,
-    ) -> Response<Body> {
-        let sandbox = hyper::upgrade::on(&mut response);
-        let (mut parts, _) = response.into_parts();
+    pub(super) fn open(&self, upgrade: Upgrade, mut sent: Sent) -> Response<Body> {
+        let sandbox = hyper::upgrade::on(&mut sent.response);
+        let (mut parts, _) = sent.response.into_parts();
         let protocol = parts.headers.remove(UPGRADE).unwrap_or(upgrade.protocol);
         headers::to_client(&mut parts.headers);
         announce(&mut parts.headers, protocol);
         parts.extensions.clear();
-        let tunnel = gone.run_until_cancelled_owned(connect(upgrade.client, sandbox));
+        let connected = connect(upgrade.client, sandbox);
+        let tunnel = sent.gone.run_until_cancelled_owned(connected);
         let tunnel = self.cut.clone().run_until_cancelled_owned(tunnel);
-        self.tracker.spawn(tunnel);
+        let passage = sent.passage;
+        self.tracker.spawn(async move {
+            tunnel.await;
+            drop(passage);
+        });
         Response::from_parts(parts, Body::empty())
     }
 

@@ -2,6 +2,7 @@
 //! everything open to it ends when the index says that it is gone.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
@@ -13,11 +14,14 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::body::Offer;
+use super::passage::{Activity, Passage};
 use super::{Proxy, ProxyError, Route};
 use crate::index::{Entry, Index, Key};
+use crate::traffic::Traffic;
 
 /// A Pod that is gone black-holes what is sent to it.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
@@ -33,6 +37,7 @@ pub(super) struct Upstreams {
     client: Client<HttpConnector, Offer>,
     /// Pods that requests have gone to.
     pods: Mutex<HashMap<Key, Pod>>,
+    started: Instant,
 }
 
 /// A port of a Pod.
@@ -41,6 +46,7 @@ pub(super) struct Upstream {
     authority: Authority,
     /// Cancelled when the Pod is gone.
     pub(super) gone: CancellationToken,
+    activity: Arc<Activity>,
 }
 
 #[derive(Debug)]
@@ -48,6 +54,7 @@ struct Pod {
     /// Uid of the Sandbox and address of its Pod.
     identity: (String, Option<String>),
     gone: CancellationToken,
+    activity: Arc<Activity>,
 }
 
 impl Proxy {
@@ -61,10 +68,16 @@ impl Proxy {
         } else {
             format!("{ip}:{port}")
         };
-        Ok(Upstream {
-            authority: authority.parse().map_err(|_| ProxyError::Unreachable)?,
-            gone: self.upstreams.token(&self.sandboxes.index, entry),
-        })
+        let authority = authority.parse().map_err(|_| ProxyError::Unreachable)?;
+        let index = &self.sandboxes.index;
+        Ok(self.upstreams.upstream(index, entry, authority))
+    }
+}
+
+impl Upstream {
+    /// Notes that a request is under way until the passage is dropped.
+    pub(super) fn pass(&self) -> Passage {
+        self.activity.clone().begin()
     }
 }
 
@@ -83,6 +96,17 @@ impl Upstreams {
         Self {
             client,
             pods: Mutex::default(),
+            started: Instant::now(),
+        }
+    }
+
+    /// What is known of the requests to a sandbox.
+    pub(super) fn traffic(&self, key: &Key) -> Traffic {
+        let pods = self.pods.lock();
+        let idle = pods.get(key).and_then(|pod| pod.activity.idle());
+        Traffic {
+            idle: idle.unwrap_or_else(|| self.started.elapsed()),
+            seen: idle.is_some(),
         }
     }
 
@@ -104,9 +128,9 @@ impl Upstreams {
         }
     }
 
-    /// The token of the Pod that `entry` names.
-    fn token(&self, index: &Index, entry: &Entry) -> CancellationToken {
-        let token = {
+    /// The Pod that `entry` names.
+    fn upstream(&self, index: &Index, entry: &Entry, authority: Authority) -> Upstream {
+        let (gone, activity) = {
             let mut pods = self.pods.lock();
             let pod = pods
                 .entry(entry.key.clone())
@@ -115,11 +139,15 @@ impl Upstreams {
                 pod.gone.cancel();
                 *pod = Pod::of(entry);
             }
-            pod.gone.clone()
+            (pod.gone.clone(), pod.activity.clone())
         };
         // The Pod may have gone since `entry` was read, and nobody would say it again.
         self.check(index, &entry.key);
-        token
+        Upstream {
+            authority,
+            gone,
+            activity,
+        }
     }
 
     /// Cancels what is open to Pods that are gone, as changes of the index tell of them.
@@ -158,6 +186,7 @@ impl Pod {
         Self {
             identity: (entry.uid.clone(), entry.status.pod_ip.clone()),
             gone: CancellationToken::new(),
+            activity: Arc::default(),
         }
     }
 

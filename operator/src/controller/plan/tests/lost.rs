@@ -129,8 +129,7 @@ fn repeated_losses_are_replaced_more_slowly() {
 
 #[test]
 fn three_pods_lost_before_readiness_are_a_crash_loop() {
-    let mut world = World::new();
-    world.step();
+    let mut world = World::starting();
     for lost in 1..=3 {
         world.facts.pod = None;
         let plan = world.step();
@@ -171,4 +170,19 @@ fn restarts_of_the_node_are_no_crashes_of_the_command() {
         world.pod().container.state = ContainerState::Running { started_at: None };
         assert_eq!(world.step().status.phase, Phase::Running);
     }
+}
+
+#[test]
+fn a_replacement_whose_making_was_never_reported_is_counted_with_a_reason() {
+    let mut world = World::running();
+    world.facts.answer = None;
+    world.facts.pod = Some(PodFacts {
+        uid: "pod-2".into(),
+        restarts_before: 1,
+        ..pod()
+    });
+    world.step();
+    assert_eq!(world.status().phase, Phase::Starting);
+    assert_eq!(world.status().restarts.count, 1);
+    assert_eq!(world.status().restarts.reasons, ["Deleted"]);
 }

@@ -1,5 +1,6 @@
 //! Pause, resume, stop, and the deadlines of what is at rest.
 
+use crds::conditions::Reason;
 use crds::sandbox::{PauseReason, Phase, PodStatus};
 
 use super::*;
@@ -104,7 +105,28 @@ fn what_is_paused_for_too_long_is_stopped() {
     let plan = world.step();
     assert_eq!(plan.next, Some(world.now + SignedDuration::from_hours(1)));
     world.pass(3600);
-    assert_eq!(world.step().actions, [Action::Ask(DesiredState::Stopped)]);
+    expires(&mut world);
+}
+
+/// Says that it is over, and then lets go of what is left.
+fn expires(world: &mut World) {
+    assert_eq!(world.plan().actions, []);
+    let plan = world.plan();
+    assert_eq!(plan.status.phase, Phase::Stopped);
+    assert_eq!(plan.status.reason, Some(Reason::Expired));
+    world.entry.status = plan.status;
+    assert_eq!(world.step().actions, [Action::DeleteClaim]);
+    let plan = world.step();
+    assert_eq!(plan.actions, []);
+    assert_eq!(plan.status.reason, Some(Reason::Expired));
+    assert_eq!(plan.next, Some(world.now + SignedDuration::from_hours(24)));
+    // It is final: neither a wish nor a changed spec brings the files back.
+    world.want(DesiredState::Running);
+    world.entry.wake_at = Some(world.now);
+    assert_eq!(world.step().actions, []);
+    assert_eq!(world.status().phase, Phase::Stopped);
+    world.pass(24 * 3600);
+    assert_eq!(world.step().actions, [Action::DeleteSandbox]);
 }
 
 #[test]
@@ -121,7 +143,7 @@ fn what_failed_long_ago_is_stopped() {
     let plan = world.step();
     assert_eq!(plan.next, Some(world.now + SignedDuration::from_hours(1)));
     world.pass(3600);
-    assert_eq!(world.step().actions, [Action::Ask(DesiredState::Stopped)]);
+    expires(&mut world);
 }
 
 #[test]
@@ -173,4 +195,23 @@ fn what_is_paused_can_be_stopped() {
     world.want(DesiredState::Stopped);
     assert_eq!(world.step().actions, [Action::DeleteClaim]);
     assert_eq!(world.status().paused_at, None);
+}
+
+#[test]
+fn the_pod_of_a_resume_whose_status_got_lost_is_kept() {
+    let mut world = World::new();
+    world.want(DesiredState::Paused);
+    world.step();
+    world.pass(10);
+    world.want(DesiredState::Running);
+    let plan = world.plan();
+    assert_eq!(creates_pod(&plan), Some(0));
+    world.facts.pod = Some(PodFacts {
+        created_at: Some(world.now),
+        ..pod()
+    });
+    let plan = world.step();
+    assert_eq!(plan.actions, []);
+    assert_eq!(plan.status.phase, Phase::Starting);
+    assert!(plan.asks);
 }

@@ -1,7 +1,7 @@
 //! A sandbox that runs: what changes that, and what does not.
 
 use crds::conditions::Reason;
-use crds::sandbox::{PauseReason, Phase, PodStatus};
+use crds::sandbox::{Phase, PodStatus};
 
 use super::*;
 
@@ -152,22 +152,13 @@ fn only_the_latest_reasons_of_restarts_are_kept() {
 }
 
 #[test]
-fn the_longest_run_time_ends_in_a_pause() {
+fn a_restart_within_the_second_of_readiness_is_seen() {
     let mut world = World::running();
-    world.deadlines.max_run_time = Some(60 * MINUTE);
-    let plan = world.step();
-    assert!(plan.next.is_some());
-    world.pass(60 * 60);
-    let plan = world.step();
-    assert_eq!(plan.actions, [Action::Ask(DesiredState::Paused)]);
-    world.want(DesiredState::Paused);
-    world.step();
-    world.facts.pod = None;
-    world.step();
-    assert_eq!(world.status().phase, Phase::Paused);
-    assert_eq!(world.status().pause_reason, Some(PauseReason::MaxRunTime));
-    world.pass(60);
-    world.want(DesiredState::Running);
-    world.step();
-    assert_eq!(world.status().pause_reason, None);
+    let second = world.status().ready_at.as_ref().unwrap().0;
+    world.facts.answer = None;
+    world.pod().container.restarts = 1;
+    world.pod().container.state = ContainerState::Running {
+        started_at: Some(second),
+    };
+    assert_eq!(world.step().status.phase, Phase::Starting);
 }

@@ -40,7 +40,7 @@ pub fn derive(entry: &Entry) -> State {
 
 fn lifecycle(entry: &Entry) -> Lifecycle {
     let phase = entry.status.phase;
-    match entry.spec.state {
+    match entry.wanted() {
         _ if entry.deleting || phase == Phase::Stopped => Lifecycle::Stopped,
         DesiredState::Stopped => Lifecycle::Stopped,
         DesiredState::Paused => Lifecycle::Paused,
@@ -102,6 +102,7 @@ mod tests {
             generation: 1,
             created_at: None,
             deleting: false,
+            wake_at: None,
             runtime_id: "kqzvbnwmxatyploe".into(),
             spec: Arc::new(SandboxSpec {
                 state,

@@ -1,0 +1,81 @@
+//! Controllers that die at a chosen write, and counts of what they wrote.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crds::names;
+use standalone::api::{Failure, RequestInfo, Write};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::World;
+
+/// Virtual time after which a controller that has not written anything has nothing to write.
+const QUIET: Duration = Duration::from_secs(90);
+
+impl World {
+    /// From now on, the controller's `nth` write, from 1, is its last: it is executed, and the
+    /// controller does not live to see the answer.
+    pub fn arm_crash(&self, nth: usize) {
+        let writes = AtomicUsize::new(0);
+        self.api
+            .faults()
+            .fail_next(1, Failure::Freeze, move |request| {
+                is_ours(request) && writes.fetch_add(1, Ordering::Relaxed) + 1 == nth
+            });
+    }
+
+    /// Waits for the crash that [`World::arm_crash`] prepared. Whether it came to that before
+    /// nobody wrote anything any more; then the controller lives on.
+    pub async fn await_crash(&mut self) -> bool {
+        let mut frozen = self.api.faults().frozen();
+        let begun = frozen.borrow_and_update().to_owned();
+        let crashed = begun > self.crashes || self.is_frozen_before_quiet(&mut frozen).await;
+        self.api.faults().clear_failures();
+        if crashed {
+            self.crashes = *frozen.borrow();
+            self.stop_controller();
+        }
+        crashed
+    }
+
+    async fn is_frozen_before_quiet(&self, frozen: &mut watch::Receiver<u64>) -> bool {
+        loop {
+            let before = self.api.faults().total_writes();
+            if timeout(QUIET, frozen.changed()).await.is_ok() {
+                return true;
+            }
+            if self.api.faults().total_writes() == before {
+                return false;
+            }
+        }
+    }
+
+    /// Waits until nobody writes anything any more.
+    pub async fn quiet(&self) {
+        loop {
+            let before = self.api.faults().total_writes();
+            sleep(QUIET).await;
+            if self.api.faults().total_writes() == before {
+                return;
+            }
+        }
+    }
+
+    /// Writes of the controller so far.
+    pub fn controller_writes(&self) -> Vec<Write> {
+        let all = self.api.faults().writes();
+        all.into_iter().filter(|w| is_ours(&w.request)).collect()
+    }
+
+    /// Writes of the controller that were carried out and changed nothing.
+    pub fn idle_writes(&self) -> Vec<Write> {
+        let idle = |w: &Write| w.status.is_success() && !w.changed;
+        self.controller_writes().into_iter().filter(idle).collect()
+    }
+}
+
+/// Whether this is a write of the controller.
+pub fn is_ours(request: &RequestInfo) -> bool {
+    request.is_write() && request.manager == names::CONTROLLER
+}
