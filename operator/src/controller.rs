@@ -10,6 +10,7 @@ pub mod plan;
 pub mod supervisor;
 
 mod apply;
+mod create;
 mod observe;
 mod pace;
 mod pods;
@@ -19,6 +20,8 @@ mod reconcile;
 mod report;
 mod run;
 
-pub use config::{ControllerConfig, Deadlines, Defaults};
+pub use config::{
+    ClassPolicy, ConfigMapMount, ControllerConfig, Deadlines, Defaults, Injection, PodSettings,
+};
 pub use run::{ControllerError, run};
 pub use supervisor::{HttpSupervisors, SupervisorError, Supervisors};

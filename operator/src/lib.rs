@@ -11,5 +11,6 @@ pub mod gateway;
 pub mod index;
 pub mod keys;
 pub mod kubernetes;
+pub mod runtime_class;
 pub mod telemetry;
 pub mod urls;

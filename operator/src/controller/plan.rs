@@ -42,6 +42,8 @@ pub enum Action {
         grace: Grace,
     },
     DeleteClaim,
+    /// Takes away what a Pod without a supervisor was given to start with.
+    DeleteSecret,
     /// Changes what the spec asks for, because a deadline has passed.
     Ask(DesiredState),
     DeleteSandbox,

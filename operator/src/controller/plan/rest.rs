@@ -23,6 +23,7 @@ pub(super) fn pause(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: 
         end(plan, pod, now);
         return;
     }
+    release_secret(plan, subject, Phase::Paused);
     plan.say(Phase::Paused, Reason::Requested, None);
     let since = plan.status.paused_at.get_or_insert(now.into()).0;
     expire(
@@ -42,6 +43,7 @@ pub(super) fn stop(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: T
     if first || plan.status.workspace_claim.is_some() {
         plan.actions.push(Action::DeleteClaim);
     }
+    release_secret(plan, subject, Phase::Stopped);
     plan.say(Phase::Stopped, Reason::Requested, None);
     plan.forget_pod();
     plan.status.workspace_claim = None;
@@ -54,6 +56,14 @@ pub(super) fn stop(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: T
         plan.actions.push(Action::DeleteSandbox);
     } else {
         plan.look_at(until);
+    }
+}
+
+/// A sandbox at rest needs no environment; the next start makes it anew. Done once, on the way into
+/// the phase.
+fn release_secret(plan: &mut Plan, subject: &Subject<'_>, into: Phase) {
+    if plan.status.phase != into && subject.entry.spec.command.is_none() {
+        plan.actions.push(Action::DeleteSecret);
     }
 }
 
