@@ -4,6 +4,7 @@
 mod admin;
 mod controller;
 mod gateway;
+mod pods;
 mod token;
 mod urls;
 
@@ -30,7 +31,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Role {
     /// Makes Sandboxes real.
-    Controller(controller::ControllerArgs),
+    Controller(Box<controller::ControllerArgs>),
     /// Serves the runtime API and proxies to sandboxes.
     Gateway(gateway::RoleArgs),
     /// Prints the session key of a Sandbox.

@@ -11,6 +11,7 @@ pub mod supervisor;
 
 mod apply;
 mod category;
+mod create;
 mod events;
 mod idleness;
 mod observe;
@@ -28,7 +29,9 @@ use std::sync::Arc;
 
 use crate::traffic::Gateways;
 
-pub use config::{ControllerConfig, Deadlines, Defaults};
+pub use config::{
+    ClassPolicy, ConfigMapMount, ControllerConfig, Deadlines, Defaults, Injection, PodSettings,
+};
 pub use run::{ControllerError, run};
 pub use supervisor::{HttpSupervisors, SupervisorError, Supervisors};
 

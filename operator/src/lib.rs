@@ -13,6 +13,7 @@ pub mod index;
 pub mod keys;
 pub mod kubernetes;
 pub mod metrics;
+pub mod runtime_class;
 pub mod telemetry;
 pub mod traffic;
 pub mod urls;

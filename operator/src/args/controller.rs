@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kube::Client;
 
 use super::admin::{self, AdminArgs};
+use super::pods::PodArgs;
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
 use crate::clock::Clock;
@@ -24,21 +25,10 @@ pub(super) struct ControllerArgs {
     /// Namespace whose Sandboxes are served. Default: all.
     #[arg(long, env = "SANDBOX_NAMESPACE")]
     namespace: Option<String>,
-    /// Image that brings the executor binary into sandboxes.
-    #[arg(
-        long,
-        env = "EXECUTOR_IMAGE",
-        default_value = "localhost/sandbox-executor:dev"
-    )]
-    executor_image: String,
     #[command(flatten)]
     urls: UrlArgs,
-    /// Runtime class of sandboxes that name none.
-    #[arg(long, env = "RUNTIME_CLASS")]
-    runtime_class: Option<String>,
-    /// Images that start as root and use sudo, as patterns with `*`, separated by commas.
-    #[arg(long, env = "SUDO_IMAGES", value_delimiter = ',')]
-    sudo_image: Vec<String>,
+    #[command(flatten)]
+    pods: PodArgs,
     /// Act without winning a lease: for a controller that is certainly alone.
     #[arg(long)]
     no_leader_election: bool,
@@ -56,13 +46,13 @@ impl ControllerArgs {
         let vitals = Arc::new(Vitals::default());
         let port = self.admin.open(&vitals).await?;
         let namespace = self.installation.namespace(&client);
+        let mut config = self.config(&client)?;
+        config.vitals = vitals.clone();
         let Some(keys) = admin::keys(&client, &namespace, &vitals, &shutdown).await else {
             return Ok(());
         };
         let keys = Arc::new(keys);
         let index = Arc::new(Index::new(keys.clone()));
-        let mut config = self.config(&client)?;
-        config.vitals = vitals;
         let ended = controller::run(
             client,
             config,
@@ -90,9 +80,7 @@ impl ControllerArgs {
             });
         }
         config.namespace = self.namespace;
-        config.executor_image = self.executor_image;
-        config.sudo_images = self.sudo_image;
-        config.defaults.runtime_class_name = self.runtime_class.filter(|c| !c.is_empty());
+        self.pods.apply(&mut config)?;
         Ok(config)
     }
 }

@@ -12,6 +12,12 @@ const LOST_SIGHT: &str = "ContainerStatusUnknown";
 /// before this Pod, so that the count outlives both Pod and controller.
 pub const RESTARTS_ANNOTATION: &str = "openhands.dev/restarts";
 
+/// Annotation of a Pod: the number of the session key that it is given, if that is not 0.
+pub const KEY_ROTATION_ANNOTATION: &str = "openhands.dev/key-rotation";
+
+/// Annotation of a Pod that is not quite what the spec asks for: what its owner should know.
+pub const NOTE_ANNOTATION: &str = "openhands.dev/note";
+
 /// Everything known about one sandbox at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
@@ -74,9 +80,19 @@ pub struct PodFacts {
     pub restarts_before: u32,
     /// Its command is run by the supervisor.
     pub supervised: bool,
+    pub edition: Edition,
     pub container: Container,
     /// What keeps a container from being started.
     pub trouble: Option<Trouble>,
+}
+
+/// What the operator noted on the Pod when it made it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Edition {
+    /// Number of its session key, see [`KEY_ROTATION_ANNOTATION`].
+    pub key_rotation: u32,
+    /// What its owner should know, see [`NOTE_ANNOTATION`].
+    pub note: Option<String>,
 }
 
 /// A Pod's phase.
@@ -157,6 +173,7 @@ impl PodFacts {
                 .and_then(|n| n.parse().ok())
                 .unwrap_or(0),
             supervised: supervised(pod),
+            edition: Edition::read(pod),
             container: own.map(Container::read).unwrap_or_default(),
             trouble: status
                 .init_container_statuses
@@ -197,6 +214,16 @@ impl PodFacts {
             ContainerState::Ended | ContainerState::BackingOff
         );
         self.container.restarts.saturating_add(u32::from(now))
+    }
+}
+
+impl Edition {
+    fn read(pod: &SlimPod) -> Self {
+        let rotation = pod.annotation(KEY_ROTATION_ANNOTATION);
+        Self {
+            key_rotation: rotation.and_then(|n| n.parse().ok()).unwrap_or(0),
+            note: pod.annotation(NOTE_ANNOTATION).map(str::to_owned),
+        }
     }
 }
 

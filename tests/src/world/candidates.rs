@@ -209,6 +209,6 @@ async fn exchange(
 
 async fn up(link: &mut watch::Receiver<Link>) {
     if link.wait_for(|link| *link == Link::Up).await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::*;
 use crate::controller::facts::{
-    Answer, Container, ContainerState, PodFacts, PodPhase, Trouble, TroubleKind,
+    Answer, Container, ContainerState, Edition, PodFacts, PodPhase, Trouble, TroubleKind,
 };
 use crate::index::Key;
 
@@ -159,6 +159,7 @@ pub(super) fn pod() -> PodFacts {
         unschedulable: None,
         restarts_before: 0,
         supervised: true,
+        edition: Edition::default(),
         container: Container {
             state: ContainerState::Running {
                 started_at: Some(Timestamp::from_second(1_000_000).unwrap()),

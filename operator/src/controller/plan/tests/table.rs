@@ -82,6 +82,7 @@ fn deed(action: &Action) -> &'static str {
             grace: Grace::None, ..
         } => "removes the Pod by force",
         Action::DeleteClaim => "deletes the volume claim",
+        Action::DeleteSecret => "deletes the environment's Secret",
         Action::DeleteSandbox => "deletes the object",
     }
 }
