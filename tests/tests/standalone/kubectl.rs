@@ -43,7 +43,11 @@ fn the_sample_can_be_applied_watched_paused_and_deleted() {
         |text| text.contains("the sandbox answers requests"),
     );
     assert!(described.contains("Phase:"), "{described}");
-    assert_eq!(described.matches("  Normal  Ready ").count(), 1, "{described}");
+    assert_eq!(
+        described.matches("  Normal  Ready ").count(),
+        1,
+        "{described}"
+    );
 
     kubectl(r#"patch sbx demo --type merge -p {"spec":{"state":"Paused"}}"#);
     kubectl(&format!(

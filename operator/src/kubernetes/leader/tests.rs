@@ -126,3 +126,20 @@ async fn a_lease_out_of_reach_is_named() {
     one.win().await;
     assert!(vitals.health.missing().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn clocks_of_other_machines_do_not_matter() {
+    for time in ["1999-01-01T00:00:00.000000Z", "2099-01-01T00:00:00.000000Z"] {
+        let api = FakeApi::default();
+        let lease = serde_json::json!({
+            "metadata": {"name": "lease"},
+            "spec": {"holderIdentity": "one", "renewTime": time, "leaseDurationSeconds": 6},
+        });
+        let leases: Api<Lease> = Api::namespaced(api.client(), "ns");
+        let lease = serde_json::from_value(lease).unwrap();
+        leases.create(&PostParams::default(), &lease).await.unwrap();
+        let seen = Instant::now();
+        election(&api, "two").win().await;
+        assert_eq!(seen.elapsed().as_secs(), DURATION.as_secs(), "{time}");
+    }
+}
