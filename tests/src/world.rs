@@ -1,6 +1,7 @@
 //! A whole installation in one process and in virtual time: the embedded API in memory, a scripted
 //! node and scripted supervisors, the real controller and any number of real gateways.
 
+mod candidates;
 mod client;
 mod crash;
 mod gateways;
@@ -30,6 +31,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::http::Answer;
 
+pub use candidates::{Candidate, Link};
 pub use crash::is_ours;
 use gateways::WorldGateways;
 pub use node::{Fate, ScriptedNode};
@@ -104,17 +106,19 @@ impl World {
 
     /// Starts a controller; one that runs is ended first, without ceremony.
     pub fn start_controller(&mut self) {
+        self.start_controller_with(self.client.clone(), self.config.clone());
+    }
+
+    /// Starts a controller with a client and a configuration of the test's own.
+    pub fn start_controller_with(&mut self, client: Client, config: ControllerConfig) {
         self.stop_controller();
         let shutdown = CancellationToken::new();
         let run = controller::run(
-            self.client.clone(),
-            self.config.clone(),
+            client,
+            config,
             self.keys.clone(),
             Arc::new(Index::new(self.keys.clone())),
-            Peers {
-                supervisors: self.supervisors.clone(),
-                gateways: self.gateways.clone(),
-            },
+            self.peers(),
             self.api.clock(),
             shutdown.clone(),
         );
@@ -123,6 +127,13 @@ impl World {
         let run = Box::pin(run);
         tokio::spawn(async move { crash.run_until_cancelled(run).await });
         self.controller = Some(shutdown.drop_guard());
+    }
+
+    fn peers(&self) -> Peers {
+        Peers {
+            supervisors: self.supervisors.clone(),
+            gateways: self.gateways.clone(),
+        }
     }
 
     /// Ends the controller as a crash does.

@@ -114,6 +114,19 @@ where
     Ok(())
 }
 
+impl CreateError {
+    /// A fixed word for metrics.
+    pub fn category(&self) -> &'static str {
+        match self {
+            Self::NameTaken { .. } => "name_taken",
+            Self::Invalid(_) => "invalid",
+            Self::Forbidden(_) => "forbidden",
+            Self::Encode(_) | Self::Request(_) => "encode",
+            Self::Call(error) => error.category(),
+        }
+    }
+}
+
 fn is_owned<S: Resource<DynamicType = ()>>(found: &S, owner_uid: &str) -> bool {
     found.owner_references().iter().any(|o| o.uid == owner_uid)
 }

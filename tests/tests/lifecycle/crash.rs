@@ -136,9 +136,9 @@ async fn tell(story: Story, lag: Duration, nth: usize, always: bool) -> (bool, E
     world.arm_crash(nth);
     story.happen(&world).await;
     let died = world.await_crash().await;
-    let mut dies = died;
+    let mut falls = died;
     for life in 0.. {
-        if !dies {
+        if !falls {
             break;
         }
         assert!(life < MOST_WRITES, "{story:?} never ends");
@@ -146,7 +146,7 @@ async fn tell(story: Story, lag: Duration, nth: usize, always: bool) -> (bool, E
             world.arm_crash(nth);
         }
         world.start_controller();
-        dies = world.await_crash().await;
+        falls = world.await_crash().await;
     }
     world.quiet().await;
     world.node.assert_no_doubles();

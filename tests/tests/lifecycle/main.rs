@@ -6,7 +6,9 @@
 mod api;
 mod children;
 mod crash;
+mod failover;
 mod faults;
+mod health;
 mod idle;
 mod life;
 mod writes;
