@@ -24,14 +24,15 @@ pub(super) struct ControllerArgs {
     namespace: Option<String>,
     #[command(flatten)]
     urls: UrlArgs,
-    #[command(flatten)]
-    pods: PodArgs,
     /// Act without winning a lease: for a controller that is certainly alone.
     #[arg(long)]
     no_leader_election: bool,
     /// Name in the lease; unique among controllers.
     #[arg(long, env = "POD_NAME")]
     identity: Option<String>,
+    // Last, because its heading would otherwise cover what follows.
+    #[command(flatten)]
+    pods: PodArgs,
 }
 
 impl ControllerArgs {

@@ -27,6 +27,8 @@ use crate::kubernetes::queue::Queue;
 #[derive(Clone, Default)]
 struct Cluster {
     classes: Vec<&'static str>,
+    /// What every Pod is refused with.
+    refuses: Option<(u16, &'static str)>,
     sent: Arc<Mutex<Vec<Value>>>,
 }
 
@@ -47,11 +49,16 @@ impl Cluster {
         self.sent.lock().push(pod.clone());
         let class = pod["spec"]["runtimeClassName"].as_str().map(str::to_owned);
         let missing = class.filter(|class| !self.classes.contains(&class.as_str()));
-        let (code, answer) = if let Some(class) = missing {
+        let (code, answer) = if let Some((code, message)) = self.refuses {
+            refusal(code, message)
+        } else if let Some(class) = missing {
             // As Kubernetes' admission plug-in says it.
-            refusal(&format!(
-                "pods \"a\" is forbidden: pod rejected: RuntimeClass \"{class}\" not found"
-            ))
+            refusal(
+                403,
+                &format!(
+                    "pods \"a\" is forbidden: pod rejected: RuntimeClass \"{class}\" not found"
+                ),
+            )
         } else {
             pod["metadata"]["uid"] = json!("pod-1");
             pod["metadata"]["resourceVersion"] = json!("1");
@@ -68,12 +75,12 @@ impl Cluster {
     }
 }
 
-fn refusal(message: &str) -> (StatusCode, Value) {
+fn refusal(code: u16, message: &str) -> (StatusCode, Value) {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": message, "reason": "Forbidden", "code": 403,
+        "message": message, "reason": "Refused", "code": code,
     });
-    (StatusCode::FORBIDDEN, status)
+    (StatusCode::from_u16(code).unwrap(), status)
 }
 
 fn test_context(client: Client, config: ControllerConfig) -> Context {
@@ -195,4 +202,34 @@ async fn a_secret_of_somebody_else_is_left_alone() {
         refusal.message
     );
     assert_eq!(api.get("a-env").await.unwrap().data, None);
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_final_and_what_is_forbidden_is_not() {
+    for (code, message, fatal) in [
+        (
+            413,
+            "Request entity too large: limit is 3145728",
+            Some(true),
+        ),
+        (500, "etcdserver: request is too large", Some(true)),
+        (
+            422,
+            "Pod \"a\" is invalid: spec.containers[0].env[0].name",
+            Some(true),
+        ),
+        (403, "exceeded quota: compute", Some(false)),
+        (500, "etcdserver: leader changed", None),
+    ] {
+        let cluster = Cluster {
+            refuses: Some((code, message)),
+            ..Cluster::default()
+        };
+        let context = test_context(cluster.client(), config());
+        let error = pod(&context, &observed(v1()), 0).await.unwrap_err();
+        let told = error
+            .refusal()
+            .map(|refusal| (refusal.fatal, refusal.message));
+        assert_eq!(told, fatal.map(|fatal| (fatal, message.to_owned())));
+    }
 }
