@@ -172,7 +172,7 @@ async fn a_secret_of_an_earlier_start_is_replaced() {
         };
         pod(&context, &observed(spec), 0).await.unwrap();
         let api: Api<Secret> = Api::namespaced(context.client.clone(), "ns");
-        let secret = api.get("a-env").await.unwrap();
+        let secret = api.get("a-sbx-env").await.unwrap();
         let version = secret.resource_version().unwrap();
         let data = secret.data.unwrap();
         (data["SESSION_API_KEY"].0.clone(), version)
@@ -187,7 +187,7 @@ async fn a_secret_of_an_earlier_start_is_replaced() {
 async fn a_secret_of_somebody_else_is_left_alone() {
     let context = test_context(FakeApi::default().client(), config());
     let api: Api<Secret> = Api::namespaced(context.client.clone(), "ns");
-    let foreign = json!({"metadata": {"name": "a-env"}});
+    let foreign = json!({"metadata": {"name": "a-sbx-env"}});
     let foreign = serde_json::from_value(foreign).unwrap();
     api.create(&PostParams::default(), &foreign).await.unwrap();
     let spec = SandboxSpec {
@@ -197,11 +197,11 @@ async fn a_secret_of_somebody_else_is_left_alone() {
     let error = pod(&context, &observed(spec), 0).await.unwrap_err();
     let refusal = error.refusal().unwrap();
     assert!(
-        refusal.message.contains("Secret a-env"),
+        refusal.message.contains("Secret a-sbx-env"),
         "{}",
         refusal.message
     );
-    assert_eq!(api.get("a-env").await.unwrap().data, None);
+    assert_eq!(api.get("a-sbx-env").await.unwrap().data, None);
 }
 
 #[tokio::test]
