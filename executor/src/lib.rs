@@ -9,6 +9,7 @@ mod http_server;
 mod install;
 mod serve;
 mod supervise;
+mod system;
 
 /// Runs the chosen command and turns its outcome into an exit status.
 pub fn run(cli: cli::Cli) -> ExitCode {
