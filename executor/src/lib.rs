@@ -11,6 +11,9 @@ mod serve;
 mod supervise;
 mod system;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub use serve::properties;
+
 /// Runs the chosen command and turns its outcome into an exit status.
 pub fn run(cli: cli::Cli) -> ExitCode {
     // One thread: a sandbox may have a tenth of a core, and idle memory is what pools pay for.
