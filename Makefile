@@ -8,7 +8,7 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster lint generate bench-start bench-executor bench-proxy clean
+.PHONY: help run test test-cluster lint generate bench-start bench-executor bench-proxy fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,10 @@ bench-executor: ## Executor: start, memory, echo round trip, size
 
 bench-proxy: ## Gateway: requests per second and latency beside a direct connection
 	cargo run --release --locked -p operator --example bench_proxy
+
+fuzz: ## Fuzz what the executor reads from strangers, TIME=60 seconds each (ARGS="screen paths archive action")
+	hack/install fuzz
+	TIME=$(or $(TIME),60) hack/fuzz $(ARGS)
 
 clean: ## Remove build results of this checkout
 	cargo clean
