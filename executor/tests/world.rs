@@ -159,15 +159,8 @@ impl World {
         (status, head.to_ascii_lowercase(), reader)
     }
 
-    /// The greatest memory that the server has ever had, in KiB.
     pub(crate) fn peak(&self) -> u64 {
-        let path = format!("/proc/{}/status", self.process.child.id());
-        let status = std::fs::read_to_string(path).unwrap();
-        let line = status
-            .lines()
-            .find(|line| line.starts_with("VmHWM"))
-            .unwrap();
-        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        self.process.peak()
     }
 }
 

@@ -30,12 +30,13 @@ fn one_long_line(process: &Process, bytes: usize) {
 fn hostile_commands() {
     for world in worlds() {
         let process = world.serve("hostile");
+        one_long_line(&process, 128 << 20);
+        assert!(process.peak() < 32 << 10, "{} KiB", process.peak());
         let large = format!("echo {} | wc -c", "x".repeat(10 << 20));
         assert_eq!(patiently(&process, &large)["content"], "10485761");
         let large = format!("cat << E | wc -l\n{}E", "line\n".repeat(1 << 20));
         assert_eq!(patiently(&process, &large)["content"], "1048576");
         assert_eq!(patiently(&process, "echo a\0b")["content"], "ab");
-        one_long_line(&process, 128 << 20);
         let answer = patiently(&process, "head -c 3000000 /dev/urandom");
         assert_eq!(answer["extras"]["metadata"]["exit_code"], 0);
         assert_eq!(
