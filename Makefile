@@ -40,9 +40,10 @@ bench-start: ## Cold start to first action in standalone, and the executor's own
 	$(RELEASE)/examples/bench_start $(RELEASE)
 	$(MAKE) bench-executor
 
-bench-executor: ## Executor: start, memory, echo round trip, size
-	cargo build --release --locked -p executor --bins
-	cargo run --release --locked -p executor --example bench_executor
+bench-executor: ## Executor: start, memory, echo round trip, size; the Python server's beside them where it can be had
+	cargo build --release --locked -p executor --bins --examples
+	python=$$(hack/python-server/install) || true; \
+	$(RELEASE)/examples/bench_executor $${python:+--python "$$python"} $(RELEASE)/sandbox-executor
 
 bench-proxy: ## Gateway: requests per second and latency beside a direct connection
 	cargo run --release --locked -p operator --example bench_proxy
