@@ -178,7 +178,7 @@ impl Faults {
     /// Holds a request whose client died for as long as somebody waits for it.
     pub(crate) async fn freeze(&self) {
         self.frozen.send_modify(|count| *count += 1);
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     pub(crate) fn latency(&self) -> Duration {

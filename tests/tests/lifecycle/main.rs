@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod api;
+mod chaos;
 mod crash;
 mod faults;
+mod fleet;
 mod idle;
 mod life;
 mod writes;
