@@ -8,7 +8,7 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster lint generate bench-start bench-executor bench-proxy clean
+.PHONY: help run test test-cluster lint generate bench-start bench-executor bench-controller bench-proxy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,8 +31,9 @@ lint: ## Check format and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-generate: ## Write what is generated from the code: manifests/crds
+generate: ## Write what is generated from the code: manifests/crds, docs/lifecycle.md
 	cargo run -q --locked -p crds --bin crdgen -- manifests/crds
+	UPDATE_DOCS=1 cargo test -q --locked -p operator --lib the_document_says_what_the_code_does
 
 bench-start: ## Cold start to first action in standalone, and the executor's own figures
 	hack/install base
@@ -43,6 +44,9 @@ bench-start: ## Cold start to first action in standalone, and the executor's own
 bench-executor: ## Executor: start, memory, echo round trip, size
 	cargo build --release --locked -p executor --bins
 	cargo run --release --locked -p executor --example bench_executor
+
+bench-controller: ## Controller: starts and passes per second, CPU and memory at 10 000 and 100 000 sandboxes
+	cargo run --release --locked -p tests --example bench_controller
 
 bench-proxy: ## Gateway: requests per second and latency beside a direct connection
 	cargo run --release --locked -p operator --example bench_proxy

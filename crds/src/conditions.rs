@@ -22,6 +22,8 @@ pub enum Reason {
     CreatingPod,
     /// No node can take the Pod.
     Unschedulable,
+    /// The workspace's volume claim is gone; it begins anew, empty.
+    VolumeLost,
     /// The image cannot be pulled; it is tried again.
     ImagePull,
     /// The container cannot be made.
@@ -73,6 +75,7 @@ impl Reason {
         match self {
             Self::CreatingPod => "CreatingPod",
             Self::Unschedulable => "Unschedulable",
+            Self::VolumeLost => "VolumeLost",
             Self::ImagePull => "ImagePull",
             Self::ContainerConfig => "ContainerConfig",
             Self::Initializing => "Initializing",

@@ -45,6 +45,8 @@ pub mod variable {
     pub const SESSION_API_KEY: &str = "SESSION_API_KEY";
     /// The session key as the agent-server reads it (runtime API spec 4.8).
     pub const OH_SESSION_API_KEYS_0: &str = "OH_SESSION_API_KEYS_0";
+    /// The key before a rotation, as the agent-server reads it (runtime API spec 4.8).
+    pub const OH_SESSION_API_KEYS_1: &str = "OH_SESSION_API_KEYS_1";
 }
 
 /// HTTP headers of the data plane.

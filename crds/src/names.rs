@@ -43,6 +43,11 @@ pub fn workspace_claim(sandbox: &str) -> String {
     format!("{sandbox}-workspace")
 }
 
+/// The Secret with the environment of a sandbox that runs its image's own entrypoint.
+pub fn environment_secret(sandbox: &str) -> String {
+    format!("{sandbox}-env")
+}
+
 /// Labels of a sandbox's children.
 pub fn labels(sandbox: &str, runtime_id: &str) -> BTreeMap<String, String> {
     BTreeMap::from([
@@ -125,6 +130,7 @@ mod tests {
     fn names_of_children_fit() {
         let longest = "a".repeat(52);
         assert!(workspace_claim(&longest).len() <= 63);
+        assert!(environment_secret(&longest).len() <= 63);
         assert_eq!(pod(&longest), longest);
     }
 }

@@ -66,6 +66,9 @@ pub use status::{PauseReason, Phase, PodStatus, Restarts, SandboxStatus};
         "!has(self.workspace) || !has(oldSelf.workspace) || (self.workspace.size == oldSelf.workspace.size && has(self.workspace.storageClassName) == has(oldSelf.workspace.storageClassName) && (!has(self.workspace.storageClassName) || self.workspace.storageClassName == oldSelf.workspace.storageClassName))"
     ).message("size and storageClassName of a workspace are immutable"),
     validation = Rule::new(
+        "!has(oldSelf.keyRotation) || (has(self.keyRotation) && self.keyRotation >= oldSelf.keyRotation)"
+    ).message("keyRotation can only rise"),
+    validation = Rule::new(
         "has(self.session) == has(oldSelf.session) && (!has(self.session) || self.session == oldSelf.session)"
     ).message("session is immutable"),
 )]
@@ -152,6 +155,13 @@ pub struct SandboxSpec {
     /// Whose session this is. Set by the gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
+
+    /// Number of the session key. Raised by one, it gives the sandbox a new key when its Pod is next
+    /// started, as by a resume; until then nothing changes. The key before it stays valid beside
+    /// it. Without effect on servers that know a single key: the V0 action execution server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 2_147_483_647))]
+    pub key_rotation: Option<u32>,
 
     /// Strategic-merge patch (PodTemplateSpec) over the Pod, for what the fields above lack.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -18,6 +18,8 @@ pub struct Cli {
 pub enum Command {
     /// Copy this binary to DIRECTORY/sandbox-executor
     Install { directory: PathBuf },
+    /// Make DIRECTORY, and those above it, as the user that this runs as
+    MakeDirectory { directory: PathBuf },
     /// Run as PID 1: wait for the initialisation, then run its command
     Supervise(SuperviseOptions),
     /// Run the action execution server

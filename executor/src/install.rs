@@ -33,6 +33,17 @@ pub(crate) fn install(directory: &Path) -> Result<(), InstallError> {
         })
 }
 
+/// Makes a directory that an image's own entrypoint starts in. If that fails the sandbox starts all
+/// the same, and what runs in it has to cope (runtime API spec 7.20).
+pub(crate) fn make_directory(directory: &Path) {
+    if let Err(error) = fs::create_dir_all(directory) {
+        eprintln!(
+            "sandbox-executor: cannot make {}: {error}",
+            directory.display()
+        );
+    }
+}
+
 fn copy(mut source: File, target: &Path) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)
@@ -62,6 +73,17 @@ mod tests {
             0o755
         );
         assert_eq!(fs::read(copy).unwrap(), fs::read("/proc/self/exe").unwrap());
+    }
+
+    #[test]
+    fn a_directory_is_made_and_failing_to_is_no_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let wanted = directory.path().join("a/b");
+        make_directory(&wanted);
+        make_directory(&wanted);
+        assert!(wanted.is_dir());
+        fs::write(directory.path().join("file"), "").unwrap();
+        make_directory(&directory.path().join("file/a"));
     }
 
     #[test]

@@ -37,6 +37,10 @@ async fn dispatch(cli: cli::Cli) -> anyhow::Result<ExitCode> {
             install::install(&directory)?;
             Ok(ExitCode::SUCCESS)
         }
+        cli::Command::MakeDirectory { directory } => {
+            install::make_directory(&directory);
+            Ok(ExitCode::SUCCESS)
+        }
         cli::Command::Supervise(options) => {
             log_to_stderr();
             supervise::run(options).await

@@ -3,6 +3,7 @@
 
 mod controller;
 mod gateway;
+mod pods;
 mod token;
 mod urls;
 

@@ -10,6 +10,7 @@ pub mod plan;
 pub mod supervisor;
 
 mod apply;
+mod create;
 mod idleness;
 mod observe;
 mod pace;
@@ -24,7 +25,9 @@ use std::sync::Arc;
 
 use crate::traffic::Gateways;
 
-pub use config::{ControllerConfig, Deadlines, Defaults};
+pub use config::{
+    ClassPolicy, ConfigMapMount, ControllerConfig, Deadlines, Defaults, Injection, PodSettings,
+};
 pub use run::{ControllerError, run};
 pub use supervisor::{HttpSupervisors, SupervisorError, Supervisors};
 

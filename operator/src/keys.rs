@@ -75,7 +75,12 @@ impl Keys {
 
     /// The session key of a sandbox: 43 characters of base62, stable for its life.
     pub fn session_key(&self, uid: &str) -> String {
-        let text = format!("session-key/{uid}/0");
+        self.rotated_session_key(uid, 0)
+    }
+
+    /// The session key after so many rotations.
+    pub fn rotated_session_key(&self, uid: &str, rotation: u32) -> String {
+        let text = format!("session-key/{uid}/{rotation}");
         base62(hmac::sign(&self.session, text.as_bytes()).as_ref())
     }
 
@@ -154,6 +159,8 @@ mod tests {
         assert_eq!(key.len(), 43);
         assert!(key.bytes().all(|b| b.is_ascii_alphanumeric()));
         assert_ne!(key, keys().session_key("uid2"));
+        assert_eq!(key, keys().rotated_session_key("uid", 0));
+        assert_ne!(key, keys().rotated_session_key("uid", 1));
         assert_ne!(key, Keys::derive(&[4; 32]).unwrap().session_key("uid"));
     }
 

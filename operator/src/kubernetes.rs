@@ -7,7 +7,7 @@ pub mod apply;
 pub mod backoff;
 pub mod client;
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 pub mod leader;
 pub mod queue;
 pub mod root_key;

@@ -11,6 +11,7 @@ pub mod gateway;
 pub mod index;
 pub mod keys;
 pub mod kubernetes;
+pub mod runtime_class;
 pub mod telemetry;
 pub mod traffic;
 pub mod urls;

@@ -44,6 +44,10 @@ pub struct SandboxStatus {
     /// Whether it was claimed from a pool.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm: bool,
+    /// Number of the session key that the sandbox knows; absent: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 2_147_483_647))]
+    pub key_rotation: Option<u32>,
     #[serde(default, skip_serializing_if = "Restarts::is_empty")]
     pub restarts: Restarts,
     /// When the current start began.

@@ -148,6 +148,18 @@ mod tests {
     }
 
     #[test]
+    fn a_missing_directory_is_made_and_an_impossible_one_is_the_root() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("workspace/project");
+        assert_eq!(working_dir(&missing.display().to_string()), missing);
+        assert!(missing.is_dir());
+        let file = directory.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let impossible = file.join("below").display().to_string();
+        assert_eq!(working_dir(&impossible), Path::new("/"));
+    }
+
+    #[test]
     fn programs_are_found_on_the_path_of_the_result() {
         let directory = tempfile::tempdir().unwrap();
         let tool = directory.path().join("bin/tool");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kube::Client;
 
+use super::pods::PodArgs;
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
 use crate::clock::Clock;
@@ -22,21 +23,10 @@ pub(super) struct ControllerArgs {
     /// Namespace whose Sandboxes are served. Default: all.
     #[arg(long, env = "SANDBOX_NAMESPACE")]
     namespace: Option<String>,
-    /// Image that brings the executor binary into sandboxes.
-    #[arg(
-        long,
-        env = "EXECUTOR_IMAGE",
-        default_value = "localhost/sandbox-executor:dev"
-    )]
-    executor_image: String,
     #[command(flatten)]
     urls: UrlArgs,
-    /// Runtime class of sandboxes that name none.
-    #[arg(long, env = "RUNTIME_CLASS")]
-    runtime_class: Option<String>,
-    /// Images that start as root and use sudo, as patterns with `*`, separated by commas.
-    #[arg(long, env = "SUDO_IMAGES", value_delimiter = ',')]
-    sudo_image: Vec<String>,
+    #[command(flatten)]
+    pods: PodArgs,
     /// Act without winning a lease: for a controller that is certainly alone.
     #[arg(long)]
     no_leader_election: bool,
@@ -77,9 +67,7 @@ impl ControllerArgs {
             });
         }
         config.namespace = self.namespace;
-        config.executor_image = self.executor_image;
-        config.sudo_images = self.sudo_image;
-        config.defaults.runtime_class_name = self.runtime_class.filter(|c| !c.is_empty());
+        self.pods.apply(&mut config)?;
         Ok(config)
     }
 }

@@ -29,7 +29,8 @@ impl TokenArgs {
         let uid = sandbox
             .uid()
             .ok_or_else(|| anyhow::anyhow!("the Sandbox has no uid"))?;
-        println!("{}", keys.session_key(&uid));
+        let rotation = sandbox.status.and_then(|status| status.key_rotation);
+        println!("{}", keys.rotated_session_key(&uid, rotation.unwrap_or(0)));
         Ok(())
     }
 }

@@ -7,17 +7,18 @@ use std::sync::Arc;
 use crds::conditions::Reason;
 use crds::contract::control::Grant;
 use crds::{Sandbox, names};
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use kube::Api;
 
-use super::build::{self, BuildError};
+use super::build::BuildError;
+use super::create;
 use super::idleness::Server;
-use super::init::{self, Identity, InitError};
+use super::init::{self, InitError};
 use super::observe::{Observed, observe};
 use super::plan::{Action, Grace, Refusal};
 use super::readiness::{MakeInit, Question};
 use super::reconcile::Context;
-use crate::kubernetes::apply::{CreateError, create_owned, delete, delete_owned};
+use crate::kubernetes::apply::{CreateError, delete, delete_owned};
 use crate::kubernetes::client::CallError;
 use crate::kubernetes::slim::SlimPod;
 use crate::urls::RUNTIME;
@@ -29,8 +30,8 @@ pub(crate) enum ApplyError {
     Build(#[from] BuildError),
     #[error(transparent)]
     Init(#[from] InitError),
-    #[error("spec.sealedEnv needs spec.command: only a supervised sandbox can take it")]
-    SealedWithoutCommand,
+    #[error("spec.runtimeClassName: the cluster has no RuntimeClass {0}")]
+    NoRuntimeClass(String),
     #[error(transparent)]
     Create(#[from] CreateError),
     #[error(transparent)]
@@ -45,10 +46,11 @@ pub(crate) async fn apply(
 ) -> Result<(), ApplyError> {
     tracing::debug!(key = %observed.entry.key, ?action, "applying");
     match action {
-        Action::CreateClaim => create_claim(context, observed).await,
-        Action::CreatePod { restarts } => create_pod(context, observed, *restarts).await,
+        Action::CreateClaim => create::claim(context, observed).await,
+        Action::CreatePod { restarts } => create::pod(context, observed, *restarts).await,
         Action::DeletePod { uid, grace } => delete_pod(context, observed, uid, *grace).await,
         Action::DeleteClaim => delete_claim(context, observed).await,
+        Action::DeleteSecret => delete_secret(context, observed).await,
         Action::DeleteSandbox => delete_sandbox(context, observed).await,
     }
 }
@@ -90,43 +92,11 @@ fn make_init(context: &Arc<Context>, observed: &Observed) -> MakeInit {
     let (context, key) = (context.clone(), observed.entry.key.clone());
     Arc::new(move || {
         let observed = observe(&context, &key, context.clock.now())?;
-        let init = init::init(&identity(&context, &observed)).ok()?;
+        let pod = observed.facts.pod.as_ref()?;
+        let rotation = pod.edition.key_rotation;
+        let init = init::init(&create::identity(&context, &observed, rotation)).ok()?;
         Some(Grant::Init(Box::new(init)))
     })
-}
-
-async fn create_claim(context: &Context, observed: &Observed) -> Result<(), ApplyError> {
-    let entry = &observed.entry;
-    if let Some(claim) = build::claim::claim(&context.blueprint(entry)) {
-        create_owned::<_, PersistentVolumeClaim>(
-            &context.client,
-            &entry.key.namespace,
-            &claim,
-            &entry.uid,
-        )
-        .await?;
-    }
-    Ok(())
-}
-
-async fn create_pod(
-    context: &Context,
-    observed: &Observed,
-    restarts: u32,
-) -> Result<(), ApplyError> {
-    let entry = &observed.entry;
-    let spec = &entry.spec;
-    // Whatever cannot be initialised later is reported now, and makes no Pod.
-    if spec.command.is_some() {
-        init::init(&identity(context, observed))?;
-    } else if spec.sealed_env.is_some() {
-        return Err(ApplyError::SealedWithoutCommand);
-    }
-    let pod = build::pod::pod(&context.blueprint(entry), restarts)?;
-    let namespace = &entry.key.namespace;
-    let created: SlimPod = create_owned(&context.client, namespace, &pod, &entry.uid).await?;
-    context.pods.apply(&created);
-    Ok(())
 }
 
 async fn delete_pod(
@@ -160,6 +130,14 @@ async fn delete_claim(context: &Context, observed: &Observed) -> Result<(), Appl
     Ok(())
 }
 
+async fn delete_secret(context: &Context, observed: &Observed) -> Result<(), ApplyError> {
+    let key = &observed.entry.key;
+    let api = Api::<Secret>::namespaced(context.client.clone(), &key.namespace);
+    let name = names::environment_secret(&key.name);
+    delete_owned(&api, &name, &observed.entry.uid).await?;
+    Ok(())
+}
+
 async fn delete_sandbox(context: &Context, observed: &Observed) -> Result<(), ApplyError> {
     let entry = &observed.entry;
     let api = Api::<Sandbox>::namespaced(context.client.clone(), &entry.key.namespace);
@@ -167,24 +145,14 @@ async fn delete_sandbox(context: &Context, observed: &Observed) -> Result<(), Ap
     Ok(())
 }
 
-fn identity<'a>(context: &'a Context, observed: &'a Observed) -> Identity<'a> {
-    Identity {
-        entry: &observed.entry,
-        config: &context.config,
-        keys: &context.keys,
-        url: &observed.url,
-        deadlines: observed.deadlines,
-    }
-}
-
 impl ApplyError {
     /// What the user is told, if it is for the user to know.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         let (reason, fatal) = match self {
-            Self::Build(_) | Self::Init(_) | Self::SealedWithoutCommand => {
-                (Reason::InvalidSpec, true)
-            }
-            Self::Create(CreateError::Invalid(_)) => (Reason::InvalidSpec, true),
+            Self::Build(_)
+            | Self::Init(_)
+            | Self::NoRuntimeClass(_)
+            | Self::Create(CreateError::Invalid(_)) => (Reason::InvalidSpec, true),
             Self::Create(CreateError::NameTaken { .. }) => (Reason::NameTaken, false),
             Self::Create(CreateError::Forbidden(_)) => (Reason::CreatingPod, false),
             _ => return None,

@@ -2,12 +2,17 @@
 
 pub mod claim;
 pub mod command;
+pub mod container;
+mod injection;
 pub mod merge;
 pub mod pod;
+pub mod policy;
 pub mod profile;
 pub mod resources;
+pub mod secret;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
+mod volumes;
 
 use std::collections::BTreeMap;
 
@@ -37,11 +42,27 @@ pub enum BuildError {
     Invalid { path: String, detail: String },
 }
 
+impl Blueprint<'_> {
+    /// Whether the supervisor runs a command. Otherwise the image's own entrypoint runs.
+    fn supervised(&self) -> bool {
+        self.entry.spec.command.is_some()
+    }
+}
+
 impl BuildError {
     fn at(path: impl Into<String>, detail: impl std::fmt::Display) -> Self {
         Self::Invalid {
             path: path.into(),
             detail: detail.to_string(),
+        }
+    }
+
+    /// A fault below `path`.
+    fn within(path: String, fault: &serde_path_to_error::Error<serde_json::Error>) -> Self {
+        let place = fault.path().to_string();
+        match place.as_str() {
+            "." => Self::at(path, fault.inner()),
+            place => Self::at(format!("{path}.{place}"), fault.inner()),
         }
     }
 }

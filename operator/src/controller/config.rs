@@ -1,5 +1,7 @@
 //! What an installation decides for all its sandboxes.
 
+mod pods;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -7,6 +9,8 @@ use crds::sandbox::Lifecycle;
 
 use crate::kubernetes::leader::Candidacy;
 use crate::urls::Urls;
+
+pub use pods::{ConfigMapMount, Injection, PodSettings};
 
 /// Configuration of the controller.
 #[derive(Debug, Clone)]
@@ -17,6 +21,10 @@ pub struct ControllerConfig {
     pub executor_image: String,
     pub urls: Urls,
     pub defaults: Defaults,
+    pub pods: PodSettings,
+    pub classes: ClassPolicy,
+    /// Whether commands that are the Python action execution server are replaced by the native one.
+    pub native_executor: bool,
     /// Images that start as root and need the capabilities of `sudo`: patterns in which `*` stands
     /// for any text.
     pub sudo_images: Vec<String>,
@@ -31,8 +39,19 @@ pub struct Defaults {
     pub limits: BTreeMap<String, String>,
     /// Highest `resourceFactor` that takes effect.
     pub max_factor: f64,
+    /// The most that one sandbox gets of a resource, whatever it asks for.
+    pub most: BTreeMap<String, String>,
     pub runtime_class_name: Option<String>,
     pub lifecycle: Deadlines,
+}
+
+/// What runtime classes mean (runtime API spec 7.21).
+#[derive(Debug, Clone, Default)]
+pub struct ClassPolicy {
+    /// The class that `gvisor` stands for.
+    pub gvisor: Option<String>,
+    /// Whether a class that the cluster lacks is refused; otherwise the default takes its place.
+    pub strict: bool,
 }
 
 /// Deadlines of one sandbox, all decided; `None` is never.
@@ -54,6 +73,9 @@ impl ControllerConfig {
             executor_image: "localhost/sandbox-executor:dev".into(),
             urls,
             defaults: Defaults::default(),
+            pods: PodSettings::default(),
+            classes: ClassPolicy::default(),
+            native_executor: true,
             sudo_images: Vec::new(),
             leader: None,
         }
@@ -62,13 +84,20 @@ impl ControllerConfig {
 
 impl Default for Defaults {
     fn default() -> Self {
-        let map = |cpu: &str, memory: &str| {
-            BTreeMap::from([("cpu".into(), cpu.into()), ("memory".into(), memory.into())])
+        // A limit of its own keeps a sandbox from filling the node's disk; nothing is reserved.
+        let map = |cpu: &str, memory: &str, disk: &str| {
+            let amounts = [
+                ("cpu", cpu),
+                ("memory", memory),
+                ("ephemeral-storage", disk),
+            ];
+            BTreeMap::from(amounts.map(|(name, amount)| (name.to_owned(), amount.to_owned())))
         };
         Self {
-            requests: map("250m", "512Mi"),
-            limits: map("2", "2Gi"),
+            requests: map("250m", "512Mi", "0"),
+            limits: map("2", "2Gi", "10Gi"),
             max_factor: 8.0,
+            most: BTreeMap::new(),
             runtime_class_name: None,
             lifecycle: Deadlines::default(),
         }

@@ -12,6 +12,12 @@ const LOST_SIGHT: &str = "ContainerStatusUnknown";
 /// before this Pod, so that the count outlives both Pod and controller.
 pub const RESTARTS_ANNOTATION: &str = "openhands.dev/restarts";
 
+/// Annotation of a Pod: the number of the session key that it is given, if that is not 0.
+pub const KEY_ROTATION_ANNOTATION: &str = "openhands.dev/key-rotation";
+
+/// Annotation of a Pod that is not quite what the spec asks for: what its owner should know.
+pub const NOTE_ANNOTATION: &str = "openhands.dev/note";
+
 /// Everything known about one sandbox at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
@@ -66,15 +72,27 @@ pub struct PodFacts {
     /// Why it is as it is, for example `Evicted` or `NodeLost`.
     pub reason: Option<String>,
     pub message: Option<String>,
+    /// Why Kubernetes takes it away, for example `PreemptionByScheduler`.
+    pub disruption: Option<String>,
     /// Why no node takes it.
     pub unschedulable: Option<String>,
     /// Restarts before this Pod, see [`RESTARTS_ANNOTATION`].
     pub restarts_before: u32,
     /// Its command is run by the supervisor.
     pub supervised: bool,
+    pub edition: Edition,
     pub container: Container,
     /// What keeps a container from being started.
     pub trouble: Option<Trouble>,
+}
+
+/// What the operator noted on the Pod when it made it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Edition {
+    /// Number of its session key, see [`KEY_ROTATION_ANNOTATION`].
+    pub key_rotation: u32,
+    /// What its owner should know, see [`NOTE_ANNOTATION`].
+    pub note: Option<String>,
 }
 
 /// A Pod's phase.
@@ -145,12 +163,17 @@ impl PodFacts {
             ready: pod.condition("Ready").is_some_and(|c| c.status == "True"),
             reason: status.reason.clone(),
             message: status.message.clone(),
+            disruption: pod
+                .condition("DisruptionTarget")
+                .filter(|c| c.status == "True")
+                .and_then(|c| c.reason.clone()),
             unschedulable: unschedulable(pod),
             restarts_before: pod
                 .annotation(RESTARTS_ANNOTATION)
                 .and_then(|n| n.parse().ok())
                 .unwrap_or(0),
             supervised: supervised(pod),
+            edition: Edition::read(pod),
             container: own.map(Container::read).unwrap_or_default(),
             trouble: status
                 .init_container_statuses
@@ -166,6 +189,13 @@ impl PodFacts {
             pod_uid: self.uid.clone(),
             restarts: self.container.restarts,
         }
+    }
+
+    /// Whether no node takes it because its volume claim does not exist, in the scheduler's words.
+    pub fn lacks_claim(&self) -> bool {
+        let claim = format!("\"{}\"", names::workspace_claim(&self.name));
+        let why = self.unschedulable.as_deref().unwrap_or_default();
+        why.contains(&claim) && why.contains("not found")
     }
 
     /// Restarts since the sandbox was started, over all its Pods.
@@ -184,6 +214,16 @@ impl PodFacts {
             ContainerState::Ended | ContainerState::BackingOff
         );
         self.container.restarts.saturating_add(u32::from(now))
+    }
+}
+
+impl Edition {
+    fn read(pod: &SlimPod) -> Self {
+        let rotation = pod.annotation(KEY_ROTATION_ANNOTATION);
+        Self {
+            key_rotation: rotation.and_then(|n| n.parse().ok()).unwrap_or(0),
+            note: pod.annotation(NOTE_ANNOTATION).map(str::to_owned),
+        }
     }
 }
 

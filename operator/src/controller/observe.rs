@@ -51,12 +51,13 @@ pub(crate) fn observe(context: &Context, key: &Key, now: Timestamp) -> Option<Ob
 impl Observed {
     /// This sandbox, as the planner sees it.
     pub(crate) fn subject(&self) -> Subject<'_> {
-        let named = !self.entry.spec.ports.is_empty();
+        let spec = &self.entry.spec;
+        let listens = !spec.ports.is_empty() || spec.session.is_some();
         Subject {
             entry: &self.entry,
             deadlines: self.deadlines,
             url: &self.url,
-            port: self.entry.port(RUNTIME).filter(|_| named),
+            port: self.entry.port(RUNTIME).filter(|_| listens),
         }
     }
 }

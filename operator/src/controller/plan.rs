@@ -43,6 +43,8 @@ pub enum Action {
         grace: Grace,
     },
     DeleteClaim,
+    /// Takes away what a Pod without a supervisor was given to start with.
+    DeleteSecret,
     DeleteSandbox,
 }
 

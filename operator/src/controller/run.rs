@@ -65,7 +65,7 @@ pub async fn run(
     result
 }
 
-fn context(
+pub(super) fn context(
     client: Client,
     config: ControllerConfig,
     keys: Arc<Keys>,

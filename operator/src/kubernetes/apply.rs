@@ -131,7 +131,7 @@ fn owned<S: Resource<DynamicType = ()>>(found: S, owner_uid: &str) -> Result<S, 
 fn refusal(error: CallError) -> CreateError {
     let message = error.status().map(|s| s.message.clone());
     match (error.code(), message) {
-        (Some(400 | 422), Some(message)) => CreateError::Invalid(message),
+        (Some(400 | 413 | 422), Some(message)) => CreateError::Invalid(message),
         (Some(403), Some(message)) => CreateError::Forbidden(message),
         _ => CreateError::Call(error),
     }

@@ -68,7 +68,8 @@ struct Running {
 }
 
 impl ScriptedNode {
-    pub(super) fn new(client: Client, clock: Clock, supervisors: Arc<ScriptedSupervisors>) -> Self {
+    /// A node for Pods of the namespace of all tests.
+    pub fn new(client: Client, clock: Clock, supervisors: Arc<ScriptedSupervisors>) -> Self {
         Self {
             pods: Api::namespaced(client, NAMESPACE),
             clock,
@@ -78,7 +79,7 @@ impl ScriptedNode {
     }
 
     /// Plays the node for ever.
-    pub(super) async fn run(self: Arc<Self>) {
+    pub async fn run(self: Arc<Self>) {
         let mut events = std::pin::pin!(watcher(self.pods.clone(), Config::default()));
         while let Some(event) = events.next().await {
             match event {

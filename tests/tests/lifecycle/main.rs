@@ -5,6 +5,7 @@
 
 mod api;
 mod chaos;
+mod children;
 mod crash;
 mod faults;
 mod fleet;

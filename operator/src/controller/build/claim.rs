@@ -5,17 +5,21 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements,
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{Blueprint, metadata};
-use crate::controller::build::resources::quantity;
+use super::resources::{quantity, value};
+use super::{Blueprint, BuildError, metadata};
 use crds::names;
 
 /// The claim; `None` for a sandbox without a workspace volume.
-pub fn claim(blueprint: &Blueprint<'_>) -> Option<PersistentVolumeClaim> {
+pub fn claim(blueprint: &Blueprint<'_>) -> Result<Option<PersistentVolumeClaim>, BuildError> {
     let entry = blueprint.entry;
-    let workspace = entry.spec.workspace.as_ref()?;
-    let size = BTreeMap::from([("storage".to_owned(), quantity(&workspace.size))]);
-    Some(PersistentVolumeClaim {
+    let Some(workspace) = &entry.spec.workspace else {
+        return Ok(None);
+    };
+    let size = BTreeMap::from([("storage".to_owned(), checked(&workspace.size)?)]);
+    Ok(Some(PersistentVolumeClaim {
         metadata: metadata(entry, names::workspace_claim(&entry.key.name)),
         spec: Some(PersistentVolumeClaimSpec {
             access_modes: Some(vec!["ReadWriteOnce".into()]),
@@ -27,5 +31,14 @@ pub fn claim(blueprint: &Blueprint<'_>) -> Option<PersistentVolumeClaim> {
             ..PersistentVolumeClaimSpec::default()
         }),
         ..PersistentVolumeClaim::default()
-    })
+    }))
+}
+
+fn checked(size: &IntOrString) -> Result<Quantity, BuildError> {
+    let size = quantity(size);
+    if value(&size.0).is_some_and(|bytes| bytes >= 1.0) {
+        return Ok(size);
+    }
+    let fault = format!("{:?} is no size, as 10Gi is one", size.0);
+    Err(BuildError::at("spec.workspace.size", fault))
 }

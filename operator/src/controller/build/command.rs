@@ -1,25 +1,39 @@
 //! What runs in a sandbox: the user's command, or the native executor in place of the Python one.
+//!
+//! A command is replaced only if every word of it is understood: a wrapper, flag or module that is
+//! not known here could mean something that the native executor does not do.
+
+mod launcher;
 
 use crds::contract::path::EXECUTOR;
 use crds::sandbox::{ExecutorMode, SandboxSpec};
+
+use launcher::Launch;
 
 /// Module of the Python action execution server.
 const ACTION_SERVER: &str = "openhands.runtime.action_execution_server";
 /// Module, and program, of the agent-server.
 const AGENT_SERVER: [&str; 2] = ["openhands.agent_server", "openhands-agent-server"];
+/// Flags of the Python server that the native one has too (executor spec 1.1).
+const KNOWN_FLAGS: [&str; 7] = [
+    "--working-dir",
+    "--plugins",
+    "--username",
+    "--user-id",
+    "--browsergym-eval-env",
+    "--enable-browser",
+    "--no-enable-browser",
+];
 
-/// The command that the supervisor runs; `None` if the image's own entrypoint runs.
-pub fn effective(spec: &SandboxSpec) -> Option<Vec<String>> {
+/// The command that the supervisor runs; `None` if the image's own entrypoint runs. `native` is the
+/// installation's switch: without it no command is replaced.
+pub fn effective(spec: &SandboxSpec, native: bool) -> Option<Vec<String>> {
     let command = spec.command.clone()?;
-    let native = spec.executor != Some(ExecutorMode::Command);
-    match action_server_arguments(&command) {
-        Some(arguments) if native => {
-            let mut swapped = vec![EXECUTOR.to_owned(), "serve".to_owned()];
-            swapped.extend_from_slice(arguments);
-            Some(swapped)
-        }
-        _ => Some(command),
-    }
+    let wanted = native && spec.executor != Some(ExecutorMode::Command);
+    Some(match native_form(&command) {
+        Some(replaced) if wanted => replaced,
+        _ => command,
+    })
 }
 
 /// Whether the command is a server of OpenHands, which answers `/alive`.
@@ -28,15 +42,47 @@ pub fn is_sandbox_server(command: &[String]) -> bool {
         let program = word.rsplit('/').next().unwrap_or(word);
         AGENT_SERVER.contains(&program)
     };
-    action_server_arguments(command).is_some() || command.iter().any(is_agent)
+    is_native(command) || is_action_server(command) || command.iter().any(is_agent)
 }
 
-/// What follows `-m openhands.runtime.action_execution_server`, however it is wrapped.
-fn action_server_arguments(command: &[String]) -> Option<&[String]> {
-    let at = command
-        .windows(2)
-        .position(|pair| pair[0] == "-m" && pair[1] == ACTION_SERVER)?;
-    command.get(at + 2..)
+/// Number of the session key that the next Pod gets. A server that knows a single key keeps the
+/// first one: its clients never ask for another (runtime API spec 4.8).
+pub fn key_rotation(spec: &SandboxSpec) -> u32 {
+    let command = spec.command.as_deref().unwrap_or_default();
+    if is_native(command) || is_action_server(command) {
+        return 0;
+    }
+    spec.key_rotation.unwrap_or(0)
+}
+
+fn is_native(command: &[String]) -> bool {
+    command.first().is_some_and(|program| program == EXECUTOR)
+}
+
+/// Whether it looks like the Python server, if only from afar.
+fn is_action_server(command: &[String]) -> bool {
+    let names = |pair: &[String]| pair[0] == "-m" && pair[1] == ACTION_SERVER;
+    command.windows(2).any(names)
+}
+
+/// The command with the native executor in place of the Python server and of what led to it.
+fn native_form(command: &[String]) -> Option<Vec<String>> {
+    let launch = Launch::read(command)?;
+    if launch.module != ACTION_SERVER || !is_understood(launch.arguments) {
+        return None;
+    }
+    let mut words = launch.environment.to_vec();
+    words.extend([EXECUTOR.to_owned(), "serve".to_owned()]);
+    words.extend_from_slice(launch.arguments);
+    Some(words)
+}
+
+fn is_understood(arguments: &[String]) -> bool {
+    let known = |word: &String| {
+        let name = word.split_once('=').map_or(word.as_str(), |(name, _)| name);
+        !word.starts_with('-') || KNOWN_FLAGS.contains(&name)
+    };
+    arguments.iter().all(known)
 }
 
 #[cfg(test)]
@@ -55,44 +101,111 @@ mod tests {
         }
     }
 
-    const PYTHON: &str = "/openhands/micromamba/bin/micromamba run -n openhands poetry run python \
-                          -u -m openhands.runtime.action_execution_server 60000 --working-dir \
-                          /workspace --username openhands";
+    const ARGUMENTS: &str = "60000 --working-dir /workspace --plugins agent_skills jupyter \
+                             --username openhands --user-id 1000 --no-enable-browser";
+
+    fn python() -> String {
+        let wrapper = "/openhands/micromamba/bin/micromamba run -n openhands poetry run";
+        format!("{wrapper} python -u -m {ACTION_SERVER} {ARGUMENTS}")
+    }
+
+    fn native() -> Vec<String> {
+        words(&format!("{EXECUTOR} serve {ARGUMENTS}"))
+    }
 
     #[test]
     fn the_python_server_is_replaced_with_its_arguments() {
-        let native = effective(&spec(PYTHON, None)).unwrap();
-        assert_eq!(
-            native,
-            words(&format!(
-                "{EXECUTOR} serve 60000 --working-dir /workspace --username openhands"
-            ))
-        );
+        assert_eq!(effective(&spec(&python(), None), true).unwrap(), native());
     }
 
     #[test]
-    fn it_is_kept_on_request() {
-        let kept = effective(&spec(PYTHON, Some(ExecutorMode::Command))).unwrap();
-        assert_eq!(kept, words(PYTHON));
-    }
-
-    #[test]
-    fn other_commands_stay_as_they_are() {
-        for command in ["sleep infinity", "python -m http.server 60000"] {
-            assert_eq!(effective(&spec(command, None)).unwrap(), words(command));
+    fn it_is_replaced_through_every_known_wrapper() {
+        let server = format!("-m {ACTION_SERVER} {ARGUMENTS}");
+        for wrapper in [
+            "python",
+            "python3 -u -B",
+            "/openhands/poetry/bin/python3.12 -X utf8 -u",
+            "poetry run python -u",
+            "poetry -C /openhands/code run python",
+            "conda run --no-capture-output --name openhands python",
+            "mamba run -p /env python -W ignore",
+            "nice -n -20 /openhands/micromamba/bin/micromamba run -n openhands poetry run python",
+            "tini -- python",
+        ] {
+            let command = format!("{wrapper} {server}");
+            let replaced = effective(&spec(&command, None), true).unwrap();
+            assert_eq!(replaced, native(), "{wrapper}");
         }
-        assert_eq!(effective(&SandboxSpec::default()), None);
+    }
+
+    #[test]
+    fn variables_before_the_command_stay() {
+        let command = format!(
+            "/usr/bin/env -u DEBUG LOG_JSON=0 A=b=c python -u -m {ACTION_SERVER} {ARGUMENTS}"
+        );
+        let mut expected = words("/usr/bin/env -u DEBUG LOG_JSON=0 A=b=c");
+        expected.extend(native());
+        assert_eq!(effective(&spec(&command, None), true).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_not_understood_stays_as_it_is() {
+        for command in [
+            "sleep infinity".to_owned(),
+            "python -m http.server 60000".to_owned(),
+            "python -m openhands.agent_server --port 60000".to_owned(),
+            format!("echo -m {ACTION_SERVER} 60000"),
+            format!("strace -f python -m {ACTION_SERVER} 60000"),
+            format!("python -c pass -m {ACTION_SERVER} 60000"),
+            format!("python -m {ACTION_SERVER} 60000 --from-the-future"),
+            "micromamba run -n".to_owned(),
+            format!("env -S python -m {ACTION_SERVER} 60000"),
+            "python -m".to_owned(),
+        ] {
+            assert_eq!(
+                effective(&spec(&command, None), true).unwrap(),
+                words(&command)
+            );
+        }
+        assert_eq!(effective(&SandboxSpec::default(), true), None);
+    }
+
+    #[test]
+    fn sandbox_and_installation_can_keep_the_python_server() {
+        let python = python();
+        let kept = effective(&spec(&python, Some(ExecutorMode::Command)), true).unwrap();
+        assert_eq!(kept, words(&python));
+        for executor in [None, Some(ExecutorMode::Native)] {
+            let kept = effective(&spec(&python, executor), false).unwrap();
+            assert_eq!(kept, words(&python));
+        }
     }
 
     #[test]
     fn servers_of_openhands_are_known() {
-        assert!(is_sandbox_server(&words(PYTHON)));
-        assert!(is_sandbox_server(&words(
-            "/usr/local/bin/openhands-agent-server --port 60000"
-        )));
-        assert!(is_sandbox_server(&words(
-            "python -m openhands.agent_server"
-        )));
-        assert!(!is_sandbox_server(&words("sleep infinity")));
+        for (command, known) in [
+            (python().as_str(), true),
+            ("/usr/local/bin/openhands-agent-server --port 60000", true),
+            ("python -m openhands.agent_server", true),
+            ("/opt/sandbox/bin/sandbox-executor serve 60000", true),
+            ("sleep infinity", false),
+        ] {
+            assert_eq!(is_sandbox_server(&words(command)), known, "{command}");
+        }
+    }
+
+    #[test]
+    fn servers_with_a_single_key_keep_it() {
+        let rotated = |command: Option<&str>| {
+            key_rotation(&SandboxSpec {
+                command: command.map(words),
+                key_rotation: Some(3),
+                ..SandboxSpec::default()
+            })
+        };
+        assert_eq!(rotated(Some(&python())), 0);
+        assert_eq!(rotated(Some(&format!("{EXECUTOR} serve 60000"))), 0);
+        assert_eq!(rotated(Some("openhands-agent-server --port 60000")), 3);
+        assert_eq!(rotated(None), 3);
     }
 }

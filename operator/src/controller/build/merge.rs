@@ -2,10 +2,17 @@
 //! lists that Kubernetes keys merge by their keys, other lists and all values are replaced, and
 //! null removes. `$patch` directives are not supported.
 
+mod unknown;
+
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Map, Value};
 
 use super::BuildError;
+
+/// Where templates stand.
+const PLACE: &str = "spec.podTemplate";
+/// What a template consists of (PodTemplateSpec).
+const PARTS: [&str; 2] = ["metadata", "spec"];
 
 /// Lists that merge, and the field that tells their items apart.
 const KEYS: [(&str, &str); 13] = [
@@ -27,14 +34,29 @@ const KEYS: [(&str, &str); 13] = [
 /// Metadata that decides whose Pod it is; no template may change it.
 const PROTECTED: [&str; 4] = ["name", "namespace", "ownerReferences", "generateName"];
 
-/// Lays a template over a Pod.
+/// Lays a template over a Pod. Types that do not fit and fields that do not exist are faults, and
+/// say where.
 pub fn patched(pod: &Pod, template: &Value) -> Result<Pod, BuildError> {
     let built = serde_json::to_value(pod).map_err(|e| BuildError::at("spec", e))?;
     let mut result = built.clone();
-    merge(&mut result, template, "spec.podTemplate")?;
+    merge(&mut result, template, PLACE)?;
+    if let Some(other) = other_part(template) {
+        let fault = "a template has only metadata and spec";
+        return Err(BuildError::at(format!("{PLACE}.{other}"), fault));
+    }
     protect(&mut result, &built);
-    // Through text, because only then does the error name the place.
-    serde_json::from_value(result).map_err(|e| BuildError::at("spec.podTemplate", e))
+    let patched: Pod = serde_path_to_error::deserialize(&result)
+        .map_err(|e| BuildError::within(PLACE.to_owned(), &e))?;
+    let known = serde_json::to_value(&patched).map_err(|e| BuildError::at(PLACE, e))?;
+    match unknown::first(&result, &known) {
+        Some(path) => Err(BuildError::at(format!("{PLACE}{path}"), "no such field")),
+        None => Ok(patched),
+    }
+}
+
+fn other_part(template: &Value) -> Option<&String> {
+    let mut names = template.as_object()?.keys();
+    names.find(|name| !PARTS.contains(&name.as_str()))
 }
 
 /// Restores identity: the operator finds its Pods by it, and the garbage collector too.
@@ -184,9 +206,35 @@ mod tests {
             fault(json!({"spec": {"containers": ["x"]}})),
             "spec.podTemplate.spec.containers[0]: must be an object"
         );
-        assert!(
-            fault(json!({"spec": {"containers": [{"name": "sandbox", "tty": 3}]}}))
-                .starts_with("spec.podTemplate: ")
-        );
+        for (template, place) in [
+            (
+                json!({"spec": {"containers": [{"name": "sandbox", "tty": 3}]}}),
+                "spec.podTemplate.spec.containers[0].tty: ",
+            ),
+            (
+                json!({"spec": {"nodeSelector": ["a"]}}),
+                "spec.podTemplate.spec.nodeSelector: ",
+            ),
+            (json!({"spec": 3}), "spec.podTemplate.spec"),
+            (
+                json!({"metadata": {"annotations": {"a": 1}}}),
+                "spec.podTemplate.metadata.annotations",
+            ),
+            (
+                json!({"spec": {"priorityClas": "high"}}),
+                "spec.podTemplate.spec.priorityClas: no such field",
+            ),
+            (
+                json!({"spec": {"containers": [{"name": "sandbox", "livenessProbe": {"httpGet": {"prot": 1, "port": 80}}}]}}),
+                "spec.podTemplate.spec.containers[0].livenessProbe.httpGet.prot: no such field",
+            ),
+            (
+                json!({"status": {"phase": "Running"}}),
+                "spec.podTemplate.status: ",
+            ),
+        ] {
+            let fault = fault(template);
+            assert!(fault.starts_with(place), "{fault}");
+        }
     }
 }

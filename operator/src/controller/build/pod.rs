@@ -1,271 +1,114 @@
 //! The Pod of a sandbox.
 //!
-//! A supervised one gets the executor binary through an init container and starts dormant: what it
-//! runs, and every secret, arrives by a control call, so nothing of that stands here.
+//! A supervised one starts dormant: what it runs, and every secret, arrives by a control call. One
+//! that runs its image's own entrypoint takes its environment from a Secret. So nothing secret
+//! stands here.
 
 use std::collections::BTreeMap;
 
-use crds::contract::{path, variable};
 use crds::names;
-use crds::sandbox::{EnvVar as SpecVar, Port, PullPolicy, SandboxSpec};
-use k8s_openapi::api::core::v1::{
-    Capabilities, Container, ContainerPort, EmptyDirVolumeSource, EnvVar, EnvVarSource,
-    ObjectFieldSelector, PersistentVolumeClaimVolumeSource, Pod, PodSpec, ResourceRequirements,
-    SecurityContext, Toleration, Volume, VolumeMount,
-};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::api::core::v1::{LocalObjectReference, Pod, PodSpec, Secret, Toleration};
 
-use super::profile::Profile;
-use super::{Blueprint, BuildError, merge, metadata, profile, resources};
-use crate::controller::facts::RESTARTS_ANNOTATION;
-use crate::urls::DEFAULT_PORTS;
+use super::command::key_rotation;
+use super::container::{self, container};
+use super::{Blueprint, BuildError, injection, merge, metadata, policy, profile, volumes};
+use crate::controller::facts::{KEY_ROTATION_ANNOTATION, NOTE_ANNOTATION, RESTARTS_ANNOTATION};
+use crate::runtime_class;
 
-/// Where the workspace is if the spec does not say.
-pub const WORKSPACE: &str = "/workspace";
-/// Volume of the executor binary.
-const BIN: &str = "sandbox-bin";
-/// Volume of the supervisor's state.
-const STATE: &str = "sandbox-state";
-/// Volume of the workspace.
-const WORK: &str = "workspace";
-/// Time that a command has to end, in seconds.
-const GRACE_SECONDS: i64 = 10;
 /// How long a Pod stays bound to a node that does not answer, in seconds.
 const LOST_NODE_SECONDS: i64 = 30;
-/// User of the init container: anybody but root.
-const NOBODY: i64 = 65534;
 
-/// Builds the Pod. `restarts` is how often the command was started again before it.
-pub fn pod(blueprint: &Blueprint<'_>, restarts: u32) -> Result<Pod, BuildError> {
-    let entry = blueprint.entry;
-    let mut meta = metadata(entry, names::pod(&entry.key.name));
-    if restarts > 0 {
-        let count = (RESTARTS_ANNOTATION.to_owned(), restarts.to_string());
-        meta.annotations = Some(BTreeMap::from([count]));
-    }
-    let pod = Pod {
-        metadata: meta,
-        spec: Some(pod_spec(blueprint)?),
-        status: None,
-    };
-    match &entry.spec.pod_template {
-        Some(template) => merge::patched(&pod, template),
-        None => Ok(pod),
-    }
+/// What one Pod of a sandbox has that the next may not have.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Order<'a> {
+    /// How often the command was started again before this Pod.
+    pub restarts: u32,
+    /// The cluster lacks the runtime class of the spec: the default takes its place.
+    pub default_class: bool,
+    /// The Secret that the image's own entrypoint takes its environment from.
+    pub secret: Option<&'a Secret>,
 }
 
-fn pod_spec(blueprint: &Blueprint<'_>) -> Result<PodSpec, BuildError> {
+/// Builds the Pod.
+pub fn pod(blueprint: &Blueprint<'_>, order: &Order<'_>) -> Result<Pod, BuildError> {
+    let entry = blueprint.entry;
+    let mut meta = metadata(entry, names::pod(&entry.key.name));
+    meta.annotations = Some(notes(blueprint, order)).filter(|notes| !notes.is_empty());
+    let mut pod = Pod {
+        metadata: meta,
+        spec: Some(pod_spec(blueprint, order)?),
+        status: None,
+    };
+    if let Some(template) = &entry.spec.pod_template {
+        let patched = merge::patched(&pod, template)?;
+        policy::check(&pod, &patched, blueprint.config.pods.privileged_templates)?;
+        pod = patched;
+    }
+    if let Some(secret) = order.secret {
+        container::give_way(&mut pod, secret);
+    }
+    Ok(pod)
+}
+
+/// The runtime class that the spec asks for, by its real name.
+pub fn asked_class<'a>(blueprint: &Blueprint<'a>) -> Option<&'a str> {
+    let asked = blueprint.entry.spec.runtime_class_name.as_deref()?;
+    let gvisor = blueprint.config.classes.gvisor.as_deref();
+    Some(runtime_class::real_name(asked, gvisor))
+}
+
+fn pod_spec(blueprint: &Blueprint<'_>, order: &Order<'_>) -> Result<PodSpec, BuildError> {
     let spec = &*blueprint.entry.spec;
-    let supervised = spec.command.is_some();
-    let defaults = &blueprint.config.defaults;
+    let settings = &blueprint.config.pods;
+    let class = asked_class(blueprint).filter(|_| !order.default_class);
+    let default_class = || blueprint.config.defaults.runtime_class_name.clone();
     Ok(PodSpec {
-        init_containers: supervised.then(|| vec![installer(&blueprint.config.executor_image)]),
-        containers: vec![container(blueprint, supervised)?],
-        volumes: Some(volumes(blueprint, supervised)),
-        runtime_class_name: spec
-            .runtime_class_name
-            .clone()
-            .or_else(|| defaults.runtime_class_name.clone()),
+        init_containers: injection::init_container(blueprint).map(|c| vec![c]),
+        containers: vec![container(blueprint, order)?],
+        volumes: Some(volumes::volumes(blueprint)),
+        runtime_class_name: class.map(str::to_owned).or_else(default_class),
         security_context: Some(profile::pod(spec)),
         restart_policy: Some("Always".into()),
-        termination_grace_period_seconds: Some(GRACE_SECONDS),
+        termination_grace_period_seconds: Some(settings.grace_seconds),
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),
-        tolerations: Some(["not-ready", "unreachable"].map(leaves_lost_node).to_vec()),
+        host_users: settings.user_namespaces.then_some(false),
+        image_pull_secrets: pull_secrets(blueprint),
+        node_selector: Some(settings.node_selector.clone()).filter(|s| !s.is_empty()),
+        affinity: settings.affinity.clone(),
+        tolerations: Some(tolerations(&settings.tolerations)),
+        priority_class_name: settings.priority_class.clone(),
         ..PodSpec::default()
     })
 }
 
-/// Copies the executor binary to where the sandbox's container finds it.
-fn installer(image: &str) -> Container {
-    Container {
-        name: "executor".into(),
-        image: Some(image.to_owned()),
-        image_pull_policy: Some("IfNotPresent".into()),
-        command: Some(
-            ["/sandbox-executor", "install", path::BIN_DIR]
-                .map(Into::into)
-                .to_vec(),
-        ),
-        resources: Some(small()),
-        security_context: Some(SecurityContext {
-            allow_privilege_escalation: Some(false),
-            capabilities: Some(Capabilities {
-                drop: Some(vec!["ALL".into()]),
-                add: None,
-            }),
-            read_only_root_filesystem: Some(true),
-            run_as_non_root: Some(true),
-            run_as_user: Some(NOBODY),
-            ..SecurityContext::default()
-        }),
-        volume_mounts: Some(vec![mount(BIN, path::BIN_DIR)]),
-        ..Container::default()
+/// What the operator will want to know of the Pod, and cannot tell from the Sandbox.
+fn notes(blueprint: &Blueprint<'_>, order: &Order<'_>) -> BTreeMap<String, String> {
+    let mut notes = BTreeMap::new();
+    if order.restarts > 0 {
+        notes.insert(RESTARTS_ANNOTATION.to_owned(), order.restarts.to_string());
     }
+    let rotation = key_rotation(&blueprint.entry.spec);
+    if rotation > 0 {
+        notes.insert(KEY_ROTATION_ANNOTATION.to_owned(), rotation.to_string());
+    }
+    if let Some(class) = asked_class(blueprint).filter(|_| order.default_class) {
+        let note = format!("the runtime class {class} is not installed; the default is used");
+        notes.insert(NOTE_ANNOTATION.to_owned(), note);
+    }
+    notes
 }
 
-fn small() -> ResourceRequirements {
-    let amounts = |cpu: &str, memory: &str| {
-        Some(BTreeMap::from([
-            ("cpu".to_owned(), Quantity(cpu.to_owned())),
-            ("memory".to_owned(), Quantity(memory.to_owned())),
-        ]))
-    };
-    ResourceRequirements {
-        requests: amounts("10m", "16Mi"),
-        limits: amounts("1", "64Mi"),
-        claims: None,
-    }
+fn pull_secrets(blueprint: &Blueprint<'_>) -> Option<Vec<LocalObjectReference>> {
+    let names = &blueprint.config.pods.pull_secrets;
+    let reference = |name: &String| LocalObjectReference { name: name.clone() };
+    (!names.is_empty()).then(|| names.iter().map(reference).collect())
 }
 
-fn container(blueprint: &Blueprint<'_>, supervised: bool) -> Result<Container, BuildError> {
-    let spec = &*blueprint.entry.spec;
-    let supervise = || [path::EXECUTOR, "supervise"].map(Into::into).to_vec();
-    let mut env = Vec::new();
-    if supervised {
-        env.push(field(variable::POD_UID, "metadata.uid"));
-        env.push(field(variable::POD_IP, "status.podIP"));
-        env.push(plain(variable::CONTROL_KEY, blueprint.control_key));
-    }
-    env.extend(own_variables(spec)?);
-    Ok(Container {
-        name: names::CONTAINER.into(),
-        image: Some(spec.image.clone().ok_or(BuildError::NoImage)?),
-        image_pull_policy: spec.image_pull_policy.map(|p| pull_policy(p).to_owned()),
-        command: supervised.then(supervise),
-        // The supervisor has to start anywhere; it makes the command's directory itself.
-        working_dir: spec.working_dir.clone().filter(|_| !supervised),
-        env: Some(env).filter(|env| !env.is_empty()),
-        ports: Some(ports(spec)),
-        resources: Some(resources::requirements(spec, &blueprint.config.defaults)?),
-        security_context: Some(Profile::of(spec, blueprint.config).container()),
-        volume_mounts: Some(mounts(spec, supervised)),
-        ..Container::default()
-    })
-}
-
-fn own_variables(spec: &SandboxSpec) -> Result<Vec<EnvVar>, BuildError> {
-    let read = |(at, var): (usize, &SpecVar)| {
-        let source = var
-            .value_from
-            .clone()
-            .map(serde_json::from_value::<EnvVarSource>);
-        let path = || format!("spec.env[{at}].valueFrom");
-        Ok(EnvVar {
-            name: var.name.clone(),
-            value: var.value.clone(),
-            value_from: source.transpose().map_err(|e| BuildError::at(path(), e))?,
-        })
-    };
-    spec.env.iter().enumerate().map(read).collect()
-}
-
-fn ports(spec: &SandboxSpec) -> Vec<ContainerPort> {
-    let port = |name: &str, port: u16| ContainerPort {
-        name: Some(name.to_owned()),
-        container_port: port.into(),
-        ..ContainerPort::default()
-    };
-    if spec.ports.is_empty() {
-        return DEFAULT_PORTS
-            .iter()
-            .map(|(name, number)| port(name, *number))
-            .collect();
-    }
-    spec.ports
-        .iter()
-        .map(|Port { name, port: number }| port(name, *number))
-        .collect()
-}
-
-fn volumes(blueprint: &Blueprint<'_>, supervised: bool) -> Vec<Volume> {
-    let entry = blueprint.entry;
-    let mut all = vec![Volume {
-        name: WORK.into(),
-        persistent_volume_claim: entry.spec.workspace.as_ref().map(|_| {
-            PersistentVolumeClaimVolumeSource {
-                claim_name: names::workspace_claim(&entry.key.name),
-                read_only: None,
-            }
-        }),
-        empty_dir: entry
-            .spec
-            .workspace
-            .is_none()
-            .then(EmptyDirVolumeSource::default),
-        ..Volume::default()
-    }];
-    if supervised {
-        all.push(empty(BIN, EmptyDirVolumeSource::default()));
-        all.push(empty(
-            STATE,
-            EmptyDirVolumeSource {
-                medium: Some("Memory".into()),
-                size_limit: Some(Quantity("16Mi".into())),
-                ..EmptyDirVolumeSource::default()
-            },
-        ));
-    }
+fn tolerations(own: &[Toleration]) -> Vec<Toleration> {
+    let mut all = ["not-ready", "unreachable"].map(leaves_lost_node).to_vec();
+    all.extend_from_slice(own);
     all
-}
-
-fn mounts(spec: &SandboxSpec, supervised: bool) -> Vec<VolumeMount> {
-    let mut all = vec![mount(WORK, workspace_path(spec))];
-    if supervised {
-        all.push(VolumeMount {
-            read_only: Some(true),
-            ..mount(BIN, path::BIN_DIR)
-        });
-        all.push(mount(STATE, path::STATE_DIR));
-    }
-    all
-}
-
-/// Where the workspace is mounted.
-pub fn workspace_path(spec: &SandboxSpec) -> &str {
-    let own = spec
-        .workspace
-        .as_ref()
-        .and_then(|w| w.mount_path.as_deref());
-    own.unwrap_or(WORKSPACE)
-}
-
-fn empty(name: &str, source: EmptyDirVolumeSource) -> Volume {
-    Volume {
-        name: name.to_owned(),
-        empty_dir: Some(source),
-        ..Volume::default()
-    }
-}
-
-fn mount(name: &str, path: &str) -> VolumeMount {
-    VolumeMount {
-        name: name.to_owned(),
-        mount_path: path.to_owned(),
-        ..VolumeMount::default()
-    }
-}
-
-fn plain(name: &str, value: &str) -> EnvVar {
-    EnvVar {
-        name: name.to_owned(),
-        value: Some(value.to_owned()),
-        value_from: None,
-    }
-}
-
-fn field(name: &str, path: &str) -> EnvVar {
-    EnvVar {
-        name: name.to_owned(),
-        value: None,
-        value_from: Some(EnvVarSource {
-            field_ref: Some(ObjectFieldSelector {
-                api_version: None,
-                field_path: path.to_owned(),
-            }),
-            ..EnvVarSource::default()
-        }),
-    }
 }
 
 /// A sandbox can be replaced elsewhere at once; Kubernetes would wait five minutes.
@@ -276,13 +119,5 @@ fn leaves_lost_node(state: &str) -> Toleration {
         effect: Some("NoExecute".into()),
         toleration_seconds: Some(LOST_NODE_SECONDS),
         value: None,
-    }
-}
-
-fn pull_policy(policy: PullPolicy) -> &'static str {
-    match policy {
-        PullPolicy::Always => "Always",
-        PullPolicy::IfNotPresent => "IfNotPresent",
-        PullPolicy::Never => "Never",
     }
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 use crate::controller::config::ControllerConfig;
 
 /// Capabilities of `sudo`: those that user switching and package installation need.
-const SUDO: [&str; 11] = [
+pub(super) const SUDO: [&str; 11] = [
     "AUDIT_WRITE",
     "CHOWN",
     "DAC_OVERRIDE",

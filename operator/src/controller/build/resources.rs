@@ -22,12 +22,14 @@ pub fn requirements(
 ) -> Result<ResourceRequirements, BuildError> {
     let none = Resources::default();
     let own = spec.resources.as_ref().unwrap_or(&none);
-    let factor = spec.resource_factor.unwrap_or(1.0).min(defaults.max_factor);
-    let limits = amounts(&own.limits, &defaults.limits, factor, "limits")?;
+    let factor = factor(spec)?.min(defaults.max_factor);
+    let mut limits = amounts(&own.limits, &defaults.limits, factor, "limits")?;
     let mut requests = amounts(&own.requests, &defaults.requests, factor, "requests")?;
-    for name in SCALED {
-        cap(name, &mut requests, &limits);
-    }
+    raise(&mut limits, own, &requests);
+    let most = defaults.most.iter();
+    let most = most.map(|(name, amount)| (name.clone(), Quantity(amount.clone())));
+    cap(&mut limits, &most.collect());
+    cap(&mut requests, &limits);
     Ok(ResourceRequirements {
         requests: Some(requests),
         limits: Some(limits),
@@ -47,6 +49,17 @@ pub fn quantity(amount: &IntOrString) -> Quantity {
         IntOrString::Int(number) => number.to_string(),
         IntOrString::String(text) => text.clone(),
     })
+}
+
+fn factor(spec: &SandboxSpec) -> Result<f64, BuildError> {
+    let factor = spec.resource_factor.unwrap_or(1.0);
+    if factor.is_finite() && factor > 0.0 {
+        return Ok(factor);
+    }
+    Err(BuildError::at(
+        "spec.resourceFactor",
+        format!("{factor} is not greater than 0"),
+    ))
 }
 
 fn amounts(
@@ -74,15 +87,28 @@ fn amounts(
     Ok(all)
 }
 
-/// A default request above the sandbox's own limit would be refused by the API server.
-fn cap(name: &str, requests: &mut Amounts, limits: &Amounts) {
-    let (Some(request), Some(limit)) = (requests.get_mut(name), limits.get(name)) else {
-        return;
-    };
-    if let (Some(asked), Some(most)) = (value(&request.0), value(&limit.0))
-        && asked > most
-    {
-        *request = limit.clone();
+/// A request of the sandbox's own counts for more than a limit that is only the default.
+fn raise(limits: &mut Amounts, own: &Resources, requests: &Amounts) {
+    for (name, limit) in limits {
+        if own.requests.contains_key(name)
+            && !own.limits.contains_key(name)
+            && let Some(request) = requests.get(name)
+            && value(&request.0) > value(&limit.0)
+        {
+            *limit = request.clone();
+        }
+    }
+}
+
+/// Lowers amounts to at most these. A request above its limit would be refused by the API server.
+fn cap(amounts: &mut Amounts, most: &Amounts) {
+    for (name, amount) in amounts {
+        if let Some(limit) = most.get(name)
+            && let (Some(asked), Some(most)) = (value(&amount.0), value(&limit.0))
+            && asked > most
+        {
+            *amount = limit.clone();
+        }
     }
 }
 
@@ -95,8 +121,8 @@ fn scaled(name: &str, amount: f64) -> String {
     }
 }
 
-/// The number that a quantity stands for.
-fn value(text: &str) -> Option<f64> {
+/// The number that a quantity stands for; `None` if it is none or negative.
+pub fn value(text: &str) -> Option<f64> {
     const UNITS: [(&str, f64); 15] = [
         ("Ki", 1024.0),
         ("Mi", 1_048_576.0),
@@ -175,6 +201,41 @@ mod tests {
     fn a_default_request_never_exceeds_an_own_limit() {
         let small = built(&spec(&[("memory", "128Mi"), ("cpu", "100m")], None));
         assert_eq!(small, ["100m", "128Mi", "100m", "128Mi"]);
+    }
+
+    #[test]
+    fn an_own_request_raises_a_default_limit() {
+        let mut spec = spec(&[], None);
+        let resources = spec.resources.get_or_insert_default();
+        let asked = IntOrString::String("4Gi".to_owned());
+        resources.requests.insert("memory".to_owned(), asked);
+        assert_eq!(built(&spec), ["250m", "4Gi", "2", "4Gi"]);
+    }
+
+    #[test]
+    fn the_installation_has_the_last_word() {
+        let mut defaults = Defaults::default();
+        defaults.most.insert("memory".into(), "1Gi".into());
+        let built = requirements(&spec(&[("memory", "64Gi")], Some(4.0)), &defaults).unwrap();
+        let amount = |amounts: Option<Amounts>| amounts.unwrap()["memory"].0.clone();
+        assert_eq!(amount(built.limits), "1Gi");
+        assert_eq!(amount(built.requests), "1Gi");
+    }
+
+    #[test]
+    fn disk_is_limited_and_not_scaled() {
+        let built = requirements(&spec(&[], Some(4.0)), &Defaults::default()).unwrap();
+        assert_eq!(built.limits.unwrap()["ephemeral-storage"].0, "10Gi");
+        assert_eq!(built.requests.unwrap()["ephemeral-storage"].0, "0");
+    }
+
+    #[test]
+    fn a_factor_that_is_none_is_refused() {
+        for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let error = requirements(&spec(&[], Some(factor)), &Defaults::default());
+            let error = error.unwrap_err().to_string();
+            assert!(error.starts_with("spec.resourceFactor: "), "{error}");
+        }
     }
 
     #[test]

@@ -1,106 +1,75 @@
-//! What is built, in full, and that no secret is in it.
+//! What is built, in full.
+
+pub(crate) mod fixtures;
+mod installation;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use crds::sandbox::{
-    EnvVar, Port, SandboxSpec, SandboxStatus, SecurityContext, Session, Workspace,
-};
+use crds::sandbox::{EnvVar, Port, SandboxSpec, SecurityContext};
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 
+use super::pod::Order;
 use super::*;
-use crate::controller::config::Deadlines;
-use crate::controller::init::{Identity, init};
-use crate::index::Key;
-use crate::keys::Keys;
-use crate::urls::{Scheme, UrlForm, Urls};
+use crate::controller::init;
+use fixtures::{built, config, entry, identity, keys, plain, session, v0, v1};
 
-fn entry(spec: SandboxSpec) -> Entry {
-    Entry {
-        key: Key {
-            namespace: "ns".into(),
-            name: "a".into(),
-        },
-        uid: "uid".into(),
-        resource_version: "1".into(),
-        generation: 1,
-        created_at: None,
-        deleting: false,
-        wake_at: None,
-        runtime_id: "abcdefghijklmnop".into(),
-        spec: Arc::new(spec),
-        status: SandboxStatus::default(),
-    }
+fn build(spec: SandboxSpec) -> Result<Pod, BuildError> {
+    built(spec, &config(), &Order::default())
 }
 
-fn config() -> ControllerConfig {
-    ControllerConfig::new(Urls {
-        scheme: Scheme::Https,
-        base: "rt.example.com".into(),
-        form: UrlForm::Nested,
-    })
+fn fault(spec: SandboxSpec) -> String {
+    build(spec).unwrap_err().to_string()
 }
 
-fn words(text: &str) -> Vec<String> {
-    text.split(' ').map(str::to_owned).collect()
-}
-
-/// What `kubectl apply` of five lines asks for.
-fn plain() -> SandboxSpec {
-    SandboxSpec {
-        image: Some("debian:13".into()),
-        command: Some(words("sleep infinity")),
-        ..SandboxSpec::default()
-    }
-}
-
-/// What the runtime API asks for.
-fn session() -> SandboxSpec {
-    SandboxSpec {
-        image: Some("ghcr.io/openhands/runtime:0.62".into()),
-        command: Some(words(
-            "python -u -m openhands.runtime.action_execution_server 60000",
-        )),
-        working_dir: Some("/openhands/code/".into()),
-        env: vec![EnvVar {
-            name: "FROM_SECRET".into(),
-            value: None,
-            value_from: Some(json!({"secretKeyRef": {"name": "s", "key": "k"}})),
-        }],
-        resource_factor: Some(2.0),
-        workspace: Some(Workspace {
-            size: IntOrString::String("10Gi".into()),
-            storage_class_name: Some("fast".into()),
-            mount_path: None,
-        }),
-        session: Some(Session {
-            tenant: "default".into(),
-            id: "s1".into(),
-            ..Session::default()
-        }),
-        ..SandboxSpec::default()
-    }
-}
-
-fn build(spec: SandboxSpec, restarts: u32) -> Result<k8s_openapi::api::core::v1::Pod, BuildError> {
-    let (entry, config) = (entry(spec), config());
+/// The Secret of a sandbox that runs its image's own entrypoint.
+fn secret_of(spec: &SandboxSpec) -> Result<Secret, BuildError> {
+    let (entry, config) = (entry(spec.clone()), config());
     let blueprint = Blueprint {
         entry: &entry,
         config: &config,
         control_key: "public-key",
     };
-    pod::pod(&blueprint, restarts)
+    secret::secret(&blueprint, environment_of(spec))
+}
+
+fn environment_of(spec: &SandboxSpec) -> init::Environment {
+    let (entry, config, keys) = (entry(spec.clone()), config(), keys());
+    init::environment(&identity(&entry, &config, &keys)).unwrap()
 }
 
 #[test]
 fn pod_of_five_lines() {
-    insta::assert_yaml_snapshot!(build(plain(), 0).unwrap());
+    insta::assert_yaml_snapshot!(build(plain()).unwrap());
 }
 
 #[test]
-fn pod_of_a_session() {
-    insta::assert_yaml_snapshot!(build(session(), 2).unwrap());
+fn pod_of_a_v0_session() {
+    let order = Order {
+        restarts: 2,
+        ..Order::default()
+    };
+    insta::assert_yaml_snapshot!(built(v0(), &config(), &order).unwrap());
+}
+
+#[test]
+fn pod_of_a_v1_session() {
+    insta::assert_yaml_snapshot!(build(v1()).unwrap());
+}
+
+#[test]
+fn pod_of_a_v1_session_without_command() {
+    let spec = SandboxSpec {
+        command: None,
+        ..v1()
+    };
+    let secret = secret_of(&spec).unwrap();
+    let order = Order {
+        secret: Some(&secret),
+        ..Order::default()
+    };
+    insta::assert_yaml_snapshot!(built(spec, &config(), &order).unwrap());
 }
 
 #[test]
@@ -118,18 +87,34 @@ fn pod_of_an_image_entrypoint_with_a_user() {
         }),
         ..SandboxSpec::default()
     };
-    insta::assert_yaml_snapshot!(build(spec, 0).unwrap());
+    insta::assert_yaml_snapshot!(build(spec).unwrap());
 }
 
 #[test]
 fn claim_of_a_workspace() {
-    let (entry, config) = (entry(session()), config());
+    let (entry, config) = (entry(v0()), config());
     let blueprint = Blueprint {
         entry: &entry,
         config: &config,
         control_key: "public-key",
     };
     insta::assert_yaml_snapshot!(claim::claim(&blueprint).unwrap());
+}
+
+#[test]
+fn a_size_that_is_none_is_refused() {
+    for size in ["", "much", "-1Gi", "0"] {
+        let mut spec = v0();
+        spec.workspace.as_mut().unwrap().size = IntOrString::String(size.into());
+        let (entry, config) = (entry(spec), config());
+        let blueprint = Blueprint {
+            entry: &entry,
+            config: &config,
+            control_key: "public-key",
+        };
+        let fault = claim::claim(&blueprint).unwrap_err().to_string();
+        assert!(fault.starts_with("spec.workspace.size: "), "{fault}");
+    }
 }
 
 #[test]
@@ -142,50 +127,128 @@ fn a_template_changes_the_pod() {
         }})),
         ..plain()
     };
-    let pod = build(spec, 0).unwrap().spec.unwrap();
+    let pod = build(spec).unwrap().spec.unwrap();
     assert_eq!(pod.volumes.unwrap().len(), 4);
     assert_eq!(pod.containers[0].volume_mounts.as_ref().unwrap().len(), 4);
     assert!(pod.node_selector.is_some());
 }
 
 #[test]
-fn faults_name_their_place() {
-    let mut spec = session();
-    spec.env[0].value_from = Some(json!({"secretKeyRef": 3}));
-    let fault = build(spec, 0).unwrap_err().to_string();
-    assert!(fault.starts_with("spec.env[0].valueFrom: "), "{fault}");
-    let nothing = SandboxSpec::default();
-    assert_eq!(
-        build(nothing, 0).unwrap_err().to_string(),
-        "spec.image is missing"
+fn a_template_goes_no_further_than_the_installation_allows() {
+    let spec = SandboxSpec {
+        pod_template: Some(json!({"spec": {"hostNetwork": true}})),
+        ..plain()
+    };
+    let refused = fault(spec.clone());
+    assert!(
+        refused.starts_with("spec.podTemplate.spec: hostNetwork"),
+        "{refused}"
     );
+    let mut config = config();
+    config.pods.privileged_templates = true;
+    let pod = built(spec, &config, &Order::default()).unwrap();
+    assert_eq!(pod.spec.unwrap().host_network, Some(true));
+}
+
+#[test]
+fn the_pull_policy_is_left_to_kubernetes_unless_it_is_set() {
+    let policy = |spec| {
+        let spec = build(spec).unwrap().spec.unwrap();
+        spec.containers[0].image_pull_policy.clone()
+    };
+    assert_eq!(policy(v1()), None);
+    let spec = SandboxSpec {
+        image_pull_policy: Some(crds::sandbox::PullPolicy::Never),
+        ..v1()
+    };
+    assert_eq!(policy(spec).as_deref(), Some("Never"));
+}
+
+#[test]
+fn faults_name_their_place() {
+    let mut spec = v0();
+    spec.env[0].value_from = Some(json!({"secretKeyRef": 3}));
+    let found = fault(spec);
+    assert!(
+        found.starts_with("spec.env[0].valueFrom.secretKeyRef: "),
+        "{found}"
+    );
+    assert_eq!(fault(SandboxSpec::default()), "spec.image is missing");
+    let mut spec = plain();
+    spec.env = vec![EnvVar {
+        name: "SANDBOX_CONTROL_KEY".into(),
+        ..EnvVar::default()
+    }];
+    assert!(fault(spec).starts_with("spec.env[0].name: "));
+    let mut spec = plain();
+    spec.ports = vec![Port {
+        name: "control".into(),
+        port: crds::contract::CONTROL_PORT,
+    }];
+    assert!(fault(spec.clone()).starts_with("spec.ports[0].port: "));
+    spec.command = None;
+    assert!(build(spec).is_ok());
 }
 
 #[test]
 fn no_secret_stands_in_a_pod() {
-    let keys = Keys::derive(&[1; 32]).unwrap();
     let client = BTreeMap::from([("LLM_API_KEY".to_owned(), "hunter2".to_owned())]);
-    let spec = SandboxSpec {
-        sealed_env: Some(keys.seal("ns", "a", &client).unwrap()),
-        ..session()
-    };
-    let pod = serde_json::to_string(&build(spec.clone(), 0).unwrap()).unwrap();
-    let (entry, config) = (entry(spec), config());
-    let identity = Identity {
-        entry: &entry,
-        config: &config,
-        keys: &keys,
-        url: "https://abcdefghijklmnop.rt.example.com",
-        deadlines: Deadlines::default(),
-    };
-    let init = init(&identity).unwrap();
-    let secrets = ["LLM_API_KEY", "SESSION_API_KEY", "OH_SECRET_KEY"];
-    for name in secrets {
-        let secret = &init.environment[name];
-        assert!(
-            !secret.is_empty() && !pod.contains(secret.as_str()),
-            "{name}"
-        );
+    for command in [v0().command, None] {
+        let spec = SandboxSpec {
+            command,
+            sealed_env: Some(keys().seal("ns", "a", &client).unwrap()),
+            ..v0()
+        };
+        let secret = secret_of(&spec).unwrap();
+        let order = Order {
+            secret: Some(&secret).filter(|_| spec.command.is_none()),
+            ..Order::default()
+        };
+        let pod = built(spec.clone(), &config(), &order).unwrap();
+        let pod = serde_json::to_string(&pod).unwrap();
+        let data = secret.data.unwrap();
+        for name in ["LLM_API_KEY", "SESSION_API_KEY", "OH_SECRET_KEY"] {
+            let value = String::from_utf8(data[name].0.clone()).unwrap();
+            assert!(!value.is_empty() && !pod.contains(&value), "{name}");
+        }
+        assert!(!pod.contains("LLM_API_KEY"));
     }
-    assert!(!pod.contains("LLM_API_KEY"));
+}
+
+#[test]
+fn the_secret_wins_over_the_containers_own_variables() {
+    let variable = |name: &str| json!({"name": name, "value": "mine"});
+    let spec = SandboxSpec {
+        image: Some("agent-server".into()),
+        env: serde_json::from_value(json!([variable("SESSION_API_KEY"), variable("A")])).unwrap(),
+        pod_template: Some(json!({"spec": {"containers": [
+            {"name": "sandbox", "env": [variable("RUNTIME_ID"), variable("B")]}
+        ]}})),
+        session: Some(session()),
+        ..SandboxSpec::default()
+    };
+    let secret = secret_of(&spec).unwrap();
+    let order = Order {
+        secret: Some(&secret),
+        ..Order::default()
+    };
+    let pod = built(spec, &config(), &order).unwrap();
+    let own = pod.spec.unwrap().containers[0].env.clone().unwrap();
+    let names: Vec<_> = own.iter().map(|v| v.name.as_str()).collect();
+    assert_eq!(names, ["A", "B"]);
+}
+
+#[test]
+fn a_variable_that_no_secret_can_hold_is_named() {
+    let client = BTreeMap::from([("A B".to_owned(), "1".to_owned())]);
+    let spec = SandboxSpec {
+        command: None,
+        sealed_env: Some(keys().seal("ns", "a", &client).unwrap()),
+        ..v1()
+    };
+    let fault = secret_of(&spec).unwrap_err().to_string();
+    assert!(
+        fault.starts_with("spec.sealedEnv: the variable \"A B\""),
+        "{fault}"
+    );
 }

@@ -9,7 +9,7 @@ use super::quiet;
 use super::rest::pause_by_itself;
 use super::run::{CRASHES, lose, was_ready};
 use super::wait::{reason_of, wait};
-use super::{Failure, Grace, Plan, Subject, deadline};
+use super::{Action, Failure, Grace, Plan, Subject, deadline};
 use crate::controller::facts::{Answer, ContainerState, Facts, PodFacts, PodPhase, TroubleKind};
 
 /// A sandbox that ends three times in its first minutes is given up even if it was ready.
@@ -26,6 +26,8 @@ pub(super) fn attend(
     now: Timestamp,
 ) {
     let first = plan.status.pod_name.replace(pod.name.clone()).is_none();
+    // The Pod knows its key; the spec may be ahead of it.
+    plan.status.key_rotation = Some(pod.edition.key_rotation).filter(|n| *n > 0);
     if subject.entry.spec.workspace.is_some() {
         plan.status.workspace_claim = Some(names::workspace_claim(&subject.entry.key.name));
     }
@@ -43,6 +45,9 @@ pub(super) fn attend(
         plan.fail(reason, &message, kind);
         plan.delete(pod, Grace::Own);
     } else {
+        if pod.lacks_claim() {
+            plan.actions.push(Action::CreateClaim);
+        }
         wait(plan, subject, facts, pod, first, now);
     }
 }
@@ -119,9 +124,7 @@ fn ready(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, pod: &PodFacts, 
     if plan.status.phase != Phase::Running {
         plan.status.ready_at = Some(now.into());
     }
-    let lost = subject.entry.spec.workspace.is_none();
-    let message = lost.then(|| "there is no workspace volume: files are lost on pause".to_owned());
-    plan.say(Phase::Running, Reason::Ready, message);
+    plan.say(Phase::Running, Reason::Ready, remark(subject, pod));
     plan.status.pod_status = Some(PodStatus::Ready);
     plan.status.pod_ip.clone_from(&pod.ip);
     plan.status.node_name.clone_from(&pod.node);
@@ -129,6 +132,14 @@ fn ready(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, pod: &PodFacts, 
     if let Some(by) = quiet::is_over(plan, subject, facts, now) {
         pause_by_itself(plan, by, now);
     }
+}
+
+/// What the owner of a running sandbox should know.
+fn remark(subject: &Subject<'_>, pod: &PodFacts) -> Option<String> {
+    let lost = subject.entry.spec.workspace.is_none();
+    let lost = lost.then(|| "there is no workspace volume: files are lost on pause".to_owned());
+    let remarks: Vec<_> = pod.edition.note.iter().cloned().chain(lost).collect();
+    (!remarks.is_empty()).then(|| remarks.join("; "))
 }
 
 /// Whether it was started so lately that having been ready in between means little: a command

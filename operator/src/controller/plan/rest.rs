@@ -23,6 +23,7 @@ pub(super) fn pause(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: 
         end(plan, pod, now);
         return;
     }
+    release_secret(plan, subject, Phase::Paused);
     plan.say(Phase::Paused, reason(by), None);
     let since = plan.status.paused_at.get_or_insert(now.into()).0;
     let until = deadline(since, subject.deadlines.delete_paused_after);
@@ -58,6 +59,7 @@ pub(super) fn stop(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: T
     if first || plan.status.workspace_claim.is_some() {
         plan.actions.push(Action::DeleteClaim);
     }
+    release_secret(plan, subject, Phase::Stopped);
     let expired = subject.entry.is_expired();
     let why = if expired {
         Reason::Expired
@@ -79,6 +81,14 @@ pub(super) fn stop(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: T
     }
 }
 
+/// A sandbox at rest needs no environment; the next start makes it anew. Done once, on the way into
+/// the phase.
+fn release_secret(plan: &mut Plan, subject: &Subject<'_>, into: Phase) {
+    if plan.status.phase != into && subject.entry.spec.command.is_none() {
+        plan.actions.push(Action::DeleteSecret);
+    }
+}
+
 /// Stops for good what has been at rest for too long: says so first, and the next pass releases
 /// what is left.
 pub(super) fn expire(
@@ -94,6 +104,7 @@ pub(super) fn expire(
     // A start that was refused may have left a claim that its status does not mention.
     let claimed = subject.entry.spec.workspace.is_some();
     plan.status.workspace_claim = claimed.then(|| names::workspace_claim(&subject.entry.key.name));
+    release_secret(plan, subject, Phase::Stopped);
     plan.say(Phase::Stopped, Reason::Expired, None);
     plan.status.stopped_at = Some(now.into());
     plan.status.pod_status = Some(PodStatus::NotFound);

@@ -5,7 +5,9 @@ mod properties;
 mod quiet;
 mod rest;
 mod running;
+mod scenes;
 mod start;
+mod table;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::*;
 use crate::controller::facts::{
-    Answer, Container, ContainerState, PodFacts, PodPhase, Trouble, TroubleKind,
+    Answer, Container, ContainerState, Edition, PodFacts, PodPhase, Trouble, TroubleKind,
 };
 use crate::index::Key;
 
@@ -115,14 +117,16 @@ impl World {
     /// Decides and takes the status over, as the API server would return it. A second decision
     /// on the same facts must change nothing: the controller would write for ever.
     pub(super) fn step(&mut self) -> Plan {
-        let plan = self.plan();
+        let (plan, before) = (self.plan(), self.status().phase);
         if plan.reports {
             self.entry.status = stored(&plan.status);
         }
         let created = creates_pod(&plan).is_some();
-        let paused = plan.status.phase == Phase::Pausing;
+        // What the status says first is done by the next decision.
+        let said = before != plan.status.phase
+            && matches!(plan.status.phase, Phase::Pausing | Phase::Stopped);
         let again = self.plan();
-        if again.reports && !created && !paused {
+        if again.reports && !created && !said {
             assert_eq!(again.status, self.entry.status, "not stable");
         }
         plan
@@ -151,9 +155,11 @@ pub(super) fn pod() -> PodFacts {
         ready: false,
         reason: None,
         message: None,
+        disruption: None,
         unschedulable: None,
         restarts_before: 0,
         supervised: true,
+        edition: Edition::default(),
         container: Container {
             state: ContainerState::Running {
                 started_at: Some(Timestamp::from_second(1_000_000).unwrap()),

@@ -1,6 +1,7 @@
 //! What a sandbox that is not ready waits for, and for how long it may.
 
 use crds::conditions::{ConditionType, Reason};
+use crds::names;
 use crds::sandbox::{Phase, PodStatus};
 use jiff::Timestamp;
 
@@ -24,7 +25,7 @@ pub(super) fn wait(
     now: Timestamp,
 ) {
     let was_running = plan.status.phase == Phase::Running;
-    let (reason, message, calm) = waits_for(plan, facts, pod);
+    let (reason, message, calm) = waits_for(plan, subject, facts, pod);
     let details = deadline(starting_since(plan, now), Some(DETAILS_AFTER));
     let early = calm && !was_running && details.is_some_and(|at| at > now);
     if early {
@@ -44,7 +45,12 @@ pub(super) fn wait(
 }
 
 /// Reason, message, and whether this is how every start looks.
-fn waits_for(plan: &Plan, facts: &Facts, pod: &PodFacts) -> (Reason, Option<String>, bool) {
+fn waits_for(
+    plan: &Plan,
+    subject: &Subject<'_>,
+    facts: &Facts,
+    pod: &PodFacts,
+) -> (Reason, Option<String>, bool) {
     let detail = match &facts.answer {
         Some(Answer::NotReady(detail)) => detail.clone(),
         _ => None,
@@ -52,8 +58,16 @@ fn waits_for(plan: &Plan, facts: &Facts, pod: &PodFacts) -> (Reason, Option<Stri
     if let Some(trouble) = &pod.trouble {
         return (reason_of(trouble), Some(trouble.message.clone()), false);
     }
+    if pod.lacks_claim() {
+        let message = "the workspace's volume claim was deleted: it begins anew, empty";
+        return (Reason::VolumeLost, Some(message.into()), false);
+    }
     if let Some(why) = &pod.unschedulable {
-        return (Reason::Unschedulable, Some(why.clone()), true);
+        return (
+            Reason::Unschedulable,
+            Some(unschedulable(subject, why)),
+            true,
+        );
     }
     if restarted(&pod.container) {
         let end = pod.container.last_end.as_deref().unwrap_or("unknown");
@@ -69,6 +83,22 @@ fn waits_for(plan: &Plan, facts: &Facts, pod: &PodFacts) -> (Reason, Option<Stri
         }
         ContainerState::Running { .. } => (Reason::Initializing, None, true),
         _ => (Reason::CreatingPod, None, true),
+    }
+}
+
+/// The scheduler does not say which claim it misses, nor what that waits for.
+fn unschedulable(subject: &Subject<'_>, why: &str) -> String {
+    let spec = &subject.entry.spec;
+    let Some(workspace) = &spec.workspace else {
+        return why.to_owned();
+    };
+    if !why.to_ascii_lowercase().contains("persistentvolumeclaim") {
+        return why.to_owned();
+    }
+    let claim = names::workspace_claim(&subject.entry.key.name);
+    match &workspace.storage_class_name {
+        Some(class) => format!("{why} (claim {claim}, storage class {class})"),
+        None => format!("{why} (claim {claim}, the cluster's default storage class)"),
     }
 }
 

@@ -64,7 +64,7 @@ impl Api {
             runtime_id: id.clone(),
             session_id: session.id.clone(),
             url: self.config.urls.runtime(id),
-            session_api_key: self.sandboxes.keys.session_key(&entry.uid),
+            session_api_key: self.session_key(entry),
             status: state.lifecycle,
             pod_status: state.pod,
             status_detail: state.detail,
@@ -81,6 +81,14 @@ impl Api {
             runtime_class: spec.runtime_class_name.clone(),
             created_at: entry.created_at,
         })
+    }
+
+    /// The key that the sandbox knows now: that of its present Pod, or of its last one.
+    fn session_key(&self, entry: &Entry) -> String {
+        let rotation = entry.status.key_rotation.unwrap_or(0);
+        self.sandboxes
+            .keys
+            .rotated_session_key(&entry.uid, rotation)
     }
 
     fn work_hosts(&self, entry: &Entry) -> BTreeMap<String, u16> {

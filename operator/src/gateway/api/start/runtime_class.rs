@@ -3,6 +3,7 @@
 
 use crate::gateway::RuntimeClasses;
 use crate::gateway::api::ApiError;
+use crate::runtime_class::real_name;
 
 /// The class, and what to tell the client about it.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,12 +18,10 @@ pub(super) fn choose(asked: Option<&str>, classes: &RuntimeClasses) -> Result<Ch
         name: classes.default.clone(),
         note,
     };
-    let class = match asked {
-        None | Some("") => return Ok(default(None)),
-        Some("sysbox") => "sysbox-runc",
-        Some("gvisor") => classes.gvisor.as_deref().unwrap_or("gvisor"),
-        Some(other) => other,
+    let Some(asked) = asked.filter(|name| !name.is_empty()) else {
+        return Ok(default(None));
     };
+    let class = real_name(asked, classes.gvisor.as_deref());
     if classes.installed.contains(class) || classes.default.as_deref() == Some(class) {
         return Ok(Choice {
             name: Some(class.to_owned()),

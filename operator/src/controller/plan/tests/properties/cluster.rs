@@ -187,7 +187,7 @@ impl Cluster {
     fn carry_out(&mut self, action: &Action) {
         let now = self.world.now;
         match action {
-            Action::CreateClaim | Action::DeleteClaim => {}
+            Action::CreateClaim | Action::DeleteClaim | Action::DeleteSecret => {}
             Action::CreatePod { restarts } => {
                 self.pods += 1;
                 self.forget_answers();
@@ -393,7 +393,7 @@ impl Cluster {
                 }
                 Action::DeletePod { uid, .. } => assert_eq!(Some(uid), pod.map(|p| &p.uid)),
                 Action::DeleteSandbox => assert_eq!(self.wanted(), DesiredState::Stopped),
-                Action::CreateClaim | Action::DeleteClaim => {}
+                Action::CreateClaim | Action::DeleteClaim | Action::DeleteSecret => {}
             }
         }
         let ready = condition(&plan.status, "Ready");

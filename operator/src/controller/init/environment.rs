@@ -1,0 +1,116 @@
+//! The environment of a sandbox's command (runtime API spec 4.8): what the server owns wins over
+//! what the client sent, that over the spec, and that over defaults.
+//!
+//! The one place where a client's sealed environment is opened.
+
+use std::collections::{BTreeMap, HashSet};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use crds::contract::{port, variable};
+use ring::digest::{SHA256, digest};
+
+use super::{Identity, InitError};
+use crate::controller::build::resources;
+use crate::urls::UrlForm;
+
+/// Variables by name.
+pub type Environment = BTreeMap<String, String>;
+
+/// Longest variable that Linux hands to a program, in bytes: `NAME=VALUE` and the final NUL.
+const LONGEST: usize = 128 * 1024;
+
+/// Everything but what stands in the Pod already: variables of the spec.
+pub fn environment(identity: &Identity<'_>) -> Result<Environment, InitError> {
+    let entry = identity.entry;
+    let set: HashSet<_> = entry.spec.env.iter().map(|v| v.name.as_str()).collect();
+    let mut all = defaults(identity);
+    all.retain(|name, _| !set.contains(name.as_str()));
+    if let Some(sealed) = &entry.spec.sealed_env {
+        let key = &entry.key;
+        let opened = identity.keys.open(&key.namespace, &key.name, sealed)?;
+        check(&opened)?;
+        all.extend(opened);
+    }
+    all.extend(owned(identity));
+    Ok(all)
+}
+
+/// Refuses what no program can be started with: it would only end again and again.
+fn check(opened: &Environment) -> Result<(), InitError> {
+    let too_long = |(name, value): &(&String, &String)| name.len() + value.len() + 2 > LONGEST;
+    match opened.iter().find(too_long) {
+        Some((name, _)) => Err(InitError::Variable(name.chars().take(64).collect())),
+        None => Ok(()),
+    }
+}
+
+fn owned(identity: &Identity<'_>) -> Environment {
+    let (uid, rotation) = (&identity.entry.uid, identity.key_rotation);
+    let key = identity.keys.rotated_session_key(uid, rotation);
+    let mut all = variables([
+        ("RUNTIME_ID", identity.entry.runtime_id.clone()),
+        ("RUNTIME_URL", identity.url.to_owned()),
+        ("OH_WEB_URL", identity.url.to_owned()),
+        (variable::SESSION_API_KEY, key.clone()),
+        (variable::OH_SESSION_API_KEYS_0, key),
+    ]);
+    if let Some(before) = rotation.checked_sub(1) {
+        all.insert(
+            variable::OH_SESSION_API_KEYS_1.into(),
+            identity.keys.rotated_session_key(uid, before),
+        );
+    }
+    all
+}
+
+fn defaults(identity: &Identity<'_>) -> Environment {
+    let entry = identity.entry;
+    let number = |name, default: u16| entry.port(name).unwrap_or(default).to_string();
+    let vscode = number("vscode", port::VSCODE);
+    let (work_1, work_2) = (
+        number("work-1", port::WORK_1),
+        number("work-2", port::WORK_2),
+    );
+    let mut all = variables([
+        ("VSCODE_PORT", vscode.clone()),
+        ("OH_VSCODE_PORT", vscode),
+        ("WORK_PORT_1", work_1.clone()),
+        ("WORK_PORT_2", work_2.clone()),
+        ("WORKER_1", work_1),
+        ("WORKER_2", work_2),
+        ("LOG_JSON", "1".into()),
+        ("LOG_JSON_LEVEL_KEY", "severity".into()),
+        ("OH_SECRET_KEY", secret_key(identity)),
+    ]);
+    if let Some(bytes) = resources::memory_limit(&entry.spec, &identity.config.defaults) {
+        let gibibytes = (bytes / 1_073_741_824.0).floor().max(1.0);
+        all.insert("RUNTIME_MAX_MEMORY_GB".into(), format!("{gibibytes:.0}"));
+    }
+    if let Some(idle) = identity.deadlines.idle_timeout {
+        all.insert(
+            "OH_RUNTIME_IDLE_TIMEOUT_SECONDS".into(),
+            idle.as_secs().to_string(),
+        );
+    }
+    if identity.config.urls.form == UrlForm::Path {
+        let path = format!("/{}/vscode", entry.runtime_id);
+        all.insert("OH_VSCODE_BASE_PATH".into(), path);
+    }
+    all
+}
+
+/// A key that only this sandbox has and that outlives a rotation of its session key: it derives
+/// from the first one.
+fn secret_key(identity: &Identity<'_>) -> String {
+    let seed = identity.keys.session_key(&identity.entry.uid);
+    let hash = digest(&SHA256, format!("oh-secret-key/{seed}").as_bytes());
+    URL_SAFE_NO_PAD.encode(hash)
+}
+
+fn variables<const N: usize>(pairs: [(&str, String); N]) -> Environment {
+    pairs
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}

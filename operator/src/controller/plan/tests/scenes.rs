@@ -1,0 +1,354 @@
+//! One scene per transition: a sandbox in some phase, and the fact that leads out of it.
+
+use super::*;
+use crate::controller::facts::Quiet;
+
+/// What the next decision is about.
+pub(super) struct Scene {
+    pub(super) what: &'static str,
+    pub(super) world: World,
+}
+
+fn scene(what: &'static str, mut world: World, change: impl FnOnce(&mut World)) -> Scene {
+    change(&mut world);
+    Scene { what, world }
+}
+
+pub(super) fn scenes() -> Vec<Scene> {
+    let parts = [
+        births(),
+        starts(),
+        troubles(),
+        running(),
+        losses(),
+        rests(),
+        ends(),
+    ];
+    parts.into_iter().flatten().collect()
+}
+
+/// A sandbox whose Pod has just been made.
+fn started() -> World {
+    let mut world = World::starting();
+    world.facts.pod = Some(PodFacts {
+        phase: PodPhase::Pending,
+        ip: None,
+        container: Container::default(),
+        ..pod()
+    });
+    world.pass(4);
+    world
+}
+
+fn paused() -> World {
+    let mut world = World::running();
+    world.want(DesiredState::Paused);
+    world.facts = Facts::default();
+    world.step();
+    world
+}
+
+fn idle() -> World {
+    let mut world = World::running();
+    world.deadlines.idle_timeout = Some(10 * MINUTE);
+    world.pass(600);
+    world.facts.quiet = Some(Quiet {
+        asked: world.now,
+        since: Some(world.now - SignedDuration::from_secs(600)),
+    });
+    world
+}
+
+/// Says that it pauses, and still has its Pod.
+fn pausing_by_itself() -> World {
+    let mut world = idle();
+    world.step();
+    world
+}
+
+fn paused_by_itself() -> World {
+    let mut world = pausing_by_itself();
+    world.facts = Facts::default();
+    world.step();
+    world
+}
+
+fn stopped() -> World {
+    let mut world = World::running();
+    world.want(DesiredState::Stopped);
+    world.facts = Facts::default();
+    world.step();
+    world
+}
+
+fn failed() -> World {
+    let mut world = started();
+    world.pod().trouble = Some(trouble(TroubleKind::ImageName, world.now));
+    world.step();
+    world.facts.pod = None;
+    world
+}
+
+fn births() -> Vec<Scene> {
+    vec![
+        scene("a new object", World::new(), |_| {}),
+        scene("its pool does not exist", World::new(), |w| {
+            w.spec().pool = Some("default".into());
+            w.facts.pool_missing = true;
+        }),
+        scene("`state: Paused` from the beginning", World::new(), |w| {
+            w.want(DesiredState::Paused);
+        }),
+    ]
+}
+
+fn starts() -> Vec<Scene> {
+    vec![
+        scene(
+            "the Pod is being scheduled, or its image pulled",
+            started(),
+            |_| {},
+        ),
+        scene("no node takes the Pod", started(), |w| {
+            w.pod().unschedulable = Some("0/3 nodes are available".into());
+        }),
+        scene("the Pod has an address", started(), |w| {
+            w.facts.pod = Some(pod());
+        }),
+        scene("the command runs and is not ready", started(), |w| {
+            w.facts.pod = Some(pod());
+            w.facts.answer = Some(Answer::NotReady(None));
+        }),
+        scene("the sandbox says that it is ready", started(), |w| {
+            w.facts.pod = Some(pod());
+            w.facts.answer = Some(Answer::Ready);
+        }),
+        scene("`startTimeout` has passed", started(), |w| w.pass(15 * 60)),
+        scene("`state: Paused`", started(), |w| {
+            w.want(DesiredState::Paused);
+        }),
+        scene("`state: Stopped`", started(), |w| {
+            w.want(DesiredState::Stopped);
+        }),
+    ]
+}
+
+fn troubles() -> Vec<Scene> {
+    let troubled = |kind, seconds| {
+        move |w: &mut World| {
+            w.pod().trouble = Some(trouble(kind, w.now));
+            w.step();
+            w.pass(seconds);
+        }
+    };
+    let crashed = |ends: u32| {
+        move |w: &mut World| {
+            w.pod().container = Container {
+                state: ContainerState::BackingOff,
+                restarts: ends - 1,
+                last_end: Some("exit code 1".into()),
+            };
+        }
+    };
+    vec![
+        scene(
+            "the image cannot be pulled",
+            started(),
+            troubled(TroubleKind::ImagePull, 0),
+        ),
+        scene(
+            "… for two minutes",
+            started(),
+            troubled(TroubleKind::ImagePull, 120),
+        ),
+        scene("the name of the image is none", started(), |w| {
+            w.pod().trouble = Some(trouble(TroubleKind::ImageName, w.now));
+        }),
+        scene(
+            "the container cannot be made",
+            started(),
+            troubled(TroubleKind::ContainerConfig, 0),
+        ),
+        scene(
+            "… for two minutes",
+            started(),
+            troubled(TroubleKind::ContainerConfig, 120),
+        ),
+        scene("the command ended once or twice", started(), crashed(1)),
+        scene("the command ended three times", started(), crashed(3)),
+        scene("the volume claim was deleted", started(), |w| {
+            let why = "persistentvolumeclaim \"a-workspace\" not found";
+            w.pod().unschedulable = Some(why.into());
+        }),
+    ]
+}
+
+fn running() -> Vec<Scene> {
+    let running = World::running;
+    vec![
+        scene("nothing new", running(), |_| {}),
+        scene("the controller was restarted", running(), |w| {
+            w.facts.answer = None;
+        }),
+        scene(
+            "the container was started again, for example after `OOMKilled`",
+            running(),
+            |w| {
+                w.facts.answer = None;
+                w.pass(600);
+                let now = w.now;
+                w.pod().container = Container {
+                    state: ContainerState::Running {
+                        started_at: Some(now),
+                    },
+                    restarts: 1,
+                    last_end: Some("OOMKilled".into()),
+                };
+            },
+        ),
+        scene("the sandbox says that it is not ready", running(), |w| {
+            w.facts.answer = Some(Answer::NotReady(None));
+        }),
+        scene("`idleTimeout` has passed since it was ready", idle(), |w| {
+            w.facts.quiet = None;
+        }),
+        scene("… and nothing happens in it", idle(), |_| {}),
+        scene("… and nobody can tell", idle(), |w| {
+            w.facts.quiet = Some(Quiet {
+                asked: w.now,
+                since: None,
+            });
+        }),
+        scene("`maxRunTime` has passed", running(), |w| {
+            w.deadlines.max_run_time = Some(60 * MINUTE);
+            w.pass(3600);
+        }),
+        scene("`state: Paused`", running(), |w| {
+            w.want(DesiredState::Paused);
+        }),
+        scene("`state: Stopped`", running(), |w| {
+            w.want(DesiredState::Stopped);
+        }),
+    ]
+}
+
+fn losses() -> Vec<Scene> {
+    let running = World::running;
+    vec![
+        scene("the Pod was evicted", running(), |w| {
+            w.pod().phase = PodPhase::Failed;
+            w.pod().reason = Some("Evicted".into());
+        }),
+        scene("the Pod ended", running(), |w| {
+            w.pod().phase = PodPhase::Succeeded;
+        }),
+        scene("the Pod's node is lost", running(), |w| {
+            w.pod().phase = PodPhase::Unknown;
+        }),
+        scene(
+            "the Pod is being deleted, by hand or by preemption",
+            running(),
+            |w| {
+                let ends = w.now + SignedDuration::from_secs(10);
+                w.pod().deletion = Some(ends);
+            },
+        ),
+        scene(
+            "… and does not go 15 s after its grace period",
+            running(),
+            |w| {
+                let ends = w.now;
+                w.pod().deletion = Some(ends);
+                w.step();
+                w.pass(15);
+            },
+        ),
+        scene("the Pod is gone", running(), |w| w.facts = Facts::default()),
+        scene(
+            "… again and again: the next one waits for its turn",
+            running(),
+            |w| {
+                let turn = w.now + SignedDuration::from_secs(8);
+                w.facts = Facts {
+                    replace_at: Some(turn),
+                    ..Facts::default()
+                };
+            },
+        ),
+    ]
+}
+
+fn rests() -> Vec<Scene> {
+    vec![
+        scene(
+            "the status says so, the Pod is still there",
+            pausing_by_itself(),
+            |_| {},
+        ),
+        scene(
+            "a request came: the pause is called off",
+            pausing_by_itself(),
+            |w| {
+                w.entry.wake_at = Some(w.now);
+            },
+        ),
+        scene("the Pod is gone", pausing_by_itself(), |w| {
+            w.facts = Facts::default();
+        }),
+        scene(
+            "idle: a request came, or a resume",
+            paused_by_itself(),
+            |w| {
+                w.entry.wake_at = Some(w.now);
+            },
+        ),
+        scene("idle: `state: Paused`", paused_by_itself(), |w| {
+            w.want(DesiredState::Paused);
+        }),
+        scene("`state: Running`", paused(), |w| {
+            w.want(DesiredState::Running);
+        }),
+        scene("… while the old Pod is still going", paused(), |w| {
+            w.want(DesiredState::Running);
+            let ends = w.now + SignedDuration::from_secs(10);
+            w.facts.pod = Some(PodFacts {
+                deletion: Some(ends),
+                ..pod()
+            });
+        }),
+        scene("`deletePausedAfter` has passed", paused(), |w| {
+            w.deadlines.delete_paused_after = Some(60 * MINUTE);
+            w.pass(3600);
+        }),
+        scene("`state: Stopped`", paused(), |w| {
+            w.want(DesiredState::Stopped);
+        }),
+    ]
+}
+
+fn ends() -> Vec<Scene> {
+    vec![
+        scene("nothing changes", failed(), |_| {}),
+        scene("the spec was changed", failed(), |w| {
+            w.entry.generation += 1;
+        }),
+        scene("`deletePausedAfter` has passed", failed(), |w| {
+            w.deadlines.delete_paused_after = Some(60 * MINUTE);
+            w.step();
+            w.pass(3600);
+        }),
+        scene("`deleteStoppedAfter` has passed", stopped(), |w| {
+            w.pass(24 * 3600);
+        }),
+        scene("`state: Running`", stopped(), |w| {
+            w.want(DesiredState::Running);
+        }),
+        scene("expired, whatever is asked for", paused(), |w| {
+            w.deadlines.delete_paused_after = Some(60 * MINUTE);
+            w.pass(3600);
+            w.entry.status = w.plan().status;
+            w.step();
+            w.want(DesiredState::Running);
+        }),
+    ]
+}
