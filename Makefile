@@ -8,7 +8,7 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster lint generate bench-start bench-executor bench-proxy fuzz clean
+.PHONY: help run test test-cluster lint generate bench-start bench-executor bench-controller bench-proxy fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ bench-executor: ## Executor: start, memory, echo round trip, size; the Python se
 	cargo build --release --locked -p executor --bins --examples
 	python=$$(hack/python-server/install) || true; \
 	$(RELEASE)/examples/bench_executor $${python:+--python "$$python"} $(RELEASE)/sandbox-executor
+
+bench-controller: ## Controller: starts and passes per second, CPU and memory at 10 000 and 100 000 sandboxes
+	cargo run --release --locked -p tests --example bench_controller
 
 bench-proxy: ## Gateway: requests per second and latency beside a direct connection
 	cargo run --release --locked -p operator --example bench_proxy

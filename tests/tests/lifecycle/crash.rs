@@ -135,10 +135,10 @@ async fn tell(story: Story, lag: Duration, nth: usize, always: bool) -> (bool, E
     world.api.faults().set_watch_lag(lag);
     world.arm_crash(nth);
     story.happen(&world).await;
-    let died = world.await_crash().await;
-    let mut falls = died;
+    let crashed = world.await_crash().await;
+    let mut dies = crashed;
     for life in 0.. {
-        if !falls {
+        if !dies {
             break;
         }
         assert!(life < MOST_WRITES, "{story:?} never ends");
@@ -146,7 +146,7 @@ async fn tell(story: Story, lag: Duration, nth: usize, always: bool) -> (bool, E
             world.arm_crash(nth);
         }
         world.start_controller();
-        falls = world.await_crash().await;
+        dies = world.await_crash().await;
     }
     world.quiet().await;
     world.node.assert_no_doubles();
@@ -158,7 +158,7 @@ async fn tell(story: Story, lag: Duration, nth: usize, always: bool) -> (bool, E
         before,
         "{story:?}: writes without a reason"
     );
-    (died, end(&world, claim).await)
+    (crashed, end(&world, claim).await)
 }
 
 async fn survives_a_crash_after_any_write(lag: Duration) {
