@@ -2,8 +2,10 @@
 //! node and scripted supervisors, the real controller and any number of real gateways.
 
 mod candidates;
+mod chaos;
 mod client;
 mod crash;
+mod dice;
 mod gateways;
 mod node;
 mod supervisors;
@@ -27,12 +29,14 @@ use operator::kubernetes::watch;
 use operator::urls::{Scheme, UrlForm, Urls};
 use serde_json::{Value, json};
 use standalone::api::{EmbeddedApi, Options};
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::http::Answer;
 
 pub use candidates::{Candidate, Link};
 pub use crash::is_ours;
+pub use dice::Dice;
 use gateways::WorldGateways;
 pub use node::{Fate, ScriptedNode};
 pub use supervisors::ScriptedSupervisors;
@@ -115,10 +119,7 @@ impl World {
             self.config.clone(),
             self.keys.clone(),
             Arc::new(Index::new(self.keys.clone())),
-            Peers {
-                supervisors: self.supervisors.clone(),
-                gateways: self.gateways.clone(),
-            },
+            self.peers(),
             self.api.clock(),
             shutdown.clone(),
         );
@@ -127,6 +128,13 @@ impl World {
         let run = Box::pin(run);
         tokio::spawn(async move { crash.run_until_cancelled(run).await });
         self.controller = Some(shutdown.drop_guard());
+    }
+
+    fn peers(&self) -> Peers {
+        Peers {
+            supervisors: self.supervisors.clone(),
+            gateways: self.gateways.clone(),
+        }
     }
 
     /// Ends the controller as a crash does.
@@ -155,16 +163,50 @@ impl World {
 
     /// Creates a Sandbox with a command and a workspace.
     pub async fn create(&self, name: &str) -> Sandbox {
-        let spec: SandboxSpec = serde_json::from_value(json!({
+        self.create_with(name, &json!({})).await
+    }
+
+    /// As [`World::create`], with more fields of the spec.
+    pub async fn create_with(&self, name: &str, more: &Value) -> Sandbox {
+        let mut spec = json!({
             "image": "debian:12", "command": ["sleep", "infinity"], "workspace": {"size": "1Gi"},
-        }))
-        .expect("a spec");
+        });
+        for (field, value) in more.as_object().expect("an object") {
+            spec[field] = value.clone();
+        }
+        let spec: SandboxSpec = serde_json::from_value(spec).expect("a spec");
         let sandbox = Sandbox::new(name, spec);
         let created = self
             .sandboxes()
             .create(&PostParams::default(), &sandbox)
             .await;
         created.expect("a valid sandbox")
+    }
+
+    /// Asks for a sandbox to be awake, as gateways do.
+    pub async fn wake(&self, name: &str) {
+        let now = self.api.clock().now().to_string();
+        let patch = json!({"metadata": {"annotations": {names::WAKE_ANNOTATION: now}}});
+        let params = PatchParams::default();
+        let sandboxes = self.sandboxes();
+        let patched = sandboxes.patch(name, &params, &Patch::Merge(patch)).await;
+        patched.expect("a sandbox");
+    }
+
+    /// Waits until every entry of the index is as wanted, at most for `limit` of virtual time.
+    /// How long it took.
+    pub async fn all(&self, limit: Duration, done: impl Fn(&Entry) -> bool) -> Duration {
+        let begin = Instant::now();
+        loop {
+            let open = self.index.list(|e| !done(e));
+            if open.is_empty() {
+                return begin.elapsed();
+            }
+            let first = &open[0];
+            let (count, key, status) = (open.len(), &first.key, &first.status);
+            assert!(begin.elapsed() < limit, "{count} wait, {key}: {status:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// Asks for a state, as `kubectl patch` does.
@@ -220,7 +262,7 @@ impl World {
     {
         let api = Api::<K>::namespaced(self.observer.clone(), NAMESPACE);
         let list = api
-            .list(&kube::api::ListParams::default())
+            .list_metadata(&kube::api::ListParams::default())
             .await
             .expect("a list");
         list.items.iter().map(kube::ResourceExt::name_any).collect()

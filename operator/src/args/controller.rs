@@ -27,8 +27,6 @@ pub(super) struct ControllerArgs {
     namespace: Option<String>,
     #[command(flatten)]
     urls: UrlArgs,
-    #[command(flatten)]
-    pods: PodArgs,
     /// Act without winning a lease: for a controller that is certainly alone.
     #[arg(long)]
     no_leader_election: bool,
@@ -37,6 +35,9 @@ pub(super) struct ControllerArgs {
     identity: Option<String>,
     #[command(flatten)]
     admin: AdminArgs,
+    // Last, because its heading would otherwise cover what follows.
+    #[command(flatten)]
+    pods: PodArgs,
 }
 
 impl ControllerArgs {

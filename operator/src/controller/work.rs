@@ -148,14 +148,8 @@ impl Worker {
                 let category = error.category();
                 tracing::warn!(%key, category, %error, "a pass failed; trying again");
                 let of_server = error.is_of_server();
-                Outcome::Failed(
-                    category,
-                    if of_server {
-                        LONGEST_OUTAGE_PAUSE
-                    } else {
-                        LONGEST_PAUSE
-                    },
-                )
+                let longest = of_server.then_some(LONGEST_OUTAGE_PAUSE);
+                Outcome::Failed(category, longest.unwrap_or(LONGEST_PAUSE))
             }
             Err(_) => {
                 tracing::warn!(%key, category = "timeout", "a pass took too long; trying again");

@@ -145,6 +145,10 @@ fn refusal(error: CallError) -> CreateError {
     let message = error.status().map(|s| s.message.clone());
     match (error.code(), message) {
         (Some(400 | 413 | 422), Some(message)) => CreateError::Invalid(message),
+        // What etcd says to an object that is just below the API server's own limit.
+        (Some(500), Some(message)) if message.contains("request is too large") => {
+            CreateError::Invalid(message)
+        }
         (Some(403), Some(message)) => CreateError::Forbidden(message),
         _ => CreateError::Call(error),
     }

@@ -124,6 +124,22 @@ impl Store {
         (state.shards[shard].list(namespace), state.revision)
     }
 
+    /// At most `limit` of the objects after `last` that `matches` accepts, and the revision they are from.
+    pub(crate) fn list_after(
+        &self,
+        shard: usize,
+        namespace: Option<&str>,
+        last: Option<&Key>,
+        limit: usize,
+        matches: impl Fn(&Value) -> bool,
+    ) -> (Vec<Arc<Value>>, u64) {
+        let state = self.state.lock();
+        let found = state.shards[shard]
+            .after_key(namespace, last)
+            .filter(|object| matches(object));
+        (found.take(limit).cloned().collect(), state.revision)
+    }
+
     /// Puts `next` in the place of `expected`, or makes it when nothing is expected there.
     pub(crate) fn swap(
         &self,

@@ -37,6 +37,8 @@ pub(crate) enum Answer {
     List {
         items: Vec<Arc<Value>>,
         revision: u64,
+        /// What to ask for to get the next page, if there is one.
+        proceed: Option<String>,
     },
     Status {
         status: Value,
@@ -70,7 +72,7 @@ pub(crate) async fn execute(inner: &Arc<Inner>, request: Request) -> Result<Answ
         (Verb::Create, Some(Subresource::Binding)) => pods::bind(inner, &request),
         (Verb::Create, Some(Subresource::Eviction)) => pods::evict(inner, &request),
         (Verb::Get, None | Some(Subresource::Status)) => read::get(inner, &request),
-        (Verb::List, _) => Ok(read::list(inner, &request)),
+        (Verb::List, _) => read::list(inner, &request),
         (Verb::Watch, _) => Ok(Answer::Watch(watch::stream(inner, request)?)),
         (Verb::Create, None) => write::create(inner, &request),
         (Verb::Update, None | Some(Subresource::Status | Subresource::Finalize)) => {

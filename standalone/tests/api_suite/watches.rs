@@ -213,3 +213,39 @@ async fn metadata_alone_can_be_watched() {
     let first = pin!(events).try_next().await.unwrap();
     assert!(matches!(first, Some(WatchEvent::Added(meta)) if meta.name_any() == "p"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_long_list_comes_in_pages_and_nothing_is_missed_meanwhile() {
+    let server = server();
+    let client = server.client();
+    for name in ["a", "b", "c", "d", "e"] {
+        create_widget(&client, name).await;
+    }
+    let api = widgets(&client);
+    let mut params = kube::api::ListParams::default().limit(2);
+    let mut pages = Vec::new();
+    let mut revision = String::new();
+    loop {
+        let page = api.list(&params).await.unwrap();
+        pages.push(
+            page.items
+                .iter()
+                .map(ResourceExt::name_any)
+                .collect::<Vec<_>>(),
+        );
+        revision = page.metadata.resource_version.unwrap_or(revision);
+        let Some(next) = page.metadata.continue_ else {
+            break;
+        };
+        params = params.continue_token(&next);
+        // What is made behind the reader's back is told by a watch from there.
+        create_widget(&client, &format!("a{}", pages.len())).await;
+    }
+    assert_eq!(pages, [vec!["a", "b"], vec!["c", "d"], vec!["e"]]);
+    let mut events = watch(&client, &WatchParams::default(), &revision).await;
+    assert_eq!(events.next().await.unwrap(), "+a1");
+    assert_eq!(events.next().await.unwrap(), "+a2");
+
+    let params = kube::api::ListParams::default().continue_token("nonsense");
+    assert!(matches!(api.list(&params).await, Err(kube::Error::Api(status)) if status.code == 400));
+}

@@ -10,7 +10,7 @@ use http::{HeaderValue, Request, Response, header};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body as ClientBody;
-use operator::controller::{self, ControllerConfig, ControllerError, Peers};
+use operator::controller::{self, ControllerConfig, ControllerError};
 use operator::index::Index;
 use operator::kubernetes::leader::Candidacy;
 use operator::vitals::Vitals;
@@ -66,10 +66,7 @@ impl World {
             config,
             self.keys.clone(),
             Arc::new(Index::new(self.keys.clone())),
-            Peers {
-                supervisors: self.supervisors.clone(),
-                gateways: self.gateways.clone(),
-            },
+            self.peers(),
             self.api.clock(),
             shutdown.clone(),
         );

@@ -1,9 +1,12 @@
 //! Controllers that die at a chosen write, and counts of what they wrote.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crds::names;
+use crds::sandbox::Phase;
+use operator::index::Key;
 use standalone::api::{Failure, RequestInfo, Write};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -58,6 +61,27 @@ impl World {
             sleep(QUIET).await;
             if self.api.faults().total_writes() == before {
                 return;
+            }
+        }
+    }
+
+    /// Watches every status from now on, and panics at the first one that says of a sandbox that it
+    /// has become ready while its command never said so.
+    pub fn watch_for_lies(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (index, supervisors) = (self.index.clone(), self.supervisors.clone());
+        let mut changes = index.changes();
+        async move {
+            let mut ready: HashSet<Key> = HashSet::new();
+            while let Ok(key) = changes.recv().await {
+                let entry = index.get(&key).filter(|e| e.status.phase == Phase::Running);
+                let Some(entry) = entry else {
+                    ready.remove(&key);
+                    continue;
+                };
+                let ip = entry.status.pod_ip.as_deref().unwrap_or_default();
+                if ready.insert(key) {
+                    assert!(supervisors.has_ever_answered(ip), "{:?}", entry.status);
+                }
             }
         }
     }

@@ -16,6 +16,7 @@ use operator::kubernetes::slim::SlimPod;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::chaos::{Accident, Chaos};
 use super::{NAMESPACE, ScriptedSupervisors};
 
 /// Plays the node and all its Pods.
@@ -40,6 +41,7 @@ struct State {
     doubles: Vec<String>,
     created: Vec<String>,
     uids: BTreeSet<String>,
+    chaos: Option<Chaos>,
 }
 
 /// What becomes of a Pod at its start.
@@ -66,7 +68,8 @@ struct Running {
 }
 
 impl ScriptedNode {
-    pub(super) fn new(client: Client, clock: Clock, supervisors: Arc<ScriptedSupervisors>) -> Self {
+    /// A node for Pods of the namespace of all tests.
+    pub fn new(client: Client, clock: Clock, supervisors: Arc<ScriptedSupervisors>) -> Self {
         Self {
             pods: Api::namespaced(client, NAMESPACE),
             clock,
@@ -76,7 +79,7 @@ impl ScriptedNode {
     }
 
     /// Plays the node for ever.
-    pub(super) async fn run(self: Arc<Self>) {
+    pub async fn run(self: Arc<Self>) {
         let mut events = std::pin::pin!(watcher(self.pods.clone(), Config::default()));
         while let Some(event) = events.next().await {
             match event {
@@ -107,7 +110,6 @@ impl ScriptedNode {
             running.restarts += 1;
             running.clone()
         };
-        self.supervisors.restarted(&running.ip);
         let mut status = self.running_status(&running);
         status["containerStatuses"][0]["lastState"] =
             json!({"terminated": {"reason": why, "exitCode": 137}});
@@ -132,6 +134,35 @@ impl ScriptedNode {
         if let Some(running) = self.state.lock().running.get_mut(name) {
             running.lost = true;
         }
+    }
+
+    /// From now on something happens to this share of all new Pods.
+    pub fn let_accidents_happen(&self, seed: u64, percent: u64) {
+        self.state.lock().chaos = Some(Chaos::new(seed, percent));
+    }
+
+    /// No more accidents to new Pods. How many there were.
+    pub fn end_accidents(&self) -> usize {
+        let chaos = self.state.lock().chaos.take();
+        chaos.map_or(0, |chaos| chaos.accidents)
+    }
+
+    /// Ends every trouble that keeps a Pod from running.
+    pub async fn heal_all(&self) {
+        let names: Vec<_> = self.state.lock().fates.keys().cloned().collect();
+        for name in names {
+            self.heal(&name).await;
+        }
+    }
+
+    /// The Pod of a sandbox is deleted by somebody.
+    pub(super) async fn remove(&self, name: &str) {
+        let _ = self.pods.delete(name, &DeleteParams::default()).await;
+    }
+
+    pub(super) fn is_running(&self, name: &str, uid: &str) -> bool {
+        let state = self.state.lock();
+        state.running.get(name).is_some_and(|r| r.uid == uid)
     }
 
     /// Names of all Pods that were ever created, in order.
@@ -173,13 +204,32 @@ impl ScriptedNode {
         }
     }
 
-    async fn attend(&self, pod: &SlimPod) {
+    async fn attend(self: &Arc<Self>, pod: &SlimPod) {
         let name = pod.name_any();
         if pod.metadata.deletion_timestamp.is_some() {
             self.end(pod, &name).await;
         } else if pod.spec.node_name.is_none() && pod.status.conditions.is_empty() {
+            self.meet_chance(pod, &name);
             self.start(pod, &name).await;
         }
+    }
+
+    /// Decides what will happen to a new Pod, if accidents happen.
+    fn meet_chance(self: &Arc<Self>, pod: &SlimPod, name: &str) {
+        let mut state = self.state.lock();
+        let Some(chaos) = &mut state.chaos else {
+            return;
+        };
+        let Some(accident) = chaos.roll() else {
+            state.fates.remove(name);
+            return;
+        };
+        if let Accident::Start(fate, _) = accident {
+            state.fates.insert(name.to_owned(), fate);
+        }
+        drop(state);
+        let uid = pod.uid().unwrap_or_default();
+        tokio::spawn(self.clone().suffer(name.to_owned(), uid, accident));
     }
 
     async fn end(&self, pod: &SlimPod, name: &str) {

@@ -20,6 +20,8 @@ pub struct ScriptedSupervisors {
     tokens: Mutex<Vec<String>>,
     /// What servers say of how long they have been idle, by address.
     idle: Mutex<HashMap<String, Duration>>,
+    /// What all others say.
+    all_idle: Mutex<Option<Duration>>,
 }
 
 /// The command of one Pod.
@@ -60,21 +62,19 @@ impl ScriptedSupervisors {
         command.willing.send_replace(willing);
     }
 
-    /// The command at this address ended and was started again: what it said before is void.
-    pub fn restarted(&self, ip: &str) {
-        if let Some(command) = self.commands.lock().get_mut(ip) {
-            command.answered = false;
-        }
-    }
-
-    /// Whether the present run of the command at this address has said that it is ready.
-    pub fn has_answered(&self, ip: &str) -> bool {
+    /// Whether the command at this address, which no two Pods share, has said that it is ready.
+    pub fn has_ever_answered(&self, ip: &str) -> bool {
         self.commands.lock().get(ip).is_some_and(|c| c.answered)
     }
 
     /// From now on the server at an address says that it has been idle for so long.
     pub fn idle_for(&self, ip: &str, idle: Duration) {
         self.idle.lock().insert(ip.to_owned(), idle);
+    }
+
+    /// From now on every server says that it has been idle for so long; `None`: says nothing.
+    pub fn all_idle_for(&self, idle: Option<Duration>) {
+        *self.all_idle.lock() = idle;
     }
 
     /// Every initialisation, in order.
@@ -140,7 +140,7 @@ impl Supervisors for ScriptedSupervisors {
     }
 
     fn idle<'a>(&'a self, ip: &'a str, _port: u16) -> BoxFuture<'a, Option<Duration>> {
-        let idle = self.idle.lock().get(ip).copied();
+        let idle = self.idle.lock().get(ip).copied().or(*self.all_idle.lock());
         async move { idle }.boxed()
     }
 

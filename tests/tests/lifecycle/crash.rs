@@ -135,8 +135,8 @@ async fn tell(story: Story, lag: Duration, nth: usize, always: bool) -> (bool, E
     world.api.faults().set_watch_lag(lag);
     world.arm_crash(nth);
     story.happen(&world).await;
-    let died = world.await_crash().await;
-    let mut dies = died;
+    let crashed = world.await_crash().await;
+    let mut dies = crashed;
     for life in 0.. {
         if !dies {
             break;
@@ -158,7 +158,7 @@ async fn tell(story: Story, lag: Duration, nth: usize, always: bool) -> (bool, E
         before,
         "{story:?}: writes without a reason"
     );
-    (died, end(&world, claim).await)
+    (crashed, end(&world, claim).await)
 }
 
 async fn survives_a_crash_after_any_write(lag: Duration) {

@@ -4,10 +4,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod api;
+mod chaos;
 mod children;
 mod crash;
 mod failover;
 mod faults;
+mod fleet;
 mod health;
 mod idle;
 mod life;

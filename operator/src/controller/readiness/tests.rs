@@ -257,12 +257,12 @@ impl Supervisors for Crowd {
         })
     }
 
-    fn accepts<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, bool> {
-        Box::pin(std::future::ready(false))
-    }
-
     fn idle<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, Option<Duration>> {
         Box::pin(std::future::ready(None))
+    }
+
+    fn accepts<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, bool> {
+        Box::pin(std::future::ready(false))
     }
 }
 

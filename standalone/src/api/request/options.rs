@@ -16,6 +16,10 @@ pub(crate) struct Options {
     pub(crate) bookmarks: bool,
     pub(crate) send_initial_events: bool,
     pub(crate) timeout: Option<Duration>,
+    /// Most items in one page of a list; 0 is no limit.
+    pub(crate) limit: usize,
+    /// Where the next page of a list begins, as an earlier page said.
+    pub(crate) proceed: Option<String>,
     pub(crate) dry_run: bool,
     pub(crate) field_manager: Option<String>,
     pub(crate) field_validation: FieldValidation,
@@ -67,6 +71,8 @@ impl Options {
             bookmarks: query.flag("allowWatchBookmarks"),
             send_initial_events: query.flag("sendInitialEvents"),
             timeout: query.number("timeoutSeconds")?.map(Duration::from_secs),
+            limit: query.number("limit")?.unwrap_or(0),
+            proceed: query.text("continue").map(str::to_owned),
             dry_run: dry_run(&query)?,
             field_manager: query.text("fieldManager").map(str::to_owned),
             field_validation: field_validation(&query)?,

@@ -51,19 +51,23 @@ impl Shape {
             Form::Table => {
                 let revision = object::resource_version(stored).unwrap_or_default();
                 let object = view(&self.kind, stored);
-                Cow::Owned(self.table(&[object], revision, headers))
+                let meta = json!({"resourceVersion": revision});
+                Cow::Owned(self.table(&[object], &meta, headers))
             }
         }
     }
 
-    fn list(&self, items: &[Arc<Value>], revision: u64) -> Bytes {
-        let revision = revision.to_string();
+    fn list(&self, items: &[Arc<Value>], revision: u64, proceed: Option<&str>) -> Bytes {
+        let mut meta = json!({"resourceVersion": revision.to_string()});
+        if let Some(proceed) = proceed {
+            meta["continue"] = json!(proceed);
+        }
         let items: Vec<_> = items.iter().map(|item| view(&self.kind, item)).collect();
         match self.form {
             Form::Json => bytes(&List::new(
                 &self.kind.api_version(),
                 format!("{}List", self.kind.name),
-                &revision,
+                meta,
                 &items,
             )),
             Form::Partial => {
@@ -74,21 +78,20 @@ impl Shape {
                 bytes(&List::new(
                     "meta.k8s.io/v1",
                     "PartialObjectMetadataList".to_owned(),
-                    &revision,
+                    meta,
                     &items,
                 ))
             }
-            Form::Table => bytes(&self.table(&items, &revision, true)),
+            Form::Table => bytes(&self.table(&items, &meta, true)),
         }
     }
 
-    fn table(&self, objects: &[Cow<'_, Value>], revision: &str, headers: bool) -> Value {
-        let meta = json!({"resourceVersion": revision});
+    fn table(&self, objects: &[Cow<'_, Value>], meta: &Value, headers: bool) -> Value {
         let objects = objects.iter().map(AsRef::as_ref);
         table::table(
             &self.kind.columns,
             objects,
-            &meta,
+            meta,
             self.now,
             (self.include, headers),
         )
@@ -109,13 +112,13 @@ impl<'a> List<'a> {
     fn new(
         api_version: &'a str,
         kind: String,
-        revision: &str,
+        metadata: Value,
         items: &'a [Cow<'a, Value>],
     ) -> Self {
         Self {
             kind,
             api_version,
-            metadata: json!({"resourceVersion": revision}),
+            metadata,
             items,
         }
     }
@@ -155,10 +158,14 @@ pub(crate) fn encode(shape: &Shape, answer: Answer) -> Response {
                 });
             response
         }
-        Answer::List { items, revision } => with_body(
+        Answer::List {
+            items,
+            revision,
+            proceed,
+        } => with_body(
             StatusCode::OK,
             "application/json",
-            shape.list(&items, revision).into(),
+            shape.list(&items, revision, proceed.as_deref()).into(),
         ),
         Answer::Status { status, .. } => json(StatusCode::OK, &status),
         Answer::Plain(value) => json(StatusCode::OK, &value),

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    ops::Bound,
     sync::Arc,
 };
 
@@ -74,6 +75,26 @@ impl Shard {
             .range(start..)
             .take_while(|(key, _)| key.namespace == namespace);
         inside.map(|(_, object)| object.clone()).collect()
+    }
+
+    /// The objects after a key, of one namespace or of all, in order.
+    pub(super) fn after_key<'a>(
+        &'a self,
+        namespace: Option<&'a str>,
+        last: Option<&Key>,
+    ) -> impl Iterator<Item = &'a Arc<Value>> {
+        let first = Key {
+            namespace: namespace.unwrap_or_default().to_owned(),
+            name: String::new(),
+        };
+        let start = match last {
+            Some(last) if *last >= first => Bound::Excluded(last.clone()),
+            _ => Bound::Included(first),
+        };
+        self.objects
+            .range((start, Bound::Unbounded))
+            .take_while(move |(key, _)| namespace.is_none_or(|own| key.namespace == own))
+            .map(|(_, object)| object)
     }
 
     pub(super) fn record(&mut self, key: &Key, change: Change, object: Arc<Value>, revision: u64) {

@@ -135,7 +135,11 @@ pub(super) fn delete_collection(inner: &Arc<Inner>, request: &Request) -> Result
             &deletion,
         )?;
     }
-    Ok(Answer::List { items, revision })
+    Ok(Answer::List {
+        items,
+        revision,
+        proceed: None,
+    })
 }
 
 /// Deletes an object as a controller would: with defaults, whoever else writes it.

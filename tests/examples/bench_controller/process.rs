@@ -1,0 +1,109 @@
+//! Another process of this benchmark, and what the kernel says of it.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A process that has used no CPU worth mentioning for so long is at rest.
+const AT_REST: Duration = Duration::from_millis(500);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// CPU time that says nothing: the kernel counts in ticks.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A child; it ends with this value.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Process {
+    /// Starts this program in another role.
+    pub(crate) fn start(args: &[&str]) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(args)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("this program");
+        let errors = BufReader::new(child.stderr.take().expect("a pipe"));
+        let (sender, lines) = channel();
+        // Whatever it says must not block it.
+        std::thread::spawn(move || {
+            for line in errors.lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        Self { child, lines }
+    }
+
+    /// Waits for a line that contains this; what follows it there.
+    pub(crate) fn line(&self, what: &str) -> String {
+        let found = self
+            .lines
+            .iter()
+            .find_map(|line| Some(line.split_once(what)?.1.to_owned()));
+        found.unwrap_or_else(|| panic!("it ended before it said {what:?}"))
+    }
+
+    /// Waits until it is at rest.
+    pub(crate) fn rest(&self) {
+        self.rest_since(Instant::now());
+    }
+
+    /// Waits until it is at rest. How long it was busy.
+    pub(crate) fn rest_since(&self, begin: Instant) -> Duration {
+        let mut busy = Instant::now();
+        let mut used = self.cpu();
+        while busy.elapsed() < AT_REST {
+            std::thread::sleep(LOOK_EVERY);
+            let now = self.cpu();
+            if now > used + TICK {
+                (busy, used) = (Instant::now(), now);
+            }
+        }
+        busy - begin
+    }
+
+    /// CPU time so far, of all its threads.
+    pub(crate) fn cpu(&self) -> Duration {
+        let stat = self.read("stat");
+        let fields = stat.rsplit_once(") ").expect("a stat").1;
+        let mut ticks = fields
+            .split(' ')
+            .skip(11)
+            .map(|n| n.parse::<u64>().unwrap());
+        let (user, system) = (ticks.next().unwrap(), ticks.next().unwrap());
+        Duration::from_millis((user + system) * 10)
+    }
+
+    /// Resident memory in bytes.
+    pub(crate) fn rss(&self) -> u64 {
+        self.status("VmRSS:")
+    }
+
+    /// The most it ever was, in bytes.
+    pub(crate) fn peak(&self) -> u64 {
+        self.status("VmHWM:")
+    }
+
+    fn status(&self, field: &str) -> u64 {
+        let status = self.read("status");
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        let kib = line.and_then(|rest| rest.split_whitespace().next());
+        kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap() << 10
+    }
+
+    fn read(&self, file: &str) -> String {
+        std::fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).expect("a process")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
