@@ -79,6 +79,7 @@ async fn every_step_of_a_life_takes_the_writes_that_it_needs() {
 
 /// Sandboxes in every state that lasts.
 async fn every_state() -> World {
+    use Phase::{Failed, Paused, Pending, Running, Starting, Stopped};
     let world = World::new();
     let lasting = json!({"lifecycle": {"startTimeout": "99999h", "deleteStoppedAfter": "99999h"}});
     for name in [
@@ -113,7 +114,6 @@ async fn every_state() -> World {
         .map(|e| e.status.phase)
         .collect();
     let count = |phase| phases.iter().filter(|p| **p == phase).count();
-    use Phase::{Failed, Paused, Pending, Running, Starting, Stopped};
     let counts = [Running, Paused, Stopped, Starting, Failed, Pending].map(count);
     assert_eq!(counts, [4, 1, 1, 2, 1, 1], "{phases:?}");
     world
