@@ -61,7 +61,7 @@ pub struct World {
     pub supervisors: Arc<ScriptedSupervisors>,
     pub config: ControllerConfig,
     /// What tests and nodes use: it meets no faults.
-    observer: Client,
+    pub observer: Client,
     /// Controllers that died at a write.
     crashes: u64,
     gateways: Arc<WorldGateways>,

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use crds::sandbox::{DesiredState, Phase, PodStatus};
+use crds::conditions::Reason;
+use crds::sandbox::{DesiredState, PauseReason, Phase, PodStatus};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
-use tests::world::World;
+use serde_json::{Value, json};
+use tests::world::{Fate, World};
+use tokio::time::sleep;
 
 /// More writes than any of the stories needs.
 const MOST_WRITES: usize = 30;
@@ -25,9 +28,16 @@ enum Story {
     OutOfMemory,
     /// The volume claim disappears while the sandbox is paused, and then it is resumed.
     VolumeLost,
+    IdlePause,
+    Wake,
+    MaxRunTime,
+    PausedTooLong,
+    FailedTooLong,
+    StoppedTooLong,
 }
 
-const STORIES: [Story; 9] = [
+/// What owners ask for, and what happens to Pods.
+const ACCIDENTS: [Story; 9] = [
     Story::Start,
     Story::Pause,
     Story::Resume,
@@ -39,18 +49,39 @@ const STORIES: [Story; 9] = [
     Story::VolumeLost,
 ];
 
+/// What the controller does by itself, when its time has come.
+const DEADLINES: [Story; 6] = [
+    Story::IdlePause,
+    Story::Wake,
+    Story::MaxRunTime,
+    Story::PausedTooLong,
+    Story::FailedTooLong,
+    Story::StoppedTooLong,
+];
+
+/// The deadline of each of those stories.
+const DEADLINE: &str = "10m";
+const BEYOND: Duration = Duration::from_mins(11);
+
 /// Everything that somebody could tell the difference by.
 #[derive(Debug, PartialEq)]
 struct End {
-    phase: Phase,
-    pod_status: Option<PodStatus>,
-    restarts: u32,
-    url: Option<String>,
-    id: Option<String>,
+    status: Option<EndStatus>,
     pods: Vec<String>,
     claims: Vec<String>,
     /// The workspace is the one of before.
     same_claim: bool,
+}
+
+#[derive(Debug, PartialEq)]
+struct EndStatus {
+    phase: Phase,
+    reason: Option<Reason>,
+    pod_status: Option<PodStatus>,
+    pause_reason: Option<PauseReason>,
+    restarts: u32,
+    /// It has the URL that follows from its id.
+    own_url: bool,
 }
 
 impl Story {
@@ -60,14 +91,50 @@ impl Story {
         if self == Self::Start {
             return world;
         }
-        world.create("a").await;
-        world.phase("a", Phase::Running).await;
-        if matches!(self, Self::Resume | Self::VolumeLost) {
-            world.ask("a", DesiredState::Paused).await;
-            world.phase("a", Phase::Paused).await;
+        if self == Self::FailedTooLong {
+            world.node.decide("a", Fate::NeverReady);
         }
+        world
+            .create_with("a", &json!({"lifecycle": self.lifecycle()}))
+            .await;
+        self.bring_about(&world).await;
         world.quiet().await;
         world
+    }
+
+    fn lifecycle(self) -> Value {
+        match self {
+            Self::IdlePause | Self::Wake => json!({"idleTimeout": DEADLINE}),
+            Self::MaxRunTime => json!({"maxRunTime": DEADLINE}),
+            Self::PausedTooLong => json!({"deletePausedAfter": DEADLINE}),
+            Self::FailedTooLong => json!({"startTimeout": "1m", "deletePausedAfter": DEADLINE}),
+            Self::StoppedTooLong => json!({"deleteStoppedAfter": DEADLINE}),
+            _ => json!({}),
+        }
+    }
+
+    async fn bring_about(self, world: &World) {
+        if self == Self::FailedTooLong {
+            world.phase("a", Phase::Failed).await;
+            return;
+        }
+        world.phase("a", Phase::Running).await;
+        match self {
+            Self::Resume | Self::VolumeLost | Self::PausedTooLong => {
+                world.ask("a", DesiredState::Paused).await;
+                world.phase("a", Phase::Paused).await;
+            }
+            Self::Wake => {
+                world.supervisors.all_idle_for(Some(BEYOND));
+                world.phase("a", Phase::Paused).await;
+                world.supervisors.all_idle_for(None);
+            }
+            Self::StoppedTooLong => {
+                world.ask("a", DesiredState::Stopped).await;
+                world.phase("a", Phase::Stopped).await;
+            }
+            _ => {}
+        }
     }
 
     async fn happen(self, world: &World) {
@@ -86,6 +153,12 @@ impl Story {
                 claims.delete("a-workspace", &now).await.unwrap();
                 world.ask("a", DesiredState::Running).await;
             }
+            Self::Wake => world.wake("a").await,
+            Self::IdlePause => {
+                world.supervisors.all_idle_for(Some(BEYOND));
+                sleep(BEYOND).await;
+            }
+            _ => sleep(BEYOND).await,
         }
     }
 }
@@ -97,16 +170,21 @@ async fn claim_uid(world: &World) -> Option<String> {
 }
 
 async fn end(world: &World, claim_before: Option<String>) -> End {
-    let status = world.status("a").await;
+    let sandbox = world.sandboxes().get_opt("a").await.unwrap();
+    let status = sandbox.and_then(|s| s.status).map(|status| EndStatus {
+        own_url: status
+            .url
+            .unwrap_or_default()
+            .contains(&status.runtime_id.unwrap()),
+        phase: status.phase,
+        reason: status.reason,
+        pod_status: status.pod_status,
+        pause_reason: status.pause_reason,
+        restarts: status.restarts.count,
+    });
     let claim = claim_uid(world).await;
     End {
-        phase: status.phase,
-        pod_status: status.pod_status,
-        restarts: status.restarts.count,
-        url: status
-            .url
-            .map(|url| url.replace(status.runtime_id.as_deref().unwrap(), "ID")),
-        id: status.runtime_id.map(|id| id.len().to_string()),
+        status,
         pods: world.names::<Pod>().await,
         claims: world.names::<PersistentVolumeClaim>().await,
         same_claim: claim.is_some() && claim == claim_before,
@@ -115,6 +193,9 @@ async fn end(world: &World, claim_before: Option<String>) -> End {
 
 /// What a Pod was lost to may be forgotten together with it, but never that one was lost.
 async fn check_reasons(story: Story, world: &World) {
+    if story == Story::StoppedTooLong {
+        return;
+    }
     let reasons = world.status("a").await.restarts.reasons;
     let expected: &[&str] = match story {
         Story::PodDeleted => &["Deleted"],
@@ -152,7 +233,7 @@ async fn tell(story: Story, lag: Duration, nth: usize, always: bool) -> (bool, E
     world.node.assert_no_doubles();
     check_reasons(story, &world).await;
     let before = world.api.revision();
-    tokio::time::sleep(Duration::from_mins(20)).await;
+    sleep(Duration::from_mins(20)).await;
     assert_eq!(
         world.api.revision(),
         before,
@@ -161,13 +242,13 @@ async fn tell(story: Story, lag: Duration, nth: usize, always: bool) -> (bool, E
     (crashed, end(&world, claim).await)
 }
 
-async fn survives_a_crash_after_any_write(lag: Duration) {
-    for story in STORIES {
+async fn survives_a_crash_after_any_write(stories: &[Story], lag: Duration) {
+    for &story in stories {
         let (_, undisturbed) = tell(story, lag, usize::MAX, false).await;
         for nth in 1..=MOST_WRITES {
-            let (died, end) = tell(story, lag, nth, false).await;
+            let (crashed, end) = tell(story, lag, nth, false).await;
             assert_eq!(end, undisturbed, "{story:?}, crash after write {nth}");
-            if !died {
+            if !crashed {
                 assert!(nth > 1, "{story:?} wrote nothing");
                 break;
             }
@@ -178,21 +259,33 @@ async fn survives_a_crash_after_any_write(lag: Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_after_any_write_changes_nothing_in_the_end() {
-    survives_a_crash_after_any_write(Duration::ZERO).await;
+    survives_a_crash_after_any_write(&ACCIDENTS, Duration::ZERO).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_after_any_write_changes_nothing_while_watches_lag() {
-    survives_a_crash_after_any_write(LAG).await;
+    survives_a_crash_after_any_write(&ACCIDENTS, LAG).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_after_any_write_at_a_deadline_changes_nothing_in_the_end() {
+    survives_a_crash_after_any_write(&DEADLINES, Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_after_any_write_at_a_deadline_changes_nothing_while_watches_lag() {
+    survives_a_crash_after_any_write(&DEADLINES, LAG).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn controllers_that_all_die_at_their_second_write_get_there_too() {
-    for story in STORIES {
+    // The removal of a tombstone is a single write.
+    let several = |story: &Story| *story != Story::StoppedTooLong;
+    for story in ACCIDENTS.into_iter().chain(DEADLINES).filter(several) {
         for lag in [Duration::ZERO, LAG] {
             let (_, undisturbed) = tell(story, lag, usize::MAX, false).await;
-            let (died, end) = tell(story, lag, 2, true).await;
-            assert!(died, "{story:?} took a single write");
+            let (crashed, end) = tell(story, lag, 2, true).await;
+            assert!(crashed, "{story:?} took a single write");
             assert_eq!(end, undisturbed, "{story:?}");
         }
     }

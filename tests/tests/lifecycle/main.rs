@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod api;
+mod busy;
 mod chaos;
 mod children;
 mod crash;

@@ -6,5 +6,6 @@ mod bad_input;
 mod first_session;
 mod isolation;
 mod kubectl;
+mod recovery;
 mod restart;
 mod session;

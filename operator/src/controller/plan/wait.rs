@@ -81,6 +81,10 @@ fn waits_for(
         ContainerState::Running { .. } if facts.answer.is_some() => {
             (Reason::WaitingForCommand, detail, true)
         }
+        // This process has not asked yet: what was said before it began stands.
+        ContainerState::Running { .. } if plan.status.reason == Some(Reason::WaitingForCommand) => {
+            (Reason::WaitingForCommand, plan.status.message.clone(), true)
+        }
         ContainerState::Running { .. } => (Reason::Initializing, None, true),
         _ => (Reason::CreatingPod, None, true),
     }

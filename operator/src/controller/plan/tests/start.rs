@@ -422,3 +422,19 @@ fn an_object_that_is_being_deleted_is_left_alone() {
     assert_eq!(plan.actions, []);
     assert_eq!(plan.status, SandboxStatus::default());
 }
+
+#[test]
+fn a_restarted_controller_says_nothing_new_of_a_start_that_takes_long() {
+    let mut world = World::new();
+    world.facts.pod = Some(pod());
+    world.facts.answer = Some(Answer::NotReady(Some("port 8000 is closed".into())));
+    world.pass(60);
+    world.step();
+    assert_eq!(world.status().reason, Some(Reason::WaitingForCommand));
+    let before = world.status().clone();
+    world.facts.answer = None;
+    world.pass(60);
+    let plan = world.step();
+    assert!(plan.asks);
+    assert_eq!(*world.status(), before);
+}
