@@ -55,8 +55,7 @@ async fn measure(count: u32) {
     let controller = Process::start(&["controller", &url, "ready"]);
     controller.line("reconciling");
     report("start to reconciling", begin.elapsed());
-    controller.rest();
-    report("start to at rest", begin.elapsed());
+    report("start to at rest", controller.rest_since(begin));
     println!(
         "  RSS at rest {} MiB, at most {} MiB",
         controller.rss() >> 20,

@@ -48,12 +48,7 @@ impl Process {
         found.unwrap_or_else(|| panic!("it ended before it said {what:?}"))
     }
 
-    /// Waits until it is at rest.
-    pub(crate) fn rest(&self) {
-        self.rest_since(Instant::now());
-    }
-
-    /// Waits until it is at rest. How long it was busy.
+    /// Waits until it is at rest. How long after `begin` it was still busy.
     pub(crate) fn rest_since(&self, begin: Instant) -> Duration {
         let mut busy = Instant::now();
         let mut used = self.cpu();
