@@ -4,6 +4,7 @@
 mod admin;
 mod controller;
 mod gateway;
+mod keys;
 mod pods;
 mod token;
 mod urls;
@@ -34,6 +35,8 @@ enum Role {
     Controller(Box<controller::ControllerArgs>),
     /// Serves the runtime API and proxies to sandboxes.
     Gateway(gateway::RoleArgs),
+    /// Makes, lists and revokes API keys.
+    Keys(keys::KeysArgs),
     /// Prints the session key of a Sandbox.
     Token(token::TokenArgs),
 }
@@ -56,6 +59,7 @@ impl Args {
         match self.role {
             Role::Controller(args) => args.run().await,
             Role::Gateway(args) => args.run().await,
+            Role::Keys(args) => args.run().await,
             Role::Token(args) => args.run().await,
         }
     }

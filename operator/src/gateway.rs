@@ -9,7 +9,6 @@ mod dispatch;
 pub mod proxy;
 pub mod sandboxes;
 pub mod serve;
-pub mod tenants;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -27,8 +26,8 @@ use crate::keys::Keys;
 use crate::traffic::{Gateways, GatewaysError, Traffic};
 use crate::urls::Urls;
 
+pub use crate::tenants::{self, Tenants};
 pub use args::GatewayArgs;
-pub use tenants::Tenants;
 
 /// What an installation decides about its gateway.
 #[derive(Debug, Clone)]

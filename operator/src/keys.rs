@@ -115,7 +115,7 @@ fn expand(root: &[u8], purpose: &str) -> Result<[u8; 32], KeyError> {
 }
 
 /// 32 bytes as 43 digits of base62, by long division.
-fn base62(bytes: &[u8]) -> String {
+pub(crate) fn base62(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut number = bytes.to_vec();
     (0..43)

@@ -8,9 +8,10 @@ use tokio_util::task::TaskTracker;
 
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
-use crate::gateway::{self, Gateway, GatewayArgs, Tenants, tenants};
+use crate::gateway::{self, Gateway, GatewayArgs};
 use crate::index::Index;
 use crate::kubernetes::watch;
+use crate::tenants::{self, Tenants};
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct RoleArgs {

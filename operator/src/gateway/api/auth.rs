@@ -7,7 +7,7 @@ use crds::contract::header::API_KEY;
 use http::request::Parts;
 
 use super::{Api, ApiError};
-use crate::gateway::tenants::Tenant;
+use crate::tenants::Tenant;
 
 /// Who calls.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use super::auth::Caller;
 use super::info::RuntimeInfo;
 use super::{Api, ApiError, Shared};
 use crate::gateway::sandboxes::SandboxError;
-use crate::gateway::tenants::Tenant;
+use crate::tenants::Tenant;
 
 /// Most unknown ids that are looked up live: more are old, not new, and the index is right.
 const LOOKUPS: usize = 64;

@@ -8,7 +8,7 @@ use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
 use crate::gateway::sandboxes::SandboxError;
-use crate::gateway::tenants::TenantError;
+use crate::tenants::TenantError;
 
 /// Why a call to the API failed.
 #[derive(Debug, thiserror::Error)]

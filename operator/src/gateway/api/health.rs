@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{ApiError, Shared};
 use crate::gateway::sandboxes::SandboxError;
-use crate::gateway::tenants::TenantError;
+use crate::tenants::TenantError;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Health {

@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::info::{Lifecycle, RuntimeInfo, derive};
 use super::{Api, ApiError};
 use crate::gateway::sandboxes::SandboxError;
-use crate::gateway::tenants::Tenant;
 use crate::index::Entry;
+use crate::tenants::Tenant;
 
 /// Body of the three calls. V0 sends `null` when its start failed before it knew an id.
 #[derive(Debug, Deserialize)]
