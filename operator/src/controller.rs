@@ -9,6 +9,7 @@ pub mod init;
 pub mod plan;
 pub mod supervisor;
 
+mod admission;
 mod apply;
 mod category;
 mod create;

@@ -18,6 +18,7 @@ pub const ROOT_KEY_LEN: usize = 32;
 pub struct Keys {
     runtime_id: hmac::Key,
     session: hmac::Key,
+    admin: hmac::Key,
     seal: ring::aead::LessSafeKey,
     signer: Signer,
 }
@@ -45,6 +46,7 @@ impl Keys {
         Ok(Self {
             runtime_id: hmac::Key::new(hmac::HMAC_SHA256, &subkey("runtime-id")?),
             session: hmac::Key::new(hmac::HMAC_SHA256, &subkey("session-key")?),
+            admin: hmac::Key::new(hmac::HMAC_SHA256, &subkey("admin")?),
             seal: ring::aead::LessSafeKey::new(seal),
             signer: Signer::from_seed(&subkey("control")?)?,
         })
@@ -82,6 +84,11 @@ impl Keys {
     pub fn rotated_session_key(&self, uid: &str, rotation: u32) -> String {
         let text = format!("session-key/{uid}/{rotation}");
         base62(hmac::sign(&self.session, text.as_bytes()).as_ref())
+    }
+
+    /// Signs what administrators log in with.
+    pub fn admin(&self) -> &hmac::Key {
+        &self.admin
     }
 
     /// Signs control calls to supervisors.

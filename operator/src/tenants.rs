@@ -9,6 +9,7 @@ mod follow;
 mod pace;
 pub mod record;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use parking_lot::{Mutex, RwLock};
 use subtle::ConstantTimeEq as _;
 use tokio::sync::watch;
 
-use crate::urls::UrlForm;
+use crate::urls::{UrlForm, Urls};
 use pace::Pace;
 use record::Record;
 
@@ -153,6 +154,18 @@ impl Tenants {
     /// The tenant of this name, if there is a key of that name now.
     pub fn named(&self, name: &str) -> Option<Arc<Tenant>> {
         self.known.read().by_name.get(name).cloned()
+    }
+
+    /// The URLs of a tenant's sandboxes: those of the installation, in the tenant's form.
+    pub fn urls<'a>(&self, installation: &'a Urls, tenant: &str) -> Cow<'a, Urls> {
+        let form = self.named(tenant).and_then(|tenant| tenant.url_form);
+        match form.filter(|form| *form != installation.form) {
+            None => Cow::Borrowed(installation),
+            Some(form) => Cow::Owned(Urls {
+                form,
+                ..installation.clone()
+            }),
+        }
     }
 
     /// All tenants, in order of their names.

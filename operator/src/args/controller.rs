@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::controller::{self, ControllerConfig, HttpSupervisors, Peers};
 use crate::index::Index;
 use crate::kubernetes::leader::Candidacy;
+use crate::tenants::{self, Tenants};
 use crate::traffic::NoGateways;
 use crate::vitals::Vitals;
 
@@ -54,6 +55,12 @@ impl ControllerArgs {
         let index = Arc::new(Index::new(keys.clone()));
         let mut config = self.config(&client)?;
         config.vitals = vitals;
+        config.tenants = Tenants::pending();
+        tokio::spawn({
+            let (tenants, client) = (config.tenants.clone(), client.clone());
+            let shutdown = shutdown.clone();
+            async move { tenants::follow(tenants, client, &namespace, shutdown).await }
+        });
         let ended = controller::run(
             client,
             config,

@@ -47,8 +47,9 @@ impl RoleArgs {
             index.clone(),
             shutdown.clone(),
         ));
+        let settings = self.gateway.settings();
         let config = self.gateway.config(self.urls.into());
-        let gateway = Gateway::new(&client, config, keys, index, tenants);
+        let gateway = Gateway::with_settings(&client, config, keys, index, tenants, settings);
         gateway::run(gateway, listener, shutdown).await;
         followers.close();
         followers.wait().await;

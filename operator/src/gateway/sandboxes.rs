@@ -2,7 +2,7 @@
 //! API server where another replica may know more, and every write entered into the index at once.
 
 mod error;
-mod retry;
+pub(super) mod retry;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -12,6 +12,7 @@ use operator::controller::{self, ControllerConfig, HttpSupervisors, Peers};
 use operator::gateway::{Gateway, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig};
 use operator::index::Index;
 use operator::keys::Keys;
+use operator::tenants;
 use operator::urls::Urls;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -65,9 +66,11 @@ impl Parts {
         gateway: Gateway,
         shutdown: CancellationToken,
     ) -> impl Future<Output = anyhow::Result<()>> + use<> {
+        let mut config = ControllerConfig::new(self.urls.clone());
+        config.tenants = self.tenants.clone();
         let run = controller::run(
             self.client.clone(),
-            ControllerConfig::new(self.urls.clone()),
+            config,
             self.keys.clone(),
             self.index.clone(),
             Peers {
@@ -78,6 +81,18 @@ impl Parts {
             shutdown,
         );
         async { run.await.context("controller") }
+    }
+
+    /// Keys of the Secret hold beside the one of the installation.
+    pub(super) fn run_tenants(
+        &self,
+        shutdown: CancellationToken,
+    ) -> impl Future<Output = anyhow::Result<()>> + use<> {
+        let (tenants, client) = (self.tenants.clone(), self.client.clone());
+        async move {
+            tenants::follow(tenants, client, NAMESPACE, shutdown).await;
+            Ok(())
+        }
     }
 
     pub(super) fn gateway(&self) -> Gateway {

@@ -7,6 +7,7 @@ use axum::extract::{Query, State};
 use futures::{StreamExt as _, stream};
 
 use super::auth::Caller;
+use super::endpoint::Endpoint;
 use super::info::RuntimeInfo;
 use super::{Api, ApiError, Shared};
 use crate::gateway::sandboxes::SandboxError;
@@ -17,7 +18,15 @@ const LOOKUPS: usize = 64;
 /// Look-ups of one call at the same time.
 const CONCURRENCY: usize = 8;
 
-pub(super) async fn batch(
+pub(super) fn endpoint() -> Endpoint {
+    Endpoint::get("/sessions/batch", batch)
+        .says("The newest sandboxes of several sessions, in order, null where there is none.")
+        .repeated_query("ids")
+        .answers::<Vec<Option<RuntimeInfo>>>(200)
+        .fails(&[400, 401, 503])
+}
+
+async fn batch(
     State(api): Shared,
     Caller(tenant): Caller,
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
