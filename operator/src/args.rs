@@ -34,7 +34,7 @@ enum Role {
     /// Makes Sandboxes real.
     Controller(Box<controller::ControllerArgs>),
     /// Serves the runtime API and proxies to sandboxes.
-    Gateway(gateway::RoleArgs),
+    Gateway(Box<gateway::RoleArgs>),
     /// Makes, lists and revokes API keys.
     Keys(keys::KeysArgs),
     /// Prints the session key of a Sandbox.

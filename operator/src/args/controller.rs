@@ -59,7 +59,7 @@ impl ControllerArgs {
         tokio::spawn({
             let (tenants, client) = (config.tenants.clone(), client.clone());
             let shutdown = shutdown.clone();
-            async move { tenants::follow(tenants, client, &namespace, shutdown).await }
+            async move { Box::pin(tenants::follow(tenants, client, &namespace, shutdown)).await }
         });
         let ended = controller::run(
             client,

@@ -38,7 +38,7 @@ impl RoleArgs {
         followers.spawn({
             let (tenants, client) = (tenants.clone(), client.clone());
             let (namespace, shutdown) = (self.installation.namespace(&client), shutdown.clone());
-            async move { tenants::follow(tenants, client, &namespace, shutdown).await }
+            async move { Box::pin(tenants::follow(tenants, client, &namespace, shutdown)).await }
         });
         // Every namespace: sandboxes made with kubectl are proxied to as well.
         followers.spawn(watch::sandboxes(

@@ -61,9 +61,9 @@ impl Admission {
                 continue;
             };
             let wants = wants(entry);
-            let waits = wants && entry.status.reason == Some(Reason::QuotaExceeded);
+            let queued = wants && entry.status.reason == Some(Reason::QuotaExceeded);
             let holds = has_pod || (wants && entry.status.pod_name.is_some());
-            if !holds && !waits {
+            if !holds && !queued {
                 continue;
             }
             let account = self.account(&mut ledger, &tenant);

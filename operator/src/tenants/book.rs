@@ -95,7 +95,7 @@ impl Book {
         self.0.retain(|raw| {
             let hash = raw["sha256"].as_str().unwrap_or_default();
             let named = raw["name"].as_str() == Some(wanted);
-            !named && !(id && hash.starts_with(wanted))
+            !(named || id && hash.starts_with(wanted))
         });
         match before - self.0.len() {
             0 => Err(BookError::Unknown(wanted.to_owned())),
@@ -112,7 +112,10 @@ impl std::fmt::Debug for NewKey {
 
 /// Lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
 }
 
 #[cfg(test)]

@@ -29,7 +29,8 @@ pub async fn follow(
         .inspect_err(|error| tracing::warn!(%error, "the API keys cannot be watched"))
         .default_backoff()
         .filter_map(|version| async { version.ok() });
-    shutdown.run_until_cancelled(keep(&tenants, versions)).await;
+    let keep = Box::pin(keep(&tenants, versions));
+    shutdown.run_until_cancelled(keep).await;
 }
 
 /// Takes in every version of the Secret; `None` is its absence.
