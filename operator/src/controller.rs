@@ -15,6 +15,7 @@ mod category;
 mod create;
 mod events;
 mod idleness;
+mod last_words;
 mod observe;
 mod pace;
 mod pods;

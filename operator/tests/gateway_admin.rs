@@ -149,8 +149,11 @@ async fn nobody_administers_without_password_and_token() {
 #[tokio::test]
 async fn stored_configs_hide_applied_ones() {
     let api = FakeApi::default();
-    api.put_pool("a", json!({"template": {"image": "file-a"}, "replicas": 1}));
-    api.put_pool("b", json!({"template": {"image": "file-b"}}));
+    api.put_pool(
+        "a",
+        &json!({"template": {"image": "file-a"}, "replicas": 1}),
+    );
+    api.put_pool("b", &json!({"template": {"image": "file-b"}}));
     let overlay = ApiSettings {
         overlay_stored_configs: true,
         ..settings()
@@ -207,14 +210,14 @@ async fn configs_are_told_while_the_api_server_is_away() {
     api.set_away(true);
     assert_eq!(world.get(CONFIGS).await.0, 503);
     api.set_away(false);
-    api.put_pool("a", json!({"template": {"image": "i"}}));
+    api.put_pool("a", &json!({"template": {"image": "i"}}));
     let known = world.get(CONFIGS).await;
     assert_eq!(
         (known.0, &known.1["configs"][0]["name"]),
         (200, &json!("a"))
     );
     api.set_away(true);
-    tokio::time::advance(std::time::Duration::from_secs(60)).await;
+    tokio::time::advance(std::time::Duration::from_mins(1)).await;
     assert_eq!(world.get(CONFIGS).await, known);
     let (code, answer) = world.call_as("wrong", "GET", CONFIGS, "").await;
     assert_eq!(code, 401);
@@ -241,7 +244,7 @@ async fn the_api_is_documented_by_itself() {
     let (code, document) = world.call_as("", "GET", "/openapi.json", "").await;
     assert_eq!(code, 200);
     for (path, methods) in document["paths"].as_object().unwrap() {
-        let path = path.replace('{', "").replace('}', "");
+        let path = path.replace(['{', '}'], "");
         // The page is no JSON; the rest of the test looks at it.
         for method in methods
             .as_object()

@@ -11,6 +11,7 @@ use super::build::Blueprint;
 use super::config::ControllerConfig;
 use super::facts::Turn;
 use super::idleness::Idleness;
+use super::last_words;
 use super::observe::{Observed, observe};
 use super::pace::Pace;
 use super::plan::{self, Plan};
@@ -70,9 +71,10 @@ pub(crate) async fn reconcile(
         return Ok(None);
     };
     observed.facts.turn = context.turn(&observed);
-    let plan = plan::plan(&observed.subject(), &observed.facts, now);
+    let mut plan = plan::plan(&observed.subject(), &observed.facts, now);
     apply::ask(context, &observed, plan.asks);
     apply::ask_quiet(context, &observed, plan.asks_quiet);
+    last_words::add(context, &observed, &mut plan).await;
     match carry_out(context, &observed, &plan).await {
         Ok(()) if plan.reports => report(context, &observed.entry, &plan.status).await?,
         Ok(()) => {}

@@ -1,5 +1,5 @@
 //! The part of a Kubernetes API that the gateway uses: create, get and merge-patch of Sandboxes
-//! and a little more of SandboxPools, with faults on demand.
+//! and a little more of `SandboxPool`s, with faults on demand.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -76,7 +76,7 @@ impl FakeApi {
     }
 
     /// Puts a pool there, as kubectl would.
-    pub(crate) fn put_pool(&self, name: &str, spec: Value) {
+    pub(crate) fn put_pool(&self, name: &str, spec: &Value) {
         let object = json!({"metadata": {"name": name}, "spec": spec});
         self.state.lock().store_pool(name, object);
     }

@@ -15,8 +15,6 @@ use crate::tenants::Tenant;
 
 /// Most unknown ids that are looked up live: more are old, not new, and the index is right.
 const LOOKUPS: usize = 64;
-/// Look-ups of one call at the same time.
-const CONCURRENCY: usize = 8;
 
 pub(super) fn endpoint() -> Endpoint {
     Endpoint::get("/sessions/batch", batch)
@@ -52,7 +50,7 @@ async fn look_up_unknown(api: &Api, tenant: &Tenant, ids: &[String]) -> Result<(
     }
     let found: Vec<_> = stream::iter(unknown)
         .map(|id| async move { api.sandboxes.find_session(&tenant.name, &id).await })
-        .buffer_unordered(CONCURRENCY)
+        .buffer_unordered(LOOKUPS)
         .collect()
         .await;
     // While the API server is away, the known ones are still answered.

@@ -3,6 +3,7 @@
 //! Always whole: different clients need different parts of it from the same endpoint.
 
 mod derive;
+mod trouble;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -75,9 +76,9 @@ impl Api {
             work_hosts: self.work_hosts(entry),
             restart_count: entry.status.restarts.count,
             restart_reasons: entry.status.restarts.reasons.clone(),
-            container_statuses: Vec::new(),
-            events: Vec::new(),
-            pod_logs: String::new(),
+            container_statuses: trouble::containers(entry, state.lifecycle),
+            events: trouble::events(entry, state.lifecycle),
+            pod_logs: trouble::log(entry, state.lifecycle, &self.sandboxes.keys),
             command: command(entry),
             image: spec.image.clone(),
             working_dir: spec.working_dir.clone(),
