@@ -24,6 +24,8 @@ pub enum Reason {
     Unschedulable,
     /// The workspace's volume claim is gone; it begins anew, empty.
     VolumeLost,
+    /// Its API key may use no more at the same time; it waits for its turn, or asks for too much.
+    QuotaExceeded,
     /// The image cannot be pulled; it is tried again.
     ImagePull,
     /// The container cannot be made.
@@ -79,6 +81,7 @@ impl Reason {
             Self::CreatingPod => "CreatingPod",
             Self::Unschedulable => "Unschedulable",
             Self::VolumeLost => "VolumeLost",
+            Self::QuotaExceeded => "QuotaExceeded",
             Self::ImagePull => "ImagePull",
             Self::ContainerConfig => "ContainerConfig",
             Self::Initializing => "Initializing",

@@ -4,7 +4,9 @@
 mod admin;
 mod controller;
 mod gateway;
+mod keys;
 mod lifecycle;
+
 mod pods;
 mod token;
 mod urls;
@@ -36,7 +38,9 @@ enum Role {
     /// Makes Sandboxes real.
     Controller(Box<controller::ControllerArgs>),
     /// Serves the runtime API and proxies to sandboxes.
-    Gateway(gateway::RoleArgs),
+    Gateway(Box<gateway::RoleArgs>),
+    /// Makes, lists and revokes API keys.
+    Keys(keys::KeysArgs),
     /// Prints the session key of a Sandbox.
     Token(token::TokenArgs),
 }
@@ -59,6 +63,7 @@ impl Args {
         match self.role {
             Role::Controller(args) => args.run().await,
             Role::Gateway(args) => args.run().await,
+            Role::Keys(args) => args.run().await,
             Role::Token(args) => args.run().await,
         }
     }

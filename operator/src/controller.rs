@@ -9,11 +9,13 @@ pub mod init;
 pub mod plan;
 pub mod supervisor;
 
+mod admission;
 mod apply;
 mod category;
 mod create;
 mod events;
 mod idleness;
+mod last_words;
 mod observe;
 mod pace;
 mod pods;

@@ -3,13 +3,15 @@
 //!
 //! Reads come from the [`Index`]; the only objects it ever writes are Sandboxes.
 
+pub mod admin;
 pub mod api;
 pub mod args;
+pub mod configs;
 mod dispatch;
 pub mod proxy;
 pub mod sandboxes;
 pub mod serve;
-pub mod tenants;
+mod settings;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -27,8 +29,9 @@ use crate::keys::Keys;
 use crate::traffic::{Gateways, GatewaysError, Traffic};
 use crate::urls::Urls;
 
+pub use crate::tenants::{self, Tenants};
 pub use args::GatewayArgs;
-pub use tenants::Tenants;
+pub use settings::ApiSettings;
 
 /// What an installation decides about its gateway.
 #[derive(Debug, Clone)]
@@ -87,15 +90,39 @@ impl Gateway {
         index: Arc<Index>,
         tenants: Tenants,
     ) -> Self {
+        let settings = ApiSettings::default();
+        Self::with_settings(client, config, keys, index, tenants, settings)
+    }
+
+    /// The same, with settings of the API of its own.
+    pub fn with_settings(
+        client: &kube::Client,
+        config: GatewayConfig,
+        keys: Arc<Keys>,
+        index: Arc<Index>,
+        tenants: Tenants,
+        settings: ApiSettings,
+    ) -> Self {
         let limits = serve::Limits {
             connections: config.max_connections,
             drain: config.drain_limit,
             local_only: config.local_only,
         };
         let config = Arc::new(config);
-        let sandboxes = sandboxes::Sandboxes::new(client.clone(), &config.namespace, index, keys);
+        let (namespace, overlay) = (&config.namespace, settings.overlay_stored_configs);
+        let configs = configs::Configs::new(client.clone(), namespace, overlay);
+        let password = settings.admin_password.clone();
+        let admin = password.map(|password| admin::Admin::new(password, keys.admin()));
+        let sandboxes = sandboxes::Sandboxes::new(client.clone(), namespace, index, keys);
         let proxy = proxy::Proxy::new(sandboxes.clone(), config.clone());
-        let api = api::router(sandboxes, config, tenants);
+        let api = api::router(api::Api {
+            sandboxes,
+            config,
+            tenants,
+            settings,
+            configs,
+            admin: admin.map(Arc::new),
+        });
         Self {
             dispatch: Arc::new(dispatch::Dispatch::new(api, proxy)),
             limits,

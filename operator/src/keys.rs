@@ -18,6 +18,7 @@ pub const ROOT_KEY_LEN: usize = 32;
 pub struct Keys {
     runtime_id: hmac::Key,
     session: hmac::Key,
+    admin: hmac::Key,
     seal: ring::aead::LessSafeKey,
     signer: Signer,
 }
@@ -45,6 +46,7 @@ impl Keys {
         Ok(Self {
             runtime_id: hmac::Key::new(hmac::HMAC_SHA256, &subkey("runtime-id")?),
             session: hmac::Key::new(hmac::HMAC_SHA256, &subkey("session-key")?),
+            admin: hmac::Key::new(hmac::HMAC_SHA256, &subkey("admin")?),
             seal: ring::aead::LessSafeKey::new(seal),
             signer: Signer::from_seed(&subkey("control")?)?,
         })
@@ -84,6 +86,11 @@ impl Keys {
         base62(hmac::sign(&self.session, text.as_bytes()).as_ref())
     }
 
+    /// Signs what administrators log in with.
+    pub fn admin(&self) -> &hmac::Key {
+        &self.admin
+    }
+
     /// Signs control calls to supervisors.
     pub fn signer(&self) -> &Signer {
         &self.signer
@@ -115,7 +122,7 @@ fn expand(root: &[u8], purpose: &str) -> Result<[u8; 32], KeyError> {
 }
 
 /// 32 bytes as 43 digits of base62, by long division.
-fn base62(bytes: &[u8]) -> String {
+pub(crate) fn base62(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut number = bytes.to_vec();
     (0..43)

@@ -2,7 +2,7 @@
 //! serves the remote runtime API and proxies to the sandboxes.
 //!
 //! Both stand on the same parts: the [`index`] of Sandboxes, the [`keys`] derived from one root
-//! key, and the [`urls`] of sandboxes.
+//! key, the [`tenants`], and the [`urls`] of sandboxes.
 
 pub mod admin;
 pub mod args;
@@ -13,8 +13,10 @@ pub mod index;
 pub mod keys;
 pub mod kubernetes;
 pub mod metrics;
+pub mod quantity;
 pub mod runtime_class;
 pub mod telemetry;
+pub mod tenants;
 pub mod traffic;
 pub mod urls;
 pub mod vitals;

@@ -102,6 +102,17 @@ impl fmt::Display for Scheme {
     }
 }
 
+impl fmt::Display for UrlForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nested => "nested",
+            Self::Flat => "flat",
+            Self::Path => "path",
+            Self::Loopback => "loopback",
+        })
+    }
+}
+
 impl FromStr for UrlForm {
     type Err = String;
 

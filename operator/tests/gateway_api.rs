@@ -474,3 +474,65 @@ async fn a_path_that_is_only_an_id_leads_nowhere() {
         assert_eq!(world.get(&format!("/{id}{end}")).await.0, 404);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_start_explains_itself_to_its_owner() {
+    let world = World::new();
+    let id = started(&world, "s1").await;
+    let log = "Traceback: no module named hunter2\n";
+    let failed = SandboxStatus {
+        phase: Phase::Failed,
+        reason: Some(crds::conditions::Reason::CrashLoop),
+        message: Some("the command ended 3 times".into()),
+        pod_status: Some(PodStatus::CrashLoopBackOff),
+        restarts: Restarts {
+            count: 2,
+            reasons: vec!["exit code 1".into()],
+        },
+        sealed_log: world.keys.seal_log("sandboxes", &id, log).ok(),
+        ..SandboxStatus::default()
+    };
+    world.report(&id, &failed);
+    let stored = serde_json::to_string(&world.api.get(&id)).unwrap();
+    assert!(!stored.contains("hunter2"));
+    let (_, info) = world.get("/sessions/s1").await;
+    assert_eq!(info["pod_logs"], log);
+    let container = &info["container_statuses"][0];
+    assert_eq!(container["state"]["waiting"]["reason"], "CrashLoop");
+    assert_eq!(
+        container["lastState"]["terminated"]["reason"],
+        "exit code 1"
+    );
+    assert_eq!(info["events"][0]["message"], "the command ended 3 times");
+    // Copied into another sandbox, it cannot be read.
+    let other = started(&world, "s2").await;
+    world.report(&other, &failed);
+    assert_eq!(world.get("/sessions/s2").await.1["pod_logs"], "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scan_of_ids_costs_the_api_server_little() {
+    let world = World::new();
+    let id = |n: u32| {
+        let letter = |shift: u32| char::from(b'a' + u8::try_from(n >> shift & 15).unwrap());
+        let end: String = [12, 8, 4, 0].into_iter().map(letter).collect();
+        format!("aaaaaaaaaaaa{end}")
+    };
+    let scan = (0..1000).map(|n| {
+        let path = format!("/runtime/{}", id(n));
+        let world = &world;
+        async move { world.get(&path).await.0 }
+    });
+    let codes = futures::future::join_all(scan).await;
+    assert!(codes.iter().all(|code| *code == 404));
+    let calls = world.api.calls().len();
+    assert_eq!(calls, 100);
+    for _ in 0..100 {
+        assert_eq!(world.get("/runtime/zzzzzzzzzzzzzzzz").await.0, 404);
+    }
+    let asked = world.api.calls().len() - calls;
+    assert!(asked < 40, "{asked}");
+    let path = format!("/runtime/{}", started(&world, "s1").await);
+    let other = World::beside(&world.api, config());
+    assert_eq!(other.get(&path).await.0, 200);
+}

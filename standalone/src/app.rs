@@ -111,6 +111,7 @@ impl Running {
         let mut tasks = JoinSet::new();
         tasks.spawn(parts.run_node(back.clone()));
         tasks.spawn(parts.serve_api(api, secret_path, back.clone()));
+        tasks.spawn(parts.run_tenants(back.clone()));
         let gateway = parts.gateway();
         tasks.spawn(parts.run_controller(gateway.clone(), back.clone()));
         let serving = gateway::run(gateway, listener, front.clone());

@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::controller::{self, ControllerConfig, HttpSupervisors, Peers};
 use crate::index::Index;
 use crate::kubernetes::leader::Candidacy;
+use crate::tenants::{self, Tenants};
 use crate::traffic::NoGateways;
 use crate::vitals::Vitals;
 
@@ -57,6 +58,12 @@ impl ControllerArgs {
         };
         let keys = Arc::new(keys);
         let index = Arc::new(Index::new(keys.clone()));
+        config.tenants = Tenants::pending();
+        tokio::spawn({
+            let (tenants, client) = (config.tenants.clone(), client.clone());
+            let shutdown = shutdown.clone();
+            async move { Box::pin(tenants::follow(tenants, client, &namespace, shutdown)).await }
+        });
         let ended = controller::run(
             client,
             config,

@@ -8,9 +8,10 @@ use tokio_util::task::TaskTracker;
 
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
-use crate::gateway::{self, Gateway, GatewayArgs, Tenants, tenants};
+use crate::gateway::{self, Gateway, GatewayArgs};
 use crate::index::Index;
 use crate::kubernetes::watch;
+use crate::tenants::{self, Tenants};
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct RoleArgs {
@@ -37,7 +38,7 @@ impl RoleArgs {
         followers.spawn({
             let (tenants, client) = (tenants.clone(), client.clone());
             let (namespace, shutdown) = (self.installation.namespace(&client), shutdown.clone());
-            async move { tenants::follow(tenants, client, &namespace, shutdown).await }
+            async move { Box::pin(tenants::follow(tenants, client, &namespace, shutdown)).await }
         });
         // Every namespace: sandboxes made with kubectl are proxied to as well.
         followers.spawn(watch::sandboxes(
@@ -46,8 +47,9 @@ impl RoleArgs {
             index.clone(),
             shutdown.clone(),
         ));
+        let settings = self.gateway.settings();
         let config = self.gateway.config(self.urls.into());
-        let gateway = Gateway::new(&client, config, keys, index, tenants);
+        let gateway = Gateway::with_settings(&client, config, keys, index, tenants, settings);
         gateway::run(gateway, listener, shutdown).await;
         followers.close();
         followers.wait().await;

@@ -2,13 +2,16 @@
 
 mod pods;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crds::sandbox::Lifecycle;
 
+use crate::index::Entry;
 use crate::kubernetes::leader::Candidacy;
+use crate::tenants::Tenants;
 use crate::urls::Urls;
 use crate::vitals::Vitals;
 
@@ -32,6 +35,8 @@ pub struct ControllerConfig {
     pub sudo_images: Vec<String>,
     /// Lease to be won before acting; `None` for the only controller of a cluster.
     pub leader: Option<Candidacy>,
+    /// Whose sandboxes they are, and how much each may use.
+    pub tenants: Tenants,
     /// Where the controller tells how it is.
     pub vitals: Arc<Vitals>,
 }
@@ -82,8 +87,15 @@ impl ControllerConfig {
             native_executor: true,
             sudo_images: Vec::new(),
             leader: None,
+            tenants: Tenants::fixed([]),
             vitals: Arc::default(),
         }
+    }
+
+    /// The URLs of a sandbox, in the form that its tenant is told.
+    pub fn urls(&self, entry: &Entry) -> Cow<'_, Urls> {
+        let tenant = entry.session().map_or("", |s| s.tenant.as_str());
+        self.tenants.urls(&self.urls, tenant)
     }
 }
 

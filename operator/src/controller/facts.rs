@@ -29,8 +29,21 @@ pub struct Facts {
     pub quiet: Option<Quiet>,
     /// The pool that the spec names is unknown.
     pub pool_missing: bool,
+    /// Whether its tenant's limits have room for it.
+    pub turn: Turn,
     /// A lost Pod is not replaced before this moment.
     pub replace_at: Option<Timestamp>,
+}
+
+/// Whether a sandbox may have compute, by the limits of its tenant.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Turn {
+    #[default]
+    Has,
+    /// Not yet, for this reason.
+    Waits(String),
+    /// It needs more than the tenant may have at all.
+    Never(String),
 }
 
 /// What a sandbox said when it was asked whether it is ready.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::config::Deadlines;
-use super::facts::Facts;
+use super::facts::{Facts, Turn};
 use super::plan::Subject;
 use super::reconcile::Context;
 use crate::index::{Entry, Key};
@@ -36,13 +36,14 @@ pub(crate) fn observe(context: &Context, key: &Key, now: Timestamp) -> Option<Ob
             .and_then(|run| context.readiness.answer(key, run)),
         pod: pod.map(Arc::unwrap_or_clone),
         pool_missing: resolved.is_none(),
+        turn: Turn::Has,
         replace_at: context.pace.next(key, now),
     };
     let entry = with_spec(entry, resolved);
     let lifecycle = entry.spec.lifecycle.as_ref();
     Some(Observed {
         deadlines: context.config.defaults.lifecycle.overridden(lifecycle),
-        url: context.config.urls.runtime(&entry.runtime_id),
+        url: context.config.urls(&entry).runtime(&entry.runtime_id),
         facts,
         entry,
     })

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::Client;
 
+use super::admission::Admission;
 use super::apply::{self, ApplyError};
 use super::build::Blueprint;
 use super::config::ControllerConfig;
+use super::facts::Turn;
 use super::idleness::Idleness;
+use super::last_words;
 use super::observe::{Observed, observe};
 use super::pace::Pace;
 use super::plan::{self, Plan};
@@ -34,6 +37,7 @@ pub(crate) struct Context {
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) idleness: Arc<Idleness>,
     pub(crate) pace: Pace,
+    pub(crate) admission: Admission,
 }
 
 /// Why a pass failed and is tried again.
@@ -77,13 +81,15 @@ pub(crate) async fn reconcile(
     key: &Key,
 ) -> Result<Option<Timestamp>, ReconcileError> {
     let now = context.clock.now();
-    let Some(observed) = observe(context, key, now) else {
+    let Some(mut observed) = observe(context, key, now) else {
         context.forget(key);
         return Ok(None);
     };
-    let plan = plan::plan(&observed.subject(), &observed.facts, now);
+    observed.facts.turn = context.turn(&observed);
+    let mut plan = plan::plan(&observed.subject(), &observed.facts, now);
     apply::ask(context, &observed, plan.asks);
     apply::ask_quiet(context, &observed, plan.asks_quiet);
+    last_words::add(context, &observed, &mut plan).await;
     match carry_out(context, &observed, &plan).await {
         Ok(()) if plan.reports => report(context, &observed.entry, &plan.status).await?,
         Ok(()) => {}
@@ -130,7 +136,28 @@ impl Context {
         }
     }
 
+    /// Whether the sandbox may have a Pod, by the limits of its tenant.
+    fn turn(&self, observed: &Observed) -> Turn {
+        let has_pod = observed.facts.pod.is_some();
+        let defaults = &self.config.defaults;
+        self.admission.ask(&observed.entry, has_pod, defaults)
+    }
+
+    /// Begins to decide whose turn it is, with who has a Pod now.
+    pub(crate) fn restore_turns(&self) {
+        let known = self.index.list(|entry| entry.session().is_some());
+        let known: Vec<_> = known
+            .iter()
+            .filter_map(|entry| observe(self, &entry.key, self.clock.now()))
+            .collect();
+        let sandboxes = known
+            .iter()
+            .map(|observed| (&*observed.entry, observed.facts.pod.is_some()));
+        self.admission.restore(sandboxes, &self.config.defaults);
+    }
+
     fn forget(&self, key: &Key) {
+        self.admission.forget(key);
         self.readiness.forget(key);
         self.idleness.forget(key);
         self.pace.forget(key);

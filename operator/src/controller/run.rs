@@ -7,9 +7,11 @@ use crds::Sandbox;
 use kube::Client;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Peers;
+use super::admission::Admission;
 use super::config::ControllerConfig;
 use super::idleness::Idleness;
 use super::pace::Pace;
@@ -26,6 +28,9 @@ use crate::kubernetes::queue::Queue;
 use crate::kubernetes::{watch, wire};
 use crate::vitals::Vitals;
 use crds::names;
+
+/// How long the first sight of the API keys is waited for. Sandboxes matter more than limits.
+const KEYS_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why the controller ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +66,7 @@ pub async fn run(
     spawn_watches(&mut tasks, &context, &CancellationToken::new());
     tasks.spawn(refuse_after(shutdown.clone(), vitals));
     tasks.spawn(enqueue_changes(context.index.clone(), queue.clone()));
+    tasks.spawn(call_when_limits_change(context.clone()));
     let worker = Worker::new(&context, &queue);
     tasks.spawn(worker.announce());
     let result = lead(&worker, election, &shutdown).await;
@@ -86,6 +92,7 @@ pub(super) fn context(
         readiness: Arc::new(readiness),
         idleness: Arc::new(Idleness::new(peers, clock, queue.clone())),
         pace: Pace::default(),
+        admission: Admission::new(config.tenants.clone(), queue.clone()),
         client,
         config,
         keys,
@@ -139,6 +146,15 @@ async fn enqueue_changes(index: Arc<Index>, queue: Arc<Queue<Key>>) {
     }
 }
 
+/// Has those who wait looked at again when keys or their limits change.
+async fn call_when_limits_change(context: Arc<Context>) {
+    let mut versions = context.config.tenants.versions();
+    // The sender lives in the context, so this cannot fail.
+    while versions.changed().await.is_ok() {
+        context.admission.call_all();
+    }
+}
+
 /// Acts, once the caches are warm and the lease is won.
 async fn lead(
     worker: &Arc<Worker>,
@@ -181,6 +197,11 @@ async fn reign(
 }
 
 async fn wait_synced(context: &Context) {
+    let mut keys = context.config.tenants.versions();
+    let loaded = keys.wait_for(|version| *version > 0);
+    if timeout(KEYS_LIMIT, loaded).await.is_err() {
+        tracing::warn!("API keys cannot be read: their limits do not hold yet");
+    }
     while !context.index.wait_synced(Duration::from_secs(5)).await {
         tracing::info!("waiting for the list of Sandboxes");
     }

@@ -92,6 +92,7 @@ impl Worker {
     pub(super) async fn work(self: &Arc<Self>, shutdown: &CancellationToken) -> bool {
         tracing::info!("reconciling");
         self.metrics.leader.set(1);
+        self.context.restore_turns();
         self.queue.open();
         enqueue_all(&self.context.index, &self.queue);
         let mut passes = JoinSet::new();

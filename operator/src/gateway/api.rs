@@ -3,13 +3,19 @@
 //! Every answer is a JSON object, errors included; nothing ever redirects, sets a cookie or
 //! answers 409 or 429, because the clients cannot take it.
 
+mod admin;
+mod audit;
 mod auth;
 mod batch;
 mod body;
+mod build_image;
+mod endpoint;
 mod error;
 mod health;
+mod image;
 pub mod info;
 mod list;
+mod openapi;
 mod pause;
 mod resume;
 mod runtime;
@@ -17,17 +23,20 @@ mod session;
 mod start;
 mod state;
 mod stop;
+mod warm_configs;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{get, post};
+use axum::{Extension, Router};
 use http::{Method, Request, Response, StatusCode, Uri};
 
+use super::admin::Admin;
+use super::configs::Configs;
 use super::sandboxes::Sandboxes;
-use super::{GatewayConfig, Tenants};
+use super::{ApiSettings, GatewayConfig, Tenants};
+use endpoint::Endpoint;
 
 pub use error::ApiError;
 pub(super) use error::ErrorBody;
@@ -38,35 +47,55 @@ const MAX_BODY: usize = 2 << 20;
 
 /// What every endpoint works with.
 #[derive(Debug)]
-struct Api {
-    sandboxes: Sandboxes,
-    config: Arc<GatewayConfig>,
-    tenants: Tenants,
+pub(super) struct Api {
+    pub(super) sandboxes: Sandboxes,
+    pub(super) config: Arc<GatewayConfig>,
+    pub(super) tenants: Tenants,
+    pub(super) settings: ApiSettings,
+    pub(super) configs: Configs,
+    pub(super) admin: Option<Arc<Admin>>,
 }
 
 type Shared = axum::extract::State<Arc<Api>>;
 
 /// All endpoints.
-pub(super) fn router(sandboxes: Sandboxes, config: Arc<GatewayConfig>, tenants: Tenants) -> Router {
-    Router::new()
-        .route("/start", post(start::start))
-        .route("/stop", post(stop::stop))
-        .route("/pause", post(pause::pause))
-        .route("/resume", post(resume::resume))
-        .route("/list", get(list::list))
-        .route("/runtime/{runtime_id}", get(runtime::runtime))
-        .route("/sessions/batch", get(batch::batch))
-        .route("/sessions/{*session_id}", get(session::session))
-        .route("/health", get(health::health))
+fn endpoints() -> Vec<Endpoint> {
+    let mut all = vec![
+        start::endpoint(),
+        stop::endpoint(),
+        pause::endpoint(),
+        resume::endpoint(),
+        list::endpoint(),
+        list::old_endpoint(),
+        runtime::endpoint(),
+        batch::endpoint(),
+        session::endpoint(),
+        image::prefix_endpoint(),
+        image::exists_endpoint(),
+        build_image::endpoint(),
+        build_image::status_endpoint(),
+        warm_configs::endpoint(),
+        health::endpoint(),
+        openapi::document_endpoint(),
+        openapi::page_endpoint(),
+    ];
+    all.extend(admin::endpoints());
+    all
+}
+
+/// Routes to all endpoints.
+pub(super) fn router(api: Api) -> Router {
+    let endpoints = endpoints();
+    let document = openapi::Document::of(&endpoints);
+    let routes = endpoints.into_iter();
+    routes
+        .fold(Router::new(), |router, endpoint| endpoint.mount(router))
         .fallback(|| async { ApiError::UnknownPath })
         .method_not_allowed_fallback(|| async { ApiError::WrongMethod })
         .layer(axum::middleware::from_fn(answer_options))
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .with_state(Arc::new(Api {
-            sandboxes,
-            config,
-            tenants,
-        }))
+        .layer(Extension(document))
+        .with_state(Arc::new(api))
 }
 
 /// Takes away what clients add to a path by mistake: a base URL that ends in a slash gives `//start`.

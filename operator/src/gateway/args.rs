@@ -3,7 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{GatewayConfig, RuntimeClasses, WorkspaceConfig};
+use clap::builder::FalseyValueParser;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::{ApiSettings, GatewayConfig, RuntimeClasses, WorkspaceConfig};
 use crate::urls::Urls;
 
 #[derive(Debug, Clone, clap::Args)]
@@ -52,12 +55,42 @@ pub struct GatewayArgs {
     #[arg(long, env = "GATEWAY_DRAIN_SECONDS", default_value_t = 25)]
     pub drain_seconds: u64,
 
+    /// Password of the administrator of warm runtime configs; none: nobody is.
+    #[arg(long, env = "ADMIN_PASSWORD", hide_env_values = true)]
+    pub admin_password: Option<SecretString>,
+
+    /// Stored warm runtime configs override the others by name, instead of hiding them all.
+    #[arg(
+        long,
+        env = "WARM_RUNTIME_CONFIG_OVERLAY",
+        value_parser = FalseyValueParser::new()
+    )]
+    pub warm_runtime_config_overlay: bool,
+
+    /// Where clients that name no image look for one; they append /runtime.
+    #[arg(
+        long,
+        env = "GATEWAY_REGISTRY_PREFIX",
+        default_value = "ghcr.io/openhands"
+    )]
+    pub registry_prefix: String,
+
     /// Connections served at the same time.
     #[arg(long, env = "GATEWAY_MAX_CONNECTIONS", default_value_t = 16_384)]
     pub max_connections: usize,
 }
 
 impl GatewayArgs {
+    /// The installation's decisions about the API beside the sandboxes.
+    pub fn settings(&self) -> ApiSettings {
+        let password = self.admin_password.clone();
+        ApiSettings {
+            admin_password: password.filter(|p| !p.expose_secret().is_empty()),
+            overlay_stored_configs: self.warm_runtime_config_overlay,
+            registry_prefix: self.registry_prefix.clone(),
+        }
+    }
+
     /// The installation's decisions, without the address.
     pub fn config(self, urls: Urls) -> GatewayConfig {
         GatewayConfig {

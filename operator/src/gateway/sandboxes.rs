@@ -2,7 +2,8 @@
 //! API server where another replica may know more, and every write entered into the index at once.
 
 mod error;
-mod retry;
+pub(super) mod retry;
+mod strangers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +15,14 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use tokio::time::sleep;
 
 use crate::index::{Entry, Index, Key};
 use crate::keys::Keys;
 
 pub use error::SandboxError;
 use retry::{retrying, within};
+use strangers::{NEWS, Strangers};
 
 /// Live look-ups at the same time. Anybody can ask for ids that do not exist, so they queue here
 /// and not at the API server.
@@ -37,6 +40,7 @@ pub struct Sandboxes {
     namespace: Arc<str>,
     api: Api<Sandbox>,
     lookups: Arc<Semaphore>,
+    strangers: Arc<Strangers>,
 }
 
 /// What came of a create.
@@ -53,6 +57,7 @@ impl Sandboxes {
             api: Api::namespaced(client, namespace),
             namespace: namespace.into(),
             lookups: Arc::new(Semaphore::new(LOOKUPS)),
+            strangers: Arc::default(),
             index,
             keys,
         }
@@ -74,10 +79,15 @@ impl Sandboxes {
         if !names::is_runtime_id(runtime_id) {
             return Err(SandboxError::NotFound);
         }
-        // Objects of the API are named by their id.
-        let found = self.look_up(runtime_id).await?;
-        if let Some(entry) = found.filter(|entry| entry.runtime_id == runtime_id) {
-            return Ok(entry);
+        if self.strangers.may_ask_id(runtime_id) {
+            // Objects of the API are named by their id.
+            let found = self.look_up(runtime_id).await?;
+            if let Some(entry) = found.filter(|entry| entry.runtime_id == runtime_id) {
+                return Ok(entry);
+            }
+            self.strangers.note_missing(runtime_id);
+        } else {
+            sleep(NEWS).await;
         }
         // Others are not, so only a complete index knows that there is none.
         self.synced().await?;
@@ -95,6 +105,11 @@ impl Sandboxes {
         self.synced().await?;
         if let Some(entry) = self.known_session(tenant, session) {
             return Ok(entry);
+        }
+        if !self.strangers.may_ask_session() {
+            sleep(NEWS).await;
+            let known = self.known_session(tenant, session);
+            return known.ok_or(SandboxError::NotFound);
         }
         // Of what other replicas did a moment ago, only a first epoch can be unknown here:
         // a later one follows a tombstone that the index holds.

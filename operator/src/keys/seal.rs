@@ -1,4 +1,5 @@
-//! Client environment at rest: encrypted, and bound to the name of the one object it is for.
+//! Client environment and logs at rest: encrypted, and bound to the name of the one object they are
+//! for.
 
 use std::collections::BTreeMap;
 
@@ -31,22 +32,8 @@ impl Keys {
         name: &str,
         environment: &BTreeMap<String, String>,
     ) -> Result<String, SealError> {
-        let mut nonce = [0; NONCE_LEN];
-        SystemRandom::new()
-            .fill(&mut nonce)
-            .map_err(|_| SealError::Random)?;
-        let mut data = serde_json::to_vec(environment).map_err(|_| SealError::Malformed)?;
-        self.seal
-            .seal_in_place_append_tag(
-                Nonce::assume_unique_for_key(nonce),
-                bound(namespace, name),
-                &mut data,
-            )
-            .map_err(|_| SealError::Refused)?;
-        Ok(format!(
-            "{PREFIX}{}",
-            STANDARD.encode([&nonce[..], &data].concat())
-        ))
+        let data = serde_json::to_vec(environment).map_err(|_| SealError::Malformed)?;
+        self.seal_bytes(&format!("{namespace}/{name}"), data)
     }
 
     /// Decrypts what [`Keys::seal`] made for the same object.
@@ -56,25 +43,47 @@ impl Keys {
         name: &str,
         sealed: &str,
     ) -> Result<BTreeMap<String, String>, SealError> {
+        let plain = self.open_bytes(&format!("{namespace}/{name}"), sealed)?;
+        serde_json::from_slice(&plain).map_err(|_| SealError::Malformed)
+    }
+
+    /// Encrypts the end of a log of the object `namespace/name`: programs print secrets.
+    pub fn seal_log(&self, namespace: &str, name: &str, log: &str) -> Result<String, SealError> {
+        self.seal_bytes(&format!("{namespace}/{name}/log"), log.into())
+    }
+
+    /// Decrypts what [`Keys::seal_log`] made for the same object.
+    pub fn open_log(&self, namespace: &str, name: &str, sealed: &str) -> Result<String, SealError> {
+        let plain = self.open_bytes(&format!("{namespace}/{name}/log"), sealed)?;
+        String::from_utf8(plain).map_err(|_| SealError::Malformed)
+    }
+
+    fn seal_bytes(&self, bound: &str, mut data: Vec<u8>) -> Result<String, SealError> {
+        let mut nonce = [0; NONCE_LEN];
+        SystemRandom::new()
+            .fill(&mut nonce)
+            .map_err(|_| SealError::Random)?;
+        let unique = Nonce::assume_unique_for_key(nonce);
+        self.seal
+            .seal_in_place_append_tag(unique, Aad::from(bound), &mut data)
+            .map_err(|_| SealError::Refused)?;
+        let text = STANDARD.encode([&nonce[..], &data].concat());
+        Ok(format!("{PREFIX}{text}"))
+    }
+
+    fn open_bytes(&self, bound: &str, sealed: &str) -> Result<Vec<u8>, SealError> {
         let text = sealed.strip_prefix(PREFIX).ok_or(SealError::Malformed)?;
         let mut data = STANDARD.decode(text).map_err(|_| SealError::Malformed)?;
         let (nonce, data) = data
             .split_first_chunk_mut::<NONCE_LEN>()
             .ok_or(SealError::Malformed)?;
+        let unique = Nonce::assume_unique_for_key(*nonce);
         let plain = self
             .seal
-            .open_in_place(
-                Nonce::assume_unique_for_key(*nonce),
-                bound(namespace, name),
-                data,
-            )
+            .open_in_place(unique, Aad::from(bound), data)
             .map_err(|_| SealError::Refused)?;
-        serde_json::from_slice(plain).map_err(|_| SealError::Malformed)
+        Ok(plain.to_vec())
     }
-}
-
-fn bound(namespace: &str, name: &str) -> Aad<Vec<u8>> {
-    Aad::from(format!("{namespace}/{name}").into_bytes())
 }
 
 #[cfg(test)]
@@ -92,6 +101,15 @@ mod tests {
         assert_eq!(keys.open("n2", "a", &sealed), Err(SealError::Refused));
         let other = Keys::derive(&[2; 32]).unwrap();
         assert_eq!(other.open("ns", "a", &sealed), Err(SealError::Refused));
+    }
+
+    #[test]
+    fn a_log_is_no_environment() {
+        let keys = Keys::derive(&[1; 32]).unwrap();
+        let sealed = keys.seal_log("ns", "a", "{}").unwrap();
+        assert_eq!(keys.open_log("ns", "a", &sealed), Ok("{}".into()));
+        assert_eq!(keys.open_log("ns", "b", &sealed), Err(SealError::Refused));
+        assert_eq!(keys.open("ns", "a", &sealed), Err(SealError::Refused));
     }
 
     #[test]

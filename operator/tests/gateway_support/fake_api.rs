@@ -1,5 +1,5 @@
-//! The part of a Kubernetes API that the gateway uses: create, get and merge-patch of Sandboxes,
-//! with faults on demand.
+//! The part of a Kubernetes API that the gateway uses: create, get and merge-patch of Sandboxes
+//! and a little more of `SandboxPool`s, with faults on demand.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -23,6 +23,7 @@ pub(crate) struct FakeApi {
 #[derive(Default)]
 struct State {
     objects: BTreeMap<String, Value>,
+    pools: BTreeMap<String, Value>,
     version: u64,
     faults: VecDeque<u16>,
     away: bool,
@@ -74,6 +75,12 @@ impl FakeApi {
         serde_json::from_value(state.store(&name, object)).unwrap()
     }
 
+    /// Puts a pool there, as kubectl would.
+    pub(crate) fn put_pool(&self, name: &str, spec: &Value) {
+        let object = json!({"metadata": {"name": name}, "spec": spec});
+        self.state.lock().store_pool(name, object);
+    }
+
     /// What the controller would write.
     pub(crate) fn set_status(&self, name: &str, status: &SandboxStatus) -> Sandbox {
         let mut state = self.state.lock();
@@ -97,9 +104,13 @@ impl FakeApi {
 impl State {
     fn answer(&mut self, method: &Method, path: &str, body: &Bytes) -> (u16, Value) {
         let rest = path
-            .strip_prefix("/apis/openhands.dev/v1alpha1/namespaces/sandboxes/sandboxes")
+            .strip_prefix("/apis/openhands.dev/v1alpha1/namespaces/sandboxes/")
             .unwrap_or_else(|| panic!("unexpected path {path}"));
-        let name = rest.trim_start_matches('/').to_owned();
+        let (plural, name) = rest.split_once('/').unwrap_or((rest, ""));
+        let name = name.to_owned();
+        if plural == "sandboxpools" && !self.away {
+            return self.answer_pools(method, &name, body);
+        }
         self.calls.push((method.clone(), name.clone()));
         if self.away {
             return failure(503, "ServiceUnavailable");
@@ -116,6 +127,40 @@ impl State {
             ("PATCH", name) => self.patch(name, &serde_json::from_slice(body).unwrap()),
             other => panic!("unexpected call {other:?}"),
         }
+    }
+
+    fn answer_pools(&mut self, method: &Method, name: &str, body: &Bytes) -> (u16, Value) {
+        let sent = || serde_json::from_slice::<Value>(body).unwrap();
+        match (method.as_str(), name) {
+            ("GET", "") => {
+                let items: Vec<_> = self.pools.values().collect();
+                (200, json!({"metadata": {}, "items": items}))
+            }
+            ("POST", "") => {
+                let object = sent();
+                let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+                self.store_pool(&name, object)
+            }
+            (method, name) => match (method, self.pools.get(name).cloned()) {
+                (_, None) => failure(404, "NotFound"),
+                ("GET", Some(pool)) => (200, pool),
+                ("DELETE", Some(pool)) => {
+                    self.pools.remove(name);
+                    (200, pool)
+                }
+                ("PATCH", Some(mut pool)) => {
+                    merge(&mut pool, sent());
+                    self.store_pool(name, pool)
+                }
+                other => panic!("unexpected call {other:?}"),
+            },
+        }
+    }
+
+    fn store_pool(&mut self, name: &str, mut object: Value) -> (u16, Value) {
+        object["metadata"]["uid"] = name.into();
+        self.pools.insert(name.to_owned(), object.clone());
+        (201, object)
     }
 
     fn create(&mut self, object: Value) -> (u16, Value) {
@@ -152,6 +197,17 @@ impl State {
         metadata["namespace"] = "sandboxes".into();
         self.objects.insert(name.to_owned(), object.clone());
         object
+    }
+}
+
+/// A merge patch (RFC 7386).
+fn merge(object: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *object = patch;
+        return;
+    };
+    for (name, value) in patch {
+        merge(&mut object[name], value);
     }
 }
 

@@ -13,7 +13,9 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use operator::gateway::{Gateway, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig};
+use operator::gateway::{
+    ApiSettings, Gateway, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig,
+};
 use operator::index::Index;
 use operator::keys::Keys;
 use operator::urls::{Scheme, UrlForm, Urls};
@@ -63,21 +65,29 @@ impl World {
 
     /// One more replica on the same API, with an index of its own.
     pub(crate) fn beside(api: &FakeApi, config: GatewayConfig) -> Self {
-        let world = Self::with(api, config);
+        let world = Self::with(api, config, tenants(), ApiSettings::default());
         world.index.retain(&HashSet::new());
         world
     }
 
     /// A replica that has just been started.
     pub(crate) fn unsynced(api: &FakeApi) -> Self {
-        Self::with(api, config())
+        Self::with(api, config(), tenants(), ApiSettings::default())
     }
 
-    fn with(api: &FakeApi, config: GatewayConfig) -> Self {
+    /// With tenants and settings of its own.
+    pub(crate) fn of(api: &FakeApi, tenants: Tenants, settings: ApiSettings) -> Self {
+        let world = Self::with(api, config(), tenants, settings);
+        world.index.retain(&HashSet::new());
+        world
+    }
+
+    fn with(api: &FakeApi, config: GatewayConfig, tenants: Tenants, settings: ApiSettings) -> Self {
         let keys = Arc::new(Keys::derive(&[7; 32]).unwrap());
         let index = Arc::new(Index::new(keys.clone()));
         let client = api.client();
-        let gateway = Gateway::new(&client, config, keys.clone(), index.clone(), tenants());
+        let (of, known) = (keys.clone(), index.clone());
+        let gateway = Gateway::with_settings(&client, config, of, known, tenants, settings);
         Self {
             api: api.clone(),
             index,
@@ -115,6 +125,17 @@ impl World {
 
     pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
         self.call_as(KEY, "GET", path, "").await
+    }
+
+    /// An object is gone, and the watch says so.
+    pub(crate) fn forget(&self, name: &str) {
+        let key = operator::index::Key {
+            namespace: "sandboxes".into(),
+            name: name.to_owned(),
+        };
+        let known = self.index.get(&key).unwrap();
+        self.api.delete(name);
+        self.index.remove(&key, &known.uid);
     }
 
     /// What controller and watch would do: the status is written, and the index learns of it.

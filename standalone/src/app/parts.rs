@@ -12,6 +12,7 @@ use operator::controller::{self, ControllerConfig, Deadlines, HttpSupervisors, P
 use operator::gateway::{Gateway, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig};
 use operator::index::Index;
 use operator::keys::Keys;
+use operator::tenants;
 use operator::urls::Urls;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -68,6 +69,7 @@ impl Parts {
     ) -> impl Future<Output = anyhow::Result<()>> + use<> {
         let mut config = ControllerConfig::new(self.urls.clone());
         config.defaults.lifecycle = self.deadlines;
+        config.tenants = self.tenants.clone();
         let run = controller::run(
             self.client.clone(),
             config,
@@ -81,6 +83,18 @@ impl Parts {
             shutdown,
         );
         async { run.await.context("controller") }
+    }
+
+    /// Keys of the Secret hold beside the one of the installation.
+    pub(super) fn run_tenants(
+        &self,
+        shutdown: CancellationToken,
+    ) -> impl Future<Output = anyhow::Result<()>> + use<> {
+        let (tenants, client) = (self.tenants.clone(), self.client.clone());
+        async move {
+            tenants::follow(tenants, client, NAMESPACE, shutdown).await;
+            Ok(())
+        }
     }
 
     pub(super) fn gateway(&self) -> Gateway {

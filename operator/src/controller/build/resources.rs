@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::BuildError;
 use crate::controller::config::Defaults;
+pub use crate::quantity::value;
 
 /// Resources that the factor multiplies.
 const SCALED: [&str; 2] = ["cpu", "memory"];
@@ -121,33 +122,6 @@ fn scaled(name: &str, amount: f64) -> String {
     }
 }
 
-/// The number that a quantity stands for; `None` if it is none or negative.
-pub fn value(text: &str) -> Option<f64> {
-    const UNITS: [(&str, f64); 15] = [
-        ("Ki", 1024.0),
-        ("Mi", 1_048_576.0),
-        ("Gi", 1_073_741_824.0),
-        ("Ti", 1_099_511_627_776.0),
-        ("Pi", 1_125_899_906_842_624.0),
-        ("Ei", 1_152_921_504_606_846_976.0),
-        ("n", 1e-9),
-        ("u", 1e-6),
-        ("m", 1e-3),
-        ("k", 1e3),
-        ("M", 1e6),
-        ("G", 1e9),
-        ("T", 1e12),
-        ("P", 1e15),
-        ("E", 1e18),
-    ];
-    let (digits, factor) = UNITS
-        .iter()
-        .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)))
-        .unwrap_or((text, 1.0));
-    let number: f64 = digits.parse().ok()?;
-    (number.is_finite() && number >= 0.0).then_some(number * factor)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,20 +219,5 @@ mod tests {
             error.unwrap_err().to_string(),
             "spec.resources.limits.memory: \"much\" is no quantity"
         );
-    }
-
-    #[test]
-    fn quantities_are_read() {
-        for (text, number) in [
-            ("1", 1.0),
-            ("250m", 0.25),
-            ("2Gi", 2_147_483_648.0),
-            ("1e3", 1e3),
-        ] {
-            assert_eq!(value(text), Some(number), "{text}");
-        }
-        for text in ["", "Gi", "-1", "1Qi", "inf"] {
-            assert_eq!(value(text), None, "{text}");
-        }
     }
 }

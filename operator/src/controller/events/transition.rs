@@ -74,6 +74,7 @@ fn hindered(before: &SandboxStatus, after: &SandboxStatus) -> Option<Announcemen
             | Reason::ContainerConfig
             | Reason::PoolNotFound
             | Reason::Refused
+            | Reason::QuotaExceeded
             | Reason::NameTaken
     );
     let waits = matches!(after.phase, Phase::Pending | Phase::Starting);

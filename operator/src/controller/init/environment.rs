@@ -93,7 +93,7 @@ fn defaults(identity: &Identity<'_>) -> Environment {
             idle.as_secs().to_string(),
         );
     }
-    if identity.config.urls.form == UrlForm::Path {
+    if identity.config.urls(entry).form == UrlForm::Path {
         let path = format!("/{}/vscode", entry.runtime_id);
         all.insert("OH_VSCODE_BASE_PATH".into(), path);
     }

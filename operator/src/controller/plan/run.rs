@@ -10,7 +10,7 @@ use super::rest::{end, expire};
 use super::say::since;
 use super::wait::timeouts;
 use super::{Action, Failure, Plan, Subject, deadline};
-use crate::controller::facts::{Facts, PodFacts};
+use crate::controller::facts::{Facts, PodFacts, Turn};
 
 /// A command that ends so often without the sandbox ever having been ready is given up.
 pub(super) const CRASHES: u32 = 3;
@@ -69,7 +69,8 @@ fn start(plan: &mut Plan, facts: &Facts, now: Timestamp) {
     let status = &mut plan.status;
     // A start that is refused again and again still has only one deadline. One whose status was
     // never written began with its Pod.
-    if status.phase != Phase::Pending {
+    let waited = status.reason == Some(Reason::QuotaExceeded) && facts.turn == Turn::Has;
+    if status.phase != Phase::Pending || waited {
         status.started_at = Some(now.into());
     } else if status.started_at.is_none() {
         let pod = facts.pod.as_ref().and_then(|pod| pod.created_at);
@@ -94,6 +95,9 @@ fn create(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: Timestamp)
         plan.status.pod_status = Some(PodStatus::NotFound);
         return;
     }
+    if !has_turn(plan, subject, facts, now) {
+        return;
+    }
     if plan.status.pod_name.is_some() && !replace(plan, facts, now) {
         return;
     }
@@ -113,6 +117,21 @@ fn create(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: Timestamp)
     plan.status.pod_status = Some(PodStatus::Pending);
     plan.reports = !is_new(subject);
     timeouts(plan, subject, now);
+}
+
+/// Whether its tenant's limits have room for it. Who waits for them waits no longer than for
+/// anything else.
+fn has_turn(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: Timestamp) -> bool {
+    match &facts.turn {
+        Turn::Has => return true,
+        Turn::Never(why) => plan.fail(Reason::QuotaExceeded, why, Failure::Other),
+        Turn::Waits(why) => {
+            plan.say(Phase::Pending, Reason::QuotaExceeded, Some(why.clone()));
+            plan.status.pod_status = Some(PodStatus::Pending);
+            timeouts(plan, subject, now);
+        }
+    }
+    false
 }
 
 /// Whether no status has ever been written: the first one can wait until there is news.

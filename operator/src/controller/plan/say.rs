@@ -35,6 +35,9 @@ impl Plan {
         self.status.runtime_id = Some(entry.runtime_id.clone());
         self.status.url = Some(subject.url.to_owned());
         self.status.observed_generation = Some(entry.generation);
+        if self.status.phase != Phase::Failed {
+            self.status.sealed_log = None;
+        }
         self.status.conditions = conditions(&self.status, &entry.status, entry.generation, now);
     }
 

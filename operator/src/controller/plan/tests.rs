@@ -9,6 +9,7 @@ mod running;
 mod scenes;
 mod start;
 mod table;
+mod turn;
 
 use std::sync::Arc;
 use std::time::Duration;

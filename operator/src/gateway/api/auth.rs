@@ -5,9 +5,10 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use crds::contract::header::API_KEY;
 use http::request::Parts;
+use tokio::time::sleep;
 
 use super::{Api, ApiError};
-use crate::gateway::tenants::Tenant;
+use crate::tenants::Tenant;
 
 /// Who calls.
 #[derive(Debug)]
@@ -18,6 +19,11 @@ impl FromRequestParts<Arc<Api>> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, ApiError> {
         let key = parts.headers.get(API_KEY).and_then(|v| v.to_str().ok());
-        Ok(Self(api.tenants.recognise(key)?))
+        let tenant = api.tenants.recognise(key)?;
+        let wait = api.tenants.take_turn(&tenant)?;
+        if !wait.is_zero() {
+            sleep(wait).await;
+        }
+        Ok(Self(tenant))
     }
 }

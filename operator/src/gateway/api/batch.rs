@@ -7,17 +7,24 @@ use axum::extract::{Query, State};
 use futures::{StreamExt as _, stream};
 
 use super::auth::Caller;
+use super::endpoint::Endpoint;
 use super::info::RuntimeInfo;
 use super::{Api, ApiError, Shared};
 use crate::gateway::sandboxes::SandboxError;
-use crate::gateway::tenants::Tenant;
+use crate::tenants::Tenant;
 
 /// Most unknown ids that are looked up live: more are old, not new, and the index is right.
 const LOOKUPS: usize = 64;
-/// Look-ups of one call at the same time.
-const CONCURRENCY: usize = 8;
 
-pub(super) async fn batch(
+pub(super) fn endpoint() -> Endpoint {
+    Endpoint::get("/sessions/batch", batch)
+        .says("The newest sandboxes of several sessions, in order, null where there is none.")
+        .repeated_query("ids")
+        .answers::<Vec<Option<RuntimeInfo>>>(200)
+        .fails(&[400, 401, 503])
+}
+
+async fn batch(
     State(api): Shared,
     Caller(tenant): Caller,
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
@@ -43,7 +50,7 @@ async fn look_up_unknown(api: &Api, tenant: &Tenant, ids: &[String]) -> Result<(
     }
     let found: Vec<_> = stream::iter(unknown)
         .map(|id| async move { api.sandboxes.find_session(&tenant.name, &id).await })
-        .buffer_unordered(CONCURRENCY)
+        .buffer_unordered(LOOKUPS)
         .collect()
         .await;
     // While the API server is away, the known ones are still answered.

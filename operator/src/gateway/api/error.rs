@@ -5,10 +5,13 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::response::{IntoResponse, Response};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::gateway::admin::AdminError;
+use crate::gateway::configs::ConfigError;
 use crate::gateway::sandboxes::SandboxError;
-use crate::gateway::tenants::TenantError;
+use crate::tenants::TenantError;
 
 /// Why a call to the API failed.
 #[derive(Debug, thiserror::Error)]
@@ -32,12 +35,25 @@ pub enum ApiError {
     Sandbox(#[from] SandboxError),
     #[error("the environment cannot be sealed")]
     Seal,
+    #[error(
+        "too many sandboxes of this API key wait for their turn; try again when some have ended"
+    )]
+    QueueFull,
+    #[error("this server builds no images: set runtime_container_image to one that exists")]
+    NoBuilder,
+    #[error("no such build")]
+    UnknownBuild,
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     #[error("internal error")]
     Panicked,
 }
 
 /// Body of every error.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Error")]
 pub(in crate::gateway) struct ErrorBody {
     pub(in crate::gateway) detail: String,
 }
@@ -60,24 +76,41 @@ impl ApiError {
             Self::WrongMethod => "wrong-method",
             Self::Sandbox(error) => error.category(),
             Self::Seal => "seal",
+            Self::QueueFull => "queue-full",
+            Self::NoBuilder => "no-builder",
+            Self::UnknownBuild => "unknown-build",
+            Self::Admin(_) => "admin",
+            Self::Config(_) => "config",
             Self::Panicked => "panicked",
         }
     }
 
     fn status(&self) -> StatusCode {
         match self {
-            Self::BadRequest(_) | Self::Sandbox(SandboxError::Refused(_)) => {
-                StatusCode::BAD_REQUEST
-            }
+            Self::BadRequest(_)
+            | Self::Sandbox(SandboxError::Refused(_))
+            | Self::Admin(AdminError::Challenge)
+            | Self::Config(
+                ConfigError::Invalid(_) | ConfigError::Cluster(SandboxError::Refused(_)),
+            ) => StatusCode::BAD_REQUEST,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Tenant(TenantError::Unknown) => StatusCode::UNAUTHORIZED,
+            Self::Tenant(TenantError::Unknown)
+            | Self::Admin(AdminError::Password | AdminError::Token) => StatusCode::UNAUTHORIZED,
+            Self::Admin(AdminError::Disabled) => StatusCode::FORBIDDEN,
             Self::UnknownRuntime
             | Self::UnknownSession
             | Self::UnknownPath
+            | Self::UnknownBuild
+            | Self::Config(ConfigError::NotStored)
             | Self::Sandbox(SandboxError::NotFound) => StatusCode::NOT_FOUND,
             Self::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Seal | Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Tenant(_) | Self::Sandbox(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoBuilder => StatusCode::NOT_IMPLEMENTED,
+            Self::Seal | Self::Panicked | Self::Admin(AdminError::Random) => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+            Self::Tenant(_) | Self::Sandbox(_) | Self::Config(_) | Self::QueueFull => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 }
@@ -85,7 +118,7 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = self.status();
-        if status.is_server_error() {
+        if status.is_server_error() && !matches!(self, Self::NoBuilder | Self::QueueFull) {
             let source = std::error::Error::source(&self).map(ToString::to_string);
             tracing::warn!(category = self.category(), source, "{self}");
         }

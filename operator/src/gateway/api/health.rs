@@ -3,18 +3,28 @@
 
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::endpoint::{Access, Endpoint};
 use super::{ApiError, Shared};
 use crate::gateway::sandboxes::SandboxError;
-use crate::gateway::tenants::TenantError;
+use crate::tenants::TenantError;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Health {
     status: &'static str,
 }
 
-pub(super) async fn health(State(api): Shared) -> Result<Json<Health>, ApiError> {
+pub(super) fn endpoint() -> Endpoint {
+    Endpoint::get("/health", health)
+        .says("Whether this replica can answer.")
+        .open_to(Access::Anybody)
+        .answers::<Health>(200)
+        .fails(&[503])
+}
+
+async fn health(State(api): Shared) -> Result<Json<Health>, ApiError> {
     if !api.sandboxes.index.synced() {
         return Err(SandboxError::NotSynced.into());
     }

@@ -3,16 +3,20 @@
 //! Always whole: different clients need different parts of it from the same endpoint.
 
 mod derive;
+mod trouble;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crds::sandbox::PodStatus;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::Api;
 use crate::index::Entry;
+use crate::urls::Urls;
 
 pub use derive::{Lifecycle, State, derive};
 
@@ -20,7 +24,7 @@ pub use derive::{Lifecycle, State, derive};
 const WORK_PORTS: [&str; 2] = ["work-1", "work-2"];
 
 /// A sandbox as clients see it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct RuntimeInfo {
     pub runtime_id: String,
     pub session_id: String,
@@ -42,11 +46,12 @@ pub struct RuntimeInfo {
     pub working_dir: Option<String>,
     pub resource_factor: f64,
     pub runtime_class: Option<String>,
+    #[schemars(with = "Option<String>")]
     pub created_at: Option<Timestamp>,
 }
 
 /// A command in the shape in which the client gave it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Command {
     Line(String),
@@ -63,7 +68,7 @@ impl Api {
         Some(RuntimeInfo {
             runtime_id: id.clone(),
             session_id: session.id.clone(),
-            url: self.config.urls.runtime(id),
+            url: self.urls(entry).runtime(id),
             session_api_key: self.session_key(entry),
             status: state.lifecycle,
             pod_status: state.pod,
@@ -71,9 +76,9 @@ impl Api {
             work_hosts: self.work_hosts(entry),
             restart_count: entry.status.restarts.count,
             restart_reasons: entry.status.restarts.reasons.clone(),
-            container_statuses: Vec::new(),
-            events: Vec::new(),
-            pod_logs: String::new(),
+            container_statuses: trouble::containers(entry, state.lifecycle),
+            events: trouble::events(entry, state.lifecycle),
+            pod_logs: trouble::log(entry, state.lifecycle, &self.sandboxes.keys),
             command: command(entry),
             image: spec.image.clone(),
             working_dir: spec.working_dir.clone(),
@@ -91,13 +96,17 @@ impl Api {
             .rotated_session_key(&entry.uid, rotation)
     }
 
+    /// URLs in the form that the owner is told.
+    fn urls(&self, entry: &Entry) -> Cow<'_, Urls> {
+        let tenant = entry.session().map_or("", |s| s.tenant.as_str());
+        self.tenants.urls(&self.config.urls, tenant)
+    }
+
     fn work_hosts(&self, entry: &Entry) -> BTreeMap<String, u16> {
+        let urls = self.urls(entry);
         WORK_PORTS
             .iter()
-            .filter_map(|name| {
-                let url = self.config.urls.port(&entry.runtime_id, name);
-                Some((url, entry.port(name)?))
-            })
+            .filter_map(|name| Some((urls.port(&entry.runtime_id, name), entry.port(name)?)))
             .collect()
     }
 }

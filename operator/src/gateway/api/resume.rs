@@ -7,19 +7,29 @@ use crds::sandbox::DesiredState;
 
 use super::auth::Caller;
 use super::body::Body;
+use super::endpoint::Endpoint;
 use super::info::RuntimeInfo;
 use super::state::{StateRequest, is_stopped};
 use super::{ApiError, Shared};
 
-pub(super) async fn resume(
+pub(super) fn endpoint() -> Endpoint {
+    Endpoint::post("/resume", resume)
+        .says("Brings a paused sandbox back.")
+        .takes::<StateRequest>()
+        .answers::<RuntimeInfo>(200)
+        .fails(&[400, 401, 404, 503])
+}
+
+async fn resume(
     State(api): Shared,
     Caller(tenant): Caller,
     Body(request): Body<StateRequest>,
 ) -> Result<Json<RuntimeInfo>, ApiError> {
     let id = request.id()?;
     let id = id.ok_or_else(|| ApiError::bad("runtime_id is required"))?;
-    let entry = api.owned(&tenant, &id).await?;
-    let entry = api.change(entry, DesiredState::Running).await?;
+    let entry = api
+        .change_owned("resume", &tenant, &id, DesiredState::Running)
+        .await?;
     if is_stopped(&entry) {
         return Err(ApiError::UnknownRuntime);
     }

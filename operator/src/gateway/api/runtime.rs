@@ -6,10 +6,18 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 
 use super::auth::Caller;
+use super::endpoint::Endpoint;
 use super::info::RuntimeInfo;
 use super::{ApiError, Shared};
 
-pub(super) async fn runtime(
+pub(super) fn endpoint() -> Endpoint {
+    Endpoint::get("/runtime/{runtime_id}", runtime)
+        .says("A sandbox by its id.")
+        .answers::<RuntimeInfo>(200)
+        .fails(&[400, 401, 404, 503])
+}
+
+async fn runtime(
     State(api): Shared,
     Caller(tenant): Caller,
     path: Result<Path<String>, PathRejection>,

@@ -6,11 +6,19 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 
 use super::auth::Caller;
+use super::endpoint::Endpoint;
 use super::info::RuntimeInfo;
 use super::{ApiError, Shared};
 use crate::gateway::sandboxes::SandboxError;
 
-pub(super) async fn session(
+pub(super) fn endpoint() -> Endpoint {
+    Endpoint::get("/sessions/{*session_id}", session)
+        .says("The newest sandbox of a session.")
+        .answers::<RuntimeInfo>(200)
+        .fails(&[400, 401, 404, 503])
+}
+
+async fn session(
     State(api): Shared,
     Caller(tenant): Caller,
     path: Result<Path<String>, PathRejection>,

@@ -7,6 +7,7 @@
 mod build;
 mod command;
 mod environment;
+mod queue;
 mod request;
 mod runtime_class;
 mod words;
@@ -22,11 +23,13 @@ use tokio::time::timeout;
 
 use super::auth::Caller;
 use super::body::Body;
+use super::endpoint::Endpoint;
 use super::info::{Lifecycle, RuntimeInfo, derive};
 use super::state::is_stopped;
-use super::{Api, ApiError, Shared};
+use super::{Api, ApiError, Shared, audit};
 use crate::gateway::sandboxes::{Created, SandboxError};
 use crate::index::Entry;
+use crate::tenants::Tenant;
 use request::{Start, StartRequest};
 
 /// Time for all rounds, so that with the wait for readiness a client has its answer within ten
@@ -35,14 +38,25 @@ const LIMIT: Duration = Duration::from_secs(8);
 /// Rounds of looking and creating. Each lost round means that somebody else changed the session.
 const ROUNDS: u32 = 8;
 
-pub(super) async fn start(
+pub(super) fn endpoint() -> Endpoint {
+    Endpoint::post("/start", start)
+        .says("The sandbox of a session; made if there is none, resumed if it is paused.")
+        .takes::<StartRequest>()
+        .answers::<RuntimeInfo>(201)
+        .fails(&[400, 401, 413, 503])
+}
+
+async fn start(
     State(api): Shared,
     Caller(tenant): Caller,
     Body(request): Body<StartRequest>,
 ) -> Result<(StatusCode, Json<RuntimeInfo>), ApiError> {
     let start = request.check(&api.config.runtime_classes)?;
-    let obtained = timeout(LIMIT, api.obtain(&tenant.name, &start)).await;
-    let entry = obtained.map_err(|_| SandboxError::Timeout)??;
+    let obtained = timeout(LIMIT, api.obtain(&tenant, &start)).await;
+    let obtained = obtained.unwrap_or(Err(SandboxError::Timeout.into()));
+    let runtime = obtained.as_ref().map_or("", |entry| &entry.runtime_id);
+    audit::tenant("start", &tenant.name, runtime, obtained.as_ref().map(drop));
+    let entry = obtained?;
     let entry = api.settled(entry).await;
     let mut info = api.info(&entry).ok_or(ApiError::UnknownRuntime)?;
     info.status_detail = info.status_detail.or(start.note);
@@ -61,8 +75,9 @@ enum Verdict {
 
 impl Api {
     /// The live sandbox of the session: the one there is, resumed if it is paused, or a new one.
-    async fn obtain(&self, tenant: &str, start: &Start) -> Result<Arc<Entry>, ApiError> {
+    async fn obtain(&self, owner: &Tenant, start: &Start) -> Result<Arc<Entry>, ApiError> {
         self.sandboxes.synced().await?;
+        let tenant = &owner.name;
         let mut epoch = 0;
         let mut newest = self.newest(tenant, &start.session).await;
         for _ in 0..ROUNDS {
@@ -72,6 +87,7 @@ impl Api {
                     None => epoch = epoch_of(&entry).unwrap_or(epoch).saturating_add(1),
                 }
             }
+            self.check_queue(owner)?;
             let sandbox = self.build(tenant, start, epoch)?;
             match self.sandboxes.create(&sandbox).await? {
                 Created::New(entry) => return Ok(entry),

@@ -4,24 +4,26 @@
 use std::sync::Arc;
 
 use crds::sandbox::DesiredState;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::info::{Lifecycle, RuntimeInfo, derive};
-use super::{Api, ApiError};
+use super::{Api, ApiError, audit};
 use crate::gateway::sandboxes::SandboxError;
-use crate::gateway::tenants::Tenant;
 use crate::index::Entry;
+use crate::tenants::Tenant;
 
 /// Body of the three calls. V0 sends `null` when its start failed before it knew an id.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct StateRequest {
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     runtime_id: Value,
 }
 
 /// Answer of `/stop` and `/pause`: no client reads it, but it has to be an object.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum StateAnswer {
     Runtime(Box<RuntimeInfo>),
@@ -64,6 +66,23 @@ impl Api {
         } else {
             Err(ApiError::UnknownRuntime)
         }
+    }
+
+    /// Changes what a tenant's sandbox should be, and notes who did it.
+    pub(super) async fn change_owned(
+        &self,
+        action: &'static str,
+        tenant: &Tenant,
+        id: &str,
+        state: DesiredState,
+    ) -> Result<Arc<Entry>, ApiError> {
+        let changed = async {
+            let entry = self.owned(tenant, id).await?;
+            self.change(entry, state).await
+        };
+        let changed = changed.await;
+        audit::tenant(action, &tenant.name, id, changed.as_ref().map(drop));
+        changed
     }
 
     /// Changes what a sandbox should be, and returns it as it is then. A stopped one stays as it is.

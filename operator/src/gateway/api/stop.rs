@@ -7,10 +7,19 @@ use crds::sandbox::DesiredState;
 
 use super::auth::Caller;
 use super::body::Body;
+use super::endpoint::Endpoint;
 use super::state::{StateAnswer, StateRequest};
 use super::{ApiError, Shared};
 
-pub(super) async fn stop(
+pub(super) fn endpoint() -> Endpoint {
+    Endpoint::post("/stop", stop)
+        .says("Ends a sandbox and its storage.")
+        .takes::<StateRequest>()
+        .answers::<StateAnswer>(200)
+        .fails(&[400, 401, 404, 503])
+}
+
+async fn stop(
     State(api): Shared,
     Caller(tenant): Caller,
     Body(request): Body<StateRequest>,
@@ -18,7 +27,8 @@ pub(super) async fn stop(
     let Some(id) = request.id()? else {
         return Ok(Json(StateAnswer::nothing()));
     };
-    let entry = api.owned(&tenant, &id).await?;
-    let entry = api.change(entry, DesiredState::Stopped).await?;
+    let entry = api
+        .change_owned("stop", &tenant, &id, DesiredState::Stopped)
+        .await?;
     Ok(Json(StateAnswer::of(api.info(&entry))))
 }

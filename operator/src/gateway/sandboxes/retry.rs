@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(4);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Runs a call, and again while it fails in a way that may pass.
-pub(super) async fn retrying<T, F>(call: impl Fn() -> F) -> Result<T, SandboxError>
+pub(in crate::gateway) async fn retrying<T, F>(call: impl Fn() -> F) -> Result<T, SandboxError>
 where
     F: Future<Output = Result<T, kube::Error>>,
 {
@@ -36,7 +36,7 @@ where
 }
 
 /// Runs a call that may take no longer than `limit`.
-pub(super) async fn within<T>(
+pub(in crate::gateway) async fn within<T>(
     limit: Duration,
     call: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, SandboxError> {

@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::Value;
 
 use crate::controller::build::BuildError;
-use crate::gateway::tenants;
 use crate::kubernetes::root_key;
+use crate::tenants;
 
 /// Checks a Pod of the sandbox of this name, whoever is trusted.
 pub fn check(spec: &PodSpec, sandbox: &str) -> Result<(), BuildError> {

@@ -1,7 +1,7 @@
 //! One scene per transition: a sandbox in some phase, and the fact that leads out of it.
 
 use super::*;
-use crate::controller::facts::Quiet;
+use crate::controller::facts::{Quiet, Turn};
 
 /// What the next decision is about.
 pub(super) struct Scene {
@@ -37,6 +37,15 @@ fn started() -> World {
         ..pod()
     });
     world.pass(4);
+    world
+}
+
+/// One that has waited for its turn.
+fn waiting() -> World {
+    let mut world = World::new();
+    world.facts.turn = Turn::Waits("waits for its turn".into());
+    world.step();
+    world.facts.turn = Turn::Has;
     world
 }
 
@@ -105,6 +114,21 @@ fn births() -> Vec<Scene> {
             w.spec().pool = Some("default".into());
             w.facts.pool_missing = true;
         }),
+        scene("its API key may run no more at a time", World::new(), |w| {
+            w.facts.turn = Turn::Waits("waits for its turn".into());
+        }),
+        scene("… and then it is its turn", waiting(), |_| {}),
+        scene("… and `startTimeout` has passed", waiting(), |w| {
+            w.facts.turn = Turn::Waits("waits for its turn".into());
+            w.pass(15 * 60);
+        }),
+        scene(
+            "it needs more than its API key may have at all",
+            World::new(),
+            |w| {
+                w.facts.turn = Turn::Never("the sandbox needs more".into());
+            },
+        ),
         scene("`state: Paused` from the beginning", World::new(), |w| {
             w.want(DesiredState::Paused);
         }),

@@ -4,12 +4,13 @@
 //! Pod still does. And `running` is said only of what answers requests.
 
 use crds::sandbox::{DesiredState, Phase, PodStatus};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::index::Entry;
 
 /// The field `status`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Lifecycle {
     Starting,

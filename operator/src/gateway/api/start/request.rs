@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crds::sandbox::{PullPolicy, SecurityContext};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -20,7 +21,8 @@ const MAX_FACTOR: f64 = 64.0;
 const RESERVED: &str = "batch";
 
 /// The body as it is sent. It can hold secrets, so it cannot be printed.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "StartRequest")]
 pub(in crate::gateway::api) struct StartRequest {
     #[serde(default)]
     image: Option<String>,
@@ -53,8 +55,9 @@ pub(in crate::gateway::api) struct StartRequest {
 }
 
 /// A command as one line or as words.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(rename = "StartCommand")]
 pub(super) enum RawCommand {
     Line(String),
     Words(Vec<String>),

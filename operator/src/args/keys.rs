@@ -1,0 +1,223 @@
+//! `sandbox-operator keys`: makes, lists and revokes API keys. A key is shown once, when it is
+//! made; the Secret holds only its hash. Gateways and controllers see the change at once.
+
+use clap::Subcommand;
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+
+use super::Installation;
+use crate::kubernetes::client::{CallError, bounded};
+use crate::tenants::book::{Book, Listed, NewKey};
+use crate::tenants::record::RawRecord;
+use crate::tenants::{SECRET, SECRET_KEY};
+use crate::urls::UrlForm;
+
+/// Attempts to change the Secret while others change it too.
+const ATTEMPTS: u32 = 5;
+
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct KeysArgs {
+    #[command(flatten)]
+    installation: Installation,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum Action {
+    /// Makes a key and prints it.
+    Create(Box<Create>),
+    /// Lists the keys, without the keys themselves.
+    List,
+    /// Revokes a key by its id, or all keys of a name.
+    Revoke {
+        /// Id as `list` shows it, or name.
+        key: String,
+    },
+}
+
+#[derive(Debug, Clone, clap::Args)]
+struct Create {
+    /// Whose key it is. Keys of one name see the same sandboxes.
+    name: String,
+    /// Most sandboxes that may run at the same time.
+    #[arg(long)]
+    max_sandboxes: Option<u32>,
+    /// Sum of their CPU limits, for example 16 or 500m.
+    #[arg(long)]
+    max_cpu: Option<String>,
+    /// Sum of their memory limits, for example 32Gi.
+    #[arg(long)]
+    max_memory: Option<String>,
+    /// Starts that may wait for one of the limits above [default: 100].
+    #[arg(long)]
+    max_waiting: Option<u32>,
+    /// Form of sandbox URLs: nested, flat, path or loopback. Default: that of the installation.
+    #[arg(long)]
+    url_form: Option<UrlForm>,
+    /// Calls per second; faster ones wait.
+    #[arg(long)]
+    calls_per_second: Option<u32>,
+}
+
+impl KeysArgs {
+    pub(super) async fn run(self) -> anyhow::Result<()> {
+        let client = self.installation.client().await?;
+        let namespace = self.installation.namespace(&client);
+        match self.action {
+            Action::Create(create) => {
+                let record = create.record();
+                let make = |book: &mut Book| Ok(book.create(record.clone(), Timestamp::now())?);
+                let NewKey { id, key } = change(&client, &namespace, make).await?;
+                eprintln!("Key {id} of {:?}. It is shown only now:", record.name);
+                println!("{key}");
+            }
+            Action::List => {
+                let secret = bounded(secrets(&client, &namespace).get_opt(SECRET)).await?;
+                let book = secret.as_ref().map(read).transpose()?.unwrap_or_default();
+                print(&book.list());
+            }
+            Action::Revoke { key } => {
+                let revoke = |book: &mut Book| Ok(book.revoke(&key)?);
+                let revoked = change(&client, &namespace, revoke).await?;
+                println!("{revoked} revoked");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Create {
+    fn record(&self) -> RawRecord {
+        RawRecord {
+            name: self.name.clone(),
+            max_sandboxes: self.max_sandboxes,
+            max_cpu: self.max_cpu.clone(),
+            max_memory: self.max_memory.clone(),
+            max_waiting: self.max_waiting,
+            url_form: self.url_form.map(|form| form.to_string()),
+            calls_per_second: self.calls_per_second,
+            ..RawRecord::default()
+        }
+    }
+}
+
+fn secrets(client: &Client, namespace: &str) -> Api<Secret> {
+    Api::namespaced(client.clone(), namespace)
+}
+
+/// Changes the Secret, made if there is none, and again if somebody else changed it meanwhile.
+async fn change<T>(
+    client: &Client,
+    namespace: &str,
+    change: impl Fn(&mut Book) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let api = secrets(client, namespace);
+    for _ in 0..ATTEMPTS {
+        let found = bounded(api.get_opt(SECRET)).await?;
+        let mut book = found.as_ref().map(read).transpose()?.unwrap_or_default();
+        let changed = change(&mut book)?;
+        match store(&api, found, &book).await? {
+            Ok(()) => return Ok(changed),
+            Err(error) if error.is_conflict() || error.is_already_exists() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    anyhow::bail!("Secret {SECRET} is changed all the time by somebody else")
+}
+
+fn read(secret: &Secret) -> anyhow::Result<Book> {
+    let json = secret.data.as_ref().and_then(|data| data.get(SECRET_KEY));
+    Ok(json
+        .map(|json| Book::read(&json.0))
+        .transpose()?
+        .unwrap_or_default())
+}
+
+/// Writes the Secret only as a successor of the version that was read.
+async fn store(
+    api: &Api<Secret>,
+    found: Option<Secret>,
+    book: &Book,
+) -> anyhow::Result<Result<(), CallError>> {
+    let params = PostParams::default();
+    let is_new = found.is_none();
+    let mut secret = found.unwrap_or_else(|| Secret {
+        metadata: ObjectMeta {
+            name: Some(SECRET.into()),
+            ..ObjectMeta::default()
+        },
+        ..Secret::default()
+    });
+    let data = secret.data.get_or_insert_default();
+    data.insert(SECRET_KEY.into(), ByteString(book.write()?));
+    let written = if is_new {
+        bounded(api.create(&params, &secret)).await
+    } else {
+        bounded(api.replace(SECRET, &params, &secret)).await
+    };
+    Ok(written.map(|_| ()))
+}
+
+fn print(keys: &[Listed]) {
+    println!("ID        NAME                  CREATED               LIMITS");
+    for Listed { id, record, fault } in keys {
+        let created = record.created_at.as_deref().unwrap_or("-");
+        let limits = fault.map_or_else(|| limits(record), |fault| format!("no effect: {fault}"));
+        println!("{id:8}  {:20}  {created:20}  {limits}", record.name);
+    }
+}
+
+fn limits(record: &RawRecord) -> String {
+    let number = |n: Option<u32>| n.map(|n| n.to_string());
+    let all = [
+        ("sandboxes", number(record.max_sandboxes)),
+        ("cpu", record.max_cpu.clone()),
+        ("memory", record.max_memory.clone()),
+        ("waiting", number(record.max_waiting)),
+        ("calls/s", number(record.calls_per_second)),
+        ("urls", record.url_form.clone()),
+    ];
+    let set = all.into_iter();
+    let set: Vec<_> = set
+        .filter_map(|(name, value)| Some(format!("{name}={}", value?)))
+        .collect();
+    if set.is_empty() {
+        "-".into()
+    } else {
+        set.join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubernetes::fake::FakeApi;
+
+    #[tokio::test]
+    async fn the_secret_is_made_and_then_changed_under_its_version() {
+        let api = FakeApi::default();
+        let client = api.client();
+        let record = RawRecord {
+            name: "a".into(),
+            ..RawRecord::default()
+        };
+        let make = |book: &mut Book| Ok(book.create(record.clone(), Timestamp::UNIX_EPOCH)?);
+        let first = change(&client, "ns", make).await.unwrap();
+        let (other, second) = (api.client(), api.client());
+        let (a, b) = tokio::join!(change(&other, "ns", make), change(&second, "ns", make));
+        let secret = secrets(&client, "ns").get(SECRET).await.unwrap();
+        let ids: Vec<_> = read(&secret)
+            .unwrap()
+            .list()
+            .into_iter()
+            .map(|k| k.id)
+            .collect();
+        for made in [first, a.unwrap(), b.unwrap()] {
+            assert!(ids.contains(&made.id), "nothing is overwritten");
+        }
+    }
+}
