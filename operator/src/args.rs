@@ -33,7 +33,7 @@ enum Role {
     /// Makes Sandboxes real.
     Controller(Box<controller::ControllerArgs>),
     /// Serves the runtime API and proxies to sandboxes.
-    Gateway(gateway::RoleArgs),
+    Gateway(Box<gateway::RoleArgs>),
     /// Prints the session key of a Sandbox.
     Token(token::TokenArgs),
 }

@@ -11,8 +11,9 @@ use super::{Installation, shutdown_on_signal};
 use crate::clock::Clock;
 use crate::controller::{self, ControllerConfig, HttpSupervisors, Peers};
 use crate::index::Index;
+use crate::keys::Keys;
 use crate::kubernetes::leader::Candidacy;
-use crate::traffic::NoGateways;
+use crate::traffic::{Gateways, HttpGateways, NoGateways};
 use crate::vitals::Vitals;
 
 /// Name of the controllers' lease.
@@ -33,6 +34,10 @@ pub(super) struct ControllerArgs {
     /// Name in the lease; unique among controllers.
     #[arg(long, env = "POD_NAME")]
     identity: Option<String>,
+    /// Where the gateways' administration ports are, as HOST:PORT: all addresses of the host are
+    /// asked before a sandbox is paused as idle. Absent: there are no gateways.
+    #[arg(long, env = "GATEWAYS")]
+    gateways: Option<String>,
     #[command(flatten)]
     admin: AdminArgs,
     // Last, because its heading would otherwise cover what follows.
@@ -52,6 +57,7 @@ impl ControllerArgs {
         };
         let keys = Arc::new(keys);
         let index = Arc::new(Index::new(keys.clone()));
+        let gateways = self.gateways(&keys);
         let mut config = self.config(&client)?;
         config.vitals = vitals;
         let ended = controller::run(
@@ -61,7 +67,7 @@ impl ControllerArgs {
             index,
             Peers {
                 supervisors: Arc::new(HttpSupervisors::default()),
-                gateways: Arc::new(NoGateways),
+                gateways,
             },
             Clock::wall(),
             shutdown,
@@ -69,6 +75,17 @@ impl ControllerArgs {
         .await;
         port.close().await;
         Ok(ended?)
+    }
+
+    /// Charts set variables to the empty text when a value is absent.
+    fn gateways(&self, keys: &Arc<Keys>) -> Arc<dyn Gateways> {
+        match self.gateways.as_deref().filter(|place| !place.is_empty()) {
+            None => Arc::new(NoGateways),
+            Some(place) => {
+                let gateways = HttpGateways::new(place.to_owned(), keys.clone(), Clock::wall());
+                Arc::new(gateways)
+            }
+        }
     }
 
     fn config(self, client: &Client) -> anyhow::Result<ControllerConfig> {
