@@ -6,6 +6,7 @@
 pub mod api;
 pub mod args;
 mod dispatch;
+mod observe;
 pub mod proxy;
 pub mod sandboxes;
 pub mod serve;
@@ -24,10 +25,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::index::{Index, Key};
 use crate::keys::Keys;
+use crate::metrics::GatewayMetrics;
 use crate::traffic::{Gateways, GatewaysError, Traffic};
 use crate::urls::Urls;
+use crate::vitals::Vitals;
 
 pub use args::GatewayArgs;
+pub use proxy::ProxyConfig;
 pub use tenants::Tenants;
 
 /// What an installation decides about its gateway.
@@ -49,6 +53,8 @@ pub struct GatewayConfig {
     pub max_connections: usize,
     /// Serve only connections to a loopback address, whatever the listener is bound to.
     pub local_only: bool,
+    pub proxy: ProxyConfig,
+    pub vitals: Arc<Vitals>,
 }
 
 /// The volume that outlives the Pod.
@@ -92,12 +98,14 @@ impl Gateway {
             drain: config.drain_limit,
             local_only: config.local_only,
         };
-        let config = Arc::new(config);
+        let (config, metrics) = (Arc::new(config), GatewayMetrics::default());
+        let vitals = config.vitals.clone();
+        vitals.metrics.add(|registry| metrics.register(registry));
         let sandboxes = sandboxes::Sandboxes::new(client.clone(), &config.namespace, index, keys);
-        let proxy = proxy::Proxy::new(sandboxes.clone(), config.clone());
+        let proxy = proxy::Proxy::new(sandboxes.clone(), config.clone(), metrics.clone());
         let api = api::router(sandboxes, config, tenants);
         Self {
-            dispatch: Arc::new(dispatch::Dispatch::new(api, proxy)),
+            dispatch: Arc::new(dispatch::Dispatch::new(api, proxy, metrics, vitals)),
             limits,
         }
     }
@@ -111,6 +119,16 @@ impl Gateway {
     /// `shutdown`.
     pub async fn follow_pods(&self, shutdown: &CancellationToken) {
         self.dispatch.proxy().follow_pods(shutdown).await;
+    }
+
+    /// Counts and gauges of this gateway.
+    pub fn metrics(&self) -> &GatewayMetrics {
+        self.dispatch.metrics()
+    }
+
+    /// What is known of the requests to a sandbox through this gateway.
+    pub fn seen(&self, sandbox: &Key) -> Traffic {
+        self.dispatch.proxy().traffic(sandbox)
     }
 
     /// Ends when every tunnel has ended.
@@ -129,7 +147,7 @@ impl Gateways for Gateway {
         &'a self,
         sandbox: &'a Key,
     ) -> BoxFuture<'a, Result<Option<Traffic>, GatewaysError>> {
-        let traffic = self.dispatch.proxy().traffic(sandbox);
+        let traffic = self.seen(sandbox);
         Box::pin(async move { Ok(Some(traffic)) })
     }
 }

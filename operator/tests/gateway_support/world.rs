@@ -13,7 +13,9 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use operator::gateway::{Gateway, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig};
+use operator::gateway::{
+    Gateway, GatewayConfig, ProxyConfig, RuntimeClasses, Tenants, WorkspaceConfig,
+};
 use operator::index::Index;
 use operator::keys::Keys;
 use operator::urls::{Scheme, UrlForm, Urls};
@@ -49,6 +51,8 @@ pub(crate) fn config() -> GatewayConfig {
         drain_limit: Duration::from_secs(5),
         max_connections: 1024,
         local_only: false,
+        proxy: ProxyConfig::default(),
+        vitals: Arc::default(),
     }
 }
 
