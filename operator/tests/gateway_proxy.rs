@@ -6,6 +6,7 @@
 mod fake_api;
 #[cfg(test)]
 #[path = "gateway_support/stage.rs"]
+#[allow(dead_code, reason = "shared by the tests of the proxy")]
 mod stage;
 #[cfg(test)]
 #[path = "gateway_support/world.rs"]

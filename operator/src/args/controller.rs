@@ -34,10 +34,10 @@ pub(super) struct ControllerArgs {
     /// Name in the lease; unique among controllers.
     #[arg(long, env = "POD_NAME")]
     identity: Option<String>,
-    /// Where the gateways' administration ports are, as HOST:PORT: all addresses of the host are
-    /// asked before a sandbox is paused as idle. Absent: there are no gateways.
-    #[arg(long, env = "GATEWAYS")]
-    gateways: Option<String>,
+    /// Where the gateways' administration ports are, as HOST:PORT, separated by commas. All addresses
+    /// of each host are asked before a sandbox is paused as idle. Absent: there are no gateways.
+    #[arg(long, env = "GATEWAYS", value_delimiter = ',')]
+    gateways: Vec<String>,
     #[command(flatten)]
     admin: AdminArgs,
     // Last, because its heading would otherwise cover what follows.
@@ -77,15 +77,14 @@ impl ControllerArgs {
         Ok(ended?)
     }
 
-    /// Charts set variables to the empty text when a value is absent.
     fn gateways(&self, keys: &Arc<Keys>) -> Arc<dyn Gateways> {
-        match self.gateways.as_deref().filter(|place| !place.is_empty()) {
-            None => Arc::new(NoGateways),
-            Some(place) => {
-                let gateways = HttpGateways::new(place.to_owned(), keys.clone(), Clock::wall());
-                Arc::new(gateways)
-            }
+        // Charts set variables to the empty text when a value is absent.
+        let places = self.gateways.iter().filter(|place| !place.is_empty());
+        let places: Vec<_> = places.cloned().collect();
+        if places.is_empty() {
+            return Arc::new(NoGateways);
         }
+        Arc::new(HttpGateways::new(places, keys.clone(), Clock::wall()))
     }
 
     fn config(self, client: &Client) -> anyhow::Result<ControllerConfig> {

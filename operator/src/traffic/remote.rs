@@ -31,11 +31,11 @@ const CONCURRENT: usize = 16;
 /// Longest answer in bytes.
 const MAX_ANSWER: usize = 1024;
 
-/// All addresses behind one name.
+/// All addresses behind some names.
 #[derive(Debug)]
 pub struct HttpGateways {
-    /// Host and port; the name of a headless Service in a cluster.
-    place: String,
+    /// Hosts and ports; the name of a headless Service in a cluster.
+    places: Vec<String>,
     keys: Arc<Keys>,
     clock: Clock,
 }
@@ -58,9 +58,14 @@ enum Silence {
 }
 
 impl HttpGateways {
-    /// Gateways at `place`, as `HOST:PORT`. Questions are signed with the keys of the installation.
-    pub fn new(place: String, keys: Arc<Keys>, clock: Clock) -> Self {
-        Self { place, keys, clock }
+    /// Gateways at `places`, each a `HOST:PORT`. Questions are signed with the keys of the
+    /// installation.
+    pub fn new(places: Vec<String>, keys: Arc<Keys>, clock: Clock) -> Self {
+        Self {
+            places,
+            keys,
+            clock,
+        }
     }
 
     async fn ask_all(&self, sandbox: &Key) -> Result<Option<Traffic>, GatewaysError> {
@@ -84,18 +89,26 @@ impl HttpGateways {
         Ok(all)
     }
 
-    /// Where the gateways are now. That there are none is no reason to think that nothing happens.
+    /// Where the gateways are now.
     async fn addresses(&self) -> Result<BTreeSet<SocketAddr>, GatewaysError> {
-        let place = &self.place;
-        let found = timeout(LIMIT, lookup_host(place)).await;
-        let found = found.map_err(|_| GatewaysError(format!("{place} is not resolved in time")))?;
-        let found = found.map_err(|error| GatewaysError(format!("{place}: {error}")))?;
-        let addresses: BTreeSet<_> = found.collect();
-        if addresses.is_empty() {
-            return Err(GatewaysError(format!("{place} has no address")));
+        let mut addresses = BTreeSet::new();
+        for place in &self.places {
+            addresses.extend(resolve(place).await?);
         }
         Ok(addresses)
     }
+}
+
+/// All addresses of a place. That there are none is no reason to think that nothing happens.
+async fn resolve(place: &str) -> Result<BTreeSet<SocketAddr>, GatewaysError> {
+    let found = timeout(LIMIT, lookup_host(place)).await;
+    let found = found.map_err(|_| GatewaysError(format!("{place} is not resolved in time")))?;
+    let found = found.map_err(|error| GatewaysError(format!("{place}: {error}")))?;
+    let addresses: BTreeSet<_> = found.collect();
+    if addresses.is_empty() {
+        return Err(GatewaysError(format!("{place} has no address")));
+    }
+    Ok(addresses)
 }
 
 impl Gateways for HttpGateways {

@@ -149,6 +149,9 @@ fn host(request: &Request<Body>) -> Result<Option<String>, ProxyError> {
     }
     let named = line.map(|line| authority(line.as_bytes())).transpose()?;
     let target = request.uri().authority();
+    if !target.is_none_or(is_plain) {
+        return Err(ProxyError::BadRequest("the target is malformed"));
+    }
     match (named, target) {
         (Some(named), Some(target)) if !same(&named, target) => Err(ProxyError::BadRequest(
             "the target of the request is another host",
@@ -163,8 +166,14 @@ fn host(request: &Request<Body>) -> Result<Option<String>, ProxyError> {
 fn authority(text: &[u8]) -> Result<Authority, ProxyError> {
     Authority::try_from(text)
         .ok()
-        .filter(|authority| !authority.as_str().contains('@'))
+        .filter(is_plain)
         .ok_or(ProxyError::BadRequest("Host is malformed"))
+}
+
+/// A host and at most a port, without a user.
+fn is_plain(authority: &Authority) -> bool {
+    let rest = authority.as_str().strip_prefix(authority.host());
+    rest.is_some_and(|rest| matches!(rest, "" | ":") || authority.port_u16().is_some())
 }
 
 fn same(a: &Authority, b: &Authority) -> bool {
@@ -248,6 +257,11 @@ mod tests {
         assert!(request("http://b/", &["a"]).is_err());
         assert!(request("/", &["a", "a"]).is_err());
         assert!(request("/", &["u@a"]).is_err());
+        assert!(request("http://u@a/", &[]).is_err());
+        assert!(request("/", &["a:b"]).is_err());
+        assert!(request("/", &["a:70000"]).is_err());
+        assert_eq!(request("/", &["a:"]), Ok(Some("a".into())));
+        assert_eq!(request("/", &["[::1]:80"]), Ok(Some("[::1]".into())));
         assert!(request("/", &["a b"]).is_err());
         assert!(request("/", &[]).is_err());
     }
