@@ -16,7 +16,9 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use operator::gateway::{Gateway, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig, run};
+use operator::gateway::{
+    Gateway, GatewayConfig, ProxyConfig, RuntimeClasses, Tenants, WorkspaceConfig, run,
+};
 use operator::index::Index;
 use operator::keys::Keys;
 use operator::urls::{Scheme, UrlForm, Urls};
@@ -119,6 +121,8 @@ fn config() -> GatewayConfig {
         drain_limit: Duration::from_secs(1),
         max_connections: 10_000,
         local_only: false,
+        proxy: ProxyConfig::default(),
+        vitals: Arc::default(),
     }
 }
 

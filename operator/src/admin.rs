@@ -1,5 +1,5 @@
 //! The port for probes and metrics, apart from everything clients reach: `/livez`, `/readyz` and
-//! `/metrics`. It answers from memory alone, so it answers however bad things are, and it is the
+//! `/metrics`, and of a gateway `/traffic` for controllers. It answers from memory alone, so it answers however bad things are, and it is the
 //! last thing that ends.
 
 #[cfg(test)]
@@ -61,7 +61,7 @@ pub async fn serve(listener: TcpListener, vitals: Arc<Vitals>, shutdown: Cancell
 
 async fn serve_one(stream: TcpStream, vitals: Arc<Vitals>) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let answer = respond(request.method(), request.uri().path(), &vitals);
+        let answer = respond(&request, &vitals);
         async { Ok::<_, Infallible>(answer) }
     });
     let connection = http1::Builder::new()
@@ -74,9 +74,17 @@ async fn serve_one(stream: TcpStream, vitals: Arc<Vitals>) {
     }
 }
 
-fn respond(method: &Method, path: &str, vitals: &Vitals) -> Response<Body> {
-    if !matches!(*method, Method::GET | Method::HEAD) {
+fn respond<B>(request: &Request<B>, vitals: &Vitals) -> Response<Body> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".into());
+    }
+    let path = request.uri().path();
+    let desk = vitals.traffic.get();
+    if let Some(told) = desk.and_then(|desk| desk.answer(path, request.headers())) {
+        return match told {
+            Ok(json) => answer(StatusCode::OK, "application/json", json),
+            Err(status) => plain(status, format!("{status}\n")),
+        };
     }
     match path {
         "/livez" => verdict("alive", &vitals.health.stuck()),
@@ -97,7 +105,8 @@ fn verdict(good: &str, wrong: &[String]) -> Response<Body> {
     plain(StatusCode::SERVICE_UNAVAILABLE, wrong.join("\n") + "\n")
 }
 
-fn measurements(vitals: &Vitals) -> Response<Body> {
+/// All metrics of a process.
+pub(crate) fn measurements(vitals: &Vitals) -> Response<Body> {
     match vitals.metrics.encode() {
         Ok(text) => answer(StatusCode::OK, metrics::CONTENT_TYPE, text),
         Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),

@@ -6,7 +6,6 @@ mod controller;
 mod gateway;
 mod keys;
 mod lifecycle;
-
 mod pods;
 mod token;
 mod urls;

@@ -8,6 +8,7 @@ pub mod api;
 pub mod args;
 pub mod configs;
 mod dispatch;
+mod observe;
 pub mod proxy;
 pub mod sandboxes;
 pub mod serve;
@@ -26,11 +27,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::index::{Index, Key};
 use crate::keys::Keys;
+use crate::metrics::GatewayMetrics;
 use crate::traffic::{Gateways, GatewaysError, Traffic};
 use crate::urls::Urls;
+use crate::vitals::Vitals;
 
 pub use crate::tenants::{self, Tenants};
 pub use args::GatewayArgs;
+pub use proxy::ProxyConfig;
 pub use settings::ApiSettings;
 
 /// What an installation decides about its gateway.
@@ -52,6 +56,8 @@ pub struct GatewayConfig {
     pub max_connections: usize,
     /// Serve only connections to a loopback address, whatever the listener is bound to.
     pub local_only: bool,
+    pub proxy: ProxyConfig,
+    pub vitals: Arc<Vitals>,
 }
 
 /// The volume that outlives the Pod.
@@ -108,13 +114,15 @@ impl Gateway {
             drain: config.drain_limit,
             local_only: config.local_only,
         };
-        let config = Arc::new(config);
+        let (config, metrics) = (Arc::new(config), GatewayMetrics::default());
+        let vitals = config.vitals.clone();
+        vitals.metrics.add(|registry| metrics.register(registry));
         let (namespace, overlay) = (&config.namespace, settings.overlay_stored_configs);
         let configs = configs::Configs::new(client.clone(), namespace, overlay);
         let password = settings.admin_password.clone();
         let admin = password.map(|password| admin::Admin::new(password, keys.admin()));
         let sandboxes = sandboxes::Sandboxes::new(client.clone(), namespace, index, keys);
-        let proxy = proxy::Proxy::new(sandboxes.clone(), config.clone());
+        let proxy = proxy::Proxy::new(sandboxes.clone(), config.clone(), metrics.clone());
         let api = api::router(api::Api {
             sandboxes,
             config,
@@ -124,7 +132,7 @@ impl Gateway {
             admin: admin.map(Arc::new),
         });
         Self {
-            dispatch: Arc::new(dispatch::Dispatch::new(api, proxy)),
+            dispatch: Arc::new(dispatch::Dispatch::new(api, proxy, metrics, vitals)),
             limits,
         }
     }
@@ -138,6 +146,16 @@ impl Gateway {
     /// `shutdown`.
     pub async fn follow_pods(&self, shutdown: &CancellationToken) {
         self.dispatch.proxy().follow_pods(shutdown).await;
+    }
+
+    /// Counts and gauges of this gateway.
+    pub fn metrics(&self) -> &GatewayMetrics {
+        self.dispatch.metrics()
+    }
+
+    /// What is known of the requests to a sandbox through this gateway.
+    pub fn seen(&self, sandbox: &Key) -> Traffic {
+        self.dispatch.proxy().traffic(sandbox)
     }
 
     /// Ends when every tunnel has ended.
@@ -156,7 +174,7 @@ impl Gateways for Gateway {
         &'a self,
         sandbox: &'a Key,
     ) -> BoxFuture<'a, Result<Option<Traffic>, GatewaysError>> {
-        let traffic = self.dispatch.proxy().traffic(sandbox);
+        let traffic = self.seen(sandbox);
         Box::pin(async move { Ok(Some(traffic)) })
     }
 }

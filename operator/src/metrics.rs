@@ -1,7 +1,9 @@
 //! Metrics of a process, in the text form of Prometheus. Labels are enums or fixed words: never
 //! names of objects or texts of errors, so the number of series is bounded by the code.
 
+pub mod gateway;
 pub mod passes;
+pub mod raised;
 pub mod requests;
 
 use std::fmt;
@@ -10,7 +12,9 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
+pub use gateway::GatewayMetrics;
 pub use passes::PassMetrics;
+pub use raised::Raised;
 pub use requests::RequestMetrics;
 
 /// Content type of [`Metrics::encode`].

@@ -1,12 +1,18 @@
 //! What gateways tell the controller of the traffic to a sandbox: open requests and streams count as
 //! activity, and so do requests to ports behind which nobody tells how long it has been idle.
 
+pub mod desk;
+mod remote;
+
 use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 
 use crate::index::Key;
+
+pub use desk::Desk;
+pub use remote::HttpGateways;
 
 /// Traffic of one sandbox through all gateways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -44,10 +44,13 @@ pub enum Scheme {
 /// Name of the port that a sandbox's plain URL leads to.
 pub const RUNTIME: &str = "runtime";
 
+/// Name of the port of the VS Code server.
+pub const VSCODE: &str = "vscode";
+
 /// Ports that a sandbox has if its spec names none (runtime API spec 4.1).
 pub const DEFAULT_PORTS: [(&str, u16); 4] = [
     (RUNTIME, port::RUNTIME),
-    ("vscode", port::VSCODE),
+    (VSCODE, port::VSCODE),
     ("work-1", port::WORK_1),
     ("work-2", port::WORK_2),
 ];

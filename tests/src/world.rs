@@ -22,7 +22,9 @@ use http_body_util::BodyExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use operator::controller::{self, ControllerConfig, Peers};
-use operator::gateway::{Gateway, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig};
+use operator::gateway::{
+    Gateway, GatewayConfig, ProxyConfig, RuntimeClasses, Tenants, WorkspaceConfig,
+};
 use operator::index::{Entry, Index, Key};
 use operator::keys::Keys;
 use operator::kubernetes::watch;
@@ -361,5 +363,7 @@ fn gateway_config() -> GatewayConfig {
         drain_limit: Duration::from_secs(1),
         max_connections: 64,
         local_only: false,
+        proxy: ProxyConfig::default(),
+        vitals: Arc::default(),
     }
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::kubernetes::health::Trouble;
 
 async fn get(vitals: &Vitals, path: &str) -> (u16, String) {
-    let answer = respond(&Method::GET, path, vitals);
+    let answer = respond(&Request::get(path).body(()).unwrap(), vitals);
     let status = answer.status().as_u16();
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())
@@ -48,7 +48,9 @@ async fn liveness_names_what_is_stuck() {
 async fn other_paths_and_methods_are_refused() {
     let vitals = Vitals::default();
     assert_eq!(get(&vitals, "/").await.0, 404);
-    assert_eq!(respond(&Method::POST, "/livez", &vitals).status(), 405);
+    assert_eq!(get(&vitals, "/traffic/ns/name").await.0, 404);
+    let post = Request::post("/livez").body(()).unwrap();
+    assert_eq!(respond(&post, &vitals).status(), 405);
 }
 
 #[tokio::test]

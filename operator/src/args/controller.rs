@@ -12,9 +12,10 @@ use super::{Installation, shutdown_on_signal};
 use crate::clock::Clock;
 use crate::controller::{self, ControllerConfig, HttpSupervisors, Peers};
 use crate::index::Index;
+use crate::keys::Keys;
 use crate::kubernetes::leader::Candidacy;
 use crate::tenants::{self, Tenants};
-use crate::traffic::NoGateways;
+use crate::traffic::{Gateways, HttpGateways, NoGateways};
 use crate::vitals::Vitals;
 
 /// Name of the controllers' lease.
@@ -35,6 +36,10 @@ pub(super) struct ControllerArgs {
     /// Name in the lease; unique among controllers.
     #[arg(long, env = "POD_NAME")]
     identity: Option<String>,
+    /// Where the gateways' administration ports are, as HOST:PORT, separated by commas. All addresses
+    /// of each host are asked before a sandbox is paused as idle. Absent: there are no gateways.
+    #[arg(long, env = "GATEWAYS", value_delimiter = ',')]
+    gateways: Vec<String>,
     #[command(flatten)]
     admin: AdminArgs,
     // Last, because their headings would otherwise cover what follows.
@@ -51,6 +56,7 @@ impl ControllerArgs {
         let vitals = Arc::new(Vitals::default());
         let port = self.admin.open(&vitals).await?;
         let namespace = self.installation.namespace(&client);
+        let places = self.gateways.clone();
         let mut config = self.config(&client)?;
         config.vitals = vitals.clone();
         let Some(keys) = admin::keys(&client, &namespace, &vitals, &shutdown).await else {
@@ -64,6 +70,7 @@ impl ControllerArgs {
             let shutdown = shutdown.clone();
             async move { Box::pin(tenants::follow(tenants, client, &namespace, shutdown)).await }
         });
+        let gateways = gateways(&places, &keys);
         let ended = controller::run(
             client,
             config,
@@ -71,7 +78,7 @@ impl ControllerArgs {
             index,
             Peers {
                 supervisors: Arc::new(HttpSupervisors::default()),
-                gateways: Arc::new(NoGateways),
+                gateways,
             },
             Clock::wall(),
             shutdown,
@@ -95,6 +102,16 @@ impl ControllerArgs {
         self.pods.apply(&mut config)?;
         Ok(config)
     }
+}
+
+fn gateways(places: &[String], keys: &Arc<Keys>) -> Arc<dyn Gateways> {
+    // Charts set variables to the empty text when a value is absent.
+    let places = places.iter().filter(|place| !place.is_empty());
+    let places: Vec<_> = places.cloned().collect();
+    if places.is_empty() {
+        return Arc::new(NoGateways);
+    }
+    Arc::new(HttpGateways::new(places, keys.clone(), Clock::wall()))
 }
 
 fn random_identity() -> anyhow::Result<String> {

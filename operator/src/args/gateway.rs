@@ -3,15 +3,22 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use crds::Sandbox;
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::admin::{self, AdminArgs};
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
+use crate::clock::Clock;
 use crate::gateway::{self, Gateway, GatewayArgs};
 use crate::index::Index;
-use crate::kubernetes::watch;
+use crate::keys::Keys;
+use crate::kubernetes::{watch, wire};
 use crate::tenants::{self, Tenants};
+use crate::traffic::Desk;
+use crate::vitals::Vitals;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct RoleArgs {
@@ -20,15 +27,24 @@ pub(super) struct RoleArgs {
     #[command(flatten)]
     urls: UrlArgs,
     #[command(flatten)]
+    admin: AdminArgs,
+    #[command(flatten)]
     gateway: GatewayArgs,
 }
 
 impl RoleArgs {
     pub(super) async fn run(self) -> anyhow::Result<()> {
         let client = self.installation.client().await?;
-        let keys = Arc::new(self.installation.keys(&client).await?);
-        let index = Arc::new(Index::new(keys.clone()));
         let shutdown = shutdown_on_signal()?;
+        let vitals = Arc::new(Vitals::default());
+        let port = self.admin.open(&vitals).await?;
+        let namespace = self.installation.namespace(&client);
+        let client = wire::observed(&client, &vitals, None);
+        let Some(keys) = admin::keys(&client, &namespace, &vitals, &shutdown).await else {
+            return Ok(());
+        };
+        let keys = Arc::new(keys);
+        let index = Arc::new(Index::new(keys.clone()));
         let address = self.gateway.listen;
         let listener = TcpListener::bind(address)
             .await
@@ -37,22 +53,48 @@ impl RoleArgs {
         let tenants = Tenants::pending();
         followers.spawn({
             let (tenants, client) = (tenants.clone(), client.clone());
-            let (namespace, shutdown) = (self.installation.namespace(&client), shutdown.clone());
+            let (namespace, shutdown) = (namespace.clone(), shutdown.clone());
             async move { Box::pin(tenants::follow(tenants, client, &namespace, shutdown)).await }
         });
         // Every namespace: sandboxes made with kubectl are proxied to as well.
-        followers.spawn(watch::sandboxes(
-            client.clone(),
+        followers.spawn(watch::run::<Sandbox>(
+            watch::api(&client, None),
             None,
             index.clone(),
+            vitals.clone(),
             shutdown.clone(),
         ));
         let settings = self.gateway.settings();
-        let config = self.gateway.config(self.urls.into());
-        let gateway = Gateway::with_settings(&client, config, keys, index, tenants, settings);
+        let mut config = self.gateway.config(self.urls.into());
+        config.vitals = vitals.clone();
+        let (ours, index) = (tenants.clone(), index.clone());
+        let gateway = Gateway::with_settings(&client, config, keys.clone(), index, ours, settings);
+        tell(&vitals, &gateway, &keys, &tenants)?;
+        followers.spawn(refuse_after(shutdown.clone(), vitals));
         gateway::run(gateway, listener, shutdown).await;
         followers.close();
         followers.wait().await;
+        port.close().await;
         Ok(())
     }
+}
+
+/// What controllers and probes may ask of this gateway.
+fn tell(vitals: &Vitals, gateway: &Gateway, keys: &Keys, tenants: &Tenants) -> anyhow::Result<()> {
+    let seen = gateway.clone();
+    let desk = Desk::new(keys, Clock::wall(), move |sandbox| seen.seen(sandbox))?;
+    // Set nowhere else, so it was empty.
+    let _ = vitals.traffic.set(desk);
+    let tenants = tenants.clone();
+    vitals.health.need(move || {
+        let missing = !tenants.is_loaded();
+        missing.then(|| "the API keys have not been read yet".to_owned())
+    });
+    Ok(())
+}
+
+/// A gateway that shuts down is not ready, so that nobody sends it new clients while it drains.
+async fn refuse_after(shutdown: CancellationToken, vitals: Arc<Vitals>) {
+    shutdown.cancelled().await;
+    vitals.health.stop();
 }

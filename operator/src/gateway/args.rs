@@ -1,12 +1,13 @@
 //! Flags of the gateway. Every one is also an environment variable, for charts.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::builder::FalseyValueParser;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::{ApiSettings, GatewayConfig, RuntimeClasses, WorkspaceConfig};
+use super::{ApiSettings, GatewayConfig, ProxyConfig, RuntimeClasses, WorkspaceConfig};
 use crate::urls::Urls;
 
 #[derive(Debug, Clone, clap::Args)]
@@ -78,6 +79,18 @@ pub struct GatewayArgs {
     /// Connections served at the same time.
     #[arg(long, env = "GATEWAY_MAX_CONNECTIONS", default_value_t = 16_384)]
     pub max_connections: usize,
+
+    /// Requests under way at the same time to one sandbox, streams and tunnels included.
+    #[arg(
+        long,
+        env = "GATEWAY_MAX_REQUESTS_PER_SANDBOX",
+        default_value_t = ProxyConfig::REQUESTS_PER_SANDBOX
+    )]
+    pub max_requests_per_sandbox: usize,
+
+    /// Forward requests to VS Code with `/{id}/vscode` before their path, as they came.
+    #[arg(long, env = "GATEWAY_KEEP_VSCODE_PREFIX")]
+    pub keep_vscode_prefix: bool,
 }
 
 impl GatewayArgs {
@@ -111,6 +124,11 @@ impl GatewayArgs {
             drain_limit: Duration::from_secs(self.drain_seconds),
             max_connections: self.max_connections,
             local_only: false,
+            proxy: ProxyConfig {
+                keep_vscode_prefix: self.keep_vscode_prefix,
+                requests_per_sandbox: self.max_requests_per_sandbox,
+            },
+            vitals: Arc::default(),
         }
     }
 }

@@ -6,8 +6,11 @@
 
 mod admit;
 mod body;
+mod config;
+mod connector;
 mod error;
 mod headers;
+mod links;
 mod loopback;
 mod passage;
 mod route;
@@ -28,13 +31,15 @@ use tokio_util::sync::CancellationToken;
 use super::GatewayConfig;
 use super::sandboxes::Sandboxes;
 use crate::index::{Entry, Key};
+use crate::metrics::GatewayMetrics;
 use crate::traffic::Traffic;
 use body::{Streamed, Unsent};
 use passage::Passage;
 use upstream::Upstreams;
 
+pub use config::ProxyConfig;
 pub use error::ProxyError;
-pub use route::{Route, Target};
+pub use route::{Prefix, Route, Target};
 
 /// A request that a sandbox has begun to answer.
 struct Sent {
@@ -42,7 +47,7 @@ struct Sent {
     /// Cancelled when the Pod is gone.
     gone: CancellationToken,
     /// Held for as long as anything of it is under way.
-    passage: Option<Passage>,
+    passage: Passage,
 }
 
 /// The reverse proxy.
@@ -50,6 +55,7 @@ struct Sent {
 pub struct Proxy {
     sandboxes: Sandboxes,
     config: Arc<GatewayConfig>,
+    metrics: GatewayMetrics,
     /// Host of all sandboxes' names, without port.
     base_host: String,
     upstreams: Upstreams,
@@ -59,15 +65,20 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    pub(super) fn new(sandboxes: Sandboxes, config: Arc<GatewayConfig>) -> Self {
+    pub(super) fn new(
+        sandboxes: Sandboxes,
+        config: Arc<GatewayConfig>,
+        metrics: GatewayMetrics,
+    ) -> Self {
         Self {
             base_host: route::base_host(&config.urls.base),
-            upstreams: Upstreams::new(),
+            upstreams: Upstreams::new(metrics.upstream_connections.clone()),
             addresses: loopback::Addresses::new(sandboxes.index.clone()),
-            tunnels: upgrade::Tunnels::default(),
-            wakes: Arc::default(),
+            tunnels: upgrade::Tunnels::new(metrics.tunnels.clone()),
+            wakes: Arc::new(wake::Wakes::new(metrics.clone())),
             sandboxes,
             config,
+            metrics,
         }
     }
 
@@ -95,6 +106,8 @@ impl Proxy {
         let upgrade = upgrade::take(&mut request);
         let (mut parts, body) = request.into_parts();
         headers::to_upstream(&mut parts, route, peer, self.config.urls.scheme)?;
+        let base = route.prefix.as_ref();
+        let base = base.map(|prefix| links::Base::new(&prefix.text, &parts.headers));
         if let Some(upgrade) = &upgrade {
             upgrade.announce(&mut parts.headers);
         }
@@ -103,7 +116,7 @@ impl Proxy {
             Some(upgrade) if sent.response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 Ok(self.tunnels.open(upgrade, sent))
             }
-            _ => answer(sent),
+            _ => answer(sent, base),
         }
     }
 
@@ -129,7 +142,7 @@ impl Proxy {
         body: &Unsent,
     ) -> Result<Sent, ProxyError> {
         let upstream = self.upstream(route, entry)?;
-        let passage = (!passage::is_probe(parts)).then(|| upstream.pass());
+        let passage = upstream.pass(parts, self.config.proxy.requests_per_sandbox)?;
         let response = self.upstreams.send(&upstream, parts, body.share()).await?;
         Ok(Sent {
             response,
@@ -161,13 +174,16 @@ impl Proxy {
     }
 }
 
-fn answer(sent: Sent) -> Result<Response<Body>, ProxyError> {
+fn answer(sent: Sent, base: Option<links::Base>) -> Result<Response<Body>, ProxyError> {
     let (mut parts, body) = sent.response.into_parts();
     if parts.status == StatusCode::SWITCHING_PROTOCOLS {
         // Nobody asked for it, so nobody could use it.
         return Err(ProxyError::Broken);
     }
     headers::to_client(&mut parts.headers);
+    if let Some(base) = base {
+        base.apply(&mut parts.headers);
+    }
     parts.extensions.clear();
     Ok(Response::from_parts(
         parts,

@@ -33,10 +33,11 @@ struct State {
     /// Other needs that are not met, with what to say of each.
     lacks: BTreeMap<&'static str, String>,
     checks: Vec<Check>,
+    needs: Vec<Check>,
     stopping: bool,
 }
 
-/// Says what is stuck, if anything is.
+/// Says what is wrong, if anything is.
 type Check = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 impl Health {
@@ -88,6 +89,11 @@ impl Health {
         self.0.lock().checks.push(Box::new(check));
     }
 
+    /// Also asks this for what keeps the process from its work, whenever somebody wants to know.
+    pub fn need(&self, missing: impl Fn() -> Option<String> + Send + Sync + 'static) {
+        self.0.lock().needs.push(Box::new(missing));
+    }
+
     /// The process is about to end.
     pub fn stop(&self) {
         self.0.lock().stopping = true;
@@ -103,6 +109,7 @@ impl Health {
         let mut missing: Vec<_> = state.lacks.values().cloned().collect();
         missing.extend(state.unreachable(now));
         missing.extend(state.watches.values().filter_map(Part::lacks));
+        missing.extend(state.needs.iter().filter_map(|need| need()));
         missing
     }
 

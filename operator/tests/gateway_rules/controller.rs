@@ -33,6 +33,7 @@ impl Sandbox {
             ip: Some("10.0.0.1".into()),
             node: None,
             deletion: None,
+            grace: jiff::SignedDuration::ZERO,
             ready: false,
             reason: None,
             message: None,

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use bytes::Bytes;
+use operator::gateway::GatewayConfig;
 use operator::gateway::serve::{Limits, serve};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -10,10 +12,17 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::world::{World, ready, sandbox};
+use super::fake_api::FakeApi;
+use super::world::{World, config, ready, sandbox};
 
 /// How long the gateway may take to call the sandbox before a test gives up.
 const ARRIVAL: Duration = Duration::from_secs(10);
+
+pub(crate) const LIMITS: Limits = Limits {
+    connections: 1024,
+    drain: Duration::from_millis(50),
+    local_only: false,
+};
 
 pub(crate) struct Stage {
     pub(crate) world: World,
@@ -28,7 +37,12 @@ pub(crate) struct Stage {
 impl Stage {
     /// A sandbox that is ready at 127.0.0.1.
     pub(crate) async fn new() -> Self {
-        let world = World::new();
+        Self::with(config(), LIMITS).await
+    }
+
+    /// The same behind a gateway with other settings.
+    pub(crate) async fn with(config: GatewayConfig, limits: Limits) -> Self {
+        let world = World::beside(&FakeApi::default(), config);
         let upstream = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = upstream.local_addr().unwrap().port();
         let made = world.api.put(&sandbox(&world.keys, port));
@@ -38,7 +52,12 @@ impl Stage {
         let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], listener.local_addr().unwrap().port()));
         let shutdown = CancellationToken::new();
-        let served = tokio::spawn(run(world.gateway.clone(), listener, shutdown.clone()));
+        let served = tokio::spawn(run(
+            world.gateway.clone(),
+            listener,
+            limits,
+            shutdown.clone(),
+        ));
         Self {
             world,
             upstream,
@@ -47,6 +66,24 @@ impl Stage {
             shutdown,
             served,
         }
+    }
+
+    /// Gives the sandbox one more named port, which leads to the same server.
+    pub(crate) fn declare(&self, name: &str) {
+        let mut made = self.world.api.get(&self.id);
+        let mut port = made.spec.ports[0].clone();
+        port.name = name.into();
+        made.spec.ports.push(port);
+        let made = self.world.api.put(&made);
+        self.world.index.apply(&made).unwrap();
+    }
+
+    /// An HTTP/2 client with prior knowledge.
+    pub(crate) async fn http2(&self) -> h2::client::SendRequest<Bytes> {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let (client, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        client.ready().await.unwrap()
     }
 
     /// The sandbox's own host.
@@ -81,13 +118,9 @@ impl Stage {
 async fn run(
     gateway: operator::gateway::Gateway,
     listener: TcpListener,
+    limits: Limits,
     shutdown: CancellationToken,
 ) {
-    let limits = Limits {
-        connections: 1024,
-        drain: Duration::from_millis(50),
-        local_only: false,
-    };
     let drained = CancellationToken::new();
     let serving = async {
         serve(&gateway, listener, limits, &shutdown).await;
@@ -103,7 +136,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    fn new(stream: TcpStream) -> Self {
+    pub(crate) fn new(stream: TcpStream) -> Self {
         Self {
             stream,
             seen: Vec::new(),
@@ -125,6 +158,27 @@ impl Wire {
         let sent = self.stream.write_all(bytes);
         let moment = Duration::from_millis(500);
         matches!(tokio::time::timeout(moment, sent).await, Ok(Ok(())))
+    }
+
+    /// Reads so many bytes.
+    pub(crate) async fn bytes(&mut self, count: usize) -> Vec<u8> {
+        while self.seen.len() < count {
+            assert_ne!(self.stream.read_buf(&mut self.seen).await.unwrap(), 0);
+        }
+        self.seen.drain(..count).collect()
+    }
+
+    /// Reads so many bytes, and keeps none.
+    pub(crate) async fn skip(&mut self, bytes: usize) {
+        let mut found = 0;
+        loop {
+            found += std::mem::take(&mut self.seen).len();
+            if found >= bytes {
+                break;
+            }
+            assert_ne!(self.stream.read_buf(&mut self.seen).await.unwrap(), 0);
+        }
+        assert_eq!(found, bytes);
     }
 
     /// Reads a chunked body to its end, and says how many bytes have come.
@@ -169,6 +223,16 @@ impl Wire {
         String::from_utf8(std::mem::take(&mut self.seen))
             .unwrap()
             .replace('\r', "")
+    }
+
+    /// Reads to the end, whatever comes.
+    pub(crate) async fn drain(&mut self) {
+        while self
+            .stream
+            .read_buf(&mut self.seen)
+            .await
+            .is_ok_and(|n| n > 0)
+        {}
     }
 
     /// Says that nothing more will be sent.

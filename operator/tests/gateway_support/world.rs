@@ -14,7 +14,7 @@ use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use operator::gateway::{
-    ApiSettings, Gateway, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig,
+    ApiSettings, Gateway, GatewayConfig, ProxyConfig, RuntimeClasses, Tenants, WorkspaceConfig,
 };
 use operator::index::Index;
 use operator::keys::Keys;
@@ -51,6 +51,8 @@ pub(crate) fn config() -> GatewayConfig {
         drain_limit: Duration::from_secs(5),
         max_connections: 1024,
         local_only: false,
+        proxy: ProxyConfig::default(),
+        vitals: Arc::default(),
     }
 }
 

@@ -9,7 +9,9 @@ use anyhow::Context as _;
 use kube::Client;
 use operator::clock::Clock;
 use operator::controller::{self, ControllerConfig, Deadlines, HttpSupervisors, Peers};
-use operator::gateway::{Gateway, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig};
+use operator::gateway::{
+    Gateway, GatewayConfig, ProxyConfig, RuntimeClasses, Tenants, WorkspaceConfig,
+};
 use operator::index::Index;
 use operator::keys::Keys;
 use operator::tenants;
@@ -111,6 +113,8 @@ impl Parts {
             drain_limit: Duration::from_secs(5),
             max_connections: 16_384,
             local_only: !self.public,
+            proxy: ProxyConfig::default(),
+            vitals: Arc::default(),
         };
         let (keys, index) = (self.keys.clone(), self.index.clone());
         Gateway::new(&self.client, config, keys, index, self.tenants.clone())

@@ -11,6 +11,7 @@ use crds::sandbox::{DesiredState, PauseReason, Phase};
 use super::{Proxy, ProxyError, Route};
 use crate::gateway::sandboxes::SandboxError;
 use crate::index::Entry;
+use crate::metrics::Raised;
 
 /// How long the index may take to learn that a Pod is gone whose address refuses connections.
 const NEWS_LIMIT: Duration = Duration::from_secs(2);
@@ -88,7 +89,9 @@ impl Proxy {
             }
             Verdict::Go | Verdict::Refuse(_) => true,
         };
+        let held = Raised::new(&self.metrics.held);
         let entry = index.wait(&entry.key, limit, decided).await;
+        drop(held);
         let entry = entry.ok_or(ProxyError::UnknownSandbox)?;
         match judge(&entry) {
             Verdict::Go => Ok(entry),

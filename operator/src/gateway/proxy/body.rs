@@ -13,8 +13,8 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::ProxyError;
 use super::passage::Passage;
+use super::{ProxyError, headers};
 
 /// The body of a request before it is sent. It can be offered to a second connection as long as the
 /// first one has not taken any of it: nothing is ever sent twice.
@@ -67,7 +67,7 @@ impl HttpBody for Offer {
             self.taken = body;
         }
         match &mut self.taken {
-            Some(body) => Pin::new(body).poll_frame(cx),
+            Some(body) => Pin::new(body).poll_frame(cx).map_ok(clean),
             None => Poll::Ready(Some(Err(axum::Error::new(ProxyError::Broken)))),
         }
     }
@@ -87,17 +87,25 @@ impl HttpBody for Offer {
     }
 }
 
+/// Trailers are headers, and what may not pass among those may not pass here.
+fn clean(mut frame: Frame<Bytes>) -> Frame<Bytes> {
+    if let Some(trailers) = frame.trailers_mut() {
+        headers::in_trailers(trailers);
+    }
+    frame
+}
+
 /// The body of an answer. It breaks off when the Pod that sends it is gone, whose address would
 /// otherwise be silent for ever.
 #[derive(Debug)]
 pub(super) struct Streamed {
     body: Incoming,
     gone: Pin<Box<WaitForCancellationFutureOwned>>,
-    _passage: Option<Passage>,
+    _passage: Passage,
 }
 
 impl Streamed {
-    pub(super) fn new(body: Incoming, gone: CancellationToken, passage: Option<Passage>) -> Self {
+    pub(super) fn new(body: Incoming, gone: CancellationToken, passage: Passage) -> Self {
         Self {
             body,
             _passage: passage,
@@ -119,7 +127,7 @@ impl HttpBody for Streamed {
         if frame.is_pending() && self.gone.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Some(Err(axum::Error::new(ProxyError::WentAway))));
         }
-        frame.map_err(axum::Error::new)
+        frame.map_ok(clean).map_err(axum::Error::new)
     }
 
     fn is_end_stream(&self) -> bool {

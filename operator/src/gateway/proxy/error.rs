@@ -7,6 +7,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 
 use crate::gateway::api::ErrorBody;
+use crate::gateway::observe::Outcome;
 
 /// Why a request did not get through to a sandbox.
 #[derive(Debug, thiserror::Error, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub enum ProxyError {
     HoldExpired,
     #[error("sandbox cannot be looked up at the moment")]
     LookupFailed,
+    #[error("sandbox has too many requests under way")]
+    Busy,
     /// Nothing was sent.
     #[error("nothing accepts connections on this port of the sandbox")]
     Unreachable,
@@ -51,6 +54,7 @@ impl ProxyError {
             Self::Failed => "failed",
             Self::HoldExpired => "hold-expired",
             Self::LookupFailed => "lookup-failed",
+            Self::Busy => "busy",
             Self::Unreachable => "unreachable",
             Self::Broken => "broken",
             Self::WentAway => "went-away",
@@ -65,7 +69,8 @@ impl ProxyError {
             | Self::NotReady
             | Self::Failed
             | Self::HoldExpired
-            | Self::LookupFailed => StatusCode::SERVICE_UNAVAILABLE,
+            | Self::LookupFailed
+            | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unreachable | Self::Broken | Self::WentAway => StatusCode::BAD_GATEWAY,
         }
     }
@@ -76,6 +81,7 @@ impl IntoResponse for ProxyError {
         let status = self.status();
         let detail = self.to_string();
         let mut response = (status, Json(ErrorBody { detail })).into_response();
+        response.extensions_mut().insert(Outcome(self.category()));
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response
                 .headers_mut()

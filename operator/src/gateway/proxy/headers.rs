@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use axum::body::Body;
 use crds::contract::header::API_KEY;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
-    TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -16,14 +16,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use super::{ProxyError, Route};
 use crate::urls::Scheme;
 
-const HOP_BY_HOP: [HeaderName; 9] = [
+/// `Trailer` is not among them: without it, trailers cannot be passed on.
+const HOP_BY_HOP: [HeaderName; 8] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION,
     TE,
-    TRAILER,
     TRANSFER_ENCODING,
     UPGRADE,
 ];
@@ -33,6 +33,17 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// What only we may say of a client, and the key that no sandbox may see.
+const OURS: [HeaderName; 7] = [
+    X_API_KEY,
+    FORWARDED,
+    X_FORWARDED_FOR,
+    X_FORWARDED_HOST,
+    X_FORWARDED_PORT,
+    X_FORWARDED_PREFIX,
+    X_FORWARDED_PROTO,
+];
 
 /// Refuses a request whose length two parties could see differently.
 pub(super) fn check_framing(request: &Request<Body>) -> Result<(), ProxyError> {
@@ -53,14 +64,22 @@ pub(super) fn to_upstream(
     peer: SocketAddr,
     scheme: Scheme,
 ) -> Result<(), ProxyError> {
+    name_host(parts);
     parts.uri = Uri::from(tail(&parts.uri, route)?);
     parts.version = http::Version::HTTP_11;
     parts.extensions.clear();
     let headers = &mut parts.headers;
+    let takes_trailers = takes_trailers(headers);
     strip(headers);
+    join_cookies(headers);
     // We have answered the expectation ourselves by reading the body.
-    for name in [X_API_KEY, EXPECT, FORWARDED, X_FORWARDED_PORT] {
+    headers.remove(EXPECT);
+    for name in &OURS {
         headers.remove(name);
+    }
+    if takes_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+        headers.insert(CONNECTION, HeaderValue::from_static("te"));
     }
     forwarded(headers, route, peer, scheme);
     Ok(())
@@ -71,6 +90,44 @@ pub(super) fn to_client(headers: &mut HeaderMap) {
     strip(headers);
 }
 
+/// Trailers, of either direction. hyper itself refuses those that are about length and framing.
+pub(super) fn in_trailers(trailers: &mut HeaderMap) {
+    strip(trailers);
+    for name in &OURS {
+        trailers.remove(name);
+    }
+}
+
+/// HTTP/2 and absolute targets name the host in the target.
+fn name_host(parts: &mut Parts) {
+    if let (false, Some(authority)) = (parts.headers.contains_key(HOST), parts.uri.authority())
+        && let Ok(host) = HeaderValue::from_str(authority.as_str())
+    {
+        parts.headers.insert(HOST, host);
+    }
+}
+
+fn takes_trailers(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(TE).iter();
+    let mut codings = lines.flat_map(|line| line.as_bytes().split(|b| *b == b','));
+    codings.any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+}
+
+/// HTTP/2 may split what HTTP/1.1 wants in one line (RFC 9113 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let lines: Vec<_> = headers
+        .get_all(COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    if lines.len() < 2 {
+        return;
+    }
+    if let Ok(line) = HeaderValue::from_bytes(&lines.join(b"; ".as_slice())) {
+        headers.insert(COOKIE, line);
+    }
+}
+
 /// What the sandbox sees of path and query. Nothing in it is decoded, merged or resolved.
 fn tail(uri: &Uri, route: &Route) -> Result<PathAndQuery, ProxyError> {
     let whole = uri.path_and_query().cloned();
@@ -78,7 +135,7 @@ fn tail(uri: &Uri, route: &Route) -> Result<PathAndQuery, ProxyError> {
     let Some(prefix) = &route.prefix else {
         return Ok(whole);
     };
-    let tail = whole.as_str().get(prefix.len()..).unwrap_or_default();
+    let tail = whole.as_str().get(prefix.len..).unwrap_or_default();
     let tail = if tail.starts_with('/') {
         tail.to_owned()
     } else {
@@ -97,17 +154,13 @@ fn forwarded(headers: &mut HeaderMap, route: &Route, peer: SocketAddr, scheme: S
         Scheme::Https => HeaderValue::from_static("https"),
     };
     headers.insert(X_FORWARDED_PROTO, proto);
-    set(headers, X_FORWARDED_HOST, headers.get(HOST).cloned());
+    if let Some(host) = headers.get(HOST).cloned() {
+        headers.insert(X_FORWARDED_HOST, host);
+    }
     let prefix = route.prefix.as_ref();
-    let prefix = prefix.and_then(|prefix| HeaderValue::from_str(prefix).ok());
-    set(headers, X_FORWARDED_PREFIX, prefix);
-}
-
-fn set(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {
-    match value {
-        Some(value) => headers.insert(name, value),
-        None => headers.remove(name),
-    };
+    if let Some(prefix) = prefix.and_then(|p| HeaderValue::from_str(&p.text).ok()) {
+        headers.insert(X_FORWARDED_PREFIX, prefix);
+    }
 }
 
 /// Takes away the headers that are about one connection, those that `Connection` names included.

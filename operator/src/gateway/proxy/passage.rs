@@ -15,25 +15,41 @@ pub(super) struct Activity(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    open: usize,
-    /// When the last one ended.
+    under_way: usize,
+    /// Without those that only look after the server.
+    working: usize,
+    /// When the last one of these ended.
     last: Option<Instant>,
 }
 
 /// A request under way; what it opened, a stream or a tunnel, holds it until its end.
 #[derive(Debug)]
-pub(super) struct Passage(Arc<Activity>);
+pub(super) struct Passage {
+    activity: Arc<Activity>,
+    is_probe: bool,
+}
 
 impl Activity {
-    pub(super) fn begin(self: Arc<Self>) -> Passage {
-        self.0.lock().open += 1;
-        Passage(self)
+    /// Counts a request in, unless `limit` of them are under way.
+    pub(super) fn begin(self: Arc<Self>, is_probe: bool, limit: usize) -> Option<Passage> {
+        {
+            let mut state = self.0.lock();
+            if state.under_way >= limit {
+                return None;
+            }
+            state.under_way += 1;
+            state.working += usize::from(!is_probe);
+        }
+        Some(Passage {
+            activity: self,
+            is_probe,
+        })
     }
 
     /// Since the last request; zero while one is under way, `None` if there was none.
     pub(super) fn idle(&self) -> Option<Duration> {
         let state = self.0.lock();
-        match state.open {
+        match state.working {
             0 => state.last.map(|last| last.elapsed()),
             _ => Some(Duration::ZERO),
         }
@@ -42,9 +58,12 @@ impl Activity {
 
 impl Drop for Passage {
     fn drop(&mut self) {
-        let mut state = self.0.0.lock();
-        state.open -= 1;
-        state.last = Some(Instant::now());
+        let mut state = self.activity.0.lock();
+        state.under_way -= 1;
+        if !self.is_probe {
+            state.working -= 1;
+            state.last = Some(Instant::now());
+        }
     }
 }
 
@@ -64,7 +83,11 @@ mod tests {
         let activity = Arc::new(Activity::default());
         let second = Duration::from_secs(1);
         assert_eq!(activity.idle(), None);
-        let (one, two) = (activity.clone().begin(), activity.clone().begin());
+        let begin = |is_probe, limit| activity.clone().begin(is_probe, limit);
+        drop(begin(true, 1));
+        assert_eq!(activity.idle(), None);
+        let (one, two) = (begin(false, 2), begin(false, 2));
+        assert!(one.is_some() && begin(false, 2).is_none() && begin(true, 2).is_none());
         tokio::time::advance(second).await;
         assert_eq!(activity.idle(), Some(Duration::ZERO));
         drop(one);

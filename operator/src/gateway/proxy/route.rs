@@ -10,7 +10,7 @@ use http::uri::Authority;
 use http::{Request, Version};
 
 use super::{Proxy, ProxyError};
-use crate::urls::RUNTIME;
+use crate::urls::{RUNTIME, VSCODE};
 
 /// Who answers a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,8 +24,17 @@ pub enum Target {
 pub struct Route {
     pub id: String,
     pub port: String,
-    /// What stands before the path that the sandbox sees: `/{id}/{port}`, if the path led here.
-    pub prefix: Option<String>,
+    /// What stands before the path that the sandbox sees, if the path led here.
+    pub prefix: Option<Prefix>,
+}
+
+/// The part of a path that names a port of a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prefix {
+    /// `/{id}/{port}`, however the client wrote it.
+    pub text: String,
+    /// So many bytes of the path are the prefix.
+    pub(super) len: usize,
 }
 
 impl Proxy {
@@ -38,8 +47,21 @@ impl Proxy {
             Some(Ok(address)) => self.by_address(address)?,
             Some(Err(_)) => by_name(host.as_deref().unwrap_or_default(), &self.base_host),
         };
-        let route = sandbox.or_else(|| by_path(request.uri().path()));
+        let route = sandbox.or_else(|| {
+            let route = by_path(request.uri().path())?;
+            Some(if self.keeps_prefix(&route) {
+                route.unprefixed()
+            } else {
+                route
+            })
+        });
         Ok(route.map_or(Target::Api, Target::Sandbox))
+    }
+
+    /// Whether the server behind a port has been told of its prefix and wants to see it (runtime API
+    /// spec 4.3).
+    fn keeps_prefix(&self, route: &Route) -> bool {
+        self.config.proxy.keep_vscode_prefix && route.port == VSCODE
     }
 
     /// The sandbox of a loopback address; none of ours for addresses outside of their range.
@@ -60,6 +82,14 @@ impl Route {
             id: id.into(),
             port: port.into(),
             prefix: None,
+        }
+    }
+
+    /// The same for a server that sees the whole path.
+    fn unprefixed(self) -> Self {
+        Self {
+            prefix: None,
+            ..self
         }
     }
 }
@@ -98,7 +128,10 @@ fn by_path(path: &str) -> Option<Route> {
     is_runtime_id(id).then(|| Route {
         id: id.to_owned(),
         port: port.to_owned(),
-        prefix: Some(path[..end].to_owned()),
+        prefix: Some(Prefix {
+            text: format!("/{id}/{port}"),
+            len: end,
+        }),
     })
 }
 
@@ -116,6 +149,9 @@ fn host(request: &Request<Body>) -> Result<Option<String>, ProxyError> {
     }
     let named = line.map(|line| authority(line.as_bytes())).transpose()?;
     let target = request.uri().authority();
+    if !target.is_none_or(is_plain) {
+        return Err(ProxyError::BadRequest("the target is malformed"));
+    }
     match (named, target) {
         (Some(named), Some(target)) if !same(&named, target) => Err(ProxyError::BadRequest(
             "the target of the request is another host",
@@ -130,8 +166,14 @@ fn host(request: &Request<Body>) -> Result<Option<String>, ProxyError> {
 fn authority(text: &[u8]) -> Result<Authority, ProxyError> {
     Authority::try_from(text)
         .ok()
-        .filter(|authority| !authority.as_str().contains('@'))
+        .filter(is_plain)
         .ok_or(ProxyError::BadRequest("Host is malformed"))
+}
+
+/// A host and at most a port, without a user.
+fn is_plain(authority: &Authority) -> bool {
+    let rest = authority.as_str().strip_prefix(authority.host());
+    rest.is_some_and(|rest| matches!(rest, "" | ":") || authority.port_u16().is_some())
 }
 
 fn same(a: &Authority, b: &Authority) -> bool {
@@ -173,7 +215,13 @@ mod tests {
 
     #[test]
     fn paths_name_a_sandbox_and_keep_their_tail() {
-        let prefix = |path: &str| by_path(path).map(|r| (r.port, r.prefix.unwrap()));
+        let prefix = |path: &str| {
+            by_path(path).map(|route| {
+                let prefix = route.prefix.unwrap();
+                assert_eq!(prefix.text, format!("/{ID}/{}", route.port));
+                (route.port, path[..prefix.len].to_owned())
+            })
+        };
         let of = |port: &str, prefix: String| Some((port.to_owned(), prefix));
         assert_eq!(
             prefix(&format!("/{ID}/runtime/a//b/../c")),
@@ -209,6 +257,11 @@ mod tests {
         assert!(request("http://b/", &["a"]).is_err());
         assert!(request("/", &["a", "a"]).is_err());
         assert!(request("/", &["u@a"]).is_err());
+        assert!(request("http://u@a/", &[]).is_err());
+        assert!(request("/", &["a:b"]).is_err());
+        assert!(request("/", &["a:70000"]).is_err());
+        assert_eq!(request("/", &["a:"]), Ok(Some("a".into())));
+        assert_eq!(request("/", &["[::1]:80"]), Ok(Some("[::1]".into())));
         assert!(request("/", &["a b"]).is_err());
         assert!(request("/", &[]).is_err());
     }

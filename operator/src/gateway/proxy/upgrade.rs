@@ -6,11 +6,13 @@ use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{Sent, headers};
+use crate::metrics::Raised;
 
 /// Buffer of one direction of a tunnel. Most tunnels are idle.
 const BUFFER: usize = 8 * 1024;
@@ -23,17 +25,22 @@ pub(super) struct Upgrade {
 }
 
 /// All open tunnels.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tunnels {
+    open: Gauge,
     tracker: TaskTracker,
     cut: CancellationToken,
 }
 
-/// Takes the wish out of a request, if it has one.
+/// Takes the wish out of a request, if it has one. To speak HTTP/2 with a sandbox is none: what came
+/// through that tunnel would be requests that nobody has looked at (RFC 9113 dropped it anyway).
 pub(super) fn take(request: &mut Request<Body>) -> Option<Upgrade> {
     let headers = request.headers();
     let asked = headers.get_all(CONNECTION).iter().any(names_upgrade);
     let protocol = headers.get(UPGRADE).filter(|_| asked)?.clone();
+    if protocol.as_bytes().to_ascii_lowercase().starts_with(b"h2c") {
+        return None;
+    }
     Some(Upgrade {
         protocol,
         client: hyper::upgrade::on(request),
@@ -58,6 +65,15 @@ fn announce(headers: &mut HeaderMap, protocol: HeaderValue) {
 }
 
 impl Tunnels {
+    /// `open` counts them.
+    pub(super) fn new(open: Gauge) -> Self {
+        Self {
+            open,
+            tracker: TaskTracker::new(),
+            cut: CancellationToken::new(),
+        }
+    }
+
     /// Passes on the sandbox's consent, and connects both sides as soon as they have switched.
     /// The tunnel breaks when the Pod is gone.
     pub(super) fn open(&self, upgrade: Upgrade, mut sent: Sent) -> Response<Body> {
@@ -70,10 +86,10 @@ impl Tunnels {
         let connected = connect(upgrade.client, sandbox);
         let tunnel = sent.gone.run_until_cancelled_owned(connected);
         let tunnel = self.cut.clone().run_until_cancelled_owned(tunnel);
-        let passage = sent.passage;
+        let held = (sent.passage, Raised::new(&self.open));
         self.tracker.spawn(async move {
             tunnel.await;
-            drop(passage);
+            drop(held);
         });
         Response::from_parts(parts, Body::empty())
     }

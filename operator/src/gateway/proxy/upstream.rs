@@ -2,6 +2,7 @@
 //! everything open to it ends when the index says that it is gone.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,31 +11,30 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::body::Offer;
-use super::passage::{Activity, Passage};
+use super::connector::{Connector, Lives};
+use super::passage::{Activity, Passage, is_probe};
 use super::{Proxy, ProxyError, Route};
 use crate::index::{Entry, Index, Key};
 use crate::traffic::Traffic;
 
-/// A Pod that is gone black-holes what is sent to it.
-const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// Below the 5 seconds after which Python servers close idle connections.
 const IDLE_LIMIT: Duration = Duration::from_secs(3);
 /// Idle connections kept per Pod.
 const IDLE_CONNECTIONS: usize = 32;
-const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// All connections to Pods.
 #[derive(Debug)]
 pub(super) struct Upstreams {
-    client: Client<HttpConnector, Offer>,
+    client: Client<Connector, Offer>,
+    lives: Lives,
     /// Pods that requests have gone to.
     pods: Mutex<HashMap<Key, Pod>>,
     started: Instant,
@@ -76,25 +76,25 @@ impl Proxy {
 
 impl Upstream {
     /// Notes that a request is under way until the passage is dropped.
-    pub(super) fn pass(&self) -> Passage {
-        self.activity.clone().begin()
+    pub(super) fn pass(&self, parts: &Parts, limit: usize) -> Result<Passage, ProxyError> {
+        let passage = self.activity.clone().begin(is_probe(parts), limit);
+        passage.ok_or(ProxyError::Busy)
     }
 }
 
 impl Upstreams {
-    pub(super) fn new() -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT_LIMIT));
-        connector.set_keepalive(Some(TCP_KEEPALIVE));
+    /// `open` counts the connections.
+    pub(super) fn new(open: Gauge) -> Self {
+        let lives = Lives::default();
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_LIMIT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            .build(connector);
+            .build(Connector::new(lives.clone(), open));
         Self {
             client,
+            lives,
             pods: Mutex::default(),
             started: Instant::now(),
         }
@@ -134,10 +134,10 @@ impl Upstreams {
             let mut pods = self.pods.lock();
             let pod = pods
                 .entry(entry.key.clone())
-                .or_insert_with(|| Pod::of(entry));
+                .or_insert_with(|| Pod::of(entry, &self.lives));
             if !pod.is(entry) {
-                pod.gone.cancel();
-                *pod = Pod::of(entry);
+                pod.end(&self.lives);
+                *pod = Pod::of(entry, &self.lives);
             }
             (pod.gone.clone(), pod.activity.clone())
         };
@@ -175,19 +175,35 @@ impl Upstreams {
             return;
         };
         if !index.get(key).is_some_and(|entry| pod.is(&entry)) {
-            pod.gone.cancel();
+            pod.end(&self.lives);
             pods.remove(key);
         }
     }
 }
 
 impl Pod {
-    fn of(entry: &Entry) -> Self {
-        Self {
+    fn of(entry: &Entry, lives: &Lives) -> Self {
+        let pod = Self {
             identity: (entry.uid.clone(), entry.status.pod_ip.clone()),
             gone: CancellationToken::new(),
             activity: Arc::default(),
+        };
+        if let Some(ip) = pod.ip() {
+            lives.begin(ip, &pod.identity.0, &pod.gone);
         }
+        pod
+    }
+
+    /// Breaks everything that is open to it.
+    fn end(&self, lives: &Lives) {
+        self.gone.cancel();
+        if let Some(ip) = self.ip() {
+            lives.end(ip, &self.identity.0);
+        }
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        self.identity.1.as_deref()?.parse().ok()
     }
 
     fn is(&self, entry: &Entry) -> bool {

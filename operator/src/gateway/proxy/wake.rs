@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::gateway::sandboxes::Sandboxes;
 use crate::index::{Entry, Key};
+use crate::metrics::GatewayMetrics;
 
 /// Least time between two writes of this replica.
 const PACE: Duration = Duration::from_millis(10);
@@ -19,8 +20,9 @@ const PACE: Duration = Duration::from_millis(10);
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Sandboxes that are being woken.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Wakes {
+    metrics: GatewayMetrics,
     under_way: Mutex<HashSet<Key>>,
     /// The moment that the next write has to wait for.
     next: Mutex<Option<Instant>>,
@@ -34,6 +36,14 @@ struct Wake {
 }
 
 impl Wakes {
+    pub(super) fn new(metrics: GatewayMetrics) -> Self {
+        Self {
+            metrics,
+            under_way: Mutex::default(),
+            next: Mutex::default(),
+        }
+    }
+
     /// Sees to it that a sandbox is woken, and does not wait for it. Gives up after `limit`.
     pub(super) fn wake(self: &Arc<Self>, sandboxes: &Sandboxes, entry: &Entry, limit: Duration) {
         if !self.under_way.lock().insert(entry.key.clone()) {
@@ -64,9 +74,10 @@ impl Wake {
         sleep_until(self.wakes.turn()).await;
         while let Some(entry) = self.sandboxes.index.get(&self.key) {
             match self.sandboxes.wake(&entry).await {
-                Ok(_) => return,
+                Ok(_) => return self.wakes.metrics.woke("ok"),
                 Err(error) => tracing::debug!(key = %self.key, %error, "cannot wake"),
             }
+            self.wakes.metrics.woke("error");
             sleep(PAUSE).await;
         }
     }

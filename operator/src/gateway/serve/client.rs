@@ -6,50 +6,56 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::Body;
-use bytes::Bytes;
-use http::{Response, StatusCode};
-use http_body::{Body as HttpBody, Frame, SizeHint};
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep};
+
+use super::exchanges::Exchanges;
+use super::slot::Slot;
 
 /// Longest time from the first byte of a head to its last.
 const HEAD_LIMIT: Duration = Duration::from_secs(10);
+/// How every HTTP/2 connection begins, as far as no request of HTTP/1.1 does.
+const PREFACE: &[u8] = b"PRI ";
+/// A silent client is asked for a sign of life after so long, and then every few seconds. One that
+/// is gone without a word is missed two minutes after its last one.
+const KEEPALIVE_AFTER: Duration = Duration::from_mins(1);
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(15);
+const KEEPALIVE_TRIES: u32 = 4;
 
 /// The connection.
 #[derive(Debug)]
 pub(super) struct Client {
     stream: TcpStream,
-    busy: Busy,
+    exchanges: Exchanges,
+    version: Version,
     /// The turn of a head and its limit.
     head: Option<(u64, Pin<Box<Sleep>>)>,
-    _slot: OwnedSemaphorePermit,
+    _slot: Slot,
 }
 
-/// Whose turn it is: counted up at the beginning and at the end of every answer. In an even turn,
-/// what comes in is a head.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Busy(Arc<AtomicU64>);
-
-/// The body of an answer; its end is the end of being busy.
-#[derive(Debug)]
-pub(super) struct Answer {
-    body: Body,
-    busy: Option<Busy>,
+/// What the first bytes say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    /// So many bytes of the preface have been seen.
+    Unclear(usize),
+    One,
+    /// Heads are frames among others there. The server bounds how large and how many they are, and
+    /// a connection without a request ends as idle.
+    Two,
 }
 
 impl Client {
-    pub(super) fn new(stream: TcpStream, slot: OwnedSemaphorePermit, busy: Busy) -> Self {
+    pub(super) fn new(stream: TcpStream, slot: Slot, exchanges: Exchanges) -> Self {
+        prepare(&stream);
         Self {
             stream,
-            busy,
+            exchanges,
+            version: Version::Unclear(0),
             head: None,
             _slot: slot,
         }
@@ -57,10 +63,12 @@ impl Client {
 
     /// Breaks off a head that takes too long.
     fn watch_head(&mut self, read: usize, cx: &mut Context<'_>) -> io::Result<()> {
-        let turn = self.busy.turn();
+        let turn = self.exchanges.turn();
         // A limit of an earlier turn was met: its request is under way or over.
         self.head = self.head.take().filter(|(begun, _)| *begun == turn);
-        if read > 0 && self.head.is_none() && !is_busy(turn) {
+        if self.version == Version::Two {
+            self.head = None;
+        } else if read > 0 && self.head.is_none() && !self.exchanges.any() {
             self.head = Some((turn, Box::pin(sleep(HEAD_LIMIT))));
         }
         let head = self.head.as_mut();
@@ -71,52 +79,28 @@ impl Client {
     }
 }
 
-/// Whether a turn is that of the server.
-fn is_busy(turn: u64) -> bool {
-    turn % 2 == 1
+/// Settings that only make a connection better; it works without.
+fn prepare(stream: &TcpStream) {
+    // Without it small answers wait for the client's acknowledgement.
+    let _ = stream.set_nodelay(true);
+    let _ = sockopt::set_socket_keepalive(stream, true);
+    let _ = sockopt::set_tcp_keepidle(stream, KEEPALIVE_AFTER);
+    let _ = sockopt::set_tcp_keepintvl(stream, KEEPALIVE_EVERY);
+    let _ = sockopt::set_tcp_keepcnt(stream, KEEPALIVE_TRIES);
 }
 
-impl Busy {
-    pub(super) fn begin(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Lets the end of the answer be the end of being busy. What has become a tunnel stays so.
-    pub(super) fn until_end_of(self, response: Response<Body>) -> Response<Answer> {
-        let busy = (response.status() != StatusCode::SWITCHING_PROTOCOLS).then_some(self);
-        response.map(|body| Answer { body, busy })
-    }
-
-    fn turn(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Answer {
-    fn drop(&mut self) {
-        if let Some(busy) = &self.busy {
-            busy.0.fetch_add(1, Ordering::Relaxed);
+impl Version {
+    fn after(self, bytes: &[u8]) -> Self {
+        let Self::Unclear(seen) = self else {
+            return self;
+        };
+        let expected = PREFACE.get(seen..).unwrap_or_default();
+        let common = expected.len().min(bytes.len());
+        match (expected[..common] == bytes[..common], seen + common) {
+            (false, _) => Self::One,
+            (true, all) if all == PREFACE.len() => Self::Two,
+            (true, some) => Self::Unclear(some),
         }
-    }
-}
-
-impl HttpBody for Answer {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 
@@ -128,7 +112,9 @@ impl AsyncRead for Client {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        self.watch_head(buf.filled().len() - before, cx)?;
+        let new = &buf.filled()[before..];
+        self.version = self.version.after(new);
+        self.watch_head(new.len(), cx)?;
         read
     }
 }
@@ -160,5 +146,23 @@ impl AsyncWrite for Client {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bytes_tell_the_version() {
+        let after = |pieces: &[&str]| {
+            let fold = |version: Version, piece: &&str| version.after(piece.as_bytes());
+            pieces.iter().fold(Version::Unclear(0), fold)
+        };
+        assert_eq!(after(&["PRI * HTTP/2.0\r\n"]), Version::Two);
+        assert_eq!(after(&["P", "R", "", "I ", "GET"]), Version::Two);
+        assert_eq!(after(&["P", "OST /"]), Version::One);
+        assert_eq!(after(&["GET / HTTP/1.1", "PRI "]), Version::One);
+        assert_eq!(after(&["PR"]), Version::Unclear(2));
     }
 }
