@@ -13,4 +13,6 @@ mod fleet;
 mod health;
 mod idle;
 mod life;
+mod readiness;
+mod replicas;
 mod writes;

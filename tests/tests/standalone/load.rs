@@ -54,11 +54,10 @@ async fn clients_that_all_start_at_once_are_all_served_and_all_stopped() {
     assert_eq!(ids.len(), CLIENTS);
     for client in &clients {
         let calls = client.wire.calls();
-        // The one before there was anything, and nothing else that is not good.
-        let bad: Vec<_> = calls
-            .iter()
-            .filter(|call| !call.ends_with(" 200"))
-            .collect();
+        // The one before there was anything, and nothing else that is not good. A probe may time out on
+        // a busy machine.
+        let is_fine = |call: &&String| call.ends_with(" 200") || *call == "GET /alive -";
+        let bad: Vec<_> = calls.iter().filter(|call| !is_fine(call)).collect();
         let sid = &client.config.sid;
         assert_eq!(
             bad,
