@@ -9,6 +9,8 @@
 )]
 
 pub mod binaries;
+pub mod clients;
+pub mod double;
 pub mod http;
 pub mod standalone;
 pub mod world;

@@ -8,6 +8,7 @@ mod crash;
 mod dice;
 mod gateways;
 mod node;
+mod servers;
 mod supervisors;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -67,6 +68,8 @@ pub struct World {
     /// Controllers that died at a write.
     crashes: u64,
     gateways: Arc<WorldGateways>,
+    /// Where the servers of sandboxes answer, if they do.
+    runtime_port: Option<u16>,
     controller: Option<DropGuard>,
     _background: DropGuard,
 }
@@ -100,6 +103,7 @@ impl World {
             crashes: 0,
             supervisors,
             gateways: Arc::default(),
+            runtime_port: None,
             controller: None,
             _background: shutdown.drop_guard(),
             api,
@@ -144,14 +148,25 @@ impl World {
         self.controller = None;
     }
 
+    /// From now on the sandboxes of gateways that are made after this have servers, which answer
+    /// whenever their command does.
+    pub async fn serve(&mut self) {
+        let servers = servers::start(self.node.clone(), self.supervisors.clone());
+        self.runtime_port = Some(servers.await.expect("a free port"));
+    }
+
     /// Another replica of the gateway, with an index of its own.
     pub async fn gateway(&self) -> TestGateway {
         let shutdown = CancellationToken::new();
-        let index = index(&self.client, &self.keys, &shutdown);
+        let client = match self.runtime_port {
+            Some(port) => client::with_runtime_port(&self.api, port),
+            None => self.client.clone(),
+        };
+        let index = index(&client, &self.keys, &shutdown);
         assert!(index.wait_synced(Duration::from_secs(10)).await);
         let tenants = Tenants::fixed([("default", API_KEY), ("other", OTHER_KEY)]);
         let config = gateway_config();
-        let gateway = Gateway::new(&self.client, config, self.keys.clone(), index, tenants);
+        let gateway = Gateway::new(&client, config, self.keys.clone(), index, tenants);
         self.gateways.0.lock().push(gateway.clone());
         TestGateway {
             gateway,

@@ -68,9 +68,10 @@ impl Runner<'_> {
     /// Runs the container until it need not be started again; true if it ended well.
     pub(crate) async fn run(&self) -> bool {
         let mut backoff = Backoff::default();
+        let mut again = false;
         while !self.stop.soft.is_cancelled() {
             let begin = Instant::now();
-            let exit = match self.start().await {
+            let exit = match self.start(again).await {
                 Ok(process) => self.attend(process).await,
                 Err(error) => {
                     tracing::info!(pod = self.pod.name(), container = self.container.name, %error, "start failed");
@@ -83,20 +84,25 @@ impl Runner<'_> {
             }
             self.wait_to_restart(backoff.after_run(begin.elapsed()))
                 .await;
+            again = true;
         }
         false
     }
 
-    async fn start(&self) -> Result<Process, StartError> {
+    /// Starts the container. As with the kubelet, a restart counts from when it has happened, not while
+    /// it is waited for.
+    async fn start(&self, again: bool) -> Result<Process, StartError> {
         // Closed only when the node is; then the container is not needed either.
         let _permit = self.pod.node.starts.acquire().await;
         let number = self
             .board
             .container(self.place, |facts| facts.restarts)
-            .unwrap_or_default();
+            .unwrap_or_default()
+            + i32::from(again);
         let process = self.pod.start(self.container, number).await?;
         self.board.container(self.place, |facts| {
             facts.id = format!("{}/{}/{number}", self.pod.uid, facts.name);
+            facts.restarts = number;
             facts.state = State::Running {
                 since: Timestamp::now(),
             };
@@ -146,7 +152,6 @@ impl Runner<'_> {
             if let State::Terminated(end) = &facts.state {
                 facts.last = Some(end.clone());
             }
-            facts.restarts += 1;
             if !pause.is_zero() {
                 facts.state = State::Waiting {
                     reason: reason::CRASH_LOOP,

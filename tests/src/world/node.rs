@@ -156,7 +156,7 @@ impl ScriptedNode {
     }
 
     /// The Pod of a sandbox is deleted by somebody.
-    pub(super) async fn remove(&self, name: &str) {
+    pub async fn remove(&self, name: &str) {
         let _ = self.pods.delete(name, &DeleteParams::default()).await;
     }
 
@@ -173,6 +173,25 @@ impl ScriptedNode {
     /// Whether a sandbox has a Pod that runs.
     pub fn runs(&self, name: &str) -> bool {
         self.state.lock().running.contains_key(name)
+    }
+
+    /// Whether a Pod that runs has this address.
+    pub fn has(&self, ip: &str) -> bool {
+        let state = self.state.lock();
+        state.running.values().any(|r| r.ip == ip && !r.lost)
+    }
+
+    /// The command of a sandbox crashes; once started again, it is not ready before [`Self::heal`].
+    pub async fn crash(&self, name: &str) {
+        self.close(name);
+        self.restart(name, "Error").await;
+    }
+
+    /// The server of a sandbox answers no more.
+    pub fn close(&self, name: &str) {
+        if let Some(running) = self.state.lock().running.get(name) {
+            self.supervisors.set_willing(&running.ip, false);
+        }
     }
 
     /// Fails if a sandbox ever had two Pods at once.

@@ -62,6 +62,13 @@ impl ScriptedSupervisors {
         command.willing.send_replace(willing);
     }
 
+    /// Whether the command at this address answers requests.
+    pub fn serves(&self, ip: &str) -> bool {
+        let commands = self.commands.lock();
+        let command = commands.get(ip).filter(|c| c.initialised);
+        command.is_some_and(|c| *c.willing.borrow()) && *self.ready.borrow()
+    }
+
     /// Whether the command at this address, which no two Pods share, has said that it is ready.
     pub fn has_ever_answered(&self, ip: &str) -> bool {
         self.commands.lock().get(ip).is_some_and(|c| c.answered)

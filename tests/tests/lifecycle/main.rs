@@ -14,4 +14,6 @@ mod fleet;
 mod health;
 mod idle;
 mod life;
+mod readiness;
+mod replicas;
 mod writes;

@@ -1,86 +1,112 @@
-//! What the runtime API answers to requests that are wrong.
+//! What the runtime API answers to requests that are wrong: every endpoint, every kind of fault. Never a
+//! 5xx, never a redirect, always an object with `detail` (runtime API spec 0.4, 1.1).
+
+mod bodies;
+mod paths;
+mod requests;
 
 use http::Method;
 use hyper::body::Bytes;
-use serde_json::{Value, json};
-use tests::binaries::is_root_or_skips;
-use tests::http::Json;
-use tests::standalone::Standalone;
+use serde_json::Value;
+use tests::clients::{Raised, Reply, Wire};
 
-#[tokio::test]
-async fn wrong_requests_get_their_status_and_a_detail() {
-    if !is_root_or_skips("bad input to standalone") {
-        return;
-    }
-    let state = tempfile::tempdir().unwrap();
-    let standalone = Standalone::start(state.path(), &[]);
-    let api = Json::with_api_key(standalone.key());
-    let stranger = Json::with_api_key("wrong");
-    let url = |path: &str| format!("{}{path}", standalone.api());
-    let unknown = json!({"runtime_id": "abcdefghijklmnop"});
-    let null = json!({"runtime_id": null});
+use crate::stage::{LIMIT, Stage};
 
-    let answers = [
-        (401, stranger.get(&url("/list")).await),
-        (401, stranger.post(&url("/start"), &json!({})).await),
-        (
-            400,
-            api.send(Method::POST, &url("/start"), Bytes::from("{nonsense"))
-                .await,
-        ),
-        (
-            400,
-            api.post(&url("/start"), &json!({"session_id": "s"})).await,
-        ),
-        (400, api.post(&url("/start"), &json!({"image": "i"})).await),
-        (
-            400,
-            api.post(
-                &url("/start"),
-                &json!({"image": "i", "session_id": "s", "resource_factor": 0}),
-            )
-            .await,
-        ),
-        (
-            400,
-            api.post(
-                &url("/start"),
-                &json!({"image": "i", "session_id": "batch"}),
-            )
-            .await,
-        ),
-        (404, api.get(&url("/runtime/abcdefghijklmnop")).await),
-        (404, api.get(&url("/sessions/nobody")).await),
-        (404, api.post(&url("/stop"), &unknown).await),
-        (404, api.post(&url("/pause"), &unknown).await),
-        (404, api.post(&url("/resume"), &unknown).await),
-        (400, api.post(&url("/resume"), &null).await),
-        (404, api.get(&url("/nothing/here")).await),
-    ];
-    for (number, (status, answer)) in answers.iter().enumerate() {
-        assert_eq!(
-            answer.status.as_u16(),
-            *status,
-            "answer {number}: {}",
-            answer.body
-        );
-        let detail = answer.body.get("detail").and_then(Value::as_str);
-        assert!(
-            detail.is_some_and(|d| !d.is_empty()),
-            "answer {number}: {}",
-            answer.body
-        );
+/// Every endpoint of the API (spec 1.2), with an id where one belongs.
+const ENDPOINTS: [(&str, &str); 21] = [
+    ("POST", "/start"),
+    ("POST", "/stop"),
+    ("POST", "/pause"),
+    ("POST", "/resume"),
+    ("GET", "/runtime/kqzvbnwmxatyploe"),
+    ("GET", "/sessions/nobody"),
+    ("GET", "/sessions/batch?ids=a&ids=b"),
+    ("GET", "/list"),
+    ("GET", "/runtime/list"),
+    ("GET", "/registry_prefix"),
+    ("GET", "/image_exists?image=a"),
+    ("POST", "/build"),
+    ("GET", "/build_status?build_id=1"),
+    ("GET", "/api/warm-runtime-configs"),
+    ("PUT", "/api/admin/warm-runtime-configs/a"),
+    ("DELETE", "/api/admin/warm-runtime-configs/a"),
+    ("GET", "/api/admin/challenge"),
+    ("POST", "/api/admin/login"),
+    ("GET", "/api/admin/api-keys"),
+    ("GET", "/health"),
+    ("GET", "/"),
+];
+
+/// Statuses that no client understands, or that are forbidden.
+const FORBIDDEN: [u16; 4] = [402, 409, 422, 429];
+
+/// A body of this size has left a client before it can be refused.
+const READ_AHEAD: usize = 64 << 10;
+
+/// Fails at anything that breaks a client.
+fn check(what: &str, reply: &Reply) {
+    let Reply {
+        status,
+        headers,
+        body,
+    } = reply;
+    let text = String::from_utf8_lossy(&body[..body.len().min(300)]);
+    let context = format!("{what}: {status} {text}");
+    // The one that is allowed to say that it cannot (spec 1.10).
+    let no_builder = *status == 501 && what.contains("/build");
+    assert!(*status < 500 || no_builder, "{context}");
+    assert!(!(300..400).contains(status), "{context}");
+    assert!(!FORBIDDEN.contains(status), "{context}");
+    assert!(!headers.contains_key("set-cookie"), "{context}");
+    if *status >= 400 && !what.starts_with("HEAD ") {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let detail = body["detail"].as_str();
+        assert!(detail.is_some_and(|d| !d.is_empty()), "{context}");
+        assert_eq!(headers["content-type"], "application/json", "{context}");
     }
-    for verb in ["/stop", "/pause"] {
-        assert_eq!(api.post(&url(verb), &null).await.status, 200);
+}
+
+/// Sends a request, checks the answer, and gives its status. `None` if the body was too large for the
+/// answer to be read: it comes before all of the body is sent, and the connection is closed then.
+async fn try_send(
+    wire: &Wire,
+    stage: &Stage,
+    method: &str,
+    path: &str,
+    body: Bytes,
+) -> Option<u16> {
+    let url = format!("{}{path}", stage.api());
+    let size = body.len();
+    let method: Method = method.parse().unwrap();
+    let reply = wire.send(method.clone(), &url, body, LIMIT).await;
+    let shown: String = path.chars().take(200).collect();
+    let what = format!("{method} {shown} with {size} bytes");
+    match reply {
+        Ok(reply) => {
+            check(&what, &reply);
+            Some(reply.status)
+        }
+        Err(Raised::Connection) if size > READ_AHEAD => None,
+        Err(error) => panic!("{what}: {error:?}"),
     }
-    assert_eq!(
-        api.get(&url("/list")).await.body,
-        json!({"runtimes": [], "total": 0})
-    );
-    assert_eq!(
-        api.get(&url("/sessions/batch?ids=x&ids=y")).await.body,
-        json!([null, null])
-    );
-    assert_eq!(stranger.get(&url("/health")).await.status, 200);
+}
+
+/// As [`try_send`], with a body of ordinary size.
+async fn send(wire: &Wire, stage: &Stage, method: &str, path: &str, body: Bytes) -> u16 {
+    assert!(body.len() <= READ_AHEAD);
+    let status = try_send(wire, stage, method, path, body).await;
+    status.unwrap_or_default()
+}
+
+/// The installation has taken no harm, and has no sandbox.
+async fn check_unharmed(stage: &Stage) {
+    let wire = stage.wire();
+    let url = |path: &str| format!("{}{path}", stage.api());
+    let list = wire.get(&url("/list"), LIMIT).await.unwrap();
+    assert_eq!(list.success().unwrap()["total"], 0);
+    assert_eq!(wire.get(&url("/health"), LIMIT).await.unwrap().status, 200);
+    let made = stage
+        .standalone
+        .run("kubectl", &["get", "sbx", "-o", "name"]);
+    assert_eq!(made, "");
 }

@@ -3,10 +3,19 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod bad_input;
+mod blackbox;
 mod first_session;
 mod idle;
 mod isolation;
 mod kubectl;
+mod load;
+mod readiness;
 mod recovery;
+mod replay_enterprise;
+mod replay_nested;
+mod replay_sdk;
+mod replay_v0;
+mod replay_v1_app;
 mod restart;
 mod session;
+mod stage;

@@ -27,6 +27,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             .map_err(|_| ApiError::bad("the body did not arrive in time"))?
             .map_err(|error| refuse(&error))?;
         let json: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        // serde would take a list for the fields of a structure, in their order.
+        if !json.trim_ascii_start().starts_with(b"{") {
+            return Err(ApiError::bad("the body is not a JSON object"));
+        }
         let read = serde_json::from_slice(json);
         // The position is enough to find the fault; the text around it may be a secret.
         read.map(Self).map_err(|error| {

@@ -1,0 +1,201 @@
+//! What tests put into a sandbox in the place of an agent-server: the same doors, open and locked ones,
+//! with little behind them (runtime API spec 3.9, 4.8). It tells what reached it, keeps files, streams
+//! events and dies when it is asked to.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::body::{Body, to_bytes};
+use axum::extract::{DefaultBodyLimit, Path, Query, Request};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use axum::{Json, Router};
+use futures::{SinkExt as _, StreamExt as _, stream};
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, frame::coding::CloseCode};
+
+/// Every port that clients derive a URL for (runtime API spec 4.1).
+const PORTS: [(u16, &str); 4] = [
+    (60000, "runtime"),
+    (60001, "vscode"),
+    (12000, "work-1"),
+    (12001, "work-2"),
+];
+const WRONG_KEY: u16 = 4001;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    if let Some(code) = std::env::args().skip_while(|a| a != "--exit").nth(1) {
+        std::process::exit(code.parse().context("an exit code")?);
+    }
+    let mut servers = tokio::task::JoinSet::new();
+    for (port, name) in PORTS {
+        let listener = tokio::net::TcpListener::bind(("0.0.0.0", port)).await?;
+        let router = if name == "runtime" {
+            server()
+        } else {
+            other_port(name)
+        };
+        servers.spawn(async move { axum::serve(listener, router).await });
+    }
+    while let Some(ended) = servers.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
+
+fn other_port(name: &'static str) -> Router {
+    Router::new().fallback(async move |request: Request| {
+        Json(json!({"port": name, "path": request.uri().to_string()}))
+    })
+}
+
+fn server() -> Router {
+    let locked = Router::new()
+        .route("/api/echo", any(echo))
+        .route("/api/environment", get(environment))
+        .route("/api/crash/{code}", post(crash))
+        .route("/api/memory", post(take_all_memory))
+        .route("/api/file/upload", post(upload))
+        .route("/api/file/download", get(download))
+        .route("/api/events/sse", get(events))
+        .route("/api/{*rest}", any(echo))
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn(check_key));
+    let mut open = Router::new().route("/sockets/events/{id}", get(socket));
+    for path in ["/", "/alive", "/health", "/ready", "/server_info"] {
+        open = open.route(path, get(info));
+    }
+    open.merge(locked)
+}
+
+async fn info() -> Json<Value> {
+    Json(json!({"status": "ok", "uptime": 1.0, "idle_time": 0.0}))
+}
+
+fn key() -> String {
+    std::env::var("SESSION_API_KEY").unwrap_or_default()
+}
+
+async fn check_key(request: Request, next: Next) -> Response {
+    let given = request.headers().get("X-Session-API-Key");
+    if given.is_some_and(|given| given.as_bytes() == key().as_bytes()) {
+        return next.run(request).await;
+    }
+    let detail = Json(json!({"detail": "Unauthorized"}));
+    (StatusCode::UNAUTHORIZED, detail).into_response()
+}
+
+/// All that arrived.
+async fn echo(request: Request) -> Result<Json<Value>, StatusCode> {
+    let (parts, body) = request.into_parts();
+    let mut headers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, value) in &parts.headers {
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        headers.entry(name.to_string()).or_default().push(value);
+    }
+    let body = to_bytes(body, usize::MAX).await;
+    let body = body.map_err(|_| StatusCode::BAD_REQUEST)?;
+    Ok(Json(json!({
+        "method": parts.method.as_str(), "uri": parts.uri.to_string(), "headers": headers,
+        "body": String::from_utf8_lossy(&body),
+    })))
+}
+
+async fn environment() -> Json<BTreeMap<String, String>> {
+    Json(std::env::vars().collect())
+}
+
+async fn crash(Path(code): Path<i32>) {
+    std::process::exit(code);
+}
+
+async fn take_all_memory() -> Response {
+    let taken: Vec<Vec<u8>> = (0..1 << 12).map(|_| vec![1; 16 << 20]).collect();
+    Json(taken.len()).into_response()
+}
+
+async fn upload(
+    Query(query): Query<BTreeMap<String, String>>,
+    body: Bytes,
+) -> Result<Json<Value>, StatusCode> {
+    let path = query.get("path").ok_or(StatusCode::BAD_REQUEST)?;
+    let written = tokio::fs::write(path, &body).await;
+    written.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    Ok(Json(json!({"success": true})))
+}
+
+async fn download(Query(query): Query<BTreeMap<String, String>>) -> Result<Vec<u8>, StatusCode> {
+    let path = query.get("path").ok_or(StatusCode::BAD_REQUEST)?;
+    let read = tokio::fs::read(path).await;
+    read.map_err(|_| StatusCode::NOT_FOUND)
+}
+
+/// An event every 100 ms, for as long as somebody listens.
+async fn events() -> Response {
+    let events = stream::unfold(0_u32, |number| async move {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let event = Bytes::from(format!("data: {number}\n\n"));
+        Some((Ok::<_, Infallible>(event), number + 1))
+    });
+    (
+        [(CONTENT_TYPE, "text/event-stream")],
+        Body::from_stream(events),
+    )
+        .into_response()
+}
+
+/// A WebSocket whose first frame has to hold the key; then it says so, and everything comes back.
+async fn socket(mut request: Request) -> Response {
+    let asked = request.headers().get("Sec-WebSocket-Key");
+    let Some(accept) = asked.map(|asked| derive_accept_key(asked.as_bytes())) else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        if let Ok(upgraded) = upgrade.await {
+            let io = TokioIo::new(upgraded);
+            let socket = WebSocketStream::from_raw_socket(io, Role::Server, None).await;
+            // Whoever talks to it sees how it ends.
+            let _ = converse(socket).await;
+        }
+    });
+    let headers = [
+        ("Connection", "Upgrade"),
+        ("Upgrade", "websocket"),
+        ("Sec-WebSocket-Accept", accept.as_str()),
+    ];
+    (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
+}
+
+async fn converse<S>(mut socket: WebSocketStream<S>) -> anyhow::Result<()>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+{
+    let first = socket.next().await.context("a first frame")??;
+    let auth: Value = serde_json::from_slice(&first.into_data()).unwrap_or_default();
+    if auth["session_api_key"] != key() {
+        let code = CloseCode::from(WRONG_KEY);
+        let reason = "Authentication failed".into();
+        return Ok(socket.close(Some(CloseFrame { code, reason })).await?);
+    }
+    socket.send(Message::text(r#"{"kind":"ready"}"#)).await?;
+    while let Some(message) = socket.next().await {
+        match message? {
+            message @ (Message::Text(_) | Message::Binary(_)) => socket.send(message).await?,
+            Message::Close(_) => break,
+            _ => {}
+        }
+    }
+    Ok(())
+}

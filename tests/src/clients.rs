@@ -1,0 +1,20 @@
+//! The clients of the runtime API, written again from its specification (section 3) with the strictness
+//! of the Python originals: which keys they index, which types they take, what they raise, and when
+//! they give up. Only the pauses between polls are shorter.
+
+pub mod raised;
+pub mod sdk;
+pub mod v0;
+pub mod v1;
+pub mod wire;
+
+pub use raised::Raised;
+pub use sdk::Sdk;
+pub use v0::{V0, V0Config};
+pub use v1::{Enterprise, SandboxStatus, V1App};
+pub use wire::{Reply, Wire};
+
+use std::time::Duration;
+
+/// Pause between two polls, where the originals wait 2 to 15 seconds.
+pub const POLL: Duration = Duration::from_millis(50);

@@ -1,0 +1,260 @@
+//! `RemoteRuntime` of V0: connect, act, recover, close (runtime API spec 3.1 to 3.5).
+
+mod actions;
+mod build;
+mod nested;
+mod wait;
+
+use std::time::Duration;
+
+use http::Method;
+use hyper::body::Bytes;
+use serde_json::{Map, Value, json};
+use tokio::time::sleep;
+
+use super::raised::{index, text};
+use super::{POLL, Raised, Reply, Wire};
+
+pub use nested::{NestedManager, Routing};
+
+/// The settings that matter, with the client's defaults.
+#[derive(Debug, Clone)]
+pub struct V0Config {
+    pub api_url: String,
+    pub api_key: String,
+    pub sid: String,
+    /// `runtime_container_image`; without one an image is built.
+    pub image: Option<String>,
+    pub command: Vec<String>,
+    pub working_dir: String,
+    pub environment: Map<String, Value>,
+    pub resource_factor: f64,
+    pub runtime_class: Option<String>,
+    pub attach_to_existing: bool,
+    pub keep_runtime_alive: bool,
+    pub pause_closed_runtimes: bool,
+    pub init_timeout: Duration,
+    pub api_timeout: Duration,
+    /// Timeout of an action; the call gets five seconds more.
+    pub action_timeout: Duration,
+    /// The nested manager sets nothing up in the sandbox.
+    pub sets_environment_up: bool,
+    /// Success codes are compared exactly, as the oldest releases did.
+    pub exact_codes: bool,
+}
+
+impl V0Config {
+    pub fn new(api_url: &str, api_key: &str, sid: &str) -> Self {
+        let words = "/openhands/micromamba/bin/micromamba run -n openhands poetry run python -u -m \
+            openhands.runtime.action_execution_server 60000 --working-dir /workspace \
+            --username openhands --user-id 1000 --no-enable-browser";
+        Self {
+            api_url: api_url.into(),
+            api_key: api_key.into(),
+            sid: sid.into(),
+            image: Some("debian:12".into()),
+            command: words.split_whitespace().map(Into::into).collect(),
+            working_dir: "/openhands/code/".into(),
+            environment: Map::new(),
+            resource_factor: 1.0,
+            runtime_class: None,
+            attach_to_existing: false,
+            keep_runtime_alive: false,
+            pause_closed_runtimes: true,
+            init_timeout: Duration::from_mins(3),
+            api_timeout: Duration::from_mins(1),
+            action_timeout: Duration::from_mins(2),
+            sets_environment_up: true,
+            exact_codes: true,
+        }
+    }
+}
+
+/// One client object.
+#[derive(Debug)]
+pub struct V0 {
+    pub config: V0Config,
+    pub wire: Wire,
+    pub runtime_id: Option<String>,
+    pub url: String,
+    pub work_hosts: Map<String, Value>,
+    pub session_key: Option<String>,
+    closed: bool,
+    /// An action is under way and holds the semaphore.
+    acting: bool,
+}
+
+impl V0 {
+    pub fn new(config: V0Config) -> Self {
+        Self {
+            wire: Wire::new(&config.api_key),
+            runtime_id: None,
+            url: String::new(),
+            work_hosts: Map::new(),
+            session_key: None,
+            closed: false,
+            acting: false,
+            config,
+        }
+    }
+
+    /// `connect()`. What fails leads to `close()`, whose error wins.
+    pub async fn connect(&mut self) -> Result<(), Raised> {
+        let connected = self.start_or_attach().await;
+        if connected.is_err() {
+            self.close().await?;
+        }
+        connected
+    }
+
+    async fn start_or_attach(&mut self) -> Result<(), Raised> {
+        if !self.find_existing().await? {
+            if self.config.attach_to_existing {
+                return Err(Raised::NotFound);
+            }
+            self.start().await?;
+        }
+        self.wait_until_alive().await?;
+        self.set_environment_up().await
+    }
+
+    /// Step 1 and 2: whether there is a runtime of this session that can be used.
+    async fn find_existing(&mut self) -> Result<bool, Raised> {
+        let url = format!("{}/sessions/{}", self.config.api_url, self.config.sid);
+        let reply = match self.api(Method::GET, &url, None, 200).await {
+            Err(Raised::Http { status: 404, .. }) => return Ok(false),
+            other => other?,
+        };
+        let runtime = reply.json()?;
+        match runtime.get("status").and_then(Value::as_str) {
+            Some("running") => self.remember(&runtime).map(|()| true),
+            Some("paused") => {
+                self.remember(&runtime)?;
+                Ok(self.resume().await.is_ok())
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Step 4.
+    async fn start(&mut self) -> Result<(), Raised> {
+        let image = match self.config.image.clone() {
+            Some(image) => image,
+            None => self.build_image().await?,
+        };
+        let config = &self.config;
+        let mut body = json!({
+            "image": image, "command": config.command, "working_dir": config.working_dir,
+            "environment": config.environment, "session_id": config.sid,
+            "resource_factor": config.resource_factor,
+        });
+        if let Some(class) = &config.runtime_class {
+            body["runtime_class"] = json!(class);
+        }
+        let url = format!("{}/start", config.api_url);
+        let started = self.api(Method::POST, &url, Some(&body), 201).await;
+        let reply = started.map_err(|error| match error {
+            Raised::Http { detail, .. } => Raised::Unavailable(detail.unwrap_or_default()),
+            Raised::Timeout | Raised::Connection => Raised::Unavailable(String::new()),
+            other => other,
+        })?;
+        self.remember(&reply.json()?)
+    }
+
+    fn remember(&mut self, runtime: &Value) -> Result<(), Raised> {
+        self.runtime_id = Some(text(runtime, "runtime_id")?);
+        self.url = text(runtime, "url")?;
+        let hosts = runtime.get("work_hosts").cloned().unwrap_or(json!({}));
+        let no_items = || Raised::Type(format!("{hosts} has no items"));
+        self.work_hosts = hosts.as_object().cloned().ok_or_else(no_items)?;
+        if runtime.get("session_api_key").is_some() {
+            let key = text(runtime, "session_api_key")?;
+            self.wire.headers.retain(|(n, _)| n != "X-Session-API-Key");
+            let header = ("X-Session-API-Key".to_owned(), key.clone());
+            self.wire.headers.push(header);
+            self.session_key = Some(key);
+        }
+        Ok(())
+    }
+
+    /// `/resume`, the wait loop, and the set-up.
+    async fn resume(&mut self) -> Result<(), Raised> {
+        self.change("resume").await?;
+        // As the original, which calls itself through the wait loop.
+        Box::pin(self.wait_until_alive()).await?;
+        self.set_environment_up().await
+    }
+
+    /// `close()`, by the table of section 3.5.
+    pub async fn close(&mut self) -> Result<(), Raised> {
+        if self.config.attach_to_existing || std::mem::replace(&mut self.closed, true) {
+            return Ok(());
+        }
+        match (
+            self.config.keep_runtime_alive,
+            self.config.pause_closed_runtimes,
+        ) {
+            (true, true) => self.change("pause").await,
+            (true, false) => Ok(()),
+            (false, _) => self.change("stop").await,
+        }
+    }
+
+    async fn change(&mut self, verb: &str) -> Result<(), Raised> {
+        let url = format!("{}/{verb}", self.config.api_url);
+        let body = json!({"runtime_id": self.runtime_id});
+        let reply = self.api(Method::POST, &url, Some(&body), 200).await?;
+        // Nobody reads it, but it has to be JSON.
+        reply.json().map(drop)
+    }
+
+    /// One call of the runtime API: `send_request`, with the exact code of old releases.
+    async fn api(
+        &self,
+        method: Method,
+        url: &str,
+        body: Option<&Value>,
+        code: u16,
+    ) -> Result<Reply, Raised> {
+        let limit = self.config.api_timeout;
+        let reply = self.request(method, url, body, limit).await?;
+        if self.config.exact_codes && reply.status != code {
+            return Err(Raised::Assertion(format!(
+                "{} instead of {code}",
+                reply.status
+            )));
+        }
+        Ok(reply)
+    }
+
+    /// `send_request`: 429 is tried three times and then raised as what nobody catches.
+    pub(super) async fn request(
+        &self,
+        method: Method,
+        url: &str,
+        body: Option<&Value>,
+        limit: Duration,
+    ) -> Result<Reply, Raised> {
+        for _ in 0..3 {
+            let bytes = body.map_or_else(Bytes::new, |b| Bytes::from(b.to_string()));
+            let reply = self.wire.send(method.clone(), url, bytes, limit).await?;
+            match reply.status {
+                200..300 => return Ok(reply),
+                429 => sleep(POLL).await,
+                _ => return Err(reply.error()),
+            }
+        }
+        Err(Raised::Retry)
+    }
+
+    /// The `runtime_id` that the API gave.
+    pub fn id(&self) -> &str {
+        self.runtime_id.as_deref().unwrap_or_default()
+    }
+
+    fn checked_id(runtime: &Value, wanted: &str) -> Result<(), Raised> {
+        let same = index(runtime, "runtime_id")? == wanted;
+        let wrong = || Raised::Assertion(format!("another runtime: {runtime}"));
+        same.then_some(()).ok_or_else(wrong)
+    }
+}

@@ -1,0 +1,229 @@
+//! The newest app server: strict models, warm configurations, quotas, batches, and keys that are
+//! compared by their hash (runtime API spec 3.8).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{LIMIT, SandboxStatus, V1App, by_status};
+use crate::clients::raised::index;
+use crate::clients::{POLL, Raised};
+
+/// The strict fields: each is a string or null.
+const STRICT: [&str; 6] = [
+    "session_id",
+    "session_api_key",
+    "url",
+    "runtime_id",
+    "status",
+    "status_detail",
+];
+
+/// What is stored of the session key; the original stores a hash of it.
+#[derive(Debug, Default)]
+pub struct Claims {
+    keys: BTreeMap<String, String>,
+}
+
+/// The service. Uses the calls of [`V1App`].
+#[derive(Debug)]
+pub struct Enterprise {
+    pub app: V1App,
+    pub quota: usize,
+    pub claims: Claims,
+}
+
+impl Enterprise {
+    pub fn new(api_url: &str, api_key: &str, image: &str) -> Self {
+        Self {
+            app: V1App::new(api_url, api_key, image),
+            quota: 10,
+            claims: Claims::default(),
+        }
+    }
+
+    /// Starts a sandbox from a spec, after making room for it.
+    pub async fn start(&mut self, id: &str, spec: &Value) -> Result<Value, Raised> {
+        self.make_room().await?;
+        let mut body = json!({
+            "image": index(spec, "image")?, "command": index(spec, "command")?,
+            "working_dir": index(spec, "working_dir")?,
+            "environment": index(spec, "environment")?, "session_id": id, "resource_factor": 1,
+            "run_as_user": 10001, "run_as_group": 10001, "fs_group": 10001,
+        });
+        for (name, value) in [
+            ("WORKER_1", "12000"),
+            ("WORKER_2", "12001"),
+            ("LMNR_PROJECT_API_KEY", ""),
+            (
+                "OH_WEBHOOKS_0_BASE_URL",
+                "https://app.example.com/api/v1/webhooks",
+            ),
+        ] {
+            body["environment"][name] = json!(value);
+        }
+        let runtime = self.app.post("start", &body).await?.success()?;
+        let runtime = strict(&runtime)?;
+        self.app.stored.push(id.to_owned());
+        self.claim(id, &runtime)?;
+        Ok(runtime)
+    }
+
+    /// Every entry of `/list` counts; the oldest of the own ones are paused.
+    async fn make_room(&mut self) -> Result<(), Raised> {
+        let mut surplus = (self.list().await?.len() + 1).saturating_sub(self.quota);
+        for id in self.app.stored.clone() {
+            if surplus > 0 && self.status(&id).await == SandboxStatus::Running {
+                surplus -= 1;
+                self.pause(&id).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `GET /list`, strictly: one malformed entry fails the whole call.
+    pub async fn list(&self) -> Result<Vec<Value>, Raised> {
+        let url = format!("{}/list", self.app.api_url);
+        let list = self.app.wire.get(&url, LIMIT).await?.success()?;
+        let entries = index(&list, "runtimes")?.as_array().cloned();
+        let entries = entries.ok_or_else(|| Raised::Value("runtimes".into()))?;
+        if *index(&list, "total")? != entries.len() {
+            return Err(Raised::Value("total".into()));
+        }
+        entries.iter().map(strict).collect()
+    }
+
+    /// `status` alone; what is malformed or of another session is unknown, not missing.
+    pub async fn status(&self, id: &str) -> SandboxStatus {
+        match self.app.session(id).await {
+            Ok(runtime) => of_entry(id, &runtime),
+            Err(Raised::Http { status: 404, .. }) => SandboxStatus::Missing,
+            Err(_) => SandboxStatus::Unknown,
+        }
+    }
+
+    /// `/sessions/batch`: nulls are believed only if length and order are right.
+    pub async fn batch(&self, ids: &[String]) -> Result<Vec<SandboxStatus>, Raised> {
+        let query: Vec<_> = ids.iter().map(|id| format!("ids={id}")).collect();
+        let url = format!("{}/sessions/batch?{}", self.app.api_url, query.join("&"));
+        let answer = self.app.wire.get(&url, LIMIT).await?.success()?;
+        let entries = answer.as_array().cloned();
+        let entries = entries.ok_or_else(|| Raised::Value("no array".into()))?;
+        if entries.len() != ids.len() {
+            return Err(Raised::Value(format!("{} entries", entries.len())));
+        }
+        let status = |(id, entry): (&String, &Value)| match entry {
+            Value::Null => SandboxStatus::Missing,
+            entry => of_entry(id, entry),
+        };
+        Ok(ids.iter().zip(&entries).map(status).collect())
+    }
+
+    /// Waits until it runs.
+    pub async fn wait(&self, id: &str, limit: Duration) -> Result<Value, Raised> {
+        let end = Instant::now() + limit;
+        while Instant::now() < end {
+            match self.status(id).await {
+                SandboxStatus::Running => return self.app.session(id).await,
+                SandboxStatus::Starting => sleep(POLL).await,
+                other => return Err(Raised::Value(format!("{other:?}"))),
+            }
+        }
+        Err(Raised::Timeout)
+    }
+
+    /// `/resume` answers with the key that is valid from then on.
+    pub async fn resume(&mut self, id: &str) -> Result<bool, Raised> {
+        let Some(runtime_id) = self.runtime_id(id).await? else {
+            return Ok(false);
+        };
+        let body = json!({"runtime_id": runtime_id});
+        let reply = self.app.post("resume", &body).await?;
+        if !reply.is_success() {
+            return Ok(false);
+        }
+        let runtime = strict(&reply.json()?)?;
+        self.claim(id, &runtime)?;
+        Ok(true)
+    }
+
+    /// Pausing forgets the key.
+    pub async fn pause(&mut self, id: &str) -> Result<bool, Raised> {
+        self.claims.keys.remove(id);
+        self.app.change("pause", id).await
+    }
+
+    /// `Ok(false)`: the runtime was gone already, and the local row is dropped.
+    pub async fn delete(&mut self, id: &str) -> Result<bool, Raised> {
+        let Some(runtime_id) = self.runtime_id(id).await? else {
+            return Ok(false);
+        };
+        let body = json!({"runtime_id": runtime_id});
+        self.app.post("stop", &body).await?.success()?;
+        Ok(true)
+    }
+
+    async fn runtime_id(&self, id: &str) -> Result<Option<String>, Raised> {
+        match self.app.session(id).await {
+            Err(Raised::Http { status: 404, .. }) => Ok(None),
+            other => Ok(strict(&other?)?["runtime_id"].as_str().map(Into::into)),
+        }
+    }
+
+    fn claim(&mut self, id: &str, runtime: &Value) -> Result<(), Raised> {
+        let key = runtime["session_api_key"].as_str();
+        let key = key.ok_or_else(|| Raised::Value("no session_api_key".into()))?;
+        self.claims.keys.insert(id.into(), key.into());
+        Ok(())
+    }
+
+    /// Whether a web hook with this key is let in.
+    pub fn lets_in(&self, id: &str, key: &str) -> bool {
+        self.claims.keys.get(id).is_some_and(|known| known == key)
+    }
+
+    /// The specs of the app: `GET /api/warm-runtime-configs`.
+    pub async fn specs(&self) -> Result<Vec<Value>, Raised> {
+        let url = format!("{}/api/warm-runtime-configs", self.app.api_url);
+        let limit = Duration::from_secs(10);
+        let answer = self.app.wire.get(&url, limit).await?.success()?;
+        let configs = index(&answer, "configs")?.as_array().cloned();
+        let configs = configs.ok_or_else(|| Raised::Value("configs".into()))?;
+        for config in &configs {
+            for field in ["name", "image", "command", "environment", "working_dir"] {
+                index(config, field)?;
+            }
+        }
+        Ok(configs)
+    }
+}
+
+/// The status of a session in an answer.
+fn of_entry(id: &str, runtime: &Value) -> SandboxStatus {
+    let Ok(runtime) = strict(runtime) else {
+        return SandboxStatus::Unknown;
+    };
+    if runtime["session_id"] != id {
+        return SandboxStatus::Unknown;
+    }
+    let complete = ["url", "runtime_id", "session_api_key"];
+    match runtime["status"].as_str() {
+        Some("stopped") | None => SandboxStatus::Missing,
+        Some("running") if complete.iter().any(|f| runtime[f].is_null()) => SandboxStatus::Unknown,
+        Some(status @ ("running" | "starting" | "paused" | "error")) => by_status(status),
+        Some(_) => SandboxStatus::Unknown,
+    }
+}
+
+/// The model that the client validates with.
+fn strict(runtime: &Value) -> Result<Value, Raised> {
+    for field in STRICT {
+        let value = &runtime[field];
+        if !value.is_null() && !value.is_string() {
+            return Err(Raised::Value(format!("{field} is {value}")));
+        }
+    }
+    Ok(runtime.clone())
+}

@@ -1,0 +1,7 @@
+//! The black-box checklist of the runtime API (spec 8.1), item by item, against the standalone binary.
+
+mod content;
+mod crashes;
+mod lifecycle;
+mod requests;
+mod restarts;

@@ -1,0 +1,94 @@
+//! Item 13: the server goes and comes back in the middle of everything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::clients::{Raised, Reply, Wire};
+use tests::double;
+use tests::standalone::Standalone;
+use tokio::time::{Instant, sleep};
+
+use crate::stage::{LIMIT, Stage, text};
+
+/// A client that tries again while nothing accepts its connection, and takes nothing else than 2xx.
+async fn insist<F>(send: impl Fn() -> F) -> Value
+where
+    F: Future<Output = Result<Reply, Raised>>,
+{
+    let end = Instant::now() + 6 * LIMIT;
+    loop {
+        match send().await {
+            Ok(reply) => return reply.success().unwrap(),
+            Err(error) => assert!(Instant::now() < end, "{error:?}"),
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Polls a session for as long as the world turns, and fails at the first answer that is not 2xx.
+async fn poll(wire: Wire, url: Arc<str>) {
+    loop {
+        insist(|| wire.get(&url, LIMIT)).await;
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn item_13_restarts_during_start_pause_and_resume_are_not_seen() {
+    let Some(Stage {
+        mut standalone,
+        state,
+    }) = Stage::set("black-box item 13")
+    else {
+        return;
+    };
+    let (api, wire) = (standalone.api().to_owned(), Wire::new(standalone.key()));
+    let body = json!({
+        "session_id": "s", "image": double::IMAGE, "working_dir": "/workspace",
+        "command": ["/usr/local/bin/openhands-agent-server", "--port", "60000"],
+    });
+    let post = async |verb: &str, body: &Value| {
+        let url = format!("{api}/{verb}");
+        insist(|| wire.post(&url, body, LIMIT)).await
+    };
+    let session: Arc<str> = format!("{api}/sessions/s").into();
+    let first = post("start", &body).await;
+    let poller = tokio::spawn(poll(wire.clone(), session.clone()));
+    let id = json!({"runtime_id": first["runtime_id"]});
+    for (verb, wanted) in [
+        ("start", "running"),
+        ("pause", "paused"),
+        ("resume", "running"),
+    ] {
+        let sent = if verb == "start" { &body } else { &id };
+        let answered = post(verb, sent).await;
+        assert_eq!(answered["runtime_id"], first["runtime_id"]);
+        standalone.kill();
+        standalone = start_again(state.path());
+        let settled = converge(&wire, &session, wanted).await;
+        for field in ["url", "session_api_key", "runtime_id"] {
+            assert_eq!(settled[field], first[field], "{field} after {verb}");
+        }
+    }
+    assert!(!poller.is_finished(), "{:?}", poller.await);
+    let alive = format!("{}/alive", text(&first, "url"));
+    assert_eq!(wire.get(&alive, LIMIT).await.unwrap().status, 200);
+}
+
+fn start_again(state: &std::path::Path) -> Standalone {
+    let image = double::image(state);
+    Standalone::start(state, &["--url-form", "nested", &image])
+}
+
+async fn converge(wire: &Wire, session: &str, wanted: &str) -> Value {
+    let end = Instant::now() + 6 * LIMIT;
+    loop {
+        let info = insist(|| wire.get(session, LIMIT)).await;
+        if info["status"] == wanted {
+            return info;
+        }
+        assert!(Instant::now() < end, "{info}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}

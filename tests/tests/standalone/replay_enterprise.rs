@@ -1,0 +1,124 @@
+//! The newest app server (runtime API spec 3.8): strict models, batches, quota, and keys that have to
+//! be the ones that the API told last.
+
+use serde_json::{Value, json};
+use tests::clients::{Enterprise, SandboxStatus, Wire};
+use tests::double;
+
+use crate::stage::{LIMIT, Stage, text};
+
+fn enterprise(stage: &Stage) -> Enterprise {
+    Enterprise::new(stage.api(), stage.key(), double::IMAGE)
+}
+
+fn spec() -> Value {
+    json!({
+        "image": double::IMAGE, "working_dir": "/workspace/project",
+        "command": ["/usr/local/bin/openhands-agent-server", "--port", "60000"],
+        "environment": {"LOG_JSON": "1", "LMNR_BASE_URL": "", "OH_VSCODE_PORT": "60001"},
+    })
+}
+
+/// The key that the sandbox signs its web hooks with.
+async fn hook_key(runtime: &Value) -> String {
+    let sandbox = Wire::of_session(&text(runtime, "session_api_key"));
+    let url = format!("{}/api/environment", text(runtime, "url"));
+    let environment = sandbox.get(&url, LIMIT).await.unwrap().success().unwrap();
+    text(&environment, "OH_SESSION_API_KEYS_0")
+}
+
+#[tokio::test]
+async fn a_sandbox_lives_and_its_web_hooks_are_let_in() {
+    let Some(stage) = Stage::set("enterprise replay") else {
+        return;
+    };
+    let mut client = enterprise(&stage);
+    let runtime = client.start("a", &spec()).await.unwrap();
+    assert_eq!(runtime["session_id"], "a");
+    let running = client.wait("a", LIMIT).await.unwrap();
+    assert!(client.lets_in("a", &hook_key(&running).await));
+
+    assert!(client.pause("a").await.unwrap());
+    assert_eq!(client.status("a").await, SandboxStatus::Paused);
+    assert!(!client.lets_in("a", &text(&running, "session_api_key")));
+    assert!(client.resume("a").await.unwrap());
+    let resumed = client.wait("a", LIMIT).await.unwrap();
+    assert!(client.lets_in("a", &hook_key(&resumed).await));
+
+    assert!(client.delete("a").await.unwrap());
+    assert_eq!(client.status("a").await, SandboxStatus::Missing);
+    // The tombstone can be deleted once more; what never was is not there.
+    assert!(client.delete("a").await.unwrap());
+    assert!(!client.delete("never").await.unwrap());
+}
+
+#[tokio::test]
+async fn a_command_of_null_is_the_image_s_own() {
+    let Some(stage) = Stage::set("enterprise replay") else {
+        return;
+    };
+    let mut client = enterprise(&stage);
+    let mut spec = spec();
+    spec["command"] = Value::Null;
+    client.start("a", &spec).await.unwrap();
+    // This image has no entrypoint, so it ends, and says so in the strict types.
+    let seen = client.status("a").await;
+    assert!(
+        matches!(seen, SandboxStatus::Starting | SandboxStatus::Error),
+        "{seen:?}"
+    );
+    assert_eq!(
+        client.list().await.unwrap().len(),
+        usize::from(seen == SandboxStatus::Starting)
+    );
+}
+
+#[tokio::test]
+async fn batches_are_positional() {
+    let Some(stage) = Stage::set("enterprise replay") else {
+        return;
+    };
+    let mut client = enterprise(&stage);
+    for id in ["a", "b", "c"] {
+        client.start(id, &spec()).await.unwrap();
+    }
+    for id in ["a", "b", "c"] {
+        client.wait(id, LIMIT).await.unwrap();
+    }
+    client.pause("b").await.unwrap();
+    client.delete("c").await.unwrap();
+    let mut ids: Vec<String> = (0..200)
+        .map(|n| format!("nobody-{n}-{}", "x".repeat(64)))
+        .collect();
+    for (at, id) in [(3, "a"), (77, "b"), (150, "c"), (199, "a")] {
+        ids[at] = id.into();
+    }
+    let statuses = client.batch(&ids).await.unwrap();
+    for (at, status) in statuses.iter().enumerate() {
+        let expected = match at {
+            3 | 199 => SandboxStatus::Running,
+            77 => SandboxStatus::Paused,
+            _ => SandboxStatus::Missing,
+        };
+        assert_eq!(*status, expected, "entry {at}");
+    }
+    assert!(client.batch(&[]).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_quota_counts_what_is_listed_and_pauses_the_oldest() {
+    let Some(stage) = Stage::set("enterprise replay") else {
+        return;
+    };
+    let mut client = enterprise(&stage);
+    client.quota = 2;
+    for id in ["a", "b", "c", "d"] {
+        client.start(id, &spec()).await.unwrap();
+        client.wait(id, LIMIT).await.unwrap();
+    }
+    let listed = client.list().await.unwrap();
+    let mut listed: Vec<_> = listed.iter().map(|r| text(r, "session_id")).collect();
+    listed.sort_unstable();
+    assert_eq!(listed, ["c", "d"]);
+    assert_eq!(client.status("a").await, SandboxStatus::Paused);
+}

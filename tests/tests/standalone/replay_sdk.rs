@@ -1,0 +1,193 @@
+//! `APIRemoteWorkspace` of the SDK (runtime API spec 3.9), with its default class on a machine that
+//! has none.
+
+use std::time::Duration;
+
+use futures::{SinkExt as _, StreamExt as _};
+use http::Method;
+use hyper::body::Bytes;
+use serde_json::{Value, json};
+use tests::clients::{Raised, Sdk, Wire};
+use tests::double;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::{WebSocketStream, client_async};
+
+use crate::stage::{LIMIT, Stage};
+
+fn workspace(stage: &Stage, session: &str) -> Sdk {
+    Sdk::new(stage.api(), stage.key(), session, double::IMAGE)
+}
+
+/// The calls without those of the polls.
+fn story(workspace: &Sdk) -> Vec<String> {
+    let mut calls = workspace.wire.calls();
+    calls.dedup();
+    calls
+}
+
+async fn put(workspace: &Sdk, content: &str) {
+    let path = "/api/file/upload?path=/workspace/file";
+    let body = Bytes::from(content.to_owned());
+    let reply = workspace.call(Method::POST, path, body).await.unwrap();
+    reply.success().unwrap();
+}
+
+async fn got(workspace: &Sdk) -> Bytes {
+    let path = "/api/file/download?path=/workspace/file";
+    let reply = workspace
+        .call(Method::GET, path, Bytes::new())
+        .await
+        .unwrap();
+    assert_eq!(reply.status, 200);
+    reply.body
+}
+
+#[tokio::test]
+async fn a_workspace_is_made_used_and_cleaned_up() {
+    let Some(stage) = Stage::set("SDK replay") else {
+        return;
+    };
+    let session = "agent-server-5d0c6f0e-6c2b-4a86-9d6e-0f5f6c1b2a3d";
+    let mut workspace = workspace(&stage, session);
+    workspace.environment = json!({"A": "1"});
+    workspace.construct().await.unwrap();
+    put(&workspace, "kept").await;
+    assert_eq!(got(&workspace).await, "kept");
+    let info = stage.session(session).await;
+    let line = "/usr/local/bin/openhands-agent-server --port 60000";
+    assert_eq!(
+        (&info["command"], &info["working_dir"]),
+        (&json!(line), &json!("/"))
+    );
+    assert!(info["runtime_class"].is_null(), "{info}");
+    workspace.cleanup().await;
+    let expected = [
+        format!("GET /sessions/{session} 404"),
+        "POST /start 201".into(),
+        format!("GET /sessions/{session} 200"),
+        "POST /stop 200".into(),
+    ];
+    assert_eq!(story(&workspace), expected);
+    assert_eq!(stage.session(session).await["status"], "stopped");
+}
+
+#[tokio::test]
+async fn a_workspace_pauses_resumes_and_is_attached_to() {
+    let Some(stage) = Stage::set("SDK replay") else {
+        return;
+    };
+    let mut first = workspace(&stage, "s");
+    first.keep_alive = true;
+    first.construct().await.unwrap();
+    put(&first, "kept").await;
+    first.pause().await.unwrap();
+    first.resume().await.unwrap();
+    assert_eq!(got(&first).await, "kept");
+    first.pause().await.unwrap();
+    first.cleanup().await;
+
+    let mut second = workspace(&stage, "s");
+    second.pause_on_close = true;
+    second.construct().await.unwrap();
+    assert_eq!((&second.host, &second.key), (&first.host, &first.key));
+    assert_eq!(got(&second).await, "kept");
+    second.cleanup().await;
+    let expected = [
+        "GET /sessions/s 200",
+        "POST /resume 200",
+        "GET /sessions/s 200",
+        "POST /pause 200",
+    ];
+    assert_eq!(story(&second), expected);
+}
+
+#[tokio::test]
+async fn a_session_id_of_none_is_one_like_any_other() {
+    let Some(stage) = Stage::set("SDK replay") else {
+        return;
+    };
+    let mut workspace = workspace(&stage, "None");
+    workspace.construct().await.unwrap();
+    workspace.cleanup().await;
+}
+
+#[tokio::test]
+async fn a_crash_loop_is_raised_and_stopped() {
+    let Some(stage) = Stage::set("SDK replay") else {
+        return;
+    };
+    let mut workspace = workspace(&stage, "s");
+    // There is no such program in this image.
+    workspace.server_image = "debian:12".into();
+    workspace.runtime_class = None;
+    let raised = workspace.construct().await.unwrap_err();
+    let fatal = ["failed", "crashloopbackoff"];
+    assert!(
+        fatal.map(|f| Raised::Value(f.into())).contains(&raised),
+        "{raised:?}"
+    );
+    assert_eq!(story(&workspace).last().unwrap(), "POST /stop 200");
+}
+
+#[tokio::test]
+async fn with_a_path_in_the_url_it_gives_up_and_stops_what_it_started() {
+    let Some(stage) = Stage::set_with("SDK replay", &["--url-form", "path"]) else {
+        return;
+    };
+    let mut workspace = workspace(&stage, "s");
+    let raised = workspace.construct().await;
+    assert!(matches!(raised, Err(Raised::Assertion(_))), "{raised:?}");
+    assert_eq!(story(&workspace).last().unwrap(), "POST /stop 200");
+}
+
+#[tokio::test]
+async fn events_come_by_websocket_after_the_first_frame_said_who_listens() {
+    let Some(stage) = Stage::set("SDK replay") else {
+        return;
+    };
+    let mut workspace = workspace(&stage, "s");
+    workspace.construct().await.unwrap();
+    let mut socket = listen(&workspace, &workspace.key).await;
+    assert_eq!(
+        next(&mut socket).await.into_text().unwrap(),
+        r#"{"kind":"ready"}"#
+    );
+    socket.send(Message::text("a")).await.unwrap();
+    assert_eq!(next(&mut socket).await, Message::text("a"));
+    let large = Message::binary(vec![7_u8; 1 << 20]);
+    socket.send(large.clone()).await.unwrap();
+    assert_eq!(next(&mut socket).await, large);
+    socket.close(None).await.unwrap();
+
+    let mut stranger = listen(&workspace, "wrong").await;
+    let Message::Close(Some(end)) = next(&mut stranger).await else {
+        panic!("let in");
+    };
+    assert_eq!(u16::from(end.code), 4001);
+    // Older releases say it in the query instead of the key header of the call.
+    let anonymous = Wire::with_headers(&[]);
+    let url = format!("{}/api/echo?session_api_key=wrong", workspace.host);
+    assert_eq!(anonymous.get(&url, LIMIT).await.unwrap().status, 401);
+}
+
+async fn listen(workspace: &Sdk, key: &str) -> WebSocketStream<TcpStream> {
+    let netloc = workspace.host.strip_prefix("http://").unwrap();
+    let port = netloc.rsplit_once(':').unwrap().1;
+    let stream = TcpStream::connect(format!("127.0.0.1:{port}"))
+        .await
+        .unwrap();
+    let request = format!("ws://{netloc}/sockets/events/5d0c6f0e?resend_all=true");
+    let request = request.into_client_request().unwrap();
+    let (mut socket, _) = client_async(request, stream).await.unwrap();
+    let auth: Value = json!({"type": "auth", "session_api_key": key});
+    socket.send(Message::text(auth.to_string())).await.unwrap();
+    socket
+}
+
+async fn next(socket: &mut WebSocketStream<TcpStream>) -> Message {
+    let message = timeout(Duration::from_secs(10), socket.next()).await;
+    message.unwrap().unwrap().unwrap()
+}

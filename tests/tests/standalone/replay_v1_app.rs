@@ -1,0 +1,144 @@
+//! V1's app server of 2025-11, and 1.11 (runtime API spec 3.7, 3.10).
+
+use serde_json::json;
+use tests::clients::{SandboxStatus, V1App, Wire};
+use tests::double;
+
+use crate::stage::{LIMIT, Stage, text};
+
+/// Base62 of 16 random bytes.
+const ID: &str = "2xQbT9mWc0LrZkVn7YpA4e";
+
+fn app(stage: &Stage) -> V1App {
+    V1App::new(stage.api(), stage.key(), double::IMAGE)
+}
+
+#[tokio::test]
+async fn a_sandbox_starts_works_pauses_resumes_and_is_deleted() {
+    let Some(stage) = Stage::set("V1 app replay") else {
+        return;
+    };
+    let mut app = app(&stage);
+    assert_eq!(app.status(ID).await, SandboxStatus::Missing);
+    assert!(!app.change("pause", ID).await.unwrap());
+    let started = app.start(ID).await.unwrap();
+    let running = app.wait(ID).await.unwrap();
+    assert_eq!(app.status_of_1_11(ID).await, SandboxStatus::Running);
+
+    let url = text(&running, "url");
+    let sandbox = Wire::of_session(&started.key);
+    let call = |path: &str| format!("{url}{path}");
+    let created = sandbox
+        .post(&call("/api/conversations"), &json!({"agent": {}}), LIMIT)
+        .await;
+    assert_eq!(
+        created.unwrap().success().unwrap()["uri"],
+        "/api/conversations"
+    );
+    let environment = sandbox.get(&call("/api/environment"), LIMIT).await;
+    let environment = environment.unwrap().success().unwrap();
+    assert_eq!(environment["OH_SESSION_API_KEYS_0"], started.key);
+    assert_eq!(environment["OH_BASH_EVENTS_DIR"], "/workspace/bash_events");
+    assert_eq!(environment["LOG_JSON"], "true");
+    let hook = format!("https://app.example.com/api/v1/webhooks/{ID}");
+    assert_eq!(environment["OH_WEBHOOKS_0_BASE_URL"], hook);
+    let put = call("/api/file/upload?path=/workspace/notes");
+    sandbox
+        .post(&put, &json!("kept"), LIMIT)
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+
+    assert_eq!(
+        app.poll().await.unwrap(),
+        [(ID.into(), url.clone(), started.key.clone())]
+    );
+    assert!(app.change("pause", ID).await.unwrap());
+    assert_eq!(app.status(ID).await, SandboxStatus::Paused);
+    assert_eq!(app.status_of_1_11(ID).await, SandboxStatus::Paused);
+    assert!(app.poll().await.unwrap().is_empty());
+    assert!(app.change("resume", ID).await.unwrap());
+    assert_eq!(text(&app.wait(ID).await.unwrap(), "url"), url);
+    let got = sandbox
+        .get(&call("/api/file/download?path=/workspace/notes"), LIMIT)
+        .await;
+    assert_eq!(got.unwrap().success().unwrap(), "kept");
+
+    assert!(app.change("stop", ID).await.unwrap());
+    assert_eq!(app.status(ID).await, SandboxStatus::Missing);
+    assert_eq!(app.status_of_1_11(ID).await, SandboxStatus::Missing);
+    assert!(app.change("stop", ID).await.unwrap());
+    assert!(!app.change("resume", ID).await.unwrap());
+}
+
+#[tokio::test]
+async fn the_exposed_urls_lead_to_their_ports() {
+    let Some(stage) = Stage::set("V1 app replay") else {
+        return;
+    };
+    let mut app = app(&stage);
+    app.start(ID).await.unwrap();
+    let running = app.wait(ID).await.unwrap();
+    let (url, id) = (text(&running, "url"), text(&running, "runtime_id"));
+    let path_form = format!("{}/{id}/runtime", stage.api());
+    let anonymous = Wire::with_headers(&[]);
+    for service in ["vscode", "work-1", "work-2"] {
+        for exposed in [
+            V1App::exposed(&url, service).unwrap(),
+            V1App::exposed_by_newer(&url, &id, service),
+            V1App::exposed_by_newer(&path_form, &id, service),
+        ] {
+            let page = format!(
+                "{}/?tkn=t&folder=%2Fworkspace",
+                exposed.trim_end_matches('/')
+            );
+            let reply = anonymous
+                .get(&page, LIMIT)
+                .await
+                .unwrap()
+                .success()
+                .unwrap();
+            let expected = json!({"port": service, "path": "/?tkn=t&folder=%2Fworkspace"});
+            assert_eq!(reply, expected, "{page}");
+        }
+    }
+    let hosts = running["work_hosts"].as_object().unwrap();
+    assert_eq!(hosts.len(), 2);
+    for (host, port) in hosts {
+        let reply = anonymous.get(host, LIMIT).await.unwrap().success().unwrap();
+        let service = if *port == 12000 { "work-1" } else { "work-2" };
+        assert_eq!(reply["port"], service, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn the_oldest_is_paused_to_make_room() {
+    let Some(stage) = Stage::set("V1 app replay") else {
+        return;
+    };
+    let mut app = app(&stage);
+    app.max_num_sandboxes = 2;
+    for id in ["first", "second", "third"] {
+        app.start(id).await.unwrap();
+        app.wait(id).await.unwrap();
+    }
+    assert_eq!(app.status("first").await, SandboxStatus::Paused);
+    assert_eq!(app.status("second").await, SandboxStatus::Running);
+    assert_eq!(app.status("third").await, SandboxStatus::Running);
+}
+
+#[tokio::test]
+async fn a_sandbox_that_cannot_start_is_an_error_and_can_be_deleted() {
+    let Some(stage) = Stage::set("V1 app replay") else {
+        return;
+    };
+    let mut app = app(&stage);
+    app.command = json!(["/usr/local/bin/openhands-agent-server", "--exit", "9"]);
+    app.start(ID).await.unwrap();
+    assert!(app.wait(ID).await.is_err());
+    assert_eq!(app.status(ID).await, SandboxStatus::Error);
+    assert_eq!(app.status_of_1_11(ID).await, SandboxStatus::Error);
+    assert!(app.change("stop", ID).await.unwrap());
+    assert_eq!(app.status(ID).await, SandboxStatus::Missing);
+}
