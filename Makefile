@@ -8,7 +8,7 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster lint generate bench-start bench-executor bench-controller bench-proxy clean
+.PHONY: help run test test-cluster lint generate bench-start bench-executor bench-controller bench-proxy fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,15 +41,20 @@ bench-start: ## Cold start to first action in standalone, and the executor's own
 	$(RELEASE)/examples/bench_start $(RELEASE)
 	$(MAKE) bench-executor
 
-bench-executor: ## Executor: start, memory, echo round trip, size
-	cargo build --release --locked -p executor --bins
-	cargo run --release --locked -p executor --example bench_executor
+bench-executor: ## Executor: start, memory, echo round trip, size; the Python server's beside them where it can be had
+	cargo build --release --locked -p executor --bins --examples
+	python=$$(hack/python-server/install) || true; \
+	$(RELEASE)/examples/bench_executor $${python:+--python "$$python"} $(RELEASE)/sandbox-executor
 
 bench-controller: ## Controller: starts and passes per second, CPU and memory at 10 000 and 100 000 sandboxes
 	cargo run --release --locked -p tests --example bench_controller
 
 bench-proxy: ## Gateway: requests per second and latency beside a direct connection
 	cargo run --release --locked -p operator --example bench_proxy
+
+fuzz: ## Fuzz what the executor reads from strangers, TIME=60 seconds each (ARGS="screen paths archive action")
+	hack/install fuzz
+	TIME=$(or $(TIME),60) hack/fuzz $(ARGS)
 
 clean: ## Remove build results of this checkout
 	cargo clean

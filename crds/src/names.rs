@@ -43,9 +43,17 @@ pub fn workspace_claim(sandbox: &str) -> String {
     format!("{sandbox}-workspace")
 }
 
+/// End of the name of every Secret with a sandbox's environment.
+const ENVIRONMENT: &str = "-sbx-env";
+
 /// The Secret with the environment of a sandbox that runs its image's own entrypoint.
 pub fn environment_secret(sandbox: &str) -> String {
-    format!("{sandbox}-env")
+    format!("{sandbox}{ENVIRONMENT}")
+}
+
+/// Whether a Secret of this name is, or could be, the environment of a sandbox.
+pub fn is_environment_secret(secret: &str) -> bool {
+    secret.ends_with(ENVIRONMENT)
 }
 
 /// Labels of a sandbox's children.
@@ -131,6 +139,7 @@ mod tests {
         let longest = "a".repeat(52);
         assert!(workspace_claim(&longest).len() <= 63);
         assert!(environment_secret(&longest).len() <= 63);
+        assert!(is_environment_secret(&environment_secret("a")));
         assert_eq!(pod(&longest), longest);
     }
 }

@@ -83,7 +83,7 @@ pub struct SandboxSpec {
     pub image_pull_policy: Option<PullPolicy>,
 
     /// Program and arguments, run by the supervisor. Absent: the image's own entrypoint runs
-    /// unsupervised.
+    /// unsupervised and takes its environment from a Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256), inner(length(max = 8192)))]
     pub command: Option<Vec<String>>,
@@ -119,7 +119,8 @@ pub struct SandboxSpec {
     #[schemars(schema_with = "factor")]
     pub resource_factor: Option<f64>,
 
-    /// Isolation class, for example `gvisor`. Absent: the operator's default.
+    /// Isolation class, for example `gvisor`. Absent, or missing in the cluster: the operator's
+    /// default; the status says so then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub runtime_class_name: Option<String>,

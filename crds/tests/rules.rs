@@ -111,3 +111,16 @@ fn a_session_is_immutable() {
     };
     assert!(update(&old, session).contains("session is immutable"));
 }
+
+#[test]
+fn the_number_of_the_key_only_rises() {
+    let old = sandbox("a");
+    assert_eq!(update(&old, |s| s.key_rotation = Some(1)), "");
+    let mut rotated = old;
+    rotated.spec.key_rotation = Some(2);
+    assert_eq!(update(&rotated, |s| s.key_rotation = Some(3)), "");
+    for lower in [Some(1), None] {
+        let refused = update(&rotated, |s| s.key_rotation = lower);
+        assert!(refused.contains("keyRotation can only rise"), "{refused}");
+    }
+}

@@ -1,36 +1,35 @@
-"""A realistic agent session against an action execution server, with the standard library only.
+"""A realistic agent session against an action execution server, with nothing but `requests`.
 
     SERVER_URL=http://127.0.0.1:60000 SESSION_API_KEY=key python3 agent_session.py [WORKING-DIR]
 
-Prints each step and ends with status 0 if every answer is what an agent relies on.
+Clones, edits, tests, fixes, serves, interrupts and fetches. Prints each step and ends with status 0
+if every answer is what an agent relies on.
 """
 
 import io
 import json
 import os
 import sys
-import urllib.error
-import urllib.parse
-import urllib.request
 import zipfile
 
+import requests
+
 URL = os.environ["SERVER_URL"].rstrip("/")
-KEY = os.environ.get("SESSION_API_KEY", "")
 ROOT = sys.argv[1] if len(sys.argv) > 1 else "/workspace"
+CLIENT = requests.Session()
+CLIENT.headers["X-Session-API-Key"] = os.environ.get("SESSION_API_KEY", "")
+CLIENT.trust_env = False  # no proxy between the two
 
 
-def call(method, path, body=None, timeout=130, raw=False):
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"Content-Type": "application/json", "X-Session-API-Key": KEY}
-    request = urllib.request.Request(URL + path, data, headers, method=method)
-    with urllib.request.urlopen(request, timeout=timeout) as response:
-        content = response.read()
-    return content if raw else json.loads(content)
+def call(method, path, timeout=130, **more):
+    response = CLIENT.request(method, URL + path, timeout=timeout, **more)
+    response.raise_for_status()
+    return response
 
 
 def act(action, timeout=120.0, **args):
     envelope = {"action": action, "args": args, "timeout": timeout, "source": "agent"}
-    return call("POST", "/execute_action", {"action": envelope}, timeout + 10)
+    return call("POST", "/execute_action", timeout + 10, json={"action": envelope}).json()
 
 
 def run(command, timeout=120.0, **args):
@@ -54,10 +53,14 @@ def succeeded(step, answer):
 
 
 def set_up():
-    check("alive", call("GET", "/alive") == {"status": "ok"}, None)
+    check("alive", call("GET", "/alive").json() == {"status": "ok"}, None)
     succeeded("environment", run('export PROJECT="demo"; export STAGE="test";'))
     succeeded("git identity", run('git config --global user.name "openhands" && git config --global user.email "openhands@all-hands.dev"'))
-    succeeded("repository", run(f"git init -q {ROOT}/$PROJECT && cd {ROOT}/$PROJECT && mkdir src tests"))
+    succeeded("origin", run(f"git init -q --bare {ROOT}/origin.git"))
+    succeeded("clone", run(f"git clone {ROOT}/origin.git {ROOT}/$PROJECT"))
+    succeeded("directories", run(f"cd {ROOT}/$PROJECT && mkdir src tests"))
+    text = succeeded("remote", run("git remote -v"))
+    check("the remote is the origin", text.splitlines()[0].split()[1] == f"{ROOT}/origin.git", text)
 
 
 def write_code():
@@ -87,8 +90,10 @@ def serve():
     answer = run(f"python3 -u -c \"{script}\" > port.txt 2> log.txt &")
     pid = answer["extras"]["metadata"]["pid"]
     check("background job", answer["content"] == f"[1] {pid}", answer)
-    text = succeeded("curl", run("while [ ! -s port.txt ]; do sleep 0.05; done; python3 -c \"import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:$(cat port.txt)/src/calc.py').read().decode())\""))
+    succeeded("it listens", run("while [ ! -s port.txt ]; do sleep 0.05; done"))
+    text = succeeded("curl", run("curl -s http://127.0.0.1:$(cat port.txt)/src/calc.py"))
     check("it serves the fixed file", "return a + b" in text, text)
+    check("it is still there", "Running" in succeeded("jobs", run("jobs")), None)
     succeeded("end it", run("kill %1; wait; true"))
     answer = run("python3 -u -m http.server --bind 127.0.0.1 0", timeout=2.0, blocking=True)
     check("a server in the foreground keeps running", exit_code(answer) == -1, answer)
@@ -99,18 +104,19 @@ def serve():
 
 
 def fetch():
-    names = call("POST", "/list_files", {"path": f"{ROOT}/demo"})
+    succeeded("push", run("git push -q origin HEAD"))
+    names = call("POST", "/list_files", json={"path": f"{ROOT}/demo"}).json()
     check("list", "src/" in names and "port.txt" in names, names)
-    query = urllib.parse.urlencode({"path": f"{ROOT}/demo/src"})
-    archive = zipfile.ZipFile(io.BytesIO(call("GET", f"/download_files?{query}", raw=True)))
+    notes = {"file": ("notes.txt", b"from the client\n")}
+    call("POST", "/upload_file", params={"destination": f"{ROOT}/demo/src"}, files=notes)
+    archive = call("GET", "/download_files", params={"path": f"{ROOT}/demo/src"}).content
+    archive = zipfile.ZipFile(io.BytesIO(archive))
     text = archive.read("calc.py").decode()
     check("download", "return a + b" in text, text)
-    try:
-        call("POST", "/execute_action", {"action": {"action": "nope"}})
-        check("an unknown action is refused", False, None)
-    except urllib.error.HTTPError as error:
-        check("an unknown action is refused", error.code == 500, None)
-    info = call("GET", "/server_info")
+    check("with what was uploaded", archive.read("notes.txt") == b"from the client\n", None)
+    answer = CLIENT.post(URL + "/execute_action", json={"action": {"action": "nope"}}, timeout=10)
+    check("an unknown action is refused", answer.status_code == 500, answer.text)
+    info = call("GET", "/server_info").json()
     check("server info", info["uptime"] >= info["idle_time"] >= 0, info)
 
 

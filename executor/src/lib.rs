@@ -9,6 +9,10 @@ mod http_server;
 mod install;
 mod serve;
 mod supervise;
+mod system;
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub use serve::properties;
 
 /// Runs the chosen command and turns its outcome into an exit status.
 pub fn run(cli: cli::Cli) -> ExitCode {

@@ -30,6 +30,8 @@ mod files;
 mod identity;
 mod observation;
 mod processes;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod properties;
 mod python;
 mod resources;
 mod set_up;

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::SuperviseOptions;
 use crate::http_server::{self, Limits};
+use crate::system;
 
 use self::child::StartError;
 use self::control::Control;
@@ -82,6 +83,8 @@ struct Supervisor {
 impl Supervisor {
     /// Waits for the initialisation, runs the command, and returns its exit status.
     async fn supervise(mut self, mut requests: mpsc::Receiver<Init>) -> u8 {
+        // Members of a pool wait for hours, and there are many of them.
+        system::give_back_code();
         let init = tokio::select! {
             Some(init) = requests.recv() => init,
             () = self.terminated() => return 0,
@@ -92,7 +95,10 @@ impl Supervisor {
         };
         tracing::info!(pid = child.as_raw_nonzero(), "command started");
         let probing = probe::watch(self.probe_address, init.probe, self.lifecycle.clone());
-        let probe = tokio::spawn(probing);
+        let probe = tokio::spawn(async {
+            probing.await;
+            system::give_back_code();
+        });
         let code = self.follow(child).await;
         probe.abort();
         self.lifecycle

@@ -102,6 +102,17 @@ impl Process {
         written
     }
 
+    /// The greatest memory that it has ever had, in KiB.
+    pub(crate) fn peak(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).unwrap();
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("VmHWM"))
+            .unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
     pub(crate) fn input(&self, text: &str) -> Value {
         let args = json!({"command": text, "is_input": true, "blocking": true});
         self.act(&json!({"action": "run", "args": args, "timeout": 60}))

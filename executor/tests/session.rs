@@ -4,12 +4,24 @@ use std::process::Command;
 
 use crate::client::{KEY, serve};
 
+/// One that has the library of the client.
+fn python() -> &'static str {
+    let can = |python: &&str| {
+        let import = Command::new(python)
+            .args(["-c", "import requests"])
+            .output();
+        import.is_ok_and(|output| output.status.success())
+    };
+    let found = ["python3", "/usr/bin/python3"].into_iter().find(can);
+    found.expect("Python with requests is needed: see hack/install")
+}
+
 #[test]
 fn an_agent_session() {
     let directory = tempfile::tempdir().unwrap();
     let process = serve(directory.path());
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/agent_session.py");
-    let output = Command::new("python3")
+    let output = Command::new(python())
         .arg(script)
         .arg(directory.path())
         .env("SERVER_URL", format!("http://{}", process.address))

@@ -282,6 +282,8 @@ fn the_terminal_recovers_from_what_programs_leave() {
     assert_eq!(text(&process.run("echo one")), "one");
     process.run("rm -rf /tmp/none; printf '\\033]0;title'");
     assert_eq!(text(&process.run("echo two")), "two");
+    let answer = process.run("printf 'three\\033('");
+    assert_eq!((text(&answer), code(&answer)), ("three", 0));
 }
 
 #[test]

@@ -10,23 +10,26 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::client::{KEY, Process, serve_command};
+use crate::conformance::world::World as Private;
 
 pub(crate) struct World {
     pub(crate) process: Process,
     pub(crate) root: PathBuf,
     /// Of the sandbox user.
     pub(crate) uid: u32,
-    _directory: TempDir,
+    _place: Place,
 }
 
-/// As the current user and, with root's rights, as an ordinary one.
+/// What goes with the world.
+enum Place {
+    Directory { _directory: TempDir },
+    Private { _world: Private },
+}
+
+/// As root, or as whoever runs the tests, and as the sandbox's user, uid 1000.
 pub(crate) fn everybody() -> Vec<World> {
     let mut worlds = vec![World::new("root")];
-    if rustix::process::geteuid().is_root() {
-        worlds.push(World::new("nobody"));
-    } else {
-        eprintln!("SKIPPED: acting for another user needs root");
-    }
+    worlds.extend(World::openhands());
     worlds
 }
 
@@ -38,12 +41,29 @@ impl World {
         let root = directory.path().join("work");
         let mut command = serve_command(&root, &["--username", username]);
         let process = Process::start(command.env("RUNTIME_USERNAME", username));
+        let place = Place::Directory {
+            _directory: directory,
+        };
+        Self::with(process, root, place)
+    }
+
+    /// In a private `/etc`, where the server makes that user.
+    fn openhands() -> Option<Self> {
+        let private = Private::private("openhands")?;
+        let process = private.serve("work");
+        let root = private.path("work");
+        let world = Self::with(process, root, Place::Private { _world: private });
+        assert_eq!(world.uid, 1000);
+        Some(world)
+    }
+
+    fn with(process: Process, root: PathBuf, place: Place) -> Self {
         let answer = process.run("id -u");
         Self {
             process,
             root,
             uid: answer["content"].as_str().unwrap().parse().unwrap(),
-            _directory: directory,
+            _place: place,
         }
     }
 
@@ -139,15 +159,8 @@ impl World {
         (status, head.to_ascii_lowercase(), reader)
     }
 
-    /// The greatest memory that the server has ever had, in KiB.
     pub(crate) fn peak(&self) -> u64 {
-        let path = format!("/proc/{}/status", self.process.child.id());
-        let status = std::fs::read_to_string(path).unwrap();
-        let line = status
-            .lines()
-            .find(|line| line.starts_with("VmHWM"))
-            .unwrap();
-        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        self.process.peak()
     }
 }
 

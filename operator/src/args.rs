@@ -1,6 +1,7 @@
 //! Command line and environment of the binary. The only module that knows of processes, flags and
 //! signals.
 
+mod admin;
 mod controller;
 mod gateway;
 mod pods;
@@ -14,11 +15,15 @@ use tokio_util::sync::CancellationToken;
 use crate::keys::Keys;
 use crate::kubernetes::client::{Connection, connect};
 use crate::kubernetes::root_key;
+use crate::telemetry::{self, LogFormat};
 
 /// Sandboxes for AI agents on Kubernetes.
 #[derive(Debug, Parser)]
 #[command(name = "sandbox-operator", version)]
 pub struct Args {
+    /// Format of the log: json or text. Default: text at a terminal, else json.
+    #[arg(long, env = "LOG_FORMAT", global = true)]
+    log_format: Option<LogFormat>,
     #[command(subcommand)]
     role: Role,
 }
@@ -26,7 +31,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Role {
     /// Makes Sandboxes real.
-    Controller(controller::ControllerArgs),
+    Controller(Box<controller::ControllerArgs>),
     /// Serves the runtime API and proxies to sandboxes.
     Gateway(gateway::RoleArgs),
     /// Prints the session key of a Sandbox.
@@ -47,6 +52,7 @@ struct Installation {
 impl Args {
     /// Runs the role until it ends or a signal asks for it.
     pub async fn run(self) -> anyhow::Result<()> {
+        telemetry::init_as(self.log_format);
         match self.role {
             Role::Controller(args) => args.run().await,
             Role::Gateway(args) => args.run().await,

@@ -10,7 +10,9 @@ pub mod plan;
 pub mod supervisor;
 
 mod apply;
+mod category;
 mod create;
+mod events;
 mod idleness;
 mod observe;
 mod pace;
@@ -20,6 +22,8 @@ mod readiness;
 mod reconcile;
 mod report;
 mod run;
+mod starts;
+mod work;
 
 use std::sync::Arc;
 

@@ -3,6 +3,7 @@
 //!
 //! Readers never touch the API server, so they keep answering while it is away.
 
+mod census;
 mod entry;
 mod gone;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use parking_lot::RwLock;
 use tokio::sync::{broadcast, watch};
 
 use crate::keys::Keys;
+use census::Census;
 use gone::Gone;
 
 pub use entry::{Entry, Key};
@@ -40,6 +42,7 @@ struct Tables {
     /// Tenant and session to epochs; the last one is the newest runtime of the session.
     by_session: HashMap<(String, String), BTreeMap<u32, Key>>,
     gone: Gone,
+    census: Census,
 }
 
 impl Index {
@@ -141,6 +144,11 @@ impl Index {
         found
     }
 
+    /// How many Sandboxes are in each phase, by the phase's name.
+    pub fn census(&self) -> Vec<(&'static str, usize)> {
+        self.tables.read().census.counts().collect()
+    }
+
     /// Keys of objects as they change or go. A receiver that lags has to look at everything.
     pub fn changes(&self) -> broadcast::Receiver<Key> {
         self.changes.subscribe()
@@ -155,6 +163,7 @@ impl Index {
 impl Tables {
     fn insert(&mut self, entry: Arc<Entry>) {
         let key = entry.key.clone();
+        self.census.add(entry.status.phase);
         self.by_runtime_id
             .insert(entry.runtime_id.clone(), key.clone());
         if let Some(session) = entry.session() {
@@ -170,6 +179,7 @@ impl Tables {
         let Some(entry) = self.entries.remove(key) else {
             return;
         };
+        self.census.remove(entry.status.phase);
         if self.by_runtime_id.get(&entry.runtime_id) == Some(key) {
             self.by_runtime_id.remove(&entry.runtime_id);
         }

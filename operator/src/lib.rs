@@ -4,6 +4,7 @@
 //! Both stand on the same parts: the [`index`] of Sandboxes, the [`keys`] derived from one root
 //! key, and the [`urls`] of sandboxes.
 
+pub mod admin;
 pub mod args;
 pub mod clock;
 pub mod controller;
@@ -11,7 +12,9 @@ pub mod gateway;
 pub mod index;
 pub mod keys;
 pub mod kubernetes;
+pub mod metrics;
 pub mod runtime_class;
 pub mod telemetry;
 pub mod traffic;
 pub mod urls;
+pub mod vitals;

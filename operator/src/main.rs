@@ -5,6 +5,5 @@ use operator::args::Args;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    operator::telemetry::init();
     Args::parse().run().await
 }

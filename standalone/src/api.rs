@@ -7,6 +7,7 @@ mod clock;
 mod collect;
 mod discovery;
 mod error;
+mod expiry;
 mod faults;
 mod kubeconfig;
 mod node;

@@ -7,6 +7,9 @@ mod crud;
 #[path = "api_suite/deletion.rs"]
 mod deletion;
 #[cfg(test)]
+#[path = "api_suite/events.rs"]
+mod events;
+#[cfg(test)]
 #[path = "api_suite/faults.rs"]
 mod faults;
 #[cfg(test)]

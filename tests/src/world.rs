@@ -1,6 +1,7 @@
 //! A whole installation in one process and in virtual time: the embedded API in memory, a scripted
 //! node and scripted supervisors, the real controller and any number of real gateways.
 
+mod candidates;
 mod chaos;
 mod client;
 mod crash;
@@ -33,6 +34,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::http::Answer;
 
+pub use candidates::{Candidate, Link};
 pub use crash::is_ours;
 pub use dice::Dice;
 use gateways::WorldGateways;
@@ -109,16 +111,15 @@ impl World {
     /// Starts a controller; one that runs is ended first, without ceremony.
     pub fn start_controller(&mut self) {
         self.stop_controller();
+        // Each process has vitals of its own.
+        self.config.vitals = Arc::default();
         let shutdown = CancellationToken::new();
         let run = controller::run(
             self.client.clone(),
             self.config.clone(),
             self.keys.clone(),
             Arc::new(Index::new(self.keys.clone())),
-            Peers {
-                supervisors: self.supervisors.clone(),
-                gateways: self.gateways.clone(),
-            },
+            self.peers(),
             self.api.clock(),
             shutdown.clone(),
         );
@@ -127,6 +128,13 @@ impl World {
         let run = Box::pin(run);
         tokio::spawn(async move { crash.run_until_cancelled(run).await });
         self.controller = Some(shutdown.drop_guard());
+    }
+
+    fn peers(&self) -> Peers {
+        Peers {
+            supervisors: self.supervisors.clone(),
+            gateways: self.gateways.clone(),
+        }
     }
 
     /// Ends the controller as a crash does.

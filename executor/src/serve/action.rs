@@ -4,7 +4,12 @@
 
 use serde_json::{Map, Value};
 
+use self::arguments::Arguments;
+pub(super) use self::error::ActionError;
 use super::python::repr;
+
+mod arguments;
+mod error;
 
 /// Every action word of the original, in its order; it lists them when it is given another.
 const WORDS: [&str; 20] = [
@@ -101,38 +106,6 @@ impl Line {
 pub(super) struct Range {
     pub(super) start: i64,
     pub(super) end: i64,
-}
-
-/// Why an envelope was refused, in the original's words.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(super) enum ActionError {
-    #[error("Unknown event type: {0}")]
-    UnknownEvent(String),
-    #[error("400: Invalid action type")]
-    Observation,
-    #[error("'action['action']={0}' is not defined. Available actions: dict_keys({1})")]
-    UnknownWord(String, String),
-    #[error("'ActionExecutor' object has no attribute '{0}'")]
-    NotExecutable(String),
-    #[error("{0} is not a valid EventSource")]
-    Source(String),
-    #[error(
-        "action={action} has the wrong arguments: {class}.__init__() missing {count} required \
-         positional argument{plural}: {names}",
-        count = names.len(),
-        plural = if names.len() == 1 { "" } else { "s" },
-        names = listed(names)
-    )]
-    Missing {
-        action: String,
-        class: &'static str,
-        names: Vec<&'static str>,
-    },
-    #[error("argument '{0}' has the wrong type")]
-    Type(&'static str),
-    /// The original asserts, without a word: clients turn such edits into reads and writes.
-    #[error("")]
-    LlmEdit,
 }
 
 impl Action {
@@ -237,166 +210,5 @@ fn write(arguments: &Arguments<'_>) -> Result<Write, ActionError> {
     })
 }
 
-struct Arguments<'a> {
-    envelope: &'a Map<String, Value>,
-    values: Option<&'a Map<String, Value>>,
-}
-
-impl<'a> Arguments<'a> {
-    fn of(envelope: &'a Map<String, Value>) -> Self {
-        Self {
-            envelope,
-            values: envelope.get("args").and_then(Value::as_object),
-        }
-    }
-
-    fn get(&self, name: &str) -> Option<&'a Value> {
-        self.values?.get(name).filter(|value| !value.is_null())
-    }
-
-    fn require(&self, class: &'static str, required: &[&'static str]) -> Result<(), ActionError> {
-        let given = |name: &&'static str| self.values.is_some_and(|v| v.contains_key(*name));
-        let names: Vec<_> = required
-            .iter()
-            .filter(|name| !given(name))
-            .copied()
-            .collect();
-        if names.is_empty() {
-            return Ok(());
-        }
-        let action = repr(&Value::Object(self.envelope.clone()));
-        Err(ActionError::Missing {
-            action,
-            class,
-            names,
-        })
-    }
-
-    fn unavailable(
-        &self,
-        word: &'static str,
-        class: &'static str,
-        required: &'static str,
-    ) -> Result<Action, ActionError> {
-        self.require(class, &[required])?;
-        Ok(Action::Unavailable(word))
-    }
-
-    fn text(&self, name: &'static str) -> Result<Option<String>, ActionError> {
-        self.get(name)
-            .map(|value| {
-                value
-                    .as_str()
-                    .map(str::to_owned)
-                    .ok_or(ActionError::Type(name))
-            })
-            .transpose()
-    }
-
-    fn flag(&self, name: &'static str) -> Result<bool, ActionError> {
-        self.get(name).map_or(Ok(false), |value| {
-            truth(value).ok_or(ActionError::Type(name))
-        })
-    }
-
-    fn line(&self, name: &'static str) -> Result<Option<Line>, ActionError> {
-        self.get(name)
-            .map(|value| match value {
-                Value::String(text) => Ok(Line::Text(text.clone())),
-                value => value
-                    .as_i64()
-                    .map(Line::Number)
-                    .ok_or(ActionError::Type(name)),
-            })
-            .transpose()
-    }
-
-    fn range(&self) -> Result<Range, ActionError> {
-        let number = |name, default| {
-            self.get(name).map_or(Ok(default), |value| {
-                value.as_i64().ok_or(ActionError::Type(name))
-            })
-        };
-        Ok(Range {
-            start: number("start", 0)?,
-            end: number("end", -1)?,
-        })
-    }
-
-    /// Beside the arguments, not among them.
-    fn timeout(&self) -> Result<Option<f64>, ActionError> {
-        match self.envelope.get("timeout") {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => value.as_f64().map(Some).ok_or(ActionError::Type("timeout")),
-        }
-    }
-}
-
-/// Models write flags also as words; some clients pass those on.
-fn truth(value: &Value) -> Option<bool> {
-    match value {
-        Value::Bool(truth) => Some(*truth),
-        Value::Number(number) => number.as_i64().map(|number| number != 0),
-        Value::String(text) => match text.to_ascii_lowercase().as_str() {
-            "true" => Some(true),
-            "false" | "" => Some(false),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// As Python lists missing arguments: `'a' and 'b'`.
-fn listed(names: &[&str]) -> String {
-    let quoted: Vec<_> = names.iter().map(|name| format!("'{name}'")).collect();
-    quoted.join(" and ")
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn parse(envelope: Value) -> Result<Action, String> {
-        let Value::Object(envelope) = envelope else {
-            panic!("not an object");
-        };
-        Action::parse(&envelope).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn unknown_arguments_are_ignored() {
-        let envelope = json!({"action": "run", "args": {"command": "ls", "zzz": 1}, "timeout": 3});
-        let Ok(Action::Run(run)) = parse(envelope) else {
-            panic!("refused");
-        };
-        assert_eq!((run.command.as_str(), run.timeout), ("ls", Some(3.0)));
-    }
-
-    #[test]
-    fn refusals_use_the_originals_words() {
-        let error = |envelope| parse(envelope).unwrap_err();
-        assert_eq!(error(json!({})), "Unknown event type: {}");
-        assert_eq!(
-            error(json!({"observation": "run"})),
-            "400: Invalid action type"
-        );
-        assert!(error(json!({"action": "nope"})).starts_with(
-            "'action['action']='nope'' is not defined. Available actions: dict_keys(['null', "
-        ));
-        assert_eq!(
-            error(json!({"action": "run", "args": {}})),
-            "action={'action': 'run', 'args': {}} has the wrong arguments: \
-             CmdRunAction.__init__() missing 1 required positional argument: 'command'"
-        );
-        assert!(error(json!({"action": "write"})).ends_with("arguments: 'path' and 'content'"));
-        assert_eq!(
-            error(json!({"action": "think", "args": {"thought": ""}})),
-            "'ActionExecutor' object has no attribute 'think'"
-        );
-        assert_eq!(
-            error(json!({"action": "run", "source": "bogus", "args": {"command": ""}})),
-            "'bogus' is not a valid EventSource"
-        );
-    }
-}
+mod tests;

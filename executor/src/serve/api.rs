@@ -18,6 +18,8 @@ mod download_files;
 mod error;
 mod execute_action;
 mod list_files;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) mod properties;
 mod server_info;
 mod upload_file;
 mod validation;

@@ -10,6 +10,8 @@ mod history;
 mod matcher;
 mod number;
 mod path;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) mod properties;
 mod tree;
 mod view;
 

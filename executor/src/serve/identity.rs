@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::settings::Settings;
 use super::users::{self, User, UserError};
+use crate::system;
 
 /// File operations at once; each has a thread while it lasts.
 const MAX_THREADS: usize = 16;
@@ -95,12 +96,7 @@ impl Identity {
         }
         let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
         let groups: Vec<Gid> = user.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
-        // The standard library's `uid` and `gid` would drop the supplementary groups.
-        #[expect(unsafe_code, reason = "runs between fork and exec: system calls only")]
-        // SAFETY: the closure allocates nothing and makes three system calls.
-        unsafe {
-            command.pre_exec(move || become_user(uid, gid, &groups));
-        }
+        system::run_as(command, uid, gid, groups);
     }
 
     /// Hands a terminal over, so that programs can open it by its name.
@@ -140,16 +136,7 @@ impl Identity {
 fn with_rights<T>(user: Option<&User>, work: impl FnOnce() -> T) -> io::Result<T> {
     if let Some(user) = user {
         let groups: Vec<Gid> = user.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
-        become_user(Uid::from_raw(user.uid), Gid::from_raw(user.gid), &groups)?;
+        system::become_user(Uid::from_raw(user.uid), Gid::from_raw(user.gid), &groups)?;
     }
     Ok(work())
-}
-
-/// Changes the calling thread for good. Unlike the C library's functions these do not touch the
-/// other threads; in a forked child there are none.
-fn become_user(uid: Uid, gid: Gid, groups: &[Gid]) -> io::Result<()> {
-    rustix::thread::set_thread_groups(groups)?;
-    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
-    rustix::thread::set_thread_res_uid(uid, uid, uid)?;
-    Ok(())
 }

@@ -7,6 +7,8 @@ mod display;
 mod grid;
 mod keys;
 mod messages;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) mod properties;
 mod rc;
 mod report;
 mod row;

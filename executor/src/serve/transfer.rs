@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 pub(super) use self::archive::send;
 pub(super) use self::stream::{Download, Received, Sending, channel, receiving};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) use self::unpack::properties;
 pub(super) use self::upload::{Upload, store};
 use super::files::describe;
 

@@ -1,6 +1,6 @@
 //! Keys and input (4.6), and programs that draw.
 
-use super::script::{case, check_all, input, run, start};
+use super::script::{Case, case, check_all, check_in_one, input, run, start};
 use super::world::worlds;
 
 #[test]
@@ -120,6 +120,38 @@ fn keys() {
             ),
         ];
         check_all(&world, &cases);
+    }
+}
+
+/// Name, and what the program reads.
+const NAMED: &[(&str, &str)] = &[
+    ("Down", "\\E[B"),
+    ("Right", "\\E[C"),
+    ("Left", "\\E[D"),
+    ("Home", "\\E[H"),
+    ("End", "\\E[F"),
+    ("PageUp", "\\E[5~"),
+    ("PageDown", "\\E[6~"),
+    ("F1", "\\EOP"),
+    ("F4", "\\EOS"),
+    ("F5", "\\E[15~"),
+    ("F12", "\\E[24~"),
+];
+
+#[test]
+fn named_keys() {
+    for world in worlds() {
+        let cases: Vec<Case> = NAMED
+            .iter()
+            .map(|(key, bytes)| {
+                let steps = [
+                    start("IFS= read -r x; printf '%q\\n' \"$x\"", ""),
+                    input(key).contains(&format!("$'{bytes}'")),
+                ];
+                case("4.6 a key by its name", steps)
+            })
+            .collect();
+        check_in_one(&world, "named-keys", &cases);
     }
 }
 

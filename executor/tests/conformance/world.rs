@@ -14,7 +14,7 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 const ENTER: &str =
     "mount --bind \"$1/etc\" /etc && mount --bind \"$1/home\" /home && shift && exec \"$@\"";
 
-pub(super) struct World {
+pub(crate) struct World {
     directory: TempDir,
     pub(super) user: &'static str,
     private: bool,
@@ -46,7 +46,7 @@ impl World {
     }
 
     /// With users root and `daemon` only; says so loudly where namespaces cannot be had.
-    pub(super) fn private(user: &'static str) -> Option<Self> {
+    pub(crate) fn private(user: &'static str) -> Option<Self> {
         let mut probe = Command::new("unshare");
         let possible = probe
             .args(["--mount", "mount", "--bind", "/tmp", "/tmp"])
@@ -82,7 +82,7 @@ impl World {
         Some(world)
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
@@ -118,7 +118,7 @@ impl World {
     }
 
     /// A server in a directory of its own.
-    pub(super) fn serve(&self, name: &str) -> Process {
+    pub(crate) fn serve(&self, name: &str) -> Process {
         Process::start(&mut self.command(name, &[]))
     }
 }

@@ -266,16 +266,17 @@ fn edits_are_undone_up_to_ten_times() {
                 .to_owned()
         };
         edit(json!({"command": "create", "file_text": "v0\r\n"}));
-        // 6.4: create pushes the new text, so that the first undo changes nothing.
         let header = format!("Last edit to {path} undone successfully. {CAT}{path}:\n");
-        assert_eq!(undo(), format!("{header}     1\tv0\n     2\t\n"));
+        let same = format!("{header}     1\tv0\n     2\t\n");
+        assert_eq!(undo(), same, "6.4 undo of create changes nothing");
         assert_eq!(undo(), format!("ERROR:\nNo edit history found for {path}."));
         for step in 0..12 {
             let answer = edit(replace(&format!("v{step}"), &format!("v{}", step + 1)));
             assert!(!answer["content"].as_str().unwrap().starts_with("ERROR"));
         }
         for step in (2..12).rev() {
-            assert_eq!(undo(), format!("{header}     1\tv{step}\n     2\t\n"));
+            let restored = format!("{header}     1\tv{step}\n     2\t\n");
+            assert_eq!(undo(), restored, "6.4 ten steps are undone");
             assert_eq!(
                 std::fs::read(&path).unwrap(),
                 format!("v{step}\r\n").as_bytes()

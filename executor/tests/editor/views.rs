@@ -62,14 +62,13 @@ fn files_are_viewed() {
             });
             assert_eq!(answer, expected, "{section}");
         }
-        // 6.2: what the plain reader refuses as binary is refused here as well.
         world.put("b", b"\0\xff");
         let answer = view(&world, "{}/b", &Value::Null);
         assert_eq!(
             (&answer["observation"], &answer["content"]),
-            (&json!("error"), &json!("ERROR_BINARY_FILE"))
+            (&json!("error"), &json!("ERROR_BINARY_FILE")),
+            "6.2 binary"
         );
-        // 6.4: too large, and a document that would need a converter.
         std::fs::File::create(world.path("big"))
             .unwrap()
             .set_len(11 << 20)
@@ -77,11 +76,15 @@ fn files_are_viewed() {
         std::fs::write(world.path("big"), "x".repeat(11 << 20)).unwrap();
         let answer = view(&world, "{}/big", &Value::Null);
         let expected = "ERROR:\nFile validation failed for {}/big: File is too large (11.0MB). Maximum allowed size is 10MB.";
-        assert_eq!(answer["content"], world.fill(expected));
+        assert_eq!(answer["content"], world.fill(expected), "6.4 too large");
         world.put("a.docx", b"text");
         let answer = view(&world, "{}/a.docx", &Value::Null);
         let expected = "ERROR:\nError in converting file to Markdown: no converter is installed. Please use Python code to read {}/a.docx";
-        assert_eq!(answer["content"], world.fill(expected));
+        assert_eq!(
+            answer["content"],
+            world.fill(expected),
+            "6.4 a document, no converter"
+        );
     }
 }
 
@@ -93,7 +96,8 @@ fn long_files_are_clipped() {
     let expected = format!("{CAT}{{}}/f:\n     1\t{}{notice}\n", "é".repeat(16_000));
     assert_eq!(
         view(&world, "{}/f", &Value::Null)["content"],
-        world.fill(&expected)
+        world.fill(&expected),
+        "6.4 a long file is clipped"
     );
 }
 
@@ -104,7 +108,8 @@ fn directories_are_viewed() {
     for world in everybody() {
         assert_eq!(
             view(&world, "{}", &Value::Null)["content"],
-            world.fill(&format!("{header}{{}}/"))
+            world.fill(&format!("{header}{{}}/")),
+            "6.4 an empty directory"
         );
         for name in [
             "a b/x $(id)/deep",
@@ -126,7 +131,8 @@ fn directories_are_viewed() {
         for path in ["{}", "{}/", "{}//."] {
             assert_eq!(
                 view(&world, path, &Value::Null)["content"],
-                world.fill(&expected)
+                world.fill(&expected),
+                "6.4 a directory, two levels deep"
             );
         }
         let edit = world.act(

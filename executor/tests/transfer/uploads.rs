@@ -2,8 +2,10 @@
 
 use std::fs::{self, Permissions};
 use std::io::Write as _;
+use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::{archive, detail};
@@ -292,37 +294,69 @@ fn every_spelling_of_recursive_is_read() {
     }
 }
 
+/// The first half of an upload to `dest`.
+fn half(world: &World, name: &str) -> TcpStream {
+    let body = format!(
+        "--xx\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\nhalf"
+    );
+    let text = format!(
+        "POST /upload_file?destination={}/dest HTTP/1.1\r\nHost: x\r\nX-Session-API-Key: {KEY}\r\n\
+         Content-Type: multipart/form-data; boundary=xx\r\nTransfer-Encoding: chunked\r\n\r\n\
+         {:x}\r\n{body}\r\n",
+        world.root.display(),
+        body.len()
+    );
+    let mut stream = TcpStream::connect(world.process.address).unwrap();
+    stream.write_all(text.as_bytes()).unwrap();
+    stream
+}
+
+/// Files of the server in `dest`, with or without a name.
+fn open_in_dest(world: &World) -> usize {
+    let files = fs::read_dir(format!("/proc/{}/fd", world.process.child.id())).unwrap();
+    let targets = files.flatten().map(|file| fs::read_link(file.path()));
+    let dest = world.path("dest");
+    targets
+        .flatten()
+        .filter(|path| path.starts_with(&dest))
+        .count()
+}
+
+/// Half an upload each of an existing file, of a new one and of an archive.
+fn halves(world: &World) -> [TcpStream; 3] {
+    world.put("dest/kept", b"old");
+    let streams = ["kept", "new", "archive.zip"].map(|name| half(world, name));
+    while open_in_dest(world) < streams.len() {
+        std::thread::yield_now();
+    }
+    streams
+}
+
+fn only_the_old_file_is_there(world: &World) {
+    let names = fs::read_dir(world.path("dest")).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["kept"]);
+    assert_eq!(fs::read(world.path("dest/kept")).unwrap(), b"old");
+}
+
 #[test]
 fn an_upload_that_breaks_off_leaves_nothing() {
     let world = World::new("root");
-    world.put("dest/kept", b"old");
-    for name in ["kept", "new", "archive.zip"] {
-        let body = format!(
-            "--xx\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\nhalf"
-        );
-        let head = format!(
-            "POST /upload_file?destination={}/dest",
-            world.root.display()
-        );
-        let headers = [
-            ("X-Session-API-Key", KEY),
-            ("Content-Type", "multipart/form-data; boundary=xx"),
-            ("Transfer-Encoding", "chunked"),
-        ];
-        let framed = format!("{:x}\r\n{body}\r\n", body.len());
-        let mut stream = std::net::TcpStream::connect(world.process.address).unwrap();
-        let lines = headers.map(|(name, value)| format!("{name}: {value}\r\n"));
-        let lines = lines.concat();
-        stream
-            .write_all(format!("{head} HTTP/1.1\r\nHost: x\r\n{lines}\r\n{framed}").as_bytes())
-            .unwrap();
-        drop(stream);
-    }
-    // Until the server has noticed: it answers meanwhile.
-    while world.list("{\"path\":\"dest\"}").1 != "[\"kept\"]" {
+    drop(halves(&world));
+    // Until the server has noticed.
+    while open_in_dest(&world) > 0 {
         std::thread::yield_now();
     }
-    assert_eq!(fs::read(world.path("dest/kept")).unwrap(), b"old");
+    only_the_old_file_is_there(&world);
+}
+
+#[test]
+fn a_server_that_is_killed_leaves_nothing_of_an_upload() {
+    let mut world = World::new("root");
+    let _streams = halves(&world);
+    world.process.signal(Signal::KILL);
+    world.process.child.wait().unwrap();
+    only_the_old_file_is_there(&world);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kube::Client;
 
+use super::admin::{self, AdminArgs};
 use super::pods::PodArgs;
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
@@ -12,6 +13,7 @@ use crate::controller::{self, ControllerConfig, HttpSupervisors, Peers};
 use crate::index::Index;
 use crate::kubernetes::leader::Candidacy;
 use crate::traffic::NoGateways;
+use crate::vitals::Vitals;
 
 /// Name of the controllers' lease.
 const LEASE: &str = "sandbox-operator-controller";
@@ -25,23 +27,34 @@ pub(super) struct ControllerArgs {
     namespace: Option<String>,
     #[command(flatten)]
     urls: UrlArgs,
-    #[command(flatten)]
-    pods: PodArgs,
     /// Act without winning a lease: for a controller that is certainly alone.
     #[arg(long)]
     no_leader_election: bool,
     /// Name in the lease; unique among controllers.
     #[arg(long, env = "POD_NAME")]
     identity: Option<String>,
+    #[command(flatten)]
+    admin: AdminArgs,
+    // Last, because its heading would otherwise cover what follows.
+    #[command(flatten)]
+    pods: PodArgs,
 }
 
 impl ControllerArgs {
     pub(super) async fn run(self) -> anyhow::Result<()> {
         let client = self.installation.client().await?;
-        let keys = Arc::new(self.installation.keys(&client).await?);
+        let shutdown = shutdown_on_signal()?;
+        let vitals = Arc::new(Vitals::default());
+        let port = self.admin.open(&vitals).await?;
+        let namespace = self.installation.namespace(&client);
+        let mut config = self.config(&client)?;
+        config.vitals = vitals.clone();
+        let Some(keys) = admin::keys(&client, &namespace, &vitals, &shutdown).await else {
+            return Ok(());
+        };
+        let keys = Arc::new(keys);
         let index = Arc::new(Index::new(keys.clone()));
-        let config = self.config(&client)?;
-        controller::run(
+        let ended = controller::run(
             client,
             config,
             keys,
@@ -51,10 +64,11 @@ impl ControllerArgs {
                 gateways: Arc::new(NoGateways),
             },
             Clock::wall(),
-            shutdown_on_signal()?,
+            shutdown,
         )
-        .await?;
-        Ok(())
+        .await;
+        port.close().await;
+        Ok(ended?)
     }
 
     fn config(self, client: &Client) -> anyhow::Result<ControllerConfig> {

@@ -37,18 +37,19 @@ pub(super) struct PodArgs {
     #[arg(long, env = "SUDO_IMAGES", value_delimiter = ',')]
     sudo_image: Vec<String>,
 
-    /// Requests of sandboxes that name none, as RESOURCE=QUANTITY, separated by commas.
-    #[arg(long, env = "DEFAULT_REQUESTS", value_name = "RESOURCES", value_delimiter = ',', value_parser = amount)]
+    /// Requests of sandboxes that name none, as RESOURCE=QUANTITY, separated by commas. What is
+    /// absent stays as it is: 250m CPU, 512Mi of memory, no ephemeral storage.
+    #[arg(long, env = "SANDBOX_DEFAULT_REQUESTS", value_name = "RESOURCES", value_delimiter = ',', value_parser = amount)]
     default_requests: Vec<(String, String)>,
     /// Limits of sandboxes that name none, in the same form. What is absent stays as it is: 2 CPUs,
     /// 2Gi of memory, 10Gi of ephemeral storage.
-    #[arg(long, env = "DEFAULT_LIMITS", value_name = "RESOURCES", value_delimiter = ',', value_parser = amount)]
+    #[arg(long, env = "SANDBOX_DEFAULT_LIMITS", value_name = "RESOURCES", value_delimiter = ',', value_parser = amount)]
     default_limits: Vec<(String, String)>,
     /// The most that one sandbox gets, whatever it asks for, in the same form.
-    #[arg(long, env = "MAX_RESOURCES", value_name = "RESOURCES", value_delimiter = ',', value_parser = amount)]
+    #[arg(long, env = "SANDBOX_MAX_RESOURCES", value_name = "RESOURCES", value_delimiter = ',', value_parser = amount)]
     max_resources: Vec<(String, String)>,
     /// Highest resource factor that takes effect.
-    #[arg(long, env = "MAX_RESOURCE_FACTOR", default_value_t = 8.0, value_parser = factor)]
+    #[arg(long, env = "SANDBOX_MAX_RESOURCE_FACTOR", default_value_t = 8.0, value_parser = factor)]
     max_resource_factor: f64,
 
     /// Runtime class of sandboxes that name none.
@@ -64,40 +65,40 @@ pub(super) struct PodArgs {
 
     /// Secrets that images are pulled with, separated by commas. They must be in the namespace of
     /// the sandboxes.
-    #[arg(long, env = "IMAGE_PULL_SECRETS", value_delimiter = ',')]
+    #[arg(long, env = "SANDBOX_IMAGE_PULL_SECRETS", value_delimiter = ',')]
     image_pull_secret: Vec<String>,
     /// Labels of the nodes that sandboxes may run on, as LABEL=VALUE, separated by commas.
-    #[arg(long, env = "NODE_SELECTOR", value_delimiter = ',', value_parser = label)]
+    #[arg(long, env = "SANDBOX_NODE_SELECTOR", value_delimiter = ',', value_parser = label)]
     node_selector: Vec<(String, String)>,
     /// Tolerations of all sandboxes: a JSON array as in a Pod.
-    #[arg(long, env = "TOLERATIONS", value_name = "JSON")]
+    #[arg(long, env = "SANDBOX_TOLERATIONS", value_name = "JSON")]
     tolerations: Option<String>,
     /// Affinity of all sandboxes: a JSON object as in a Pod.
-    #[arg(long, env = "AFFINITY", value_name = "JSON")]
+    #[arg(long, env = "SANDBOX_AFFINITY", value_name = "JSON")]
     affinity: Option<String>,
     /// Config maps, of the sandboxes' namespace, that are mounted in all of them, separated by
     /// commas.
     #[arg(
         long,
-        env = "EXTRA_CONFIG_MAPS",
+        env = "SANDBOX_EXTRA_CONFIG_MAPS",
         value_name = "NAME:/DIRECTORY",
         value_delimiter = ','
     )]
     extra_config_map: Vec<String>,
     /// Priority class of all sandboxes.
-    #[arg(long, env = "PRIORITY_CLASS")]
+    #[arg(long, env = "SANDBOX_PRIORITY_CLASS")]
     priority_class: Option<String>,
     /// Run sandboxes in user namespaces: root in a sandbox is nobody on its node. Needs nodes that
     /// support it.
-    #[arg(long, env = "USER_NAMESPACES", value_parser = FalseyValueParser::new())]
+    #[arg(long, env = "SANDBOX_USER_NAMESPACES", value_parser = FalseyValueParser::new())]
     user_namespaces: bool,
     /// Seconds that a sandbox has to end.
-    #[arg(long, env = "TERMINATION_GRACE_SECONDS", default_value_t = 10, value_parser = clap::value_parser!(i64).range(0..=3600))]
+    #[arg(long, env = "SANDBOX_TERMINATION_GRACE_SECONDS", default_value_t = 10, value_parser = clap::value_parser!(i64).range(0..=3600))]
     termination_grace_seconds: i64,
     /// Let `spec.podTemplate` ask for what reaches beyond a sandbox: host namespaces and paths,
     /// privileged containers, further capabilities, service accounts. Whoever may create a Sandbox
     /// could then take over its node.
-    #[arg(long, env = "ALLOW_PRIVILEGED_TEMPLATES", value_parser = FalseyValueParser::new())]
+    #[arg(long, env = "SANDBOX_ALLOW_PRIVILEGED_TEMPLATES", value_parser = FalseyValueParser::new())]
     allow_privileged_templates: bool,
 }
 

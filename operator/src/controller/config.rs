@@ -3,12 +3,14 @@
 mod pods;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crds::sandbox::Lifecycle;
 
 use crate::kubernetes::leader::Candidacy;
 use crate::urls::Urls;
+use crate::vitals::Vitals;
 
 pub use pods::{ConfigMapMount, Injection, PodSettings};
 
@@ -30,6 +32,8 @@ pub struct ControllerConfig {
     pub sudo_images: Vec<String>,
     /// Lease to be won before acting; `None` for the only controller of a cluster.
     pub leader: Option<Candidacy>,
+    /// Where the controller tells how it is.
+    pub vitals: Arc<Vitals>,
 }
 
 /// What holds where neither a Sandbox nor its pool says anything.
@@ -78,6 +82,7 @@ impl ControllerConfig {
             native_executor: true,
             sudo_images: Vec::new(),
             leader: None,
+            vitals: Arc::default(),
         }
     }
 }

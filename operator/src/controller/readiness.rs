@@ -4,6 +4,7 @@
 //! Answers live only in this process. After a restart of the controller they are asked for again;
 //! until then the status stands.
 
+mod places;
 #[cfg(test)]
 mod tests;
 
@@ -11,12 +12,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::contract::control::{Claim, Grant, MAX_READY_WAIT_SECONDS, SupervisorState};
+use crds::contract::control::{Claim, Grant, MAX_READY_WAIT_SECONDS, ReadyReport, SupervisorState};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::facts::{Answer, Run};
@@ -25,16 +25,18 @@ use crate::clock::Clock;
 use crate::index::Key;
 use crate::keys::Keys;
 use crate::kubernetes::queue::Queue;
+use places::Places;
 
-/// Questions under way at once.
-const CONCURRENT: usize = 1024;
 /// First pause before a Pod that does not listen yet is asked again.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
-/// Longest such pause: what it adds to a start, at worst.
+/// Longest such pause while the sandbox is young: what it adds to a start, at worst.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// Pause after an answer that it is not ready: the question itself waits, unless it is answered
-/// by somebody who does not keep to the contract.
+/// by somebody who does not keep to the contract, or there was no place to wait in.
 const ANSWERED_PAUSE: Duration = Duration::from_millis(500);
+/// Longest pause of all. A sandbox that has been asked for long is asked less often: pauses grow
+/// to a sixteenth of the time it has taken so far.
+const PATIENT_PAUSE: Duration = Duration::from_secs(5);
 /// How long one question waits for readiness, so that others get their turn.
 const WAIT: Duration = Duration::from_secs(if MAX_READY_WAIT_SECONDS < 20 {
     MAX_READY_WAIT_SECONDS
@@ -61,7 +63,7 @@ pub(crate) struct Readiness {
     keys: Arc<Keys>,
     clock: Clock,
     queue: Arc<Queue<Key>>,
-    permits: Arc<Semaphore>,
+    places: Places,
     asked: Mutex<HashMap<Key, Asked>>,
 }
 
@@ -79,6 +81,7 @@ struct Asking {
     run: Run,
     ip: String,
     question: Question,
+    since: Instant,
 }
 
 impl Readiness {
@@ -93,7 +96,7 @@ impl Readiness {
             keys,
             clock,
             queue,
-            permits: Arc::new(Semaphore::new(CONCURRENT)),
+            places: Places::default(),
             asked: Mutex::default(),
         }
     }
@@ -116,6 +119,7 @@ impl Readiness {
             run: run.clone(),
             ip: ip.to_owned(),
             question,
+            since: Instant::now(),
         };
         let task = AbortOnDropHandle::new(tokio::spawn(asking.ask()));
         asked.insert(
@@ -157,24 +161,27 @@ impl Asking {
                 }
                 Ok(answer) => {
                     self.readiness.record(&self.key, &self.run, answer);
-                    sleep(ANSWERED_PAUSE).await;
+                    sleep(self.pause(ANSWERED_PAUSE)).await;
                 }
                 Err(error) => {
                     tracing::trace!(key = %self.key, %error, "no answer");
-                    sleep(pause).await;
+                    sleep(self.pause(pause)).await;
                     pause = (pause * 3 / 2).min(LONGEST_PAUSE);
                 }
             }
         }
     }
 
+    /// At least this pause, longer if the sandbox has taken long already.
+    fn pause(&self, least: Duration) -> Duration {
+        (self.since.elapsed() / 16).min(PATIENT_PAUSE).max(least)
+    }
+
     async fn once(&self) -> Result<Answer, SupervisorError> {
-        let permit = self.readiness.permits.acquire().await;
         let answer = match &self.question {
             Question::Port(port) => self.port(*port).await,
             Question::Supervisor(init) => self.supervisor(init).await,
         };
-        drop(permit);
         match answer {
             // Somebody listens and does not do as told: worth knowing for the user.
             Err(error @ (SupervisorError::Refused(_) | SupervisorError::Malformed)) => {
@@ -185,40 +192,50 @@ impl Asking {
     }
 
     async fn port(&self, port: u16) -> Result<Answer, SupervisorError> {
+        let _permit = self.readiness.places.permit(self.since.elapsed()).await;
         if self.readiness.supervisors.accepts(&self.ip, port).await {
             return Ok(Answer::Ready);
         }
         Err(SupervisorError::Unreachable(format!("port {port}")))
     }
 
-    /// Asks where the supervisor is, and goes on from there: it may be dormant, or have been
-    /// initialised before this process began.
+    /// Asks where the supervisor is, and goes on from there.
     async fn supervisor(&self, init: &MakeInit) -> Result<Answer, SupervisorError> {
-        let mut report = self.report(Duration::ZERO).await?;
+        let answer = self.begin(init).await?;
+        if answer == Answer::Ready {
+            return Ok(answer);
+        }
+        let Some(mut place) = self.readiness.places.place(self.since.elapsed()) else {
+            return Ok(answer);
+        };
+        tokio::select! {
+            report = self.report(WAIT) => Ok(answer_of(report?)),
+            () = place.lost() => Ok(answer),
+        }
+    }
+
+    /// A short question. The supervisor may be dormant, or have been initialised before this
+    /// process began.
+    async fn begin(&self, init: &MakeInit) -> Result<Answer, SupervisorError> {
+        let _permit = self.readiness.places.permit(self.since.elapsed()).await;
+        let report = self.report(Duration::ZERO).await?;
         if report.state == SupervisorState::Dormant {
             let Some(grant) = init() else {
                 return Err(SupervisorError::Malformed);
             };
             let token = self.token(grant)?;
             self.readiness.supervisors.init(&self.ip, token).await?;
-        } else if report.state != SupervisorState::Ready {
+            return Ok(Answer::NotReady(None));
+        }
+        let answer = answer_of(report);
+        if answer != Answer::Ready {
             // A status of before a restart of this process may say otherwise: correct it now.
-            let answer = Answer::NotReady(report.detail.take());
-            self.readiness.record(&self.key, &self.run, answer);
+            self.readiness.record(&self.key, &self.run, answer.clone());
         }
-        if report.state != SupervisorState::Ready {
-            report = self.report(WAIT).await?;
-        }
-        match report.state {
-            SupervisorState::Ready => Ok(Answer::Ready),
-            _ => Ok(Answer::NotReady(report.detail)),
-        }
+        Ok(answer)
     }
 
-    fn report(
-        &self,
-        wait: Duration,
-    ) -> BoxFuture<'_, Result<crds::contract::control::ReadyReport, SupervisorError>> {
+    fn report(&self, wait: Duration) -> BoxFuture<'_, Result<ReadyReport, SupervisorError>> {
         match self.token(Grant::Ready) {
             Ok(token) => self.readiness.supervisors.ready(&self.ip, token, wait),
             Err(error) => Box::pin(std::future::ready(Err(error))),
@@ -231,6 +248,13 @@ impl Asking {
         Claim::new(&self.run.pod_uid, now.as_second(), grant)
             .sign(self.readiness.keys.signer())
             .map_err(|_| SupervisorError::Malformed)
+    }
+}
+
+fn answer_of(report: ReadyReport) -> Answer {
+    match report.state {
+        SupervisorState::Ready => Answer::Ready,
+        _ => Answer::NotReady(report.detail),
     }
 }
 

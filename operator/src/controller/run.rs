@@ -1,13 +1,12 @@
-//! Wiring: watches, leadership, and the workers that take keys from the queue.
+//! Wiring: watches, leadership, and the order in which all of it ends.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use crds::Sandbox;
 use kube::Client;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Peers;
@@ -17,21 +16,16 @@ use super::pace::Pace;
 use super::pods::Pods;
 use super::pools::Pools;
 use super::readiness::Readiness;
-use super::reconcile::{Context, reconcile};
+use super::reconcile::Context;
+use super::work::{Worker, enqueue_all};
 use crate::clock::Clock;
 use crate::index::{Index, Key};
 use crate::keys::Keys;
 use crate::kubernetes::leader::{Election, LeaderError};
-use crate::kubernetes::queue::{LONGEST_OUTAGE_PAUSE, LONGEST_PAUSE, Queue};
-use crate::kubernetes::watch;
+use crate::kubernetes::queue::Queue;
+use crate::kubernetes::{watch, wire};
+use crate::vitals::Vitals;
 use crds::names;
-
-/// Passes under way at once.
-const CONCURRENT: usize = 32;
-/// Longest time for one pass.
-const PASS_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long passes may take to end on shutdown.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Why the controller ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -53,14 +47,23 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<(), ControllerError> {
     let queue = Arc::new(Queue::default());
+    let vitals = config.vitals.clone();
+    let election = config.leader.clone().map(|candidacy| {
+        let client = wire::observed(&client, &vitals, None);
+        Election::new(client, candidacy, vitals.clone())
+    });
+    let tenure = election.as_ref().map(Election::tenure);
+    let client = wire::observed(&client, &vitals, tenure);
     let context = Arc::new(context(client, config, keys, index, peers, clock, &queue));
-    // Everything spawned here ends with this function, however it ends.
-    let shutdown = shutdown.child_token();
-    let _ended = shutdown.clone().drop_guard();
+    // Everything spawned here ends with this function, however it ends; not with the shutdown,
+    // because the passes under way go on learning what happens.
     let mut tasks = JoinSet::new();
-    spawn_watches(&mut tasks, &context, &shutdown);
+    spawn_watches(&mut tasks, &context, &CancellationToken::new());
+    tasks.spawn(refuse_after(shutdown.clone(), vitals));
     tasks.spawn(enqueue_changes(context.index.clone(), queue.clone()));
-    let result = lead(&context, &queue, &shutdown).await;
+    let worker = Worker::new(&context, &queue);
+    tasks.spawn(worker.announce());
+    let result = lead(&worker, election, &shutdown).await;
     tasks.shutdown().await;
     result
 }
@@ -92,27 +95,36 @@ pub(super) fn context(
 }
 
 fn spawn_watches(tasks: &mut JoinSet<()>, context: &Arc<Context>, shutdown: &CancellationToken) {
-    let namespace = context.config.namespace.clone();
-    let client = &context.client;
-    tasks.spawn(watch::sandboxes(
-        client.clone(),
-        namespace.clone(),
+    let namespace = context.config.namespace.as_deref();
+    let (client, vitals) = (&context.client, &context.config.vitals);
+    let sandboxes = watch::api(client, namespace);
+    tasks.spawn(watch::run::<Sandbox>(
+        sandboxes,
+        None,
         context.index.clone(),
+        vitals.clone(),
         shutdown.clone(),
     ));
-    let pools = watch::api(client, namespace.as_deref());
+    let pools = watch::api(client, namespace);
     tasks.spawn(watch::run(
         pools,
         None,
         context.pools.clone(),
+        vitals.clone(),
         shutdown.clone(),
     ));
-    let pods = watch::api(client, namespace.as_deref());
-    let (pod_index, shutdown) = (context.pods.clone(), shutdown.clone());
+    let pods = watch::api(client, namespace);
+    let (pod_index, vitals, shutdown) = (context.pods.clone(), vitals.clone(), shutdown.clone());
     tasks.spawn(async move {
         let ours = format!("{}={}", names::MANAGED_BY_LABEL, names::CONTROLLER);
-        watch::run(pods, Some(&ours), pod_index, shutdown).await;
+        watch::run(pods, Some(&ours), pod_index, vitals, shutdown).await;
     });
+}
+
+/// From the shutdown on, the process is not ready.
+async fn refuse_after(shutdown: CancellationToken, vitals: Arc<Vitals>) {
+    shutdown.cancelled().await;
+    vitals.health.stop();
 }
 
 /// Every change of a Sandbox asks for a pass over it.
@@ -127,40 +139,45 @@ async fn enqueue_changes(index: Arc<Index>, queue: Arc<Queue<Key>>) {
     }
 }
 
-fn enqueue_all(index: &Index, queue: &Queue<Key>) {
-    for entry in index.list(|_| true) {
-        queue.add(entry.key.clone());
-    }
-}
-
 /// Acts, once the caches are warm and the lease is won.
 async fn lead(
-    context: &Arc<Context>,
-    queue: &Arc<Queue<Key>>,
+    worker: &Arc<Worker>,
+    election: Option<Election>,
     shutdown: &CancellationToken,
 ) -> Result<(), ControllerError> {
-    if shutdown
-        .run_until_cancelled(wait_synced(context))
-        .await
-        .is_none()
-    {
+    let warm = wait_synced(&worker.context);
+    if shutdown.run_until_cancelled(warm).await.is_none() {
         return Ok(());
     }
-    let Some(candidacy) = context.config.leader.clone() else {
-        work(context, queue, shutdown).await;
+    let Some(mut election) = election else {
+        worker.work(shutdown).await;
         return Ok(());
     };
-    let mut election = Election::new(context.client.clone(), candidacy);
     if shutdown.run_until_cancelled(election.win()).await.is_none() {
+        // It may have been won at this very moment.
+        election.release().await;
         return Ok(());
     }
-    tokio::select! {
-        () = work(context, queue, shutdown) => {
-            election.release().await;
-            Ok(())
-        }
-        lost = election.hold() => Err(lost.into()),
+    let result = reign(worker, &mut election, shutdown).await;
+    worker.lay_down();
+    result
+}
+
+/// Acts until shutdown or until the lease is lost. The lease is given back only when nothing is
+/// under way any more; what did not end in time keeps it until it expires.
+async fn reign(
+    worker: &Arc<Worker>,
+    election: &mut Election,
+    shutdown: &CancellationToken,
+) -> Result<(), ControllerError> {
+    let all_ended = tokio::select! {
+        all_ended = worker.work(shutdown) => all_ended,
+        lost = election.hold() => return Err(lost.into()),
+    };
+    if all_ended {
+        election.release().await;
     }
+    Ok(())
 }
 
 async fn wait_synced(context: &Context) {
@@ -171,80 +188,4 @@ async fn wait_synced(context: &Context) {
         // The sender lives in the context, so this cannot fail.
         let _ = synced.wait_for(|done| *done).await;
     }
-}
-
-/// Takes keys from the queue until shutdown, then lets the passes under way end.
-async fn work(context: &Arc<Context>, queue: &Arc<Queue<Key>>, shutdown: &CancellationToken) {
-    tracing::info!("reconciling");
-    queue.open();
-    enqueue_all(&context.index, queue);
-    let mut passes = JoinSet::new();
-    while let Some(key) = shutdown.run_until_cancelled(queue.next()).await {
-        passes.spawn(pass(context.clone(), queue.clone(), key));
-        while passes.try_join_next().is_some() {}
-        if passes.len() >= CONCURRENT {
-            passes.join_next().await;
-        }
-    }
-    let drained = timeout(DRAIN_TIMEOUT, async {
-        while passes.join_next().await.is_some() {}
-    });
-    if drained.await.is_err() {
-        tracing::warn!("some passes did not end in time");
-    }
-}
-
-async fn pass(context: Arc<Context>, queue: Arc<Queue<Key>>, key: Key) {
-    let mut end = End {
-        queue: &queue,
-        key: &key,
-        outcome: Outcome::Failed(LONGEST_PAUSE),
-    };
-    match timeout(PASS_TIMEOUT, reconcile(&context, &key)).await {
-        Ok(Ok(next)) => {
-            end.outcome = Outcome::Done(next.map(|at| instant(at, context.clock.now())));
-        }
-        Ok(Err(error)) => {
-            tracing::warn!(%key, %error, "a pass failed; trying again");
-            if error.is_of_server() {
-                end.outcome = Outcome::Failed(LONGEST_OUTAGE_PAUSE);
-            }
-        }
-        Err(_) => tracing::warn!(%key, "a pass took too long; trying again"),
-    }
-}
-
-/// Ends a pass in the queue even if it panics, or the key would never be handed out again.
-struct End<'a> {
-    queue: &'a Queue<Key>,
-    key: &'a Key,
-    outcome: Outcome,
-}
-
-enum Outcome {
-    /// It went well; look again then.
-    Done(Option<Instant>),
-    /// Try again after a pause that grows up to this.
-    Failed(Duration),
-}
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        match self.outcome {
-            Outcome::Failed(longest) => self.queue.failed(self.key, longest),
-            Outcome::Done(next) => {
-                self.queue.done(self.key);
-                if let Some(at) = next {
-                    self.queue.add_at(self.key.clone(), at);
-                }
-            }
-        }
-    }
-}
-
-/// The moment on tokio's clock. Timestamps in a status have no fractions of seconds, so a
-/// deadline derived from one may come a little early; the millisecond keeps passes from spinning.
-fn instant(at: Timestamp, now: Timestamp) -> Instant {
-    let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
-    Instant::now() + wait + Duration::from_millis(1)
 }

@@ -152,3 +152,24 @@ async fn waiting_ends_with_the_change_or_with_time() {
     index.apply(&sandbox("a", 2, &json!({})));
     assert_eq!(waiting.await.unwrap().unwrap().resource_version, "2");
 }
+
+#[test]
+fn the_census_follows_every_change() {
+    let index = index();
+    let mut a = sandbox("a", 1, &json!({}));
+    index.apply(&a);
+    index.apply(&sandbox("b", 2, &json!({})));
+    let count = |phase| index.census().into_iter().find(|(name, _)| *name == phase);
+    assert_eq!(count("Pending"), Some(("Pending", 2)));
+    a.status = Some(crds::sandbox::SandboxStatus {
+        phase: crds::sandbox::Phase::Running,
+        ..Default::default()
+    });
+    a.metadata.resource_version = Some("3".into());
+    index.apply(&a);
+    assert_eq!(count("Pending"), Some(("Pending", 1)));
+    assert_eq!(count("Running"), Some(("Running", 1)));
+    index.remove(&key("a"), "uid-a");
+    index.retain(&HashSet::new());
+    assert!(index.census().iter().all(|(_, n)| *n == 0));
+}

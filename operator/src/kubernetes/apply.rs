@@ -114,6 +114,19 @@ where
     Ok(())
 }
 
+impl CreateError {
+    /// A fixed word for metrics.
+    pub fn category(&self) -> &'static str {
+        match self {
+            Self::NameTaken { .. } => "name_taken",
+            Self::Invalid(_) => "invalid",
+            Self::Forbidden(_) => "forbidden",
+            Self::Encode(_) | Self::Request(_) => "encode",
+            Self::Call(error) => error.category(),
+        }
+    }
+}
+
 fn is_owned<S: Resource<DynamicType = ()>>(found: &S, owner_uid: &str) -> bool {
     found.owner_references().iter().any(|o| o.uid == owner_uid)
 }
@@ -132,6 +145,10 @@ fn refusal(error: CallError) -> CreateError {
     let message = error.status().map(|s| s.message.clone());
     match (error.code(), message) {
         (Some(400 | 413 | 422), Some(message)) => CreateError::Invalid(message),
+        // What etcd says to an object that is just below the API server's own limit.
+        (Some(500), Some(message)) if message.contains("request is too large") => {
+            CreateError::Invalid(message)
+        }
         (Some(403), Some(message)) => CreateError::Forbidden(message),
         _ => CreateError::Call(error),
     }

@@ -122,4 +122,18 @@ impl CallError {
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409) && !self.is_already_exists()
     }
+
+    /// A fixed word for metrics.
+    pub fn category(&self) -> &'static str {
+        match (self, self.code()) {
+            (Self::Timeout, _) => "timeout",
+            (Self::Api(_), Some(401 | 403)) => "forbidden",
+            (Self::Api(_), Some(404)) => "not_found",
+            (Self::Api(_), Some(409)) => "conflict",
+            (Self::Api(_), Some(429)) => "throttled",
+            (Self::Api(_), Some(500..)) => "server_error",
+            (Self::Api(_), Some(_)) => "invalid",
+            (Self::Api(_), None) => "no_answer",
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! A few lines of Kubernetes for unit tests: get, create, replace and delete of objects by their
+//! A few lines of Kubernetes for unit tests: get, create, replace, merge and delete of objects by their
 //! path, with versions that are checked. It can go away, as the real one does.
 
 use std::collections::HashMap;
@@ -38,6 +38,11 @@ impl FakeApi {
         self.0.lock().away = away;
     }
 
+    /// Everything there is.
+    pub(crate) fn objects(&self) -> Vec<Value> {
+        self.0.lock().objects.values().cloned().collect()
+    }
+
     async fn answer(&self, request: Request<Body>) -> Response<Body> {
         let (head, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
@@ -64,6 +69,13 @@ impl State {
                 failure(StatusCode::CONFLICT, "Conflict")
             }
             Method::PUT => self.store(path.to_owned(), sent),
+            Method::PATCH => match self.objects.get(path).cloned() {
+                Some(mut object) => {
+                    merge(&mut object, sent);
+                    self.store(path.to_owned(), object)
+                }
+                None => failure(StatusCode::NOT_FOUND, "NotFound"),
+            },
             Method::DELETE => match self.objects.remove(path) {
                 Some(object) => (StatusCode::OK, object),
                 None => failure(StatusCode::NOT_FOUND, "NotFound"),
@@ -80,6 +92,17 @@ impl State {
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         self.objects.insert(path, object.clone());
         (StatusCode::OK, object)
+    }
+}
+
+/// A merge patch (RFC 7386).
+fn merge(object: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *object = patch;
+        return;
+    };
+    for (name, value) in patch {
+        merge(&mut object[name], value);
     }
 }
 

@@ -2,11 +2,13 @@
 //!
 //! Whether a lease has expired is judged on this process's monotonic clock from the moment it saw
 //! the lease change, never by comparing clocks of machines. Every write names the version it
-//! replaces. Who loses the lease must end: that is the only fence.
+//! replaces. Who loses the lease must end; until it has, its [`Tenure`] keeps it from writing.
 
+mod tenure;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -18,6 +20,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::backoff::jittered;
 use super::client::{CallError, bounded};
+use crate::vitals::Vitals;
+
+pub use tenure::Tenure;
 
 /// How long a lease holds without renewal.
 const DURATION: Duration = Duration::from_secs(6);
@@ -27,8 +32,14 @@ const RENEWAL: Duration = Duration::from_secs(2);
 const SURRENDER: Duration = Duration::from_secs(4);
 /// How soon a failed renewal is tried again.
 const RETRY: Duration = Duration::from_millis(500);
+/// Shortest pause between looks.
+const SOON: Duration = Duration::from_millis(100);
 /// How often the others look.
 const LOOK: Duration = Duration::from_secs(1);
+/// Longest time for the lease to be given back.
+const RELEASE: Duration = Duration::from_secs(2);
+/// What health calls the lease.
+const NEED: &str = "lease";
 
 /// Which lease, and as whom.
 #[derive(Debug, Clone)]
@@ -53,6 +64,8 @@ pub enum LeaderError {
 pub struct Election {
     api: Api<Lease>,
     candidacy: Candidacy,
+    vitals: Arc<Vitals>,
+    tenure: Arc<Tenure>,
     /// The lease as last seen to change, and when that was.
     seen: Option<(String, Instant)>,
 }
@@ -63,29 +76,70 @@ enum Attempt {
 }
 
 impl Election {
-    pub fn new(client: Client, candidacy: Candidacy) -> Self {
+    pub fn new(client: Client, candidacy: Candidacy, vitals: Arc<Vitals>) -> Self {
         Self {
             api: Api::namespaced(client, &candidacy.namespace),
             candidacy,
+            vitals,
+            tenure: Arc::default(),
             seen: None,
         }
+    }
+
+    /// What tells whether this process may write.
+    pub fn tenure(&self) -> Arc<Tenure> {
+        self.tenure.clone()
     }
 
     /// Waits until this process leads.
     pub async fn win(&mut self) {
         loop {
-            match self.attempt().await {
+            let attempt = self.attempt().await;
+            self.tell(&attempt);
+            match attempt {
                 Ok(Attempt::Won) => break,
                 Ok(Attempt::HeldBy(holder)) => tracing::debug!(holder, "standing by"),
                 Err(error) => tracing::warn!(%error, "the lease cannot be had"),
             }
-            sleep(jittered(LOOK)).await;
+            sleep(self.pause()).await;
         }
         tracing::info!(identity = self.candidacy.identity, "leading");
     }
 
-    /// Renews the lease until that is no longer possible.
+    /// Until the next look, or until the lease expires if nobody renews it.
+    fn pause(&self) -> Duration {
+        let look = jittered(LOOK);
+        match &self.seen {
+            Some((_, since)) => look.min(DURATION.saturating_sub(since.elapsed())).max(SOON),
+            None => look,
+        }
+    }
+
+    /// A lease that cannot be had is something the process lacks.
+    fn tell(&self, attempt: &Result<Attempt, CallError>) {
+        let health = &self.vitals.health;
+        match attempt {
+            Ok(_) => health.has(NEED),
+            Err(error) => {
+                let Candidacy {
+                    namespace, name, ..
+                } = &self.candidacy;
+                health.lacks(
+                    NEED,
+                    format!("lease {namespace}/{name} cannot be had: {error}"),
+                );
+            }
+        }
+    }
+
+    /// Renews the lease until that is no longer possible; then this process must not act any more.
     pub async fn hold(&mut self) -> LeaderError {
+        let lost = self.renew().await;
+        self.tenure.end();
+        lost
+    }
+
+    async fn renew(&mut self) -> LeaderError {
         let mut renewed = Instant::now();
         let mut pause = RENEWAL;
         loop {
@@ -105,22 +159,37 @@ impl Election {
         }
     }
 
-    /// Gives the lease back, so that another takes over at once.
+    /// Gives the lease back, so that another takes over at once. Nothing may be under way any more.
     pub async fn release(&self) {
-        let result = async {
-            let mut lease = bounded(self.api.get(&self.candidacy.name)).await?;
-            if holder(&lease) == self.candidacy.identity {
-                lease.spec.get_or_insert_default().holder_identity = None;
-                self.write(&lease).await?;
-            }
-            Ok::<_, CallError>(())
-        };
-        if let Err(error) = result.await {
-            tracing::warn!(%error, "the lease was not released");
+        self.tenure.end();
+        match timeout(RELEASE, self.give_back()).await {
+            Ok(Ok(())) => tracing::info!("the lease is released"),
+            Ok(Err(error)) => tracing::warn!(%error, "the lease was not released"),
+            Err(_) => tracing::warn!("the lease was not released in time"),
         }
     }
 
+    async fn give_back(&self) -> Result<(), CallError> {
+        let mut lease = bounded(self.api.get(&self.candidacy.name)).await?;
+        if holder(&lease) == self.candidacy.identity {
+            lease.spec.get_or_insert_default().holder_identity = None;
+            self.write(&lease).await?;
+        }
+        Ok(())
+    }
+
+    /// Tries to have the lease. What the tenure rests on is when the attempt began: rivals count
+    /// from what they see afterwards.
     async fn attempt(&mut self) -> Result<Attempt, CallError> {
+        let began = Instant::now();
+        let attempt = self.contest().await?;
+        if matches!(attempt, Attempt::Won) {
+            self.tenure.extend(began + SURRENDER);
+        }
+        Ok(attempt)
+    }
+
+    async fn contest(&mut self) -> Result<Attempt, CallError> {
         let Some(lease) = bounded(self.api.get_opt(&self.candidacy.name)).await? else {
             return Self::settle(self.create().await);
         };

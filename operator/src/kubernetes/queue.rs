@@ -41,6 +41,8 @@ struct State<K> {
     /// Failures in a row.
     failures: HashMap<K, u32>,
     open: bool,
+    /// When a key was last handed out.
+    taken: Instant,
 }
 
 impl<K> Default for Queue<K> {
@@ -52,6 +54,7 @@ impl<K> Default for Queue<K> {
                 running: HashMap::new(),
                 failures: HashMap::new(),
                 open: false,
+                taken: Instant::now(),
             }),
             changed: Notify::new(),
         }
@@ -80,12 +83,26 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
         }
     }
 
-    /// The next key that is due. It is not handed out again before [`Queue::done`] or
-    /// [`Queue::failed`].
-    pub async fn next(&self) -> K {
+    /// How many keys are due and not handed out.
+    pub fn depth(&self) -> usize {
+        let now = Instant::now();
+        let state = self.state.lock();
+        state.order.iter().take_while(|(at, _)| *at <= now).count()
+    }
+
+    /// How long nobody has taken a key although one was due.
+    pub fn stalled(&self) -> Duration {
+        let state = self.state.lock();
+        let since = state.order.first().map(|(at, _)| (*at).max(state.taken));
+        since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// The next key that is due, and since when it has been. It is not handed out again before
+    /// [`Queue::done`] or [`Queue::failed`].
+    pub async fn next(&self) -> (K, Instant) {
         loop {
             let first = match self.state.lock().take(Instant::now()) {
-                Ok(key) => return key,
+                Ok(taken) => return taken,
                 Err(first) => first,
             };
             match first {
@@ -140,17 +157,18 @@ impl<K: Clone + Eq + Hash + Ord> State<K> {
     }
 
     /// The first key if it is due, otherwise when it will be.
-    fn take(&mut self, now: Instant) -> Result<K, Option<Instant>> {
+    fn take(&mut self, now: Instant) -> Result<(K, Instant), Option<Instant>> {
         match self.order.first() {
             Some((at, _)) if *at <= now => {}
             other => return Err(other.map(|(at, _)| *at)),
         }
-        let Some((_, key)) = self.order.pop_first() else {
+        let Some((at, key)) = self.order.pop_first() else {
             return Err(None);
         };
         self.due.remove(&key);
         self.running.insert(key.clone(), None);
-        Ok(key)
+        self.taken = now;
+        Ok((key, at))
     }
 
     fn finish(&mut self, key: &K) {
@@ -192,7 +210,7 @@ mod tests {
         queue.add_at(1, start + Duration::from_secs(10));
         queue.add_at(1, start + Duration::from_secs(5));
         queue.add_at(1, start + Duration::from_secs(20));
-        assert_eq!(queue.next().await, 1);
+        assert_eq!(queue.next().await.0, 1);
         assert_eq!(start.elapsed(), Duration::from_secs(5));
         queue.done(&1);
         assert!(idle(&queue).await);
@@ -202,11 +220,11 @@ mod tests {
     async fn a_key_is_never_handed_out_twice_at_once() {
         let queue = opened();
         queue.add(1);
-        assert_eq!(queue.next().await, 1);
+        assert_eq!(queue.next().await.0, 1);
         queue.add(1);
         assert!(idle(&queue).await);
         queue.done(&1);
-        assert_eq!(queue.next().await, 1);
+        assert_eq!(queue.next().await.0, 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -238,10 +256,27 @@ mod tests {
         let queue = Arc::new(opened());
         let taker = tokio::spawn({
             let queue = queue.clone();
-            async move { queue.next().await }
+            async move { queue.next().await.0 }
         });
         advance(SOON).await;
         queue.add(7);
         assert_eq!(taker.await.unwrap(), 7);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_keys_that_are_due_and_left_lying_are_a_stall() {
+        let queue = opened();
+        queue.add_at(1, Instant::now() + Duration::from_mins(1));
+        queue.add(2);
+        queue.add(3);
+        assert_eq!(queue.depth(), 2);
+        advance(Duration::from_secs(5)).await;
+        assert_eq!(queue.stalled(), Duration::from_secs(5));
+        let (_, due) = queue.next().await;
+        assert_eq!(due.elapsed(), Duration::from_secs(5));
+        assert_eq!((queue.depth(), queue.stalled()), (1, Duration::ZERO));
+        queue.next().await;
+        advance(Duration::from_secs(30)).await;
+        assert_eq!((queue.depth(), queue.stalled()), (0, Duration::ZERO));
     }
 }

@@ -20,7 +20,10 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use super::backoff;
+use super::health::Trouble;
+use super::wire;
 use crate::index::{Index, Key};
+use crate::vitals::Vitals;
 
 /// Objects per page of a list.
 const PAGE_SIZE: u32 = 100;
@@ -46,15 +49,19 @@ where
     }
 }
 
-/// Watches until `shutdown`. Errors are logged and retried for ever.
+/// Watches until `shutdown`. Errors are logged, told to the process's health, and retried for ever:
+/// a resource that is not installed yet is waited for.
 pub async fn run<K>(
     api: Api<DeserializeGuard<K>>,
     labels: Option<&str>,
     sink: Arc<dyn Sink<K>>,
+    vitals: Arc<Vitals>,
     shutdown: CancellationToken,
 ) where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
+    let resource = wire::resource(&K::plural(&()));
+    vitals.health.begin(resource, full_name::<K>());
     let mut config = watcher::Config::default().page_size(PAGE_SIZE);
     if let Some(labels) = labels {
         config = config.labels(labels);
@@ -62,9 +69,10 @@ pub async fn run<K>(
     let events = watcher(api, config)
         .modify(|guard| guard.meta_mut().managed_fields = None)
         .backoff(backoff::of_watch())
-        .inspect_err(
-            |error| tracing::warn!(kind = %K::kind(&()), %error, "watch failed; trying again"),
-        )
+        .inspect_err(|error| {
+            vitals.health.failed(resource, Trouble::from(error));
+            tracing::warn!(kind = %K::kind(&()), %error, "watch failed; trying again");
+        })
         .filter_map(|event| std::future::ready(event.ok()))
         .take_until(shutdown.cancelled_owned());
     let mut feed = Feed {
@@ -73,7 +81,21 @@ pub async fn run<K>(
     };
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.next().await {
+        let complete = matches!(event, Event::InitDone);
         feed.take(event);
+        if complete {
+            vitals.health.listed(resource);
+        }
+    }
+}
+
+/// The resource's name with its group, `sandboxes.openhands.dev`.
+fn full_name<K: Resource<DynamicType = ()>>() -> String {
+    let (plural, group) = (K::plural(&()), K::group(&()));
+    if group.is_empty() {
+        plural.into_owned()
+    } else {
+        format!("{plural}.{group}")
     }
 }
 
@@ -85,7 +107,7 @@ pub async fn sandboxes(
     shutdown: CancellationToken,
 ) {
     let api = api(&client, namespace.as_deref());
-    run::<Sandbox>(api, None, index, shutdown).await;
+    run::<Sandbox>(api, None, index, Arc::default(), shutdown).await;
 }
 
 /// Tells a sink what a stream of events means.

@@ -1,4 +1,5 @@
-//! Clients of the embedded API that say who they are, so that faults and counts can tell them apart.
+//! Clients of the embedded API that say who they are, unless the request already does, so that faults
+//! and counts can tell them apart.
 
 use http::header::{HeaderValue, USER_AGENT};
 use kube::Client;
@@ -14,7 +15,7 @@ pub(super) fn of(api: &EmbeddedApi, agent: &'static str) -> Client {
         api.service()
             .map_request(move |mut request: http::Request<kube::client::Body>| {
                 let agent = HeaderValue::from_static(agent);
-                request.headers_mut().insert(USER_AGENT, agent);
+                request.headers_mut().entry(USER_AGENT).or_insert(agent);
                 request
             });
     Client::new(service, "default")

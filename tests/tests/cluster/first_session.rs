@@ -2,9 +2,10 @@
 
 use std::process::Command;
 
+use crate::children::entrypoint_with_environment;
 use crate::installation::{API_KEY, Installation, first_session_script, kubectl};
 
-const IMAGE: &str = "localhost/sandbox-test:1";
+pub(crate) const IMAGE: &str = "localhost/sandbox-test:1";
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
@@ -24,6 +25,7 @@ async fn the_first_session_works_on_a_real_cluster() {
 
     sample_with_kubectl();
     refusals_of_the_real_server();
+    entrypoint_with_environment();
 }
 
 fn sample_with_kubectl() {

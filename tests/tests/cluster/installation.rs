@@ -31,7 +31,8 @@ impl Installation {
         let port = free_port();
         let api = format!("http://127.0.0.1:{port}");
         let urls = ["--base-url", &api, "--url-form", "loopback"];
-        let controller = operator("controller", &urls);
+        let admin = ["--admin-listen", "127.0.0.1:0"];
+        let controller = operator("controller", &[&urls[..], &admin].concat());
         let listen = format!("0.0.0.0:{port}");
         let size = "100Mi";
         let gateway = operator(

@@ -3,5 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+mod children;
 mod first_session;
 mod installation;

@@ -23,7 +23,7 @@ async fn start(gateway: &TestGateway) -> Value {
 /// The variables in the Secret of a sandbox; `None` if there is none.
 async fn variables(world: &World, name: &str) -> Option<Value> {
     let secrets: Api<Secret> = Api::namespaced(world.client.clone(), NAMESPACE);
-    let secret = secrets.get_opt(&format!("{name}-env")).await.unwrap()?;
+    let secret = secrets.get_opt(&format!("{name}-sbx-env")).await.unwrap()?;
     assert_eq!(secret.immutable, Some(true));
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let data = secret.data.unwrap().into_iter();
@@ -55,7 +55,7 @@ async fn a_session_without_command_gets_its_environment_through_a_secret() {
     assert_eq!(given["RUNTIME_URL"], info["url"]);
     let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
     let pod = serde_json::to_string(&pods.get(name).await.unwrap()).unwrap();
-    assert!(!pod.contains("hunter2") && pod.contains(&format!("{name}-env")));
+    assert!(!pod.contains("hunter2") && pod.contains(&format!("{name}-sbx-env")));
 
     world.ask(name, DesiredState::Paused).await;
     world.phase(name, Phase::Paused).await;

@@ -12,7 +12,8 @@ use standalone::api::{Failure, Verb};
 use tests::world::{Fate, World};
 use tokio::time::sleep;
 
-/// Write requests of the controller since the last call, in order, failed ones included.
+/// Write requests of the controller since the last call, in order, failed ones included. Events have
+/// a field manager of their own and are not among them.
 fn taken(world: &World) -> Vec<String> {
     let writes = world.controller_writes();
     world.api.faults().clear_writes();
@@ -178,4 +179,16 @@ async fn nothing_is_written_while_nothing_changes() {
         sleep(Duration::from_mins(5)).await;
     }
     assert_eq!(world.api.revision(), before, "{:#?}", taken(&world));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_goes_well_is_one_event() {
+    let world = World::new();
+    world.create("a").await;
+    world.phase("a", Phase::Running).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let writes = world.api.faults().writes();
+    let mut events = writes.iter().filter(|w| w.request.resource == "events");
+    assert!(events.next().is_some_and(|w| w.changed));
+    assert_eq!(events.next(), None);
 }

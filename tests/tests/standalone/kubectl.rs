@@ -38,8 +38,16 @@ fn the_sample_can_be_applied_watched_paused_and_deleted() {
         "{}",
         kubectl("get pods")
     );
-    let described = kubectl("describe sbx demo");
+    let described = until(
+        || kubectl("describe sbx demo"),
+        |text| text.contains("the sandbox answers requests"),
+    );
     assert!(described.contains("Phase:"), "{described}");
+    assert_eq!(
+        described.matches("  Normal  Ready ").count(),
+        1,
+        "{described}"
+    );
 
     kubectl(r#"patch sbx demo --type merge -p {"spec":{"state":"Paused"}}"#);
     kubectl(&format!(
@@ -50,6 +58,20 @@ fn the_sample_can_be_applied_watched_paused_and_deleted() {
 
     kubectl(&format!("delete sbx demo {TIMEOUT}"));
     assert_eq!(kubectl("get sbx -o name"), "");
+}
+
+/// Asks until the answer is as wanted: events are written by the side, a moment later.
+fn until(ask: impl Fn() -> String, wanted: impl Fn(&str) -> bool) -> String {
+    let mut answer = ask();
+    for _ in 0..100 {
+        if wanted(&answer) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        answer = ask();
+    }
+    assert!(wanted(&answer), "{answer}");
+    answer
 }
 
 #[test]

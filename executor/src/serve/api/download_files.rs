@@ -33,7 +33,7 @@ pub(super) async fn get(State(executor): State<Arc<Executor>>, query: Query) -> 
 }
 
 /// Names beyond plain ones are sent percent-encoded.
-fn disposition(path: &str) -> String {
+pub(super) fn disposition(path: &str) -> String {
     let name = format!("{}.zip", path.rsplit('/').next().unwrap_or_default());
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-~".contains(&byte);
     if name.bytes().all(plain) {

@@ -43,7 +43,7 @@ async fn execute(
 }
 
 /// The value of `action`, which must be an object.
-fn envelope(body: &[u8]) -> Result<Map<String, Value>, BodyError> {
+pub(super) fn envelope(body: &[u8]) -> Result<Map<String, Value>, BodyError> {
     if body.is_empty() {
         return Err(BodyError::Empty);
     }

@@ -2,22 +2,20 @@
 //! whatever ends it; in memory is only where they are.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{FallocateFlags, MemfdFlags};
+
+use crate::serve::files::nameless;
 
 /// Of one file.
 const MAX_STEPS: usize = 10;
 /// Of all files together.
 const MAX_ENTRIES: usize = 2000;
 const MAX_BYTES: u64 = 256 << 20;
-
-/// Makes the names that the files have for a moment differ.
-static COUNTER: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug)]
 pub(super) struct History {
@@ -120,20 +118,6 @@ impl History {
             .unwrap_or(0);
         let _ = store.set_len(self.end);
     }
-}
-
-fn nameless(directory: &Path) -> io::Result<File> {
-    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-    let name = format!(".sandbox-executor-history-{}-{number}", std::process::id());
-    let path = directory.join(name);
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path)?;
-    std::fs::remove_file(path)?;
-    Ok(file)
 }
 
 fn memory() -> io::Result<File> {

@@ -153,7 +153,7 @@ impl Target {
 }
 
 /// As Python's `Path` prints what it was given: no doubled slashes, no `.`, `..` kept.
-fn tidy(path: &str) -> String {
+pub(super) fn tidy(path: &str) -> String {
     let parts = path
         .split('/')
         .filter(|part| !part.is_empty() && *part != ".");

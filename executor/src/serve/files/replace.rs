@@ -1,22 +1,20 @@
 //! Replaces files as a whole: a reader sees the old or the new content, never half of it.
 //!
-//! The new content goes to a file beside the old one that takes over its mode and then its name.
-//! Where that would lose something (other names of the file, its owner, a directory that may not
-//! be written), the content is put in place instead.
+//! The new content goes to a file beside the old one that takes over its mode and then its name;
+//! until it is whole it has no name of its own. Where that would lose something (other names of
+//! the file, its owner, a directory that may not be written), the content is put in place instead.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Seek as _, Write};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::OFlags;
 
+use super::nameless;
+
 /// Mode of a new file, before the umask.
 const NEW: u32 = 0o644;
-
-/// Makes the names of temporary files differ.
-static COUNTER: AtomicU64 = AtomicU64::new(0);
 
 /// What to do about a link at the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,9 +29,17 @@ pub(in crate::serve) enum Links {
 #[derive(Debug)]
 pub(in crate::serve) struct Replacement {
     file: File,
-    /// Where the content is until then; absent when it is written in place.
-    temporary: Option<PathBuf>,
+    place: Place,
     target: PathBuf,
+}
+
+/// Where the content is before `commit`.
+#[derive(Debug)]
+enum Place {
+    Target,
+    Nowhere,
+    /// In a file system that knows no files without names.
+    Beside(PathBuf),
 }
 
 /// Writes a whole file, keeping the mode that it had.
@@ -91,24 +97,20 @@ impl Replacement {
     fn in_place(path: &Path, file: File) -> Self {
         Self {
             file,
-            temporary: None,
+            place: Place::Target,
             target: path.to_path_buf(),
         }
     }
 
     fn beside(target: &Path, mode: u32) -> io::Result<Self> {
-        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let name = format!(".sandbox-executor-{}-{number}", std::process::id());
-        let temporary = target.with_file_name(name);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(mode & 0o777)
-            .open(&temporary)?;
+        let directory = target.parent().unwrap_or(Path::new("/"));
+        let (file, place) = match nameless::open(directory, mode & 0o777) {
+            Ok(file) => (file, Place::Nowhere),
+            Err(_) => create(target, mode).map(|(file, path)| (file, Place::Beside(path)))?,
+        };
         Ok(Self {
             file,
-            temporary: Some(temporary),
+            place,
             target: target.to_path_buf(),
         })
     }
@@ -128,26 +130,58 @@ impl Replacement {
     }
 
     pub(in crate::serve) fn commit(mut self) -> io::Result<()> {
-        let Some(temporary) = self.temporary.as_ref() else {
+        if let Place::Nowhere = self.place {
+            match nameless::link(&self.file, &self.target) {
+                // A link never takes the place of a file: that takes a name first.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    let path = nameless::temporary(&self.target);
+                    if nameless::link(&self.file, &path).is_err() {
+                        return self.copy();
+                    }
+                    self.place = Place::Beside(path);
+                }
+                // No `/proc`, or a kernel that lets nobody link what was handed over.
+                Err(_) => return self.copy(),
+                Ok(()) => return Ok(()),
+            }
+        }
+        let Place::Beside(path) = &self.place else {
             return Ok(());
         };
-        match fs::rename(temporary, &self.target) {
+        match fs::rename(path, &self.target) {
             Ok(()) => {
-                self.temporary = None;
+                self.place = Place::Target;
                 Ok(())
             }
             // The file is a mount point of its own, as files from config maps are.
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                self.file.rewind()?;
-                let mut target = OpenOptions::new()
-                    .write(true)
-                    .truncate(true)
-                    .open(&self.target)?;
-                io::copy(&mut self.file, &mut target).map(drop)
-            }
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => self.copy(),
             Err(error) => Err(error),
         }
     }
+
+    fn copy(&mut self) -> io::Result<()> {
+        self.file.rewind()?;
+        let mode = self.file.metadata()?.mode();
+        let mut target = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(mode & 0o777)
+            .open(&self.target)?;
+        io::copy(&mut self.file, &mut target).map(drop)
+    }
+}
+
+/// A file with a name beside the target's.
+fn create(target: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
+    let path = nameless::temporary(target);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(mode & 0o777)
+        .open(&path)?;
+    Ok((file, path))
 }
 
 impl Write for Replacement {
@@ -162,67 +196,12 @@ impl Write for Replacement {
 
 impl Drop for Replacement {
     fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
+        if let Place::Beside(path) = &self.place {
             // Nobody can be told; the file carries our name.
-            let _ = fs::remove_file(temporary);
+            let _ = fs::remove_file(path);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::symlink;
-
-    fn names(directory: &Path) -> usize {
-        fs::read_dir(directory).unwrap().count()
-    }
-
-    #[test]
-    fn mode_links_and_other_names_survive() {
-        let directory = tempfile::tempdir().unwrap();
-        let at = |name: &str| directory.path().join(name);
-        fs::write(at("a"), "old").unwrap();
-        fs::set_permissions(at("a"), Permissions::from_mode(0o751)).unwrap();
-        symlink("a", at("link")).unwrap();
-        put(&at("link"), b"new").unwrap();
-        assert!(at("link").is_symlink());
-        assert_eq!(fs::read(at("a")).unwrap(), b"new");
-        assert_eq!(fs::metadata(at("a")).unwrap().mode() & 0o7777, 0o751);
-        fs::hard_link(at("a"), at("b")).unwrap();
-        put(&at("b"), b"both").unwrap();
-        assert_eq!(fs::read(at("a")).unwrap(), b"both");
-        symlink("nothing", at("dangling")).unwrap();
-        put(&at("dangling"), b"made").unwrap();
-        assert_eq!(fs::read(at("nothing")).unwrap(), b"made");
-        assert_eq!(names(directory.path()), 5);
-    }
-
-    #[test]
-    fn what_is_given_up_leaves_nothing() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("a");
-        fs::write(&path, "old").unwrap();
-        let mut replacement = Replacement::begin(&path, Links::Follow).unwrap();
-        replacement.write_all(b"half").unwrap();
-        drop(replacement);
-        assert_eq!(fs::read(&path).unwrap(), b"old");
-        assert_eq!(names(directory.path()), 1);
-        assert!(put(directory.path(), b"").is_err());
-    }
-
-    #[test]
-    fn a_link_is_replaced_when_asked() {
-        let directory = tempfile::tempdir().unwrap();
-        let (path, link) = (directory.path().join("a"), directory.path().join("l"));
-        fs::write(&path, "old").unwrap();
-        symlink(&path, &link).unwrap();
-        let mut replacement = Replacement::begin(&link, Links::Replace).unwrap();
-        replacement.write_all(b"new").unwrap();
-        replacement.commit().unwrap();
-        assert_eq!(
-            (fs::read(&path).unwrap(), fs::read(&link).unwrap()),
-            (b"old".to_vec(), b"new".to_vec())
-        );
-    }
-}
+mod tests;

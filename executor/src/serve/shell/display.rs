@@ -11,7 +11,7 @@ const MAX_COUNT: usize = 1000;
 /// Line drawing of the VT100, from `j` on.
 const DRAWING: &str = "┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·";
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Display {
     main: Grid,
     alternate: Option<Grid>,
@@ -79,6 +79,13 @@ impl Display {
 
     pub(super) fn take_replies(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.replies)
+    }
+
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn check(&self) {
+        self.main.check();
+        self.alternate.iter().for_each(Grid::check);
+        assert!(self.replies.len() < MAX_REPLIES + 32);
     }
 
     fn grid(&mut self) -> &mut Grid {

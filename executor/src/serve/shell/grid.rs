@@ -4,6 +4,8 @@
 //! before it happens. Memory is taken for what is written, not for the size of the terminal, and
 //! bounded in lines and in characters.
 
+#[cfg(any(test, feature = "fuzzing"))]
+mod check;
 mod cursor;
 mod edit;
 #[cfg(test)]
@@ -35,7 +37,7 @@ const MAX_ROW: usize = 1000 * WIDTH;
 const DROPPED_OF_ROW: Range<usize> = 250 * WIDTH..500 * WIDTH;
 const TAB: usize = 8;
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Grid {
     /// Lines that have left the screen at its top.
     history: VecDeque<String>,
@@ -95,10 +97,13 @@ impl Grid {
         let (at, column) = (self.row, self.column);
         match character.width() {
             None => {}
-            Some(0) => self.row_mut(at).combine(column, character),
+            Some(0) => {
+                self.touch(at, column.saturating_sub(1));
+                self.grow(at, |row| row.combine(column, character));
+            }
             Some(width) => {
                 self.touch(at, column);
-                self.row_mut(at).put(column, character, width == 2);
+                self.grow(at, |row| row.put(column, character, width == 2));
                 self.advance(width);
             }
         }
@@ -107,7 +112,7 @@ impl Grid {
     pub(super) fn put_ascii(&mut self, text: &[u8]) {
         let (at, column) = (self.row, self.column);
         self.touch(at, column);
-        self.row_mut(at).put_ascii(column, text);
+        self.grow(at, |row| row.put_ascii(column, text));
         self.advance(text.len());
     }
 
@@ -197,12 +202,28 @@ impl Grid {
         }
     }
 
+    /// Changes the cursor's row, and looks at the whole screen whenever a long row has become
+    /// longer by so much.
+    fn grow(&mut self, at: usize, change: impl FnOnce(&mut Row)) {
+        let row = self.row_mut(at);
+        let before = row.size();
+        change(row);
+        let after = row.size();
+        if after > SHORT && after / WIDTH != before / WIDTH {
+            self.limit_cells();
+        }
+    }
+
+    /// The oldest go, or if the program is at the top, those farthest below.
     fn limit_cells(&mut self) {
-        let mut cells: usize = self.rows.iter().map(Row::len).sum();
+        let mut cells: usize = self.rows.iter().map(Row::size).sum();
         while cells > MAX_CELLS && self.row > 0 {
-            cells -= self.rows.front().map_or(0, Row::len);
+            cells -= self.rows.front().map_or(0, Row::size);
             self.remember_first();
             self.row -= 1;
+        }
+        while cells > MAX_CELLS && self.rows.len() > 1 {
+            cells -= self.rows.pop_back().map_or(0, |row| row.size());
         }
     }
 
@@ -232,10 +253,12 @@ impl Grid {
 fn after(text: &str, columns: usize) -> &str {
     let mut passed = 0;
     for (at, character) in text.char_indices() {
-        if passed >= columns {
+        let width = character.width().unwrap_or(0);
+        // An accent belongs to the column before.
+        if passed >= columns && width > 0 {
             return &text[at..];
         }
-        passed += character.width().unwrap_or(0);
+        passed += width;
     }
     ""
 }

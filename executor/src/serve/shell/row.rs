@@ -5,17 +5,24 @@ use std::ops::Range;
 /// The right half of a wide character.
 const HALF: char = '\0';
 const BLANK: char = ' ';
+/// Characters of no width that are kept: enough for a long line of any script.
+const MAX_MARKS: usize = 256 << 10;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
     cells: Vec<char>,
-    /// Characters of no width, with the column of the one they belong to.
+    /// Characters of no width, with the column of the one they belong to, in that order.
     marks: Vec<(usize, char)>,
 }
 
 impl Row {
     pub(super) fn len(&self) -> usize {
         self.cells.len()
+    }
+
+    /// Memory, counted in characters.
+    pub(super) fn size(&self) -> usize {
+        self.cells.len() + self.marks.len() * (size_of::<(usize, char)>() / size_of::<char>())
     }
 
     pub(super) fn put(&mut self, column: usize, character: char, wide: bool) {
@@ -44,11 +51,14 @@ impl Row {
 
     /// Adds an accent or the like to the character that ends before `column`.
     pub(super) fn combine(&mut self, column: usize, mark: char) {
-        let base = (0..column.min(self.cells.len()))
-            .rev()
-            .find(|at| self.cells[*at] != HALF);
-        if let Some(base) = base {
-            self.marks.push((base, mark));
+        let base = column.checked_sub(1).map(|at| match self.cells.get(at) {
+            Some(&HALF) => at - 1,
+            _ => at,
+        });
+        let base = base.filter(|at| *at < self.cells.len());
+        if let Some(base) = base.filter(|_| self.marks.len() < MAX_MARKS) {
+            let at = self.marks.partition_point(|mark| mark.0 <= base);
+            self.marks.insert(at, (base, mark));
         }
     }
 
@@ -67,39 +77,65 @@ impl Row {
         }
     }
 
-    pub(super) fn insert(&mut self, column: usize, count: usize) {
-        if column < self.cells.len() {
-            self.marks.clear();
+    /// What follows moves to the right, up to `end`.
+    pub(super) fn insert(&mut self, column: usize, count: usize, end: usize) {
+        if column < self.cells.len().min(end) {
+            let count = count.min(end - column);
+            self.remove(end - count..end);
+            self.part(column);
             let blanks = std::iter::repeat_n(BLANK, count);
             self.cells.splice(column..column, blanks);
+            let moved = self.marks_from(column);
+            self.marks[moved..]
+                .iter_mut()
+                .for_each(|mark| mark.0 += count);
         }
     }
 
     pub(super) fn remove(&mut self, range: Range<usize>) {
         let end = range.end.min(self.cells.len());
         if range.start < end {
-            self.marks.clear();
+            self.part(range.start);
+            self.part(end);
             self.cells.drain(range.start..end);
+            self.remove_marks(range.start..end);
+            let moved = self.marks_from(range.start);
+            let count = end - range.start;
+            self.marks[moved..]
+                .iter_mut()
+                .for_each(|mark| mark.0 -= count);
         }
     }
 
     /// From `column` on, without trailing blanks.
     pub(super) fn text(&self, column: usize) -> String {
         let cells = self.cells.iter().enumerate().skip(column);
+        let mut marks = self.marks[self.marks_from(column)..].iter().peekable();
         let mut text = String::with_capacity(self.cells.len().saturating_sub(column));
         for (at, cell) in cells.filter(|(_, cell)| **cell != HALF) {
             text.push(*cell);
-            if !self.marks.is_empty() {
-                text.extend(
-                    self.marks
-                        .iter()
-                        .filter(|mark| mark.0 == at)
-                        .map(|mark| mark.1),
-                );
+            while let Some((_, mark)) = marks.next_if(|mark| mark.0 == at) {
+                text.push(*mark);
             }
         }
         text.truncate(text.trim_end_matches(BLANK).len());
         text
+    }
+
+    /// Wide characters are whole, and accents few and where they belong.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn check(&self) {
+        use unicode_width::UnicodeWidthChar as _;
+        for (at, cell) in self.cells.iter().enumerate() {
+            let half = self.cells.get(at + 1) == Some(&HALF);
+            assert_eq!(cell.width() == Some(2), half, "{at}: {:?}", self.cells);
+        }
+        assert!(self.cells.first() != Some(&HALF));
+        assert!(self.marks.is_sorted_by_key(|mark| mark.0));
+        assert!(self.marks.len() <= MAX_MARKS);
+        for mark in &self.marks {
+            assert!(self.cells.get(mark.0).is_some_and(|cell| *cell != HALF));
+        }
     }
 
     /// Makes the columns exist and belong to no other character.
@@ -108,15 +144,28 @@ impl Row {
         if self.cells.len() < end {
             self.cells.resize(end, BLANK);
         }
-        if column > 0 && self.cells[column] == HALF {
-            self.cells[column - 1] = BLANK;
+        self.part(column);
+        self.part(end);
+        self.remove_marks(column..end);
+    }
+
+    /// Blanks a wide character that lies on both sides.
+    fn part(&mut self, column: usize) {
+        if column > 0 && self.cells.get(column) == Some(&HALF) {
+            self.cells[column - 1..=column].fill(BLANK);
         }
-        if self.cells.get(end) == Some(&HALF) {
-            self.cells[end] = BLANK;
-        }
+    }
+
+    fn remove_marks(&mut self, range: Range<usize>) {
         if !self.marks.is_empty() {
-            self.marks.retain(|mark| !(column..end).contains(&mark.0));
+            let marks = self.marks_from(range.start)..self.marks_from(range.end);
+            self.marks.drain(marks);
         }
+    }
+
+    /// Of the columns from this one on.
+    fn marks_from(&self, column: usize) -> usize {
+        self.marks.partition_point(|mark| mark.0 < column)
     }
 }
 
@@ -147,11 +196,43 @@ mod tests {
     }
 
     #[test]
+    fn accents_stay_with_their_characters_when_those_move() {
+        let mut row = Row::default();
+        for (column, letter) in "abcd".chars().enumerate() {
+            row.put(column, letter, false);
+            row.combine(column + 1, '\u{301}');
+        }
+        row.insert(1, 2, 100);
+        row.remove(3..4);
+        assert_eq!(row.text(0), "a\u{301}  c\u{301}d\u{301}");
+        assert_eq!(row.text(4), "d\u{301}");
+        (0..2 * MAX_MARKS).for_each(|_| row.combine(1, '\u{301}'));
+        row.check();
+    }
+
+    #[test]
+    fn no_half_of_a_wide_character_is_left() {
+        let mut row = Row::default();
+        (0..4).for_each(|at| row.put(2 * at, '日', true));
+        row.insert(1, 1, 8);
+        row.check();
+        assert_eq!(row.text(0), "   日日");
+        row.remove(4..6);
+        row.check();
+        assert_eq!(row.len(), 6);
+    }
+
+    #[test]
     fn cells_are_inserted_and_removed() {
         let mut row = Row::default();
         row.put_ascii(0, b"abcdef");
-        row.insert(1, 2);
+        row.insert(1, 2, 9);
         assert_eq!(row.text(0), "a  bcdef");
+        row.insert(1, 2, 9);
+        row.remove(1..3);
+        assert_eq!(row.text(0), "a  bcde");
+        row.insert(7, 9, 9);
+        row.put_ascii(7, b"f");
         row.remove(0..3);
         row.erase(1..3);
         assert_eq!(row.text(0), "b  ef");

@@ -9,6 +9,8 @@ use super::report::Report;
 
 /// Longest report: a `PATH` and a working directory.
 const MAX_REPORT: usize = 256 << 10;
+/// A longer sequence for the display means nothing.
+const MAX_PARAMETERS: usize = 256;
 
 const SEPARATOR: u8 = 0x1f;
 const BEL: u8 = 0x07;
@@ -83,6 +85,8 @@ impl Scanner {
         self.state = match state {
             State::Text => self.text(byte, text),
             State::Escape => escape(byte, text),
+            // A program has ended in the middle of one.
+            State::Designator(_) if byte == ESC => State::Escape,
             State::Designator(set) => {
                 text.designate(set, byte);
                 State::Text
@@ -178,17 +182,20 @@ fn foreign(byte: u8) -> State {
 }
 
 fn control(mut parameters: Vec<u8>, byte: u8, text: &mut Display) -> State {
-    if matches!(byte, 0x20..0x40) && parameters.len() < 64 {
-        parameters.push(byte);
-        return State::Control(parameters);
-    }
     match byte {
+        0x20..0x40 => {
+            if parameters.len() < MAX_PARAMETERS {
+                parameters.push(byte);
+            }
+            return State::Control(parameters);
+        }
         ESC => return State::Escape,
         // Control characters work also in the middle of a sequence.
         ..0x20 => {
             text.control(byte);
             return State::Control(parameters);
         }
+        _ if parameters.len() == MAX_PARAMETERS => {}
         _ => text.sequence(&parameters, byte),
     }
     State::Text
@@ -214,6 +221,25 @@ mod tests {
         let (text, _) =
             scan(b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07a\x1b]8;;x\x1b\\b\x1b(Bc\x1b[?25l");
         assert_eq!(text, "red abc\n");
+    }
+
+    #[test]
+    fn long_sequences_vanish_as_well() {
+        let colours = "38;2;255;255;255;".repeat(5);
+        let (text, _) = scan(format!("\x1b[{colours}1mred\x1b[0m").as_bytes());
+        assert_eq!(text, "red\n");
+        let (text, _) = scan(format!("a\x1b[{}Cb", "1;".repeat(5000)).as_bytes());
+        assert_eq!(text, "ab\n");
+    }
+
+    #[test]
+    fn no_unfinished_sequence_spoils_a_report() {
+        for unfinished in [
+            "\x1b", "\x1b(", "\x1b[1;", "\x1b]0;x", "\x1bP", "\x1b]TO", "\u{e2}",
+        ] {
+            let (_, events) = scan(format!("{unfinished}\x1b]TOK\x1fstart\x1fTOK\x07").as_bytes());
+            assert_eq!(events, [Event::Started], "{unfinished:?}");
+        }
     }
 
     #[test]

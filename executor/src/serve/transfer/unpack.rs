@@ -7,6 +7,8 @@
 
 mod directory;
 mod names;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(in crate::serve) mod properties;
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Write as _};
@@ -34,12 +36,21 @@ const MAX_TARGET: u64 = 4096;
 type Reader = BufReader<File>;
 
 pub(super) fn unpack(archive: File, path: &Path, destination: &Path) -> Result<(), TransferError> {
+    let size = archive.metadata().map_err(TransferError::of(path))?.len();
+    let allowed = FREE.max(size.saturating_mul(RATIO));
+    unpack_within(archive, path, destination, allowed)
+}
+
+fn unpack_within(
+    archive: File,
+    path: &Path,
+    destination: &Path,
+    allowed: u64,
+) -> Result<(), TransferError> {
     let system = TransferError::of(path);
-    let size = archive.metadata().map_err(&system)?.len();
     let body = BufReader::new(archive.try_clone().map_err(&system)?);
     let mut entries = ZipIterable::try_new(BufReader::new(archive), Config::default())
         .map_err(|error| refused(path, error))?;
-    let allowed = FREE.max(size.saturating_mul(RATIO));
     check(&mut entries, path, allowed)?;
     let root = open_root(destination).map_err(TransferError::of(destination))?;
     let mut unpacker = Unpacker {

@@ -1,13 +1,11 @@
 //! Stores an upload (spec 2.5): a file under its name, or the content of an archive.
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::unpack::unpack;
 use super::{Received, TransferError};
-use crate::serve::files::{Links, Replacement, make_directories};
+use crate::serve::files::{Links, Replacement, make_directories, nameless};
 
 #[derive(Debug)]
 pub(in crate::serve) struct Upload {
@@ -85,23 +83,6 @@ fn store_archive(upload: &Upload, mut received: Received) -> Result<(), Transfer
     let mut archive = nameless(&upload.destination).map_err(&of)?;
     io::copy(&mut received.by_ref(), &mut archive).map_err(&of)?;
     unpack(archive, &path, &upload.destination)
-}
-
-fn nameless(directory: &Path) -> io::Result<File> {
-    let name = format!(
-        ".sandbox-executor-upload-{}-{:?}",
-        std::process::id(),
-        std::thread::current().id()
-    );
-    let path = directory.join(name);
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path)?;
-    std::fs::remove_file(path)?;
-    Ok(file)
 }
 
 #[cfg(test)]

@@ -59,10 +59,9 @@ fn is_native(command: &[String]) -> bool {
     command.first().is_some_and(|program| program == EXECUTOR)
 }
 
-/// Whether it looks like the Python server, if only from afar.
+/// Whether it looks like the Python server, if only from afar, as within a line for a shell.
 fn is_action_server(command: &[String]) -> bool {
-    let names = |pair: &[String]| pair[0] == "-m" && pair[1] == ACTION_SERVER;
-    command.windows(2).any(names)
+    command.iter().any(|word| word.contains(ACTION_SERVER))
 }
 
 /// The command with the native executor in place of the Python server and of what led to it.
@@ -188,6 +187,10 @@ mod tests {
             ("/usr/local/bin/openhands-agent-server --port 60000", true),
             ("python -m openhands.agent_server", true),
             ("/opt/sandbox/bin/sandbox-executor serve 60000", true),
+            (
+                "sh -c openhands.runtime.action_execution_server&&exit",
+                true,
+            ),
             ("sleep infinity", false),
         ] {
             assert_eq!(is_sandbox_server(&words(command)), known, "{command}");

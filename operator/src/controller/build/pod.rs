@@ -44,6 +44,9 @@ pub fn pod(blueprint: &Blueprint<'_>, order: &Order<'_>) -> Result<Pod, BuildErr
         policy::check(&pod, &patched, blueprint.config.pods.privileged_templates)?;
         pod = patched;
     }
+    if let Some(spec) = &pod.spec {
+        policy::secrets::check(spec, &entry.key.name)?;
+    }
     if let Some(secret) = order.secret {
         container::give_way(&mut pod, secret);
     }

@@ -3,6 +3,8 @@
 //!
 //! Beyond the sandbox reaches what the baseline Pod security standard forbids, and service accounts.
 
+pub mod secrets;
+
 use crds::names;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SecurityContext, Volume};
 

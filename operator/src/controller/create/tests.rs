@@ -29,6 +29,8 @@ use crate::traffic::NoGateways;
 #[derive(Clone, Default)]
 struct Cluster {
     classes: Vec<&'static str>,
+    /// What every Pod is refused with.
+    refuses: Option<(u16, &'static str)>,
     sent: Arc<Mutex<Vec<Value>>>,
 }
 
@@ -49,11 +51,16 @@ impl Cluster {
         self.sent.lock().push(pod.clone());
         let class = pod["spec"]["runtimeClassName"].as_str().map(str::to_owned);
         let missing = class.filter(|class| !self.classes.contains(&class.as_str()));
-        let (code, answer) = if let Some(class) = missing {
+        let (code, answer) = if let Some((code, message)) = self.refuses {
+            refusal(code, message)
+        } else if let Some(class) = missing {
             // As Kubernetes' admission plug-in says it.
-            refusal(&format!(
-                "pods \"a\" is forbidden: pod rejected: RuntimeClass \"{class}\" not found"
-            ))
+            refusal(
+                403,
+                &format!(
+                    "pods \"a\" is forbidden: pod rejected: RuntimeClass \"{class}\" not found"
+                ),
+            )
         } else {
             pod["metadata"]["uid"] = json!("pod-1");
             pod["metadata"]["resourceVersion"] = json!("1");
@@ -70,12 +77,12 @@ impl Cluster {
     }
 }
 
-fn refusal(message: &str) -> (StatusCode, Value) {
+fn refusal(code: u16, message: &str) -> (StatusCode, Value) {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": message, "reason": "Forbidden", "code": 403,
+        "message": message, "reason": "Refused", "code": code,
     });
-    (StatusCode::FORBIDDEN, status)
+    (StatusCode::from_u16(code).unwrap(), status)
 }
 
 fn test_context(client: Client, config: ControllerConfig) -> Context {
@@ -162,7 +169,7 @@ async fn a_secret_of_an_earlier_start_is_replaced() {
         };
         pod(&context, &observed(spec), 0).await.unwrap();
         let api: Api<Secret> = Api::namespaced(context.client.clone(), "ns");
-        let secret = api.get("a-env").await.unwrap();
+        let secret = api.get("a-sbx-env").await.unwrap();
         let version = secret.resource_version().unwrap();
         let data = secret.data.unwrap();
         (data["SESSION_API_KEY"].0.clone(), version)
@@ -177,7 +184,7 @@ async fn a_secret_of_an_earlier_start_is_replaced() {
 async fn a_secret_of_somebody_else_is_left_alone() {
     let context = test_context(FakeApi::default().client(), config());
     let api: Api<Secret> = Api::namespaced(context.client.clone(), "ns");
-    let foreign = json!({"metadata": {"name": "a-env"}});
+    let foreign = json!({"metadata": {"name": "a-sbx-env"}});
     let foreign = serde_json::from_value(foreign).unwrap();
     api.create(&PostParams::default(), &foreign).await.unwrap();
     let spec = SandboxSpec {
@@ -187,9 +194,39 @@ async fn a_secret_of_somebody_else_is_left_alone() {
     let error = pod(&context, &observed(spec), 0).await.unwrap_err();
     let refusal = error.refusal().unwrap();
     assert!(
-        refusal.message.contains("Secret a-env"),
+        refusal.message.contains("Secret a-sbx-env"),
         "{}",
         refusal.message
     );
-    assert_eq!(api.get("a-env").await.unwrap().data, None);
+    assert_eq!(api.get("a-sbx-env").await.unwrap().data, None);
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_final_and_what_is_forbidden_is_not() {
+    for (code, message, fatal) in [
+        (
+            413,
+            "Request entity too large: limit is 3145728",
+            Some(true),
+        ),
+        (500, "etcdserver: request is too large", Some(true)),
+        (
+            422,
+            "Pod \"a\" is invalid: spec.containers[0].env[0].name",
+            Some(true),
+        ),
+        (403, "exceeded quota: compute", Some(false)),
+        (500, "etcdserver: leader changed", None),
+    ] {
+        let cluster = Cluster {
+            refuses: Some((code, message)),
+            ..Cluster::default()
+        };
+        let context = test_context(cluster.client(), config());
+        let error = pod(&context, &observed(v1()), 0).await.unwrap_err();
+        let told = error
+            .refusal()
+            .map(|refusal| (refusal.fatal, refusal.message));
+        assert_eq!(told, fatal.map(|fatal| (fatal, message.to_owned())));
+    }
 }

@@ -1,5 +1,6 @@
 //! Every state, and every fact that leads out of it.
 
+mod children;
 mod lost;
 mod properties;
 mod quiet;

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use crds::contract::control::{Init, Probe, ReadyReport};
+use crds::contract::control::{Init, Probe};
 use crds::contract::token::Verifier;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::*;
 
@@ -196,4 +196,135 @@ async fn a_port_is_asked_by_connecting() {
         .readiness
         .ask(&key(), run(0), "10.0.0.1", Question::Port(80));
     assert_eq!(stage.news(0).await, Some(Answer::Ready));
+}
+
+/// Thousands of sandboxes that start and are never ready, but for some.
+#[derive(Debug, Default)]
+struct Crowd {
+    /// Addresses whose command is ready.
+    ready: Mutex<Vec<String>>,
+    waiting: Mutex<u32>,
+    short: Mutex<u32>,
+}
+
+/// Counts a long question for as long as it lasts.
+struct Counted<'a>(&'a Crowd);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        *self.0.waiting.lock() -= 1;
+    }
+}
+
+impl Crowd {
+    fn report(&self, ip: &str) -> ReadyReport {
+        let ready = self.ready.lock().iter().any(|r| r == ip);
+        ReadyReport {
+            state: if ready {
+                SupervisorState::Ready
+            } else {
+                SupervisorState::Starting
+            },
+            detail: None,
+        }
+    }
+
+    fn count(&self) -> Counted<'_> {
+        *self.waiting.lock() += 1;
+        Counted(self)
+    }
+}
+
+impl Supervisors for Crowd {
+    fn init<'a>(&'a self, _: &'a str, _: String) -> BoxFuture<'a, Result<(), SupervisorError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn ready<'a>(
+        &'a self,
+        ip: &'a str,
+        _: String,
+        wait: Duration,
+    ) -> BoxFuture<'a, Result<ReadyReport, SupervisorError>> {
+        Box::pin(async move {
+            if wait.is_zero() {
+                *self.short.lock() += 1;
+            } else {
+                let _counted = self.count();
+                sleep(wait).await;
+            }
+            Ok(self.report(ip))
+        })
+    }
+
+    fn idle<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, Option<Duration>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn accepts<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, bool> {
+        Box::pin(std::future::ready(false))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sandboxes_that_are_never_ready_do_not_hold_up_the_others() {
+    let (crowd, queue) = (Arc::new(Crowd::default()), Arc::new(Queue::default()));
+    let keys = Arc::new(Keys::derive(&[1; 32]).unwrap());
+    let readiness = Readiness::new(crowd.clone(), keys, Clock::wall(), queue.clone());
+    let readiness = Arc::new(readiness);
+    let named = |name: String| Key {
+        namespace: "ns".into(),
+        name,
+    };
+    for n in 0..1200 {
+        let (key, ip) = (named(format!("never-{n}")), format!("never-{n}"));
+        readiness.ask(&key, run(0), &ip, supervisor());
+    }
+    for n in 0..12 {
+        // At any moment of the others' long questions.
+        sleep(Duration::from_millis(1700)).await;
+        let name = format!("soon-{n}");
+        crowd.ready.lock().push(name.clone());
+        let began = Instant::now();
+        readiness.ask(&named(name.clone()), run(0), &name, supervisor());
+        while readiness.answer(&named(name.clone()), &run(0)).is_none() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert!(*crowd.waiting.lock() <= 1024);
+        assert!(
+            began.elapsed() <= Duration::from_millis(5),
+            "{n}: {:?}",
+            began.elapsed()
+        );
+    }
+    assert!(*crowd.waiting.lock() <= 1024);
+    // What has no place to wait in is asked seldom.
+    let before = *crowd.short.lock();
+    sleep(Duration::from_secs(30)).await;
+    let asked = *crowd.short.lock() - before;
+    assert!(asked <= 1200 * 30 / 2, "{asked}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_lost_its_place_is_noticed_nevertheless() {
+    let (crowd, queue) = (Arc::new(Crowd::default()), Arc::new(Queue::default()));
+    let keys = Arc::new(Keys::derive(&[1; 32]).unwrap());
+    let readiness = Readiness::new(crowd.clone(), keys, Clock::wall(), queue.clone());
+    let readiness = Arc::new(readiness);
+    readiness.ask(&key(), run(0), "first", supervisor());
+    sleep(Duration::from_secs(1)).await;
+    for n in 0..1200 {
+        let key = Key {
+            namespace: "ns".into(),
+            name: n.to_string(),
+        };
+        readiness.ask(&key, run(0), "never", supervisor());
+    }
+    sleep(Duration::from_secs(30)).await;
+    crowd.ready.lock().push("first".into());
+    let began = Instant::now();
+    while readiness.answer(&key(), &run(0)) != Some(Answer::Ready) {
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert!(began.elapsed() <= WAIT, "{:?}", began.elapsed());
 }

@@ -11,6 +11,7 @@ use crate::api::{
     admission::{self, Admitted, NewObject},
     collect,
     error::ApiError,
+    expiry,
     object::{self, set_meta},
     patch::{self, Patch},
     protobuf,
@@ -70,6 +71,7 @@ fn create_object(inner: &Arc<Inner>, request: &Request, body: Value) -> Result<A
         Swap::Lost => Err(already_exists(kind, &place)),
         Swap::Done(object) => {
             collect::collect_if_orphan(inner, &place, &object)?;
+            expiry::after_creation(inner, &place)?;
             Ok(Answer::Object {
                 object,
                 created: true,

@@ -1,6 +1,6 @@
 //! Moving the cursor, and the part of the screen that scrolls.
 
-use super::{Grid, HEIGHT, SHORT, TAB, WIDTH};
+use super::{Grid, HEIGHT, TAB, WIDTH};
 
 impl Grid {
     pub(in crate::serve::shell) fn tab(&mut self) {
@@ -18,9 +18,6 @@ impl Grid {
     }
 
     pub(in crate::serve::shell) fn line_feed(&mut self) {
-        if self.rows.get(self.row).is_some_and(|row| row.len() > SHORT) {
-            self.limit_cells();
-        }
         // The terminal would be on a row of its own for what it has folded.
         self.unfold();
         if self.row + 1 == self.region.end {

@@ -58,7 +58,8 @@ impl Grid {
 
     pub(in crate::serve::shell) fn insert_cells(&mut self, count: usize) {
         let (at, column) = (self.row, self.column);
-        self.change(at, column, |row| row.insert(column, count.min(WIDTH)));
+        let end = self.fold + WIDTH;
+        self.change(at, column, |row| row.insert(column, count, end));
     }
 
     pub(in crate::serve::shell) fn remove_cells(&mut self, count: usize) {

@@ -60,6 +60,22 @@ fn only_what_is_new_is_told() {
 }
 
 #[test]
+fn a_late_accent_is_told_with_its_line() {
+    let mut grid = Grid::new(true);
+    write(&mut grid, "one\ncafe");
+    grid.tell();
+    grid.put('\u{301}');
+    assert_eq!(grid.since_told(), "cafe\u{301}\n");
+    grid.tell();
+    write(&mut grid, " x");
+    grid.scroll_up(2);
+    assert_eq!(grid.since_told(), " x\n");
+    grid.forward(5);
+    grid.put('\u{301}');
+    assert_eq!(grid.since_told().trim_end(), " x");
+}
+
+#[test]
 fn a_long_text_keeps_its_end() {
     let mut grid = Grid::new(true);
     for number in 0..50_000 {
@@ -86,10 +102,34 @@ fn memory_is_bounded() {
     let text = grid.text();
     assert!(text.len() <= MAX_ROW + 1);
     assert!(text.starts_with('<') && text.ends_with(">\n"));
-    for _ in 0..100 {
+    for _ in 0..30 {
         write(&mut grid, "\n");
         (0..9000).for_each(|_| grid.put_ascii(&[b'y'; 100]));
     }
     let cells: usize = grid.rows.iter().map(Row::len).sum();
     assert!(cells <= MAX_CELLS + MAX_ROW && grid.history_bytes <= MAX_HISTORY_BYTES);
+}
+
+#[test]
+fn memory_is_bounded_however_the_cursor_moves() {
+    for rows in [0..20, 980..1000] {
+        let mut grid = Grid::new(false);
+        for row in rows.rev() {
+            grid.go_to_row(row);
+            (0..50).for_each(|_| grid.put_ascii(&[b'x'; 10_000]));
+        }
+        let cells: usize = grid.rows.iter().map(Row::len).sum();
+        assert!(cells <= MAX_CELLS, "{cells}");
+    }
+}
+
+#[test]
+fn inserted_cells_push_others_out_of_the_row() {
+    let mut grid = Grid::new(true);
+    write(&mut grid, &("a".repeat(1000) + "bc"));
+    grid.up(1);
+    grid.carriage_return();
+    (0..1000).for_each(|_| grid.insert_cells(999));
+    assert_eq!(grid.text(), " ".repeat(1000) + "bc\n");
+    grid.check();
 }

@@ -1,0 +1,4 @@
+//! Bodies of actions.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| executor::properties::action(bytes));

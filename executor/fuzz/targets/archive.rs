@@ -1,0 +1,4 @@
+//! Archives of uploads.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| executor::properties::archive(bytes));

@@ -1,0 +1,56 @@
+//! What must hold for everything that strangers can send: bytes of a terminal, paths, archives,
+//! actions.
+//!
+//! The fuzzer looks for inputs that break a property (`executor/fuzz`), and the tests replay the
+//! inputs it starts from. A property that does not hold panics.
+
+pub use super::api::properties::action;
+pub use super::shell::properties::screen;
+pub use super::transfer::properties::archive;
+
+/// Names of files, as clients and archives give them: a line each.
+pub fn paths(input: &[u8]) {
+    let input = String::from_utf8_lossy(input);
+    let names: Vec<_> = input.split('\n').take(8).collect();
+    super::editor::properties::paths(&names);
+    for name in names {
+        super::transfer::properties::name(name);
+        super::api::properties::download(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    fn replay(target: &str, property: fn(&[u8])) {
+        let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds");
+        let seeds = std::fs::read_dir(seeds.join(target)).unwrap();
+        let seeds: Vec<_> = seeds.map(|seed| seed.unwrap().path()).collect();
+        assert!(!seeds.is_empty());
+        for seed in seeds {
+            println!("{}", seed.display());
+            property(&std::fs::read(seed).unwrap());
+        }
+    }
+
+    #[test]
+    fn screens_hold() {
+        replay("screen", super::screen);
+    }
+
+    #[test]
+    fn paths_hold() {
+        replay("paths", super::paths);
+    }
+
+    #[test]
+    fn archives_hold() {
+        replay("archive", super::archive);
+    }
+
+    #[test]
+    fn actions_hold() {
+        replay("action", super::action);
+    }
+}

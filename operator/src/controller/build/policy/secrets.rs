@@ -1,0 +1,89 @@
+//! Secrets that no sandbox may name. They lie where sandboxes live, or may, and hold what others
+//! have: the keys of the installation, and the environments of other sandboxes.
+
+use crds::names;
+use k8s_openapi::api::core::v1::PodSpec;
+use serde_json::Value;
+
+use crate::controller::build::BuildError;
+use crate::gateway::tenants;
+use crate::kubernetes::root_key;
+
+/// Checks a Pod of the sandbox of this name, whoever is trusted.
+pub fn check(spec: &PodSpec, sandbox: &str) -> Result<(), BuildError> {
+    let spec = serde_json::to_value(spec).map_err(|e| BuildError::at("spec", e))?;
+    match first(&spec, &names::environment_secret(sandbox)) {
+        Some(name) => Err(BuildError::at(
+            "spec",
+            format!("the Secret {name} is not for this sandbox"),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The first reserved name in anything that refers to a Secret: `secretKeyRef`, `secretRef`,
+/// `secret` of volumes, and whatever drivers of volumes call theirs.
+fn first<'a>(value: &'a Value, own: &str) -> Option<&'a str> {
+    match value {
+        Value::Array(items) => items.iter().find_map(|item| first(item, own)),
+        Value::Object(fields) => fields.iter().find_map(|(field, value)| {
+            let refers = field.to_ascii_lowercase().contains("secret");
+            let named = ["name", "secretName"].iter().filter(|_| refers);
+            named
+                .filter_map(|name| value.get(name)?.as_str())
+                .find(|name| is_reserved(name, own))
+                .or_else(|| first(value, own))
+        }),
+        _ => None,
+    }
+}
+
+fn is_reserved(name: &str, own: &str) -> bool {
+    let of_another = names::is_environment_secret(name) && name != own;
+    of_another || [root_key::SECRET, tenants::SECRET].contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn is_refused(spec: Value) -> bool {
+        check(&serde_json::from_value(spec).unwrap(), "a").is_err()
+    }
+
+    #[test]
+    fn what_others_have_cannot_be_named_anywhere() {
+        for name in [
+            "sandbox-operator-root-key",
+            "sandbox-api-keys",
+            "other-sbx-env",
+        ] {
+            let key = json!({"secretKeyRef": {"name": name, "key": "k"}});
+            let projected = json!({"sources": [{"secret": {"name": name}}]});
+            let driver = json!({"driver": "d", "nodePublishSecretRef": {"name": name}});
+            for spec in [
+                json!({"containers": [{"name": "c", "env": [{"name": "A", "valueFrom": key}]}]}),
+                json!({"containers": [{"name": "c", "envFrom": [{"secretRef": {"name": name}}]}]}),
+                json!({"containers": [], "initContainers": [
+                    {"name": "c", "envFrom": [{"secretRef": {"name": name}}]}
+                ]}),
+                json!({"containers": [], "volumes": [{"name": "v", "secret": {"secretName": name}}]}),
+                json!({"containers": [], "volumes": [{"name": "v", "projected": projected}]}),
+                json!({"containers": [], "volumes": [{"name": "v", "csi": driver}]}),
+            ] {
+                assert!(is_refused(spec.clone()), "{spec}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_ones_own_can() {
+        for name in ["a-sbx-env", "mine", "my-env"] {
+            let spec =
+                json!({"containers": [{"name": "c", "envFrom": [{"secretRef": {"name": name}}]}]});
+            assert!(!is_refused(spec), "{name}");
+        }
+    }
+}
