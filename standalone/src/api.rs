@@ -92,6 +92,7 @@ pub(crate) struct Inner {
     registry: Arc<Registry>,
     clock: Clock,
     faults: Faults,
+    expiry: expiry::Expiry,
     logs: RwLock<Option<Arc<dyn PodLogs>>>,
 }
 
@@ -125,6 +126,7 @@ impl EmbeddedApi {
                 registry,
                 clock,
                 faults,
+                expiry: expiry::Expiry::default(),
                 logs,
             }),
         };

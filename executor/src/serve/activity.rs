@@ -1,5 +1,7 @@
-//! How long the sandbox has been idle. A command under way is activity for as long as it runs:
-//! whoever pauses idle sandboxes must not pause this one.
+//! How long the sandbox has been idle. A command under way is activity for as long as it runs, also
+//! after its action has been answered: whoever pauses idle sandboxes must not pause this one.
+
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
@@ -16,22 +18,22 @@ struct State {
     last: Instant,
 }
 
-/// One action under way.
-pub(super) struct Running<'a>(&'a Activity);
+/// One action or command under way.
+pub(super) struct Running(Arc<Activity>);
 
 impl Activity {
-    pub(super) fn new() -> Self {
+    pub(super) fn new() -> Arc<Self> {
         let started = Instant::now();
         let state = Mutex::new(State {
             running: 0,
             last: started,
         });
-        Self { started, state }
+        Arc::new(Self { started, state })
     }
 
-    pub(super) fn begin(&self) -> Running<'_> {
+    pub(super) fn begin(self: &Arc<Self>) -> Running {
         self.state.lock().running += 1;
-        Running(self)
+        Running(self.clone())
     }
 
     pub(super) fn uptime(&self) -> Duration {
@@ -48,7 +50,7 @@ impl Activity {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for Running {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.running -= 1;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex as Lock;
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::action::{Action, ActionError, Run};
 use super::activity::Activity;
@@ -48,7 +49,9 @@ fn cause(error: &ShellError) -> String {
 
 #[derive(Debug)]
 pub(super) struct Executor {
-    pub(super) activity: Activity,
+    pub(super) activity: Arc<Activity>,
+    /// Watches a command that outlived its action, for as long as it runs.
+    left_behind: Lock<Option<AbortOnDropHandle<()>>>,
     pub(super) meter: Meter,
     start: Start,
     no_change: Duration,
@@ -69,6 +72,7 @@ impl Executor {
         let session = Session::main(start.clone(), no_change).await?;
         Ok(Arc::new(Self {
             activity: Activity::new(),
+            left_behind: Lock::default(),
             meter: Meter::new(),
             working_dir: Lock::new(session.working_dir().to_path_buf()),
             session: Mutex::new(Some(session)),
@@ -141,6 +145,13 @@ impl Executor {
             () = self.stop.cancelled() => return Err(ExecuteError::Closed),
         };
         *self.working_dir.lock() = session.working_dir().to_path_buf();
+        *self.left_behind.lock() = session.rest().map(|rest| {
+            let running = self.activity.begin();
+            AbortOnDropHandle::new(tokio::spawn(async move {
+                rest.await;
+                drop(running);
+            }))
+        });
         Ok(answer)
     }
 

@@ -340,4 +340,13 @@ fn idle_means_that_nothing_runs() {
     assert!(0.0 < first && first < second);
     process.get("/alive");
     assert!(idle() > second, "2.2 no other endpoint resets it");
+
+    // What its action did not live to see the end of is not idle either.
+    let late = json!({"action": "run", "args": {"command": "cat gate"}, "timeout": 0.2});
+    assert_eq!(process.act(&late)["extras"]["metadata"]["exit_code"], -1);
+    assert!(idle() == 0.0);
+    std::fs::write(world.path("idle/gate"), "").unwrap();
+    while idle() == 0.0 {
+        std::thread::yield_now();
+    }
 }

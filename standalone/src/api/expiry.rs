@@ -1,9 +1,11 @@
-//! Events do not stay: a real API server keeps them for an hour. Here each new one sends off those that are older, and
-//! the oldest beyond a fixed number, so a sandbox that flaps for days fills no disk.
+//! Events do not stay: a real API server keeps them for an hour. Here new ones send off those that are older, and the
+//! oldest beyond a fixed number, so a sandbox that flaps for days fills no disk. Not each of them does: looking at a
+//! thousand events for every new one would cost more than the event.
 
 use std::{sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::{
@@ -18,16 +20,49 @@ use super::{
 const KEPT_FOR: Duration = Duration::from_hours(1);
 /// How many events are kept.
 const KEPT: usize = 1000;
+/// How many new ones there may be beyond that.
+const SLACK: usize = 100;
+/// How long a look at all of them holds, unless there were that many new ones.
+const LOOK: SignedDuration = SignedDuration::from_mins(1);
+
+/// When all events were last looked at.
+#[derive(Debug, Default)]
+pub(super) struct Expiry(Mutex<Look>);
+
+#[derive(Debug, Default)]
+struct Look {
+    at: Option<Timestamp>,
+    created: usize,
+}
+
+impl Expiry {
+    /// Counts a new event. Whether it is time for a look.
+    fn is_due(&self, now: Timestamp) -> bool {
+        let mut look = self.0.lock();
+        look.created += 1;
+        let due = look.created >= SLACK || look.at.is_none_or(|at| now.duration_since(at) >= LOOK);
+        if due {
+            *look = Look {
+                at: Some(now),
+                created: 0,
+            };
+        }
+        due
+    }
+}
 
 /// What follows from the creation of an object: if it is an event, older ones go.
 pub(super) fn after_creation(inner: &Arc<Inner>, created: &Place) -> Result<(), ApiError> {
     if inner.registry.shard("events") != Some(created.shard) {
         return Ok(());
     }
-    let mut events = inner.store.list(created.shard, None).0;
-    events.sort_by_key(|event| last_change(event));
-    let too_many = events.len().saturating_sub(KEPT);
     let now = inner.clock.now();
+    if !inner.expiry.is_due(now) {
+        return Ok(());
+    }
+    let mut events = inner.store.list(created.shard, None).0;
+    events.sort_by_cached_key(|event| last_change(event));
+    let too_many = events.len().saturating_sub(KEPT);
     for (at, event) in events.iter().enumerate() {
         if at < too_many || is_over(event, now) {
             let place = Place {

@@ -3,6 +3,7 @@
 //! A command that outlives its time stays in the terminal; later requests look at it, type into
 //! it or interrupt it. If the shell itself ends, the next one takes its place at once.
 
+use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -114,6 +115,15 @@ impl Session {
 
     pub(in crate::serve) fn working_dir(&self) -> &Path {
         &self.working_dir
+    }
+
+    /// Ends when the command does that is still running, if there is one.
+    pub(in crate::serve) fn rest(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let mut screen = self.terminal.watch();
+        self.is_busy().then_some(async move {
+            // A terminal that is gone runs nothing either.
+            let _ = screen.wait_for(|s| s.at_prompt || s.ended.is_some()).await;
+        })
     }
 
     /// Ends the shell and what belongs to it.
