@@ -54,8 +54,12 @@ async fn measure(count: u32) {
     let begin = Instant::now();
     let controller = Process::start(&["controller", &url, "ready"]);
     controller.line("reconciling");
-    report("start to reconciling", begin.elapsed());
-    report("start to at rest", controller.rest_since(begin));
+    report("start to reconciling", begin.elapsed(), &controller);
+    report(
+        "start to at rest",
+        controller.rest_since(begin),
+        &controller,
+    );
     println!(
         "  RSS at rest {} MiB, at most {} MiB",
         controller.rss() >> 20,
@@ -111,6 +115,6 @@ async fn passes(url: &str, controller: &Process, count: u32) {
     );
 }
 
-fn report(what: &str, took: Duration) {
-    println!("  {what} {:.2} s", took.as_secs_f64());
+fn report(what: &str, took: Duration, controller: &Process) {
+    println!("  {what} {took:.2?}, {:.2?} CPU", controller.cpu());
 }

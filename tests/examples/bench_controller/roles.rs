@@ -24,36 +24,37 @@ pub(crate) async fn api(count: u32) {
     let client = api.client();
     let node = ScriptedNode::new(client.clone(), api.clock(), Arc::default());
     let node = Arc::new(node);
-    tokio::spawn(node.clone().run());
+    tokio::spawn(node.run());
     fill(&client, count).await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     eprintln!("listening on http://{}", listener.local_addr().unwrap());
     let router = api.router();
     tokio::spawn(async move { axum::serve(listener, router).await });
-    let sandboxes: Api<crds::Sandbox> = Api::namespaced(client, "default");
-    // The last one that is asked for is one of the last to run; then the rest is looked at.
-    loop {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        if count > 0 && node.created().len() >= count as usize && all_run(&sandboxes).await {
-            break;
-        }
-    }
+    wait_for_all(&client, count).await;
     eprintln!("all run");
     std::future::pending::<()>().await;
 }
 
-async fn all_run(sandboxes: &Api<crds::Sandbox>) -> bool {
+/// Waits until so many Sandboxes have become ready, and looks at each page of them only until all
+/// of it has.
+async fn wait_for_all(client: &Client, count: u32) {
+    let sandboxes: Api<crds::Sandbox> = Api::namespaced(client.clone(), "default");
     let mut params = ListParams::default().limit(500);
-    loop {
+    let mut seen = 0;
+    while seen < count as usize {
         let page = sandboxes.list(&params).await.unwrap();
         let ready = |s: &crds::Sandbox| s.status.as_ref().is_some_and(|s| s.ready_at.is_some());
         if !page.items.iter().all(ready) {
-            return false;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            continue;
         }
-        match page.metadata.continue_ {
-            Some(next) => params = params.continue_token(&next),
-            None => return true,
+        seen += page.items.len();
+        if let Some(next) = page.metadata.continue_ {
+            params = params.continue_token(&next);
         }
+    }
+    if count == 0 {
+        std::future::pending::<()>().await;
     }
 }
 
