@@ -52,6 +52,9 @@ pub enum Reason {
     Expired,
     /// The spec asks for something that cannot be made; see the message.
     InvalidSpec,
+    /// The API server does not let the operator make it, for example because a quota is used up;
+    /// it is tried again.
+    Refused,
     /// The named pool does not exist.
     PoolNotFound,
     /// An object of the same name belongs to somebody else.
@@ -90,6 +93,7 @@ impl Reason {
             Self::MaxRunTime => "MaxRunTime",
             Self::Expired => "Expired",
             Self::InvalidSpec => "InvalidSpec",
+            Self::Refused => "Refused",
             Self::PoolNotFound => "PoolNotFound",
             Self::NameTaken => "NameTaken",
         }

@@ -56,6 +56,11 @@ pub fn is_environment_secret(secret: &str) -> bool {
     secret.ends_with(ENVIRONMENT)
 }
 
+/// Whether this may be the workspace of some sandbox.
+pub fn is_workspace_claim(name: &str) -> bool {
+    name.ends_with("-workspace")
+}
+
 /// Labels of a sandbox's children.
 pub fn labels(sandbox: &str, runtime_id: &str) -> BTreeMap<String, String> {
     BTreeMap::from([

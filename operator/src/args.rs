@@ -4,9 +4,12 @@
 mod admin;
 mod controller;
 mod gateway;
+mod lifecycle;
 mod pods;
 mod token;
 mod urls;
+
+pub use lifecycle::LifecycleArgs;
 
 use clap::{Parser, Subcommand};
 use kube::Client;

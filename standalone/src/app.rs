@@ -90,6 +90,7 @@ async fn assemble(
         tenants: Tenants::fixed([("default", api_key)]),
         node: parts::node_config(args, &state.path)?,
         public: args.public,
+        deadlines: args.lifecycle.into(),
         api,
         client,
         keys,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Parser;
+use operator::args::LifecycleArgs;
 use operator::urls::UrlForm;
 
 /// Sandbox Operator on one machine, without a cluster.
@@ -44,6 +45,9 @@ pub struct Args {
     /// The executor binary. Default: `sandbox-executor` beside this program.
     #[arg(long, env = "SANDBOX_EXECUTOR")]
     pub executor: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub lifecycle: LifecycleArgs,
 }
 
 /// `auto` or a form.

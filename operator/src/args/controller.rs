@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kube::Client;
 
 use super::admin::{self, AdminArgs};
+use super::lifecycle::LifecycleArgs;
 use super::pods::PodArgs;
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
@@ -35,7 +36,9 @@ pub(super) struct ControllerArgs {
     identity: Option<String>,
     #[command(flatten)]
     admin: AdminArgs,
-    // Last, because its heading would otherwise cover what follows.
+    // Last, because their headings would otherwise cover what follows.
+    #[command(flatten)]
+    lifecycle: LifecycleArgs,
     #[command(flatten)]
     pods: PodArgs,
 }
@@ -81,6 +84,7 @@ impl ControllerArgs {
             });
         }
         config.namespace = self.namespace;
+        config.defaults.lifecycle = self.lifecycle.into();
         self.pods.apply(&mut config)?;
         Ok(config)
     }

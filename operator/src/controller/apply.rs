@@ -90,9 +90,12 @@ pub(crate) fn ask_quiet(context: &Arc<Context>, observed: &Observed, asks: bool)
 /// Looks at the sandbox anew each time, because its pool may only appear later.
 fn make_init(context: &Arc<Context>, observed: &Observed) -> MakeInit {
     let (context, key) = (context.clone(), observed.entry.key.clone());
+    let uid = observed.facts.pod.as_ref().map(|pod| pod.uid.clone());
     Arc::new(move || {
         let observed = observe(&context, &key, context.clock.now())?;
-        let pod = observed.facts.pod.as_ref()?;
+        // Another Pod of the same name is not who is asked here.
+        let pod = observed.facts.pod.as_ref();
+        let pod = pod.filter(|pod| Some(&pod.uid) == uid.as_ref())?;
         let rotation = pod.edition.key_rotation;
         let init = init::init(&create::identity(&context, &observed, rotation)).ok()?;
         Some(Grant::Init(Box::new(init)))
@@ -154,7 +157,7 @@ impl ApplyError {
             | Self::NoRuntimeClass(_)
             | Self::Create(CreateError::Invalid(_)) => (Reason::InvalidSpec, true),
             Self::Create(CreateError::NameTaken { .. }) => (Reason::NameTaken, false),
-            Self::Create(CreateError::Forbidden(_)) => (Reason::CreatingPod, false),
+            Self::Create(CreateError::Forbidden(_)) => (Reason::Refused, false),
             _ => return None,
         };
         Some(Refusal {

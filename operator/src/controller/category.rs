@@ -7,7 +7,7 @@ use super::report::ReportError;
 impl ReconcileError {
     pub(super) fn category(&self) -> &'static str {
         match self {
-            Self::Apply(error) => error.category(),
+            Self::Apply(error) | Self::Refused { error, .. } => error.category(),
             Self::Report(error) => error.category(),
         }
     }

@@ -1,6 +1,6 @@
 //! What a decision may rest on, as plain values: no Kubernetes types beyond this point.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::kubernetes::slim::{SlimContainerStatus, SlimPod, SlimState};
 use crds::{contract, names};
@@ -67,6 +67,8 @@ pub struct PodFacts {
     pub node: Option<String>,
     /// If it is being deleted: when its grace period ends.
     pub deletion: Option<Timestamp>,
+    /// Grace period of that deletion.
+    pub grace: SignedDuration,
     /// The kubelet finds it ready.
     pub ready: bool,
     /// Why it is as it is, for example `Evicted` or `NodeLost`.
@@ -160,6 +162,9 @@ impl PodFacts {
             ip: status.pod_ip.clone().filter(|ip| !ip.is_empty()),
             node: pod.spec.node_name.clone(),
             deletion: pod.metadata.deletion_timestamp.as_ref().map(|t| t.0),
+            grace: SignedDuration::from_secs(
+                pod.metadata.deletion_grace_period_seconds.unwrap_or(0),
+            ),
             ready: pod.condition("Ready").is_some_and(|c| c.status == "True"),
             reason: status.reason.clone(),
             message: status.message.clone(),

@@ -11,6 +11,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Peers;
@@ -21,7 +22,9 @@ use crate::kubernetes::queue::Queue;
 use crate::traffic::Traffic;
 
 /// Questions under way at once.
-const CONCURRENT: usize = 64;
+const CONCURRENT: usize = 256;
+/// Longest time for one of them: those that are not answered delay the others.
+const LIMIT: Duration = Duration::from_secs(2);
 
 /// All questions under way, and their answers.
 pub(crate) struct Idleness {
@@ -89,7 +92,8 @@ impl Idleness {
         let traffic = self.peers.gateways.traffic(key);
         let idle = async {
             let server = server?;
-            self.peers.supervisors.idle(&server.ip, server.port).await
+            let asked = self.peers.supervisors.idle(&server.ip, server.port);
+            timeout(LIMIT, asked).await.ok()?
         };
         let (idle, traffic) = tokio::join!(idle, traffic);
         let asked = self.clock.now();

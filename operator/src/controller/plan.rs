@@ -92,7 +92,7 @@ pub fn plan(subject: &Subject<'_>, facts: &Facts, now: Timestamp) -> Plan {
     }
     match subject.entry.wanted() {
         DesiredState::Running => run::decide(&mut plan, subject, facts, now),
-        DesiredState::Paused => rest::pause(&mut plan, subject, facts, now),
+        DesiredState::Paused => rest::pause_or_go_on(&mut plan, subject, facts, now),
         DesiredState::Stopped => rest::stop(&mut plan, subject, facts, now),
     }
     plan.close(subject, now);
@@ -105,13 +105,19 @@ pub fn refuse(subject: &Subject<'_>, refusal: &Refusal, now: Timestamp) -> Sandb
     if refusal.fatal {
         plan.fail(refusal.reason, &refusal.message, Failure::Other);
     } else {
-        let started = plan.status.phase == Phase::Starting;
+        let started = matches!(plan.status.phase, Phase::Starting | Phase::Running);
         let phase = if started {
             Phase::Starting
         } else {
             Phase::Pending
         };
         plan.say(phase, refusal.reason, Some(refusal.message.clone()));
+        if started {
+            // The Pod that it had is gone, or nothing would have been asked for.
+            plan.status.pod_status = Some(PodStatus::Pending);
+            plan.status.pod_ip = None;
+            plan.status.node_name = None;
+        }
         plan.status.started_at.get_or_insert(now.into());
         plan.status.pod_status.get_or_insert(PodStatus::NotFound);
     }

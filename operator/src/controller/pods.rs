@@ -9,7 +9,7 @@ use kube::{Resource as _, ResourceExt as _};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-use super::facts::{PodFacts, Trouble};
+use super::facts::PodFacts;
 use crate::clock::Clock;
 use crate::index::Key;
 use crate::kubernetes::queue::Queue;
@@ -66,7 +66,7 @@ impl Pods {
         if known.is_some_and(|known| known.version > held.version) {
             return;
         }
-        held.remember(known.and_then(|k| k.facts.trouble.as_ref()), self.clock);
+        held.remember(known.map(|k| &*k.facts), self.clock);
         let changed = known.is_none_or(|known| known.facts != held.facts);
         let sandbox = held.sandbox.clone();
         by_owner.insert(owner.uid.clone(), held);
@@ -134,9 +134,18 @@ impl Held {
         })
     }
 
-    /// Dates trouble from when it was first seen: Pods do not say since when.
-    fn remember(&mut self, known: Option<&Trouble>, clock: Clock) {
-        let Some(trouble) = &mut Arc::make_mut(&mut self.facts).trouble else {
+    /// Dates by our own clock what was first seen now: trouble, because Pods do not say since when,
+    /// and the end of a deletion's grace, because the API server's clock may be another one.
+    fn remember(&mut self, known: Option<&PodFacts>, clock: Clock) {
+        let facts = Arc::make_mut(&mut self.facts);
+        if facts.deletion.is_some() {
+            let seen = known
+                .filter(|k| k.uid == facts.uid)
+                .and_then(|k| k.deletion);
+            facts.deletion = seen.or_else(|| clock.now().checked_add(facts.grace).ok());
+        }
+        let known = known.and_then(|k| k.trouble.as_ref());
+        let Some(trouble) = &mut facts.trouble else {
             return;
         };
         let since = known

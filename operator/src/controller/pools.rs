@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crds::SandboxPool;
 use crds::pool::SandboxPoolSpec;
-use crds::sandbox::{DesiredState, EnvVar, Lifecycle, SandboxSpec};
+use crds::sandbox::{EnvVar, Lifecycle, SandboxSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use parking_lot::RwLock;
@@ -55,12 +55,11 @@ impl Pools {
         Some(Arc::new(filled(spec, &pool)))
     }
 
-    /// Asks for passes over the sandboxes that may wait for this pool.
+    /// Asks for passes over the sandboxes of this pool: what it supplies, deadlines included, may
+    /// be something else now.
     fn announce(&self, pool: &Key) {
         let waiting = self.index.list(|e| {
-            e.key.namespace == pool.namespace
-                && e.spec.pool.as_ref() == Some(&pool.name)
-                && e.spec.state == DesiredState::Running
+            e.key.namespace == pool.namespace && e.spec.pool.as_ref() == Some(&pool.name)
         });
         for entry in waiting {
             self.queue.add(entry.key.clone());

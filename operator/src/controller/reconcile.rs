@@ -43,6 +43,13 @@ pub(crate) enum ReconcileError {
     Apply(#[from] ApplyError),
     #[error("cannot report: {0}")]
     Report(#[from] ReportError),
+    /// The user has been told; there is a deadline all the same.
+    #[error("cannot apply: {error}")]
+    Refused {
+        #[source]
+        error: ApplyError,
+        next: Option<Timestamp>,
+    },
 }
 
 impl ReconcileError {
@@ -52,6 +59,14 @@ impl ReconcileError {
             Self::Apply(ApplyError::Call(error) | ApplyError::Create(CreateError::Call(error)))
             | Self::Report(ReportError::Call(error)) => error.is_of_server(),
             _ => false,
+        }
+    }
+
+    /// When to look again at the latest, whatever the pause after a failure.
+    pub(crate) fn next(&self) -> Option<Timestamp> {
+        match self {
+            Self::Refused { next, .. } => *next,
+            _ => None,
         }
     }
 }
@@ -72,7 +87,7 @@ pub(crate) async fn reconcile(
     match carry_out(context, &observed, &plan).await {
         Ok(()) if plan.reports => report(context, &observed.entry, &plan.status).await?,
         Ok(()) => {}
-        Err(error) => return refuse(context, &observed, error, now).await,
+        Err(error) => return refuse(context, &observed, error, plan.next, now).await,
     }
     if plan.lost {
         context.pace.note(key, now);
@@ -92,6 +107,7 @@ async fn refuse(
     context: &Context,
     observed: &Observed,
     error: ApplyError,
+    next: Option<Timestamp>,
     now: Timestamp,
 ) -> Result<Option<Timestamp>, ReconcileError> {
     let Some(refusal) = error.refusal() else {
@@ -102,7 +118,7 @@ async fn refuse(
     if refusal.fatal {
         return Ok(None);
     }
-    Err(error.into())
+    Err(ReconcileError::Refused { error, next })
 }
 
 impl Context {

@@ -1,6 +1,7 @@
 //! Writes a status: only if it differs, and only what differs, so that nothing changing costs
 //! nothing.
 
+use crds::conditions::Reason;
 use crds::sandbox::SandboxStatus;
 use crds::{Sandbox, names};
 use kube::Api;
@@ -32,7 +33,12 @@ pub(crate) async fn report(
     };
     let api = Api::<Sandbox>::namespaced(context.client.clone(), &entry.key.namespace);
     // The uid keeps the status from an object that took the name meanwhile.
-    let patch = Patch::Merge(json!({"metadata": {"uid": entry.uid}, "status": changes}));
+    let mut metadata = json!({"uid": entry.uid});
+    if status.reason == Some(Reason::Expired) && entry.status.reason != Some(Reason::Expired) {
+        // This is final: it must not overtake a resume that is not known here yet.
+        metadata["resourceVersion"] = entry.resource_version.clone().into();
+    }
+    let patch = Patch::Merge(json!({"metadata": metadata, "status": changes}));
     let params = PatchParams {
         field_manager: Some(names::CONTROLLER.into()),
         ..PatchParams::default()

@@ -29,16 +29,17 @@ impl Starts {
     /// How long its start took, if it has just ended well.
     pub(super) fn follow(
         &self,
+        key: &Key,
         before: Option<&Entry>,
         after: Option<&Entry>,
         due: Instant,
     ) -> Option<(&'static str, Duration)> {
-        let (before, after) = (before?, after);
         let mut begun = self.0.lock();
         let Some(after) = after.filter(|a| is_starting(a.status.phase)) else {
-            begun.remove(&before.key);
+            begun.remove(key);
             return None;
         };
+        let before = before?;
         if let Some(kind) = kind(before.status.phase)
             && begun.len() < MEASURED
         {
@@ -91,7 +92,12 @@ mod tests {
         for pair in phases.windows(2) {
             let due = Instant::now();
             advance(Duration::from_secs(1)).await;
-            let took = starts.follow(Some(&entry(pair[0])), Some(&entry(pair[1])), due);
+            let took = starts.follow(
+                &entry(pair[0]).key,
+                Some(&entry(pair[0])),
+                Some(&entry(pair[1])),
+                due,
+            );
             all.extend(took.map(|(kind, took)| (kind, took.as_secs())));
         }
         assert!(starts.0.lock().len() <= 1);
@@ -123,9 +129,13 @@ mod tests {
     async fn nothing_is_remembered_of_what_is_gone() {
         let starts = Starts::default();
         let (pending, now) = (entry("Pending"), Instant::now());
-        starts.follow(Some(&pending), Some(&pending), now);
+        starts.follow(&pending.key, Some(&pending), Some(&pending), now);
         assert_eq!(starts.0.lock().len(), 1);
-        starts.follow(Some(&pending), None, now);
+        starts.follow(&pending.key, Some(&pending), None, now);
+        assert_eq!(starts.0.lock().len(), 0);
+        // It may be out of the index before anybody looks.
+        starts.follow(&pending.key, Some(&pending), Some(&pending), now);
+        starts.follow(&pending.key, None, None, now);
         assert!(starts.0.lock().is_empty());
     }
 }

@@ -136,7 +136,7 @@ impl Worker {
             worker: &self,
             key: &key,
             began: Instant::now(),
-            outcome: Outcome::Failed("unfinished", LONGEST_PAUSE),
+            outcome: Outcome::Failed("unfinished", LONGEST_PAUSE, None),
         };
         self.metrics.under_way.inc();
         let before = self.context.index.get(&key);
@@ -149,11 +149,12 @@ impl Worker {
                 tracing::warn!(%key, category, %error, "a pass failed; trying again");
                 let of_server = error.is_of_server();
                 let longest = of_server.then_some(LONGEST_OUTAGE_PAUSE);
-                Outcome::Failed(category, longest.unwrap_or(LONGEST_PAUSE))
+                let next = error.next().map(|at| instant(at, self.context.clock.now()));
+                Outcome::Failed(category, longest.unwrap_or(LONGEST_PAUSE), next)
             }
             Err(_) => {
                 tracing::warn!(%key, category = "timeout", "a pass took too long; trying again");
-                Outcome::Failed("timeout", LONGEST_PAUSE)
+                Outcome::Failed("timeout", LONGEST_PAUSE, None)
             }
         };
     }
@@ -165,7 +166,7 @@ impl Worker {
         let after = after
             .as_deref()
             .filter(|a| before.is_some_and(|b| b.uid == a.uid));
-        if let Some((kind, took)) = self.starts.follow(before, after, due) {
+        if let Some((kind, took)) = self.starts.follow(key, before, after, due) {
             self.metrics.started(kind, took);
         }
         if let (Some(before), Some(after)) = (before, after) {
@@ -185,8 +186,9 @@ struct End<'a> {
 enum Outcome {
     /// It went well; look again then.
     Done(Option<Instant>),
-    /// It went wrong, in this category; try again after a pause that grows up to this.
-    Failed(&'static str, Duration),
+    /// It went wrong, in this category; try again after a pause that grows up to this, and at this
+    /// time at the latest.
+    Failed(&'static str, Duration, Option<Instant>),
 }
 
 impl Drop for End<'_> {
@@ -194,9 +196,12 @@ impl Drop for End<'_> {
         let Worker { queue, metrics, .. } = self.worker;
         metrics.under_way.dec();
         match self.outcome {
-            Outcome::Failed(category, longest) => {
+            Outcome::Failed(category, longest, next) => {
                 metrics.failed(category, self.began.elapsed());
                 queue.failed(self.key, longest);
+                if let Some(at) = next {
+                    queue.add_at(self.key.clone(), at);
+                }
             }
             Outcome::Done(next) => {
                 metrics.passed(self.began.elapsed());

@@ -177,7 +177,12 @@ impl Sandboxes {
         if let Some(wake) = wake(entry).filter(|_| state == DesiredState::Running) {
             patch["metadata"] = wake;
         }
-        self.patch(entry, patch).await
+        let written = self.patch(entry, patch).await?;
+        // What was not known before the write, or lay hidden behind a pause that was asked for.
+        match state {
+            DesiredState::Running => self.wake(&written).await,
+            DesiredState::Paused | DesiredState::Stopped => Ok(written),
+        }
     }
 
     /// Ends a pause that the operator made by itself. Whatever else holds is left alone.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use kube::Client;
 use operator::clock::Clock;
-use operator::controller::{self, ControllerConfig, HttpSupervisors, Peers};
+use operator::controller::{self, ControllerConfig, Deadlines, HttpSupervisors, Peers};
 use operator::gateway::{Gateway, GatewayConfig, RuntimeClasses, Tenants, WorkspaceConfig};
 use operator::index::Index;
 use operator::keys::Keys;
@@ -32,6 +32,7 @@ pub(super) struct Parts {
     pub(super) tenants: Tenants,
     pub(super) node: NodeConfig,
     pub(super) public: bool,
+    pub(super) deadlines: Deadlines,
 }
 
 impl Parts {
@@ -65,9 +66,11 @@ impl Parts {
         gateway: Gateway,
         shutdown: CancellationToken,
     ) -> impl Future<Output = anyhow::Result<()>> + use<> {
+        let mut config = ControllerConfig::new(self.urls.clone());
+        config.defaults.lifecycle = self.deadlines;
         let run = controller::run(
             self.client.clone(),
-            ControllerConfig::new(self.urls.clone()),
+            config,
             self.keys.clone(),
             self.index.clone(),
             Peers {

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod first_session;
+mod idle;
 mod isolation;
 mod kubectl;
 mod recovery;

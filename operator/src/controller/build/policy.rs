@@ -28,6 +28,7 @@ pub fn check(built: &Pod, patched: &Pod, privileged: bool) -> Result<(), BuildEr
     let containers = patched.containers.iter();
     let violation = of_pod(patched)
         .or_else(|| patched.volumes.iter().flatten().find_map(of_volume))
+        .or_else(|| claim_of_another(built, patched))
         .or_else(|| {
             containers
                 .chain(patched.init_containers.iter().flatten())
@@ -130,6 +131,19 @@ fn of_volume(volume: &Volume) -> Option<String> {
         _ => return None,
     };
     Some(format!("{what} of volume {}", volume.name))
+}
+
+/// The workspace of another sandbox is nobody else's.
+fn claim_of_another(built: &PodSpec, patched: &PodSpec) -> Option<String> {
+    let own: Vec<_> = claims(built).collect();
+    let mut all = claims(patched);
+    let other = all.find(|claim| names::is_workspace_claim(claim) && !own.contains(claim))?;
+    Some(format!("the volume claim {other} of another sandbox"))
+}
+
+fn claims(spec: &PodSpec) -> impl Iterator<Item = &str> {
+    let volumes = spec.volumes.iter().flatten();
+    volumes.filter_map(|v| Some(v.persistent_volume_claim.as_ref()?.claim_name.as_str()))
 }
 
 fn of_container(container: &Container) -> Option<String> {

@@ -73,6 +73,7 @@ fn hindered(before: &SandboxStatus, after: &SandboxStatus) -> Option<Announcemen
             | Reason::ImagePull
             | Reason::ContainerConfig
             | Reason::PoolNotFound
+            | Reason::Refused
             | Reason::NameTaken
     );
     let waits = matches!(after.phase, Phase::Pending | Phase::Starting);

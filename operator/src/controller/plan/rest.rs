@@ -5,14 +5,35 @@ use crds::names;
 use crds::sandbox::{PauseReason, Phase, PodStatus};
 use jiff::Timestamp;
 
-use super::{Action, Grace, Plan, Subject, deadline};
+use super::quiet::{self, Verdict};
+use super::{Action, Grace, Plan, Subject, deadline, run};
 use crate::controller::facts::{Facts, PodFacts};
 
-/// How long after its grace period a Pod is taken for lost with its node.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(15);
+/// How long after its grace period a Pod is taken for lost with its node (decision 015).
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// Releases compute, unless it turns out at the last moment that the sandbox is not idle.
+pub(super) fn pause_or_go_on(
+    plan: &mut Plan,
+    subject: &Subject<'_>,
+    facts: &Facts,
+    now: Timestamp,
+) {
+    let idle = subject.entry.own_pause() == Some(PauseReason::Idle);
+    let alive = facts.pod.as_ref().filter(|pod| pod.deletion.is_none());
+    let Some(pod) = alive.filter(|_| idle) else {
+        return pause(plan, subject, facts, now);
+    };
+    plan.asks = pod.ip.is_some();
+    match quiet::confirm(plan, subject, facts, now) {
+        Verdict::Confirmed => pause(plan, subject, facts, now),
+        Verdict::CalledOff => run::decide(plan, subject, facts, now),
+        Verdict::Open => {}
+    }
+}
 
 /// Releases compute.
-pub(super) fn pause(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: Timestamp) {
+fn pause(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: Timestamp) {
     plan.status.pod_status = Some(PodStatus::NotFound);
     let by = subject.entry.own_pause().unwrap_or(PauseReason::Requested);
     plan.status.pause_reason = Some(by);
@@ -38,7 +59,6 @@ pub(super) fn pause_by_itself(plan: &mut Plan, by: PauseReason, now: Timestamp) 
     plan.status.pause_reason = Some(by);
     plan.status.paused_at = Some(now.into());
     plan.forget_pod();
-    plan.asks = false;
 }
 
 fn reason(by: PauseReason) -> Reason {

@@ -153,6 +153,7 @@ pub(super) fn pod() -> PodFacts {
         ip: Some("10.0.0.1".into()),
         node: Some("node-1".into()),
         deletion: None,
+        grace: SignedDuration::ZERO,
         ready: false,
         reason: None,
         message: None,

@@ -22,20 +22,27 @@ pub fn check(spec: &PodSpec, sandbox: &str) -> Result<(), BuildError> {
 }
 
 /// The first reserved name in anything that refers to a Secret: `secretKeyRef`, `secretRef`,
-/// `secret` of volumes, and whatever drivers of volumes call theirs.
+/// `secret` and `secretName` of volumes, `imagePullSecrets`, and whatever drivers of volumes call
+/// theirs.
 fn first<'a>(value: &'a Value, own: &str) -> Option<&'a str> {
     match value {
         Value::Array(items) => items.iter().find_map(|item| first(item, own)),
         Value::Object(fields) => fields.iter().find_map(|(field, value)| {
             let refers = field.to_ascii_lowercase().contains("secret");
-            let named = ["name", "secretName"].iter().filter(|_| refers);
+            let listed = value.as_array().into_iter().flatten();
+            let named = listed.chain([value]).filter(|_| refers);
             named
-                .filter_map(|name| value.get(name)?.as_str())
+                .flat_map(|it| [it.as_str(), name_in(it, "name"), name_in(it, "secretName")])
+                .flatten()
                 .find(|name| is_reserved(name, own))
                 .or_else(|| first(value, own))
         }),
         _ => None,
     }
+}
+
+fn name_in<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
+    value.get(field)?.as_str()
 }
 
 fn is_reserved(name: &str, own: &str) -> bool {
@@ -62,6 +69,7 @@ mod tests {
         ] {
             let key = json!({"secretKeyRef": {"name": name, "key": "k"}});
             let projected = json!({"sources": [{"secret": {"name": name}}]});
+            let azure = json!({"shareName": "s", "secretName": name});
             let driver = json!({"driver": "d", "nodePublishSecretRef": {"name": name}});
             for spec in [
                 json!({"containers": [{"name": "c", "env": [{"name": "A", "valueFrom": key}]}]}),
@@ -72,6 +80,8 @@ mod tests {
                 json!({"containers": [], "volumes": [{"name": "v", "secret": {"secretName": name}}]}),
                 json!({"containers": [], "volumes": [{"name": "v", "projected": projected}]}),
                 json!({"containers": [], "volumes": [{"name": "v", "csi": driver}]}),
+                json!({"containers": [], "volumes": [{"name": "v", "azureFile": azure}]}),
+                json!({"containers": [], "imagePullSecrets": [{"name": name}]}),
             ] {
                 assert!(is_refused(spec.clone()), "{spec}");
             }

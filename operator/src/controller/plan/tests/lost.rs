@@ -95,7 +95,7 @@ fn a_pod_deleted_by_hand_must_be_gone_before_there_is_another() {
     assert!(!plan.asks);
     assert_eq!(plan.status.phase, Phase::Starting);
     assert_eq!(plan.status.reason, Some(Reason::PodReplaced));
-    assert_eq!(plan.next, Some(ends + SignedDuration::from_secs(15)));
+    assert_eq!(plan.next, Some(ends + SignedDuration::from_secs(30)));
     world.facts = Facts::default();
     let plan = world.step();
     assert_eq!(creates_pod(&plan), Some(1));
@@ -108,7 +108,7 @@ fn a_pod_that_does_not_go_is_removed_by_force() {
     let ends = world.now;
     world.pod().deletion = Some(ends);
     world.step();
-    world.pass(15);
+    world.pass(30);
     assert_eq!(deletes_pod(&world.step()), Some(Grace::None));
 }
 

@@ -22,12 +22,24 @@ impl World {
         });
     }
 
+    /// Every gateway knows that it pauses; now they are asked once more.
+    fn hears_of_it(&mut self) {
+        let plan = self.step();
+        assert_eq!((plan.actions, plan.asks_quiet), (vec![], false));
+        self.pass(2);
+        assert!(self.step().asks_quiet);
+    }
+
     /// Goes through a pause up to the Pod's end.
     fn rest(&mut self, by: PauseReason) {
         let plan = self.step();
         // The status comes first: gateways must know before the Pod ends.
         assert_eq!((plan.actions, plan.status.phase), (vec![], Phase::Pausing));
         assert_eq!(self.status().pause_reason, Some(by));
+        if by == PauseReason::Idle {
+            self.hears_of_it();
+            self.quiet_for(10_000);
+        }
         assert_eq!(deletes_pod(&self.step()), Some(Grace::Own));
         self.facts = Facts::default();
         self.step();
@@ -146,11 +158,43 @@ fn a_pause_is_called_off_while_the_pod_is_alive() {
 }
 
 #[test]
+fn activity_at_the_last_moment_calls_a_pause_off() {
+    for quiet in [Some(1), None] {
+        let mut world = lazy();
+        world.pass(600);
+        world.quiet_for(600);
+        world.step();
+        world.hears_of_it();
+        world.facts.quiet = Some(Quiet {
+            asked: world.now,
+            since: quiet.map(|seconds| world.now - SignedDuration::from_secs(seconds)),
+        });
+        let plan = world.step();
+        assert_eq!((plan.actions, plan.status.phase), (vec![], Phase::Running));
+        assert_eq!(world.status().pause_reason, None);
+    }
+}
+
+#[test]
+fn an_answer_from_before_the_deadline_proves_nothing() {
+    let mut world = lazy();
+    world.deadlines.idle_timeout = Some(Duration::from_secs(2));
+    world.pass(10);
+    world.quiet_for(0);
+    world.step();
+    world.pass(2);
+    assert!(world.step().asks_quiet);
+    assert_eq!(world.status().phase, Phase::Running);
+}
+
+#[test]
 fn a_pod_that_is_on_its_way_out_is_waited_for() {
     let mut world = lazy();
     world.pass(600);
     world.quiet_for(600);
     world.step();
+    world.hears_of_it();
+    world.quiet_for(700);
     world.step();
     let ends = world.now + SignedDuration::from_secs(10);
     world.pod().deletion = Some(ends);

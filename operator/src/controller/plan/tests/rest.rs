@@ -54,7 +54,7 @@ fn a_pod_that_does_not_end_is_forced_while_pausing() {
     world.step();
     let ends = world.now;
     world.pod().deletion = Some(ends);
-    world.pass(15);
+    world.pass(30);
     assert_eq!(deletes_pod(&world.step()), Some(Grace::None));
 }
 

@@ -66,6 +66,15 @@ fn pausing_by_itself() -> World {
     world
 }
 
+/// It was asked once more, and has been quiet for so many seconds.
+fn confirmed(world: &mut World, seconds: i64) {
+    world.pass(2);
+    world.facts.quiet = Some(Quiet {
+        asked: world.now,
+        since: Some(world.now - SignedDuration::from_secs(seconds)),
+    });
+}
+
 fn paused_by_itself() -> World {
     let mut world = pausing_by_itself();
     world.facts = Facts::default();
@@ -254,13 +263,13 @@ fn losses() -> Vec<Scene> {
             },
         ),
         scene(
-            "… and does not go 15 s after its grace period",
+            "… and does not go 30 s after its grace period",
             running(),
             |w| {
                 let ends = w.now;
                 w.pod().deletion = Some(ends);
                 w.step();
-                w.pass(15);
+                w.pass(30);
             },
         ),
         scene("the Pod is gone", running(), |w| w.facts = Facts::default()),
@@ -281,9 +290,19 @@ fn losses() -> Vec<Scene> {
 fn rests() -> Vec<Scene> {
     vec![
         scene(
-            "the status says so, the Pod is still there",
+            "idle: every gateway has heard of it",
             pausing_by_itself(),
-            |_| {},
+            |w| w.pass(2),
+        ),
+        scene("… and still nothing happens", pausing_by_itself(), |w| {
+            confirmed(w, 700);
+        }),
+        scene(
+            "… something happened: the pause is called off",
+            pausing_by_itself(),
+            |w| {
+                confirmed(w, 1);
+            },
         ),
         scene(
             "a request came: the pause is called off",
