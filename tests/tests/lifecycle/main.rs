@@ -13,4 +13,5 @@ mod fleet;
 mod health;
 mod idle;
 mod life;
+mod quota;
 mod writes;
