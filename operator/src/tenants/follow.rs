@@ -37,6 +37,7 @@ pub async fn follow(
 async fn keep(tenants: &Tenants, versions: impl Stream<Item = Option<Secret>>) {
     let mut versions = std::pin::pin!(versions);
     let mut gone: Option<Instant> = None;
+    let mut seen = false;
     loop {
         let over = async {
             match gone {
@@ -49,15 +50,15 @@ async fn keep(tenants: &Tenants, versions: impl Stream<Item = Option<Secret>>) {
                 None => return,
                 Some(Some(secret)) => {
                     take(tenants, &secret);
-                    gone = None;
+                    (gone, seen) = (None, true);
                 }
-                Some(None) if tenants.is_loaded() => gone = Some(gone.unwrap_or_else(lost)),
+                Some(None) if seen => gone = Some(gone.unwrap_or_else(lost)),
                 Some(None) => tenants.clear(),
             },
             () = over => {
                 tracing::error!("Secret {SECRET} is gone: its API keys are no longer valid");
                 tenants.clear();
-                gone = None;
+                (gone, seen) = (None, false);
             }
         }
     }

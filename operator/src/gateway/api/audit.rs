@@ -1,5 +1,5 @@
 //! Audit log: one line for every change that somebody asked for, with who and what, and never with
-//! a secret. Texts of clients are quoted, so that none can write a line of its own.
+//! a secret. The log escapes texts of clients, so that none can write a line of its own.
 
 use super::ApiError;
 
@@ -15,10 +15,10 @@ pub(super) fn tenant(
 ) {
     let runtime = short(runtime);
     match outcome {
-        Ok(()) => tracing::info!(target: TARGET, action, tenant, ?runtime, outcome = "done"),
+        Ok(()) => tracing::info!(target: TARGET, action, tenant, runtime, outcome = "done"),
         Err(error) => {
             let outcome = error.category();
-            tracing::info!(target: TARGET, action, tenant, ?runtime, outcome);
+            tracing::info!(target: TARGET, action, tenant, runtime, outcome);
         }
     }
 }
@@ -26,7 +26,7 @@ pub(super) fn tenant(
 /// The administrator did something to a named thing.
 pub(super) fn admin(action: &'static str, name: &str) {
     let name = short(name);
-    tracing::info!(target: TARGET, action, tenant = "admin", ?name, outcome = "done");
+    tracing::info!(target: TARGET, action, tenant = "admin", name, outcome = "done");
 }
 
 fn short(text: &str) -> &str {

@@ -1,0 +1,138 @@
+//! Limits of an API key over several gateways and controllers that die: never more Pods than the
+//! key may have, and everybody's turn comes.
+
+use std::time::Duration;
+
+use crds::conditions::Reason;
+use crds::sandbox::Phase;
+use k8s_openapi::api::core::v1::Pod;
+use operator::gateway::Tenants;
+use serde_json::{Value, json};
+use tests::world::{API_KEY, OTHER_KEY, TestGateway, World};
+use tokio::time::sleep;
+
+/// An installation in which the tenant `default` has these limits.
+fn limited(limits: &Value) -> World {
+    let tenants = Tenants::fixed([("default", API_KEY), ("other", OTHER_KEY)]);
+    limit(&tenants, limits);
+    let mut world = World::without_controller();
+    world.config.tenants = tenants;
+    world.start_controller();
+    world
+}
+
+fn limit(tenants: &Tenants, limits: &Value) {
+    let mut record = limits.clone();
+    record["name"] = "default".into();
+    record["sha256"] = "0".repeat(64).into();
+    let json = json!([record]).to_string();
+    tenants.replace(json.as_bytes()).unwrap();
+}
+
+async fn start(gateway: &TestGateway, session: &str, factor: f64) -> String {
+    let body = json!({
+        "session_id": session, "image": "debian:12", "command": ["server"],
+        "resource_factor": factor,
+    });
+    let answer = gateway.post("/start", &body).await;
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    answer.body["runtime_id"].as_str().unwrap().to_owned()
+}
+
+async fn pods(world: &World) -> usize {
+    world.names::<Pod>().await.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_never_has_more_pods_than_it_may_and_everybody_has_a_turn() {
+    const MOST: usize = 3;
+    let mut world = limited(&json!({"maxSandboxes": MOST}));
+    let gateways = [world.gateway().await, world.gateway().await];
+    let mut open = Vec::new();
+    for n in 0..12 {
+        let gateway = &gateways[n % 2];
+        open.push(start(gateway, &n.to_string(), 1.0).await);
+        assert!(pods(&world).await <= MOST);
+    }
+    let (mut rounds, mut turns) = (0, 0);
+    while !open.is_empty() {
+        sleep(Duration::from_secs(1)).await;
+        rounds += 1;
+        assert!(rounds < 1000, "{} wait for ever", open.len());
+        assert!(pods(&world).await <= MOST, "round {rounds}");
+        if rounds % 7 == 0 {
+            world.start_controller();
+        }
+        let running = world.index.list(|e| e.status.phase == Phase::Running);
+        for entry in running.iter().filter(|_| rounds % 3 == 0).take(2) {
+            let body = json!({"runtime_id": entry.runtime_id});
+            assert_eq!(gateways[rounds % 2].post("/stop", &body).await.status, 200);
+            open.retain(|id| *id != entry.runtime_id);
+            turns += 1;
+        }
+    }
+    assert_eq!(turns, 12);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_is_told_so_and_others_are_not_concerned() {
+    let world = limited(&json!({"maxSandboxes": 1}));
+    let gateway = world.gateway().await;
+    let first = start(&gateway, "first", 1.0).await;
+    world.phase(&first, Phase::Running).await;
+    let second = start(&gateway, "second", 1.0).await;
+    let waits = world
+        .wait(&second, |e| e.status.reason.is_some())
+        .await
+        .unwrap();
+    assert_eq!(waits.status.reason, Some(Reason::QuotaExceeded));
+    let told = gateway.get("/sessions/second").await.body;
+    assert_eq!(
+        (&told["status"], &told["pod_status"]),
+        (&json!("starting"), &json!("Pending"))
+    );
+    assert!(
+        told["status_detail"]
+            .as_str()
+            .unwrap()
+            .contains("its API key")
+    );
+    let body = json!({"session_id": "s", "image": "debian:12", "command": ["server"]});
+    let other = gateway
+        .send(OTHER_KEY, http::Method::POST, "/start", body.to_string())
+        .await;
+    world
+        .phase(other.body["runtime_id"].as_str().unwrap(), Phase::Running)
+        .await;
+
+    gateway.post("/pause", &json!({"runtime_id": first})).await;
+    world.phase(&second, Phase::Running).await;
+    // Now the first one has to wait.
+    gateway.post("/resume", &json!({"runtime_id": first})).await;
+    world
+        .wait(&first, |e| e.status.reason == Some(Reason::QuotaExceeded))
+        .await
+        .unwrap();
+    limit(&world.config.tenants, &json!({"maxSandboxes": 2}));
+    world.phase(&first, Phase::Running).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn compute_is_limited_and_what_never_fits_fails() {
+    // By default a sandbox may use 2 CPU.
+    let world = limited(&json!({"maxCpu": "5"}));
+    let gateway = world.gateway().await;
+    let small = start(&gateway, "small", 1.0).await;
+    world.phase(&small, Phase::Running).await;
+    let large = start(&gateway, "large", 2.0).await;
+    let huge = start(&gateway, "huge", 3.0).await;
+    let failed = world.phase(&huge, Phase::Failed).await;
+    assert_eq!(failed.status.reason, Some(Reason::QuotaExceeded));
+    world
+        .wait(&large, |e| e.status.reason == Some(Reason::QuotaExceeded))
+        .await
+        .unwrap();
+    // Nobody frees anything: the wait ends like any other start.
+    let failed = world.phase(&large, Phase::Failed).await;
+    assert_eq!(failed.status.reason, Some(Reason::StartTimeout));
+}
