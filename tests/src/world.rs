@@ -32,6 +32,8 @@ use operator::kubernetes::watch;
 use operator::urls::{Scheme, UrlForm, Urls};
 use serde_json::{Value, json};
 use standalone::api::{EmbeddedApi, Options};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -70,6 +72,7 @@ pub struct World {
     gateways: Arc<WorldGateways>,
     /// Where the servers of sandboxes answer, if they do.
     runtime_port: Option<u16>,
+    servers: JoinSet<()>,
     controller: Option<DropGuard>,
     _background: DropGuard,
 }
@@ -104,6 +107,7 @@ impl World {
             supervisors,
             gateways: Arc::default(),
             runtime_port: None,
+            servers: JoinSet::new(),
             controller: None,
             _background: shutdown.drop_guard(),
             api,
@@ -151,8 +155,11 @@ impl World {
     /// From now on the sandboxes of gateways that are made after this have servers, which answer
     /// whenever their command does.
     pub async fn serve(&mut self) {
-        let servers = servers::start(self.node.clone(), self.supervisors.clone());
-        self.runtime_port = Some(servers.await.expect("a free port"));
+        let listener = TcpListener::bind("0.0.0.0:0").await;
+        let listener = listener.expect("a free port");
+        self.runtime_port = listener.local_addr().ok().map(|a| a.port());
+        let serve = servers::serve(listener, self.node.clone(), self.supervisors.clone());
+        self.servers.spawn(serve);
     }
 
     /// Another replica of the gateway, with an index of its own.

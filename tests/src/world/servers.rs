@@ -12,23 +12,19 @@ use super::{ScriptedNode, ScriptedSupervisors};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
 
-/// Starts them. The port of them all.
-pub(super) async fn start(
+/// Serves for as long as the test lets it.
+pub(super) async fn serve(
+    listener: TcpListener,
     node: Arc<ScriptedNode>,
     supervisors: Arc<ScriptedSupervisors>,
-) -> std::io::Result<u16> {
-    let listener = TcpListener::bind("0.0.0.0:0").await?;
-    let port = listener.local_addr()?.port();
-    tokio::spawn(async move {
-        // The test fails if nobody answers.
-        while let Ok((stream, _)) = listener.accept().await {
-            let pod = stream.local_addr().map(|a: SocketAddr| a.ip().to_string());
-            if pod.is_ok_and(|ip| node.has(&ip) && supervisors.serves(&ip)) {
-                tokio::spawn(answer(stream));
-            }
+) {
+    // The test fails if nobody answers.
+    while let Ok((stream, _)) = listener.accept().await {
+        let pod = stream.local_addr().map(|a: SocketAddr| a.ip().to_string());
+        if pod.is_ok_and(|ip| node.has(&ip) && supervisors.serves(&ip)) {
+            tokio::spawn(answer(stream));
         }
-    });
-    Ok(port)
+    }
 }
 
 /// Answers one request, whatever it is.
