@@ -35,6 +35,10 @@ type Socket = WebSocketStream<TcpStream>;
 
 /// Both ends of a WebSocket through the gateway.
 #[cfg(test)]
+#[allow(
+    clippy::result_large_err,
+    reason = "the signature is that of the library"
+)]
 async fn connect(stage: &Stage) -> (Socket, Socket) {
     let url = format!("ws://{}/sockets?x=1", stage.host());
     let mut request = url.into_client_request().unwrap();
