@@ -17,4 +17,5 @@ mod life;
 mod quota;
 mod readiness;
 mod replicas;
+mod resume;
 mod writes;
