@@ -30,6 +30,9 @@ async fn an_idle_sandbox_sleeps_and_a_request_wakes_it() {
     // What is under way keeps it awake for as long as it takes.
     assert_eq!(session.run("sleep 5; echo awake").await, "awake");
     becomes(&session, "paused").await;
+    let sandbox = format!("sandbox/{}", session.id);
+    let until = ["wait", "--for=condition=Paused", &sandbox, "--timeout=60s"];
+    standalone.run("kubectl", &until);
     let pods = standalone.run("kubectl", &["get", "pods", "-o", "name"]);
     assert_eq!(pods, "");
     // The request is held until the sandbox is back, and reaches it whole.
