@@ -7,6 +7,8 @@ pub mod api;
 pub mod args;
 mod dispatch;
 mod observe;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod properties;
 pub mod proxy;
 pub mod sandboxes;
 pub mod serve;
