@@ -1,4 +1,4 @@
-//! WebSockets through the proxy, with a client and a server that hold to the protocol: every kind of
+//! Web sockets through the proxy, with a client and a server that hold to the protocol: every kind of
 //! frame comes back as it was sent, and so does every way to end.
 
 #[cfg(test)]
@@ -28,6 +28,8 @@ use tokio_tungstenite::{WebSocketStream, accept_hdr_async, client_async};
 
 use stage::Stage;
 
+const PROTOCOL: &str = "sec-websocket-protocol";
+
 #[cfg(test)]
 type Socket = WebSocketStream<TcpStream>;
 
@@ -37,34 +39,25 @@ async fn connect(stage: &Stage) -> (Socket, Socket) {
     let url = format!("ws://{}/sockets?x=1", stage.host());
     let mut request = url.into_client_request().unwrap();
     let protocol = "chat.v1".parse().unwrap();
-    request
-        .headers_mut()
-        .insert("sec-websocket-protocol", protocol);
+    request.headers_mut().insert(PROTOCOL, protocol);
     let dial = async {
         let stream = TcpStream::connect(stage.address).await.unwrap();
         client_async(request, stream).await.unwrap()
     };
     let serve = async {
         let (stream, _) = stage.upstream.accept().await.unwrap();
-        accept_hdr_async(stream, choose_protocol).await.unwrap()
+        accept_hdr_async(stream, |request: &Request, mut response: Response| {
+            assert_eq!(request.uri(), "/sockets?x=1");
+            let asked = request.headers()[PROTOCOL].clone();
+            response.headers_mut().insert(PROTOCOL, asked);
+            Ok(response)
+        })
+        .await
+        .unwrap()
     };
     let ((near, answer), far) = tokio::join!(dial, serve);
-    assert_eq!(answer.headers()["sec-websocket-protocol"], "chat.v1");
+    assert_eq!(answer.headers()[PROTOCOL], "chat.v1");
     (near, far)
-}
-
-#[cfg(test)]
-#[allow(clippy::result_large_err, reason = "the signature is the library's")]
-fn choose_protocol(
-    request: &Request,
-    mut response: Response,
-) -> Result<Response, http::Response<Option<String>>> {
-    assert_eq!(request.uri(), "/sockets?x=1");
-    let asked = request.headers()["sec-websocket-protocol"].clone();
-    response
-        .headers_mut()
-        .insert("sec-websocket-protocol", asked);
-    Ok(response)
 }
 
 /// Sends back what comes, until the end; returns how it ended.
@@ -135,18 +128,18 @@ async fn pings_and_pongs_pass_both_ways() {
     let long = "x".repeat(125);
     for payload in ["", "ping", &long] {
         let payload = payload.as_bytes().to_vec();
-        let (ping, pong) = (
+        let (call, answer) = (
             Message::Ping(payload.clone().into()),
             Message::Pong(payload.into()),
         );
         for _ in 0..2 {
-            near.send(ping.clone()).await.unwrap();
-            assert_eq!(far.next().await.unwrap().unwrap(), ping);
+            near.send(call.clone()).await.unwrap();
+            assert_eq!(far.next().await.unwrap().unwrap(), call);
             far.flush().await.unwrap();
-            assert_eq!(near.next().await.unwrap().unwrap(), pong);
+            assert_eq!(near.next().await.unwrap().unwrap(), answer);
             // One that nobody asked for.
-            near.send(pong.clone()).await.unwrap();
-            assert_eq!(far.next().await.unwrap().unwrap(), pong);
+            near.send(answer.clone()).await.unwrap();
+            assert_eq!(far.next().await.unwrap().unwrap(), answer);
             // And the other way round.
             std::mem::swap(&mut near, &mut far);
         }
