@@ -20,11 +20,11 @@ use tokio::task::JoinHandle;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::error::{Error, ProtocolError};
-use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
-use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
-use tokio_tungstenite::{WebSocketStream, accept_hdr_async, client_async};
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
+use tokio_tungstenite::{WebSocketStream, client_async};
 
 use stage::Stage;
 
@@ -45,15 +45,22 @@ async fn connect(stage: &Stage) -> (Socket, Socket) {
         client_async(request, stream).await.unwrap()
     };
     let serve = async {
-        let (stream, _) = stage.upstream.accept().await.unwrap();
-        accept_hdr_async(stream, |request: &Request, mut response: Response| {
-            assert_eq!(request.uri(), "/sockets?x=1");
-            let asked = request.headers()[PROTOCOL].clone();
-            response.headers_mut().insert(PROTOCOL, asked);
-            Ok(response)
-        })
-        .await
-        .unwrap()
+        let mut sandbox = stage.sandbox().await;
+        let head = sandbox.head_as_sent().await;
+        assert!(head.starts_with("GET /sockets?x=1 HTTP/1.1\n"), "{head}");
+        let line = |name: &str| {
+            let found = head.lines().find_map(|line| line.strip_prefix(name));
+            found.unwrap().to_owned()
+        };
+        let accept = derive_accept_key(line("sec-websocket-key: ").as_bytes());
+        let protocol = line("sec-websocket-protocol: ");
+        sandbox
+            .send(&format!(
+                "HTTP/1.1 101 Switching Protocols\nConnection: Upgrade\nUpgrade: websocket\n\
+                 Sec-WebSocket-Accept: {accept}\nSec-WebSocket-Protocol: {protocol}\n\n"
+            ))
+            .await;
+        WebSocketStream::from_raw_socket(sandbox.into_stream(), Role::Server, None).await
     };
     let ((near, answer), far) = tokio::join!(dial, serve);
     assert_eq!(answer.headers()[PROTOCOL], "chat.v1");

@@ -89,7 +89,7 @@ where
                     per_second,
                     p50,
                     p99,
-                })
+                });
             }
             Some(direct) => {
                 let added = |with: Duration, without: Duration| {

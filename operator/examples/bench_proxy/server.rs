@@ -45,7 +45,7 @@ async fn answer(mut request: Request<Incoming>) -> Result<Response<Body>, Infall
     while let Some(Ok(_)) = body.frame().await {}
     let body = match &*path {
         "/down" => {
-            let piece = Bytes::from_static(&[b'x'; PIECE]);
+            let piece = Bytes::from(vec![b'x'; PIECE]);
             let pieces = (0..LARGE / PIECE).map(move |_| Ok::<_, Infallible>(piece.clone()));
             Body::from_stream(stream::iter(pieces))
         }

@@ -209,7 +209,17 @@ impl Wire {
 
     /// Reads a head, in lower case.
     pub(crate) async fn head(&mut self) -> String {
-        self.until("\n\n").await.to_lowercase()
+        self.head_as_sent().await.to_lowercase()
+    }
+
+    pub(crate) async fn head_as_sent(&mut self) -> String {
+        self.until("\n\n").await
+    }
+
+    /// The connection, of which nothing has been read ahead.
+    pub(crate) fn into_stream(self) -> TcpStream {
+        assert!(self.seen.is_empty());
+        self.stream
     }
 
     /// Reads to the end, however it comes.
