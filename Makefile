@@ -49,10 +49,11 @@ bench-executor: ## Executor: start, memory, echo round trip, size; the Python se
 bench-controller: ## Controller: starts and passes per second, CPU and memory at 10 000 and 100 000 sandboxes
 	cargo run --release --locked -p tests --example bench_controller
 
-bench-proxy: ## Gateway: requests per second and latency beside a direct connection
+bench-proxy: ## Gateway: requests, tunnels, large bodies and memory, beside a direct connection and nginx
+	hack/install bench
 	cargo run --release --locked -p operator --example bench_proxy
 
-fuzz: ## Fuzz what the executor reads from strangers, TIME=60 seconds each (ARGS="screen paths archive action")
+fuzz: ## Fuzz what executor and gateway read from strangers, TIME=60 seconds each (ARGS="screen paths archive action route")
 	hack/install fuzz
 	TIME=$(or $(TIME),60) hack/fuzz $(ARGS)
 

@@ -9,6 +9,8 @@ pub mod args;
 pub mod configs;
 mod dispatch;
 mod observe;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod properties;
 pub mod proxy;
 pub mod sandboxes;
 pub mod serve;

@@ -13,6 +13,8 @@ mod headers;
 mod links;
 mod loopback;
 mod passage;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) mod properties;
 mod route;
 mod upgrade;
 mod upstream;

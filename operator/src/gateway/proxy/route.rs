@@ -102,7 +102,7 @@ pub(super) fn base_host(base: &str) -> String {
 }
 
 /// `{id}.{base}`, `{port}-{id}.{base}`, or the same with a hyphen before the base.
-fn by_name(host: &str, base: &str) -> Option<Route> {
+pub(super) fn by_name(host: &str, base: &str) -> Option<Route> {
     let label = host.strip_suffix(base)?;
     let label = label.strip_suffix(['.', '-'])?;
     let id = label.get(label.len().checked_sub(RUNTIME_ID_LEN)?..)?;
@@ -119,7 +119,7 @@ fn by_name(host: &str, base: &str) -> Option<Route> {
 }
 
 /// `/{id}/{port}` and everything below.
-fn by_path(path: &str) -> Option<Route> {
+pub(super) fn by_path(path: &str) -> Option<Route> {
     // A base URL that ends in a slash gives two.
     let start = path.len() - path.trim_start_matches('/').len();
     let mut parts = path[start..].splitn(3, '/');
@@ -141,7 +141,7 @@ fn is_port_name(text: &str) -> bool {
 }
 
 /// The host that the client means, in lower case and without port.
-fn host(request: &Request<Body>) -> Result<Option<String>, ProxyError> {
+pub(super) fn host(request: &Request<Body>) -> Result<Option<String>, ProxyError> {
     let mut lines = request.headers().get_all(HOST).iter();
     let line = lines.next();
     if lines.next().is_some() {

@@ -1,0 +1,120 @@
+//! A gateway with one sandbox, as a process of its own, and without an API server.
+
+use std::collections::HashSet;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use crds::Sandbox;
+use crds::sandbox::{Phase, SandboxSpec, SandboxStatus};
+use http::{Request, Response};
+use http_body_util::Full;
+use operator::gateway::{
+    self, Gateway, GatewayConfig, ProxyConfig, RuntimeClasses, Tenants, WorkspaceConfig,
+};
+use operator::index::Index;
+use operator::keys::Keys;
+use operator::urls::{Scheme, UrlForm, Urls};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// First argument of the process.
+pub(crate) const ROLE: &str = "gateway";
+
+/// The running process.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    /// The sandbox's host.
+    pub(crate) host: String,
+    pub(crate) child: Child,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts the process; its sandbox is `server`.
+pub(crate) fn start(server: SocketAddr) -> anyhow::Result<Running> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .args([ROLE, &server.port().to_string()])
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut line = String::new();
+    let out = child.stdout.take().context("a pipe")?;
+    BufReader::new(out).read_line(&mut line)?;
+    let (address, host) = line.trim().split_once(' ').context("address and host")?;
+    Ok(Running {
+        address: address.parse()?,
+        host: host.to_owned(),
+        child,
+    })
+}
+
+/// The process.
+pub(crate) async fn run() -> anyhow::Result<()> {
+    let port = std::env::args().nth(2).context("a port")?.parse()?;
+    // As in production, where most requests leave no line.
+    operator::telemetry::init();
+    let keys = Arc::new(Keys::derive(&[1; 32])?);
+    let index = Arc::new(Index::new(keys.clone()));
+    index.retain(&HashSet::new());
+    let entry = index.apply(&sandbox(port)?).context("an entry")?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("{} {}.localhost", listener.local_addr()?, entry.runtime_id);
+    let client = kube::Client::new(tower::service_fn(no_api), "default");
+    let gateway = Gateway::new(&client, config(), keys, index, Tenants::fixed([]));
+    gateway::run(gateway, listener, CancellationToken::new()).await;
+    Ok(())
+}
+
+async fn no_api(_: Request<kube::client::Body>) -> Result<Response<Full<Bytes>>, std::io::Error> {
+    Err(std::io::Error::from(std::io::ErrorKind::NotConnected))
+}
+
+fn sandbox(port: u16) -> serde_json::Result<Sandbox> {
+    let mut sandbox = Sandbox::new("bench", SandboxSpec::default());
+    sandbox.metadata.namespace = Some("default".into());
+    sandbox.metadata.uid = Some("bench".into());
+    sandbox.metadata.resource_version = Some("1".into());
+    sandbox.spec.ports = serde_json::from_value(json!([{"name": "runtime", "port": port}]))?;
+    sandbox.status = Some(SandboxStatus {
+        phase: Phase::Running,
+        pod_ip: Some("127.0.0.1".into()),
+        ..SandboxStatus::default()
+    });
+    Ok(sandbox)
+}
+
+fn config() -> GatewayConfig {
+    GatewayConfig {
+        namespace: "default".into(),
+        urls: Urls {
+            scheme: Scheme::Http,
+            base: "localhost".into(),
+            form: UrlForm::Nested,
+        },
+        workspace: WorkspaceConfig {
+            size: "1Gi".into(),
+            storage_class: None,
+        },
+        runtime_classes: RuntimeClasses::default(),
+        hold_limit: Duration::from_secs(1),
+        start_wait: Duration::from_secs(1),
+        drain_limit: Duration::from_secs(1),
+        max_connections: 16_384,
+        local_only: false,
+        proxy: ProxyConfig {
+            requests_per_sandbox: 16_384,
+            ..ProxyConfig::default()
+        },
+        vitals: Arc::default(),
+    }
+}

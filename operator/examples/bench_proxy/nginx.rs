@@ -1,0 +1,109 @@
+//! The reference: nginx with one worker per core, connections to the server kept, and nothing
+//! buffered, as the gateway does it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+
+use tokio::net::TcpStream;
+use tokio::time::{Duration, sleep};
+
+/// The running server.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    master: Child,
+    folder: PathBuf,
+}
+
+impl Running {
+    /// The processes that serve.
+    pub(crate) fn workers(&self) -> anyhow::Result<Vec<u32>> {
+        let master = self.master.id();
+        let path = format!("/proc/{master}/task/{master}/children");
+        let children = std::fs::read_to_string(path)?;
+        let workers = children.split_whitespace().map(str::parse);
+        Ok(workers.collect::<Result<_, _>>()?)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The master ends its workers when it is asked to.
+        let id = self.master.id().to_string();
+        let _ = Command::new("kill").arg(id).status();
+        let _ = self.master.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Starts nginx in front of `server`; `None` if it is not installed.
+pub(crate) async fn start(server: SocketAddr) -> anyhow::Result<Option<Running>> {
+    let Some(program) = ["/usr/sbin/nginx", "/usr/bin/nginx"]
+        .into_iter()
+        .find(|path| std::path::Path::new(path).exists())
+    else {
+        return Ok(None);
+    };
+    let folder = std::env::temp_dir().join(format!("bench-proxy-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let address = super::free_address()?;
+    let file = folder.join("nginx.conf");
+    std::fs::write(&file, config(address, server))?;
+    let master = Command::new(program)
+        .arg("-p")
+        .arg(&folder)
+        .arg("-c")
+        .arg(&file)
+        .args(["-e", "stderr"])
+        .spawn()?;
+    let running = Running {
+        address,
+        master,
+        folder,
+    };
+    for _ in 0..100 {
+        if TcpStream::connect(address).await.is_ok() {
+            return Ok(Some(running));
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    anyhow::bail!("nginx does not listen")
+}
+
+fn config(address: SocketAddr, server: SocketAddr) -> String {
+    format!(
+        "daemon off;
+pid nginx.pid;
+worker_processes 2;
+worker_rlimit_nofile 65536;
+error_log stderr crit;
+events {{ worker_connections 32768; }}
+http {{
+  access_log off;
+  keepalive_requests 1000000000;
+  client_body_temp_path body;
+  proxy_temp_path proxy;
+  fastcgi_temp_path f;
+  uwsgi_temp_path u;
+  scgi_temp_path s;
+  upstream server {{ server {server}; keepalive 256; keepalive_requests 1000000000; }}
+  map $http_upgrade $connection {{ default upgrade; '' ''; }}
+  server {{
+    listen {address} backlog=4096;
+    client_max_body_size 0;
+    location / {{
+      proxy_pass http://server;
+      proxy_http_version 1.1;
+      proxy_set_header Host $host;
+      proxy_set_header X-Forwarded-For $remote_addr;
+      proxy_set_header Upgrade $http_upgrade;
+      proxy_set_header Connection $connection;
+      proxy_buffering off;
+      proxy_request_buffering off;
+      proxy_read_timeout 1h;
+    }}
+  }}
+}}
+"
+    )
+}
