@@ -18,4 +18,5 @@ mod quota;
 mod readiness;
 mod replicas;
 mod resume;
+mod round_trip;
 mod writes;
