@@ -25,6 +25,7 @@ mod reconcile;
 mod report;
 mod run;
 mod starts;
+mod suspension;
 mod work;
 
 use std::sync::Arc;

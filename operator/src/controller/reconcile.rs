@@ -57,12 +57,16 @@ pub(crate) enum ReconcileError {
 }
 
 impl ReconcileError {
-    /// Whether the API server is to blame and not the object.
+    /// Whether the API server is to blame and not the object: it will not last, and no watch tells when
+    /// it is over.
     pub(crate) fn is_of_server(&self) -> bool {
         match self {
             Self::Apply(ApplyError::Call(error) | ApplyError::Create(CreateError::Call(error)))
             | Self::Report(ReportError::Call(error)) => error.is_of_server(),
-            _ => false,
+            Self::Refused { error, .. } => {
+                matches!(error, ApplyError::Create(CreateError::Ending { .. }))
+            }
+            Self::Apply(_) | Self::Report(_) => false,
         }
     }
 
@@ -119,7 +123,7 @@ async fn refuse(
     let Some(refusal) = error.refusal() else {
         return Err(error.into());
     };
-    let status = plan::refuse(&observed.subject(), &refusal, now);
+    let status = plan::refuse(&observed.subject(), &observed.facts, &refusal, now);
     report(context, &observed.entry, &status).await?;
     if refusal.fatal {
         return Ok(None);

@@ -19,6 +19,7 @@ use super::pods::Pods;
 use super::pools::Pools;
 use super::readiness::Readiness;
 use super::reconcile::Context;
+use super::suspension;
 use super::work::{Worker, enqueue_all};
 use crate::clock::Clock;
 use crate::index::{Index, Key};
@@ -67,6 +68,8 @@ pub async fn run(
     tasks.spawn(refuse_after(shutdown.clone(), vitals));
     tasks.spawn(enqueue_changes(context.index.clone(), queue.clone()));
     tasks.spawn(call_when_limits_change(context.clone()));
+    let late = queue.clone();
+    tasks.spawn(async move { suspension::follow(|| clock.now(), &late).await });
     let worker = Worker::new(&context, &queue);
     tasks.spawn(worker.announce());
     let result = lead(&worker, election, &shutdown).await;

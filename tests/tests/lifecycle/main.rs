@@ -14,6 +14,7 @@ mod fleet;
 mod health;
 mod idle;
 mod life;
+mod missing;
 mod quota;
 mod readiness;
 mod replicas;
