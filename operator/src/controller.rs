@@ -22,6 +22,7 @@ mod pods;
 mod pools;
 mod readiness;
 mod reconcile;
+mod refusals;
 mod report;
 mod run;
 mod starts;

@@ -18,6 +18,7 @@ use super::plan::{self, Plan};
 use super::pods::Pods;
 use super::pools::Pools;
 use super::readiness::Readiness;
+use super::refusals::Refusals;
 use super::report::{ReportError, report};
 use crate::clock::Clock;
 use crate::index::{Entry, Index, Key};
@@ -37,6 +38,7 @@ pub(crate) struct Context {
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) idleness: Arc<Idleness>,
     pub(crate) pace: Pace,
+    pub(crate) refusals: Refusals,
     pub(crate) admission: Admission,
 }
 
@@ -99,6 +101,7 @@ pub(crate) async fn reconcile(
         Ok(()) => {}
         Err(error) => return refuse(context, &observed, error, plan.next, now).await,
     }
+    context.refusals.forget(key);
     if plan.lost {
         context.pace.note(key, now);
     }
@@ -128,6 +131,8 @@ async fn refuse(
     if refusal.fatal {
         return Ok(None);
     }
+    let key = &observed.entry.key;
+    context.refusals.note(key, &context.index);
     Err(ReconcileError::Refused { error, next })
 }
 
@@ -165,5 +170,6 @@ impl Context {
         self.readiness.forget(key);
         self.idleness.forget(key);
         self.pace.forget(key);
+        self.refusals.forget(key);
     }
 }

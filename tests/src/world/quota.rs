@@ -12,11 +12,18 @@ use serde_json::json;
 pub struct Quota {
     has_room: AtomicBool,
     refused: AtomicUsize,
+    /// It is a policy, which says something else each time.
+    chatty: AtomicBool,
 }
 
 impl Quota {
     pub fn make_room(&self) {
         self.has_room.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on refusals are those of a policy that says something else each time.
+    pub fn chat(&self) {
+        self.chatty.store(true, Ordering::Relaxed);
     }
 
     /// How many Pods were refused.
@@ -30,10 +37,13 @@ impl Quota {
             return None;
         }
         let used = 100 + self.refused.fetch_add(1, Ordering::Relaxed);
-        let message = format!(
+        let quota = format!(
             "pods \"a\" is forbidden: exceeded quota: team, requested: limits.cpu=2, \
              used: limits.cpu={used}, limited: limits.cpu=100"
         );
+        let policy = format!("admission webhook \"policy\" denied the request: audit id {used}");
+        let chatty = self.chatty.load(Ordering::Relaxed);
+        let message = if chatty { policy } else { quota };
         let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
             "message": message, "reason": "Forbidden", "code": 403});
         let mut answer = Response::new(Body::from(status.to_string()));

@@ -186,6 +186,23 @@ async fn a_used_up_quota_is_told_once_and_tried_again_ever_more_slowly() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refusal_in_ever_new_words_is_not_woken_by_its_own_reports() {
+    let mut world = World::without_controller();
+    let policy = world.use_up_quota();
+    policy.chat();
+    world.api.faults().set_watch_lag(Duration::from_millis(50));
+    world.start_controller();
+    let patience = json!({"lifecycle": {"startTimeout": "24h"}});
+    world.create_with("a", &patience).await;
+    says(&world, "a", Reason::Refused, "denied the request: audit id").await;
+    let (before, asked) = (statuses(&world), policy.refused());
+    sleep(Duration::from_hours(1)).await;
+    let (written, asked) = (statuses(&world) - before, policy.refused() - asked);
+    assert!(asked <= 40, "{asked} attempts in an hour");
+    assert_eq!(written, asked);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_claim_on_its_way_out_is_not_taken_for_the_workspace() {
     let world = World::new();
     world.create("a").await;
