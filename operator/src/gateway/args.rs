@@ -1,6 +1,7 @@
 //! Flags of the gateway. Every one is also an environment variable, for charts.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,8 +53,13 @@ pub struct GatewayArgs {
     #[arg(long, env = "GATEWAY_HOLD_SECONDS", default_value_t = 120)]
     pub hold_seconds: u64,
 
-    /// Seconds that open requests may go on after a shutdown was asked for.
-    #[arg(long, env = "GATEWAY_DRAIN_SECONDS", default_value_t = 25)]
+    /// Seconds that new connections are still accepted after a shutdown was asked for, while the
+    /// replica is no longer ready: load balancers take a moment to notice.
+    #[arg(long, env = "GATEWAY_DRAIN_DELAY_SECONDS", default_value_t = 5)]
+    pub drain_delay_seconds: u64,
+
+    /// Seconds that open requests may go on after that.
+    #[arg(long, env = "GATEWAY_DRAIN_SECONDS", default_value_t = 20)]
     pub drain_seconds: u64,
 
     /// Password of the administrator of warm runtime configs; none: nobody is.
@@ -79,6 +85,11 @@ pub struct GatewayArgs {
     /// Connections served at the same time.
     #[arg(long, env = "GATEWAY_MAX_CONNECTIONS", default_value_t = 16_384)]
     pub max_connections: usize,
+
+    /// Connections served at the same time from one address, or from one IPv6 network of 64 bits; 0:
+    /// as many as from all. Of use only where the addresses of clients are seen.
+    #[arg(long, env = "GATEWAY_MAX_CONNECTIONS_PER_ADDRESS", default_value_t = 0)]
+    pub max_connections_per_address: usize,
 
     /// Requests under way at the same time to one sandbox, streams and tunnels included.
     #[arg(
@@ -121,8 +132,10 @@ impl GatewayArgs {
             },
             hold_limit: Duration::from_secs(self.hold_seconds),
             start_wait: Duration::from_secs(1),
+            drain_delay: Duration::from_secs(self.drain_delay_seconds),
             drain_limit: Duration::from_secs(self.drain_seconds),
             max_connections: self.max_connections,
+            max_connections_per_address: NonZeroUsize::new(self.max_connections_per_address),
             local_only: false,
             proxy: ProxyConfig {
                 keep_vscode_prefix: self.keep_vscode_prefix,

@@ -3,7 +3,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
 use tokio::time::sleep;
 
 /// How often an idle connection is looked at, and how many times in a row before it is one. Clients
@@ -27,11 +28,21 @@ struct State {
     /// Counted up at the beginning and at the end of every exchange.
     turn: AtomicU64,
     open: AtomicUsize,
+    /// The last body that began was not read to its end.
+    unread: AtomicBool,
 }
 
 /// One exchange; dropped when the last of its answer is.
 #[derive(Debug)]
 pub(super) struct Exchange(Option<Exchanges>);
+
+/// The body of a request that has one.
+#[derive(Debug)]
+struct Question {
+    body: Incoming,
+    exchanges: Exchanges,
+    has_ended: bool,
+}
 
 /// The body of an answer; its end is the end of the exchange.
 #[derive(Debug)]
@@ -55,6 +66,24 @@ impl Exchanges {
     /// Whether anything is under way.
     pub(super) fn any(&self) -> bool {
         self.0.open.load(Ordering::Relaxed) > 0
+    }
+
+    /// The body of a request, which is missed if nobody reads all of it.
+    pub(super) fn watch(&self, body: Incoming) -> Body {
+        self.0.unread.store(false, Ordering::Relaxed);
+        if body.is_end_stream() {
+            return Body::new(body);
+        }
+        Body::new(Question {
+            body,
+            exchanges: self.clone(),
+            has_ended: false,
+        })
+    }
+
+    /// Whether the client may still be sending a body that nobody reads.
+    pub(super) fn left_unread(&self) -> bool {
+        self.0.unread.load(Ordering::Relaxed)
     }
 
     /// Ends when nothing has been under way for long.
@@ -88,6 +117,36 @@ impl Drop for Exchange {
         if let Some(Exchanges(state)) = &self.0 {
             state.open.fetch_sub(1, Ordering::Relaxed);
             state.turn.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl HttpBody for Question {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        self.has_ended |= matches!(frame, Poll::Ready(None));
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        if !self.has_ended && !self.body.is_end_stream() {
+            self.exchanges.0.unread.store(true, Ordering::Relaxed);
         }
     }
 }
