@@ -36,7 +36,7 @@ use crate::urls::Urls;
 use crate::vitals::Vitals;
 
 pub use crate::tenants::{self, Tenants};
-pub use args::GatewayArgs;
+pub use args::{GatewayArgs, SettingsArgs};
 pub use proxy::ProxyConfig;
 pub use settings::ApiSettings;
 

@@ -327,6 +327,8 @@ async fn who_is_refused_while_still_sending_can_read_why() {
             let answer = client.rest().await;
             let status = format!("HTTP/1.1 {code} ");
             assert!(answer.starts_with(&status), "{answer}");
+            // So nobody sends the next request into the closing connection.
+            assert!(answer.contains("\nconnection: close\n"), "{answer}");
             assert!(answer.contains("\"detail\""), "{answer}");
         }
     }

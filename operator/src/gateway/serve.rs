@@ -203,10 +203,11 @@ impl Connection {
         let served = exchanges.clone();
         let service = service_fn(move |request: Request<Incoming>| {
             let (gateway, exchange) = (gateway.clone(), served.begin());
+            let version = request.version();
             let request = request.map(|body| served.watch(body));
             async move {
                 let response = gateway.respond(request, peer).await;
-                Ok::<_, Infallible>(exchange.until_end_of(response))
+                Ok::<_, Infallible>(exchange.until_end_of(version, response))
             }
         });
         let builder = builder();

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::header::CONNECTION;
+use http::{HeaderValue, Response, StatusCode, Version};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::sleep;
@@ -101,9 +102,20 @@ impl Exchanges {
 
 impl Exchange {
     /// Lets the end of the answer be the end of the exchange. What has become a tunnel has none here.
-    pub(super) fn until_end_of(mut self, response: Response<Body>) -> Response<Answer> {
+    /// `version` is that of the request.
+    pub(super) fn until_end_of(
+        mut self,
+        version: Version,
+        mut response: Response<Body>,
+    ) -> Response<Answer> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             self.0 = None;
+        }
+        let unread = self.0.as_ref().is_some_and(Exchanges::left_unread);
+        if unread && version < Version::HTTP_2 {
+            // It is closed in any case, and the client could take it for the next request.
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
         }
         response.map(|body| Answer {
             body,
