@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::Method;
 use hyper::body::Bytes;
+use operator::tenants::book::hex;
 use ring::pbkdf2::{PBKDF2_HMAC_SHA256, derive};
 use serde_json::{Value, json};
 
@@ -121,8 +122,7 @@ pub fn solve(challenge: &Value, password: &str) -> Result<Value, Raised> {
         password.as_bytes(),
         &mut hash,
     );
-    let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(json!({"challenge": question, "hash": hash}))
+    Ok(json!({"challenge": question, "hash": hex(&hash)}))
 }
 
 /// A name as it stands in a path.

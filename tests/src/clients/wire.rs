@@ -85,6 +85,7 @@ impl Wire {
     }
 
     /// A client with the same headers and no connection.
+    #[must_use]
     pub fn anew(&self) -> Self {
         Self {
             headers: self.headers.clone(),
