@@ -14,8 +14,9 @@ mod stage;
 #[allow(dead_code, reason = "shared with the tests of the API")]
 mod world;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use tokio::task;
 
@@ -39,13 +40,24 @@ fn h2spec() -> Option<PathBuf> {
 
 /// Everything that h2spec tries, with requests for `path`.
 #[cfg(test)]
-async fn tried(program: PathBuf, stage: &Stage, path: &str) -> Output {
+async fn tried(program: &Path, stage: &Stage, path: &str) -> BTreeSet<String> {
     let (port, path) = (stage.address.port().to_string(), path.to_owned());
-    let run = move || {
-        let args = ["--strict", "--port", &port, "--path", &path];
-        Command::new(program).args(args).output().unwrap()
-    };
-    task::spawn_blocking(run).await.unwrap()
+    let mut run = Command::new(program);
+    run.args(["--strict", "--port", &port, "--path", &path]);
+    let output = task::spawn_blocking(move || run.output().unwrap());
+    let output = String::from_utf8(output.await.unwrap().stdout).unwrap();
+    assert!(output.contains("146 tests, "), "{output}");
+    assert!(output.contains(" 0 skipped, "), "{output}");
+    let (_, faults) = output.split_once("Failures:").unwrap_or_default();
+    let faults = faults.lines().map(str::trim);
+    let faults: BTreeSet<_> = faults
+        .filter(|line| line.starts_with('×'))
+        .map(ToOwned::to_owned)
+        .collect();
+    if faults.len() > 1 {
+        println!("{output}");
+    }
+    faults
 }
 
 /// What it calls a fault is none of a port that speaks HTTP/1.1 as well: to something that is no HTTP/2
@@ -53,20 +65,20 @@ async fn tried(program: PathBuf, stage: &Stage, path: &str) -> Output {
 #[cfg(test)]
 const OTHER_VERSION: &str = "× 2: Sends invalid connection preface";
 
+/// What fails every time. Some cases do wrong to a stream that may have been answered and ended before,
+/// so they are given more than one chance.
 #[cfg(test)]
-fn check(output: &Output) {
-    let text = String::from_utf8_lossy(&output.stdout);
-    let (_, faults) = text.split_once("Failures:").unwrap();
-    let faults: Vec<_> = faults
-        .lines()
-        .map(str::trim)
-        .filter(|l| l.starts_with('×'))
-        .collect();
-    assert_eq!(faults, [OTHER_VERSION], "{text}");
-    assert!(
-        text.contains("146 tests, 145 passed, 0 skipped, 1 failed"),
-        "{text}"
-    );
+async fn check(program: &Path, stage: &Stage, path: &str) {
+    let expected = BTreeSet::from([OTHER_VERSION.to_owned()]);
+    let mut faults = tried(program, stage, path).await;
+    for _ in 0..4 {
+        if faults == expected {
+            return;
+        }
+        let again = tried(program, stage, path).await;
+        faults.retain(|fault| again.contains(fault));
+    }
+    assert_eq!(faults, expected);
 }
 
 #[tokio::test]
@@ -75,7 +87,7 @@ async fn the_api_speaks_http_2() {
         return;
     };
     let stage = Stage::new().await;
-    check(&tried(program, &stage, "/nothing").await);
+    check(&program, &stage, "/nothing").await;
 }
 
 #[tokio::test]
@@ -92,7 +104,7 @@ async fn the_proxy_speaks_http_2() {
         }
     };
     tokio::select! {
-        output = tried(program, &stage, &path) => check(&output),
+        () = check(&program, &stage, &path) => {}
         () = answering => {}
     }
 }
