@@ -12,7 +12,8 @@ use crate::controller::facts::{
     Answer, Container, ContainerState, Facts, PodFacts, PodPhase, Trouble, TroubleKind,
 };
 
-/// A start that ends within this time is not worth reporting details of: each would be a write.
+/// A start that ends within this time is not worth reporting details of, and neither is a container that
+/// runs for less: each would be a write, and thousands of slow starts at once would be a storm of them.
 const DETAILS_AFTER: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// Says what is being waited for, and for how long.
@@ -26,7 +27,8 @@ pub(super) fn wait(
 ) {
     let was_running = plan.status.phase == Phase::Running;
     let (reason, message, calm) = waits_for(plan, subject, facts, pod);
-    let details = deadline(starting_since(plan, now), Some(DETAILS_AFTER));
+    let since = starting_since(plan, now).max(running_since(pod).unwrap_or_default().min(now));
+    let details = deadline(since, Some(DETAILS_AFTER));
     let early = calm && !was_running && details.is_some_and(|at| at > now);
     if early {
         // At first the status says only that the start has begun.
@@ -125,6 +127,13 @@ pub(super) fn reason_of(trouble: &Trouble) -> Reason {
     match trouble.kind {
         TroubleKind::ImageName | TroubleKind::ImagePull => Reason::ImagePull,
         TroubleKind::ContainerConfig | TroubleKind::Missing => Reason::ContainerConfig,
+    }
+}
+
+fn running_since(pod: &PodFacts) -> Option<Timestamp> {
+    match pod.container.state {
+        ContainerState::Running { started_at } => started_at,
+        _ => None,
     }
 }
 

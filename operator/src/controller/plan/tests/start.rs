@@ -28,6 +28,35 @@ fn a_new_sandbox_gets_claim_and_pod() {
 }
 
 #[test]
+fn a_slow_start_says_what_it_waits_for_and_nothing_of_what_passes_soon() {
+    let mut world = World::new();
+    world.step();
+    world.facts.pod = Some(PodFacts {
+        phase: PodPhase::Pending,
+        container: Container::default(),
+        ..pod()
+    });
+    world.pass(4);
+    world.step();
+    assert_eq!(world.status().reason, Some(Reason::CreatingPod));
+    let written = world.status().clone();
+
+    world.facts.pod = Some(pod());
+    let started_at = Some(world.now);
+    world.pod().container.state = ContainerState::Running { started_at };
+    world.pass(2);
+    let plan = world.step();
+    assert_eq!(*world.status(), written);
+    assert!(
+        plan.next
+            .is_some_and(|next| next <= world.now + SignedDuration::from_secs(1))
+    );
+    world.pass(1);
+    world.step();
+    assert_eq!(world.status().reason, Some(Reason::Initializing));
+}
+
+#[test]
 fn without_workspace_there_is_no_claim_and_the_status_says_so() {
     let mut world = World::new();
     world.spec().workspace = None;
