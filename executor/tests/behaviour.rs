@@ -11,6 +11,10 @@ mod editor;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod jupyter;
+#[cfg(test)]
+mod plugins;
+#[cfg(test)]
 mod roots;
 #[cfg(test)]
 mod serve;
@@ -19,10 +23,14 @@ mod session;
 #[cfg(test)]
 mod shell;
 #[cfg(test)]
+mod skills;
+#[cfg(test)]
 mod soak;
 #[cfg(test)]
 mod supervise;
 #[cfg(test)]
 mod transfer;
+#[cfg(test)]
+mod vscode;
 #[cfg(test)]
 mod world;

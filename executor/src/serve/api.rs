@@ -23,6 +23,7 @@ pub(super) mod properties;
 mod server_info;
 mod upload_file;
 mod validation;
+mod vscode_connection_token;
 
 /// Answered without a key.
 const OPEN: [&str; 2] = ["/alive", "/server_info"];
@@ -36,6 +37,10 @@ pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
         .route("/list_files", post(list_files::post))
         .route("/upload_file", post(upload_file::post))
         .route("/download_files", get(download_files::get))
+        .route(
+            "/vscode/connection_token",
+            get(vscode_connection_token::get),
+        )
         // Each reads its body within bounds of its own.
         .layer(DefaultBodyLimit::disable())
         .fallback(async || detail(StatusCode::NOT_FOUND, "Not Found"))
