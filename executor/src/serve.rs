@@ -29,6 +29,7 @@ mod editor;
 mod executor;
 mod files;
 mod identity;
+mod mcp;
 mod observation;
 mod plugins;
 mod private;

@@ -13,6 +13,8 @@ mod files;
 #[cfg(test)]
 mod jupyter;
 #[cfg(test)]
+mod mcp;
+#[cfg(test)]
 mod plugins;
 #[cfg(test)]
 mod roots;

@@ -89,6 +89,8 @@ impl World {
             .env("PYTHON_PREFIX", ask("import sys; print(sys.base_prefix)"))
             .env("PYTHON_SITE", ask("import ipykernel, os; print(os.path.dirname(os.path.dirname(ipykernel.__file__)))"))
             .env("PYTHONPATH", &site)
+            // Its own library is where it was installed, out of sight.
+            .env("LD_LIBRARY_PATH", prefix.join("lib"))
             .env("PATH", format!("{}/bin:/usr/bin:/bin", prefix.display()));
         Some(Self {
             process: Process::start(&mut command),

@@ -13,6 +13,7 @@ use super::action::{Action, ActionError, Run};
 use super::activity::Activity;
 use super::editor::Editor;
 use super::files::FileError;
+use super::mcp::Mcp;
 use super::observation::Observation;
 use super::plugins::Plugins;
 use super::plugins::jupyter::JupyterError;
@@ -60,6 +61,7 @@ pub(super) struct Executor {
     left_behind: Lock<Option<AbortOnDropHandle<()>>>,
     pub(super) meter: Meter,
     pub(super) plugins: Plugins,
+    pub(super) mcp: Mcp,
     start: Start,
     no_change: Duration,
     /// Absent once the server shuts down.
@@ -84,6 +86,7 @@ impl Executor {
             left_behind: Lock::default(),
             meter: Meter::new(),
             plugins: Plugins::new(settings, &start, &editor),
+            mcp: Mcp::new(start.clone()),
             working_dir: Lock::new(session.working_dir().to_path_buf()),
             session: Mutex::new(Some(session)),
             start,
@@ -102,7 +105,7 @@ impl Executor {
         if let Some(session) = self.session.lock().await.take() {
             session.close().await;
         }
-        self.plugins.stop().await;
+        tokio::join!(self.plugins.stop(), self.mcp.close());
         // Each static command closes its own shell.
         let _ = self.static_slots.acquire_many(MAX_STATIC).await;
     }
