@@ -117,6 +117,9 @@ pub struct ServeOptions {
     /// Listen address in place of all
     #[arg(long, env = variable::BIND_ADDRESS)]
     pub bind_address: Option<IpAddr>,
+    /// File that says where the file viewer listens
+    #[arg(long, hide = true, default_value = "/tmp/oh-server-url")]
+    pub viewer_url_file: PathBuf,
 }
 
 #[cfg(test)]

@@ -43,6 +43,7 @@ mod settings;
 mod shell;
 mod transfer;
 mod users;
+mod viewer;
 
 const LIMITS: Limits = Limits {
     connections: 512,
@@ -71,12 +72,20 @@ pub(crate) async fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
         .bind_address
         .unwrap_or(Ipv4Addr::UNSPECIFIED.into());
     let listener = http_server::bind(SocketAddr::new(address, settings.port)).await?;
+    let stop = CancellationToken::new();
+    // Its own address means that others share the network, and the viewer has no key.
+    if settings.bind_address.is_none() {
+        let port = listener.local_addr()?.port();
+        let url_file = settings.viewer_url_file.clone();
+        if let Err(error) = viewer::start(&identity, port, url_file, stop.clone()).await {
+            tracing::warn!(%error, "there is no file viewer");
+        }
+    }
     http_server::announce(&listener)?;
     let plugins = Arc::clone(&executor);
     let plugins =
         AbortOnDropHandle::new(tokio::spawn(async move { plugins.plugins.start().await }));
     let router = api::router(Arc::clone(&executor), &settings.session_api_key);
-    let stop = CancellationToken::new();
     let signals = async {
         tokio::select! {
             _ = terminate.recv() => {}

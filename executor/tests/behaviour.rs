@@ -33,6 +33,8 @@ mod supervise;
 #[cfg(test)]
 mod transfer;
 #[cfg(test)]
+mod viewer;
+#[cfg(test)]
 mod vscode;
 #[cfg(test)]
 mod world;

@@ -491,7 +491,8 @@ fn servers_have_the_users_rights_and_little_else() {
         "PYTHONPATH": prefix.with_file_name("site"),
         "LD_LIBRARY_PATH": prefix.join("lib"),
     });
-    let server = json!({"name": "t", "command": world.interpreter, "args": [script], "env": environment});
+    let server =
+        json!({"name": "t", "command": world.interpreter, "args": [script], "env": environment});
     assert_eq!(update(&world.process, &json!([server])), "");
     let tell = |what: &str| tool(&world.process, "tell", &json!({"what": what})).0;
     assert_eq!(tell("uid"), "1000");

@@ -27,6 +27,8 @@ pub(super) struct Settings {
     own_username: Option<String>,
     pub(super) session_api_key: String,
     pub(super) no_change: Duration,
+    /// Says where the file viewer listens.
+    pub(super) viewer_url_file: PathBuf,
     pub(super) plugins: Vec<Name>,
     /// For each plugin.
     pub(super) start_timeout: Duration,
@@ -81,6 +83,7 @@ impl Settings {
             own_username: options.user,
             session_api_key: options.session_api_key,
             no_change: Duration::from_secs(options.no_change_timeout_seconds),
+            viewer_url_file: options.viewer_url_file,
             plugins,
             start_timeout: Duration::from_secs(options.init_plugin_timeout),
             vscode,
