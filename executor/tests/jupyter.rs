@@ -237,7 +237,7 @@ fn who_does_not_heed_interrupts_is_replaced() {
     let answer = world.cell_within("print(1)", 0.3);
     let expected = format!(
         "[Execution timed out (0.3 seconds).]\n{}",
-        restarted("it did not heed an interrupt")
+        restarted("it did not react")
     );
     assert_eq!(world.text(&answer), expected);
     let here = world.root.join("a").display().to_string();

@@ -475,6 +475,7 @@ fn a_server_that_never_answers_harms_nobody_else() {
         drop(writer);
         assert_eq!(long.join().unwrap().0, "open");
     });
+    assert!(tools(&process).iter().all(|name| name.starts_with("t_")));
     update(&process, &json!([local("t")]));
     assert_eq!(tools(&process).len(), 6);
 }

@@ -14,8 +14,9 @@ use super::{Mcp, together};
 
 /// Versions that a client may speak.
 const VERSIONS: [&str; 3] = ["2024-11-05", "2025-03-26", VERSION];
-/// For a list.
-const LIST_LIMIT: Duration = Duration::from_mins(1);
+/// For the list of a server, its start included: clients wait a minute, and one that does not come up
+/// must not hide the others.
+const LIST_LIMIT: Duration = Duration::from_secs(20);
 /// For a tool to do its work.
 const CALL_LIMIT: Duration = Duration::from_mins(10);
 /// Pages of a list of one server.
@@ -82,7 +83,10 @@ async fn list(mcp: &Mcp, method: &str, key: &str, named: Option<&str>) -> Result
     let (asked, wanted) = (method.to_owned(), key.to_owned());
     let lists = together(servers.clone().into_iter().map(move |server| {
         let (method, key) = (asked.clone(), wanted.clone());
-        async move { entries(&server, &method, &key).await }
+        async move {
+            let listed = tokio::time::timeout(LIST_LIMIT, entries(&server, &method, &key)).await;
+            listed.unwrap_or(Err(PeerError::Silent(LIST_LIMIT)))
+        }
     }));
     let lists = lists.await;
     let mut all = Vec::new();

@@ -43,8 +43,6 @@ pub(in crate::serve) enum JupyterError {
     NoKernel(String),
     #[error("the server is shutting down")]
     Closed,
-    #[error("the kernel does not take requests")]
-    Deaf,
 }
 
 /// What came of a cell.
@@ -134,7 +132,10 @@ impl Jupyter {
             if !self.is_ready(&mut state, deadline).await? {
                 return Ok(timed_out(state.told(Output::default())));
             }
-            let (ending, output) = state.run(request, deadline).await?;
+            let Ok((ending, output)) = state.run(request, deadline).await else {
+                self.replace(&mut state).await;
+                return Ok(state.told_after(Output::default()));
+            };
             match ending {
                 Ending::Done => return Ok(state.told(output)),
                 // It never heard of this cell, so the next kernel may run it.
@@ -198,7 +199,7 @@ impl Jupyter {
         state.notice = Some(if kernel.is_gone() {
             text::restarted(&kernel.how_it_ended())
         } else {
-            text::restarted("it did not heed an interrupt")
+            text::restarted("it did not react")
         });
         kernel.end().await;
         state.starting = Some(self.launch());
@@ -207,18 +208,20 @@ impl Jupyter {
 
 impl State {
     /// Runs code in the directory that the shell is in.
+    ///
+    /// # Errors
+    /// If the kernel does not take requests; half of one may be on its way.
     async fn run(
         &mut self,
         request: Request<'_>,
         deadline: Option<Instant>,
-    ) -> Result<(Ending, Output), JupyterError> {
+    ) -> Result<(Ending, Output), KernelError> {
         let Some(kernel) = &mut self.kernel else {
             return Ok((Ending::Gone { begun: false }, Output::default()));
         };
-        let deaf = |_: KernelError| JupyterError::Deaf;
         if self.directory.as_deref() != Some(request.directory) {
             let change = text::change_directory(request.directory);
-            match kernel.run(&change, deadline).await.map_err(deaf)? {
+            match kernel.run(&change, deadline).await? {
                 (Ending::Done, _) => self.directory = Some(request.directory.to_path_buf()),
                 (Ending::TimedOut { .. }, output) => {
                     return Ok((Ending::TimedOut { begun: false }, output));
@@ -228,7 +231,7 @@ impl State {
                 }
             }
         }
-        kernel.run(request.code, deadline).await.map_err(deaf)
+        kernel.run(request.code, deadline).await
     }
 
     async fn interrupt(&self) {

@@ -24,8 +24,9 @@ pub(super) fn candidates(path: &str, working_dir: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     for python in known.chain(searched) {
         // `python` often is `python3`; an environment's is not the one it links to.
+        let place = |path: &Path| fs::canonicalize(path.parent()?).ok();
         let same = |other: &PathBuf| {
-            other.parent() == python.parent()
+            place(other) == place(&python)
                 && fs::canonicalize(other).ok() == fs::canonicalize(&python).ok()
         };
         if !found.iter().any(same) {
