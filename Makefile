@@ -41,10 +41,11 @@ bench-start: ## Cold start to first action in standalone, and the executor's own
 	$(RELEASE)/examples/bench_start $(RELEASE)
 	$(MAKE) bench-executor
 
-bench-executor: ## Executor: start, memory, echo round trip, size; the Python server's beside them where it can be had
+bench-executor: ## Executor: start, memory, echo and cell round trips, size; the Python server's beside them where it can be had
 	cargo build --release --locked -p executor --bins --examples
 	python=$$(hack/python-server/install) || true; \
-	$(RELEASE)/examples/bench_executor $${python:+--python "$$python"} $(RELEASE)/sandbox-executor
+	kernel=$$(hack/python-kernel/install) || true; \
+	$(RELEASE)/examples/bench_executor $${python:+--python "$$python"} $${kernel:+--kernel "$$kernel"} $(RELEASE)/sandbox-executor
 
 bench-controller: ## Controller: starts and passes per second, CPU and memory at 10 000 and 100 000 sandboxes
 	cargo run --release --locked -p tests --example bench_controller

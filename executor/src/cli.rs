@@ -23,7 +23,7 @@ pub enum Command {
     /// Run as PID 1: wait for the initialisation, then run its command
     Supervise(SuperviseOptions),
     /// Run the action execution server
-    Serve(ServeOptions),
+    Serve(Box<ServeOptions>),
 }
 
 #[derive(Debug, Args)]
@@ -93,9 +93,33 @@ pub struct ServeOptions {
     /// Who started the server
     #[arg(long, env = "USER", hide = true)]
     pub user: Option<String>,
+    /// Seconds that a plugin may take to start
+    #[arg(long, env = "INIT_PLUGIN_TIMEOUT", hide = true, default_value_t = 120)]
+    pub init_plugin_timeout: u64,
+    /// Port of the editor in the browser
+    #[arg(long, env = "VSCODE_PORT", hide = true)]
+    pub vscode_port: Option<String>,
+    /// Path below which that editor is reached
+    #[arg(long, env = "OPENVSCODE_SERVER_BASE_PATH", hide = true)]
+    pub vscode_base_path: Option<String>,
+    /// Name of the sandbox in URLs
+    #[arg(long, env = "RUNTIME_ID", hide = true)]
+    pub runtime_id: Option<String>,
+    /// URL of the sandbox
+    #[arg(long, env = "RUNTIME_URL", hide = true)]
+    pub runtime_url: Option<String>,
+    /// Directory that the editor in the browser opens
+    #[arg(long, env = "WORKSPACE_MOUNT_PATH_IN_SANDBOX", hide = true)]
+    pub workspace: Option<PathBuf>,
+    /// Directory that gets the settings of the editor in the browser
+    #[arg(long, env = "WORKSPACE_BASE", hide = true)]
+    pub workspace_base: Option<PathBuf>,
     /// Listen address in place of all
     #[arg(long, env = variable::BIND_ADDRESS)]
     pub bind_address: Option<IpAddr>,
+    /// File that says where the file viewer listens
+    #[arg(long, hide = true, default_value = "/tmp/oh-server-url")]
+    pub viewer_url_file: PathBuf,
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ async fn dispatch(cli: cli::Cli) -> anyhow::Result<ExitCode> {
         }
         cli::Command::Serve(options) => {
             log_to_stderr();
-            serve::run(options).await
+            serve::run(*options).await
         }
     }
 }

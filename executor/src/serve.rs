@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::fs::Mode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::cli::ServeOptions;
 use crate::http_server::{self, Limits};
@@ -28,7 +29,10 @@ mod editor;
 mod executor;
 mod files;
 mod identity;
+mod mcp;
 mod observation;
+mod plugins;
+mod private;
 mod processes;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod properties;
@@ -39,6 +43,7 @@ mod settings;
 mod shell;
 mod transfer;
 mod users;
+mod viewer;
 
 const LIMITS: Limits = Limits {
     connections: 512,
@@ -61,15 +66,26 @@ pub(crate) async fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
         working_dir: settings.working_dir.clone(),
         max_memory_gib: settings.max_memory_gib,
     };
-    let executor = Executor::start(start, settings.no_change).await?;
+    let executor = Executor::start(start, &settings).await?;
 
     let address = settings
         .bind_address
         .unwrap_or(Ipv4Addr::UNSPECIFIED.into());
     let listener = http_server::bind(SocketAddr::new(address, settings.port)).await?;
-    http_server::announce(&listener)?;
-    let router = api::router(Arc::clone(&executor), &settings.session_api_key);
     let stop = CancellationToken::new();
+    // Its own address means that others share the network, and the viewer has no key.
+    if settings.bind_address.is_none() {
+        let port = listener.local_addr()?.port();
+        let url_file = settings.viewer_url_file.clone();
+        if let Err(error) = viewer::start(&identity, port, url_file, stop.clone()).await {
+            tracing::warn!(%error, "there is no file viewer");
+        }
+    }
+    http_server::announce(&listener)?;
+    let plugins = Arc::clone(&executor);
+    let plugins =
+        AbortOnDropHandle::new(tokio::spawn(async move { plugins.plugins.start().await }));
+    let router = api::router(Arc::clone(&executor), &settings.session_api_key);
     let signals = async {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -77,6 +93,7 @@ pub(crate) async fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
         }
         // Ends the command under way, and with it the request that waits for it.
         stop.cancel();
+        drop(plugins);
         executor.close().await;
     };
     tokio::join!(

@@ -11,6 +11,12 @@ mod editor;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod jupyter;
+#[cfg(test)]
+mod mcp;
+#[cfg(test)]
+mod plugins;
+#[cfg(test)]
 mod roots;
 #[cfg(test)]
 mod serve;
@@ -19,10 +25,16 @@ mod session;
 #[cfg(test)]
 mod shell;
 #[cfg(test)]
+mod skills;
+#[cfg(test)]
 mod soak;
 #[cfg(test)]
 mod supervise;
 #[cfg(test)]
 mod transfer;
+#[cfg(test)]
+mod viewer;
+#[cfg(test)]
+mod vscode;
 #[cfg(test)]
 mod world;

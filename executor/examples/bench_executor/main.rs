@@ -1,7 +1,7 @@
 //! Figures to hold against the budgets of the design: `cargo run --release -p executor --example
-//! bench_executor -- [--python PYTHON] [PATH-OF-BINARY]`. Without a path it measures the binary
-//! built beside it; with a Python that has the original server, that one as well. Beside each
-//! figure: the budget.
+//! bench_executor -- [--python PYTHON] [--kernel PYTHON] [PATH-OF-BINARY]`. Without a path it measures
+//! the binary built beside it; with a Python that has the original server, that one as well; with
+//! one that has ipykernel, cells. Beside each figure: the budget.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,6 +18,9 @@ mod server;
 
 const ECHOES: usize = 300;
 const STARTS: usize = 20;
+/// Starts of a kernel, which takes a second.
+const KERNELS: usize = 5;
+const PRINTS: usize = 300;
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::read()?;
@@ -28,6 +31,9 @@ fn main() -> anyhow::Result<()> {
     println!("{:28} {:8.1} MiB   <= 15 MiB", "binary", mib(size));
     let directory = tempfile::tempdir()?;
     serve(binary, directory.path())?;
+    if let Some(python) = &arguments.kernel {
+        kernel(binary, python, directory.path())?;
+    }
     supervise(binary)?;
     times("reference: bash -c 'echo hi'", &spawns()?, "");
     let Some(python) = &arguments.python else {
@@ -40,15 +46,19 @@ fn main() -> anyhow::Result<()> {
 struct Arguments {
     binary: PathBuf,
     python: Option<PathBuf>,
+    /// Has ipykernel.
+    kernel: Option<PathBuf>,
 }
 
 impl Arguments {
     fn read() -> anyhow::Result<Self> {
         let mut words = std::env::args_os().skip(1);
-        let (mut binary, mut python) = (None, None);
+        let (mut binary, mut python, mut kernel) = (None, None, None);
         while let Some(word) = words.next() {
             if word == "--python" {
                 python = Some(words.next().context("--python needs a path")?.into());
+            } else if word == "--kernel" {
+                kernel = Some(words.next().context("--kernel needs a path")?.into());
             } else {
                 binary = Some(word.into());
             }
@@ -59,6 +69,7 @@ impl Arguments {
         Ok(Self {
             binary: binary.unwrap_or(built),
             python,
+            kernel,
         })
     }
 }
@@ -80,6 +91,41 @@ fn serve(binary: &Path, directory: &Path) -> anyhow::Result<()> {
     anyhow::ensure!(wrong == 0, "{wrong} wrong answers");
     times("serve: echo round trip", &echoes, "<= 3 ms");
     memory("serve: RSS after the echoes", &server, "")?;
+    server.stop()
+}
+
+/// With kernel and skills, from the start of the server to the first answer of a cell and after.
+fn kernel(binary: &Path, python: &Path, directory: &Path) -> anyhow::Result<()> {
+    let found = python.parent().context("no directory")?.display();
+    let path = format!("{found}:{}", std::env::var("PATH")?);
+    let start = || {
+        let mut command = Command::new(binary);
+        command.args(["serve", "0", "--username", "root", "--working-dir"]);
+        command
+            .arg(directory)
+            .args(["--plugins", "agent_skills", "jupyter"]);
+        command.env("HOME", directory).env("PATH", &path);
+        command.env_remove("SESSION_API_KEY");
+        Server::listening(command.env("SANDBOX_BIND_ADDRESS", "127.0.0.1"))
+    };
+    let (server, starts) = Server::starts(STARTS, start)?;
+    times("plugins: exec to listening", &starts, "<= 20 ms");
+    server.stop()?;
+    let (server, starts) = Server::starts(KERNELS, || {
+        let server = start()?;
+        server.prints(1)?;
+        Ok(server)
+    })?;
+    times("plugins: exec to first cell", &starts, "");
+    let (prints, wrong) = server.prints(PRINTS)?;
+    anyhow::ensure!(wrong == 0, "{wrong} wrong answers");
+    times("plugins: print(1) round trip", &prints, "");
+    memory("plugins: RSS of the server", &server, "<= 10 MiB")?;
+    println!(
+        "{:28} {:8.1} MiB",
+        "plugins: RSS of the kernel",
+        mib(server.kernel_rss()?)
+    );
     server.stop()
 }
 

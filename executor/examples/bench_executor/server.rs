@@ -9,6 +9,8 @@ use anyhow::Context as _;
 use tokio::time::Instant;
 
 const ECHO: &str = r#"{"action":{"action":"run","args":{"command":"echo hi"},"timeout":10}}"#;
+const PRINT: &str =
+    r#"{"action":{"action":"run_ipython","args":{"code":"print(1)"},"timeout":60}}"#;
 
 pub(crate) struct Server {
     pub(crate) child: Child,
@@ -53,12 +55,26 @@ impl Server {
 
     /// Round trips of a command over one connection, and how many answers lacked its output.
     pub(crate) fn echoes(&self, rounds: usize) -> anyhow::Result<(Vec<Duration>, usize)> {
+        self.round_trips(rounds, ECHO, r#""content":"hi""#)
+    }
+
+    /// The same of a cell.
+    pub(crate) fn prints(&self, rounds: usize) -> anyhow::Result<(Vec<Duration>, usize)> {
+        self.round_trips(rounds, PRINT, r#""content":"1\n[Jupyter"#)
+    }
+
+    fn round_trips(
+        &self,
+        rounds: usize,
+        action: &str,
+        output: &str,
+    ) -> anyhow::Result<(Vec<Duration>, usize)> {
         let mut stream = TcpStream::connect(&self.address)?;
         stream.set_nodelay(true)?;
         let request = format!(
             "POST /execute_action HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\n\r\n{ECHO}",
-            ECHO.len()
+             Content-Length: {}\r\n\r\n{action}",
+            action.len()
         );
         let (mut times, mut wrong) = (Vec::new(), 0);
         for _ in 0..rounds {
@@ -66,8 +82,8 @@ impl Server {
             stream.write_all(request.as_bytes())?;
             let body = answer(&mut stream)?;
             times.push(began.elapsed());
-            anyhow::ensure!(body.contains(r#""observation":"run""#), "{body}");
-            wrong += usize::from(!body.contains(r#""content":"hi""#));
+            anyhow::ensure!(body.contains(r#""observation":"run"#), "{body}");
+            wrong += usize::from(!body.contains(output));
         }
         Ok((times, wrong))
     }
@@ -75,12 +91,16 @@ impl Server {
     /// Resident memory once it has settled, in bytes.
     pub(crate) fn rss(&self) -> anyhow::Result<u64> {
         std::thread::sleep(Duration::from_millis(200));
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let number = line
-            .and_then(|rest| rest.split_whitespace().next())
-            .context("no VmRSS")?;
-        Ok(1024 * number.parse::<u64>()?)
+        rss(self.child.id())
+    }
+
+    /// Resident memory of its kernel, in bytes: the largest of its children.
+    pub(crate) fn kernel_rss(&self) -> anyhow::Result<u64> {
+        let pid = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+        let sizes = children.split_whitespace().map(|pid| rss(pid.parse()?));
+        let sizes: anyhow::Result<Vec<u64>> = sizes.collect();
+        sizes?.into_iter().max().context("no kernel")
     }
 
     pub(crate) fn stop(mut self) -> anyhow::Result<()> {
@@ -99,6 +119,15 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn rss(pid: u32) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line
+        .and_then(|rest| rest.split_whitespace().next())
+        .context("no VmRSS")?;
+    Ok(1024 * number.parse::<u64>()?)
 }
 
 fn answer(stream: &mut TcpStream) -> io::Result<String> {

@@ -41,6 +41,7 @@ pub(super) enum Action {
     Read(Read),
     Write(Write),
     Edit(Edit),
+    RunCell(RunCell),
     /// Known to clients, not served here.
     Unavailable(&'static str),
 }
@@ -53,6 +54,16 @@ pub(super) struct Run {
     pub(super) is_static: bool,
     pub(super) cwd: Option<String>,
     pub(super) hidden: bool,
+    /// Seconds; absent and zero mean none.
+    pub(super) timeout: Option<f64>,
+}
+
+/// Python for the kernel.
+#[derive(Debug, PartialEq)]
+pub(super) struct RunCell {
+    pub(super) code: String,
+    /// Whether the answer ends with the directory and the interpreter.
+    pub(super) include_extra: bool,
     /// Seconds; absent and zero mean none.
     pub(super) timeout: Option<f64>,
 }
@@ -130,7 +141,7 @@ impl Action {
             "run" => run(&arguments).map(Self::Run),
             "read" => read(&arguments).map(Self::Read),
             "write" => write(&arguments).map(Self::Write),
-            "run_ipython" => arguments.unavailable("run_ipython", "IPythonRunCellAction", "code"),
+            "run_ipython" => run_cell(&arguments).map(Self::RunCell),
             "browse" => arguments.unavailable("browse", "BrowseURLAction", "url"),
             "browse_interactive" => arguments.unavailable(
                 "browse_interactive",
@@ -167,6 +178,16 @@ fn run(arguments: &Arguments<'_>) -> Result<Run, ActionError> {
         is_static: arguments.flag("is_static")?,
         cwd: arguments.text("cwd")?,
         hidden: arguments.flag("hidden")?,
+        timeout: arguments.timeout()?,
+    })
+}
+
+fn run_cell(arguments: &Arguments<'_>) -> Result<RunCell, ActionError> {
+    arguments.require("IPythonRunCellAction", &["code"])?;
+    let given = arguments.get("include_extra").is_some();
+    Ok(RunCell {
+        code: arguments.text("code")?.unwrap_or_default(),
+        include_extra: !given || arguments.flag("include_extra")?,
         timeout: arguments.timeout()?,
     })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{self, Next};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use http::StatusCode;
 use subtle::ConstantTimeEq as _;
@@ -18,11 +18,13 @@ mod download_files;
 mod error;
 mod execute_action;
 mod list_files;
+mod mcp;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) mod properties;
 mod server_info;
 mod upload_file;
 mod validation;
+mod vscode_connection_token;
 
 /// Answered without a key.
 const OPEN: [&str; 2] = ["/alive", "/server_info"];
@@ -36,14 +38,34 @@ pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
         .route("/list_files", post(list_files::post))
         .route("/upload_file", post(upload_file::post))
         .route("/download_files", get(download_files::get))
+        .route("/update_mcp_server", post(mcp::update))
+        .merge(mcp::router(&executor, &key))
+        .route(
+            "/vscode/connection_token",
+            get(vscode_connection_token::get),
+        )
         // Each reads its body within bounds of its own.
         .layer(DefaultBodyLimit::disable())
-        .fallback(async || detail(StatusCode::NOT_FOUND, "Not Found"))
-        .method_not_allowed_fallback(async || {
-            detail(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
+        .fallback(async |executor| refuse(&executor, StatusCode::NOT_FOUND, "Not Found"))
+        .method_not_allowed_fallback(async |executor| {
+            refuse(
+                &executor,
+                StatusCode::METHOD_NOT_ALLOWED,
+                "Method Not Allowed",
+            )
         })
         .layer(middleware::from_fn_with_state(key, authorise))
         .with_state(executor)
+}
+
+/// Once tool servers are offered, the original has their application answer for every path that it
+/// does not know.
+fn refuse(executor: &State<Arc<Executor>>, status: StatusCode, text: &str) -> Response {
+    if executor.mcp.is_offered() {
+        (StatusCode::NOT_FOUND, "Not Found").into_response()
+    } else {
+        detail(status, text)
+    }
 }
 
 /// Guards every path but the open ones, unknown ones included. Without a key all is open.

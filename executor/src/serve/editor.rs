@@ -43,6 +43,10 @@ pub(super) struct Editor {
 pub(super) struct Edited {
     pub(super) content: String,
     pub(super) diff: String,
+    /// The text of the file before, if there was one and it may have changed.
+    pub(super) old: Option<String>,
+    /// The text of the file after, if it may have changed.
+    pub(super) new: Option<String>,
 }
 
 impl Editor {
@@ -70,7 +74,7 @@ impl Editor {
         match edit.command.as_str() {
             "view" => view::view(&target, edit.view_range.as_ref()).map(|content| Edited {
                 content,
-                diff: String::new(),
+                ..Edited::default()
             }),
             "create" => {
                 let text = edit.file_text.as_deref();

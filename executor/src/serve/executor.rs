@@ -13,10 +13,15 @@ use super::action::{Action, ActionError, Run};
 use super::activity::Activity;
 use super::editor::Editor;
 use super::files::FileError;
+use super::mcp::Mcp;
 use super::observation::Observation;
+use super::plugins::Plugins;
+use super::plugins::jupyter::JupyterError;
 use super::resources::Meter;
+use super::settings::Settings;
 use super::shell::{Answer, Request, Session, ShellError, Start};
 
+mod cells;
 mod documents;
 mod exchange;
 
@@ -33,6 +38,8 @@ pub(super) enum ExecuteError {
     Shell(#[from] ShellError),
     #[error(transparent)]
     File(FileError),
+    #[error(transparent)]
+    Jupyter(#[from] JupyterError),
     #[error("cannot act for the sandbox user: {0}")]
     Identity(#[source] std::io::Error),
     #[error("too many actions at once")]
@@ -53,6 +60,8 @@ pub(super) struct Executor {
     /// Watches a command that outlived its action, for as long as it runs.
     left_behind: Lock<Option<AbortOnDropHandle<()>>>,
     pub(super) meter: Meter,
+    pub(super) plugins: Plugins,
+    pub(super) mcp: Mcp,
     start: Start,
     no_change: Duration,
     /// Absent once the server shuts down.
@@ -68,30 +77,35 @@ pub(super) struct Executor {
 
 impl Executor {
     /// Starts the shell; the executor can serve when this returns.
-    pub(super) async fn start(start: Start, no_change: Duration) -> Result<Arc<Self>, ShellError> {
+    pub(super) async fn start(start: Start, settings: &Settings) -> Result<Arc<Self>, ShellError> {
+        let no_change = settings.no_change;
         let session = Session::main(start.clone(), no_change).await?;
+        let editor = Arc::new(Editor::new());
         Ok(Arc::new(Self {
             activity: Activity::new(),
             left_behind: Lock::default(),
             meter: Meter::new(),
+            plugins: Plugins::new(settings, &start, &editor),
+            mcp: Mcp::new(start.clone()),
             working_dir: Lock::new(session.working_dir().to_path_buf()),
             session: Mutex::new(Some(session)),
             start,
             no_change,
             static_slots: Semaphore::new(MAX_STATIC as usize),
             slots: Semaphore::new(MAX_ACTIONS),
-            editor: Arc::new(Editor::new()),
+            editor,
             transfers: Arc::new(Semaphore::new(exchange::MAX_TRANSFERS)),
             stop: CancellationToken::new(),
         }))
     }
 
-    /// Ends the shell and everything in it, also in the middle of a command.
+    /// Ends the shell, the plugins and everything in them, also in the middle of a command.
     pub(super) async fn close(&self) {
         self.stop.cancel();
         if let Some(session) = self.session.lock().await.take() {
             session.close().await;
         }
+        tokio::join!(self.plugins.stop(), self.mcp.close());
         // Each static command closes its own shell.
         let _ = self.static_slots.acquire_many(MAX_STATIC).await;
     }
@@ -113,6 +127,7 @@ impl Executor {
             Action::Read(read) => self.read(read).await,
             Action::Write(write) => self.write(write).await,
             Action::Edit(edit) => self.edit(edit).await,
+            Action::RunCell(cell) => self.run_cell(cell).await,
             Action::Unavailable(word) => Ok(unavailable(word)),
         }
     }

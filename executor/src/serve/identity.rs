@@ -74,6 +74,12 @@ impl Identity {
         self.switch
     }
 
+    /// Uid and primary group, if this server has the right to give files away to them.
+    pub(super) fn owner(&self) -> Option<(u32, u32)> {
+        let user = self.user.as_ref().filter(|_| self.switch)?;
+        Some((user.uid, user.gid))
+    }
+
     /// Makes a command run as this user, with the variables that a login would set.
     pub(super) fn adopt(&self, command: &mut Command) {
         let Some(user) = &self.user else {

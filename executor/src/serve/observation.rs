@@ -45,6 +45,10 @@ enum Extras {
         #[serde(rename = "_diff_cache")]
         diff_cache: Option<String>,
     },
+    RunCell {
+        code: String,
+        image_urls: Option<Vec<String>>,
+    },
     Error {
         error_id: &'static str,
     },
@@ -130,6 +134,20 @@ impl Observation {
                 diff_cache: None,
             },
             success: None,
+        }
+    }
+
+    /// `images` are data URLs.
+    pub(super) fn run_cell(code: String, content: String, images: Vec<String>) -> Self {
+        Self {
+            message: "Code executed in IPython cell.".to_owned(),
+            kind: "run_ipython",
+            content,
+            extras: Extras::RunCell {
+                code,
+                image_urls: (!images.is_empty()).then_some(images),
+            },
+            success: Some(true),
         }
     }
 

@@ -25,6 +25,8 @@ struct Process {
 pub(super) enum Family {
     /// The members of a session, and all their descendants.
     Session(Pid),
+    /// A process and all its descendants.
+    Tree(Pid),
     /// All descendants of this process.
     Own,
 }
@@ -70,6 +72,7 @@ impl Family {
         let own = rustix::process::getpid().as_raw_pid();
         let is_first = |process: &Process| match self {
             Self::Session(session) => process.session == session.as_raw_pid(),
+            Self::Tree(root) => process.pid == root.as_raw_pid(),
             Self::Own => process.parent == own,
         };
         let mut found = BTreeSet::new();

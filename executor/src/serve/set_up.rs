@@ -220,7 +220,7 @@ fn make_working_dir(settings: &Settings) -> io::Result<()> {
 }
 
 /// Changes the owner of a whole tree, links themselves included; nothing that is right already.
-fn hand_over(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
+pub(super) fn hand_over(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
     let found = fs::symlink_metadata(path)?;
     if (found.uid(), found.gid()) != (uid, gid) {
         lchown(path, Some(uid), Some(gid))?;

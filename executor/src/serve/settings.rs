@@ -4,9 +4,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::plugins::{Name, UnknownName};
 use crate::cli::ServeOptions;
 
-const PLUGINS: [&str; 3] = ["agent_skills", "jupyter", "vscode"];
+const WORKSPACE: &str = "/workspace";
 
 #[derive(Debug)]
 pub(super) struct Settings {
@@ -26,12 +27,31 @@ pub(super) struct Settings {
     own_username: Option<String>,
     pub(super) session_api_key: String,
     pub(super) no_change: Duration,
+    /// Says where the file viewer listens.
+    pub(super) viewer_url_file: PathBuf,
+    pub(super) plugins: Vec<Name>,
+    /// For each plugin.
+    pub(super) start_timeout: Duration,
+    pub(super) vscode: VsCodeSettings,
+}
+
+/// Where the editor in the browser is reached and what it opens (spec 1.10).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct VsCodeSettings {
+    /// Absent if it is missing or no port.
+    pub(super) port: Option<u16>,
+    /// With a slash in front and none behind.
+    pub(super) base_path: Option<String>,
+    pub(super) directory: PathBuf,
+    pub(super) settings_directory: PathBuf,
+    /// Whether this user may have it.
+    pub(super) allowed: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SettingsError {
-    #[error("Plugin {0} not found")]
-    Plugin(String),
+    #[error(transparent)]
+    Plugin(#[from] UnknownName),
     #[error("Browser environment is not enabled in config, but browsergym_eval_env is set")]
     Browser,
     #[error("the working directory {0} is not absolute")]
@@ -42,16 +62,14 @@ pub(super) enum SettingsError {
 
 impl Settings {
     pub(super) fn check(options: ServeOptions) -> Result<Self, SettingsError> {
-        let unknown = |plugin: &&String| !PLUGINS.contains(&plugin.as_str());
-        if let Some(plugin) = options.plugins.iter().find(unknown) {
-            return Err(SettingsError::Plugin(plugin.clone()));
-        }
+        let plugins = Name::parse_all(&options.plugins)?;
         if options.no_enable_browser && !options.browsergym_eval_env.is_empty() {
             return Err(SettingsError::Browser);
         }
         if !options.working_dir.is_absolute() {
             return Err(SettingsError::Relative(options.working_dir));
         }
+        let vscode = VsCodeSettings::of(&options);
         Ok(Self {
             port: options.port,
             bind_address: options.bind_address,
@@ -65,6 +83,10 @@ impl Settings {
             own_username: options.user,
             session_api_key: options.session_api_key,
             no_change: Duration::from_secs(options.no_change_timeout_seconds),
+            viewer_url_file: options.viewer_url_file,
+            plugins,
+            start_timeout: Duration::from_secs(options.init_plugin_timeout),
+            vscode,
         })
     }
 
@@ -82,6 +104,43 @@ impl Settings {
     fn is_standard_user(&self) -> bool {
         ["root", "openhands"].contains(&self.username.as_str())
     }
+}
+
+impl VsCodeSettings {
+    fn of(options: &ServeOptions) -> Self {
+        let or_workspace =
+            |given: &Option<PathBuf>| given.clone().unwrap_or_else(|| PathBuf::from(WORKSPACE));
+        let username = Some(options.username.as_str());
+        let allowed = [
+            Some("root"),
+            Some("openhands"),
+            options.runtime_username.as_deref(),
+        ];
+        Self {
+            port: options
+                .vscode_port
+                .as_ref()
+                .and_then(|port| port.trim().parse().ok()),
+            base_path: base_path(options),
+            directory: or_workspace(&options.workspace),
+            settings_directory: or_workspace(&options.workspace_base),
+            allowed: allowed.contains(&username),
+        }
+    }
+}
+
+/// The one that is set, or that of a sandbox whose URL begins with its name.
+fn base_path(options: &ServeOptions) -> Option<String> {
+    let set = options.vscode_base_path.as_deref().unwrap_or_default();
+    let set = set.trim_matches('/');
+    if !set.is_empty() {
+        return Some(format!("/{set}"));
+    }
+    let id = options.runtime_id.as_deref().filter(|id| !id.is_empty())?;
+    let url = options.runtime_url.as_deref()?;
+    let (_, after_scheme) = url.split_once("://").unwrap_or(("", url));
+    let (_, path) = after_scheme.split_once('/')?;
+    (path.split('/').next() == Some(id)).then(|| format!("/{id}/vscode"))
 }
 
 fn is_true(text: &str) -> bool {
@@ -104,7 +163,7 @@ mod tests {
         let Command::Serve(options) = Cli::parse_from(line).command else {
             panic!("not serve");
         };
-        Settings::check(options).map_err(|error| error.to_string())
+        Settings::check(*options).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -121,5 +180,22 @@ mod tests {
         let error = check(&["--no-enable-browser", "--browsergym-eval-env", "a", "b"]).unwrap_err();
         assert!(error.starts_with("Browser environment is not enabled"));
         assert!(check(&["--browsergym-eval-env", "a"]).is_ok());
+    }
+
+    #[test]
+    fn plugins_are_taken_once_each() {
+        let settings = check(&["--plugins", "jupyter", "agent_skills", "jupyter"]).unwrap();
+        assert_eq!(settings.plugins, [Name::Jupyter, Name::AgentSkills]);
+    }
+
+    #[test]
+    fn the_base_path_is_set_or_that_of_the_url() {
+        let base = |flags: &[&str]| check(flags).unwrap().vscode.base_path;
+        assert_eq!(base(&["--vscode-base-path", "a/b/"]).unwrap(), "/a/b");
+        let id = ["--runtime-id", "abc", "--runtime-url"];
+        let with = |url| base(&[id[0], id[1], id[2], url]);
+        assert_eq!(with("https://h:1/abc/runtime").unwrap(), "/abc/vscode");
+        assert_eq!(with("https://abc.h/"), None);
+        assert_eq!(with("https://h/abcd"), None);
     }
 }

@@ -48,11 +48,6 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
         r#"{"message":"File not found: {}/gone.sh. Your current working directory is {}.","observation":"error","content":"File not found: {}/gone.sh. Your current working directory is {}.","extras":{"error_id":""}}"#,
     ),
     (
-        "3.2 run_ipython is not served",
-        r#"{"action":"run_ipython","args":{"code":"print(1)"}}"#,
-        r#"{"message":"The action run_ipython is not available in this sandbox.","observation":"error","content":"The action run_ipython is not available in this sandbox.","extras":{"error_id":""}}"#,
-    ),
-    (
         "3.2 browse is not served",
         r#"{"action":"browse","args":{"url":"http://x"}}"#,
         r#"{"message":"The action browse is not available in this sandbox.","observation":"error","content":"The action browse is not available in this sandbox.","extras":{"error_id":""}}"#,

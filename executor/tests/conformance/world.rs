@@ -11,12 +11,15 @@ use tempfile::TempDir;
 use crate::client::{BINARY, KEY, Process};
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-const ENTER: &str =
-    "mount --bind \"$1/etc\" /etc && mount --bind \"$1/home\" /home && shift && exec \"$@\"";
+const ENTER: &str = "mount --bind \"$1/etc\" /etc && mount --bind \"$1/home\" /home || exit
+    if [ -n \"$PYTHON_PREFIX\" ]; then
+        mount --bind \"$PYTHON_PREFIX\" \"$1/python\" && mount --bind \"$PYTHON_SITE\" \"$1/site\" || exit
+    fi
+    shift && exec \"$@\"";
 
 pub(crate) struct World {
     directory: TempDir,
-    pub(super) user: &'static str,
+    pub(crate) user: &'static str,
     private: bool,
 }
 
@@ -86,7 +89,7 @@ impl World {
         self.directory.path().join(name)
     }
 
-    pub(super) fn command(&self, name: &str, flags: &[&str]) -> Command {
+    pub(crate) fn command(&self, name: &str, flags: &[&str]) -> Command {
         let mut command = if self.private {
             let mut command = Command::new("unshare");
             command.args([

@@ -72,13 +72,15 @@ fn in_full(action: &Action) -> Map<String, Value> {
                 "end": write.range.end}),
         ),
         Action::Edit(edit) => ("edit", edit_in_full(edit)),
-        Action::Unavailable(word) => (
-            *word,
-            json!({"code": null, "url": null, "browser_actions": null}),
+        Action::RunCell(cell) => (
+            "run_ipython",
+            json!({"code": cell.code, "include_extra": cell.include_extra}),
         ),
+        Action::Unavailable(word) => (*word, json!({"url": null, "browser_actions": null})),
     };
     let timeout = match action {
         Action::Run(run) => run.timeout,
+        Action::RunCell(cell) => cell.timeout,
         _ => None,
     };
     let envelope = json!({"action": word, "args": args, "timeout": timeout, "source": "agent"});

@@ -20,6 +20,8 @@ impl Editor {
         Ok(Edited {
             content: format!("File created successfully at: {path}"),
             diff: diff(target.given(), "", text),
+            old: None,
+            new: Some(text.to_owned()),
         })
     }
 
@@ -67,6 +69,8 @@ impl Editor {
                  are as expected. Edit the file again if necessary."
             ),
             diff: diff(target.given(), text, changed.text()),
+            old: Some(text.to_owned()),
+            new: Some(changed.text().to_owned()),
         })
     }
 
@@ -104,6 +108,8 @@ impl Editor {
                  again if necessary."
             ),
             diff: diff(target.given(), text, changed.text()),
+            old: Some(text.to_owned()),
+            new: Some(changed.text().to_owned()),
         })
     }
 
@@ -119,6 +125,8 @@ impl Editor {
         Ok(Edited {
             content: format!("Last edit to {path} undone successfully. {shown}"),
             diff: diff(target.given(), current.text(), restored.text()),
+            old: Some(current.text().to_owned()),
+            new: Some(restored.text().to_owned()),
         })
     }
 

@@ -53,7 +53,7 @@ impl Executor {
         let _turn = self.editor.turn().await;
         let edited = self.consult(edit).await?.unwrap_or_else(|error| Edited {
             content: format!("ERROR:\n{error}"),
-            diff: String::new(),
+            ..Edited::default()
         });
         Ok(Observation::edit(
             path,

@@ -3,13 +3,14 @@
 //! A file, because the terminal takes at most 4095 bytes a line and gives some bytes a meaning.
 //! It belongs to the sandbox user and is written with that user's rights only.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::serve::identity::Identity;
+use crate::serve::private;
 
 const RC: &str = "rc";
 const COMMAND: &str = "command";
@@ -28,10 +29,10 @@ impl Scratch {
         fallback: &Path,
         rc: impl FnOnce(&Path) -> String + Send + 'static,
     ) -> io::Result<Self> {
-        let places = [std::env::temp_dir(), "/dev/shm".into(), fallback.into()];
+        let places = private::places(fallback);
         let name = format!(".sandbox-{name}");
         let made = identity.run(move || {
-            let directory = first_possible(&places, &name)?;
+            let directory = private::make_in_first(&places, &name)?;
             write(&directory.join(RC), rc(&directory).as_bytes())?;
             Ok::<_, io::Error>(directory)
         });
@@ -52,7 +53,7 @@ impl Scratch {
             let file = directory.join(COMMAND);
             match write(&file, command.as_bytes()) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    make(&directory)?;
+                    private::make(&directory)?;
                     write(&file, command.as_bytes())
                 }
                 outcome => outcome,
@@ -66,22 +67,6 @@ impl Scratch {
         // Nothing depends on it: the names are never used again.
         let _ = self.identity.run(|| fs::remove_dir_all(directory)).await;
     }
-}
-
-fn first_possible(places: &[PathBuf], name: &str) -> io::Result<PathBuf> {
-    let mut last = Err(io::ErrorKind::NotFound.into());
-    for place in places {
-        let directory = place.join(name);
-        last = make(&directory).map(|()| directory);
-        if last.is_ok() {
-            break;
-        }
-    }
-    last
-}
-
-fn make(directory: &Path) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(directory)
 }
 
 fn write(path: &Path, content: &[u8]) -> io::Result<()> {

@@ -3,7 +3,6 @@
 //! The shell's first file makes it report every prompt and every start of a command in escape
 //! sequences that only this server can read; one task turns the stream into a `Screen`.
 
-use std::fmt::Write as _;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -26,6 +25,7 @@ use super::scratch::Scratch;
 use super::screen::Screen;
 use crate::serve::children::{self, Kept};
 use crate::serve::identity::Identity;
+use crate::serve::private;
 use crate::serve::processes::Family;
 
 /// For the user's own start-up files.
@@ -56,6 +56,18 @@ pub(in crate::serve) struct Start {
     pub(in crate::serve) max_memory_gib: Option<u64>,
 }
 
+impl Start {
+    /// The working directory if it is there, and one that is there if not.
+    pub(in crate::serve) fn existing_dir(&self) -> &Path {
+        let exists = self.working_dir.is_dir();
+        if exists {
+            &self.working_dir
+        } else {
+            Path::new("/")
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Terminal {
     session: Pid,
@@ -72,8 +84,8 @@ pub(super) struct Terminal {
 
 impl Terminal {
     pub(super) async fn start(start: &Start, main: bool) -> Result<Self, ShellError> {
-        let token = random_token().map_err(ShellError::Scratch)?;
-        let name = random_token().map_err(ShellError::Scratch)?;
+        let token = private::token().map_err(ShellError::Scratch)?;
+        let name = private::token().map_err(ShellError::Scratch)?;
         let (rc_token, fallback) = (token.clone(), start.working_dir.as_path());
         let options = rc::Options {
             main,
@@ -241,12 +253,6 @@ fn exit_code(status: std::process::ExitStatus) -> i32 {
 }
 
 fn command(start: &Start, rc: &Path) -> pty_process::Command {
-    let exists = start.working_dir.is_dir();
-    let place = if exists {
-        &start.working_dir
-    } else {
-        Path::new("/")
-    };
     let mut command = tokio::process::Command::new("bash");
     command
         .args(["--noediting", "--rcfile"])
@@ -257,17 +263,8 @@ fn command(start: &Start, rc: &Path) -> pty_process::Command {
         .env_remove(variable::SESSION_API_KEY)
         .env_remove(variable::OH_SESSION_API_KEYS_0)
         .env_remove("PROMPT_COMMAND")
-        .current_dir(place)
+        .current_dir(start.existing_dir())
         .kill_on_drop(true);
     start.identity.adopt(&mut command);
     command.into()
-}
-
-fn random_token() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
 }

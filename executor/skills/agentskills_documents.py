@@ -1,0 +1,131 @@
+"""Skills that print the text of documents. Office files need nothing but Python itself; the others
+say which library they need, if an image lacks it.
+"""
+
+import base64
+import os
+import re
+import zipfile
+from xml.etree import ElementTree
+
+_WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+
+
+def _lacking(library):
+    print(f"ERROR: the library {library} is needed: pip install {library}")
+
+
+def parse_pdf(file_path):
+    """Prints the text of a PDF, page by page."""
+    try:
+        from pypdf import PdfReader
+    except ImportError:
+        try:
+            from PyPDF2 import PdfReader
+        except ImportError:
+            _lacking("pypdf")
+            return
+    print(f"[Reading PDF file from {file_path}]")
+    pages = PdfReader(file_path).pages
+    print("\n\n".join(f"@@ Page {number} @@\n{page.extract_text()}" for number, page in enumerate(pages, 1)))
+
+
+def parse_docx(file_path):
+    """Prints the paragraphs of a Word document."""
+    print(f"[Reading DOCX file from {file_path}]")
+    with zipfile.ZipFile(file_path) as archive:
+        root = ElementTree.fromstring(archive.read("word/document.xml"))
+    paragraphs = ["".join(_word_text(paragraph)) for paragraph in root.iter(f"{_WORD}p")]
+    text = "".join(f"@@ Page {number} @@\n{paragraph}\n\n" for number, paragraph in enumerate(paragraphs, 1))
+    print(text)
+
+
+def _word_text(paragraph):
+    for element in paragraph.iter():
+        if element.tag == f"{_WORD}t":
+            yield element.text or ""
+        elif element.tag == f"{_WORD}tab":
+            yield "\t"
+        elif element.tag in (f"{_WORD}br", f"{_WORD}cr"):
+            yield "\n"
+
+
+def parse_latex(file_path):
+    """Prints the text of a LaTeX file."""
+    try:
+        from pylatexenc.latex2text import LatexNodes2Text
+    except ImportError:
+        _lacking("pylatexenc")
+        return
+    print(f"[Reading LaTex file from {file_path}]")
+    with open(file_path, encoding="utf-8") as file:
+        print(LatexNodes2Text().latex_to_text(file.read()).strip())
+
+
+def parse_pptx(file_path):
+    """Prints the texts of a PowerPoint presentation, slide by slide."""
+    print(f"[Reading PowerPoint file from {file_path}]")
+    with zipfile.ZipFile(file_path) as archive:
+        slides = [name for name in archive.namelist() if re.fullmatch(r"ppt/slides/slide\d+\.xml", name)]
+        slides.sort(key=lambda name: int(re.search(r"\d+", name)[0]))
+        texts = [_slide_text(archive.read(name)) for name in slides]
+    print("\n\n".join(f"@@ Slide {number} @@\n{text}" for number, text in enumerate(texts, 1)))
+
+
+def _slide_text(xml):
+    paragraphs = ElementTree.fromstring(xml).iter(f"{_DRAWING}p")
+    lines = ("".join(run.text or "" for run in paragraph.iter(f"{_DRAWING}t")) for paragraph in paragraphs)
+    return "\n".join(line for line in lines if line)
+
+
+def _client():
+    from openai import OpenAI
+
+    return OpenAI(api_key=os.environ["OPENAI_API_KEY"], base_url=os.environ.get("OPENAI_BASE_URL") or None)
+
+
+def _describe(images, task):
+    model = os.environ.get("OPENAI_MODEL") or "gpt-4o"
+    content = [{"type": "text", "text": task}]
+    content += [{"type": "image_url", "image_url": {"url": image}} for image in images]
+    answer = _client().chat.completions.create(
+        model=model, messages=[{"role": "user", "content": content}], max_tokens=300
+    )
+    return answer.choices[0].message.content
+
+
+def parse_audio(file_path, model="whisper-1"):
+    """Prints what is said in an audio file."""
+    print(f"[Transcribing audio file from {file_path}]")
+    with open(file_path, "rb") as file:
+        print(_client().audio.transcriptions.create(model=model, file=file).text)
+
+
+def parse_image(file_path, task="Describe this image as detail as possible."):
+    """Prints what a model sees in an image."""
+    print(f"[Reading image file from {file_path}]")
+    with open(file_path, "rb") as file:
+        image = base64.b64encode(file.read()).decode()
+    print(_describe([f"data:image/jpeg;base64,{image}"], task))
+
+
+def parse_video(file_path, task="Describe this image as detail as possible.", frame_interval=30):
+    """Prints what a model sees in a frame out of every ``frame_interval`` of a video."""
+    try:
+        import cv2
+    except ImportError:
+        _lacking("opencv-python-headless")
+        return
+    print(f"[Processing video file from {file_path} with frame interval {frame_interval}]")
+    video = cv2.VideoCapture(file_path)
+    number = 0
+    while True:
+        there, frame = video.read()
+        if not there:
+            break
+        if number % frame_interval == 0:
+            jpeg = base64.b64encode(cv2.imencode(".jpg", frame)[1]).decode()
+            print(f"Frame {number}: {_describe([f'data:image/jpeg;base64,{jpeg}'], task)}")
+        number += 1
+    video.release()

@@ -1,0 +1,257 @@
+//! A tool server elsewhere, over HTTP: each message is posted, and answers come with the response or,
+//! in the older form, over a stream that was opened before.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::events::Events;
+use super::peer::{Inbox, Peer, VERSION};
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// For a message and all that comes in answer to it.
+const POST_LIMIT: Duration = Duration::from_mins(11);
+/// Messages under way.
+const MAX_POSTS: usize = 32;
+/// Bytes of an answer.
+const MAX_ANSWER: usize = 32 << 20;
+const SESSION: &str = "mcp-session-id";
+
+type Gone = watch::Sender<Option<String>>;
+
+/// Lives as long as the connection is wanted.
+#[derive(Debug)]
+pub(super) struct Link {
+    _carrying: AbortOnDropHandle<()>,
+}
+
+/// What every request needs.
+#[derive(Debug)]
+struct Line {
+    client: Client<HttpConnector, Full<Bytes>>,
+    url: Uri,
+    headers: BTreeMap<String, String>,
+    session: Mutex<Option<HeaderValue>>,
+    inbox: Inbox,
+    gone: Gone,
+}
+
+/// # Errors
+/// If the URL is none that can be reached from here.
+pub(super) fn connect(
+    url: &Uri,
+    headers: &BTreeMap<String, String>,
+    is_sse: bool,
+) -> Result<(Peer, Link), String> {
+    if url.scheme_str() != Some("http") {
+        return Err("servers over https are not supported: use an http address".to_owned());
+    }
+    let (gone, watch) = watch::channel(None);
+    let (peer, queue, inbox) = Peer::new(watch);
+    let mut connector = HttpConnector::new();
+    connector.set_connect_timeout(Some(CONNECT_LIMIT));
+    let line = Arc::new(Line {
+        client: Client::builder(TokioExecutor::new()).build(connector),
+        url: url.clone(),
+        headers: headers.clone(),
+        session: Mutex::default(),
+        inbox,
+        gone,
+    });
+    let carrying = if is_sse {
+        tokio::spawn(line.carry_with_stream(queue))
+    } else {
+        let url = line.url.clone();
+        tokio::spawn(line.carry(queue, url))
+    };
+    let carrying = AbortOnDropHandle::new(carrying);
+    Ok((
+        peer,
+        Link {
+            _carrying: carrying,
+        },
+    ))
+}
+
+impl Line {
+    /// Posts what is to be sent, several at once: a tool that takes long holds up no other.
+    async fn carry(self: Arc<Self>, mut queue: mpsc::Receiver<Value>, url: Uri) {
+        let slots = Arc::new(Semaphore::new(MAX_POSTS));
+        let mut posts = tokio::task::JoinSet::new();
+        while let Some(message) = queue.recv().await {
+            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
+                return;
+            };
+            while posts.try_join_next().is_some() {}
+            let (line, url) = (Arc::clone(&self), url.clone());
+            posts.spawn(async move {
+                let _slot = slot;
+                let id = message.get("id").cloned();
+                let posted = tokio::time::timeout(POST_LIMIT, line.post(&message, &url)).await;
+                let problem = match posted {
+                    Ok(Ok(())) => return,
+                    Ok(Err(problem)) => problem,
+                    Err(_) => "no answer".to_owned(),
+                };
+                let error = json!({"code": -32000, "message": problem});
+                line.inbox
+                    .take(json!({"jsonrpc": "2.0", "id": id, "error": error}));
+            });
+        }
+    }
+
+    async fn post(&self, message: &Value, url: &Uri) -> Result<(), String> {
+        let response = self.request(Method::POST, url, message.to_string()).await?;
+        if let Some(session) = response.headers().get(SESSION) {
+            *self.session.lock() = Some(session.clone());
+        }
+        let status = response.status();
+        if status == StatusCode::NOT_FOUND && self.session.lock().is_some() {
+            let _ = self.gone.send(Some("the session has ended".to_owned()));
+        }
+        if !status.is_success() {
+            return Err(format!("HTTP status {status}"));
+        }
+        let kind = response.headers().get(header::CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if kind.starts_with("text/event-stream") {
+            return self.follow(response, |_| {}).await;
+        }
+        let body = Limited::new(response.into_body(), MAX_ANSWER)
+            .collect()
+            .await;
+        let body = body.map_err(|error| error.to_string())?.to_bytes();
+        // Some notifications are answered with words.
+        if let Ok(message) = serde_json::from_slice(&body) {
+            self.inbox.take(message);
+        }
+        Ok(())
+    }
+
+    async fn request(
+        &self,
+        method: Method,
+        url: &Uri,
+        body: String,
+    ) -> Result<Response<Incoming>, String> {
+        let mut request = Request::builder().method(method).uri(url);
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        if let Some(session) = self.session.lock().clone() {
+            request = request.header(SESSION, session);
+            request = request.header("mcp-protocol-version", VERSION);
+        }
+        request = request
+            .header(header::ACCEPT, "application/json, text/event-stream")
+            .header(header::CONTENT_TYPE, "application/json");
+        let request = request
+            .body(Full::from(body))
+            .map_err(|error| error.to_string())?;
+        let response = self.client.request(request).await;
+        response.map_err(|error| {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            format!(
+                "cannot reach it: {}",
+                cause.unwrap_or_else(|| error.to_string())
+            )
+        })
+    }
+
+    /// Takes the messages of a stream; other events are for `other`, with their data.
+    async fn follow(
+        &self,
+        response: Response<Incoming>,
+        mut other: impl FnMut(&str),
+    ) -> Result<(), String> {
+        let mut body = response.into_body();
+        let mut events = Events::default();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| error.to_string())?;
+            let Some(data) = frame.data_ref() else {
+                continue;
+            };
+            for event in events.push(data).ok_or("an event is too long")? {
+                match event.kind.as_str() {
+                    "" | "message" => {
+                        if let Ok(message) = serde_json::from_str(&event.data) {
+                            self.inbox.take(message);
+                        }
+                    }
+                    "endpoint" => other(&event.data),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The older form: the first event of the stream says where to post.
+    async fn carry_with_stream(self: Arc<Self>, queue: mpsc::Receiver<Value>) {
+        let mut queue = Some(queue);
+        let mut posting = None;
+        let outcome = match self.request(Method::GET, &self.url, String::new()).await {
+            Ok(response) if response.status().is_success() => {
+                let stream = self.follow(response, |place| {
+                    if let (Some(url), Some(queue)) = (resolve(&self.url, place), queue.take()) {
+                        let carrying = Arc::clone(&self).carry(queue, url);
+                        posting = Some(AbortOnDropHandle::new(tokio::spawn(carrying)));
+                    }
+                });
+                stream.await
+            }
+            Ok(response) => Err(format!("HTTP status {}", response.status())),
+            Err(problem) => Err(problem),
+        };
+        let problem = outcome.err();
+        let _ = self.gone.send(Some(
+            problem.unwrap_or_else(|| "the stream has ended".to_owned()),
+        ));
+    }
+}
+
+/// Where to post, on the same server.
+fn resolve(base: &Uri, place: &str) -> Option<Uri> {
+    let place = place.trim();
+    if place.starts_with("http://") {
+        let uri: Uri = place.parse().ok()?;
+        return (uri.authority() == base.authority()).then_some(uri);
+    }
+    let path = if place.starts_with('/') {
+        place.to_owned()
+    } else {
+        let (directory, _) = base.path().rsplit_once('/').unwrap_or_default();
+        format!("{directory}/{place}")
+    };
+    let parts = Uri::builder()
+        .scheme("http")
+        .authority(base.authority()?.clone());
+    parts.path_and_query(path).build().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_stay_on_the_server() {
+        let base: Uri = "http://h:1/a/sse".parse().unwrap();
+        let resolve = |place| resolve(&base, place).map(|uri| uri.to_string());
+        assert_eq!(resolve("/m?x=1").unwrap(), "http://h:1/m?x=1");
+        assert_eq!(resolve("m/?x=1").unwrap(), "http://h:1/a/m/?x=1");
+        assert_eq!(resolve("http://h:1/m").unwrap(), "http://h:1/m");
+        assert_eq!(resolve("http://other/m"), None);
+    }
+}

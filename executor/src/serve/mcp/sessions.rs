@@ -1,0 +1,104 @@
+//! The streams over which clients of the older transport get their answers (spec 8.3).
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Interval};
+
+use crate::serve::activity::Running;
+use crate::serve::private;
+
+/// Streams at once.
+const MAX_SESSIONS: usize = 128;
+/// Answers on their way to one client.
+const QUEUE: usize = 64;
+/// For a client that does not read.
+const SEND_LIMIT: Duration = Duration::from_secs(30);
+/// Keeps proxies from closing a quiet stream.
+const PING: Duration = Duration::from_secs(15);
+
+#[derive(Debug, Clone, Default)]
+pub(in crate::serve) struct Sessions(Arc<Mutex<BTreeMap<String, mpsc::Sender<Bytes>>>>);
+
+impl Sessions {
+    /// Opens a stream whose first event says where to post; none if there are too many.
+    pub(in crate::serve) fn open(&self, running: Running) -> Option<Stream> {
+        let id = private::token().ok()?;
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let endpoint = format!("event: endpoint\r\ndata: messages/?session_id={id}\r\n\r\n");
+        sender.try_send(endpoint.into()).ok()?;
+        let mut sessions = self.0.lock();
+        if sessions.len() >= MAX_SESSIONS {
+            return None;
+        }
+        sessions.insert(id.clone(), sender);
+        Some(Stream {
+            id,
+            sessions: self.clone(),
+            receiver,
+            ping: tokio::time::interval_at(Instant::now() + PING, PING),
+            _running: running,
+        })
+    }
+
+    /// Where answers for a client go.
+    pub(in crate::serve) fn find(&self, id: &str) -> Option<Session> {
+        self.0.lock().get(id).cloned().map(Session)
+    }
+
+    /// Ends all streams.
+    pub(super) fn close(&self) {
+        self.0.lock().clear();
+    }
+}
+
+#[derive(Debug)]
+pub(in crate::serve) struct Session(mpsc::Sender<Bytes>);
+
+impl Session {
+    pub(in crate::serve) async fn send(&self, message: &Value) {
+        let event = format!("event: message\r\ndata: {message}\r\n\r\n");
+        // A client that is gone or does not read gets no answers.
+        let _ = self.0.send_timeout(event.into(), SEND_LIMIT).await;
+    }
+}
+
+/// The body of a response: events until the client is gone or the server stops.
+pub(in crate::serve) struct Stream {
+    id: String,
+    sessions: Sessions,
+    receiver: mpsc::Receiver<Bytes>,
+    ping: Interval,
+    /// A sandbox with an open stream is not idle.
+    _running: Running,
+}
+
+impl Body for Stream {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if let Poll::Ready(event) = self.receiver.poll_recv(context) {
+            return Poll::Ready(event.map(|event| Ok(Frame::data(event))));
+        }
+        ready!(self.ping.poll_tick(context));
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b": ping\r\n\r\n")))))
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.sessions.0.lock().remove(&self.id);
+    }
+}

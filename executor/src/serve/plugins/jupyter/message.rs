@@ -1,0 +1,165 @@
+//! Messages of the Jupyter protocol 5.3: signed, four JSON texts each
+//! (<https://jupyter-client.readthedocs.io/en/stable/messaging.html>).
+
+use std::fmt::Write as _;
+
+use ring::hmac;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::zmtp::Frame;
+
+const DELIMITER: &[u8] = b"<IDS|MSG>";
+
+/// What a kernel says about a request.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) kind: String,
+    /// Which request.
+    pub(super) parent: String,
+    pub(super) content: Content,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) enum Content {
+    Whole(Map<String, Value>),
+    /// The beginning and the end of one that is too long.
+    Edges(Vec<u8>, Vec<u8>),
+}
+
+/// One conversation with one kernel.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    session: String,
+    key: hmac::Key,
+    requests: u64,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    #[serde(default)]
+    msg_id: String,
+    #[serde(default)]
+    msg_type: String,
+}
+
+impl Conversation {
+    pub(super) fn new(session: String, key: &str) -> Self {
+        Self {
+            session,
+            key: hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes()),
+            requests: 0,
+        }
+    }
+
+    /// What only this conversation knows: reads answers while requests are written elsewhere.
+    pub(super) fn key(&self) -> hmac::Key {
+        self.key.clone()
+    }
+
+    /// The number of a request, and its frames.
+    pub(super) fn request(&mut self, kind: &str, content: &Value) -> (String, Vec<Vec<u8>>) {
+        self.requests += 1;
+        let id = format!("{}_{}", self.session, self.requests);
+        // The protocol demands a date; kernels do not look at it.
+        let header = json!({"msg_id": id, "session": self.session, "username": "sandbox",
+            "date": "1970-01-01T00:00:00Z", "msg_type": kind, "version": "5.3"});
+        let parts = [&header, &json!({}), &json!({}), content].map(ToString::to_string);
+        let signature = sign(&self.key, parts.iter().map(String::as_bytes));
+        let mut frames = vec![DELIMITER.to_vec(), signature.into_bytes()];
+        frames.extend(parts.map(String::into_bytes));
+        (id, frames)
+    }
+}
+
+/// Reads a message; what is none, or not signed with the key, is none.
+pub(super) fn read(key: &hmac::Key, frames: &[Frame]) -> Option<Message> {
+    let start = frames.iter().position(|frame| frame.bytes == DELIMITER)?;
+    let [signature, parts @ ..] = &frames[start + 1..] else {
+        return None;
+    };
+    let [header, parent, metadata, content, ..] = parts else {
+        return None;
+    };
+    // Of what is cut the signature cannot be checked; the socket is private all the same.
+    let cut = [header, parent, metadata, content]
+        .iter()
+        .any(|frame| frame.end.is_some());
+    if !cut {
+        verify(key, signature, &[header, parent, metadata, content])?;
+    }
+    let header: Header = serde_json::from_slice(&header.bytes).ok()?;
+    let parent: Header = serde_json::from_slice(&parent.bytes).ok()?;
+    let content = match &content.end {
+        Some(end) => Content::Edges(content.bytes.clone(), end.clone()),
+        None => Content::Whole(serde_json::from_slice(&content.bytes).ok()?),
+    };
+    Some(Message {
+        kind: header.msg_type,
+        parent: parent.msg_id,
+        content,
+    })
+}
+
+fn verify(key: &hmac::Key, signature: &Frame, parts: &[&Frame]) -> Option<()> {
+    let expected = sign(key, parts.iter().map(|part| part.bytes.as_slice()));
+    let same = subtle::ConstantTimeEq::ct_eq(expected.as_bytes(), signature.bytes.as_slice());
+    bool::from(same).then_some(())
+}
+
+fn sign<'a>(key: &hmac::Key, parts: impl Iterator<Item = &'a [u8]>) -> String {
+    let mut context = hmac::Context::with_key(key);
+    for part in parts {
+        context.update(part);
+    }
+    let signature = context.sign();
+    signature
+        .as_ref()
+        .iter()
+        .fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(parts: Vec<Vec<u8>>) -> Vec<Frame> {
+        let frame = |bytes| Frame { bytes, end: None };
+        parts.into_iter().map(frame).collect()
+    }
+
+    #[test]
+    fn a_message_is_read_if_it_is_signed() {
+        let mut conversation = Conversation::new("s".to_owned(), "key");
+        let (id, parts) = conversation.request("execute_request", &json!({"code": "1"}));
+        assert_eq!(id, "s_1");
+        let mut with_address = vec![b"topic".to_vec()];
+        with_address.extend(parts);
+        let mut frames = frames(with_address);
+        let message = read(&conversation.key(), &frames).unwrap();
+        assert_eq!(
+            (message.kind.as_str(), message.parent.as_str()),
+            ("execute_request", "")
+        );
+        assert!(matches!(message.content, Content::Whole(content) if content["code"] == "1"));
+        frames[6].bytes = b"{}".to_vec();
+        assert!(read(&conversation.key(), &frames).is_none());
+        frames[6].end = Some(b"x".to_vec());
+        let message = read(&conversation.key(), &frames).unwrap();
+        assert_eq!(
+            message.content,
+            Content::Edges(b"{}".to_vec(), b"x".to_vec())
+        );
+    }
+
+    #[test]
+    fn other_bytes_are_no_messages() {
+        let key = Conversation::new(String::new(), "key").key();
+        for parts in [vec![], vec![b"x".to_vec()], vec![DELIMITER.to_vec(); 7]] {
+            assert!(read(&key, &frames(parts)).is_none());
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! As much of ZMTP 3.0 as a client of a Jupyter kernel needs: one connection, the NULL mechanism,
+//! messages of several frames (<https://rfc.zeromq.org/spec/23/>).
+//!
+//! What comes from a kernel is untrusted and may be huge: of a message that exceeds a limit, only
+//! the beginnings and the ends of its long frames are kept.
+
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+/// Bytes of a message that are kept whole.
+const MAX_MESSAGE: u64 = 16 << 20;
+/// Bytes that are kept of either end of a frame that does not fit.
+const EDGE: u64 = 1 << 20;
+/// Headers, content and buffers of a Jupyter message are a handful.
+const MAX_FRAMES: usize = 256;
+
+const MORE: u8 = 1;
+const LONG: u8 = 2;
+const COMMAND: u8 = 4;
+
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Frame {
+    /// All, or the beginning.
+    pub(super) bytes: Vec<u8>,
+    /// The end, if there was more between than is kept.
+    pub(super) end: Option<Vec<u8>>,
+}
+
+/// Greets and agrees with the peer on who is what.
+pub(super) async fn shake_hands(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    socket_type: &str,
+    identity: &str,
+) -> io::Result<()> {
+    stream.write_all(&greeting()).await?;
+    let mut theirs = [0; 64];
+    stream.read_exact(&mut theirs).await?;
+    if theirs[0] != 0xff || theirs[9] != 0x7f || theirs[10] < 3 || &theirs[12..17] != b"NULL\0" {
+        return Err(invalid("not a peer that speaks ZMTP 3"));
+    }
+    let mut ready = b"\x05READY".to_vec();
+    for (name, value) in [("Socket-Type", socket_type), ("Identity", identity)] {
+        ready.push(u8::try_from(name.len()).map_err(io::Error::other)?);
+        ready.extend(name.bytes());
+        ready.extend(
+            u32::try_from(value.len())
+                .map_err(io::Error::other)?
+                .to_be_bytes(),
+        );
+        ready.extend(value.bytes());
+    }
+    stream.write_all(&head(COMMAND, ready.len())).await?;
+    stream.write_all(&ready).await?;
+    let mut left = MAX_MESSAGE;
+    let (flags, answer) = read_frame(stream, &mut left).await?;
+    if flags & COMMAND == 0 || !answer.bytes.starts_with(b"\x05READY") {
+        return Err(invalid("the peer is not ready"));
+    }
+    Ok(())
+}
+
+/// Signature, version 3.0, the mechanism NULL, not a server.
+fn greeting() -> [u8; 64] {
+    let mut greeting = [0; 64];
+    greeting[0] = 0xff;
+    greeting[8] = 1;
+    greeting[9] = 0x7f;
+    greeting[10] = 3;
+    greeting[12..16].copy_from_slice(b"NULL");
+    greeting
+}
+
+pub(super) async fn send(
+    stream: &mut (impl AsyncWrite + Unpin),
+    frames: &[Vec<u8>],
+) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    for (index, frame) in frames.iter().enumerate() {
+        let more = if index + 1 < frames.len() { MORE } else { 0 };
+        bytes.extend(head(more, frame.len()));
+        bytes.extend(frame);
+    }
+    stream.write_all(&bytes).await
+}
+
+/// The next message; commands of the transport are passed over.
+pub(super) async fn receive(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<Frame>> {
+    let mut frames = Vec::new();
+    let mut left = MAX_MESSAGE;
+    loop {
+        let (flags, frame) = read_frame(stream, &mut left).await?;
+        if flags & COMMAND != 0 {
+            continue;
+        }
+        // Of too many the rest is read and forgotten.
+        if frames.len() < MAX_FRAMES {
+            frames.push(frame);
+        }
+        if flags & MORE == 0 {
+            return Ok(frames);
+        }
+    }
+}
+
+async fn read_frame(
+    stream: &mut (impl AsyncRead + Unpin),
+    left: &mut u64,
+) -> io::Result<(u8, Frame)> {
+    let flags = stream.read_u8().await?;
+    let size = if flags & LONG == 0 {
+        u64::from(stream.read_u8().await?)
+    } else {
+        stream.read_u64().await?
+    };
+    let fits = size <= *left;
+    *left = left.saturating_sub(size);
+    if fits || size <= 2 * EDGE {
+        let bytes = read_exactly(stream, size).await?;
+        return Ok((flags, Frame { bytes, end: None }));
+    }
+    let bytes = read_exactly(stream, EDGE).await?;
+    let between = size - 2 * EDGE;
+    let skipped =
+        tokio::io::copy(&mut (&mut *stream).take(between), &mut tokio::io::sink()).await?;
+    if skipped < between {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let end = Some(read_exactly(stream, EDGE).await?);
+    Ok((flags, Frame { bytes, end }))
+}
+
+/// Grows with what comes, not with what is announced.
+async fn read_exactly(stream: &mut (impl AsyncRead + Unpin), count: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    stream.take(count).read_to_end(&mut bytes).await?;
+    if (bytes.len() as u64) < count {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(bytes)
+}
+
+fn head(flags: u8, size: usize) -> Vec<u8> {
+    if let Ok(short) = u8::try_from(size) {
+        return vec![flags, short];
+    }
+    let mut head = vec![flags | LONG];
+    head.extend((size as u64).to_be_bytes());
+    head
+}
+
+fn invalid(text: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(bytes: &[u8]) -> Frame {
+        Frame {
+            bytes: bytes.to_vec(),
+            end: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_arrive_as_they_were_sent() {
+        let (mut near, mut far) = tokio::io::duplex(64);
+        let sent = vec![Vec::new(), vec![b'x'; 255], vec![b'y'; 256]];
+        let expected: Vec<_> = sent.iter().map(|bytes| frame(bytes)).collect();
+        let receiving = tokio::spawn(async move { receive(&mut far).await });
+        near.write_all(&[COMMAND, 2, b'h', b'i']).await.unwrap();
+        send(&mut near, &sent).await.unwrap();
+        assert_eq!(receiving.await.unwrap().unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn peers_agree() {
+        let (mut near, mut far) = tokio::io::duplex(1024);
+        let other = tokio::spawn(async move { shake_hands(&mut far, "ROUTER", "").await });
+        shake_hands(&mut near, "DEALER", "me").await.unwrap();
+        other.await.unwrap().unwrap();
+        let (mut near, mut far) = tokio::io::duplex(1024);
+        far.write_all(&[b'H'; 64]).await.unwrap();
+        assert!(shake_hands(&mut near, "SUB", "").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn what_is_too_long_is_cut() {
+        let (mut near, mut far) = tokio::io::duplex(1 << 16);
+        let receiving = tokio::spawn(async move {
+            let first = receive(&mut far).await;
+            (first, receive(&mut far).await)
+        });
+        let long = usize::try_from(MAX_MESSAGE).unwrap() + 1;
+        send(&mut near, &[vec![b'x'; long], vec![b'y']])
+            .await
+            .unwrap();
+        send(&mut near, &[vec![b'z']]).await.unwrap();
+        let (first, second) = receiving.await.unwrap();
+        let first = first.unwrap();
+        let lengths = [&first[0].bytes, first[0].end.as_ref().unwrap()].map(Vec::len);
+        assert_eq!(lengths.map(|length| length as u64), [EDGE; 2]);
+        assert_eq!(first[1].bytes.len(), 1);
+        assert_eq!(second.unwrap(), [frame(b"z")]);
+    }
+}

@@ -1,0 +1,98 @@
+//! Directories that only the sandbox user can enter, and names that nobody can guess.
+//!
+//! Shells and plugins exchange files and sockets with this server through such directories. The
+//! functions that make them are called with the user's rights.
+
+use std::fmt::Write as _;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::identity::Identity;
+
+/// Where the user may be allowed to make one, the best place first.
+pub(super) fn places(fallback: &Path) -> [PathBuf; 3] {
+    [std::env::temp_dir(), "/dev/shm".into(), fallback.into()]
+}
+
+pub(super) fn make_in_first(places: &[PathBuf], name: &str) -> io::Result<PathBuf> {
+    let mut last = Err(io::ErrorKind::NotFound.into());
+    for place in places {
+        let directory = place.join(name);
+        last = make(&directory).map(|()| directory);
+        if last.is_ok() {
+            break;
+        }
+    }
+    last
+}
+
+pub(super) fn make(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(directory)
+}
+
+/// 128 random bits in hexadecimal digits.
+pub(super) fn token() -> io::Result<String> {
+    let bytes = random()?;
+    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}
+
+pub(super) fn random() -> io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(bytes)
+}
+
+/// A private directory with files in it.
+#[derive(Debug)]
+pub(super) struct Private {
+    pub(super) directory: PathBuf,
+    identity: Arc<Identity>,
+}
+
+impl Private {
+    /// Makes a directory where the user may, with files in it that may name the directory.
+    pub(super) async fn create(
+        identity: &Arc<Identity>,
+        fallback: &Path,
+        files: impl FnOnce(&Path) -> Vec<(&'static str, Vec<u8>)> + Send + 'static,
+    ) -> io::Result<Self> {
+        let name = format!(".sandbox-{}", &token()?[..16]);
+        let places = places(fallback);
+        let made = identity.run(move || {
+            let directory = make_in_first(&places, &name)?;
+            for (name, content) in files(&directory) {
+                write(&directory.join(name), &content)?;
+            }
+            Ok::<_, io::Error>(directory)
+        });
+        Ok(Self {
+            directory: made.await??,
+            identity: Arc::clone(identity),
+        })
+    }
+
+    pub(super) async fn remove(&self) {
+        let directory = self.directory.clone();
+        // Nothing depends on it: the names are never used again.
+        let _ = self.identity.run(|| fs::remove_dir_all(directory)).await;
+    }
+}
+
+/// Of one that was not removed in time, as when its making was given up.
+impl Drop for Private {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    options.open(path)?.write_all(content)
+}

@@ -1,0 +1,537 @@
+//! Tool servers behind the one of the sandbox: spec 2.8 and 8, with real servers and a real client.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::client::{Answer, KEY, Process, serve};
+use crate::plugins::{World, python};
+
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/server.py");
+const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/client.py");
+const NOT_FOUND: &str = r#"{"detail":"Not Found"}"#;
+
+fn bearer() -> String {
+    format!("Bearer {KEY}")
+}
+
+/// A request with the key in both places.
+fn ask(process: &Process, head: &str, body: &str) -> Answer {
+    let bearer = bearer();
+    let headers = [
+        ("X-Session-API-Key", KEY),
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+    ];
+    process.request(head, &headers, body.as_bytes())
+}
+
+fn local(name: &str) -> Value {
+    json!({"name": name, "command": python(), "args": [SERVER]})
+}
+
+/// Makes these the servers; what is wrong with them.
+fn update(process: &Process, servers: &Value) -> String {
+    let answer = ask(process, "POST /update_mcp_server", &servers.to_string());
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let answer = answer.json();
+    assert_eq!(answer["detail"], "MCP server updated successfully");
+    answer["router_error_log"].as_str().unwrap().to_owned()
+}
+
+fn call(process: &Process, method: &str, params: &Value) -> Value {
+    let message = json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": params});
+    let answer = ask(process, "POST /mcp", &message.to_string());
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let answer = answer.json();
+    assert_eq!(
+        (&answer["id"], &answer["jsonrpc"]),
+        (&json!("a"), &json!("2.0"))
+    );
+    answer
+}
+
+fn tools(process: &Process) -> Vec<String> {
+    let answer = call(process, "tools/list", &json!({}));
+    let tools = answer["result"]["tools"].as_array();
+    let tools = tools.unwrap_or_else(|| panic!("{answer}")).iter();
+    let mut names: Vec<_> = tools
+        .map(|tool| tool["name"].as_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// The text of a tool's result, and whether it failed.
+fn tool(process: &Process, name: &str, arguments: &Value) -> (String, bool) {
+    let params = json!({"name": name, "arguments": arguments});
+    let answer = call(process, "tools/call", &params);
+    let result = &answer["result"];
+    (
+        result["content"][0]["text"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{answer}"))
+            .to_owned(),
+        result["isError"] == true,
+    )
+}
+
+fn pid(process: &Process, name: &str) -> String {
+    tool(process, name, &json!({"what": "pid"})).0
+}
+
+fn is_alive(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// A server elsewhere. Ends with the test.
+struct Remote {
+    child: Child,
+    port: u16,
+}
+
+impl Remote {
+    fn start(transport: &str) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let mut command = Command::new(python());
+        command
+            .arg(SERVER)
+            .args([transport, &port.to_string()])
+            .stderr(Stdio::null());
+        let remote = Self {
+            child: command.spawn().unwrap(),
+            port,
+        };
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            std::thread::yield_now();
+        }
+        remote
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A stream of events.
+struct Events(BufReader<TcpStream>);
+
+impl Events {
+    fn open(process: &Process, path: &str) -> (String, Self) {
+        let mut stream = TcpStream::connect(process.address).unwrap();
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nHost: x\r\nX-Session-API-Key: {KEY}\r\nAuthorization: {}\r\n\r\n",
+            bearer()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut events = Self(BufReader::new(stream));
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert_ne!(events.0.read_line(&mut head).unwrap(), 0, "{head}");
+        }
+        (head.to_ascii_lowercase(), events)
+    }
+
+    /// Kind and data of the next one; pings and the sizes of chunks are passed over.
+    fn next(&mut self) -> (String, String) {
+        let mut kind = String::new();
+        loop {
+            let mut line = String::new();
+            assert_ne!(
+                self.0.read_line(&mut line).unwrap(),
+                0,
+                "the stream has ended"
+            );
+            if let Some(value) = line.strip_prefix("event: ") {
+                value.trim_end().clone_into(&mut kind);
+            } else if let Some(value) = line.strip_prefix("data: ") {
+                return (kind, value.trim_end().to_owned());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_offered_is_not_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    for head in [
+        "GET /mcp/sse",
+        "GET /sse",
+        "POST /mcp/messages/",
+        "POST /mcp",
+    ] {
+        let answer = ask(&process, head, "{}");
+        assert_eq!(
+            (answer.status, answer.body.as_str()),
+            (404, NOT_FOUND),
+            "8.3 {head}"
+        );
+    }
+    assert_eq!(update(&process, &json!([])), "");
+    assert_eq!(ask(&process, "GET /mcp/sse", "").status, 404);
+    update(&process, &json!([{"name": "a", "command": "cat"}]));
+    let answer = ask(&process, "GET /nope", "");
+    assert_eq!(
+        (answer.status, answer.body.as_str()),
+        (404, "Not Found"),
+        "1.7"
+    );
+    let answer = ask(&process, "POST /alive", "");
+    assert_eq!(
+        (answer.status, answer.body.as_str()),
+        (404, "Not Found"),
+        "1.7"
+    );
+}
+
+#[test]
+fn bad_updates_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    let unexpected = r#"{"detail":"An unexpected error occurred. Please try again later."}"#;
+    let no_list = r#"{"detail":"Request must be a list of MCP tools to sync"}"#;
+    for (body, status, expected) in [
+        ("{}", 400, no_list),
+        ("\"x\"", 400, no_list),
+        ("[{\"name\":\"a b\",\"command\":\"x\"}]", 500, unexpected),
+        ("[{\"name\":\"a\"}]", 500, unexpected),
+        ("[1]", 500, unexpected),
+        ("[", 500, unexpected),
+    ] {
+        let answer = ask(&process, "POST /update_mcp_server", body);
+        assert_eq!(
+            (answer.status, answer.body.as_str()),
+            (status, expected),
+            "2.8 {body}"
+        );
+    }
+    assert_eq!(
+        process
+            .request("POST /update_mcp_server", &[], b"[]")
+            .status,
+        403
+    );
+    let problems = update(
+        &process,
+        &json!([
+            {"name": "gone", "command": "/no/such/program"},
+            {"name": "ends", "command": "sh", "args": ["-c", "echo reason >&2; exit 3"]},
+            {"name": "far", "url": "https://example.org/mcp"},
+        ]),
+    );
+    let lines: Vec<_> = problems.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "ends: it has ended (exit status: 3): reason",
+            "far: servers over https are not supported: use an http address",
+            "gone: cannot start it: No such file or directory (os error 2)",
+        ]
+    );
+}
+
+#[test]
+fn the_key_is_needed_twice() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    update(&process, &json!([{"name": "a", "command": "cat"}]));
+    assert_eq!(process.get("/mcp/sse").status, 403);
+    for authorisation in ["", "Bearer wrong", KEY] {
+        let headers = [("X-Session-API-Key", KEY), ("Authorization", authorisation)];
+        let answer = process.request("GET /mcp/sse", &headers, b"");
+        assert_eq!(answer.status, 401);
+        let body = r#"{"error": "invalid_token", "error_description": "Authentication required"}"#;
+        assert_eq!(answer.body, body);
+    }
+}
+
+#[test]
+fn messages_go_one_way_and_answers_the_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    update(&process, &json!([local("t")]));
+    assert_eq!(ask(&process, "GET /mcp/sse/", "").status, 307);
+    for (path, place) in [("/mcp/sse", "/mcp/"), ("/sse", "/")] {
+        let (head, mut events) = Events::open(&process, path);
+        for header in [
+            "content-type: text/event-stream; charset=utf-8",
+            "cache-control: no-store",
+            "x-accel-buffering: no",
+        ] {
+            assert!(head.contains(header), "{head}");
+        }
+        let (kind, endpoint) = events.next();
+        assert_eq!(kind, "endpoint");
+        let post = format!("POST {place}{endpoint}");
+        assert!(endpoint.starts_with("messages/?session_id=") && endpoint.len() == 21 + 32);
+        // A sandbox whose client listens is not idle.
+        assert_eq!(process.get("/server_info").json()["idle_time"], 0.0);
+        let request = r#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-03-26"}}"#;
+        let answer = ask(&process, &post, request);
+        assert_eq!((answer.status, answer.body.as_str()), (202, "Accepted"));
+        let (kind, data) = events.next();
+        assert_eq!(kind, "message");
+        let hello: Value = serde_json::from_str(&data).unwrap();
+        assert_eq!(
+            (&hello["id"], &hello["result"]["protocolVersion"]),
+            (&json!(7), &json!("2025-03-26"))
+        );
+        assert_eq!(
+            ask(
+                &process,
+                &post,
+                r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#
+            )
+            .status,
+            202
+        );
+        let request = r#"{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"echo","arguments":{"text":"é"}}}"#;
+        assert_eq!(ask(&process, &post, request).status, 202);
+        let answer: Value = serde_json::from_str(&events.next().1).unwrap();
+        assert_eq!(answer["result"]["content"][0]["text"], "E:é");
+        for (head, body, status, text) in [
+            (
+                format!("POST {place}messages/"),
+                "{}",
+                400,
+                "session_id is required",
+            ),
+            (
+                format!("POST {place}messages/?session_id=x"),
+                "{}",
+                400,
+                "Invalid session ID",
+            ),
+            (
+                format!("POST {place}messages/?session_id={}", "0".repeat(32)),
+                "{}",
+                404,
+                "Could not find session",
+            ),
+            (post.clone(), "{", 400, "Could not parse message"),
+            (post.clone(), "[]", 400, "Could not parse message"),
+        ] {
+            let answer = ask(&process, &head, body);
+            assert_eq!(
+                (answer.status, answer.body.as_str()),
+                (status, text),
+                "8.3 {head}"
+            );
+        }
+        let bearer = bearer();
+        let headers = [
+            ("X-Session-API-Key", KEY),
+            ("Authorization", bearer.as_str()),
+        ];
+        let answer = process.request(&post, &headers, b"{}");
+        assert_eq!(
+            (answer.status, answer.body.as_str()),
+            (400, "Invalid Content-Type header")
+        );
+        drop(events);
+        while ask(&process, &post, "{}").status != 404 {
+            std::thread::yield_now();
+        }
+    }
+    let answer = ask(&process, "POST /mcp", "{");
+    assert_eq!(answer.status, 400);
+    let answer = ask(
+        &process,
+        "POST /mcp",
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+    );
+    assert_eq!((answer.status, answer.body.as_str()), (202, ""));
+    assert_eq!(call(&process, "nope", &json!({}))["error"]["code"], -32601);
+    assert_eq!(call(&process, "ping", &json!({}))["result"], json!({}));
+}
+
+#[test]
+fn a_client_of_others_is_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    let talk = |transport: &str, path: &str| {
+        let url = format!("http://{}{path}", process.address);
+        let mut command = Command::new(python());
+        command
+            .arg(CLIENT)
+            .args([transport, &url])
+            .env("SESSION_API_KEY", KEY);
+        let output = command.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let expected = "sandbox-executor\ndie echo fail flood tell wait\nE:hi False\nWhat about x?\nresource one\n";
+    let sse = Remote::start("sse");
+    let newer = Remote::start("streamable-http");
+    for server in [
+        local("t"),
+        json!({"name": "t", "url": format!("http://127.0.0.1:{}/sse", sse.port)}),
+        json!({"name": "t", "url": format!("http://127.0.0.1:{}/mcp", newer.port)}),
+    ] {
+        assert_eq!(update(&process, &json!([server])), "");
+        assert_eq!(talk("sse", "/mcp/sse"), expected, "{server}");
+        assert_eq!(talk("streamable-http", "/mcp"), expected, "{server}");
+    }
+    drop(newer);
+    let (text, failed) = tool(&process, "echo", &json!({"text": "x"}));
+    assert!(failed && text.starts_with("t: cannot reach it: "), "{text}");
+}
+
+#[test]
+fn tools_answer_or_say_why_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    update(&process, &json!([local("t")]));
+    let params = json!({"name": "echo", "arguments": {"text": "hi"}});
+    assert_eq!(
+        call(&process, "tools/call", &params)["result"],
+        json!({"content": [{"type": "text", "text": "E:hi"}], "structuredContent": {"result": "E:hi"}, "isError": false})
+    );
+    assert_eq!(
+        tool(&process, "nope", &json!({})),
+        ("Unknown tool: nope".to_owned(), true)
+    );
+    let (text, failed) = tool(&process, "echo", &json!({}));
+    assert!(failed && text.contains("text"), "{text}");
+    assert!(tool(&process, "fail", &json!({})).1);
+    assert_eq!(
+        tool(&process, "flood", &json!({})),
+        ("still here".to_owned(), false)
+    );
+    // One that ends takes only the call with it that it was answering.
+    let (text, failed) = tool(&process, "die", &json!({}));
+    assert!(
+        failed && text.starts_with("t: it has ended (exit status: 7)"),
+        "{text}"
+    );
+    assert_eq!(
+        tool(&process, "echo", &json!({"text": "again"})).0,
+        "E:again"
+    );
+}
+
+#[test]
+fn several_servers_are_told_apart_and_updates_count() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    let names = ["die", "echo", "fail", "flood", "tell", "wait"];
+    update(&process, &json!([local("a")]));
+    assert_eq!(tools(&process), names);
+    let first = pid(&process, "tell");
+    update(&process, &json!([local("a"), local("a_b")]));
+    let mut expected: Vec<_> = ["a_", "a_b_"]
+        .iter()
+        .flat_map(|server| names.map(|name| format!("{server}{name}")))
+        .collect();
+    expected.sort();
+    assert_eq!(tools(&process), expected);
+    assert_eq!(
+        pid(&process, "a_tell"),
+        first,
+        "what stays the same is kept"
+    );
+    let second = pid(&process, "a_b_tell");
+    assert_ne!(first, second);
+    update(&process, &json!([local("a_b")]));
+    assert_eq!(tools(&process), names);
+    assert!(!is_alive(&first) && is_alive(&second));
+    let mut changed = local("a_b");
+    changed["env"] = json!("NEW=yes");
+    update(&process, &json!([changed]));
+    assert!(!is_alive(&second));
+    assert_eq!(tool(&process, "tell", &json!({"what": "NEW"})).0, "yes");
+    update(&process, &json!([]));
+    assert!(tools(&process).is_empty());
+}
+
+#[test]
+fn a_server_that_never_answers_harms_nobody_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    process.run("mkfifo gate");
+    let silent = json!({"name": "silent", "command": "sleep", "args": "1000"});
+    assert_eq!(update(&process, &json!([local("t"), silent])), "");
+    let gate = directory.path().join("gate");
+    std::thread::scope(|scope| {
+        let long = scope.spawn(|| tool(&process, "t_wait", &json!({"gate": gate})));
+        let mut writer = fs::OpenOptions::new().write(true).open(&gate).unwrap();
+        assert_eq!(process.run("echo hi")["content"], "hi");
+        writer.write_all(b"open").unwrap();
+        drop(writer);
+        assert_eq!(long.join().unwrap().0, "open");
+    });
+    assert!(tools(&process).iter().all(|name| name.starts_with("t_")));
+    update(&process, &json!([local("t")]));
+    assert_eq!(tools(&process).len(), 6);
+}
+
+#[test]
+fn servers_have_the_users_rights_and_little_else() {
+    let Some(world) = World::openhands() else {
+        return;
+    };
+    let script = world.root.join("server.py");
+    fs::copy(SERVER, &script).unwrap();
+    let prefix = Path::new(&world.interpreter).ancestors().nth(2).unwrap();
+    let environment = json!({
+        "PYTHONPATH": prefix.with_file_name("site"),
+        "LD_LIBRARY_PATH": prefix.join("lib"),
+    });
+    let server =
+        json!({"name": "t", "command": world.interpreter, "args": [script], "env": environment});
+    assert_eq!(update(&world.process, &json!([server])), "");
+    let tell = |what: &str| tool(&world.process, "tell", &json!({"what": what})).0;
+    assert_eq!(tell("uid"), "1000");
+    assert_eq!(tell("cwd"), world.root.display().to_string());
+    assert_eq!(tell("HOME"), "/home/openhands");
+    let names = tell("names");
+    assert!(
+        !names.contains("SESSION") && !names.contains("SANDBOX"),
+        "{names}"
+    );
+}
+
+#[test]
+fn nobody_is_left_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    let pids = directory.path().join("pids");
+    let script = format!(
+        "sleep 1000 & echo $$ $! > {}; exec sleep 1000",
+        pids.display()
+    );
+    update(
+        &process,
+        &json!([{"name": "a", "command": "sh", "args": ["-c", script]}]),
+    );
+    let read = || fs::read_to_string(&pids).unwrap();
+    let first = read();
+    assert!(first.split_whitespace().all(is_alive) && first.split_whitespace().count() == 2);
+    update(&process, &json!([]));
+    assert!(!first.split_whitespace().any(is_alive));
+    update(
+        &process,
+        &json!([{"name": "a", "command": "sh", "args": ["-c", script]}]),
+    );
+    let second = read();
+    let (_, mut events) = Events::open(&process, "/sse");
+    events.next();
+    process.signal(Signal::TERM);
+    assert_eq!(process.wait().code(), Some(0));
+    assert!(!second.split_whitespace().any(is_alive));
+}

@@ -1,0 +1,61 @@
+"""A tool server: over stdio, or over HTTP with the words `sse PORT` or `streamable-http PORT`."""
+
+import os
+import sys
+import time
+
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("test")
+
+
+@server.tool()
+def echo(text: str) -> str:
+    """Says it again."""
+    return f"E:{text}"
+
+
+@server.tool()
+def fail() -> str:
+    raise ValueError("it failed")
+
+
+@server.tool()
+def tell(what: str) -> str:
+    """About the process."""
+    values = {"pid": os.getpid(), "uid": os.getuid(), "cwd": os.getcwd(), "names": sorted(os.environ)}
+    return str(values.get(what, os.environ.get(what)))
+
+
+@server.tool()
+def die() -> str:
+    os._exit(7)
+
+
+@server.tool()
+def flood() -> str:
+    for _ in range(1024):
+        os.write(2, b"x" * 65536)
+    return "still here"
+
+
+@server.tool()
+def wait(gate: str) -> str:
+    with open(gate) as file:
+        return file.read()
+
+
+@server.resource("test://one")
+def one() -> str:
+    return "resource one"
+
+
+@server.prompt()
+def ask(topic: str) -> str:
+    return f"What about {topic}?"
+
+
+if len(sys.argv) > 1:
+    server.run(sys.argv[1], host="127.0.0.1", port=int(sys.argv[2]))
+else:
+    server.run()

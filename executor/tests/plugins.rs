@@ -1,0 +1,125 @@
+//! Servers with plugins, and the Python that their kernels run in.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::client::{Process, serve_command};
+use crate::conformance::world::World as Private;
+
+/// With ipykernel and mcp, installed once by the project's script.
+static PYTHON: LazyLock<PathBuf> = LazyLock::new(|| {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../hack/python-kernel/install");
+    let output = Command::new(script).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+});
+
+pub(crate) fn python() -> &'static Path {
+    &PYTHON
+}
+
+/// The search path of a machine with that Python.
+pub(crate) fn path() -> String {
+    let directory = python().parent().unwrap().display();
+    format!("{directory}:{}", std::env::var("PATH").unwrap())
+}
+
+/// A server with kernel and skills.
+pub(crate) struct World {
+    pub(crate) process: Process,
+    pub(crate) root: PathBuf,
+    /// Path of the Python as answers tell it.
+    pub(crate) interpreter: String,
+    pub(crate) username: &'static str,
+    _place: Place,
+}
+
+enum Place {
+    Directory { _directory: TempDir },
+    Private { _world: Private },
+}
+
+pub(crate) const PLUGINS: [&str; 3] = ["--plugins", "agent_skills", "jupyter"];
+
+/// As root, or as whoever runs the tests, and as the sandbox's user.
+pub(crate) fn everybody() -> Vec<World> {
+    let mut worlds = vec![World::new()];
+    worlds.extend(World::openhands());
+    worlds
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with(&[])
+    }
+
+    pub(crate) fn with(variables: &[(&str, &str)]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("work");
+        let mut command = serve_command(&root, &PLUGINS);
+        command.env("PATH", path()).envs(variables.iter().copied());
+        Self {
+            process: Process::start(&mut command),
+            interpreter: python().with_file_name("python3").display().to_string(),
+            root,
+            username: "root",
+            _place: Place::Directory {
+                _directory: directory,
+            },
+        }
+    }
+
+    /// The Python lies where that user cannot see it, so it is shown elsewhere.
+    pub(crate) fn openhands() -> Option<Self> {
+        let private = Private::private("openhands")?;
+        let ask = |code: &str| {
+            let output = Command::new(python()).args(["-c", code]).output().unwrap();
+            String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        };
+        let (prefix, site) = (private.path("python"), private.path("site"));
+        std::fs::create_dir(&prefix).unwrap();
+        std::fs::create_dir(&site).unwrap();
+        let mut command = private.command("work", &PLUGINS);
+        command
+            .env("PYTHON_PREFIX", ask("import sys; print(sys.base_prefix)"))
+            .env("PYTHON_SITE", ask("import ipykernel, os; print(os.path.dirname(os.path.dirname(ipykernel.__file__)))"))
+            .env("PYTHONPATH", &site)
+            // Its own library is where it was installed, out of sight.
+            .env("LD_LIBRARY_PATH", prefix.join("lib"))
+            .env("PATH", format!("{}/bin:/usr/bin:/bin", prefix.display()));
+        Some(Self {
+            process: Process::start(&mut command),
+            root: private.path("work"),
+            interpreter: prefix.join("bin/python3").display().to_string(),
+            username: "openhands",
+            _place: Place::Private { _world: private },
+        })
+    }
+
+    pub(crate) fn cell_within(&self, code: &str, timeout: f64) -> Value {
+        let args = json!({"code": code});
+        self.process
+            .act(&json!({"action": "run_ipython", "args": args, "timeout": timeout}))
+    }
+
+    /// What a cell has written, without the two lines at the end.
+    pub(crate) fn cell(&self, code: &str) -> String {
+        self.text(&self.cell_within(code, 120.0))
+    }
+
+    /// The content without the two lines at its end.
+    pub(crate) fn text(&self, answer: &Value) -> String {
+        let content = answer["content"].as_str().unwrap();
+        let (text, tail) = content
+            .rsplit_once("\n[Jupyter current working directory: ")
+            .unwrap_or_else(|| panic!("no tail: {content}"));
+        let interpreter = format!("]\n[Jupyter Python interpreter: {}]", self.interpreter);
+        assert!(tail.ends_with(&interpreter), "{tail}");
+        text.to_owned()
+    }
+}

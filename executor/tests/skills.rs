@@ -1,0 +1,192 @@
+//! Agent skills in a real kernel: spec 5.4.
+
+use std::fs;
+use std::ops::RangeInclusive;
+
+use serde_json::{Value, json};
+
+use crate::plugins::{World, everybody};
+
+#[test]
+fn they_are_there_under_their_names() {
+    let world = World::new();
+    let names = "open_file goto_line scroll_down scroll_up search_dir search_file find_file parse_pdf \
+                 parse_docx parse_latex parse_pptx file_editor";
+    let code =
+        format!("print([name for name in '{names}'.split() if not callable(globals().get(name))])");
+    assert_eq!(world.cell(&code), "[]");
+    assert_eq!(world.cell("'parse_image' in globals()"), "False");
+    let keyed = World::with(&[("OPENAI_API_KEY", "x")]);
+    assert_eq!(
+        keyed.cell("callable(parse_audio) and callable(parse_image) and callable(parse_video)"),
+        "True"
+    );
+}
+
+fn numbered(lines: RangeInclusive<usize>, write: impl Fn(usize) -> String) -> String {
+    lines.map(write).collect::<Vec<_>>().concat()
+}
+
+#[test]
+fn files_are_looked_at_in_windows() {
+    let world = World::new();
+    let path = world.root.join("f.txt");
+    let text = numbered(1..=250, |line| format!("Line {line}\n"));
+    fs::write(&path, text).unwrap();
+    let shown = path.display();
+    let window = |first: usize, last: usize| {
+        let lines = numbered(first..=last, |line| format!("{line}|Line {line}\n"));
+        let above = if first == 1 {
+            "(this is the beginning of the file)".to_owned()
+        } else {
+            format!("({} more lines above)", first - 1)
+        };
+        let below = if last == 250 {
+            "(this is the end of the file)".to_owned()
+        } else {
+            format!("({} more lines below)", 250 - last)
+        };
+        format!("[File: {shown} (250 lines total)]\n{above}\n{lines}{below}")
+    };
+    for (code, expected) in [
+        ("scroll_down()", "ERROR: No file open. Use the open_file function first.".to_owned()),
+        ("search_file('x')", "ERROR: No file specified or open. Use the open_file function first.".to_owned()),
+        ("open_file('f.txt')", window(1, 100)),
+        ("scroll_down()", window(51, 151)),
+        ("goto_line(240)", window(151, 250)),
+        ("scroll_up()", window(90, 190)),
+        ("open_file('f.txt', 125, 10)", window(120, 130)),
+        ("open_file('f.txt', 251)", "ERROR: Line number must be between 1 and 250".to_owned()),
+        ("goto_line(0)", "ERROR: Line number must be between 1 and 250.".to_owned()),
+        ("open_file('nope')", "ERROR: File nope not found.".to_owned()),
+        ("search_file('Line 24')", format!("[Found 11 matches for \"Line 24\" in {shown}]\nLine 24: Line 24\n{}[End of matches for \"Line 24\" in {shown}]",
+            numbered(240..=249, |line| format!("Line {line}: Line {line}\n")))),
+        ("search_file('zzz', 'f.txt')", "[No matches found for \"zzz\" in f.txt]".to_owned()),
+        ("search_dir('Line 250')", "[Found 1 matches for \"Line 250\" in ./]\n./f.txt (Line 250): Line 250\n[End of matches for \"Line 250\" in ./]".to_owned()),
+        ("search_dir('zzz', '.')", "No matches found for \"zzz\" in .".to_owned()),
+        ("search_dir('zzz', 'nope')", "ERROR: Directory nope not found".to_owned()),
+        ("find_file('f.t')", "[Found 1 matches for \"f.t\" in ./]\n./f.txt\n[End of matches for \"f.t\" in ./]".to_owned()),
+        ("find_file('zzz')", "[No matches found for \"zzz\" in ./]".to_owned()),
+    ] {
+        assert_eq!(world.cell(code), expected, "{code}");
+    }
+}
+
+/// Calls `file_editor` and takes its answer apart.
+fn edit(world: &World, arguments: &str) -> Value {
+    let text = world.cell(&format!("print(file_editor({arguments}))"));
+    let mut lines = text.lines();
+    let (first, answer, last) = (
+        lines.next().unwrap(),
+        lines.next().unwrap(),
+        lines.next().unwrap(),
+    );
+    let mark = first
+        .strip_prefix("<oh_aci_output_")
+        .unwrap()
+        .strip_suffix('>')
+        .unwrap();
+    assert!(
+        mark.len() == 32 && mark.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        "{first}"
+    );
+    assert_eq!(last, format!("</oh_aci_output_{mark}>"));
+    serde_json::from_str(answer).unwrap()
+}
+
+#[test]
+fn edits_go_through_the_one_editor() {
+    for world in everybody() {
+        let path = world.root.join("e.txt").display().to_string();
+        let output = format!("File created successfully at: {path}");
+        let expected = json!({"output": output, "error": null, "path": path, "prev_exist": false,
+            "old_content": null, "new_content": "a\nb\n", "formatted_output_and_error": output});
+        assert_eq!(
+            edit(&world, &format!("'create', '{path}', file_text='a\\nb\\n'")),
+            expected
+        );
+        assert_eq!(
+            world.process.run("stat -c %U e.txt")["content"],
+            world.username
+        );
+        let changed = edit(
+            &world,
+            &format!("'str_replace', '{path}', old_str='b', new_str='c'"),
+        );
+        assert_eq!(
+            (&changed["old_content"], &changed["new_content"]),
+            (&json!("a\nb\n"), &json!("a\nc\n"))
+        );
+        assert_eq!(changed["prev_exist"], true);
+        // The action undoes what the skill did, and the other way round.
+        let act = |args: Value| world.process.act(&json!({"action": "edit", "args": args}));
+        act(json!({"path": path, "command": "undo_edit"}));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a\nb\n");
+        act(json!({"path": path, "command": "insert", "insert_line": 0, "new_str": "0"}));
+        edit(&world, &format!("'undo_edit', '{path}'"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a\nb\n");
+        let view = edit(&world, &format!("'view', '{path}', view_range=[2, 2]"));
+        assert!(
+            view["output"].as_str().unwrap().contains("     2\tb"),
+            "{view}"
+        );
+        let error = "Parameter `old_str` is required for command: str_replace.";
+        let refused = json!({"output": null, "error": error, "formatted_output_and_error": format!("ERROR:\n{error}")});
+        assert_eq!(edit(&world, &format!("'str_replace', '{path}'")), refused);
+        let line = edit(
+            &world,
+            &format!("'insert', '{path}', insert_line='x', new_str=''"),
+        );
+        assert_eq!(
+            line["error"],
+            "Invalid insert_line value: 'x'. Expected an integer."
+        );
+    }
+}
+
+#[test]
+fn edits_have_the_users_rights() {
+    let Some(world) = World::openhands() else {
+        return;
+    };
+    let answer = edit(&world, "'create', '/etc/new', file_text=''");
+    assert!(
+        answer["error"]
+            .as_str()
+            .unwrap()
+            .contains("Permission denied"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn documents_are_read() {
+    let world = World::new();
+    let make = r#"
+import zipfile
+w = 'http://schemas.openxmlformats.org/wordprocessingml/2006/main'
+a = 'http://schemas.openxmlformats.org/drawingml/2006/main'
+with zipfile.ZipFile('d.docx', 'w') as z:
+    z.writestr('word/document.xml', f'<w:document xmlns:w="{w}"><w:p><w:r><w:t>one</w:t><w:tab/><w:t>two</w:t></w:r></w:p><w:p/></w:document>')
+with zipfile.ZipFile('p.pptx', 'w') as z:
+    for n in (10, 2):
+        z.writestr(f'ppt/slides/slide{n}.xml', f'<s xmlns:a="{a}"><a:p><a:r><a:t>slide {n}</a:t></a:r></a:p></s>')
+"#;
+    world.cell(make);
+    assert_eq!(
+        world.cell("parse_docx('d.docx')"),
+        "[Reading DOCX file from d.docx]\n@@ Page 1 @@\none\ttwo\n\n@@ Page 2 @@"
+    );
+    assert_eq!(
+        world.cell("parse_pptx('p.pptx')"),
+        "[Reading PowerPoint file from p.pptx]\n@@ Slide 1 @@\nslide 2\n\n@@ Slide 2 @@\nslide 10"
+    );
+    assert_eq!(
+        world.cell("parse_pdf('x.pdf')"),
+        "ERROR: the library pypdf is needed: pip install pypdf"
+    );
+    assert_eq!(
+        world.cell("parse_latex('x.tex')"),
+        "ERROR: the library pylatexenc is needed: pip install pylatexenc"
+    );
+}

@@ -1,0 +1,170 @@
+//! VS Code in the browser: spec 1.10 and 2.7, with a stand-in for openvscode-server.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::client::{KEY, Process, serve_command};
+
+/// Writes how it was called.
+const STAND_IN: &str = r#"#!/bin/sh
+echo "$$ $(id -un) $PWD ${SESSION_API_KEY-none} $*" >> "$(dirname "$0")/../calls"
+exec sleep 1000
+"#;
+
+struct World {
+    directory: tempfile::TempDir,
+    port: u16,
+}
+
+impl World {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let bin = directory.path().join("vscode/bin");
+        fs::create_dir_all(&bin).unwrap();
+        let program = bin.join("openvscode-server");
+        fs::write(&program, STAND_IN).unwrap();
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+        let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = probe.local_addr().unwrap().port();
+        Self { directory, port }
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn serve(&self, variables: &[(&str, &str)]) -> Process {
+        let root = self.path("work");
+        let mut command = serve_command(&root, &["--plugins", "vscode"]);
+        command
+            .env("OPENVSCODE_SERVER_ROOT", self.path("vscode"))
+            .env("VSCODE_PORT", self.port.to_string())
+            .env("WORKSPACE_BASE", &root)
+            .env("WORKSPACE_MOUNT_PATH_IN_SANDBOX", &root)
+            .env_remove("RUNTIME_ID")
+            .env_remove("RUNTIME_URL")
+            .envs(variables.iter().copied());
+        Process::start(&mut command)
+    }
+
+    /// What the stand-in was called with, once it has been.
+    fn call(&self) -> String {
+        loop {
+            let text = fs::read_to_string(self.path("vscode/calls")).unwrap_or_default();
+            if let Some((line, "")) = text.rsplit_once('\n') {
+                return line.to_owned();
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Once the plugin has started or failed.
+fn token(process: &Process) -> Value {
+    while health(process) == "starting" {
+        std::thread::yield_now();
+    }
+    let key = [("X-Session-API-Key", KEY)];
+    let answer = process.request("GET /vscode/connection_token", &key, b"");
+    assert_eq!(answer.status, 200);
+    answer.json()["token"].clone()
+}
+
+fn health(process: &Process) -> Value {
+    process.get("/server_info").json()["plugins"]["vscode"].clone()
+}
+
+#[test]
+fn it_is_started_with_the_token() {
+    let world = World::new();
+    let process = world.serve(&[
+        ("RUNTIME_ID", "abc"),
+        ("RUNTIME_URL", "http://h/abc/runtime"),
+    ]);
+    let token = token(&process);
+    let call = world.call();
+    let (pid, rest) = call.split_once(' ').unwrap();
+    let expected = format!(
+        "{} {} none --host 0.0.0.0 --connection-token {} --port {} --disable-workspace-trust \
+         --server-base-path /abc/vscode",
+        process.run("id -un")["content"].as_str().unwrap(),
+        world.path("work").display(),
+        token.as_str().unwrap(),
+        world.port,
+    );
+    assert_eq!(rest, expected);
+    let settings = world.path("work/.vscode/settings.json");
+    assert_eq!(
+        fs::metadata(&settings).unwrap().permissions().mode() & 0o777,
+        0o666
+    );
+    let settings: Value = serde_json::from_str(&fs::read_to_string(settings).unwrap()).unwrap();
+    assert_eq!(settings["workbench.startupEditor"], "none");
+    drop(process);
+    assert!(
+        !Path::new(&format!("/proc/{pid}/cwd")).exists(),
+        "it was left behind"
+    );
+}
+
+#[test]
+fn one_that_ends_is_started_again() {
+    let world = World::new();
+    let process = world.serve(&[]);
+    token(&process);
+    let call = world.call();
+    assert!(call.ends_with("--disable-workspace-trust"), "{call}");
+    process.run(&format!("kill -9 {}", call.split(' ').next().unwrap()));
+    while world.call().lines().count() < 2 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_is_missing_is_no_failure() {
+    let world = World::new();
+    for (variables, reason) in [
+        (
+            &[("VSCODE_PORT", "x")][..],
+            "failed: VSCODE_PORT is missing or no port",
+        ),
+        (
+            &[("OPENVSCODE_SERVER_ROOT", "/nowhere")][..],
+            "failed: the image has no openvscode-server",
+        ),
+    ] {
+        let process = world.serve(variables);
+        assert_eq!(token(&process), Value::Null);
+        assert_eq!(health(&process), reason);
+        assert_eq!(process.run("echo hi")["content"], "hi");
+    }
+    let root = world.path("other");
+    let mut command = serve_command(&root, &["--plugins", "vscode", "--username", "somebody"]);
+    let process = Process::start(command.env("USER", "somebody"));
+    assert_eq!(token(&process), Value::Null);
+    assert_eq!(health(&process), "failed: this user may not have it");
+    let without = crate::client::serve(&root);
+    let key = [("X-Session-API-Key", KEY)];
+    let answer = without.request("GET /vscode/connection_token", &key, b"");
+    assert_eq!(
+        (answer.status, answer.body.as_str()),
+        (200, "{\"token\":null}")
+    );
+    assert_eq!(without.get("/vscode/connection_token").status, 403);
+}
+
+#[test]
+fn a_port_that_is_taken_gives_a_token_all_the_same() {
+    let world = World::new();
+    let _taken = TcpListener::bind(("0.0.0.0", world.port)).unwrap();
+    let process = world.serve(&[]);
+    assert!(token(&process).is_string());
+    assert_eq!(
+        health(&process),
+        format!("failed: the port {} is taken", world.port)
+    );
+}
