@@ -92,7 +92,7 @@ async fn start(release: &Release) -> Value {
 async fn act(info: Value, command: &str) -> String {
     let text = |name: &str| info[name].as_str().unwrap().to_owned();
     let client = Json::with_header("X-Session-API-Key", &text("session_api_key"));
-    let action = json!({"action": {"action": "run", "args": {"command": command}, "timeout": 300}});
+    let action = json!({"action": {"action": "run", "args": {"command": command, "blocking": true}, "timeout": 300}});
     let url = format!("{}/execute_action", text("url"));
     let answer = client.post(&url, &action).await;
     assert_eq!(answer.status, 200, "{}", answer.body);
