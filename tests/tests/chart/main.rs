@@ -6,7 +6,9 @@
 
 mod admin;
 mod audit;
+mod dns;
 mod files;
+mod idle;
 mod install;
 mod limits;
 mod release;

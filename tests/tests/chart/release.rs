@@ -55,9 +55,7 @@ impl Release {
         let password = format!("--from-literal=password={PASSWORD}");
         let secret = ["create", "secret", "generic", "sandbox-operator-admin"];
         kubectl(&[&secret[..], &["-n", NAMESPACE, &password]].concat());
-        let began = std::time::Instant::now();
         self.helm("install", &[]);
-        println!("installed and ready after {:.1?}", began.elapsed());
     }
 
     /// `helm install` or `helm upgrade` with the values, and some more flags.
@@ -75,11 +73,11 @@ impl Release {
         ];
         helm(&[&args[..], more].concat());
     }
+}
 
-    /// A client of the runtime API with the key that the installation made.
-    pub(crate) fn client(&self) -> Json {
-        Json::with_api_key(&api_key())
-    }
+/// A client of the runtime API with the key that the installation made.
+pub(crate) fn client() -> Json {
+    Json::with_api_key(&api_key())
 }
 
 pub(crate) fn api_key() -> String {

@@ -1,7 +1,7 @@
 //! What the chart renders: sets of values that work, each object of which a real API server takes, and
 //! values that cannot work, each with the sentence that says so.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::release::{NAMESPACE, SANDBOXES};
 use crate::tools::{CHART, CRDS_CHART, Scratch, file, helm, kubectl, run, text};
@@ -124,6 +124,30 @@ pub(crate) fn values_that_cannot_work_are_refused_with_a_sentence() {
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{values} is taken");
         assert!(complaint.contains(sentence), "{values}: {complaint}");
+    }
+}
+
+pub(crate) fn urls_of_every_form_have_their_hosts() {
+    for (form, hosts) in [
+        ("nested", &["rt.example.com", "*.rt.example.com"][..]),
+        ("flat", &["rt.example.com", "*.example.com"]),
+        ("path", &["rt.example.com"]),
+    ] {
+        let form = format!("urlForm={form}");
+        let parents = "httpRoute.parentRefs[0].name=web";
+        let on = "ingress.enabled=true,httpRoute.enabled=true";
+        let flags = [HOST, &form, parents, on].map(|value| format!("--set={value}"));
+        let args = ["template", "x", CHART, "--show-only=templates/ingress.yaml"];
+        let flags = flags.each_ref().map(String::as_str);
+        let objects = documents(&helm(&[&args[..], &flags].concat()));
+        let [ingress, route] = &objects[..] else {
+            panic!("{objects:?}");
+        };
+        let rules = ingress["spec"]["rules"].as_array().unwrap();
+        let named: Vec<_> = rules.iter().map(|rule| &rule["host"]).collect();
+        assert_eq!(named, hosts);
+        assert_eq!(ingress["spec"]["tls"][0]["hosts"], json!(hosts));
+        assert_eq!(route["spec"]["hostnames"], json!(hosts));
     }
 }
 

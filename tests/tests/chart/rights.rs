@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::audit::{Deed, deed, record};
-use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key};
+use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key, client};
 use crate::tools::{apply, get, kubectl, until, wait};
 
 /// Granted for a race that no test can bring about at will: a deletion by the controller that met a
@@ -84,18 +84,18 @@ fn tombstone_that_goes() {
 /// An id that the gateway does not know is looked up once.
 async fn stranger(release: &Release) {
     let url = format!("{}/runtime/aaaabbbbccccdddd", release.url);
-    assert_eq!(release.client().get(&url).await.status, 404);
+    assert_eq!(client().get(&url).await.status, 404);
 }
 
 /// As the document on operation says: an upgrade makes another key, and the old one works beside it.
 async fn first_key_anew(release: &Release) {
-    let old = release.client();
+    let old = client();
     let before = api_key();
     let secret = ["delete", "secret", "sandbox-operator-default-key"];
     kubectl(&[&secret[..], &["-n", NAMESPACE]].concat());
     release.helm("upgrade", &[]);
     assert_ne!(api_key(), before);
-    let (new, list) = (release.client(), format!("{}/list", release.url));
+    let (new, list) = (client(), format!("{}/list", release.url));
     assert_eq!(old.get(&list).await.status, 200);
     for _ in 0..100 {
         if new.get(&list).await.status == 200 {
@@ -128,19 +128,15 @@ pub(crate) fn granted_is_what_is_used() {
 /// What the roles of a namespace allow a service account.
 fn granted(account: &str, namespace: &str) -> BTreeSet<Deed> {
     let list = |kind: &str| get(&[kind, "-n", namespace])["items"].clone();
-    let (bindings, roles) = (list("rolebindings"), list("roles"));
+    let (bindings, all) = (list("rolebindings"), list("roles"));
     let is_bound = |role: &Value| {
         bindings.as_array().unwrap().iter().any(|binding| {
             binding["roleRef"]["name"] == role["metadata"]["name"]
                 && binding["subjects"][0]["name"] == account
         })
     };
-    let roles = roles
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|role| is_bound(role));
-    let rules = roles.flat_map(|role| role["rules"].as_array().unwrap());
+    let bound = all.as_array().unwrap().iter().filter(|role| is_bound(role));
+    let rules = bound.flat_map(|role| role["rules"].as_array().unwrap());
     rules.flat_map(deeds).collect()
 }
 

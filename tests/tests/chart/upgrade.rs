@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tests::http::Json;
 
-use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, names};
+use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, client, names};
 use crate::tools::{get, helm, kubectl};
 
 static SANDBOX: OnceLock<String> = OnceLock::new();
@@ -70,7 +70,7 @@ pub(crate) async fn a_command_survives(release: &Release) {
 }
 
 async fn start(release: &Release) -> Value {
-    let client = release.client();
+    let client = client();
     let body = json!({
         "session_id": "upgrade", "image": IMAGE, "working_dir": "/workspace",
         "command": ["python", "-m", "openhands.runtime.action_execution_server", "60000",
