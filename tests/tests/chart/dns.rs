@@ -42,13 +42,11 @@ fn answer(packet: &[u8]) -> Option<Vec<u8>> {
     let (name, end) = name(packet.get(12..)?)?;
     let end = 12 + end;
     let is_address = packet.get(end..end + 2)? == [0, 1];
-    let found = addresses(&name);
-    let told = if is_address {
-        found.clone()?
-    } else {
-        Vec::new()
+    let (told, code) = match service(&name) {
+        Some(service) if is_address => (addresses(service), 0),
+        Some(_) => (Vec::new(), 0),
+        None => (Vec::new(), 3),
     };
-    let code = if found.is_some() { 0 } else { 3 };
     let count = u8::try_from(told.len()).ok()?;
     let mut answer = packet[..2].to_vec();
     answer.extend([0x84, 0x80 | code, 0, 1, 0, count, 0, 0, 0, 0]);
@@ -75,16 +73,20 @@ fn name(packet: &[u8]) -> Option<(String, usize)> {
     }
 }
 
-/// Of a headless Service; `None` if this is no name of one.
-fn addresses(name: &str) -> Option<Vec<Ipv4Addr>> {
+/// Name and namespace of the Service that a name is of.
+fn service(name: &str) -> Option<[&str; 2]> {
     let parts: Vec<_> = name.split('.').collect();
-    let [service, namespace, "svc", "cluster", "local"] = parts[..] else {
-        return None;
-    };
+    match parts[..] {
+        [service, namespace, "svc", "cluster", "local"] => Some([service, namespace]),
+        _ => None,
+    }
+}
+
+fn addresses([service, namespace]: [&str; 2]) -> Vec<Ipv4Addr> {
     let label = format!("--selector=kubernetes.io/service-name={service}");
     let all = "-o=jsonpath={.items[*].endpoints[*].addresses[0]}";
     let slices = ["get", "endpointslices", "-n", namespace, &label, all];
-    let output = String::from_utf8(run("kubectl", &slices).stdout).ok()?;
-    let found: Vec<_> = output.split(' ').filter_map(|ip| ip.parse().ok()).collect();
-    (!found.is_empty()).then_some(found)
+    let output = run("kubectl", &slices).stdout;
+    let text = String::from_utf8_lossy(&output);
+    text.split(' ').filter_map(|ip| ip.parse().ok()).collect()
 }
