@@ -8,7 +8,7 @@
 {{- if and (eq $v.urlForm "flat") (not (contains "." (include "host" .))) }}{{ fail (printf "urlForm is flat: the host of %s has no parent domain that a wildcard could stand for" $v.baseUrl) }}{{ end -}}
 {{- if and (has $v.urlForm (list "nested" "flat")) (regexMatch "^[0-9.]+$" (include "host" .)) }}{{ fail (printf "urlForm is %s: an address such as %s has no names below it; take path" $v.urlForm (include "host" .)) }}{{ end -}}
 
-{{- range $what, $amounts := dict "sandboxes.requests" $v.sandboxes.requests "sandboxes.limits" $v.sandboxes.limits "sandboxes.maxResources" $v.sandboxes.maxResources }}
+{{- range $what, $amounts := dict "sandboxes.requests" $v.sandboxes.requests "sandboxes.limits" $v.sandboxes.limits "sandboxes.maxResources" $v.sandboxes.maxResources "sandboxes.quota" $v.sandboxes.quota }}
 {{- range $name, $amount := $amounts }}{{ include "check.quantity" (list (printf "%s.%s" $what $name) $amount) }}{{ end }}
 {{- end -}}
 {{- include "check.quantity" (list "sandboxes.workspace.size" $v.sandboxes.workspace.size) -}}

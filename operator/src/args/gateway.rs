@@ -117,3 +117,31 @@ async fn refuse_after(shutdown: CancellationToken, vitals: Arc<Vitals>) {
     shutdown.cancelled().await;
     vitals.health.stop();
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        role: RoleArgs,
+    }
+
+    fn watched(flags: &[&str]) -> anyhow::Result<Option<String>> {
+        let line = Line::try_parse_from([&["x"], flags].concat())?;
+        line.role.watched()
+    }
+
+    #[test]
+    fn sandboxes_are_started_where_they_are_watched() {
+        assert_eq!(watched(&["--gateway-namespace=a"]).unwrap(), None);
+        assert_eq!(watched(&["--namespace="]).unwrap(), None);
+        let same = watched(&["--namespace=a", "--gateway-namespace=a"]);
+        assert_eq!(same.unwrap().as_deref(), Some("a"));
+        let other = watched(&["--namespace=a", "--gateway-namespace=b"]);
+        assert!(other.unwrap_err().to_string().contains("must be the same"));
+    }
+}

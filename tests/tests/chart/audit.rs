@@ -30,8 +30,8 @@ pub(crate) struct Record {
     pub(crate) refused: BTreeSet<Deed>,
 }
 
-/// Reads the log of the cluster.
-pub(crate) fn record(account: &str, namespace: &str) -> Record {
+/// Reads the log of the cluster: what an account did in a namespace, or, with none, in no namespace.
+pub(crate) fn record(account: &str, namespace: Option<&str>) -> Record {
     let folder = std::env::var("CLUSTER_DIR").unwrap();
     let log = std::fs::read_to_string(Path::new(&folder).join("log/audit.jsonl")).unwrap();
     let mut record = Record::default();
@@ -41,7 +41,10 @@ pub(crate) fn record(account: &str, namespace: &str) -> Record {
             continue;
         };
         let object = &event["objectRef"];
-        if event["user"]["username"] != account || object["namespace"] != namespace {
+        if event["user"]["username"] != account
+            || object["resource"].is_null()
+            || object["namespace"].as_str() != namespace
+        {
             continue;
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -99,6 +99,8 @@ async fn uninstall_leaves_the_data(release: &Release) {
 
 fn purge_leaves_nothing(release: &Release) {
     release.helm("upgrade", &["--set=uninstall.purge=true"]);
+    let pool = text("manifests/samples/pool.yaml").replace("name: default", "name: left");
+    apply(&pool, &["-n", SANDBOXES]);
     helm(&["uninstall", NAME, "--namespace", NAMESPACE, "--wait"]);
     for kind in [
         "sandboxes",
@@ -120,6 +122,7 @@ fn purge_leaves_nothing(release: &Release) {
         assert_eq!(names(NAMESPACE, kind), [""; 0], "{kind}");
     }
     assert_eq!(names(NAMESPACE, "serviceaccounts"), ["default"]);
+    rights::purge_uses_its_rights();
     the_crds_go_last();
 }
 

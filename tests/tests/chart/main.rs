@@ -9,6 +9,7 @@ mod audit;
 mod dns;
 mod files;
 mod idle;
+mod images;
 mod install;
 mod limits;
 mod release;

@@ -110,9 +110,12 @@ pub(crate) fn granted_is_what_is_used() {
     for component in ["controller", "gateway", "keys"] {
         let account = format!("{NAME}-{component}");
         let user = format!("system:serviceaccount:{NAMESPACE}:{account}");
+        let of_the_cluster = record(&user, None);
+        assert_eq!(of_the_cluster.done, BTreeSet::new(), "{account}");
+        assert_eq!(of_the_cluster.refused, BTreeSet::new(), "{account}");
         for namespace in [NAMESPACE, SANDBOXES] {
             let granted = granted(&account, namespace);
-            let record = record(&user, namespace);
+            let record = record(&user, Some(namespace));
             println!("{account} in {namespace}: {} verbs", granted.len());
             assert_eq!(record.refused, BTreeSet::new(), "{account} in {namespace}");
             let unused: Vec<_> = granted.difference(&record.done).collect();
@@ -122,6 +125,30 @@ pub(crate) fn granted_is_what_is_used() {
                 "{account} in {namespace} never does {unexpected:?}"
             );
         }
+    }
+}
+
+/// The same for the account that is gone by then.
+pub(crate) fn purge_uses_its_rights() {
+    let user = format!("system:serviceaccount:{NAMESPACE}:{NAME}-purge");
+    for (namespace, deeds) in [
+        (
+            NAMESPACE,
+            &["delete leases.coordination.k8s.io", "delete secrets"][..],
+        ),
+        (
+            SANDBOXES,
+            &[
+                "delete sandboxes.openhands.dev",
+                "delete sandboxpools.openhands.dev",
+                "list sandboxes.openhands.dev",
+                "list sandboxpools.openhands.dev",
+            ],
+        ),
+    ] {
+        let record = record(&user, Some(namespace));
+        assert_eq!(record.refused, BTreeSet::new());
+        assert!(record.done.iter().eq(deeds), "{:?}", record.done);
     }
 }
 
