@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::gateway::{self, Gateway, GatewayArgs};
 use crate::index::Index;
 use crate::keys::Keys;
-use crate::kubernetes::{watch, wire};
+use crate::kubernetes::{root_key, watch, wire};
 use crate::tenants::{self, Tenants};
 use crate::traffic::Desk;
 use crate::vitals::Vitals;
@@ -24,6 +24,9 @@ use crate::vitals::Vitals;
 pub(super) struct RoleArgs {
     #[command(flatten)]
     installation: Installation,
+    /// Namespace whose Sandboxes are proxied to. Default: all.
+    #[arg(long = "namespace", env = "SANDBOX_NAMESPACE")]
+    sandbox_namespace: Option<String>,
     #[command(flatten)]
     urls: UrlArgs,
     #[command(flatten)]
@@ -34,13 +37,15 @@ pub(super) struct RoleArgs {
 
 impl RoleArgs {
     pub(super) async fn run(self) -> anyhow::Result<()> {
+        let watched = self.watched()?;
         let client = self.installation.client().await?;
         let shutdown = shutdown_on_signal()?;
         let vitals = Arc::new(Vitals::default());
         let port = self.admin.open(&vitals).await?;
         let namespace = self.installation.namespace(&client);
         let client = wire::observed(&client, &vitals, None);
-        let Some(keys) = admin::keys(&client, &namespace, &vitals, &shutdown).await else {
+        let load = || root_key::load(&client, &namespace);
+        let Some(keys) = admin::keys(load, &vitals, &shutdown).await else {
             return Ok(());
         };
         let keys = Arc::new(keys);
@@ -58,9 +63,9 @@ impl RoleArgs {
             let (namespace, served) = (namespace.clone(), served.clone());
             async move { Box::pin(tenants::follow(tenants, client, &namespace, served)).await }
         });
-        // Every namespace: sandboxes made with kubectl are proxied to as well.
+        // By default every namespace: sandboxes made with kubectl are proxied to as well.
         followers.spawn(watch::run::<Sandbox>(
-            watch::api(&client, None),
+            watch::api(&client, watched.as_deref()),
             None,
             index.clone(),
             vitals.clone(),
@@ -82,6 +87,20 @@ impl RoleArgs {
     }
 }
 
+impl RoleArgs {
+    /// The namespace that is watched; `None` for all.
+    fn watched(&self) -> anyhow::Result<Option<String>> {
+        let watched = self.sandbox_namespace.clone();
+        let watched = watched.filter(|namespace| !namespace.is_empty());
+        let starts_in = &self.gateway.namespace;
+        anyhow::ensure!(
+            watched.as_ref().is_none_or(|watched| watched == starts_in),
+            "--gateway-namespace is {starts_in}: --namespace must be the same or absent"
+        );
+        Ok(watched)
+    }
+}
+
 /// What controllers and probes may ask of this gateway.
 fn tell(vitals: &Vitals, gateway: &Gateway, keys: &Keys, tenants: &Tenants) -> anyhow::Result<()> {
     let seen = gateway.clone();
@@ -100,4 +119,32 @@ fn tell(vitals: &Vitals, gateway: &Gateway, keys: &Keys, tenants: &Tenants) -> a
 async fn refuse_after(shutdown: CancellationToken, vitals: Arc<Vitals>) {
     shutdown.cancelled().await;
     vitals.health.stop();
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        role: RoleArgs,
+    }
+
+    fn watched(flags: &[&str]) -> anyhow::Result<Option<String>> {
+        let line = Line::try_parse_from([&["x"], flags].concat())?;
+        line.role.watched()
+    }
+
+    #[test]
+    fn sandboxes_are_started_where_they_are_watched() {
+        assert_eq!(watched(&["--gateway-namespace=a"]).unwrap(), None);
+        assert_eq!(watched(&["--namespace="]).unwrap(), None);
+        let same = watched(&["--namespace=a", "--gateway-namespace=a"]);
+        assert_eq!(same.unwrap().as_deref(), Some("a"));
+        let other = watched(&["--namespace=a", "--gateway-namespace=b"]);
+        assert!(other.unwrap_err().to_string().contains("must be the same"));
+    }
 }
