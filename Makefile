@@ -31,8 +31,11 @@ lint: ## Check format and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-generate: ## Write what is generated from the code: manifests/crds, docs/lifecycle.md
+generate: ## Write what is generated: manifests, the CRDs of the chart, docs/lifecycle.md, docs/values.md
 	cargo run -q --locked -p crds --bin crdgen -- manifests/crds
+	cp manifests/crds/*.yaml charts/sandbox-operator-crds/files/
+	hack/manifests
+	UPDATE_DOCS=1 cargo test -q --locked -p tests --test chart the_table
 	UPDATE_DOCS=1 cargo test -q --locked -p operator --lib the_document_says_what_the_code_does
 
 bench-start: ## Cold start to first action in standalone, and the executor's own figures

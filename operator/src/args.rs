@@ -2,11 +2,13 @@
 //! signals.
 
 mod admin;
+mod check;
 mod controller;
 mod gateway;
 mod keys;
 mod lifecycle;
 mod pods;
+mod purge;
 mod token;
 mod urls;
 
@@ -42,6 +44,10 @@ enum Role {
     Keys(keys::KeysArgs),
     /// Prints the session key of a Sandbox.
     Token(token::TokenArgs),
+    /// Checks an installation as its clients see it.
+    Check(check::CheckArgs),
+    /// Deletes all sandboxes of a namespace, with their files, and the Secrets of the operator.
+    Purge(purge::PurgeArgs),
 }
 
 /// What every role needs to know of its cluster.
@@ -64,6 +70,8 @@ impl Args {
             Role::Gateway(args) => args.run().await,
             Role::Keys(args) => args.run().await,
             Role::Token(args) => args.run().await,
+            Role::Check(args) => args.run().await,
+            Role::Purge(args) => args.run().await,
         }
     }
 }

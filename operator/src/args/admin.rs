@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use kube::Client;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -16,7 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::admin;
 use crate::keys::Keys;
 use crate::kubernetes::backoff::Pauses;
-use crate::kubernetes::root_key::{self, RootKeyError};
+use crate::kubernetes::root_key::RootKeyError;
 use crate::vitals::Vitals;
 
 /// First and longest pause between attempts to get the root key.
@@ -91,13 +90,14 @@ impl AdminPort {
 
 /// Loads the root key, waiting for whatever is missing: the API server, permissions, a usable
 /// Secret. `None` if the shutdown came first.
-pub(super) async fn keys(
-    client: &Client,
-    namespace: &str,
+pub(super) async fn keys<F>(
+    load: impl Fn() -> F,
     vitals: &Vitals,
     shutdown: &CancellationToken,
-) -> Option<Keys> {
-    let load = || root_key::load_or_create(client, namespace);
+) -> Option<Keys>
+where
+    F: Future<Output = Result<Keys, RootKeyError>>,
+{
     shutdown
         .run_until_cancelled(until_loaded(load, vitals))
         .await

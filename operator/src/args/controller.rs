@@ -14,12 +14,13 @@ use crate::controller::{self, ControllerConfig, HttpSupervisors, Peers};
 use crate::index::Index;
 use crate::keys::Keys;
 use crate::kubernetes::leader::Candidacy;
+use crate::kubernetes::root_key;
 use crate::tenants::{self, Tenants};
 use crate::traffic::{Gateways, HttpGateways, NoGateways};
 use crate::vitals::Vitals;
 
 /// Name of the controllers' lease.
-const LEASE: &str = "sandbox-operator-controller";
+pub(super) const LEASE: &str = "sandbox-operator-controller";
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct ControllerArgs {
@@ -59,7 +60,8 @@ impl ControllerArgs {
         let places = self.gateways.clone();
         let mut config = self.config(&client)?;
         config.vitals = vitals.clone();
-        let Some(keys) = admin::keys(&client, &namespace, &vitals, &shutdown).await else {
+        let load = || root_key::load_or_create(&client, &namespace);
+        let Some(keys) = admin::keys(load, &vitals, &shutdown).await else {
             return Ok(());
         };
         let keys = Arc::new(keys);
@@ -97,7 +99,7 @@ impl ControllerArgs {
                 identity: self.identity.map_or_else(random_identity, Ok)?,
             });
         }
-        config.namespace = self.namespace;
+        config.namespace = self.namespace.filter(|namespace| !namespace.is_empty());
         config.defaults.lifecycle = self.lifecycle.into();
         self.pods.apply(&mut config)?;
         Ok(config)

@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::gateway::{self, Gateway, GatewayArgs};
 use crate::index::Index;
 use crate::keys::Keys;
-use crate::kubernetes::{watch, wire};
+use crate::kubernetes::{root_key, watch, wire};
 use crate::tenants::{self, Tenants};
 use crate::traffic::Desk;
 use crate::vitals::Vitals;
@@ -24,6 +24,9 @@ use crate::vitals::Vitals;
 pub(super) struct RoleArgs {
     #[command(flatten)]
     installation: Installation,
+    /// Namespace whose Sandboxes are proxied to. Default: all.
+    #[arg(long = "namespace", env = "SANDBOX_NAMESPACE")]
+    sandbox_namespace: Option<String>,
     #[command(flatten)]
     urls: UrlArgs,
     #[command(flatten)]
@@ -34,13 +37,15 @@ pub(super) struct RoleArgs {
 
 impl RoleArgs {
     pub(super) async fn run(self) -> anyhow::Result<()> {
+        let watched = self.watched()?;
         let client = self.installation.client().await?;
         let shutdown = shutdown_on_signal()?;
         let vitals = Arc::new(Vitals::default());
         let port = self.admin.open(&vitals).await?;
         let namespace = self.installation.namespace(&client);
         let client = wire::observed(&client, &vitals, None);
-        let Some(keys) = admin::keys(&client, &namespace, &vitals, &shutdown).await else {
+        let load = || root_key::load(&client, &namespace);
+        let Some(keys) = admin::keys(load, &vitals, &shutdown).await else {
             return Ok(());
         };
         let keys = Arc::new(keys);
@@ -56,9 +61,9 @@ impl RoleArgs {
             let (namespace, shutdown) = (namespace.clone(), shutdown.clone());
             async move { Box::pin(tenants::follow(tenants, client, &namespace, shutdown)).await }
         });
-        // Every namespace: sandboxes made with kubectl are proxied to as well.
+        // By default every namespace: sandboxes made with kubectl are proxied to as well.
         followers.spawn(watch::run::<Sandbox>(
-            watch::api(&client, None),
+            watch::api(&client, watched.as_deref()),
             None,
             index.clone(),
             vitals.clone(),
@@ -76,6 +81,20 @@ impl RoleArgs {
         followers.wait().await;
         port.close().await;
         Ok(())
+    }
+}
+
+impl RoleArgs {
+    /// The namespace that is watched; `None` for all.
+    fn watched(&self) -> anyhow::Result<Option<String>> {
+        let watched = self.sandbox_namespace.clone();
+        let watched = watched.filter(|namespace| !namespace.is_empty());
+        let starts_in = &self.gateway.namespace;
+        anyhow::ensure!(
+            watched.as_ref().is_none_or(|watched| watched == starts_in),
+            "--gateway-namespace is {starts_in}: --namespace must be the same or absent"
+        );
+        Ok(watched)
     }
 }
 

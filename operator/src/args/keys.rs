@@ -1,6 +1,8 @@
 //! `sandbox-operator keys`: makes, lists and revokes API keys. A key is shown once, when it is
 //! made; the Secret holds only its hash. Gateways and controllers see the change at once.
 
+mod ensure;
+
 use clap::Subcommand;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
@@ -30,6 +32,9 @@ pub(super) struct KeysArgs {
 enum Action {
     /// Makes a key and prints it.
     Create(Box<Create>),
+    /// Sees to it that the key in another Secret works; makes the key and that Secret if there are
+    /// none. For installations: it may run again and again.
+    Ensure(Box<ensure::Ensure>),
     /// Lists the keys, without the keys themselves.
     List,
     /// Revokes a key by its id, or all keys of a name.
@@ -75,6 +80,7 @@ impl KeysArgs {
                 eprintln!("Key {id} of {:?}. It is shown only now:", record.name);
                 println!("{key}");
             }
+            Action::Ensure(ensure) => ensure.run(&client, &namespace).await?,
             Action::List => {
                 let secret = bounded(secrets(&client, &namespace).get_opt(SECRET)).await?;
                 let book = secret.as_ref().map(read).transpose()?.unwrap_or_default();
@@ -119,7 +125,11 @@ async fn change<T>(
     for _ in 0..ATTEMPTS {
         let found = bounded(api.get_opt(SECRET)).await?;
         let mut book = found.as_ref().map(read).transpose()?.unwrap_or_default();
+        let before = book.clone();
         let changed = change(&mut book)?;
+        if book == before {
+            return Ok(changed);
+        }
         match store(&api, found, &book).await? {
             Ok(()) => return Ok(changed),
             Err(error) if error.is_conflict() || error.is_already_exists() => {}

@@ -23,6 +23,8 @@ const FIELD: &str = "key";
 pub enum RootKeyError {
     #[error("Secret {SECRET} cannot be read or made")]
     Call(#[from] CallError),
+    #[error("Secret {SECRET} is not there yet: a controller makes it")]
+    Absent,
     #[error("Secret {SECRET} has no field {FIELD}")]
     Empty,
     #[error("no randomness")]
@@ -43,6 +45,14 @@ pub async fn load_or_create(client: &Client, namespace: &str) -> Result<Keys, Ro
         Err(error) if error.is_already_exists() => derive(&bounded(api.get(SECRET)).await?),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Loads the root key that a controller has made. Gateways face clients, so they need not be allowed
+/// to create Secrets.
+pub async fn load(client: &Client, namespace: &str) -> Result<Keys, RootKeyError> {
+    let api = Api::<Secret>::namespaced(client.clone(), namespace);
+    let secret = bounded(api.get_opt(SECRET)).await?;
+    derive(&secret.ok_or(RootKeyError::Absent)?)
 }
 
 fn derive(secret: &Secret) -> Result<Keys, RootKeyError> {
@@ -79,8 +89,11 @@ mod tests {
     async fn whoever_comes_second_takes_the_first_ones_key() {
         let api = FakeApi::default();
         let (one, two) = (api.client(), api.client());
+        let early = load(&one, "ns").await;
+        assert!(matches!(early, Err(RootKeyError::Absent)));
+        assert!(api.objects().is_empty(), "who only reads makes none");
         let (a, b) = tokio::join!(load_or_create(&one, "ns"), load_or_create(&two, "ns"));
-        let again = load_or_create(&one, "ns").await.unwrap();
+        let again = load(&one, "ns").await.unwrap();
         let key = |keys: &Keys| keys.session_key("uid");
         assert_eq!(key(&a.unwrap()), key(&again));
         assert_eq!(key(&b.unwrap()), key(&again));

@@ -12,11 +12,13 @@ use crate::keys::base62;
 
 /// Begins every key, so that scanners for secrets find keys in places where they must not be.
 const PREFIX: &str = "sbx_";
+/// Bytes that a key chosen elsewhere must have, so that it cannot be guessed.
+const SHORTEST: usize = 16;
 /// Digits of its hash that name a key.
 const ID_LEN: usize = 8;
 
 /// `keys.json`.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Book(Vec<Value>);
 
 /// A key that has just been made. The one moment at which it can be read.
@@ -60,18 +62,36 @@ impl Book {
     }
 
     /// Adds a record for a new key; its hash and date are filled in.
-    pub fn create(&mut self, mut record: RawRecord, now: Timestamp) -> Result<NewKey, BookError> {
-        let mut bytes = [0; 32];
-        SystemRandom::new()
-            .fill(&mut bytes)
-            .map_err(|_| BookError::Random)?;
-        let key = format!("{PREFIX}{}", base62(&bytes));
-        record.sha256 = hex(&hash(&key));
+    pub fn create(&mut self, record: RawRecord, now: Timestamp) -> Result<NewKey, BookError> {
+        let key = fresh_key()?;
+        let id = self.add(record, &key, now)?;
+        Ok(NewKey { id, key })
+    }
+
+    /// Adds a record for a key that there is already, unless the book has it.
+    pub fn adopt(&mut self, record: RawRecord, key: &str, now: Timestamp) -> Result<(), BookError> {
+        if key.len() < SHORTEST {
+            return Err(BookError::Invalid("a key must have at least 16 bytes"));
+        }
+        let known = hex(&hash(key));
+        if self.0.iter().any(|raw| raw["sha256"] == *known) {
+            return Ok(());
+        }
+        self.add(record, key, now).map(|_| ())
+    }
+
+    fn add(
+        &mut self,
+        mut record: RawRecord,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<String, BookError> {
+        record.sha256 = hex(&hash(key));
         record.created_at = Some(now.strftime("%FT%TZ").to_string());
         record.check().map_err(BookError::Invalid)?;
         let id = record.sha256[..ID_LEN].to_owned();
         self.0.push(serde_json::to_value(record)?);
-        Ok(NewKey { id, key })
+        Ok(id)
     }
 
     /// All records that can be read, in their order.
@@ -108,6 +128,15 @@ impl std::fmt::Debug for NewKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "NewKey({})", self.id)
     }
+}
+
+/// A key that nobody has.
+pub fn fresh_key() -> Result<String, BookError> {
+    let mut bytes = [0; 32];
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| BookError::Random)?;
+    Ok(format!("{PREFIX}{}", base62(&bytes)))
 }
 
 /// Lower-case hexadecimal digits.

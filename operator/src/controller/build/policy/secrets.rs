@@ -6,8 +6,10 @@ use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::Value;
 
 use crate::controller::build::BuildError;
-use crate::kubernetes::root_key;
 use crate::tenants;
+
+/// Begins the name of every Secret of the installation but that of the API keys.
+const OURS: &str = "sandbox-operator-";
 
 /// Checks a Pod of the sandbox of this name, whoever is trusted.
 pub fn check(spec: &PodSpec, sandbox: &str) -> Result<(), BuildError> {
@@ -47,7 +49,7 @@ fn name_in<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
 
 fn is_reserved(name: &str, own: &str) -> bool {
     let of_another = names::is_environment_secret(name) && name != own;
-    of_another || [root_key::SECRET, tenants::SECRET].contains(&name)
+    of_another || name == tenants::SECRET || name.starts_with(OURS)
 }
 
 #[cfg(test)]
@@ -63,7 +65,8 @@ mod tests {
     #[test]
     fn what_others_have_cannot_be_named_anywhere() {
         for name in [
-            "sandbox-operator-root-key",
+            crate::kubernetes::root_key::SECRET,
+            "sandbox-operator-default-key",
             "sandbox-api-keys",
             "other-sbx-env",
         ] {
