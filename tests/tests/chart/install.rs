@@ -1,0 +1,107 @@
+//! The life of an installation on a real cluster, from an empty one to an empty one.
+
+use tests::binaries::root;
+
+use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key, names};
+use crate::tools::{CRDS_CHART, apply, get, helm, kubectl, run, text, until, wait};
+use crate::{admin, files, limits, render, rights, upgrade};
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn the_charts_on_a_real_cluster() {
+    render::charts_pass_lint();
+    render::values_that_cannot_work_are_refused_with_a_sentence();
+    files::the_manifests_are_the_rendered_chart();
+
+    let release = Release::plan();
+    release.install();
+    render::the_api_server_takes_every_render();
+    sandbox_with_kubectl();
+    first_session(&release);
+    helm(&["test", NAME, "--namespace", NAMESPACE]);
+    admin::configs(&release).await;
+    rights::every_verb_has_its_scene(&release).await;
+    limits::hold_for_all_sandboxes_of_a_namespace();
+    upgrade::a_command_survives(&release).await;
+    rights::granted_is_what_is_used();
+
+    uninstall_leaves_the_data(&release).await;
+    purge_leaves_nothing(&release);
+}
+
+fn sandbox_with_kubectl() {
+    let sample = text("manifests/samples/sandbox.yaml").replace("debian:12", IMAGE);
+    apply(&sample, &["-n", SANDBOXES]);
+    wait(SANDBOXES, "condition=Ready", "demo");
+    kubectl(&["delete", "sandbox", "demo", "-n", SANDBOXES]);
+}
+
+fn first_session(release: &Release) {
+    let script = root().join("examples/first-session.sh");
+    let output = std::process::Command::new(script)
+        .env("SANDBOX_API_URL", &release.url)
+        .env("SANDBOX_API_KEY", api_key())
+        .env("SANDBOX_IMAGE", IMAGE)
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stdout}\n{stderr}");
+}
+
+/// Sandboxes run on without an operator, and one that is installed anew knows them and their keys.
+async fn uninstall_leaves_the_data(release: &Release) {
+    let (before, key) = (names(SANDBOXES, "sandboxes"), api_key());
+    let claims = names(SANDBOXES, "persistentvolumeclaims");
+    assert!(!before.is_empty() && !claims.is_empty());
+    helm(&["uninstall", NAME, "--namespace", NAMESPACE, "--wait"]);
+    assert_eq!(names(SANDBOXES, "sandboxes"), before);
+    assert_eq!(names(SANDBOXES, "persistentvolumeclaims"), claims);
+
+    release.helm("install", &["--set", "sandboxes.createNamespace=false"]);
+    assert_eq!(api_key(), key);
+    let id = upgrade::sandbox();
+    let url = format!("{}/runtime/{id}", release.url);
+    let info = release.client().get(&url).await;
+    assert_eq!(info.body["pod_status"], "Ready", "{}", info.body);
+}
+
+fn purge_leaves_nothing(release: &Release) {
+    let values = ["uninstall.purge=true", "sandboxes.createNamespace=false"];
+    let flags = values.map(|value| format!("--set={value}"));
+    release.helm("upgrade", &flags.each_ref().map(String::as_str));
+    helm(&["uninstall", NAME, "--namespace", NAMESPACE, "--wait"]);
+    for kind in [
+        "sandboxes",
+        "sandboxpools",
+        "pods",
+        "persistentvolumeclaims",
+        "secrets",
+        "services",
+        "roles",
+        "networkpolicies",
+    ] {
+        assert_eq!(names(SANDBOXES, kind), [""; 0], "{kind}");
+    }
+    until("the operator's Pods are gone", || {
+        names(NAMESPACE, "pods").is_empty()
+    });
+    assert_eq!(names(NAMESPACE, "secrets"), ["sandbox-operator-admin"]);
+    for kind in ["leases", "roles", "rolebindings", "jobs", "deployments"] {
+        assert_eq!(names(NAMESPACE, kind), [""; 0], "{kind}");
+    }
+    assert_eq!(names(NAMESPACE, "serviceaccounts"), ["default"]);
+    the_crds_go_last();
+}
+
+/// By default they are kept, because everything goes with them.
+fn the_crds_go_last() {
+    let crds = || get(&["crds"])["items"].as_array().unwrap().len();
+    helm(&["uninstall", "crds", "--wait"]);
+    assert_eq!(crds(), 2);
+    helm(&["install", "crds", CRDS_CHART, "--set", "keep=false"]);
+    helm(&["uninstall", "crds", "--wait"]);
+    until("the resources are gone", || crds() == 0);
+    let output = run("kubectl", &["get", "sandboxes"]);
+    assert!(!output.status.success());
+}

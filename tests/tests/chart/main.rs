@@ -1,0 +1,17 @@
+//! The charts: their values and documents anywhere, and what they install on a real cluster, whose
+//! kubeconfig is in `KUBECONFIG`. `hack/test-cluster` starts one with an audit log, loads the images
+//! and runs these.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+mod admin;
+mod audit;
+mod files;
+mod install;
+mod limits;
+mod release;
+mod render;
+mod rights;
+mod tools;
+mod upgrade;
+mod values;

@@ -1,0 +1,182 @@
+//! What the chart renders: sets of values that work, each object of which a real API server takes, and
+//! values that cannot work, each with the sentence that says so.
+
+use serde_json::Value;
+
+use crate::release::{NAMESPACE, SANDBOXES};
+use crate::tools::{CHART, CRDS_CHART, Scratch, file, helm, kubectl, run, text};
+
+const HOST: &str = "baseUrl=https://rt.example.com";
+
+pub(crate) fn charts_pass_lint() {
+    helm(&["lint", "--strict", CRDS_CHART]);
+    helm(&["lint", "--strict", CHART, "--set", HOST]);
+    for values in sets() {
+        helm(&["lint", "--strict", CHART, "--values", &values]);
+    }
+}
+
+/// The files of `charts/sandbox-operator/ci`.
+fn sets() -> Vec<String> {
+    let folder = std::fs::read_dir(file("charts/sandbox-operator/ci")).unwrap();
+    let paths = folder.map(|entry| entry.unwrap().path().display().to_string());
+    let mut paths: Vec<_> = paths.collect();
+    paths.sort();
+    assert!(paths.len() > 2);
+    paths
+}
+
+pub(crate) fn values_that_cannot_work_are_refused_with_a_sentence() {
+    for (values, sentence) in [
+        (
+            "baseUrl=",
+            "baseUrl is missing: it is the URL under which clients reach the gateway",
+        ),
+        (
+            "baseUrl=rt.example.com",
+            "it must be a scheme and a host without a path",
+        ),
+        (
+            "baseUrl=https://rt.example.com/api",
+            "it must be a scheme and a host without a path",
+        ),
+        ("urlForm=subdomain", "it must be nested, flat or path"),
+        (
+            "urlForm=loopback",
+            "that is for clients on the gateway's own machine",
+        ),
+        (
+            "baseUrl=https://localhost,urlForm=flat",
+            "has no parent domain",
+        ),
+        (
+            "baseUrl=http://10.0.0.1:5000",
+            "has no names below it; take path",
+        ),
+        (
+            "sandboxes.limits.memory=much",
+            "sandboxes.limits.memory is \"much\": it is no quantity",
+        ),
+        (
+            "sandboxes.workspace.size=10GB",
+            "sandboxes.workspace.size is \"10GB\": it is no quantity",
+        ),
+        (
+            "apiKeys.maxCpu=all",
+            "apiKeys.maxCpu is \"all\": it is no quantity",
+        ),
+        (
+            "sandboxes.idleTimeout=20",
+            "at '/sandboxes/idleTimeout': got number, want string",
+        ),
+        ("sandboxes.idleTimeout=soon", "write it as 90s, 20m or 24h"),
+        ("sandboxes.maxResourceFactor=0", "must be greater than 0"),
+        (
+            "sandboxes.createNamespace=true",
+            "name another namespace than the release's",
+        ),
+        (
+            "controller.replicas=0",
+            "controller.replicas is 0: one at least has to act",
+        ),
+        (
+            "gateway.replicas=-1",
+            "gateway.replicas is -1: one at least has to answer",
+        ),
+        (
+            "gateway.autoscaling.enabled=true,gateway.autoscaling.maxReplicas=1",
+            "the fewest must not be more than the most",
+        ),
+        (
+            "apiKeys.records[0].name=a,apiKeys.records[0].sha256=b",
+            "apiKeys.records and apiKeys.create exclude each other",
+        ),
+        (
+            "apiKeys.create=false,apiKeys.records[0].name=a,apiKeys.records[0].sha256=b",
+            "it is the hash of a key, not the key",
+        ),
+        ("httpRoute.enabled=true", "name the Gateways it belongs to"),
+        ("pool.enabled=true", "the pool needs an image"),
+        (
+            "sandboxes.extraConfigMaps[0].name=a,sandboxes.extraConfigMaps[0].path=b",
+            "it must begin with /",
+        ),
+        (
+            "uninstall.purge=true,sandboxes.allNamespaces=true",
+            "purge knows one namespace",
+        ),
+        (
+            "gateway.replicas=two",
+            "at '/gateway/replicas': got string, want integer",
+        ),
+        (
+            "gatway.replicas=2",
+            "additional properties 'gatway' not allowed",
+        ),
+        ("image.pullPolicy=Sometimes", "at '/image/pullPolicy'"),
+        ("gateway.service.port=70000", "at '/gateway/service/port'"),
+    ] {
+        let mut args = vec!["template", "x", CHART];
+        for value in [HOST, values] {
+            args.extend(["--set", value]);
+        }
+        let output = run("helm", &args);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{values} is taken");
+        assert!(complaint.contains(sentence), "{values}: {complaint}");
+    }
+}
+
+/// The server checks fields, formats and, for Pods of Deployments, nothing: the install does that.
+pub(crate) fn the_api_server_takes_every_render() {
+    for values in sets() {
+        let args = ["template", "other", CHART, "--namespace", NAMESPACE];
+        let rendered = helm(&[&args[..], &["--values", &values]].concat());
+        let (known, unknown): (Vec<_>, Vec<_>) = documents(&rendered)
+            .into_iter()
+            .partition(|object| !is_foreign(object));
+        assert!(known.len() > 10, "{values}");
+        for object in &unknown {
+            assert!(object["spec"].is_object(), "{object}");
+        }
+        let all: Vec<_> = known
+            .iter()
+            .map(|object| object.to_string() + "\n---\n")
+            .collect();
+        server_takes(&all.concat());
+    }
+    server_takes(&text("manifests/policies/sandbox-limits.yaml"));
+}
+
+fn server_takes(objects: &str) {
+    let objects = Scratch::new(objects);
+    let apply = [
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--dry-run=server",
+    ];
+    kubectl(&[&apply[..], &["--validate=strict", "-f", objects.path()]].concat());
+}
+
+/// Kinds that the cluster of the tests does not have.
+fn is_foreign(object: &Value) -> bool {
+    let version = object["apiVersion"].as_str().unwrap();
+    version.starts_with("monitoring.coreos.com/") || version.starts_with("gateway.networking")
+}
+
+/// All objects of a render. Namespaces that do not exist become the one that does.
+fn documents(rendered: &str) -> Vec<Value> {
+    let parts = rendered
+        .split("\n---\n")
+        .map(|part| part.trim_start_matches("---\n"));
+    let objects = parts.map(|part| serde_yaml::from_str::<Value>(part).unwrap());
+    let mut objects: Vec<_> = objects.filter(Value::is_object).collect();
+    for object in &mut objects {
+        let namespace = &mut object["metadata"]["namespace"];
+        if namespace.as_str().is_some_and(|name| name != NAMESPACE) {
+            *namespace = SANDBOXES.into();
+        }
+    }
+    objects
+}
