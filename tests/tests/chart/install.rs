@@ -4,7 +4,7 @@ use tests::binaries::root;
 
 use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key, names};
 use crate::tools::{CRDS_CHART, apply, get, helm, kubectl, run, text, until, wait};
-use crate::{admin, files, limits, render, rights, upgrade};
+use crate::{admin, files, isolation, limits, render, rights, upgrade};
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real cluster: make test-cluster"]
@@ -23,6 +23,7 @@ async fn the_charts_on_a_real_cluster() {
     rights::every_verb_has_its_scene(&release).await;
     limits::hold_for_all_sandboxes_of_a_namespace();
     upgrade::a_command_survives(&release).await;
+    isolation::holds_where_policies_are_enforced(&release).await;
     rights::granted_is_what_is_used();
 
     uninstall_leaves_the_data(&release).await;

@@ -8,6 +8,7 @@ mod admin;
 mod audit;
 mod files;
 mod install;
+mod isolation;
 mod limits;
 mod release;
 mod render;
