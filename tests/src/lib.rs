@@ -12,5 +12,6 @@ pub mod binaries;
 pub mod clients;
 pub mod double;
 pub mod http;
+pub mod network_policy;
 pub mod standalone;
 pub mod world;

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key, client, names};
 use crate::tools::{CRDS_CHART, apply, get, helm, kubectl, run, text, until, wait};
-use crate::{admin, dns, files, idle, limits, render, rights, upgrade};
+use crate::{admin, dns, files, idle, isolation, limits, render, rights, upgrade};
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real cluster: make test-cluster"]
@@ -38,6 +38,8 @@ async fn the_charts_on_a_real_cluster() {
     steps.done("a policy of limits");
     upgrade::a_command_survives(&release).await;
     steps.done("upgrade and rollback under a command");
+    isolation::holds_where_policies_are_enforced(&release).await;
+    steps.done("isolation of the network");
     rights::granted_is_what_is_used();
     uninstall_leaves_the_data(&release).await;
     steps.done("uninstall and install anew");

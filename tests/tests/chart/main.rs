@@ -11,6 +11,7 @@ mod files;
 mod idle;
 mod images;
 mod install;
+mod isolation;
 mod limits;
 mod release;
 mod render;

@@ -69,7 +69,7 @@ pub(crate) async fn a_command_survives(release: &Release) {
     assert!(act(info, "cat began").await.contains("begun"));
 }
 
-async fn start(release: &Release) -> Value {
+pub(crate) async fn start(release: &Release) -> Value {
     let client = client();
     let body = json!({
         "session_id": "upgrade", "image": IMAGE, "working_dir": "/workspace",
@@ -89,7 +89,7 @@ async fn start(release: &Release) -> Value {
 }
 
 /// Runs a command in the sandbox, through the gateway; what it prints.
-async fn act(info: Value, command: &str) -> String {
+pub(crate) async fn act(info: Value, command: &str) -> String {
     let text = |name: &str| info[name].as_str().unwrap().to_owned();
     let client = Json::with_header("X-Session-API-Key", &text("session_api_key"));
     let action = json!({"action": {"action": "run", "args": {"command": command, "blocking": true}, "timeout": 300}});
