@@ -1,4 +1,4 @@
-//! What NetworkPolicies mean, as packet filter rules. The test cluster has nobody who enforces them, so
+//! What network policies mean, as packet filter rules. The test cluster has nobody who enforces them, so
 //! a test that wants to see them work loads these rules into the node's network namespace. They are made
 //! from the objects as they are in the cluster, and hold for the Pods that there are at that moment.
 //!

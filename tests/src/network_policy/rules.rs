@@ -1,5 +1,7 @@
 //! The rules of one policy for one Pod: a line for each peer and port that it allows.
 
+use std::fmt::Write as _;
+
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::networking::v1::{
     IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec,
@@ -114,7 +116,7 @@ fn range(block: &IPBlock, field: &str) -> Result<Option<String>, NotUnderstood> 
     }
     let mut text = format!("ip {field} {} ", cidr(&block.cidr)?);
     for except in block.except.iter().flatten() {
-        text += &format!("ip {field} != {} ", cidr(except)?);
+        let _ = write!(text, "ip {field} != {} ", cidr(except)?);
     }
     Ok(Some(text))
 }

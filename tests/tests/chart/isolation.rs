@@ -1,4 +1,4 @@
-//! What a sandbox reaches over the network once the chart's NetworkPolicies are enforced: nothing of the
+//! What a sandbox reaches over the network once the chart's network policies are enforced: nothing of the
 //! cluster. Nobody enforces them in the test cluster, so they are loaded as packet filter rules into the
 //! node's network namespace (`tests::network_policy`), as they and the Pods are at that moment. Before
 //! that the same places are reached, so that a wrong address proves nothing.
