@@ -159,6 +159,10 @@ fn the_kernel_is_where_and_who_the_shell_is() {
             ("print(oct(os.umask(0o22)))", "echo 0o22"),
             ("print('SESSION_API_KEY' in os.environ)", "echo False"),
             ("print(os.getcwd())", "pwd"),
+            (
+                "print(os.environ.get('PYTHONPATH'))",
+                "echo ${PYTHONPATH-None}",
+            ),
         ] {
             let (cell, shell) = (world.cell(code), shell(command));
             assert_eq!(
