@@ -36,7 +36,7 @@ fn local(name: &str) -> Value {
 }
 
 /// Makes these the servers; what is wrong with them.
-fn update(process: &Process, servers: &Value) -> String {
+pub(crate) fn update(process: &Process, servers: &Value) -> String {
     let answer = ask(process, "POST /update_mcp_server", &servers.to_string());
     assert_eq!(answer.status, 200, "{}", answer.body);
     let answer = answer.json();
@@ -68,7 +68,7 @@ fn tools(process: &Process) -> Vec<String> {
 }
 
 /// The text of a tool's result, and whether it failed.
-fn tool(process: &Process, name: &str, arguments: &Value) -> (String, bool) {
+pub(crate) fn tool(process: &Process, name: &str, arguments: &Value) -> (String, bool) {
     let params = json!({"name": name, "arguments": arguments});
     let answer = call(process, "tools/call", &params);
     let result = &answer["result"];

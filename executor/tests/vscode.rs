@@ -25,9 +25,10 @@ impl World {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         put_stand_in(&directory.path().join("vscode"));
-        let probe = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = probe.local_addr().unwrap().port();
-        Self { directory, port }
+        Self {
+            directory,
+            port: free_port(),
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -53,8 +54,14 @@ impl World {
     }
 }
 
+/// Nobody else takes it so soon.
+pub(crate) fn free_port() -> u16 {
+    let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+    probe.local_addr().unwrap().port()
+}
+
 /// Puts the stand-in where the server looks; the file in which it notes its calls.
-fn put_stand_in(home: &Path) -> PathBuf {
+pub(crate) fn put_stand_in(home: &Path) -> PathBuf {
     let bin = home.join("bin");
     fs::create_dir_all(&bin).unwrap();
     let program = bin.join("openvscode-server");
@@ -64,7 +71,7 @@ fn put_stand_in(home: &Path) -> PathBuf {
 }
 
 /// What the stand-in was called with, once it has been.
-fn wait_for_line(calls: &Path) -> String {
+pub(crate) fn wait_for_line(calls: &Path) -> String {
     loop {
         let text = fs::read_to_string(calls).unwrap_or_default();
         if let Some((line, "")) = text.rsplit_once('\n') {
@@ -75,7 +82,7 @@ fn wait_for_line(calls: &Path) -> String {
 }
 
 /// Once the plugin has started or failed.
-fn token(process: &Process) -> Value {
+pub(crate) fn token(process: &Process) -> Value {
     while health(process) == "starting" {
         std::thread::yield_now();
     }
@@ -129,11 +136,7 @@ fn it_belongs_to_the_sandbox_user() {
     };
     let home = private.path("vscode");
     let calls = put_stand_in(&home);
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = free_port();
     let work = private.path("work");
     let mut command = private.command("work", &["--plugins", "vscode"]);
     command
