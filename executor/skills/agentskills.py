@@ -2,6 +2,14 @@
 
 import os as _os
 
+# The kernel has found this file; what it starts need not.
+_here = _os.path.dirname(_os.path.abspath(__file__))
+_path = [entry for entry in _os.environ.get("PYTHONPATH", "").split(_os.pathsep) if entry not in ("", _here)]
+if _path:
+    _os.environ["PYTHONPATH"] = _os.pathsep.join(_path)
+else:
+    _os.environ.pop("PYTHONPATH", None)
+
 from agentskills_documents import parse_docx, parse_latex, parse_pdf, parse_pptx
 from agentskills_files import (
     file_editor,

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::client::{Answer, KEY, Process, serve};
+use crate::client::{Answer, KEY, Process, serve, serve_command};
 use crate::plugins::{World, python};
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/server.py");
@@ -36,7 +36,7 @@ fn local(name: &str) -> Value {
 }
 
 /// Makes these the servers; what is wrong with them.
-fn update(process: &Process, servers: &Value) -> String {
+pub(crate) fn update(process: &Process, servers: &Value) -> String {
     let answer = ask(process, "POST /update_mcp_server", &servers.to_string());
     assert_eq!(answer.status, 200, "{}", answer.body);
     let answer = answer.json();
@@ -68,7 +68,7 @@ fn tools(process: &Process) -> Vec<String> {
 }
 
 /// The text of a tool's result, and whether it failed.
-fn tool(process: &Process, name: &str, arguments: &Value) -> (String, bool) {
+pub(crate) fn tool(process: &Process, name: &str, arguments: &Value) -> (String, bool) {
     let params = json!({"name": name, "arguments": arguments});
     let answer = call(process, "tools/call", &params);
     let result = &answer["result"];
@@ -98,6 +98,10 @@ struct Remote {
 
 impl Remote {
     fn start(transport: &str) -> Self {
+        Self::with(transport, &[])
+    }
+
+    fn with(transport: &str, more: &[&Path]) -> Self {
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
@@ -107,6 +111,7 @@ impl Remote {
         command
             .arg(SERVER)
             .args([transport, &port.to_string()])
+            .args(more)
             .stderr(Stdio::null());
         let remote = Self {
             child: command.spawn().unwrap(),
@@ -230,7 +235,6 @@ fn bad_updates_are_refused() {
         &json!([
             {"name": "gone", "command": "/no/such/program"},
             {"name": "ends", "command": "sh", "args": ["-c", "echo reason >&2; exit 3"]},
-            {"name": "far", "url": "https://example.org/mcp"},
         ]),
     );
     let lines: Vec<_> = problems.lines().collect();
@@ -238,7 +242,6 @@ fn bad_updates_are_refused() {
         lines,
         [
             "ends: it has ended (exit status: 3): reason",
-            "far: servers over https are not supported: use an http address",
             "gone: cannot start it: No such file or directory (os error 2)",
         ]
     );
@@ -390,6 +393,31 @@ fn a_client_of_others_is_served() {
     drop(newer);
     let (text, failed) = tool(&process, "echo", &json!({"text": "x"}));
     assert!(failed && text.starts_with("t: cannot reach it: "), "{text}");
+}
+
+#[test]
+fn a_server_over_https_must_be_who_it_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let (key, certificate) = (path("key"), path("certificate"));
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/certificate.py");
+    let made = Command::new(python())
+        .arg(script)
+        .args([&key, &certificate])
+        .status();
+    assert!(made.unwrap().success());
+    let remote = Remote::with("https", &[&key, &certificate]);
+    let server = json!([{"name": "t", "url": format!("https://127.0.0.1:{}/mcp", remote.port)}]);
+    let mut trusting = serve_command(&path("w"), &[]);
+    let process = Process::start(trusting.env("SSL_CERT_FILE", &certificate));
+    assert_eq!(update(&process, &server), "");
+    assert_eq!(tool(&process, "echo", &json!({"text": "hi"})).0, "E:hi");
+    let process = serve(&path("w"));
+    let problem = update(&process, &server);
+    assert!(
+        problem.starts_with("t: cannot reach it: ") && problem.contains("certificate"),
+        "{problem}"
+    );
 }
 
 #[test]

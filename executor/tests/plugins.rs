@@ -123,3 +123,59 @@ impl World {
         text.to_owned()
     }
 }
+
+#[test]
+fn a_session_with_everything() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("work");
+    let home = directory.path().join("vscode");
+    let calls = crate::vscode::put_stand_in(&home);
+    let mut command = serve_command(&root, &["--plugins", "agent_skills", "jupyter", "vscode"]);
+    command
+        .env("PATH", path())
+        .env("OPENVSCODE_SERVER_ROOT", &home);
+    let process =
+        Process::start(command.env("VSCODE_PORT", crate::vscode::free_port().to_string()));
+    let cell = |code: &str| {
+        process.act(&json!({"action": "run_ipython", "args": {"code": code}, "timeout": 60}))
+    };
+    // What a client does first: variables for the kernel, then for the shell.
+    cell("import os\nos.environ[\"GREETING\"] = \"hello\"\n\n");
+    process.run("export GREETING=\"hello\"");
+    let path = root.join("note.txt").display().to_string();
+    cell(&format!(
+        "print(file_editor('create', '{path}', file_text=os.environ['GREETING']))"
+    ));
+    assert_eq!(
+        process.run("cat note.txt; [ $GREETING = hello ] && echo same")["content"],
+        "hellosame"
+    );
+    let png = "from IPython.display import Image; Image(b'\\x89PNG\\r\\n\\x1a\\n' + bytes(32))";
+    let plot = cell(png)["extras"]["image_urls"][0].clone();
+    assert!(
+        plot.as_str()
+            .unwrap()
+            .starts_with("data:image/png;base64,iVBOR"),
+        "{plot}"
+    );
+    let server = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/server.py");
+    crate::mcp::update(
+        &process,
+        &json!([{"name": "t", "command": python(), "args": [server]}]),
+    );
+    assert_eq!(
+        crate::mcp::tool(&process, "echo", &json!({"text": "hi"})).0,
+        "E:hi"
+    );
+    let token = crate::vscode::token(&process);
+    let started = crate::vscode::wait_for_line(&calls);
+    assert!(
+        started.contains(&format!("--connection-token {}", token.as_str().unwrap())),
+        "{started}"
+    );
+    let health = process.get("/server_info").json()["plugins"].clone();
+    assert_eq!(
+        health,
+        json!({"agent_skills": "ready", "jupyter": "ready", "vscode": "ready"})
+    );
+}

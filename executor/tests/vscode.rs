@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::client::{KEY, Process, serve_command};
+use crate::conformance::world::World as Private;
 
 /// Writes how it was called.
 const STAND_IN: &str = r#"#!/bin/sh
@@ -23,17 +24,14 @@ struct World {
 impl World {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let bin = directory.path().join("vscode/bin");
-        fs::create_dir_all(&bin).unwrap();
-        let program = bin.join("openvscode-server");
-        fs::write(&program, STAND_IN).unwrap();
-        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
-        let probe = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = probe.local_addr().unwrap().port();
-        Self { directory, port }
+        put_stand_in(&directory.path().join("vscode"));
+        Self {
+            directory,
+            port: free_port(),
+        }
     }
 
-    fn path(&self, name: &str) -> std::path::PathBuf {
+    fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
@@ -51,20 +49,40 @@ impl World {
         Process::start(&mut command)
     }
 
-    /// What the stand-in was called with, once it has been.
     fn call(&self) -> String {
-        loop {
-            let text = fs::read_to_string(self.path("vscode/calls")).unwrap_or_default();
-            if let Some((line, "")) = text.rsplit_once('\n') {
-                return line.to_owned();
-            }
-            std::thread::yield_now();
+        wait_for_line(&self.path("vscode/calls"))
+    }
+}
+
+/// Nobody else takes it so soon.
+pub(crate) fn free_port() -> u16 {
+    let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+    probe.local_addr().unwrap().port()
+}
+
+/// Puts the stand-in where the server looks; the file in which it notes its calls.
+pub(crate) fn put_stand_in(home: &Path) -> PathBuf {
+    let bin = home.join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let program = bin.join("openvscode-server");
+    fs::write(&program, STAND_IN).unwrap();
+    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+    home.join("calls")
+}
+
+/// What the stand-in was called with, once it has been.
+pub(crate) fn wait_for_line(calls: &Path) -> String {
+    loop {
+        let text = fs::read_to_string(calls).unwrap_or_default();
+        if let Some((line, "")) = text.rsplit_once('\n') {
+            return line.to_owned();
         }
+        std::thread::yield_now();
     }
 }
 
 /// Once the plugin has started or failed.
-fn token(process: &Process) -> Value {
+pub(crate) fn token(process: &Process) -> Value {
     while health(process) == "starting" {
         std::thread::yield_now();
     }
@@ -108,6 +126,42 @@ fn it_is_started_with_the_token() {
     assert!(
         !Path::new(&format!("/proc/{pid}/cwd")).exists(),
         "it was left behind"
+    );
+}
+
+#[test]
+fn it_belongs_to_the_sandbox_user() {
+    let Some(private) = Private::private("openhands") else {
+        return;
+    };
+    let home = private.path("vscode");
+    let calls = put_stand_in(&home);
+    let port = free_port();
+    let work = private.path("work");
+    let mut command = private.command("work", &["--plugins", "vscode"]);
+    command
+        .env("OPENVSCODE_SERVER_ROOT", &home)
+        .env("VSCODE_PORT", port.to_string())
+        .env("WORKSPACE_BASE", &work)
+        .env("WORKSPACE_MOUNT_PATH_IN_SANDBOX", &work);
+    let process = Process::start(&mut command);
+    assert!(token(&process).is_string());
+    let call = wait_for_line(&calls);
+    assert!(
+        call.contains(" openhands ") && call.contains(" none "),
+        "{call}"
+    );
+    assert_eq!(
+        fs::metadata(home.join("bin/openvscode-server"))
+            .unwrap()
+            .uid(),
+        1000
+    );
+    assert_eq!(
+        fs::metadata(work.join(".vscode/settings.json"))
+            .unwrap()
+            .uid(),
+        1000
     );
 }
 

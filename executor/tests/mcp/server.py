@@ -1,4 +1,5 @@
-"""A tool server: over stdio, or over HTTP with the words `sse PORT` or `streamable-http PORT`."""
+"""A tool server: over stdio, or over HTTP with the words `sse PORT` or `streamable-http PORT`, or over
+HTTPS with `https PORT KEY CERTIFICATE`."""
 
 import os
 import sys
@@ -55,7 +56,18 @@ def ask(topic: str) -> str:
     return f"What about {topic}?"
 
 
-if len(sys.argv) > 1:
+if sys.argv[1:2] == ["https"]:
+    import uvicorn
+
+    key, certificate = sys.argv[3:]
+    uvicorn.run(
+        server.streamable_http_app(),
+        host="127.0.0.1",
+        port=int(sys.argv[2]),
+        ssl_keyfile=key,
+        ssl_certfile=certificate,
+    )
+elif len(sys.argv) > 1:
     server.run(sys.argv[1], host="127.0.0.1", port=int(sys.argv[2]))
 else:
     server.run()

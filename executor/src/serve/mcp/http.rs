@@ -2,6 +2,7 @@
 //! in the older form, over a stream that was opened before.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +10,9 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
-use hyper_util::client::legacy::Client;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::TokioExecutor;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -37,10 +39,43 @@ pub(super) struct Link {
     _carrying: AbortOnDropHandle<()>,
 }
 
+/// Connections, with or without TLS.
+#[derive(Debug)]
+enum Wire {
+    Plain(Client<HttpConnector, Full<Bytes>>),
+    Secure(Client<HttpsConnector<HttpConnector>, Full<Bytes>>),
+}
+
+impl Wire {
+    /// Blocks: the certificates of authorities are files of the image.
+    fn new(is_secure: bool) -> io::Result<Self> {
+        let mut connector = HttpConnector::new();
+        connector.set_connect_timeout(Some(CONNECT_LIMIT));
+        let builder = Client::builder(TokioExecutor::new());
+        if !is_secure {
+            return Ok(Self::Plain(builder.build(connector)));
+        }
+        connector.enforce_http(false);
+        let connector = HttpsConnectorBuilder::new()
+            .with_provider_and_native_roots(rustls::crypto::ring::default_provider())?
+            .https_only()
+            .enable_http1()
+            .wrap_connector(connector);
+        Ok(Self::Secure(builder.build(connector)))
+    }
+
+    fn request(&self, request: Request<Full<Bytes>>) -> ResponseFuture {
+        match self {
+            Self::Plain(client) => client.request(request),
+            Self::Secure(client) => client.request(request),
+        }
+    }
+}
+
 /// What every request needs.
 #[derive(Debug)]
 struct Line {
-    client: Client<HttpConnector, Full<Bytes>>,
+    wire: Wire,
     url: Uri,
     headers: BTreeMap<String, String>,
     session: Mutex<Option<HeaderValue>>,
@@ -49,21 +84,18 @@ struct Line {
 }
 
 /// # Errors
-/// If the URL is none that can be reached from here.
-pub(super) fn connect(
+/// If the server is to be recognised by certificates and there are none.
+pub(super) async fn connect(
     url: &Uri,
     headers: &BTreeMap<String, String>,
     is_sse: bool,
-) -> Result<(Peer, Link), String> {
-    if url.scheme_str() != Some("http") {
-        return Err("servers over https are not supported: use an http address".to_owned());
-    }
+) -> io::Result<(Peer, Link)> {
+    let is_secure = url.scheme_str() == Some("https");
+    let wire = tokio::task::spawn_blocking(move || Wire::new(is_secure)).await??;
     let (gone, watch) = watch::channel(None);
     let (peer, queue, inbox) = Peer::new(watch);
-    let mut connector = HttpConnector::new();
-    connector.set_connect_timeout(Some(CONNECT_LIMIT));
     let line = Arc::new(Line {
-        client: Client::builder(TokioExecutor::new()).build(connector),
+        wire,
         url: url.clone(),
         headers: headers.clone(),
         session: Mutex::default(),
@@ -160,7 +192,7 @@ impl Line {
         let request = request
             .body(Full::from(body))
             .map_err(|error| error.to_string())?;
-        let response = self.client.request(request).await;
+        let response = self.wire.request(request).await;
         response.map_err(|error| {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
             format!(
@@ -225,9 +257,10 @@ impl Line {
 /// Where to post, on the same server.
 fn resolve(base: &Uri, place: &str) -> Option<Uri> {
     let place = place.trim();
-    if place.starts_with("http://") {
+    if place.contains("://") {
         let uri: Uri = place.parse().ok()?;
-        return (uri.authority() == base.authority()).then_some(uri);
+        let same = (uri.scheme(), uri.authority()) == (base.scheme(), base.authority());
+        return same.then_some(uri);
     }
     let path = if place.starts_with('/') {
         place.to_owned()
@@ -236,7 +269,7 @@ fn resolve(base: &Uri, place: &str) -> Option<Uri> {
         format!("{directory}/{place}")
     };
     let parts = Uri::builder()
-        .scheme("http")
+        .scheme(base.scheme()?.clone())
         .authority(base.authority()?.clone());
     parts.path_and_query(path).build().ok()
 }

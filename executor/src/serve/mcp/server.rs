@@ -140,7 +140,7 @@ impl Server {
                 headers,
                 is_sse,
             } => {
-                let (peer, link) = http::connect(url, headers, *is_sse).map_err(PeerError::Gone)?;
+                let (peer, link) = http::connect(url, headers, *is_sse).await.map_err(cannot)?;
                 (peer, Carrier::Link(link))
             }
         };
