@@ -64,7 +64,13 @@ async fn an_image_that_is_not_there_is_given_up_after_a_while() {
         "{said}"
     );
 
-    scene.patch("missing", json!({"image": IMAGE})).await;
+    // The image of a sandbox that is to run stays as it is: mended, it is started by a second change.
+    let mended = json!({"image": IMAGE, "state": "Paused"});
+    scene.patch("missing", mended).await;
+    scene
+        .until("missing", "paused", |s| s.phase == Phase::Paused)
+        .await;
+    scene.patch("missing", json!({"state": "Running"})).await;
     assert_eq!(scene.ready("missing").await.restarts.count, 0);
     scene.saw("missing", "Resumed").await;
 }

@@ -44,8 +44,8 @@ async fn a_drain_moves_the_sandbox() {
     scene.saw("moved", "Unschedulable").await;
 }
 
-/// The node controller takes a node for lost when it has not been heard of for 50 s. It would then
-/// delete the Pods by a taint, but not where no node is left: the test does that in its place.
+/// The node controller takes a node for lost when it has not been heard of for 50 s. It then has Pods
+/// deleted by a taint, but not for certain where no node is left: the test does that in its place.
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn a_silent_node_is_mentioned_and_its_pod_is_replaced() {

@@ -102,8 +102,7 @@ impl Scene {
 
     /// Applies a Sandbox as kubectl does. Its image is that of the tests unless `spec` says otherwise.
     pub(crate) fn apply(&self, name: &str, spec: &Value) {
-        let mut all =
-            json!({"image": IMAGE, "podTemplate": {"spec": {"terminationGracePeriodSeconds": 1}}});
+        let mut all = json!({"image": IMAGE, "podTemplate": {"spec": patient()}});
         let fields = all.as_object_mut().unwrap();
         fields.extend(spec.as_object().unwrap().clone());
         apply(&json!({
@@ -246,6 +245,18 @@ async fn client() -> Client {
     installed().await;
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::try_default().await.unwrap()
+}
+
+/// A Pod that ends soon when it is told to, and stays where it is while a test has the node be silent.
+fn patient() -> Value {
+    let silence = |state: &str| {
+        let key = format!("node.kubernetes.io/{state}");
+        json!({"key": key, "operator": "Exists", "effect": "NoExecute"})
+    };
+    json!({
+        "terminationGracePeriodSeconds": 1,
+        "tolerations": [silence("unreachable"), silence("not-ready")],
+    })
 }
 
 /// `kubectl apply`; what it says.
