@@ -79,7 +79,7 @@ async fn an_image_that_is_not_there_is_given_up_after_a_while() {
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn an_image_that_comes_late_is_used() {
     let scene = Scene::new("late").await;
-    let image = "localhost/late:1";
+    let image = format!("localhost/{}:1", scene.namespace);
     let spec =
         json!({"image": image, "imagePullPolicy": "Never", "command": ["sleep", "infinity"]});
     scene.apply("late", &spec);
@@ -90,7 +90,7 @@ async fn an_image_that_comes_late_is_used() {
         message(&waits).starts_with("ErrImageNeverPull"),
         "{waits:?}"
     );
-    ctr(&["images", "tag", IMAGE, image]);
+    ctr(&["images", "tag", IMAGE, &image]);
     let status = scene.ready("late").await;
     assert_eq!(status.restarts.count, 0);
 }

@@ -1,6 +1,6 @@
 //! What code in a sandbox can do to anybody else: nothing. Seen from inside, on a real node.
 //!
-//! Who may talk to whom on the network is a matter of NetworkPolicies, which this cluster does not enforce.
+//! Who may talk to whom on the network is a matter of network policies, which this cluster does not enforce.
 
 use http::StatusCode;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -21,9 +21,20 @@ fn privileges(printed: &str) -> Value {
     lines.map(|(name, value)| (name, value.trim())).collect()
 }
 
-/// Capabilities as the kernel numbers them that the profile `sudo` keeps, and no other: CHOWN,
-/// DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, SYS_CHROOT, AUDIT_WRITE.
-const SUDO: [u8; 11] = [0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 29];
+/// The capabilities that the profile `sudo` keeps, and their numbers in the kernel.
+const SUDO: [(&str, u8); 11] = [
+    ("CHOWN", 0),
+    ("DAC_OVERRIDE", 1),
+    ("FOWNER", 3),
+    ("FSETID", 4),
+    ("KILL", 5),
+    ("SETGID", 6),
+    ("SETUID", 7),
+    ("SETPCAP", 8),
+    ("NET_BIND_SERVICE", 10),
+    ("SYS_CHROOT", 18),
+    ("AUDIT_WRITE", 29),
+];
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
@@ -52,7 +63,7 @@ async fn root_in_a_sandbox_is_not_root_of_the_node() {
     let session = Session::start("isolated").await;
     assert_eq!(session.run("sudo id -u").await, "0");
     let seen = privileges(&session.run(&format!("sudo {PRIVILEGES}")).await);
-    let capabilities = SUDO.iter().fold(0_u64, |all, one| all | 1 << one);
+    let capabilities = SUDO.iter().fold(0_u64, |all, (_, bit)| all | 1 << bit);
     assert_eq!(seen["CapBnd"], format!("{capabilities:016x}"));
     assert_eq!(seen["Seccomp"], "2");
     for forbidden in [

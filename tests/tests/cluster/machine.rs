@@ -23,14 +23,37 @@ pub(crate) fn ctr(args: &[&str]) -> String {
     run("ctr", &[&place[..], args].concat())
 }
 
-/// Kills the first process of a Pod's sandbox, as the kernel or an administrator would.
-pub(crate) fn kill_container(pod: &Pod) {
+/// Containerd's name of the container of a sandbox.
+fn container(pod: &Pod) -> &str {
     let status = pod.status.as_ref().unwrap();
-    let containers = status.container_statuses.iter().flatten();
-    let container = containers.into_iter().find(|c| c.name == "sandbox");
+    let mut containers = status.container_statuses.iter().flatten();
+    let container = containers.find(|c| c.name == "sandbox");
     let id = container.unwrap().container_id.as_deref().unwrap();
-    let id = id.trim_start_matches("containerd://");
-    ctr(&["tasks", "kill", "--signal", "SIGKILL", id]);
+    id.trim_start_matches("containerd://")
+}
+
+/// Kills the first process of a sandbox, as the kernel or an administrator would.
+pub(crate) fn kill_container(pod: &Pod) {
+    ctr(&["tasks", "kill", "--signal", "SIGKILL", container(pod)]);
+}
+
+/// A sandbox whose processes stand still until this is dropped, as if its node were out of reach.
+pub(crate) struct Frozen {
+    container: String,
+}
+
+impl Frozen {
+    pub(crate) fn new(pod: &Pod) -> Self {
+        let container = container(pod).to_owned();
+        ctr(&["tasks", "pause", &container]);
+        Self { container }
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        ctr(&["tasks", "resume", &self.container]);
+    }
 }
 
 /// A kubelet that is stopped until this is dropped. Containers run on.
