@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use crate::installation::{API_KEY, IMAGE, first_session_script, installed, kubectl};
+use crate::command::kubectl;
+use crate::installation::{API_KEY, IMAGE, first_session_script, installed};
 use crate::scene::Scene;
 
 #[tokio::test]

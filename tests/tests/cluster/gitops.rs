@@ -7,8 +7,9 @@ use crds::sandbox::Phase;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use crate::installation::{IMAGE, kubectl};
-use crate::scene::{Scene, pipe};
+use crate::command::{kubectl, pipe};
+use crate::installation::IMAGE;
+use crate::scene::Scene;
 
 fn manifest(scene: &Scene) -> Value {
     json!({

@@ -11,7 +11,7 @@ use tests::http::Json;
 use tests::standalone::free_port;
 use tokio::sync::OnceCell;
 
-use crate::scene::apply;
+use crate::command::{apply, kubectl};
 
 /// Key of the runtime API in these tests, and its SHA-256.
 pub(crate) const API_KEY: &str = "cluster-test-key";
@@ -94,31 +94,6 @@ fn operator(role: &str, args: &[&str]) -> Child {
         .stdin(Stdio::piped())
         .spawn()
         .unwrap()
-}
-
-/// Runs kubectl in the root of the checkout; its output if it succeeds.
-pub(crate) fn kubectl(args: &[&str]) -> String {
-    let (success, stdout, stderr) = try_kubectl(args);
-    assert!(success, "kubectl {args:?}: {stderr}");
-    stdout
-}
-
-/// As [`kubectl`], for what should be refused: what it complains of.
-pub(crate) fn kubectl_fails(args: &[&str]) -> String {
-    let (success, stdout, stderr) = try_kubectl(args);
-    assert!(!success, "kubectl {args:?} succeeds: {stdout}");
-    stderr
-}
-
-fn try_kubectl(args: &[&str]) -> (bool, String, String) {
-    let output = Command::new("kubectl")
-        .args(args)
-        .current_dir(root())
-        .output()
-        .unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let success = output.status.success();
-    (success, text(&output.stdout), text(&output.stderr))
 }
 
 /// The README's script.

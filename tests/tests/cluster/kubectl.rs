@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::installation::{IMAGE, kubectl, kubectl_fails};
-use crate::scene::{Scene, apply, pipe};
+use crate::command::{apply, kubectl, kubectl_fails, pipe};
+use crate::installation::IMAGE;
+use crate::scene::Scene;
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]

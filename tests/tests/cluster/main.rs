@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod children;
+mod command;
 mod first_session;
 mod gitops;
 mod images;

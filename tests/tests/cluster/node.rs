@@ -7,7 +7,7 @@ use kube::api::DeleteParams;
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
-use crate::installation::kubectl;
+use crate::command::kubectl;
 use crate::machine::{Frozen, StoppedKubelet};
 use crate::scene::Scene;
 

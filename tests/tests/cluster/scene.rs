@@ -1,8 +1,7 @@
 //! A namespace with sandboxes, as kubectl and the API server see them.
 
 use std::fmt::Debug;
-use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use crds::Sandbox;
@@ -13,11 +12,12 @@ use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tests::binaries::{binary, root};
+use tests::binaries::binary;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::timeout;
 
-use crate::installation::{IMAGE, installed, kubectl};
+use crate::command::{apply, kubectl};
+use crate::installation::{IMAGE, installed};
 
 /// The longest that anything here may take: an image is waited for for two minutes.
 const LIMIT: Duration = Duration::from_mins(3);
@@ -257,30 +257,4 @@ fn patient() -> Value {
         "terminationGracePeriodSeconds": 1,
         "tolerations": [silence("unreachable"), silence("not-ready")],
     })
-}
-
-/// `kubectl apply`; what it says.
-pub(crate) fn apply(manifest: &Value) -> String {
-    let (success, said) = pipe(&["apply", "-f", "-"], manifest);
-    assert!(success, "{said}");
-    said
-}
-
-/// Gives kubectl a manifest; whether it succeeded, and what it said.
-pub(crate) fn pipe(args: &[&str], manifest: &Value) -> (bool, String) {
-    let mut child = Command::new("kubectl")
-        .args(args)
-        .current_dir(root())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    input.write_all(manifest.to_string().as_bytes()).unwrap();
-    drop(input);
-    let output = child.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said).into_owned();
-    (output.status.success(), said)
 }

@@ -1,9 +1,10 @@
-//! What a real API server makes of the CRDs, and of watches that were away for too long.
+//! What a real API server makes of the CRDs: whether it takes them as they are, and what their rules cost.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
+use serde_json::json;
 
-use crate::installation::{kubectl, kubectl_fails};
+use crate::command::{kubectl, kubectl_fails, pipe};
 use crate::scene::Scene;
 
 #[tokio::test]
@@ -46,28 +47,28 @@ async fn the_server_finds_no_fault_with_the_schemas() {
 async fn the_largest_sandbox_is_within_the_cost_limits() {
     let scene = Scene::new("large").await;
     let env: Vec<_> = (0..256)
-        .map(|n| serde_json::json!({"name": format!("V{n}"), "value": "x".repeat(1000)}))
+        .map(|n| json!({"name": format!("V{n}"), "value": "x".repeat(1000)}))
         .collect();
     let ports: Vec<_> = (0..32)
-        .map(|n| serde_json::json!({"name": format!("p{n}"), "port": 20000 + n}))
+        .map(|n| json!({"name": format!("p{n}"), "port": 20000 + n}))
         .collect();
     let command: Vec<_> = (0..256)
         .map(|n| format!("{n}{}", "y".repeat(1000)))
         .collect();
-    let spec = serde_json::json!({
+    let spec = json!({
         "env": env, "ports": ports, "command": command, "state": "Paused", "image": "z".repeat(512),
     });
     // As a server-side apply: the other form keeps a copy in an annotation, which has a limit of its own.
-    let manifest = serde_json::json!({
+    let manifest = json!({
         "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox",
         "metadata": {"name": "large", "namespace": scene.namespace}, "spec": spec,
     });
     let apply = ["apply", "--server-side", "-f", "-"];
-    let (applied, said) = crate::scene::pipe(&apply, &manifest);
+    let (applied, said) = pipe(&apply, &manifest);
     assert!(applied, "{said}");
     let mut changed = manifest;
     changed["spec"]["command"][255] = "changed".into();
-    let (applied, said) = crate::scene::pipe(&apply, &changed);
+    let (applied, said) = pipe(&apply, &changed);
     assert!(applied, "{said}");
     let reason = kubectl_fails(&[
         "patch",

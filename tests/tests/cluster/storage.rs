@@ -4,8 +4,8 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use crate::installation::kubectl;
-use crate::scene::{Scene, apply};
+use crate::command::{apply, kubectl};
+use crate::scene::Scene;
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
