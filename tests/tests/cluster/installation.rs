@@ -91,6 +91,7 @@ fn operator(role: &str, args: &[&str]) -> Child {
         .arg(binary("sandbox-operator"))
         .arg(role)
         .args(args)
+        .env("RUST_LOG", "warn")
         .stdin(Stdio::piped())
         .spawn()
         .unwrap()

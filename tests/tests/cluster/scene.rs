@@ -251,7 +251,7 @@ async fn client() -> Client {
 fn patient() -> Value {
     let silence = |state: &str| {
         let key = format!("node.kubernetes.io/{state}");
-        json!({"key": key, "operator": "Exists", "effect": "NoExecute"})
+        json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3600})
     };
     json!({
         "terminationGracePeriodSeconds": 1,
