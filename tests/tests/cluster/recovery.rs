@@ -7,6 +7,7 @@ use kube::ResourceExt as _;
 use kube::api::{DeleteParams, EvictParams};
 use serde_json::json;
 
+use crate::command::kubectl;
 use crate::machine::kill_container;
 use crate::scene::Scene;
 use crate::session::Session;
@@ -190,4 +191,20 @@ async fn a_pause_frees_the_pod_and_keeps_the_volume() {
 
     scene.delete::<Sandbox>("p").await;
     scene.gone(&next).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn a_namespace_goes_with_all_its_sandboxes() {
+    let scene = Scene::new("namespace").await;
+    let sleep = json!({"command": ["sleep", "infinity"], "workspace": {"size": "10Mi"}});
+    for name in ["a", "b", "c"] {
+        scene.apply(name, &sleep);
+    }
+    for name in ["a", "b", "c"] {
+        scene.ready(name).await;
+    }
+    // Their Pods and claims may go before they do, and are not made again.
+    let namespace = scene.namespace.as_str();
+    kubectl(&["delete", "namespace", namespace, "--timeout=90s"]);
 }

@@ -235,7 +235,9 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         if self.namespace != "default" && !std::thread::panicking() {
-            kubectl(&["delete", "namespace", &self.namespace, "--wait=false"]);
+            let namespace = self.namespace.as_str();
+            let delete = ["delete", "namespace", "--ignore-not-found", "--wait=false"];
+            kubectl(&[&delete[..], &[namespace]].concat());
         }
     }
 }
