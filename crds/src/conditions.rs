@@ -36,6 +36,9 @@ pub enum Reason {
     WaitingForCommand,
     /// The sandbox answers.
     Ready,
+    /// Its node has stopped reporting and the sandbox does not answer. If that goes on, Kubernetes
+    /// takes the Pod away, and another one is made.
+    NodeNotReady,
     /// The Pod was lost; another one is being made.
     PodReplaced,
     /// The container ended and is started again.
@@ -87,6 +90,7 @@ impl Reason {
             Self::Initializing => "Initializing",
             Self::WaitingForCommand => "WaitingForCommand",
             Self::Ready => "Ready",
+            Self::NodeNotReady => "NodeNotReady",
             Self::PodReplaced => "PodReplaced",
             Self::Restarting => "Restarting",
             Self::CrashLoop => "CrashLoop",

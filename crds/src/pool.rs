@@ -57,16 +57,20 @@ pub struct SandboxPoolSpec {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolTemplate {
+    /// Container image.
     #[schemars(length(min = 1, max = 512))]
     pub image: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<PullPolicy>,
+    /// Program and arguments, run by the supervisor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256), inner(length(max = 8192)))]
     pub command: Option<Vec<String>>,
+    /// Absolute directory in which the command starts; made if it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024), regex(pattern = "^/"))]
     pub working_dir: Option<String>,
+    /// Plain environment variables. A sandbox's own of the same name win.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub env: Vec<EnvVar>,
@@ -74,11 +78,13 @@ pub struct PoolTemplate {
     pub executor: Option<ExecutorMode>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
+    /// Isolation class, for example `gvisor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub runtime_class_name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_context: Option<SecurityContext>,
+    /// Ports that the gateway routes to, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub ports: Vec<Port>,
@@ -107,6 +113,7 @@ pub struct SandboxPoolStatus {
     /// Dormant members that can be claimed at once.
     #[serde(default)]
     pub ready: u32,
+    /// Members that are being made.
     #[serde(default)]
     pub starting: u32,
     /// Sandboxes that live on a member of this pool.
@@ -119,8 +126,10 @@ pub struct SandboxPoolStatus {
     /// Members of older revisions.
     #[serde(default)]
     pub outdated: u32,
+    /// Generation of the spec that this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// What is true of the pool, by type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]

@@ -202,8 +202,10 @@ pub enum ExecutorMode {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EnvVar {
+    /// Name of the variable.
     #[schemars(length(min = 1, max = 256))]
     pub name: String,
+    /// Its value. Absent, and without `valueFrom`: empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 131_072))]
     pub value: Option<String>,
@@ -217,9 +219,11 @@ pub struct EnvVar {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Resources {
+    /// What is reserved on the node, for example `cpu: 250m`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub requests: BTreeMap<String, IntOrString>,
+    /// The most that is used, for example `memory: 2Gi`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub limits: BTreeMap<String, IntOrString>,
@@ -229,12 +233,15 @@ pub struct Resources {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SecurityContext {
+    /// Number of the user. Not 0: the sandbox has no privileges at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub run_as_user: Option<i64>,
+    /// Number of the primary group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub run_as_group: Option<i64>,
+    /// Number of the group that volumes belong to. Absent: the number of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub fs_group: Option<i64>,
@@ -243,11 +250,13 @@ pub struct SecurityContext {
 /// A port that the gateway routes to as `{name}-{runtime id}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Port {
+    /// Name in URLs. The server of the sandbox is `runtime`.
     #[schemars(
         length(min = 1, max = 15),
         regex(pattern = "^[a-z]([-a-z0-9]*[a-z0-9])?$")
     )]
     pub name: String,
+    /// Number of the port that the sandbox listens on.
     #[schemars(range(min = 1, max = 65535))]
     pub port: u16,
 }
@@ -258,6 +267,7 @@ pub struct Port {
 pub struct Workspace {
     /// Requested size, for example `10Gi`.
     pub size: IntOrString,
+    /// Storage class of the volume. Absent: the cluster's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub storage_class_name: Option<String>,

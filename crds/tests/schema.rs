@@ -97,3 +97,18 @@ fn defaults_are_these() {
     }
     insta::assert_yaml_snapshot!(defaults);
 }
+
+/// What `kubectl explain` shows.
+#[test]
+fn every_field_has_a_description() {
+    let mut silent = Vec::new();
+    for (kind, schema) in schemas() {
+        walk(&kind, &schema["openAPIV3Schema"], &mut |path, node| {
+            let own = !path.ends_with("[]") && !path.ends_with("{}");
+            if own && node["description"].as_str().is_none_or(str::is_empty) {
+                silent.push(path.to_owned());
+            }
+        });
+    }
+    assert_eq!(silent, Vec::<String>::new());
+}

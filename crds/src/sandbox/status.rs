@@ -26,15 +26,19 @@ pub struct SandboxStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub url: Option<String>,
+    /// The Pod, while there is one or one is being made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub pod_name: Option<String>,
+    /// Address of the Pod.
     #[serde(default, rename = "podIP", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 45))]
     pub pod_ip: Option<String>,
+    /// Node that the Pod runs on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub node_name: Option<String>,
+    /// Volume claim of the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub workspace_claim: Option<String>,
@@ -73,8 +77,10 @@ pub struct SandboxStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub pool_revision: Option<String>,
+    /// Generation of the spec that this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// `Ready`, and `Paused` or `Failed` where that is so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
@@ -125,6 +131,7 @@ pub enum PodStatus {
 /// How often the command had to be started again since the last start.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Restarts {
+    /// Restarts of the container and replacements of the Pod.
     #[serde(default)]
     pub count: u32,
     /// The latest reasons, oldest first, for example `OOMKilled`.

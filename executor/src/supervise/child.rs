@@ -90,17 +90,20 @@ fn working_dir(wanted: &str) -> PathBuf {
 
 /// Looks the program up as a shell with this environment in this directory would.
 fn find(name: &str, environment: &Environment, directory: &Path) -> Result<PathBuf, StartError> {
+    let not_found = || StartError::NotFound {
+        program: name.to_owned(),
+    };
     if name.contains('/') {
-        return Ok(directory.join(name));
+        let program = directory.join(name);
+        // A program that is there may still lack its interpreter: that is another error.
+        return program.exists().then_some(program).ok_or_else(not_found);
     }
     let path = environment.get(&OsString::from("PATH"));
     let path = path.cloned().unwrap_or_else(|| DEFAULT_PATH.into());
     std::env::split_paths(&path)
         .map(|entry| directory.join(entry).join(name))
         .find(|candidate| is_executable(candidate))
-        .ok_or_else(|| StartError::NotFound {
-            program: name.to_owned(),
-        })
+        .ok_or_else(not_found)
 }
 
 fn is_executable(path: &Path) -> bool {
@@ -170,7 +173,12 @@ mod tests {
         assert_eq!(look().unwrap_err().exit_code(), 127);
         std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(look().unwrap(), tool);
-        let relative = find("./a", &environment, Path::new("/w")).unwrap();
-        assert_eq!(relative, Path::new("/w/./a"));
+        let relative = |name| find(name, &environment, directory.path());
+        assert_eq!(
+            relative("./bin/tool").unwrap(),
+            directory.path().join("./bin/tool")
+        );
+        assert_eq!(relative("./tool").unwrap_err().exit_code(), 127);
+        assert_eq!(relative("/not/there").unwrap_err().exit_code(), 127);
     }
 }

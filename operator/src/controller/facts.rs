@@ -71,6 +71,8 @@ pub struct Quiet {
 pub struct Run {
     pub pod_uid: String,
     pub restarts: u32,
+    /// See [`PodFacts::silent`]: what was learned before its node fell silent has to be asked again.
+    pub silent: bool,
 }
 
 /// What matters of a Pod.
@@ -88,6 +90,8 @@ pub struct PodFacts {
     pub grace: SignedDuration,
     /// The kubelet finds it ready.
     pub ready: bool,
+    /// Its node has stopped reporting; the container may run on.
+    pub silent: bool,
     /// Why it is as it is, for example `Evicted` or `NodeLost`.
     pub reason: Option<String>,
     pub message: Option<String>,
@@ -186,6 +190,7 @@ impl PodFacts {
                 pod.metadata.deletion_grace_period_seconds.unwrap_or(0),
             ),
             ready: pod.condition("Ready").is_some_and(|c| c.status == "True"),
+            silent: silent(pod),
             reason: status.reason.clone(),
             message: status.message.clone(),
             disruption: pod
@@ -213,6 +218,7 @@ impl PodFacts {
         Run {
             pod_uid: self.uid.clone(),
             restarts: self.container.restarts,
+            silent: self.silent,
         }
     }
 
@@ -330,6 +336,14 @@ fn phase(text: Option<&str>) -> PodPhase {
     }
 }
 
+/// A kubelet changes both conditions together and gives a reason. When its node does not report, the
+/// node controller takes back the first one alone.
+fn silent(pod: &SlimPod) -> bool {
+    let is = |kind: &str, status: &str| pod.condition(kind).filter(|c| c.status == status);
+    let taken_back = is("Ready", "False").is_some_and(|c| c.reason.is_none());
+    taken_back && is("ContainersReady", "True").is_some()
+}
+
 fn unschedulable(pod: &SlimPod) -> Option<String> {
     let condition = pod.condition("PodScheduled")?;
     (condition.status == "False").then(|| condition.message.clone().unwrap_or_default())
@@ -357,5 +371,35 @@ fn exit(code: i32) -> String {
         126 => "exit code 126 (cannot be executed)".into(),
         127 => "exit code 127 (command not found)".into(),
         code => format!("exit code {code}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn silent(conditions: &Value) -> bool {
+        let pod =
+            json!({"metadata": {"name": "a", "uid": "u"}, "status": {"conditions": conditions}});
+        let pod: SlimPod = serde_json::from_value(pod).unwrap();
+        PodFacts::read(&pod).unwrap().silent
+    }
+
+    #[test]
+    fn a_node_is_silent_if_readiness_alone_was_taken_back() {
+        let containers = |status: &str| json!({"type": "ContainersReady", "status": status});
+        let ready = |status: &str| json!({"type": "Ready", "status": status});
+        let gate = json!({"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady"});
+        assert!(silent(&json!([ready("False"), containers("True")])));
+        for heard in [
+            json!([]),
+            json!([ready("True"), containers("True")]),
+            json!([ready("False"), containers("False")]),
+            json!([gate, containers("True")]),
+        ] {
+            assert!(!silent(&heard), "{heard}");
+        }
     }
 }

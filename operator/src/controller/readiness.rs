@@ -37,6 +37,8 @@ const ANSWERED_PAUSE: Duration = Duration::from_millis(500);
 /// Longest pause of all. A sandbox that has been asked for long is asked less often: pauses grow
 /// to a sixteenth of the time it has taken so far.
 const PATIENT_PAUSE: Duration = Duration::from_secs(5);
+/// A sandbox whose node has stopped reporting is gone with it if it says nothing for so long.
+const SILENCE: Duration = Duration::from_secs(5);
 /// How long one question waits for readiness, so that others get their turn.
 const WAIT: Duration = Duration::from_secs(if MAX_READY_WAIT_SECONDS < 20 {
     MAX_READY_WAIT_SECONDS
@@ -165,6 +167,10 @@ impl Asking {
                 }
                 Err(error) => {
                     tracing::trace!(key = %self.key, %error, "no answer");
+                    if self.run.silent && self.since.elapsed() >= SILENCE {
+                        let answer = Answer::NotReady(Some(error.to_string()));
+                        self.readiness.record(&self.key, &self.run, answer);
+                    }
                     sleep(self.pause(pause)).await;
                     pause = (pause * 3 / 2).min(LONGEST_PAUSE);
                 }

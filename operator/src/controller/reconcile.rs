@@ -123,6 +123,10 @@ async fn refuse(
     next: Option<Timestamp>,
     now: Timestamp,
 ) -> Result<Option<Timestamp>, ReconcileError> {
+    if let ApplyError::Create(CreateError::NamespaceEnds(_)) = error {
+        // The sandbox is about to be deleted, too; its deletion comes by the watch.
+        return Ok(None);
+    }
     let Some(refusal) = error.refusal() else {
         return Err(error.into());
     };

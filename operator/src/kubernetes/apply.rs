@@ -27,6 +27,9 @@ pub enum CreateError {
     /// The API server does not take it now: policy or quota.
     #[error("{0}")]
     Forbidden(String),
+    /// Its namespace is being deleted, and everything in it with it.
+    #[error("{0}")]
+    NamespaceEnds(String),
     #[error("the object has no JSON form")]
     Encode(#[from] serde_json::Error),
     #[error("the request cannot be made")]
@@ -125,6 +128,7 @@ impl CreateError {
             Self::Ending { .. } => "ending",
             Self::Invalid(_) => "invalid",
             Self::Forbidden(_) => "forbidden",
+            Self::NamespaceEnds(_) => "namespace_ends",
             Self::Encode(_) | Self::Request(_) => "encode",
             Self::Call(error) => error.category(),
         }
@@ -164,9 +168,17 @@ fn refusal(error: CallError) -> CreateError {
         (Some(500), Some(message)) if message.contains("request is too large") => {
             CreateError::Invalid(message)
         }
+        (Some(403), Some(message)) if namespace_ends(&error) => CreateError::NamespaceEnds(message),
         (Some(403), Some(message)) => CreateError::Forbidden(message),
         _ => CreateError::Call(error),
     }
+}
+
+/// What Kubernetes' admission plug-in for namespaces gives as the cause of its refusal.
+fn namespace_ends(error: &CallError) -> bool {
+    let details = error.status().and_then(|s| s.details.as_ref());
+    let mut causes = details.into_iter().flat_map(|d| &d.causes);
+    causes.any(|cause| cause.reason == "NamespaceTerminating")
 }
 
 #[cfg(test)]
@@ -176,6 +188,21 @@ mod tests {
 
     use super::*;
     use crate::kubernetes::fake::FakeApi;
+
+    #[test]
+    fn a_namespace_that_ends_is_no_ordinary_refusal() {
+        let refused = |causes: serde_json::Value| {
+            let details = json!({"name": "a", "kind": "pods", "causes": causes});
+            let status =
+                json!({"message": "no", "reason": "Forbidden", "code": 403, "details": details});
+            let status = serde_json::from_value(status).unwrap();
+            refusal(CallError::Api(kube::Error::Api(Box::new(status))))
+        };
+        let ending =
+            json!([{"reason": "NamespaceTerminating", "message": "it is being terminated"}]);
+        assert!(matches!(refused(ending), CreateError::NamespaceEnds(_)));
+        assert!(matches!(refused(json!([])), CreateError::Forbidden(_)));
+    }
 
     #[tokio::test]
     async fn what_belongs_to_somebody_else_is_not_deleted() {

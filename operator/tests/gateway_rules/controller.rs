@@ -35,6 +35,7 @@ impl Sandbox {
             deletion: None,
             grace: jiff::SignedDuration::ZERO,
             ready: false,
+            silent: false,
             reason: None,
             message: None,
             disruption: None,

@@ -1,46 +1,67 @@
-//! The operator as two processes outside the cluster, against its kubeconfig.
+//! The operator as two processes outside the cluster, against its kubeconfig: one installation for all
+//! tests of this process.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use serde_json::json;
 use tests::binaries::{binary, root};
 use tests::http::Json;
 use tests::standalone::free_port;
+use tokio::sync::OnceCell;
+
+use crate::command::{apply, kubectl};
 
 /// Key of the runtime API in these tests, and its SHA-256.
 pub(crate) const API_KEY: &str = "cluster-test-key";
 const API_KEY_SHA256: &str = "1cfd8df8cba6ff7da6ed1397da1e4909b2710bc345ff339df2d06ac1c4f045db";
 
-/// CRDs, API key, controller and gateway. Both processes end when it is dropped.
+/// The image of the sandboxes, see `hack/image`.
+pub(crate) const IMAGE: &str = "localhost/sandbox-test:1";
+
+/// What sandboxes get that ask for nothing: many have to fit on the node.
+const SMALL: [&str; 2] = [
+    "--default-requests=cpu=10m,memory=32Mi",
+    "--default-limits=cpu=1,memory=256Mi",
+];
+
+/// CRDs, API key, controller and gateway.
+#[derive(Debug)]
 pub(crate) struct Installation {
+    /// URL of the runtime API, whose sandboxes are in the namespace `default`.
     pub(crate) api: String,
-    processes: Vec<Child>,
+    _processes: [Child; 2],
+}
+
+static INSTALLATION: OnceCell<Installation> = OnceCell::const_new();
+
+/// Installs everything, once, and waits until the gateway answers.
+pub(crate) async fn installed() -> &'static Installation {
+    INSTALLATION.get_or_init(Installation::new).await
 }
 
 impl Installation {
-    /// Installs everything and waits until the gateway answers.
-    pub(crate) async fn new() -> Self {
+    async fn new() -> Self {
         kubectl(&["apply", "--server-side", "-f", "manifests/crds"]);
         let established = "--for=condition=Established";
         kubectl(&["wait", established, "--timeout=60s", "-f", "manifests/crds"]);
-        let keys = format!(
-            r#"--from-literal=keys.json=[{{"name":"default","sha256":"{API_KEY_SHA256}"}}]"#
-        );
-        kubectl(&["create", "secret", "generic", "sandbox-api-keys", &keys]);
+        let keys = json!([{"name": "default", "sha256": API_KEY_SHA256}]);
+        apply(&json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "sandbox-api-keys"},
+            "stringData": {"keys.json": keys.to_string()},
+        }));
         let port = free_port();
         let api = format!("http://127.0.0.1:{port}");
         let urls = ["--base-url", &api, "--url-form", "loopback"];
         let admin = ["--admin-listen", "127.0.0.1:0"];
-        let controller = operator("controller", &[&urls[..], &admin].concat());
         let listen = format!("0.0.0.0:{port}");
-        let size = "100Mi";
-        let gateway = operator(
-            "gateway",
-            &[&urls[..], &["--listen", &listen, "--workspace-size", size]].concat(),
-        );
+        let own = ["--listen", &listen, "--workspace-size", "100Mi"];
         let installation = Self {
-            processes: vec![controller, gateway],
+            _processes: [
+                operator("controller", &[&urls[..], &admin, &SMALL].concat()),
+                operator("gateway", &[&urls[..], &admin, &own].concat()),
+            ],
             api,
         };
         installation.answers().await;
@@ -62,34 +83,18 @@ impl Installation {
     }
 }
 
-impl Drop for Installation {
-    fn drop(&mut self) {
-        for process in &mut self.processes {
-            let _ = Command::new("kill").arg(process.id().to_string()).status();
-            let _ = process.wait();
-        }
-    }
-}
-
+/// Ends when this process does, however it does: a shell waits for the other end of its input to be
+/// closed.
 fn operator(role: &str, args: &[&str]) -> Child {
-    Command::new(binary("sandbox-operator"))
+    Command::new("sh")
+        .args(["-c", r#""$@" & cat; kill $!; wait $!"#, "sh"])
+        .arg(binary("sandbox-operator"))
         .arg(role)
         .args(args)
-        .stdin(Stdio::null())
+        .env("RUST_LOG", "warn")
+        .stdin(Stdio::piped())
         .spawn()
         .unwrap()
-}
-
-/// Runs kubectl in the root of the checkout; its output if it succeeds.
-pub(crate) fn kubectl(args: &[&str]) -> String {
-    let output = Command::new("kubectl")
-        .args(args)
-        .current_dir(root())
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "kubectl {args:?}: {stderr}");
-    String::from_utf8(output.stdout).unwrap()
 }
 
 /// The README's script.

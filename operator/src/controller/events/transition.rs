@@ -72,6 +72,7 @@ fn hindered(before: &SandboxStatus, after: &SandboxStatus) -> Option<Announcemen
         Reason::Unschedulable
             | Reason::ImagePull
             | Reason::ContainerConfig
+            | Reason::NodeNotReady
             | Reason::PoolNotFound
             | Reason::Refused
             | Reason::QuotaExceeded

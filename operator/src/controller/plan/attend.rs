@@ -94,7 +94,7 @@ fn is_ready(plan: &Plan, subject: &Subject<'_>, facts: &Facts, pod: &PodFacts) -
         pod.container.state,
         ContainerState::Ended | ContainerState::BackingOff
     );
-    let kubelet = pod.supervised || pod.ready;
+    let kubelet = pod.supervised || pod.ready || pod.silent;
     let answers = match &facts.answer {
         _ if !pod.supervised && subject.port.is_none() => true,
         Some(answer) => *answer == Answer::Ready,
@@ -138,7 +138,11 @@ fn ready(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, pod: &PodFacts, 
 fn remark(subject: &Subject<'_>, pod: &PodFacts) -> Option<String> {
     let lost = subject.entry.spec.workspace.is_none();
     let lost = lost.then(|| "there is no workspace volume: files are lost on pause".to_owned());
-    let remarks: Vec<_> = pod.edition.note.iter().cloned().chain(lost).collect();
+    let silent = pod
+        .silent
+        .then(|| "its node has stopped reporting".to_owned());
+    let notes = pod.edition.note.iter().cloned();
+    let remarks: Vec<_> = notes.chain(lost).chain(silent).collect();
     (!remarks.is_empty()).then(|| remarks.join("; "))
 }
 

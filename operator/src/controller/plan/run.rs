@@ -172,8 +172,11 @@ fn replace(plan: &mut Plan, facts: &Facts, now: Timestamp) -> bool {
 /// A Pod on its way out cannot be used, and must be gone before there is another one.
 fn outlive(plan: &mut Plan, pod: &PodFacts, now: Timestamp) {
     if plan.status.pod_name.is_some() && plan.status.reason != Some(Reason::PodReplaced) {
-        let why = pod.disruption.as_deref().unwrap_or("Deleted");
-        lose(plan, why, "the Pod is being deleted");
+        let message = "the Pod is being deleted";
+        match &pod.disruption {
+            Some(why) => lose(plan, why, &format!("{message}: {why}")),
+            None => lose(plan, "Deleted", message),
+        }
     }
     plan.status.pod_status = Some(PodStatus::Pending);
     end(plan, pod, now);

@@ -164,6 +164,7 @@ pub(super) fn pod() -> PodFacts {
         deletion: None,
         grace: SignedDuration::ZERO,
         ready: false,
+        silent: false,
         reason: None,
         message: None,
         disruption: None,

@@ -60,6 +60,11 @@ fn waits_for(
     if let Some(trouble) = &pod.trouble {
         return (reason_of(trouble), Some(trouble.message.clone()), false);
     }
+    if pod.silent {
+        let node = pod.node.as_deref().unwrap_or_default();
+        let message = format!("node {node} has stopped reporting, and the sandbox does not answer");
+        return (Reason::NodeNotReady, Some(message), false);
+    }
     if pod.lacks_claim() {
         let message = "the workspace's volume claim was deleted: it begins anew, empty";
         return (Reason::VolumeLost, Some(message.into()), false);

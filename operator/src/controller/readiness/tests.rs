@@ -84,6 +84,7 @@ fn run(restarts: u32) -> Run {
     Run {
         pod_uid: "pod".into(),
         restarts,
+        silent: false,
     }
 }
 
@@ -327,4 +328,26 @@ async fn one_that_lost_its_place_is_noticed_nevertheless() {
         sleep(Duration::from_millis(10)).await;
     }
     assert!(began.elapsed() <= WAIT, "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_fell_silent_with_the_node_is_said_not_to_be_ready_and_asked_on() {
+    let mut script = vec![None; 60];
+    script.push(Some(SupervisorState::Ready));
+    let stage = stage(&script);
+    let silent = Run {
+        silent: true,
+        ..run(0)
+    };
+    let ip = "10.0.0.1";
+    let readiness = &stage.readiness;
+    readiness.ask(&key(), silent.clone(), ip, supervisor());
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        stage.news(0).await;
+        answers.push(stage.readiness.answer(&key(), &silent).unwrap());
+    }
+    assert!(matches!(&answers[0], Answer::NotReady(Some(_))));
+    assert_eq!(answers[1], Answer::Ready);
+    assert_eq!(stage.readiness.answer(&key(), &run(0)), None);
 }

@@ -186,3 +186,57 @@ fn a_replacement_whose_making_was_never_reported_is_counted_with_a_reason() {
     assert_eq!(world.status().restarts.count, 1);
     assert_eq!(world.status().restarts.reasons, ["Deleted"]);
 }
+
+#[test]
+fn a_pod_that_is_evicted_says_by_whom() {
+    let mut world = World::running();
+    world.pod().deletion = Some(world.now);
+    world.pod().disruption = Some("EvictionByEvictionAPI".into());
+    world.step();
+    let message = world.status().message.as_deref();
+    assert_eq!(
+        message,
+        Some("the Pod is being deleted: EvictionByEvictionAPI")
+    );
+    assert_eq!(world.status().restarts.reasons, ["EvictionByEvictionAPI"]);
+}
+
+#[test]
+fn a_silent_node_is_mentioned_while_the_sandbox_answers() {
+    for supervised in [true, false] {
+        let mut world = World::running();
+        world.pod().supervised = supervised;
+        world.pod().silent = true;
+        world.step();
+        assert_eq!(world.status().phase, Phase::Running);
+        let said = world.status().message.clone();
+        assert_eq!(said.as_deref(), Some("its node has stopped reporting"));
+        world.pod().silent = false;
+        world.pod().ready = true;
+        world.step();
+        assert_eq!(world.status().message, None);
+    }
+}
+
+#[test]
+fn a_sandbox_that_fell_silent_with_its_node_is_not_ready() {
+    let mut world = World::running();
+    world.pod().silent = true;
+    world.facts.answer = None;
+    assert!(world.step().asks);
+    assert_eq!(world.status().phase, Phase::Running);
+    world.facts.answer = Some(Answer::NotReady(Some("no route".into())));
+    let plan = world.step();
+    assert_eq!(plan.actions, []);
+    assert!(plan.asks);
+    assert_eq!(world.status().phase, Phase::Starting);
+    assert_eq!(world.status().reason, Some(Reason::NodeNotReady));
+    assert_eq!(
+        world.status().message.as_deref(),
+        Some("node node-1 has stopped reporting, and the sandbox does not answer")
+    );
+    assert_eq!(condition(world.status(), "Ready").as_deref(), Some("False"));
+    world.facts.answer = Some(Answer::Ready);
+    assert_eq!(world.step().status.phase, Phase::Running);
+    assert_eq!(world.status().restarts.count, 0);
+}

@@ -396,6 +396,15 @@ fn losses() -> Vec<Scene> {
             w.pod().phase = PodPhase::Unknown;
         }),
         scene(
+            "its node has stopped reporting, and it answers",
+            running(),
+            |w| w.pod().silent = true,
+        ),
+        scene("… and it does not answer", running(), |w| {
+            w.pod().silent = true;
+            w.facts.answer = Some(Answer::NotReady(None));
+        }),
+        scene(
             "the Pod is being deleted, by hand or by preemption",
             running(),
             |w| {

@@ -1,0 +1,91 @@
+//! A tool that applies the same manifests again and again, and the operator: neither undoes the other's work.
+
+use std::collections::BTreeSet;
+
+use crds::Sandbox;
+use crds::sandbox::Phase;
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+use crate::command::{kubectl, pipe};
+use crate::installation::IMAGE;
+use crate::scene::Scene;
+
+fn manifest(scene: &Scene) -> Value {
+    json!({
+        "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox",
+        "metadata": {"name": "g", "namespace": scene.namespace, "labels": {"team": "a"}},
+        "spec": {
+            "image": IMAGE, "workspace": {"size": "10Mi"},
+            // It can be asked since when nothing has happened.
+            "command": ["python", "-m", "openhands.runtime.action_execution_server", "60000",
+                "--working-dir", "/workspace"],
+            "securityContext": {"runAsUser": 1000},
+            "lifecycle": {"idleTimeout": "2s"},
+        },
+    })
+}
+
+/// Applies it as a tool does that manages it.
+fn sync(scene: &Scene) -> String {
+    let manager = "--field-manager=gitops";
+    let apply = ["apply", "--server-side", manager, "-f", "-"];
+    let (applied, said) = pipe(&apply, &manifest(scene));
+    assert!(applied, "{said}");
+    said
+}
+
+/// Who has written anything of the spec.
+fn owners_of_spec(sandbox: &Sandbox) -> BTreeSet<String> {
+    let all = sandbox.managed_fields().iter();
+    let of_spec = all.filter(|f| {
+        f.fields_v1
+            .as_ref()
+            .is_some_and(|f| !f.0["f:spec"].is_null())
+    });
+    of_spec.filter_map(|f| f.manager.clone()).collect()
+}
+
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn the_operator_and_a_gitops_tool_do_not_fight() {
+    let scene = Scene::new("gitops").await;
+    sync(&scene);
+    scene.ready("g").await;
+    let first = scene.get::<Sandbox>("g").await;
+    let settled = |sandbox: &Sandbox| {
+        assert_eq!(sandbox.metadata.generation, Some(1));
+        assert_eq!(sandbox.spec, first.spec);
+        assert_eq!(owners_of_spec(sandbox), BTreeSet::from(["gitops".into()]));
+    };
+    settled(&first);
+
+    let idle = scene
+        .until("g", "paused as idle", |s| s.phase == Phase::Paused)
+        .await;
+    assert_eq!(idle.pause_reason, Some(crds::sandbox::PauseReason::Idle));
+    let paused = scene.get::<Sandbox>("g").await;
+    settled(&paused);
+
+    // The next rounds of the tool change nothing and wake nobody.
+    for _ in 0..2 {
+        sync(&scene);
+    }
+    let again = scene.get::<Sandbox>("g").await;
+    assert_eq!(again.resource_version(), paused.resource_version());
+    let diff = ["diff", "--server-side", "--field-manager=gitops", "-f", "-"];
+    let (same, said) = pipe(&diff, &manifest(&scene));
+    assert!(same, "{said}");
+
+    // A resume is an annotation, which the tool does not own.
+    let wake = "openhands.dev/wake-at=2100-01-01T00:00:00Z";
+    let namespace = scene.namespace.as_str();
+    kubectl(&["annotate", "sbx", "g", "-n", namespace, wake]);
+    scene.ready("g").await;
+    let resumed = scene.get::<Sandbox>("g").await;
+    settled(&resumed);
+    sync(&scene);
+    let after = scene.get::<Sandbox>("g").await;
+    assert_eq!(after.annotations().len(), 1, "{:?}", after.annotations());
+    settled(&after);
+}

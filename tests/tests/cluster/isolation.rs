@@ -1,0 +1,177 @@
+//! What code in a sandbox can do to anybody else: nothing. Seen from inside, on a real node.
+//!
+//! Who may talk to whom on the network is a matter of network policies, which this cluster does not enforce.
+
+use http::StatusCode;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+
+use crate::scene::Scene;
+use crate::session::Session;
+
+/// Prints what the kernel says a process may do, as `Name value` lines.
+const PRIVILEGES: &str =
+    "grep -E '^(Cap(Prm|Eff|Bnd)|NoNewPrivs|Seccomp):' /proc/self/status | tr -d ':'";
+
+fn privileges(printed: &str) -> Value {
+    let lines = printed
+        .lines()
+        .filter_map(|l| l.split_once(char::is_whitespace));
+    lines.map(|(name, value)| (name, value.trim())).collect()
+}
+
+/// The capabilities that the profile `sudo` keeps, and their numbers in the kernel.
+const SUDO: [(&str, u8); 11] = [
+    ("CHOWN", 0),
+    ("DAC_OVERRIDE", 1),
+    ("FOWNER", 3),
+    ("FSETID", 4),
+    ("KILL", 5),
+    ("SETGID", 6),
+    ("SETUID", 7),
+    ("SETPCAP", 8),
+    ("NET_BIND_SERVICE", 10),
+    ("SYS_CHROOT", 18),
+    ("AUDIT_WRITE", 29),
+];
+
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn the_restricted_profile_has_no_privileges() {
+    let scene = Scene::new("restricted").await;
+    let spec = json!({"command": ["sleep", "infinity"]});
+    scene.apply("image", &spec);
+    let user = json!({"command": ["sleep", "infinity"], "securityContext": {"runAsUser": 1000}});
+    scene.apply("user", &user);
+    for (name, uid) in [("image", "0"), ("user", "1000")] {
+        scene.ready(name).await;
+        let none = "0000000000000000";
+        let wanted = json!({"CapPrm": none, "CapEff": none, "CapBnd": none, "NoNewPrivs": "1", "Seccomp": "2"});
+        assert_eq!(privileges(&scene.exec(name, PRIVILEGES)), wanted, "{name}");
+        assert_eq!(scene.exec(name, "id -u"), uid);
+    }
+    // A setuid program gives nothing.
+    let sudo = scene.exec("user", "sudo -n id -u 2>&1 || true");
+    assert!(sudo.contains("no new privileges"), "{sudo}");
+}
+
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn root_in_a_sandbox_is_not_root_of_the_node() {
+    let _scene = Scene::of_gateway().await;
+    let session = Session::start("isolated").await;
+    assert_eq!(session.run("sudo id -u").await, "0");
+    let seen = privileges(&session.run(&format!("sudo {PRIVILEGES}")).await);
+    let capabilities = SUDO.iter().fold(0_u64, |all, (_, bit)| all | 1 << bit);
+    assert_eq!(seen["CapBnd"], format!("{capabilities:016x}"));
+    assert_eq!(seen["Seccomp"], "2");
+    for forbidden in [
+        "sudo mount -t tmpfs none /mnt",
+        "sudo mknod /tmp/disk b 8 0",
+        "sudo sh -c 'echo 1 > /proc/sys/kernel/panic'",
+        "sudo sh -c 'echo b > /proc/sysrq-trigger'",
+        "d=/sys/fs/cgroup/memory; [ -d $d ] || d=/sys/fs/cgroup; sudo mkdir $d/x",
+        "sudo unshare --net true",
+        "sudo dmesg",
+    ] {
+        let script = format!("{forbidden} >/dev/null 2>&1; echo $?");
+        assert_ne!(session.run(&script).await, "0", "{forbidden}");
+    }
+    // Its own processes are all that it sees.
+    let first = "tr '\\0' ' ' < /proc/1/cmdline | cut -d' ' -f1,2";
+    let supervisor = session.run(&format!("sudo {first}")).await;
+    assert!(
+        supervisor.contains("sandbox-executor supervise"),
+        "{supervisor}"
+    );
+    session.ask("stop").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn nothing_in_a_sandbox_opens_the_api_or_another_sandbox() {
+    let scene = Scene::of_gateway().await;
+    let (a, b) = tokio::join!(Session::start("key-a"), Session::start("key-b"));
+    let tokens = "ls -d /var/run/secrets /run/secrets 2>/dev/null | wc -l";
+    assert_eq!(a.run(tokens).await, "0");
+    let spec = scene.get::<Pod>(&a.id).await.spec.unwrap();
+    assert_eq!(spec.automount_service_account_token, Some(false));
+    // The address of the API server is known to every Pod; without a token it says nothing.
+    let ask = "curl -sk -o /dev/null -w '%{http_code}' \
+               https://$KUBERNETES_SERVICE_HOST/api/v1/namespaces/default/secrets";
+    assert_eq!(a.run(ask).await, "403");
+    let own = scene.get::<crds::Sandbox>(&b.id).await;
+    let ip = own.status.unwrap().pod_ip.unwrap();
+    let url = format!("http://{ip}:60000/execute_action");
+    let body = r#"{"action": {"action": "run", "args": {"command": "id"}}}"#;
+    let ask = format!(
+        "curl -s -o /dev/null -w '%{{http_code}}' -H 'X-Session-API-Key: {}' \
+         -H 'Content-Type: application/json' -d '{body}' {url}",
+        a.key
+    );
+    assert_eq!(a.run(&ask).await, "403");
+    assert_eq!(b.status_with_key(&a.key).await, StatusCode::FORBIDDEN);
+    assert_eq!(b.status_with_key(&b.key).await, StatusCode::OK);
+    a.ask("stop").await;
+    b.ask("stop").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn a_memory_hog_harms_itself_alone() {
+    let scene = Scene::of_gateway().await;
+    let (hog, neighbour) = tokio::join!(Session::start("hog"), Session::start("neighbour"));
+    hog.run("echo kept > /workspace/file").await;
+    let pod = scene.get::<Pod>(&neighbour.id).await;
+    // With control groups of version 1 the kernel ends the program, with version 2 all of the sandbox.
+    let answer = hog.act("tail /dev/zero; echo ended with $?").await;
+    let survived = answer.status == StatusCode::OK;
+    if survived {
+        let said = answer.body["content"].as_str().unwrap().to_owned();
+        assert!(said.contains("ended with 137"), "{said}");
+    } else {
+        let status = scene.ready_again(&hog.id, 1).await;
+        assert_eq!(status.restarts.reasons, ["OOMKilled"]);
+    }
+    assert_eq!(hog.run("cat /workspace/file").await, "kept");
+    assert_eq!(neighbour.run("echo here").await, "here");
+    let now = scene.get::<Pod>(&neighbour.id).await;
+    assert_eq!(now.uid(), pod.uid());
+    assert_eq!(
+        now.status.unwrap().container_statuses.unwrap()[0].restart_count,
+        0
+    );
+    hog.ask("stop").await;
+    neighbour.ask("stop").await;
+}
+
+/// What holds a fork bomb is its memory limit, which counts what the kernel keeps for each process, and
+/// its CPU limit. The number of processes is limited where the kubelet has a `podPidsLimit`.
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn a_fork_bomb_harms_itself_alone() {
+    let scene = Scene::new("bomb").await;
+    let bomb = "sleep 1; bomb() { bomb | bomb & }; bomb; exec sleep infinity";
+    let limits = json!({"memory": "48Mi", "cpu": "200m"});
+    let spec = json!({"command": ["bash", "-c", bomb], "resources": {"limits": limits}});
+    scene.apply("quiet", &json!({"command": ["sleep", "infinity"]}));
+    scene.ready("quiet").await;
+    scene.apply("bomb", &spec);
+    scene.ready("bomb").await;
+    let pod = scene.get::<Pod>("bomb").await;
+    // While it goes off, the node and its neighbours go on.
+    let started = "sleep 5; echo here";
+    assert_eq!(scene.exec("quiet", started), "here");
+    let node: Node = Api::all(scene.client.clone()).get("node").await.unwrap();
+    let conditions = node.status.unwrap().conditions.unwrap();
+    let troubles = conditions
+        .iter()
+        .filter(|c| (c.type_ == "Ready") != (c.status == "True"));
+    assert_eq!(troubles.count(), 0, "{conditions:?}");
+    // Sooner or later its own first process is among those that the kernel ends.
+    let over = scene.until("bomb", "over", |s| s.restarts.count > 0).await;
+    assert_eq!(over.restarts.reasons[0], "OOMKilled");
+    scene.delete::<crds::Sandbox>("bomb").await;
+    scene.gone(&pod).await;
+}

@@ -1,0 +1,262 @@
+//! A namespace with sandboxes, as kubectl and the API server see them.
+
+use std::fmt::Debug;
+use std::process::Command;
+use std::time::Duration;
+
+use crds::Sandbox;
+use crds::sandbox::{Phase, SandboxStatus};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::runtime::wait::{await_condition, conditions};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tests::binaries::binary;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::time::timeout;
+
+use crate::command::{apply, kubectl};
+use crate::installation::{IMAGE, installed};
+
+/// The longest that anything here may take: an image is waited for for two minutes.
+const LIMIT: Duration = Duration::from_mins(3);
+
+/// The node is one for all tests: who stops it waits for the others, and they for it.
+static NODE: RwLock<()> = RwLock::const_new(());
+
+/// Keeps others from stopping the node, or from using it.
+#[derive(Debug)]
+enum Node {
+    Shared {
+        _guard: RwLockReadGuard<'static, ()>,
+    },
+    Alone {
+        _guard: RwLockWriteGuard<'static, ()>,
+    },
+}
+
+/// A namespace, removed at the end. Only that of the gateway was there before and stays.
+pub(crate) struct Scene {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    node: Option<Node>,
+}
+
+impl Scene {
+    /// A new namespace.
+    pub(crate) async fn new(name: &str) -> Self {
+        let guard = Node::Shared {
+            _guard: NODE.read().await,
+        };
+        Self::begin(name, guard).await
+    }
+
+    /// A new namespace, on a node that nobody else uses meanwhile.
+    pub(crate) async fn alone(name: &str) -> Self {
+        let guard = Node::Alone {
+            _guard: NODE.write().await,
+        };
+        Self::begin(name, guard).await
+    }
+
+    /// The namespace of the sandboxes that the runtime API makes.
+    pub(crate) async fn of_gateway() -> Self {
+        let node = Node::Shared {
+            _guard: NODE.read().await,
+        };
+        Self {
+            client: client().await,
+            namespace: "default".into(),
+            node: Some(node),
+        }
+    }
+
+    async fn begin(name: &str, node: Node) -> Self {
+        let namespace = format!("{name}-{}", std::process::id());
+        let client = client().await;
+        kubectl(&["create", "namespace", &namespace]);
+        Self {
+            client,
+            namespace,
+            node: Some(node),
+        }
+    }
+
+    /// From here on the test stands a node that comes and goes.
+    pub(crate) fn leaves_the_node(&mut self) {
+        self.node = None;
+    }
+
+    pub(crate) fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = kube::core::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        self.api()
+    }
+
+    /// Applies a Sandbox as kubectl does. Its image is that of the tests unless `spec` says otherwise.
+    pub(crate) fn apply(&self, name: &str, spec: &Value) {
+        let mut all = json!({"image": IMAGE, "podTemplate": {"spec": patient()}});
+        let fields = all.as_object_mut().unwrap();
+        fields.extend(spec.as_object().unwrap().clone());
+        apply(&json!({
+            "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox",
+            "metadata": {"name": name, "namespace": self.namespace}, "spec": all,
+        }));
+    }
+
+    pub(crate) async fn patch(&self, name: &str, spec: Value) {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        let patched = self.api::<Sandbox>();
+        let patched = patched.patch(name, &PatchParams::default(), &patch).await;
+        patched.unwrap();
+    }
+
+    /// The object as the server has it now.
+    pub(crate) async fn get<K>(&self, name: &str) -> K
+    where
+        K: Resource<Scope = kube::core::NamespaceResourceScope>,
+        K: Clone + DeserializeOwned + Debug,
+        K::DynamicType: Default,
+    {
+        self.api::<K>().get(name).await.unwrap()
+    }
+
+    /// Waits until this is true of the sandbox's status, and returns it.
+    pub(crate) async fn until(
+        &self,
+        name: &str,
+        what: &str,
+        holds: impl Fn(&SandboxStatus) -> bool,
+    ) -> SandboxStatus {
+        let reached =
+            |sandbox: Option<&Sandbox>| sandbox.and_then(|s| s.status.as_ref()).is_some_and(&holds);
+        let found = timeout(LIMIT, await_condition(self.api(), name, reached)).await;
+        let Ok(found) = found else {
+            let namespace = &self.namespace;
+            let now = kubectl(&["describe", "sbx,pod", name, "-n", namespace]);
+            panic!("{name} is never {what}: {now}");
+        };
+        found.unwrap().unwrap().status.unwrap()
+    }
+
+    pub(crate) async fn ready(&self, name: &str) -> SandboxStatus {
+        self.until(name, "ready", |s| s.phase == Phase::Running)
+            .await
+    }
+
+    /// Waits until the sandbox was started again so often and is ready.
+    pub(crate) async fn ready_again(&self, name: &str, restarts: u32) -> SandboxStatus {
+        self.until(name, "ready again", |s| {
+            s.phase == Phase::Running && s.restarts.count == restarts
+        })
+        .await
+    }
+
+    /// Waits until the kubelet has reported that the Pod is ready, which it does a little late.
+    pub(crate) async fn reported(&self, pod: &str) {
+        let ready = |pod: Option<&Pod>| {
+            let conditions = pod.and_then(|p| p.status.as_ref()?.conditions.as_ref());
+            let mut conditions = conditions.into_iter().flatten();
+            conditions.any(|c| c.type_ == "Ready" && c.status == "True")
+        };
+        let reported = await_condition(self.pods(), pod, ready);
+        timeout(LIMIT, reported).await.unwrap().unwrap();
+    }
+
+    /// Waits until the Pod of this uid is gone.
+    pub(crate) async fn gone(&self, pod: &Pod) {
+        let uid = pod.uid().unwrap();
+        let name = pod.name_any();
+        let gone = await_condition(self.pods(), &name, conditions::is_deleted(&uid));
+        timeout(LIMIT, gone).await.unwrap().unwrap();
+    }
+
+    /// What the events of this reason say, once there is one: they are written by the side.
+    pub(crate) async fn saw(&self, name: &str, reason: &str) -> String {
+        for _ in 0..300 {
+            let said = self.said(name, reason).await;
+            if !said.is_empty() {
+                return said;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("no event {reason} of {name}");
+    }
+
+    /// What the events of this reason have said so far.
+    pub(crate) async fn said(&self, name: &str, reason: &str) -> String {
+        let selector =
+            format!("involvedObject.kind=Sandbox,involvedObject.name={name},reason={reason}");
+        let params = ListParams::default().fields(&selector);
+        let events = self.api::<Event>().list(&params).await.unwrap();
+        let notes = events.items.into_iter().filter_map(|event| event.message);
+        notes.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Runs a script in the sandbox, past the gateway; what it printed.
+    pub(crate) fn exec(&self, name: &str, script: &str) -> String {
+        let place = ["exec", "-n", &self.namespace, name, "-c", "sandbox", "--"];
+        let printed = kubectl(&[&place[..], &["sh", "-c", script]].concat());
+        printed.trim_end().to_owned()
+    }
+
+    /// The session key that the sandbox was given.
+    pub(crate) fn token(&self, name: &str) -> String {
+        let output = Command::new(binary("sandbox-operator"))
+            .args(["token", name, "--namespace", &self.namespace])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Deletes it and waits until it is gone.
+    pub(crate) async fn delete<K>(&self, name: &str)
+    where
+        K: Resource<Scope = kube::core::NamespaceResourceScope>,
+        K: Clone + DeserializeOwned + Debug + Send + 'static,
+        K::DynamicType: Default,
+    {
+        let api = self.api::<K>();
+        let uid = api.get(name).await.unwrap().uid().unwrap();
+        api.delete(name, &DeleteParams::default()).await.unwrap();
+        let gone = await_condition(api, name, conditions::is_deleted(&uid));
+        timeout(LIMIT, gone).await.unwrap().unwrap();
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if self.namespace != "default" && !std::thread::panicking() {
+            let namespace = self.namespace.as_str();
+            let delete = ["delete", "namespace", "--ignore-not-found", "--wait=false"];
+            kubectl(&[&delete[..], &[namespace]].concat());
+        }
+    }
+}
+
+/// A client of the API server, with the operator installed there.
+async fn client() -> Client {
+    installed().await;
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::try_default().await.unwrap()
+}
+
+/// A Pod that ends soon when it is told to, and stays where it is while a test has the node be silent.
+fn patient() -> Value {
+    let silence = |state: &str| {
+        let key = format!("node.kubernetes.io/{state}");
+        json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3600})
+    };
+    json!({
+        "terminationGracePeriodSeconds": 1,
+        "tolerations": [silence("unreachable"), silence("not-ready")],
+    })
+}

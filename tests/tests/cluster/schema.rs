@@ -1,0 +1,84 @@
+//! What a real API server makes of the CRDs: whether it takes them as they are, and what their rules cost.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use serde_json::json;
+
+use crate::command::{kubectl, kubectl_fails, pipe};
+use crate::scene::Scene;
+
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn the_server_finds_no_fault_with_the_schemas() {
+    let scene = Scene::of_gateway().await;
+    let crds: Api<CustomResourceDefinition> = Api::all(scene.client.clone());
+    for plural in ["sandboxes", "sandboxpools"] {
+        let crd = crds.get(&format!("{plural}.openhands.dev")).await.unwrap();
+        let conditions = crd.status.unwrap().conditions.unwrap_or_default();
+        let state = |kind: &str| {
+            let mut found = conditions.iter().filter(|c| c.type_ == kind);
+            found.next().map(|c| c.status.clone())
+        };
+        for good in ["Established", "NamesAccepted"] {
+            assert_eq!(state(good).as_deref(), Some("True"), "{plural} {good}");
+        }
+        // Neither a schema that is not structural, nor a rule that the server would not accept today.
+        for bad in [
+            "NonStructuralSchema",
+            "KubernetesAPIApprovalPolicyConformant",
+            "Terminating",
+        ] {
+            assert_ne!(state(bad).as_deref(), Some("True"), "{plural} {bad}");
+        }
+    }
+    // Applying them once more is no change: what the server defaults is in the files.
+    let again = kubectl(&[
+        "apply",
+        "--server-side",
+        "--dry-run=server",
+        "-f",
+        "manifests/crds",
+    ]);
+    assert_eq!(again.lines().count(), 2, "{again}");
+}
+
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn the_largest_sandbox_is_within_the_cost_limits() {
+    let scene = Scene::new("large").await;
+    let env: Vec<_> = (0..256)
+        .map(|n| json!({"name": format!("V{n}"), "value": "x".repeat(1000)}))
+        .collect();
+    let ports: Vec<_> = (0..32)
+        .map(|n| json!({"name": format!("p{n}"), "port": 20000 + n}))
+        .collect();
+    let command: Vec<_> = (0..256)
+        .map(|n| format!("{n}{}", "y".repeat(1000)))
+        .collect();
+    let spec = json!({
+        "env": env, "ports": ports, "command": command, "state": "Paused", "image": "z".repeat(512),
+    });
+    // As a server-side apply: the other form keeps a copy in an annotation, which has a limit of its own.
+    let manifest = json!({
+        "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox",
+        "metadata": {"name": "large", "namespace": scene.namespace}, "spec": spec,
+    });
+    let apply = ["apply", "--server-side", "-f", "-"];
+    let (applied, said) = pipe(&apply, &manifest);
+    assert!(applied, "{said}");
+    let mut changed = manifest;
+    changed["spec"]["command"][255] = "changed".into();
+    let (applied, said) = pipe(&apply, &changed);
+    assert!(applied, "{said}");
+    let reason = kubectl_fails(&[
+        "patch",
+        "sbx",
+        "large",
+        "-n",
+        &scene.namespace,
+        "--type=merge",
+        "-p",
+        r#"{"spec":{"session":{"tenant":"a","id":"b"}}}"#,
+    ]);
+    assert!(reason.contains("session is immutable"), "{reason}");
+}

@@ -1,0 +1,42 @@
+//! The whole command of V0's client, in a Debian with no Python server in it, driven through the gateway by
+//! a Python client.
+
+use std::process::Command;
+
+use tests::binaries::root;
+
+use crate::scene::Scene;
+use crate::session::Session;
+
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn a_python_client_works_in_a_sandbox_through_the_gateway() {
+    let scene = Scene::of_gateway().await;
+    let session = Session::start("python").await;
+    let whoami = "id -un; id -u; pwd; echo $HOME; sudo id -un";
+    let who = session.run(whoami).await;
+    assert_eq!(who, "openhands\n1000\n/workspace\n/home/openhands\nroot");
+    let output = Command::new("python3")
+        .arg(root().join("executor/examples/agent_session.py"))
+        .env("SERVER_URL", &session.url)
+        .env("SESSION_API_KEY", &session.key)
+        .output()
+        .unwrap();
+    let steps = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{steps}{errors}");
+    assert!(steps.lines().all(|step| step.starts_with("ok ")), "{steps}");
+    assert!(steps.lines().count() > 20, "{steps}");
+    // The files outlive a pause, and so does who may read them.
+    session.ask("pause").await;
+    scene
+        .until(&session.id, "paused", |s| {
+            s.phase == crds::sandbox::Phase::Paused
+        })
+        .await;
+    session.ask("resume").await;
+    session.ready().await;
+    let log = session.run("git -C /workspace/demo log --format=%s").await;
+    assert_eq!(log, "Fix add\nFirst version");
+    session.ask("stop").await;
+}
