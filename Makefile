@@ -19,7 +19,7 @@ run: ## Build everything and start the operator on this machine, without a clust
 	$(RELEASE)/sandbox-standalone --state-dir $(STATE) $(ARGS)
 
 test: ## Install what the tests need, then run all of them, a real cluster included
-	hack/install base cluster
+	hack/install base cluster h2spec
 	cargo test --workspace --locked --no-fail-fast
 	$(MAKE) test-cluster
 

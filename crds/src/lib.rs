@@ -7,7 +7,11 @@
 pub mod contract;
 
 #[cfg(feature = "kube")]
+pub mod amount;
+#[cfg(feature = "kube")]
 pub mod conditions;
+#[cfg(feature = "kube")]
+pub mod duration;
 #[cfg(feature = "kube")]
 pub mod names;
 #[cfg(feature = "kube")]

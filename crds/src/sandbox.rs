@@ -7,13 +7,13 @@ mod status;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::core::Duration;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::amount::IntOrString;
+use crate::duration::Duration;
 use crate::schema::{any_object, duration, factor};
 
 pub use status::{PauseReason, Phase, PodStatus, Restarts, SandboxStatus};

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
 use kube::CustomResourceExt as _;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
@@ -10,7 +12,28 @@ use crate::{Sandbox, SandboxPool};
 
 /// Every CRD of this project.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    vec![Sandbox::crd(), SandboxPool::crd()]
+    let mut all = vec![Sandbox::crd(), SandboxPool::crd()];
+    let versions = all.iter_mut().flat_map(|crd| &mut crd.spec.versions);
+    let schemas = versions.flat_map(|version| &mut version.schema);
+    for schema in schemas.flat_map(|schema| &mut schema.open_api_v3_schema) {
+        refuse_nulls(schema);
+    }
+    all
+}
+
+/// An optional field is absent and never null: the API server drops a null then. One that is kept
+/// would be a value to the rules, and gone when somebody writes the object back as it was read.
+fn refuse_nulls(schema: &mut JSONSchemaProps) {
+    schema.nullable = None;
+    for property in schema.properties.iter_mut().flat_map(BTreeMap::values_mut) {
+        refuse_nulls(property);
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        refuse_nulls(items);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        refuse_nulls(values);
+    }
 }
 
 /// File name and YAML of every CRD, as they stand in `manifests/crds/`.

@@ -1,8 +1,8 @@
 //! The CEL rules of the resources, evaluated locally: what the API server will refuse.
 
 use crds::Sandbox;
+use crds::amount::IntOrString;
 use crds::sandbox::{DesiredState, SandboxSpec, Session, Workspace};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 fn sandbox(name: &str) -> Sandbox {
     Sandbox::new(

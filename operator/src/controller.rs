@@ -22,9 +22,11 @@ mod pods;
 mod pools;
 mod readiness;
 mod reconcile;
+mod refusals;
 mod report;
 mod run;
 mod starts;
+mod suspension;
 mod work;
 
 use std::sync::Arc;

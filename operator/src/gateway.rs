@@ -18,6 +18,7 @@ mod settings;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ use crate::urls::Urls;
 use crate::vitals::Vitals;
 
 pub use crate::tenants::{self, Tenants};
-pub use args::GatewayArgs;
+pub use args::{GatewayArgs, SettingsArgs};
 pub use proxy::ProxyConfig;
 pub use settings::ApiSettings;
 
@@ -52,10 +53,15 @@ pub struct GatewayConfig {
     pub hold_limit: Duration,
     /// How long `/start` waits for readiness before it answers `starting`.
     pub start_wait: Duration,
-    /// How long open requests may go on after a shutdown was asked for.
+    /// How long new connections are still accepted after a shutdown was asked for.
+    pub drain_delay: Duration,
+    /// How long open requests may go on after that.
     pub drain_limit: Duration,
     /// Connections served at the same time; more wait in the backlog of the listener.
     pub max_connections: usize,
+    /// Of these, from one address; more are closed at once. Behind a load balancer that hides its
+    /// clients, all come from its addresses.
+    pub max_connections_per_address: Option<NonZeroUsize>,
     /// Serve only connections to a loopback address, whatever the listener is bound to.
     pub local_only: bool,
     pub proxy: ProxyConfig,
@@ -113,6 +119,8 @@ impl Gateway {
     ) -> Self {
         let limits = serve::Limits {
             connections: config.max_connections,
+            per_address: config.max_connections_per_address,
+            delay: config.drain_delay,
             drain: config.drain_limit,
             local_only: config.local_only,
         };

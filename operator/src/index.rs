@@ -5,7 +5,7 @@
 
 mod census;
 mod entry;
-mod gone;
+pub(crate) mod gone;
 #[cfg(test)]
 mod tests;
 mod wait;
@@ -57,14 +57,15 @@ impl Index {
     }
 
     /// Takes in an object as read or written. Older versions than the known one are ignored, so
-    /// that a late watch event cannot undo our own write; so are objects that are gone, so that the
-    /// late answer to a write cannot bring one back. Returns the entry that now holds, or the last
+    /// that a late watch event cannot undo our own write; the same version is no news, so that a
+    /// write of ours is not announced again by its own watch event; and objects that are gone stay
+    /// gone, so that the late answer to a write cannot bring one back. Returns the entry that now holds, or the last
     /// one of what is gone; `None` if the object has no uid and so was never stored.
     pub fn apply(&self, sandbox: &Sandbox) -> Option<Arc<Entry>> {
         let entry = Arc::new(Entry::read(sandbox, &self.keys)?);
         let mut tables = self.tables.write();
         if let Some(known) = tables.entries.get(&entry.key)
-            && known.is_newer_than(&entry)
+            && (known.is_newer_than(&entry) || known.is_same_as(&entry))
         {
             return Some(known.clone());
         }
@@ -93,7 +94,8 @@ impl Index {
         }
     }
 
-    /// Ends a relist: forgets everything that it did not mention, and marks the index synced.
+    /// Ends a relist: forgets everything that it did not mention, and marks the index synced. All
+    /// that it did mention is announced, changed or not: an occasion to look at everything anew.
     pub fn retain(&self, seen: &HashSet<Key>) {
         let gone: Vec<_> = {
             let tables = self.tables.read();
@@ -103,6 +105,9 @@ impl Index {
         for (key, uid) in gone {
             // Not for good: the list may be older than a write of ours.
             self.forget(&key, &uid);
+        }
+        for key in seen {
+            self.announce(key);
         }
         self.synced.send_replace(true);
     }

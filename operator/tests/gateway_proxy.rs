@@ -318,7 +318,7 @@ async fn an_answer_that_breaks_off_is_not_completed() {
     assert!(!client.rest().await.contains('0'));
     // Before it begins.
     let mut client = stage
-        .client("GET / HTTP/1.1\nHost: HOST\nConnection: close\n\n")
+        .client("POST / HTTP/1.1\nHost: HOST\nConnection: close\n\n")
         .await;
     let mut sandbox = stage.sandbox().await;
     sandbox.head().await;
@@ -335,7 +335,7 @@ async fn an_answer_that_breaks_off_is_not_completed() {
 async fn what_is_open_to_a_pod_ends_with_it() {
     let stage = Stage::new().await;
     let mut asking = stage
-        .client("GET / HTTP/1.1\nHost: HOST\nConnection: close\n\n")
+        .client("POST / HTTP/1.1\nHost: HOST\nConnection: close\n\n")
         .await;
     let mut held = stage.sandbox().await;
     held.head().await;

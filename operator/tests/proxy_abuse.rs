@@ -14,6 +14,8 @@ mod stage;
 #[allow(dead_code, reason = "shared with the tests of the API")]
 mod world;
 
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -265,6 +267,92 @@ async fn connections_beyond_the_limit_wait_their_turn() {
     assert_eq!(stage.world.gateway.metrics().connections.get(), 2);
     drop(second);
     third.until("}").await;
+}
+
+#[tokio::test]
+async fn an_address_has_a_share_of_connections() {
+    let limits = Limits {
+        per_address: NonZeroUsize::new(2),
+        ..LIMITS
+    };
+    let stage = Stage::with(config(), limits).await;
+    let text = "GET /nothing HTTP/1.1\nHost: gateway\n\n";
+    let mut first = stage.client(text).await;
+    first.until("}").await;
+    let mut second = stage.client(text).await;
+    second.until("}").await;
+    let metrics = stage.world.gateway.metrics().clone();
+    assert_eq!(stage.client("").await.rest().await, "");
+    assert_eq!(metrics.refused_connections.get(), 1);
+    // Nobody else suffers from it.
+    let other = IpAddr::from([127, 0, 0, 2]);
+    stage.client_from(other, text).await.until("}").await;
+    // A tunnel or an answer under way is a connection still; one that has ended is none.
+    first.finish().await;
+    first.rest().await;
+    while metrics.connections.get() > 1 {
+        tokio::task::yield_now().await;
+    }
+    stage.client(text).await.until("}").await;
+    assert_eq!(metrics.refused_connections.get(), 1);
+}
+
+/// What a client sends after it was refused, without a look at the answer.
+const REFUSED: usize = 32 << 20;
+
+#[tokio::test]
+async fn who_is_refused_while_still_sending_can_read_why() {
+    let stage = Stage::new().await;
+    for (target, host, code) in [
+        ("/x", "vscode-HOST", 404),
+        ("/start", "gateway", 401),
+        ("/nothing", "gateway", 404),
+    ] {
+        for framing in [
+            format!("Content-Length: {REFUSED}"),
+            "Transfer-Encoding: chunked".into(),
+        ] {
+            let text = format!("POST {target} HTTP/1.1\nHost: {host}\n{framing}\n\n");
+            let mut client = stage.client(&text).await;
+            let piece = [b'0'; 1 << 14];
+            for _ in 0..REFUSED / piece.len() {
+                if framing.starts_with("Transfer") {
+                    client.send_raw(b"4000\r\n").await;
+                }
+                client.send_raw(&piece).await;
+                if framing.starts_with("Transfer") {
+                    client.send_raw(b"\r\n").await;
+                }
+            }
+            let answer = client.rest().await;
+            let status = format!("HTTP/1.1 {code} ");
+            assert!(answer.starts_with(&status), "{answer}");
+            // So nobody sends the next request into the closing connection.
+            assert!(answer.contains("\nconnection: close\n"), "{answer}");
+            assert!(answer.contains("\"detail\""), "{answer}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_refused_and_stays_is_cut_off() {
+    let stage = Stage::new().await;
+    let open = &stage.world.gateway.metrics().connections;
+    let text = "POST /x HTTP/1.1\nHost: vscode-HOST\nContent-Length: 9\n\n";
+    let mut client = stage.client(text).await;
+    let start = Instant::now();
+    assert!(client.rest().await.starts_with("HTTP/1.1 404 "));
+    // The answer came at once; the connection is the client's until it is.
+    assert!(start.elapsed() < Duration::from_secs(1));
+    assert_eq!(open.get(), 1);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(open.get(), 0);
+    // Whoever has said all is not waited for.
+    let text = "POST /x HTTP/1.1\nHost: vscode-HOST\nConnection: close\n\n";
+    let mut client = stage.client(text).await;
+    client.rest().await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(open.get(), 0);
 }
 
 #[tokio::test]

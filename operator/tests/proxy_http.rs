@@ -15,12 +15,16 @@ mod stage;
 mod world;
 
 use bytes::Bytes;
+use crds::sandbox::SandboxStatus;
 use http::Request;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use operator::gateway::ProxyConfig;
+use operator::urls::UrlForm;
 use serde_json::json;
 
 use stage::{LIMITS, Stage};
-use world::{config, ready};
+use world::{config, ready, starting};
 
 const OK: &str = "HTTP/1.1 200 OK\nContent-Length: 2\n\nok";
 
@@ -251,23 +255,154 @@ async fn a_connection_to_a_sandbox_is_used_again_until_its_pod_changes() {
 }
 
 #[tokio::test]
-async fn what_a_sandbox_may_have_seen_is_not_sent_again() {
+async fn what_a_sandbox_may_have_done_is_not_sent_again() {
     let stage = Stage::new().await;
-    for method in ["POST", "GET"] {
-        let text = format!(
-            "{method} /lost HTTP/1.1\nHost: HOST\nConnection: close\nContent-Length: 0\n\n"
-        );
+    for (head, body) in [
+        ("POST /lost HTTP/1.1\nContent-Length: 0", ""),
+        ("PATCH /lost HTTP/1.1\nContent-Length: 4", "body"),
+        // It would do no harm twice, but its body is no longer there.
+        ("PUT /lost HTTP/1.1\nContent-Length: 4", "body"),
+    ] {
+        let text = format!("{head}\nHost: HOST\nConnection: close\n\n{body}");
         let mut client = stage.client(&text).await;
         let mut sandbox = stage.sandbox().await;
-        sandbox.head().await;
+        sandbox.until(&format!("\n\n{body}")).await;
         drop(sandbox);
-        assert!(client.rest().await.starts_with("HTTP/1.1 502 "));
+        let answer = client.rest().await;
+        assert!(answer.starts_with("HTTP/1.1 502 "), "{head}{answer}");
     }
     let mut client = stage.client("GET /next HTTP/1.1\nHost: HOST\n\n").await;
     let mut sandbox = stage.sandbox().await;
     assert!(sandbox.head().await.starts_with("get /next "));
     sandbox.send(OK).await;
     client.until("ok").await;
+}
+
+/// Ready for the second, third or any later time.
+#[cfg(test)]
+fn again(time: i64) -> SandboxStatus {
+    SandboxStatus {
+        ready_at: Some(Time(Timestamp::from_second(time).unwrap())),
+        ..ready("127.0.0.1")
+    }
+}
+
+#[tokio::test]
+async fn what_can_be_done_twice_survives_a_connection_that_breaks() {
+    let stage = Stage::new().await;
+    for method in ["GET", "HEAD", "OPTIONS", "DELETE", "PUT"] {
+        let text = format!("{method} /again HTTP/1.1\nHost: HOST\nConnection: close\n\n");
+        let mut client = stage.client(&text).await;
+        let mut sandbox = stage.sandbox().await;
+        let first = sandbox.head().await;
+        drop(sandbox);
+        let mut sandbox = stage.sandbox().await;
+        assert_eq!(sandbox.head().await, first);
+        sandbox
+            .send("HTTP/1.1 204 No Content\nConnection: close\n\n")
+            .await;
+        let answer = client.rest().await;
+        assert!(answer.starts_with("HTTP/1.1 204 "), "{method} {answer}");
+    }
+}
+
+#[tokio::test]
+async fn what_can_be_done_twice_waits_for_a_server_that_has_crashed() {
+    let stage = Stage::new().await;
+    let text = "GET /again HTTP/1.1\nHost: HOST\nUpgrade: x\nConnection: close, upgrade\n\n";
+    let mut client = stage.client(text).await;
+    for _ in 0..2 {
+        let mut sandbox = stage.sandbox().await;
+        sandbox.head().await;
+        drop(sandbox);
+    }
+    stage.world.report(&stage.id, &again(2));
+    let mut sandbox = stage.sandbox().await;
+    let head = sandbox.head().await;
+    assert!(head.contains("\nupgrade: x\n"), "{head}");
+    sandbox
+        .send("HTTP/1.1 204 No Content\nConnection: close\n\n")
+        .await;
+    assert!(client.rest().await.starts_with("HTTP/1.1 204 "));
+    // One that crashes with every such request gets it no more.
+    let mut client = stage.client(text).await;
+    for turn in 0..3 {
+        let mut sandbox = stage.sandbox().await;
+        sandbox.head().await;
+        drop(sandbox);
+        if turn == 1 {
+            stage.world.report(&stage.id, &again(3));
+        }
+    }
+    assert!(client.rest().await.starts_with("HTTP/1.1 502 "));
+}
+
+#[tokio::test]
+async fn what_can_be_done_twice_follows_a_pod_that_is_replaced() {
+    let stage = Stage::new().await;
+    let text = "GET /again HTTP/1.1\nHost: HOST\nConnection: close\n\n";
+    let mut client = stage.client(text).await;
+    let mut sandbox = stage.sandbox().await;
+    sandbox.head().await;
+    stage.world.report(&stage.id, &starting(true));
+    assert_eq!(sandbox.rest().await, "");
+    stage.world.report(&stage.id, &again(2));
+    let mut sandbox = stage.sandbox().await;
+    sandbox.head().await;
+    sandbox.send(OK).await;
+    assert!(client.rest().await.ends_with("ok"));
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_not_asked_for_again() {
+    let stage = Stage::new().await;
+    let text = "GET /odd HTTP/1.1\nHost: HOST\nConnection: close\n\n";
+    for odd in ["nonsense\n\n", "HTTP/1.1 200 OK\nContent-Length: x\n\n"] {
+        let mut client = stage.client(text).await;
+        let mut sandbox = stage.sandbox().await;
+        sandbox.head().await;
+        sandbox.send(odd).await;
+        let answer = client.rest().await;
+        assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+        assert!(answer.contains("is not HTTP"), "{answer}");
+    }
+}
+
+/// All forms work, whichever one is handed out.
+#[tokio::test]
+async fn the_url_that_is_handed_out_leads_to_the_sandbox_and_so_do_all_others() {
+    for form in [UrlForm::Nested, UrlForm::Flat, UrlForm::Path] {
+        let mut config = config();
+        config.urls.form = form;
+        let stage = Stage::with(config, LIMITS).await;
+        let (code, info) = stage.world.get("/sessions/s1").await;
+        assert_eq!(code, 200);
+        let id = &stage.id;
+        let urls = [
+            format!("https://{id}.rt.example.com"),
+            format!("https://{id}-rt.example.com"),
+            format!("https://rt.example.com/{id}/runtime"),
+        ];
+        let ours = [UrlForm::Nested, UrlForm::Flat, UrlForm::Path];
+        let ours = ours.iter().position(|f| *f == form).unwrap();
+        assert_eq!(info["url"], json!(urls[ours]));
+        for url in &urls {
+            let (host, path) = url["https://".len()..]
+                .split_once('/')
+                .unwrap_or((&url["https://".len()..], ""));
+            let path = if path.is_empty() {
+                String::new()
+            } else {
+                format!("/{path}")
+            };
+            let text = format!("GET {path}/x HTTP/1.1\nHost: {host}\nConnection: close\n\n");
+            let mut client = stage.client(&text).await;
+            let mut sandbox = stage.sandbox().await;
+            assert!(sandbox.head().await.starts_with("get /x "), "{url}");
+            sandbox.send(OK).await;
+            assert!(client.rest().await.ends_with("ok"), "{url}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -277,6 +277,34 @@ async fn a_shutdown_lets_tunnels_and_streams_end() {
     assert_eq!((metrics.tunnels.get(), metrics.connections.get()), (0, 0));
 }
 
+#[tokio::test]
+async fn new_clients_are_served_until_everybody_has_heard_of_the_shutdown() {
+    let limits = Limits {
+        delay: Duration::from_mins(10),
+        ..LIMITS
+    };
+    let stage = Stage::with(config(), limits).await;
+    let text = "GET /nothing HTTP/1.1\nHost: gateway\n\n";
+    let mut early = stage.client(text).await;
+    early.until("}").await;
+    stage.shutdown.cancel();
+    let mut late = stage.client(text).await;
+    late.until("}").await;
+    early.send(text).await;
+    early.until("}").await;
+    let (near, mut far) = tunnel(&stage).await;
+    assert!(!stage.served.is_finished());
+    time::pause();
+    time::advance(Duration::from_mins(10)).await;
+    time::resume();
+    // Now nobody comes in, and what is idle ends.
+    assert_eq!((early.rest().await, late.rest().await), Default::default());
+    drop(near);
+    far.rest().await;
+    stage.served.await.unwrap();
+    assert!(TcpStream::connect(stage.address).await.is_err());
+}
+
 /// Sandboxes, all at addresses of their own, and how many of them are called at a time.
 const SANDBOXES: usize = 10_000;
 const BATCH: usize = 100;

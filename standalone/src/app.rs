@@ -91,6 +91,7 @@ async fn assemble(
         node: parts::node_config(args, &state.path)?,
         public: args.public,
         deadlines: args.lifecycle.into(),
+        settings: args.settings.clone().into(),
         api,
         client,
         keys,

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use clap::Parser;
 use operator::args::LifecycleArgs;
+use operator::gateway::SettingsArgs;
 use operator::urls::UrlForm;
 
 /// Sandbox Operator on one machine, without a cluster.
@@ -45,6 +46,9 @@ pub struct Args {
     /// The executor binary. Default: `sandbox-executor` beside this program.
     #[arg(long, env = "SANDBOX_EXECUTOR")]
     pub executor: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub settings: SettingsArgs,
 
     #[command(flatten)]
     pub lifecycle: LifecycleArgs,

@@ -2,12 +2,14 @@
 //! of the Python originals: which keys they index, which types they take, what they raise, and when
 //! they give up. Only the pauses between polls are shorter.
 
+pub mod admin;
 pub mod raised;
 pub mod sdk;
 pub mod v0;
 pub mod v1;
 pub mod wire;
 
+pub use admin::Admin;
 pub use raised::Raised;
 pub use sdk::Sdk;
 pub use v0::{V0, V0Config};

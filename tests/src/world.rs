@@ -8,6 +8,7 @@ mod crash;
 mod dice;
 mod gateways;
 mod node;
+mod quota;
 mod servers;
 mod supervisors;
 
@@ -44,6 +45,7 @@ pub use crash::is_ours;
 pub use dice::Dice;
 use gateways::WorldGateways;
 pub use node::{Fate, ScriptedNode};
+pub use quota::Quota;
 pub use supervisors::ScriptedSupervisors;
 
 /// Namespace of every test.
@@ -138,6 +140,13 @@ impl World {
         let run = Box::pin(run);
         tokio::spawn(async move { crash.run_until_cancelled(run).await });
         self.controller = Some(shutdown.drop_guard());
+    }
+
+    /// From now on Pods of controllers that are started need room in a quota, which has none.
+    pub fn use_up_quota(&mut self) -> Arc<Quota> {
+        let quota = Arc::<Quota>::default();
+        self.client = client::with_quota(&self.api, quota.clone());
+        quota
     }
 
     fn peers(&self) -> Peers {
@@ -382,8 +391,10 @@ fn gateway_config() -> GatewayConfig {
         runtime_classes: RuntimeClasses::default(),
         hold_limit: Duration::from_mins(2),
         start_wait: Duration::from_secs(1),
+        drain_delay: Duration::ZERO,
         drain_limit: Duration::from_secs(1),
         max_connections: 64,
+        max_connections_per_address: None,
         local_only: false,
         proxy: ProxyConfig::default(),
         vitals: Arc::default(),

@@ -108,8 +108,10 @@ fn config() -> GatewayConfig {
         runtime_classes: RuntimeClasses::default(),
         hold_limit: Duration::from_secs(1),
         start_wait: Duration::from_secs(1),
+        drain_delay: Duration::ZERO,
         drain_limit: Duration::from_secs(1),
         max_connections: 16_384,
+        max_connections_per_address: None,
         local_only: false,
         proxy: ProxyConfig {
             requests_per_sandbox: 16_384,

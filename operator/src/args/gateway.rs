@@ -55,11 +55,13 @@ impl RoleArgs {
             .await
             .with_context(|| format!("cannot listen on {address}"))?;
         let followers = TaskTracker::new();
+        // What open requests and new ones of the last moments go by.
+        let served = CancellationToken::new();
         let tenants = Tenants::pending();
         followers.spawn({
             let (tenants, client) = (tenants.clone(), client.clone());
-            let (namespace, shutdown) = (namespace.clone(), shutdown.clone());
-            async move { Box::pin(tenants::follow(tenants, client, &namespace, shutdown)).await }
+            let (namespace, served) = (namespace.clone(), served.clone());
+            async move { Box::pin(tenants::follow(tenants, client, &namespace, served)).await }
         });
         // By default every namespace: sandboxes made with kubectl are proxied to as well.
         followers.spawn(watch::run::<Sandbox>(
@@ -67,7 +69,7 @@ impl RoleArgs {
             None,
             index.clone(),
             vitals.clone(),
-            shutdown.clone(),
+            served.clone(),
         ));
         let settings = self.gateway.settings();
         let mut config = self.gateway.config(self.urls.into());
@@ -77,6 +79,7 @@ impl RoleArgs {
         tell(&vitals, &gateway, &keys, &tenants)?;
         followers.spawn(refuse_after(shutdown.clone(), vitals));
         gateway::run(gateway, listener, shutdown).await;
+        served.cancel();
         followers.close();
         followers.wait().await;
         port.close().await;

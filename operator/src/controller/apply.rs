@@ -157,13 +157,54 @@ impl ApplyError {
             | Self::NoRuntimeClass(_)
             | Self::Create(CreateError::Invalid(_)) => (Reason::InvalidSpec, true),
             Self::Create(CreateError::NameTaken { .. }) => (Reason::NameTaken, false),
+            Self::Create(CreateError::Ending { .. }) => (Reason::CreatingPod, false),
             Self::Create(CreateError::Forbidden(_)) => (Reason::Refused, false),
-            _ => return None,
+            Self::Create(
+                CreateError::Encode(_) | CreateError::Request(_) | CreateError::Call(_),
+            )
+            | Self::Call(_) => return None,
         };
         Some(Refusal {
             reason,
-            message: self.to_string(),
+            message: steady(&self.to_string()),
             fatal,
         })
+    }
+}
+
+/// A refusal for a used-up quota without what is used at the moment: that changes with every other
+/// Pod, and each change would be a write.
+fn steady(message: &str) -> String {
+    let used = message.find(", used: ");
+    let limited = message.rfind(", limited: ");
+    match (used, limited) {
+        (Some(used), Some(limited)) if used < limited => {
+            format!("{}{}", &message[..used], &message[limited..])
+        }
+        _ => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_used_up_quota_is_told_in_words_that_last() {
+        let told = |used: u32| {
+            let message = format!(
+                "pods \"a\" is forbidden: exceeded quota: team, requested: limits.cpu=2,pods=1, \
+                 used: limits.cpu={used},pods={used}, limited: limits.cpu=9,pods=9"
+            );
+            let error = ApplyError::Create(CreateError::Forbidden(message));
+            error.refusal().unwrap()
+        };
+        assert_eq!(told(8), told(9));
+        assert_eq!(
+            told(8).message,
+            "pods \"a\" is forbidden: exceeded quota: team, requested: limits.cpu=2,pods=1, \
+             limited: limits.cpu=9,pods=9"
+        );
+        assert_eq!(steady("a, limited: b, used: c"), "a, limited: b, used: c");
     }
 }

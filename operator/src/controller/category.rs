@@ -19,7 +19,7 @@ impl ApplyError {
             Self::Create(error) => error.category(),
             Self::Call(error) => error.category(),
             // What only the user can mend.
-            _ => "spec",
+            Self::Build(_) | Self::Init(_) | Self::NoRuntimeClass(_) => "spec",
         }
     }
 }

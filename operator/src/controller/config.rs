@@ -141,7 +141,7 @@ impl Deadlines {
         let Some(l) = lifecycle else {
             return self;
         };
-        let pick = |own: Option<kube::core::Duration>, default| match own.map(Duration::from) {
+        let pick = |own: Option<crds::duration::Duration>, default| match own.map(Duration::from) {
             Some(Duration::ZERO) => None,
             Some(own) => Some(own),
             None => default,

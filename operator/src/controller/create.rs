@@ -16,7 +16,7 @@ use super::init::{self, Identity};
 use super::observe::Observed;
 use super::reconcile::Context;
 use crate::index::Entry;
-use crate::kubernetes::apply::{CreateError, create_owned, delete};
+use crate::kubernetes::apply::{CreateError, create_owned, delete, lasting};
 use crate::kubernetes::slim::SlimPod;
 
 /// Everything that the initialisation of this sandbox depends on.
@@ -41,7 +41,9 @@ pub(super) async fn claim(context: &Context, observed: &Observed) -> Result<(), 
     if let Some(claim) = build::claim::claim(&context.blueprint(entry))? {
         let namespace = &entry.key.namespace;
         let client = &context.client;
-        create_owned::<_, PersistentVolumeClaim>(client, namespace, &claim, &entry.uid).await?;
+        let claim: PersistentVolumeClaim =
+            create_owned(client, namespace, &claim, &entry.uid).await?;
+        lasting(claim)?;
     }
     Ok(())
 }
@@ -77,6 +79,7 @@ pub(super) async fn pod(
         Ok(created) => created,
     };
     context.pods.apply(&created);
+    lasting(created)?;
     Ok(())
 }
 
@@ -84,14 +87,15 @@ pub(super) async fn pod(
 /// it any more, because there is none.
 async fn put(context: &Context, entry: &Entry, secret: &Secret) -> Result<(), ApplyError> {
     let (client, namespace) = (&context.client, &entry.key.namespace);
-    let found: Secret = create_owned(client, namespace, secret, &entry.uid).await?;
+    let found: Secret = lasting(create_owned(client, namespace, secret, &entry.uid).await?)?;
     if found.data == secret.data {
         return Ok(());
     }
     let api = Api::<Secret>::namespaced(client.clone(), namespace);
     let name = names::environment_secret(&entry.key.name);
     delete(&api, &name, found.uid().as_deref(), None).await?;
-    create_owned::<_, Secret>(client, namespace, secret, &entry.uid).await?;
+    let made: Secret = create_owned(client, namespace, secret, &entry.uid).await?;
+    lasting(made)?;
     Ok(())
 }
 

@@ -29,6 +29,10 @@ pub struct Facts {
     pub quiet: Option<Quiet>,
     /// The pool that the spec names is unknown.
     pub pool_missing: bool,
+    /// Which template the pool that the spec names has now.
+    pub pool_revision: Option<String>,
+    /// A Pod of it went away lately.
+    pub lost_pod: bool,
     /// Whether its tenant's limits have room for it.
     pub turn: Turn,
     /// A lost Pod is not replaced before this moment.
@@ -157,6 +161,9 @@ pub enum TroubleKind {
     ImageName,
     ImagePull,
     ContainerConfig,
+    /// A Secret or `ConfigMap` that the container needs does not exist: the node takes it as soon as
+    /// it does.
+    Missing,
 }
 
 impl PodFacts {
@@ -288,6 +295,12 @@ impl Trouble {
             | "PreCreateHookError" => TroubleKind::ContainerConfig,
             _ => return None,
         };
+        let detail = waiting.message.as_deref().unwrap_or_default();
+        let kind = if reason == "CreateContainerConfigError" && is_missing(detail) {
+            TroubleKind::Missing
+        } else {
+            kind
+        };
         let message = match &waiting.message {
             Some(detail) => format!("{reason}: {detail}"),
             None => reason.to_owned(),
@@ -298,6 +311,13 @@ impl Trouble {
             since: None,
         })
     }
+}
+
+/// In the kubelet's words: `secret "a" not found`, `couldn't find key b in Secret ns/a`.
+fn is_missing(detail: &str) -> bool {
+    let object = ["secret \"", "configmap \""];
+    let object = object.iter().any(|kind| detail.contains(kind)) && detail.contains("not found");
+    object || detail.contains("couldn't find key")
 }
 
 fn phase(text: Option<&str>) -> PodPhase {

@@ -24,7 +24,11 @@ pub(crate) struct Observed {
 /// `None` if the sandbox is gone.
 pub(crate) fn observe(context: &Context, key: &Key, now: Timestamp) -> Option<Observed> {
     let entry = context.index.get(key)?;
-    let resolved = context.pools.resolve(&key.namespace, &entry.spec);
+    let pool = context.pools.of(&key.namespace, &entry.spec);
+    let resolved = pool.as_ref().map_or_else(
+        || entry.spec.pool.is_none().then(|| entry.spec.clone()),
+        |pool| Some(Arc::new(pool.fill(&entry.spec))),
+    );
     let pod = context.pods.get(&entry.uid);
     let run = pod.as_ref().map(|pod| pod.run());
     let facts = Facts {
@@ -36,6 +40,8 @@ pub(crate) fn observe(context: &Context, key: &Key, now: Timestamp) -> Option<Ob
             .and_then(|run| context.readiness.answer(key, run)),
         pod: pod.map(Arc::unwrap_or_clone),
         pool_missing: resolved.is_none(),
+        pool_revision: pool.map(|pool| pool.revision.clone()),
+        lost_pod: context.pods.has_lost(&entry.uid),
         turn: Turn::Has,
         replace_at: context.pace.next(key, now),
     };

@@ -95,13 +95,19 @@ pub fn plan(subject: &Subject<'_>, facts: &Facts, now: Timestamp) -> Plan {
         DesiredState::Paused => rest::pause_or_go_on(&mut plan, subject, facts, now),
         DesiredState::Stopped => rest::stop(&mut plan, subject, facts, now),
     }
-    plan.close(subject, now);
+    plan.close(subject, facts, now);
     plan
 }
 
 /// The status if a plan could not be carried out.
-pub fn refuse(subject: &Subject<'_>, refusal: &Refusal, now: Timestamp) -> SandboxStatus {
+pub fn refuse(
+    subject: &Subject<'_>,
+    facts: &Facts,
+    refusal: &Refusal,
+    now: Timestamp,
+) -> SandboxStatus {
     let mut plan = Plan::begin(subject);
+    plan.status.pool_revision = None;
     if refusal.fatal {
         plan.fail(refusal.reason, &refusal.message, Failure::Other);
     } else {
@@ -121,7 +127,7 @@ pub fn refuse(subject: &Subject<'_>, refusal: &Refusal, now: Timestamp) -> Sandb
         plan.status.started_at.get_or_insert(now.into());
         plan.status.pod_status.get_or_insert(PodStatus::NotFound);
     }
-    plan.close(subject, now);
+    plan.close(subject, facts, now);
     plan.status
 }
 

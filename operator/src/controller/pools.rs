@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crds::SandboxPool;
-use crds::pool::SandboxPoolSpec;
+use crds::pool::{PoolTemplate, SandboxPoolSpec};
 use crds::sandbox::{EnvVar, Lifecycle, SandboxSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use parking_lot::RwLock;
+use ring::digest::{SHA256, digest};
 use tokio::sync::watch;
 
 use crate::index::{Index, Key};
@@ -20,8 +21,39 @@ use crate::kubernetes::watch::Sink;
 pub(crate) struct Pools {
     index: Arc<Index>,
     queue: Arc<Queue<Key>>,
-    specs: RwLock<HashMap<Key, Arc<SandboxPoolSpec>>>,
+    by_key: RwLock<HashMap<Key, Arc<Pool>>>,
     synced: watch::Sender<bool>,
+}
+
+/// One pool.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    spec: SandboxPoolSpec,
+    /// Stands for the template: another one has another one.
+    pub(crate) revision: String,
+}
+
+impl Pool {
+    fn new(spec: SandboxPoolSpec) -> Self {
+        Self {
+            revision: revision(&spec.template),
+            spec,
+        }
+    }
+
+    /// A spec with what this pool supplies.
+    pub(crate) fn fill(&self, spec: &SandboxSpec) -> SandboxSpec {
+        filled(spec, &self.spec)
+    }
+}
+
+/// The beginning of a hash.
+fn revision(template: &PoolTemplate) -> String {
+    // What has no JSON form never came from the API server.
+    let text = serde_json::to_vec(template).unwrap_or_default();
+    let hash = digest(&SHA256, &text);
+    let first = hash.as_ref().first_chunk().copied().unwrap_or_default();
+    format!("{:016x}", u64::from_be_bytes(first))
 }
 
 impl Pools {
@@ -29,7 +61,7 @@ impl Pools {
         Self {
             index,
             queue,
-            specs: RwLock::default(),
+            by_key: RwLock::default(),
             synced: watch::Sender::new(false),
         }
     }
@@ -38,21 +70,13 @@ impl Pools {
         self.synced.subscribe()
     }
 
-    /// The spec with what its pool supplies; `None` if there is no such pool.
-    pub(crate) fn resolve(
-        &self,
-        namespace: &str,
-        spec: &Arc<SandboxSpec>,
-    ) -> Option<Arc<SandboxSpec>> {
-        let Some(pool) = &spec.pool else {
-            return Some(spec.clone());
-        };
+    /// The pool that a spec names, if there is one of that name.
+    pub(crate) fn of(&self, namespace: &str, spec: &SandboxSpec) -> Option<Arc<Pool>> {
         let key = Key {
             namespace: namespace.to_owned(),
-            name: pool.clone(),
+            name: spec.pool.clone()?,
         };
-        let pool = self.specs.read().get(&key).cloned()?;
-        Some(Arc::new(filled(spec, &pool)))
+        self.by_key.read().get(&key).cloned()
     }
 
     /// Asks for passes over the sandboxes of this pool: what it supplies, deadlines included, may
@@ -76,21 +100,21 @@ impl Sink<SandboxPool> for Pools {
             namespace,
             name: pool.name_any(),
         };
-        let known = self
-            .specs
-            .write()
-            .insert(key.clone(), Arc::new(pool.spec.clone()));
-        if known.is_none_or(|known| *known != pool.spec) {
-            self.announce(&key);
+        let known = self.by_key.read().get(&key).cloned();
+        if known.is_some_and(|known| known.spec == pool.spec) {
+            return;
         }
+        let pool = Arc::new(Pool::new(pool.spec));
+        self.by_key.write().insert(key.clone(), pool);
+        self.announce(&key);
     }
 
     fn remove(&self, key: &Key, _: &ObjectMeta) {
-        self.specs.write().remove(key);
+        self.by_key.write().remove(key);
     }
 
     fn retain(&self, seen: &HashSet<Key>) {
-        self.specs.write().retain(|key, _| seen.contains(key));
+        self.by_key.write().retain(|key, _| seen.contains(key));
         self.synced.send_replace(true);
     }
 }
@@ -148,7 +172,6 @@ fn lifecycle(own: Option<Lifecycle>, pool: Option<&Lifecycle>) -> Option<Lifecyc
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crds::pool::PoolTemplate;
 
     fn env(name: &str, value: &str) -> EnvVar {
         EnvVar {
@@ -179,5 +202,51 @@ mod tests {
         assert_eq!(filled.image.as_deref(), Some("pool:1"));
         assert_eq!(filled.working_dir.as_deref(), Some("/own"));
         assert_eq!(filled.env, [env("B", "pool"), env("A", "own")]);
+    }
+
+    #[test]
+    fn each_deadline_is_the_sandboxs_own_or_else_the_pools() {
+        let all = |seconds: [Option<u64>; 5]| {
+            let [idle, run, start, paused, stopped] =
+                seconds.map(|s| s.map(|s| std::time::Duration::from_secs(s).into()));
+            Some(Lifecycle {
+                idle_timeout: idle,
+                max_run_time: run,
+                start_timeout: start,
+                delete_paused_after: paused,
+                delete_stopped_after: stopped,
+            })
+        };
+        let pool = all([Some(1), Some(2), Some(3), Some(4), Some(5)]);
+        let merged = |own| lifecycle(own, pool.as_ref());
+        for field in 0..5 {
+            let (mut own, mut expected) = ([None; 5], [1, 2, 3, 4, 5].map(Some));
+            // Never is an answer, too.
+            own[field] = Some(0);
+            expected[field] = Some(0);
+            assert_eq!(merged(all(own)), all(expected), "{field}");
+        }
+        assert_eq!(merged(None), pool);
+        assert_eq!(lifecycle(pool.clone(), None), pool);
+        assert_eq!(lifecycle(None, None), None);
+    }
+
+    #[test]
+    fn a_revision_is_that_of_the_template() {
+        let of = |image: &str, replicas| {
+            let template = PoolTemplate {
+                image: image.into(),
+                ..PoolTemplate::default()
+            };
+            let spec = SandboxPoolSpec {
+                template,
+                replicas,
+                ..SandboxPoolSpec::default()
+            };
+            Pool::new(spec).revision
+        };
+        assert_eq!(of("a", 0), of("a", 1));
+        assert_ne!(of("a", 0), of("b", 0));
+        assert_eq!(of("a", 0).len(), 16);
     }
 }

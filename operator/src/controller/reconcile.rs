@@ -18,6 +18,7 @@ use super::plan::{self, Plan};
 use super::pods::Pods;
 use super::pools::Pools;
 use super::readiness::Readiness;
+use super::refusals::Refusals;
 use super::report::{ReportError, report};
 use crate::clock::Clock;
 use crate::index::{Entry, Index, Key};
@@ -37,6 +38,7 @@ pub(crate) struct Context {
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) idleness: Arc<Idleness>,
     pub(crate) pace: Pace,
+    pub(crate) refusals: Refusals,
     pub(crate) admission: Admission,
 }
 
@@ -57,12 +59,16 @@ pub(crate) enum ReconcileError {
 }
 
 impl ReconcileError {
-    /// Whether the API server is to blame and not the object.
+    /// Whether the API server is to blame and not the object: it will not last, and no watch tells when
+    /// it is over.
     pub(crate) fn is_of_server(&self) -> bool {
         match self {
             Self::Apply(ApplyError::Call(error) | ApplyError::Create(CreateError::Call(error)))
             | Self::Report(ReportError::Call(error)) => error.is_of_server(),
-            _ => false,
+            Self::Refused { error, .. } => {
+                matches!(error, ApplyError::Create(CreateError::Ending { .. }))
+            }
+            Self::Apply(_) | Self::Report(_) => false,
         }
     }
 
@@ -95,6 +101,7 @@ pub(crate) async fn reconcile(
         Ok(()) => {}
         Err(error) => return refuse(context, &observed, error, plan.next, now).await,
     }
+    context.refusals.forget(key);
     if plan.lost {
         context.pace.note(key, now);
     }
@@ -119,11 +126,13 @@ async fn refuse(
     let Some(refusal) = error.refusal() else {
         return Err(error.into());
     };
-    let status = plan::refuse(&observed.subject(), &refusal, now);
+    let status = plan::refuse(&observed.subject(), &observed.facts, &refusal, now);
     report(context, &observed.entry, &status).await?;
     if refusal.fatal {
         return Ok(None);
     }
+    let key = &observed.entry.key;
+    context.refusals.note(key, &context.index);
     Err(ReconcileError::Refused { error, next })
 }
 
@@ -161,5 +170,6 @@ impl Context {
         self.readiness.forget(key);
         self.idleness.forget(key);
         self.pace.forget(key);
+        self.refusals.forget(key);
     }
 }

@@ -19,6 +19,8 @@ use super::pods::Pods;
 use super::pools::Pools;
 use super::readiness::Readiness;
 use super::reconcile::Context;
+use super::refusals::Refusals;
+use super::suspension;
 use super::work::{Worker, enqueue_all};
 use crate::clock::Clock;
 use crate::index::{Index, Key};
@@ -65,8 +67,10 @@ pub async fn run(
     let mut tasks = JoinSet::new();
     spawn_watches(&mut tasks, &context, &CancellationToken::new());
     tasks.spawn(refuse_after(shutdown.clone(), vitals));
-    tasks.spawn(enqueue_changes(context.index.clone(), queue.clone()));
+    tasks.spawn(enqueue_changes(context.clone(), queue.clone()));
     tasks.spawn(call_when_limits_change(context.clone()));
+    let late = queue.clone();
+    tasks.spawn(async move { suspension::follow(|| clock.now(), &late).await });
     let worker = Worker::new(&context, &queue);
     tasks.spawn(worker.announce());
     let result = lead(&worker, election, &shutdown).await;
@@ -92,6 +96,7 @@ pub(super) fn context(
         readiness: Arc::new(readiness),
         idleness: Arc::new(Idleness::new(peers, clock, queue.clone())),
         pace: Pace::default(),
+        refusals: Refusals::default(),
         admission: Admission::new(config.tenants.clone(), queue.clone()),
         client,
         config,
@@ -134,13 +139,15 @@ async fn refuse_after(shutdown: CancellationToken, vitals: Arc<Vitals>) {
     vitals.health.stop();
 }
 
-/// Every change of a Sandbox asks for a pass over it.
-async fn enqueue_changes(index: Arc<Index>, queue: Arc<Queue<Key>>) {
+/// Every change of a Sandbox asks for a pass over it, but for the report of a refusal.
+async fn enqueue_changes(context: Arc<Context>, queue: Arc<Queue<Key>>) {
+    let index = &context.index;
     let mut changes = index.changes();
     loop {
         match changes.recv().await {
+            Ok(key) if context.refusals.is_report(&key, index) => {}
             Ok(key) => queue.add(key),
-            Err(RecvError::Lagged(_)) => enqueue_all(&index, &queue),
+            Err(RecvError::Lagged(_)) => enqueue_all(index, &queue),
             Err(RecvError::Closed) => return,
         }
     }

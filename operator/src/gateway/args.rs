@@ -1,14 +1,16 @@
 //! Flags of the gateway. Every one is also an environment variable, for charts.
 
+mod settings;
+
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::builder::FalseyValueParser;
-use secrecy::{ExposeSecret as _, SecretString};
-
 use super::{ApiSettings, GatewayConfig, ProxyConfig, RuntimeClasses, WorkspaceConfig};
 use crate::urls::Urls;
+
+pub use settings::SettingsArgs;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct GatewayArgs {
@@ -52,33 +54,26 @@ pub struct GatewayArgs {
     #[arg(long, env = "GATEWAY_HOLD_SECONDS", default_value_t = 120)]
     pub hold_seconds: u64,
 
-    /// Seconds that open requests may go on after a shutdown was asked for.
-    #[arg(long, env = "GATEWAY_DRAIN_SECONDS", default_value_t = 25)]
+    /// Seconds that new connections are still accepted after a shutdown was asked for, while the
+    /// replica is no longer ready: load balancers take a moment to notice.
+    #[arg(long, env = "GATEWAY_DRAIN_DELAY_SECONDS", default_value_t = 5)]
+    pub drain_delay_seconds: u64,
+
+    /// Seconds that open requests may go on after that.
+    #[arg(long, env = "GATEWAY_DRAIN_SECONDS", default_value_t = 20)]
     pub drain_seconds: u64,
 
-    /// Password of the administrator of warm runtime configs; none: nobody is.
-    #[arg(long, env = "ADMIN_PASSWORD", hide_env_values = true)]
-    pub admin_password: Option<SecretString>,
-
-    /// Stored warm runtime configs override the others by name, instead of hiding them all.
-    #[arg(
-        long,
-        env = "WARM_RUNTIME_CONFIG_OVERLAY",
-        value_parser = FalseyValueParser::new()
-    )]
-    pub warm_runtime_config_overlay: bool,
-
-    /// Where clients that name no image look for one; they append /runtime.
-    #[arg(
-        long,
-        env = "GATEWAY_REGISTRY_PREFIX",
-        default_value = "ghcr.io/openhands"
-    )]
-    pub registry_prefix: String,
+    #[command(flatten)]
+    settings: SettingsArgs,
 
     /// Connections served at the same time.
     #[arg(long, env = "GATEWAY_MAX_CONNECTIONS", default_value_t = 16_384)]
     pub max_connections: usize,
+
+    /// Connections served at the same time from one address, or from one IPv6 network of 64 bits; 0:
+    /// as many as from all. Of use only where the addresses of clients are seen.
+    #[arg(long, env = "GATEWAY_MAX_CONNECTIONS_PER_ADDRESS", default_value_t = 0)]
+    pub max_connections_per_address: usize,
 
     /// Requests under way at the same time to one sandbox, streams and tunnels included.
     #[arg(
@@ -96,12 +91,7 @@ pub struct GatewayArgs {
 impl GatewayArgs {
     /// The installation's decisions about the API beside the sandboxes.
     pub fn settings(&self) -> ApiSettings {
-        let password = self.admin_password.clone();
-        ApiSettings {
-            admin_password: password.filter(|p| !p.expose_secret().is_empty()),
-            overlay_stored_configs: self.warm_runtime_config_overlay,
-            registry_prefix: self.registry_prefix.clone(),
-        }
+        self.settings.clone().into()
     }
 
     /// The installation's decisions, without the address.
@@ -121,8 +111,10 @@ impl GatewayArgs {
             },
             hold_limit: Duration::from_secs(self.hold_seconds),
             start_wait: Duration::from_secs(1),
+            drain_delay: Duration::from_secs(self.drain_delay_seconds),
             drain_limit: Duration::from_secs(self.drain_seconds),
             max_connections: self.max_connections,
+            max_connections_per_address: NonZeroUsize::new(self.max_connections_per_address),
             local_only: false,
             proxy: ProxyConfig {
                 keep_vscode_prefix: self.keep_vscode_prefix,

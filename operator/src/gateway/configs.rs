@@ -144,12 +144,13 @@ impl ConfigRequest {
             run_as_group: self.run_as_group,
             fs_group: self.fs_group,
         };
-        let env = self.environment.unwrap_or_default().into_iter();
+        let env = self.environment.unwrap_or_default();
+        check_environment(&env)?;
         let template = PoolTemplate {
             image: self.image,
             command: self.command.filter(|words| !words.is_empty()),
             working_dir: self.working_dir,
-            env: env.map(variable).collect(),
+            env: env.into_iter().map(variable).collect(),
             security_context: Some(security).filter(|s| *s != SecurityContext::default()),
             ..PoolTemplate::default()
         };
@@ -180,6 +181,19 @@ fn check_name(name: &str) -> Result<(), ConfigError> {
     if name.is_empty() || name.len() > LONGEST_NAME || name.chars().any(char::is_control) {
         return Err(ConfigError::Invalid(
             "the name of a config has 1 to 128 bytes and no control characters",
+        ));
+    }
+    Ok(())
+}
+
+/// What no process can be given, as for `/start`.
+fn check_environment(env: &BTreeMap<String, String>) -> Result<(), ConfigError> {
+    let odd = |(name, value): (&String, &String)| {
+        name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
+    };
+    if env.iter().any(odd) {
+        return Err(ConfigError::Invalid(
+            "environment has a name that is empty or has = in it, or NUL somewhere",
         ));
     }
     Ok(())
@@ -262,6 +276,11 @@ mod tests {
     fn odd_configs_are_refused() {
         for name in ["", "a\nb", &"x".repeat(129)] {
             assert!(request("i").pool(name).is_err(), "{name:?}");
+        }
+        for (name, value) in [("", "x"), ("A=B", "x"), ("A\0", "x"), ("A", "\0")] {
+            let mut odd = request("i");
+            odd.environment = Some([(name.to_owned(), value.to_owned())].into());
+            assert!(odd.pool("a").is_err(), "{name:?}={value:?}");
         }
         let mut fuse = request("i");
         fuse.fuse_s3_mount = Some(true);

@@ -122,14 +122,22 @@ impl Proxy {
         }
     }
 
-    /// Sends a request, and once more if nothing of it could be sent: the index may still have the
-    /// address of a Pod that is gone.
+    /// Sends a request, and again if that cannot do anything twice: the index may still have the
+    /// address of a Pod that is gone, or not know yet that its server has crashed.
     async fn send(&self, route: &Route, parts: Parts, body: Unsent) -> Result<Sent, ProxyError> {
         let entry = self.admit(route).await?;
-        let first = self.send_to(route, &entry, &parts, &body).await;
-        match first {
-            Err(ProxyError::Unreachable) if body.is_untouched() => {
-                let entry = self.admit_again(&entry).await?;
+        let again = |sent: &Result<Sent, ProxyError>| match sent {
+            Err(error) if body.is_untouched() => error.allows_another(&parts.method),
+            _ => false,
+        };
+        let mut sent = self.send_to(route, &entry, &parts, &body).await;
+        if matches!(sent, Err(ProxyError::Broken)) && again(&sent) {
+            // Only that connection may have ended.
+            sent = self.send_to(route, &entry, &parts, &body).await;
+        }
+        match sent {
+            Err(error) if again(&sent) => {
+                let entry = self.admit_again(&entry, error).await?;
                 self.send_to(route, &entry, &parts, &body).await
             }
             done => done,
@@ -180,7 +188,7 @@ fn answer(sent: Sent, base: Option<links::Base>) -> Result<Response<Body>, Proxy
     let (mut parts, body) = sent.response.into_parts();
     if parts.status == StatusCode::SWITCHING_PROTOCOLS {
         // Nobody asked for it, so nobody could use it.
-        return Err(ProxyError::Broken);
+        return Err(ProxyError::Malformed);
     }
     headers::to_client(&mut parts.headers);
     if let Some(base) = base {

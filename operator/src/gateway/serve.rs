@@ -1,22 +1,26 @@
 //! The listener of the gateway, HTTP/1.1 and HTTP/2: connections are bounded, slow heads are cut
-//! off, idle connections end, and a shutdown lets open requests and tunnels end.
+//! off, idle connections end, and a shutdown lets new clients find another replica, and open requests
+//! and tunnels end.
 
 mod client;
 mod exchanges;
+mod linger;
+mod origins;
 mod slot;
 
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::pin::pin;
 use std::time::Duration;
 
-use axum::body::Body;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use prometheus_client::metrics::counter::Counter;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -25,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use super::Gateway;
 use client::Client;
 use exchanges::Exchanges;
+use origins::Origins;
 use slot::{Slot, Slots};
 
 /// Room for a request line of 64 KiB (runtime API spec 1.8) and for headers.
@@ -46,7 +51,13 @@ const PING_LIMIT: Duration = Duration::from_secs(20);
 pub struct Limits {
     /// Connections at the same time.
     pub connections: usize,
-    /// How long open ones may go on after a shutdown was asked for.
+    /// Connections at the same time from one address, or from one IPv6 network of 64 bits. More are
+    /// closed at once.
+    pub per_address: Option<NonZeroUsize>,
+    /// How long new connections are still accepted after a shutdown was asked for: whoever sends
+    /// them has to hear of it first.
+    pub delay: Duration,
+    /// How long open ones may go on after that.
     pub drain: Duration,
     /// Whether connections to other addresses than loopback are closed at once. Loopback URLs need
     /// all of 127.0.0.0/8, which takes a listener on every address.
@@ -60,44 +71,88 @@ pub async fn serve(
     limits: Limits,
     shutdown: &CancellationToken,
 ) {
-    let slots = Slots::new(limits.connections, gateway.metrics().connections.clone());
-    let mut connections = JoinSet::new();
-    while let Some(accepted) = shutdown
-        .run_until_cancelled(accept(&listener, &slots, &mut connections))
-        .await
-    {
-        if let Some((slot, stream, peer)) = accepted
-            && (!limits.local_only || is_local(&stream))
-        {
+    let mut door = Door::new(gateway, listener, limits);
+    let closed = CancellationToken::new();
+    let mut closing = pin!(until_closing(shutdown, limits.delay));
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = &mut closing => break,
+            accepted = door.accept() => accepted,
+        };
+        if let Some((stream, slot, peer)) = accepted {
             let connection = Connection {
                 gateway: gateway.clone(),
                 peer,
                 // Its own, so that connections do not all watch one lock.
-                shutdown: shutdown.child_token(),
+                shutdown: closed.child_token(),
             };
-            connections.spawn(connection.run(stream, slot));
+            door.connections.spawn(connection.run(stream, slot));
         }
     }
-    drop(listener);
-    drain(gateway, connections, limits.drain).await;
+    closed.cancel();
+    drain(gateway, door.close(), limits.drain).await;
 }
 
-async fn accept(
-    listener: &TcpListener,
-    slots: &Slots,
-    connections: &mut JoinSet<()>,
-) -> Option<(Slot, TcpStream, SocketAddr)> {
-    while connections.try_join_next().is_some() {}
-    let free = slots.free().await?;
-    match listener.accept().await {
-        Ok((stream, peer)) => Some((slots.take(free), stream, peer)),
-        Err(error) => {
-            if !is_about_peer(&error) {
-                tracing::error!(%error, "no connection can be accepted");
-                sleep(ACCEPT_PAUSE).await;
-            }
-            None
+async fn until_closing(shutdown: &CancellationToken, delay: Duration) {
+    shutdown.cancelled().await;
+    sleep(delay).await;
+}
+
+/// Where connections come in.
+struct Door {
+    listener: TcpListener,
+    local_only: bool,
+    slots: Slots,
+    origins: Origins,
+    refused: Counter,
+    connections: JoinSet<()>,
+}
+
+impl Door {
+    fn new(gateway: &Gateway, listener: TcpListener, limits: Limits) -> Self {
+        let metrics = gateway.metrics();
+        Self {
+            listener,
+            local_only: limits.local_only,
+            slots: Slots::new(limits.connections, metrics.connections.clone()),
+            origins: Origins::new(limits.per_address),
+            refused: metrics.refused_connections.clone(),
+            connections: JoinSet::new(),
         }
+    }
+
+    /// The next connection, or `None` if it is none of ours or could not be accepted.
+    async fn accept(&mut self) -> Option<(TcpStream, Slot, SocketAddr)> {
+        while self.connections.try_join_next().is_some() {}
+        let free = self.slots.free().await?;
+        let (stream, peer) = match self.listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                rest_after(&error).await;
+                return None;
+            }
+        };
+        if self.local_only && !is_local(&stream) {
+            return None;
+        }
+        let Some(share) = self.origins.admit(peer.ip()) else {
+            self.refused.inc();
+            return None;
+        };
+        Some((stream, self.slots.take(free, share), peer))
+    }
+
+    /// Lets nobody in any more; what is open goes on.
+    fn close(self) -> JoinSet<()> {
+        self.connections
+    }
+}
+
+async fn rest_after(error: &io::Error) {
+    if !is_about_peer(error) {
+        tracing::error!(%error, "no connection can be accepted");
+        sleep(ACCEPT_PAUSE).await;
     }
 }
 
@@ -148,9 +203,11 @@ impl Connection {
         let served = exchanges.clone();
         let service = service_fn(move |request: Request<Incoming>| {
             let (gateway, exchange) = (gateway.clone(), served.begin());
+            let version = request.version();
+            let request = request.map(|body| served.watch(body));
             async move {
-                let response = gateway.respond(request.map(Body::new), peer).await;
-                Ok::<_, Infallible>(exchange.until_end_of(response))
+                let response = gateway.respond(request, peer).await;
+                Ok::<_, Infallible>(exchange.until_end_of(version, response))
             }
         });
         let builder = builder();

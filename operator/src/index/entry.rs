@@ -90,6 +90,11 @@ impl Entry {
         }
     }
 
+    /// Whether this is the same version of the same object.
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.resource_version == other.resource_version
+    }
+
     /// The pause that the operator made by itself and that still holds, if there is one. It stands
     /// in the status alone, so that nobody's spec is changed, and ends when the sandbox is asked to
     /// be awake.

@@ -8,14 +8,14 @@ const REMEMBERED: usize = 4096;
 
 /// Uids of objects that are gone. The API server never gives one out again.
 #[derive(Debug, Default)]
-pub(super) struct Gone {
+pub(crate) struct Gone {
     uids: HashSet<String>,
     /// Oldest first.
     order: VecDeque<String>,
 }
 
 impl Gone {
-    pub(super) fn insert(&mut self, uid: &str) {
+    pub(crate) fn insert(&mut self, uid: &str) {
         if !self.uids.insert(uid.to_owned()) {
             return;
         }
@@ -27,7 +27,7 @@ impl Gone {
         }
     }
 
-    pub(super) fn contains(&self, uid: &str) -> bool {
+    pub(crate) fn contains(&self, uid: &str) -> bool {
         self.uids.contains(uid)
     }
 }

@@ -173,3 +173,18 @@ fn the_census_follows_every_change() {
     index.retain(&HashSet::new());
     assert!(index.census().iter().all(|(_, n)| *n == 0));
 }
+
+#[test]
+fn the_echo_of_a_write_is_no_news_and_a_list_is_an_occasion_to_look() {
+    let index = index();
+    let mut changes = index.changes();
+    let written = sandbox("a", 5, &json!({}));
+    index.apply(&written);
+    assert_eq!(changes.try_recv().ok(), Some(key("a")));
+    index.apply(&written);
+    assert!(changes.try_recv().is_err());
+    index.retain(&HashSet::from([key("a")]));
+    assert_eq!(changes.try_recv().ok(), Some(key("a")));
+    index.apply(&sandbox("a", 6, &json!({})));
+    assert_eq!(changes.try_recv().ok(), Some(key("a")));
+}

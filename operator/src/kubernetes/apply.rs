@@ -18,6 +18,9 @@ use super::client::{CallError, bounded};
 pub enum CreateError {
     #[error("{kind} {name} exists and belongs to somebody else")]
     NameTaken { kind: String, name: String },
+    /// An earlier object of this name is on its way out.
+    #[error("an earlier {kind} {name} is still being deleted")]
+    Ending { kind: String, name: String },
     /// The API server will never take this object.
     #[error("{0}")]
     Invalid(String),
@@ -119,6 +122,7 @@ impl CreateError {
     pub fn category(&self) -> &'static str {
         match self {
             Self::NameTaken { .. } => "name_taken",
+            Self::Ending { .. } => "ending",
             Self::Invalid(_) => "invalid",
             Self::Forbidden(_) => "forbidden",
             Self::Encode(_) | Self::Request(_) => "encode",
@@ -136,6 +140,17 @@ fn owned<S: Resource<DynamicType = ()>>(found: S, owner_uid: &str) -> Result<S, 
         return Ok(found);
     }
     Err(CreateError::NameTaken {
+        kind: S::kind(&()).into_owned(),
+        name: found.name_any(),
+    })
+}
+
+/// What [`create_owned`] found, unless it is on its way out: that is not what was asked for.
+pub fn lasting<S: Resource<DynamicType = ()>>(found: S) -> Result<S, CreateError> {
+    if found.meta().deletion_timestamp.is_none() {
+        return Ok(found);
+    }
+    Err(CreateError::Ending {
         kind: S::kind(&()).into_owned(),
         name: found.name_any(),
     })

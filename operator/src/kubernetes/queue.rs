@@ -83,6 +83,24 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
         }
     }
 
+    /// What waits is due this much earlier.
+    pub fn hurry(&self, by: Duration) {
+        let mut state = self.state.lock();
+        let earlier = |at: Instant| at.checked_sub(by).unwrap_or_else(Instant::now);
+        let State {
+            order,
+            due,
+            running,
+            ..
+        } = &mut *state;
+        for at in due.values_mut().chain(running.values_mut().flatten()) {
+            *at = earlier(*at);
+        }
+        *order = due.iter().map(|(key, at)| (*at, key.clone())).collect();
+        drop(state);
+        self.changed.notify_one();
+    }
+
     /// How many keys are due and not handed out.
     pub fn depth(&self) -> usize {
         let now = Instant::now();

@@ -24,6 +24,8 @@ pub struct GatewayMetrics {
     pub tunnels: Gauge,
     /// Connections of clients.
     pub connections: Gauge,
+    /// Connections beyond what one address may have.
+    pub refused_connections: Counter,
     /// Connections to sandboxes.
     pub upstream_connections: Gauge,
 }
@@ -105,6 +107,11 @@ impl GatewayMetrics {
             self.connections.clone(),
         );
         registry.register(
+            "refused_connections",
+            "Connections beyond what one address may have",
+            self.refused_connections.clone(),
+        );
+        registry.register(
             "upstream_connections",
             "Open connections to sandboxes",
             self.upstream_connections.clone(),
@@ -122,6 +129,7 @@ impl Default for GatewayMetrics {
             held: Gauge::default(),
             tunnels: Gauge::default(),
             connections: Gauge::default(),
+            refused_connections: Counter::default(),
             upstream_connections: Gauge::default(),
         }
     }

@@ -1,13 +1,15 @@
 //! A gateway on a real socket, a sandbox behind it, and clients that see every byte.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
+use std::{process, thread};
 
 use bytes::Bytes;
 use operator::gateway::GatewayConfig;
 use operator::gateway::serve::{Limits, serve};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -18,8 +20,13 @@ use super::world::{World, config, ready, sandbox};
 /// How long the gateway may take to call the sandbox before a test gives up.
 const ARRIVAL: Duration = Duration::from_secs(10);
 
+/// How long a test may take, on a machine that does much else.
+const LONGEST: Duration = Duration::from_mins(10);
+
 pub(crate) const LIMITS: Limits = Limits {
     connections: 1024,
+    per_address: None,
+    delay: Duration::ZERO,
     drain: Duration::from_millis(50),
     local_only: false,
 };
@@ -32,6 +39,27 @@ pub(crate) struct Stage {
     pub(crate) id: String,
     pub(crate) shutdown: CancellationToken,
     pub(crate) served: JoinHandle<()>,
+    _watch: Watch,
+}
+
+/// Ends a test that hangs, with its name, so that it does not take all others with it in silence. Time of
+/// the machine: that of a test may be paused.
+pub(crate) struct Watch {
+    _ended: mpsc::Sender<()>,
+}
+
+impl Watch {
+    fn begin() -> Self {
+        let (ended, end) = mpsc::channel();
+        let test = thread::current().name().unwrap_or_default().to_owned();
+        thread::spawn(move || {
+            if end.recv_timeout(LONGEST) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("{test} has taken more than {LONGEST:?}");
+                process::exit(1);
+            }
+        });
+        Self { _ended: ended }
+    }
 }
 
 impl Stage {
@@ -65,6 +93,7 @@ impl Stage {
             id,
             shutdown,
             served,
+            _watch: Watch::begin(),
         }
     }
 
@@ -99,6 +128,15 @@ impl Stage {
     pub(crate) async fn client_at(&self, ip: IpAddr, text: &str) -> Wire {
         let address = SocketAddr::new(ip, self.address.port());
         let mut wire = Wire::new(TcpStream::connect(address).await.unwrap());
+        wire.send(&text.replace("HOST", &self.host())).await;
+        wire
+    }
+
+    /// A client with another address than all others.
+    pub(crate) async fn client_from(&self, ip: IpAddr, text: &str) -> Wire {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(ip, 0)).unwrap();
+        let mut wire = Wire::new(socket.connect(self.address).await.unwrap());
         wire.send(&text.replace("HOST", &self.host())).await;
         wire
     }
@@ -210,6 +248,20 @@ impl Wire {
     /// Reads a head, in lower case.
     pub(crate) async fn head(&mut self) -> String {
         self.until("\n\n").await.to_lowercase()
+    }
+
+    /// Reads to the end of a head; false if none comes any more.
+    pub(crate) async fn has_head(&mut self) -> bool {
+        const END: &[u8] = b"\r\n\r\n";
+        loop {
+            if let Some(at) = self.seen.windows(END.len()).position(|w| w == END) {
+                self.seen.drain(..at + END.len());
+                return true;
+            }
+            if !matches!(self.stream.read_buf(&mut self.seen).await, Ok(1..)) {
+                return false;
+            }
+        }
     }
 
     /// Reads to the end, however it comes.

@@ -10,7 +10,7 @@ use kube::Client;
 use operator::clock::Clock;
 use operator::controller::{self, ControllerConfig, Deadlines, HttpSupervisors, Peers};
 use operator::gateway::{
-    Gateway, GatewayConfig, ProxyConfig, RuntimeClasses, Tenants, WorkspaceConfig,
+    ApiSettings, Gateway, GatewayConfig, ProxyConfig, RuntimeClasses, Tenants, WorkspaceConfig,
 };
 use operator::index::Index;
 use operator::keys::Keys;
@@ -36,6 +36,7 @@ pub(super) struct Parts {
     pub(super) node: NodeConfig,
     pub(super) public: bool,
     pub(super) deadlines: Deadlines,
+    pub(super) settings: ApiSettings,
 }
 
 impl Parts {
@@ -110,14 +111,17 @@ impl Parts {
             runtime_classes: RuntimeClasses::default(),
             hold_limit: Duration::from_mins(2),
             start_wait: Duration::from_secs(1),
+            drain_delay: Duration::ZERO,
             drain_limit: Duration::from_secs(5),
             max_connections: 16_384,
+            max_connections_per_address: None,
             local_only: !self.public,
             proxy: ProxyConfig::default(),
             vitals: Arc::default(),
         };
         let (keys, index) = (self.keys.clone(), self.index.clone());
-        Gateway::new(&self.client, config, keys, index, self.tenants.clone())
+        let (tenants, settings) = (self.tenants.clone(), self.settings.clone());
+        Gateway::with_settings(&self.client, config, keys, index, tenants, settings)
     }
 }
 

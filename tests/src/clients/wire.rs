@@ -84,6 +84,15 @@ impl Wire {
         }
     }
 
+    /// A client with the same headers and no connection.
+    #[must_use]
+    pub fn anew(&self) -> Self {
+        Self {
+            headers: self.headers.clone(),
+            ..Self::with_headers(&[])
+        }
+    }
+
     /// What was asked, as `GET /path 200`; what got no answer has `-` for a status.
     pub fn calls(&self) -> Vec<String> {
         self.calls.lock().clone()

@@ -1,6 +1,9 @@
 //! Clients of the embedded API that say who they are, unless the request already does, so that faults
 //! and counts can tell them apart.
 
+use std::sync::Arc;
+
+use crds::names;
 use futures::FutureExt as _;
 use http::header::{HeaderValue, USER_AGENT};
 use http::{Method, Request};
@@ -9,6 +12,8 @@ use kube::Client;
 use serde_json::{Value, json};
 use standalone::api::EmbeddedApi;
 use tower::ServiceExt as _;
+
+use super::Quota;
 
 /// User agent of what meets no faults.
 pub(super) const OBSERVER: &str = "observer";
@@ -22,6 +27,25 @@ pub(super) fn of(api: &EmbeddedApi, agent: &'static str) -> Client {
                 request.headers_mut().entry(USER_AGENT).or_insert(agent);
                 request
             });
+    Client::new(service, "default")
+}
+
+/// A controller's client whose Pods have to fit into a quota.
+pub(super) fn with_quota(api: &EmbeddedApi, quota: Arc<Quota>) -> Client {
+    let api = api.service();
+    let service = tower::service_fn(move |mut request: http::Request<kube::client::Body>| {
+        let agent = HeaderValue::from_static(names::CONTROLLER);
+        request.headers_mut().entry(USER_AGENT).or_insert(agent);
+        let pods = request.method() == Method::POST && request.uri().path().ends_with("/pods");
+        let refusal = pods.then(|| quota.refuse()).flatten();
+        let api = api.clone();
+        async move {
+            match refusal {
+                Some(refusal) => Ok(refusal),
+                None => api.oneshot(request).await,
+            }
+        }
+    });
     Client::new(service, "default")
 }
 

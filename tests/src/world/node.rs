@@ -44,6 +44,9 @@ struct State {
     chaos: Option<Chaos>,
 }
 
+/// The scheduler's words for a claim without a volume.
+const UNBOUND: &str = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims";
+
 /// What becomes of a Pod at its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fate {
@@ -55,6 +58,12 @@ pub enum Fate {
     CannotPull,
     /// No node takes it.
     Unschedulable,
+    /// No node takes it, because nobody makes its volume.
+    LacksVolume,
+    /// A Secret that its environment names does not exist.
+    LacksSecret,
+    /// Somebody removes it at once.
+    Vanishes,
 }
 
 /// One Pod that runs.
@@ -290,18 +299,20 @@ impl ScriptedNode {
         let uid = pod.uid().unwrap_or_default();
         let fate = self.state.lock().fates.get(name).copied();
         match fate.unwrap_or_default() {
-            Fate::Unschedulable => {
-                let condition = json!({"type": "PodScheduled", "status": "False",
-                    "reason": "Unschedulable", "message": "0/1 nodes"});
-                let status = json!({"phase": "Pending", "conditions": [condition]});
-                self.say(name, &uid, &status).await;
+            Fate::Unschedulable => self.leave(name, &uid, "0/1 nodes").await,
+            Fate::LacksVolume => self.leave(name, &uid, UNBOUND).await,
+            Fate::Vanishes => {
+                let now = DeleteParams::default().grace_period(0);
+                let _ = self.pods.delete(name, &now).await;
             }
             Fate::CannotPull => {
-                self.bind(name).await;
-                let waiting = json!({"waiting": {"reason": "ErrImagePull"}});
-                let status =
-                    json!({"phase": "Pending", "containerStatuses": [container(&waiting)]});
-                self.say(name, &uid, &status).await;
+                self.hold(name, &uid, &json!({"reason": "ErrImagePull"}))
+                    .await;
+            }
+            Fate::LacksSecret => {
+                let waiting = json!({"reason": "CreateContainerConfigError",
+                    "message": "secret \"keys\" not found"});
+                self.hold(name, &uid, &waiting).await;
             }
             fate => {
                 let running = self.admit(pod, name);
@@ -311,6 +322,22 @@ impl ScriptedNode {
                 self.say(name, &uid, &self.running_status(&running)).await;
             }
         }
+    }
+
+    /// No node takes a Pod.
+    async fn leave(&self, name: &str, uid: &str, why: &str) {
+        let condition = json!({"type": "PodScheduled", "status": "False",
+            "reason": "Unschedulable", "message": why});
+        let status = json!({"phase": "Pending", "conditions": [condition]});
+        self.say(name, uid, &status).await;
+    }
+
+    /// A node has taken a Pod and cannot start it.
+    async fn hold(&self, name: &str, uid: &str, waiting: &Value) {
+        self.bind(name).await;
+        let own = container(&json!({"waiting": waiting}));
+        let status = json!({"phase": "Pending", "containerStatuses": [own]});
+        self.say(name, uid, &status).await;
     }
 
     /// Notes a Pod as running and gives it an address of its own.

@@ -1,6 +1,7 @@
 //! What the runtime API answers to requests that are wrong: every endpoint, every kind of fault. Never a
 //! 5xx, never a redirect, always an object with `detail` (runtime API spec 0.4, 1.1).
 
+mod admin;
 mod bodies;
 mod paths;
 mod requests;
@@ -8,7 +9,7 @@ mod requests;
 use http::Method;
 use hyper::body::Bytes;
 use serde_json::Value;
-use tests::clients::{Raised, Reply, Wire};
+use tests::clients::{Reply, Wire};
 
 use crate::stage::{LIMIT, Stage};
 
@@ -40,9 +41,6 @@ const ENDPOINTS: [(&str, &str); 21] = [
 /// Statuses that no client understands, or that are forbidden.
 const FORBIDDEN: [u16; 4] = [402, 409, 422, 429];
 
-/// A body of this size has left a client before it can be refused.
-const READ_AHEAD: usize = 64 << 10;
-
 /// Fails at anything that breaks a client.
 fn check(what: &str, reply: &Reply) {
     let Reply {
@@ -66,36 +64,17 @@ fn check(what: &str, reply: &Reply) {
     }
 }
 
-/// Sends a request, checks the answer, and gives its status. `None` if the body was too large for the
-/// answer to be read: it comes before all of the body is sent, and the connection is closed then.
-async fn try_send(
-    wire: &Wire,
-    stage: &Stage,
-    method: &str,
-    path: &str,
-    body: Bytes,
-) -> Option<u16> {
+/// Sends a request, checks the answer, which comes however large the body is, and gives its status.
+async fn send(wire: &Wire, stage: &Stage, method: &str, path: &str, body: Bytes) -> u16 {
     let url = format!("{}{path}", stage.api());
     let size = body.len();
     let method: Method = method.parse().unwrap();
     let reply = wire.send(method.clone(), &url, body, LIMIT).await;
     let shown: String = path.chars().take(200).collect();
     let what = format!("{method} {shown} with {size} bytes");
-    match reply {
-        Ok(reply) => {
-            check(&what, &reply);
-            Some(reply.status)
-        }
-        Err(Raised::Connection) if size > READ_AHEAD => None,
-        Err(error) => panic!("{what}: {error:?}"),
-    }
-}
-
-/// As [`try_send`], with a body of ordinary size.
-async fn send(wire: &Wire, stage: &Stage, method: &str, path: &str, body: Bytes) -> u16 {
-    assert!(body.len() <= READ_AHEAD);
-    let status = try_send(wire, stage, method, path, body).await;
-    status.unwrap_or_default()
+    let reply = reply.unwrap_or_else(|error| panic!("{what}: {error:?}"));
+    check(&what, &reply);
+    reply.status
 }
 
 /// The installation has taken no harm, and has no sandbox.

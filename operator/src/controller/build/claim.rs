@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crds::amount::IntOrString;
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::resources::{quantity, value};
 use super::{Blueprint, BuildError, metadata};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crds::amount::IntOrString;
 use crds::sandbox::{Resources, SandboxSpec};
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::BuildError;
 use crate::controller::config::Defaults;

@@ -5,9 +5,9 @@ mod installation;
 
 use std::collections::BTreeMap;
 
+use crds::amount::IntOrString;
 use crds::sandbox::{EnvVar, Port, SandboxSpec, SecurityContext};
 use k8s_openapi::api::core::v1::{Pod, Secret};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 
 use super::pod::Order;

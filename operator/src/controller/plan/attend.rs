@@ -159,7 +159,9 @@ fn hopeless(plan: &mut Plan, pod: &PodFacts, now: Timestamp) -> Option<(Reason, 
     let trouble = pod.trouble.as_ref()?;
     let until = deadline(trouble.since.unwrap_or(now), Some(TROUBLE_GRACE));
     // What has been ready once has work to lose: it is not given up for a registry's bad hour.
-    let patient = was_ready(plan) || until.is_none_or(|until| until > now);
+    // Nor is what only lacks what somebody else makes.
+    let lacks = trouble.kind == TroubleKind::Missing;
+    let patient = was_ready(plan) || lacks || until.is_none_or(|until| until > now);
     if trouble.kind != TroubleKind::ImageName && patient {
         plan.look_at(until.filter(|until| *until > now));
         return None;

@@ -18,8 +18,8 @@ pub(super) const CRASHES: u32 = 3;
 /// Decides for a sandbox that is to run.
 pub(super) fn decide(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: Timestamp) {
     let status = &subject.entry.status;
-    if status.phase == Phase::Failed && status.observed_generation == Some(subject.entry.generation)
-    {
+    let known = status.observed_generation == Some(subject.entry.generation);
+    if status.phase == Phase::Failed && known && !is_mended(subject, facts) {
         return stay_failed(plan, subject, facts, now);
     }
     let starts = !matches!(status.phase, Phase::Starting | Phase::Running);
@@ -54,6 +54,14 @@ fn is_after_rest(status: &SandboxStatus, facts: &Facts) -> bool {
     rest.zip(made).is_some_and(|(rest, made)| made > rest)
 }
 
+/// Whether the pool of a failed sandbox has another template than the one it failed with. A session
+/// whose sandbox failed may have another one by now.
+fn is_mended(subject: &Subject<'_>, facts: &Facts) -> bool {
+    let failed_with = subject.entry.status.pool_revision.as_ref();
+    let differs = failed_with.zip(facts.pool_revision.as_ref());
+    subject.entry.session().is_none() && differs.is_some_and(|(old, new)| old != new)
+}
+
 /// A failed sandbox holds no compute and waits for a changed spec.
 fn stay_failed(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: Timestamp) {
     if let Some(pod) = &facts.pod {
@@ -80,6 +88,7 @@ fn start(plan: &mut Plan, facts: &Facts, now: Timestamp) {
     status.paused_at = None;
     status.pause_reason = None;
     status.stopped_at = None;
+    status.pool_revision = None;
     plan.forget_pod();
     plan.say(Phase::Starting, Reason::CreatingPod, None);
     plan.status.pod_status = Some(PodStatus::NotFound);
@@ -98,7 +107,9 @@ fn create(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: Timestamp)
     if !has_turn(plan, subject, facts, now) {
         return;
     }
-    if plan.status.pod_name.is_some() && !replace(plan, facts, now) {
+    // A Pod that vanished before the first status is known from its end alone.
+    let lost = plan.status.pod_name.is_some() || (is_new(subject) && facts.lost_pod);
+    if lost && !replace(plan, facts, now) {
         return;
     }
     if subject.entry.spec.workspace.is_some() {
@@ -115,7 +126,7 @@ fn create(plan: &mut Plan, subject: &Subject<'_>, facts: &Facts, now: Timestamp)
     plan.status.pod_ip = None;
     plan.status.node_name = None;
     plan.status.pod_status = Some(PodStatus::Pending);
-    plan.reports = !is_new(subject);
+    plan.reports = plan.lost || !is_new(subject);
     timeouts(plan, subject, now);
 }
 

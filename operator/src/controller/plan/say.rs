@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Action, Failure, Grace, Plan, Subject};
-use crate::controller::facts::PodFacts;
+use crate::controller::facts::{Facts, PodFacts};
 
 /// Longest message that the schema takes, in bytes.
 const LONGEST_MESSAGE: usize = 1024;
@@ -30,13 +30,16 @@ impl Plan {
     }
 
     /// Completes the status with what follows from the rest.
-    pub(super) fn close(&mut self, subject: &Subject<'_>, now: Timestamp) {
+    pub(super) fn close(&mut self, subject: &Subject<'_>, facts: &Facts, now: Timestamp) {
         let entry = subject.entry;
         self.status.runtime_id = Some(entry.runtime_id.clone());
         self.status.url = Some(subject.url.to_owned());
         self.status.observed_generation = Some(entry.generation);
         if self.status.phase != Phase::Failed {
             self.status.sealed_log = None;
+            self.status.pool_revision = None;
+        } else if self.status.pool_revision.is_none() {
+            self.status.pool_revision.clone_from(&facts.pool_revision);
         }
         self.status.conditions = conditions(&self.status, &entry.status, entry.generation, now);
     }

@@ -14,9 +14,9 @@ mod turn;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crds::amount::IntOrString;
 use crds::sandbox::{SandboxSpec, SandboxStatus, Workspace};
 use jiff::SignedDuration;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::*;
 use crate::controller::facts::{
@@ -106,14 +106,22 @@ impl World {
         self.facts.pod.as_mut().unwrap()
     }
 
-    pub(super) fn plan(&self) -> Plan {
-        let subject = Subject {
+    fn subject(&self) -> Subject<'_> {
+        Subject {
             entry: &self.entry,
             deadlines: self.deadlines,
             url: "https://abcdefghijklmnop.example.com",
             port: self.port,
-        };
-        plan(&subject, &self.facts, self.now)
+        }
+    }
+
+    pub(super) fn plan(&self) -> Plan {
+        plan(&self.subject(), &self.facts, self.now)
+    }
+
+    /// The status after a plan that could not be carried out.
+    pub(super) fn refuse(&self, refusal: &Refusal) -> SandboxStatus {
+        stored(&refuse(&self.subject(), &self.facts, refusal, self.now))
     }
 
     /// Decides and takes the status over, as the API server would return it. A second decision

@@ -124,7 +124,7 @@ fn pod_status(pod: &PodFacts) -> PodStatus {
 pub(super) fn reason_of(trouble: &Trouble) -> Reason {
     match trouble.kind {
         TroubleKind::ImageName | TroubleKind::ImagePull => Reason::ImagePull,
-        TroubleKind::ContainerConfig => Reason::ContainerConfig,
+        TroubleKind::ContainerConfig | TroubleKind::Missing => Reason::ContainerConfig,
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) fn prefix_endpoint() -> Endpoint {
 
 pub(super) fn exists_endpoint() -> Endpoint {
     Endpoint::get("/image_exists", image_exists)
-        .says("Whether an image exists, as far as this server can tell.")
+        .says("Always yes: this server asks no registry, and a start tells if the cluster finds none.")
         .query("image")
         .answers::<ImageExists>(200)
         .fails(&[400, 401])

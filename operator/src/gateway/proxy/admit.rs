@@ -13,7 +13,7 @@ use crate::gateway::sandboxes::SandboxError;
 use crate::index::Entry;
 use crate::metrics::Raised;
 
-/// How long the index may take to learn that a Pod is gone whose address refuses connections.
+/// How long the index may take to learn of a Pod that is gone, or of a crash of its server.
 const NEWS_LIMIT: Duration = Duration::from_secs(2);
 
 /// What the index says about a sandbox.
@@ -42,16 +42,20 @@ impl Proxy {
         }
     }
 
-    /// As [`Proxy::admit`], for a sandbox whose address has just refused: what the index says now
+    /// As [`Proxy::admit`], for a sandbox that has just failed with `error`: what the index says now
     /// is believed only if it is something new.
-    pub(super) async fn admit_again(&self, refused: &Entry) -> Result<Arc<Entry>, ProxyError> {
-        let news = |now: &Entry| judge(now) != Verdict::Go || has_moved(refused, now);
+    pub(super) async fn admit_again(
+        &self,
+        failed: &Entry,
+        error: ProxyError,
+    ) -> Result<Arc<Entry>, ProxyError> {
+        let news = |now: &Entry| judge(now) != Verdict::Go || has_moved(failed, now);
         let index = &self.sandboxes.index;
-        let entry = index.wait(&refused.key, NEWS_LIMIT, news).await;
+        let entry = index.wait(&failed.key, NEWS_LIMIT, news).await;
         let entry = entry.ok_or(ProxyError::UnknownSandbox)?;
         match judge(&entry) {
-            Verdict::Go if has_moved(refused, &entry) => Ok(entry),
-            Verdict::Go => Err(ProxyError::Unreachable),
+            Verdict::Go if has_moved(failed, &entry) => Ok(entry),
+            Verdict::Go => Err(error),
             Verdict::Hold | Verdict::Wake => self.hold(entry).await,
             Verdict::Refuse(error) => Err(error),
         }

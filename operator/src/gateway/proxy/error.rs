@@ -4,7 +4,7 @@
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::header::RETRY_AFTER;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 
 use crate::gateway::api::ErrorBody;
 use crate::gateway::observe::Outcome;
@@ -35,8 +35,11 @@ pub enum ProxyError {
     /// Nothing was sent.
     #[error("nothing accepts connections on this port of the sandbox")]
     Unreachable,
+    /// Before the head of an answer: nobody knows what was done.
     #[error("connection to the sandbox broke")]
     Broken,
+    #[error("what the sandbox answered is not HTTP")]
+    Malformed,
     #[error("sandbox went away during the request")]
     WentAway,
 }
@@ -57,7 +60,18 @@ impl ProxyError {
             Self::Busy => "busy",
             Self::Unreachable => "unreachable",
             Self::Broken => "broken",
+            Self::Malformed => "malformed",
             Self::WentAway => "went-away",
+        }
+    }
+
+    /// Whether the request may be sent again: it was not sent, or to do it twice is to do it once
+    /// (RFC 9110 9.2.2).
+    pub(super) fn allows_another(self, method: &Method) -> bool {
+        match self {
+            Self::Unreachable => true,
+            Self::Broken | Self::WentAway => method.is_idempotent(),
+            _ => false,
         }
     }
 
@@ -71,7 +85,9 @@ impl ProxyError {
             | Self::HoldExpired
             | Self::LookupFailed
             | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Unreachable | Self::Broken | Self::WentAway => StatusCode::BAD_GATEWAY,
+            Self::Unreachable | Self::Broken | Self::Malformed | Self::WentAway => {
+                StatusCode::BAD_GATEWAY
+            }
         }
     }
 }

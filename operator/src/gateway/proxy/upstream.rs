@@ -2,6 +2,7 @@
 //! everything open to it ends when the index says that it is gone.
 
 use std::collections::HashMap;
+use std::error::Error as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
-use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
@@ -124,6 +125,7 @@ impl Upstreams {
             None => Err(ProxyError::WentAway),
             Some(Ok(response)) => Ok(response),
             Some(Err(error)) if error.is_connect() => Err(ProxyError::Unreachable),
+            Some(Err(error)) if is_nonsense(&error) => Err(ProxyError::Malformed),
             Some(Err(_)) => Err(ProxyError::Broken),
         }
     }
@@ -209,6 +211,11 @@ impl Pod {
     fn is(&self, entry: &Entry) -> bool {
         self.identity.0 == entry.uid && self.identity.1 == entry.status.pod_ip
     }
+}
+
+fn is_nonsense(error: &legacy::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref());
+    cause.is_some_and(hyper::Error::is_parse)
 }
 
 fn to(authority: &Authority, uri: &Uri) -> Result<Uri, ProxyError> {

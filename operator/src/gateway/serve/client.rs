@@ -6,7 +6,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::net::sockopt;
@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::exchanges::Exchanges;
+use super::linger::Linger;
 use super::slot::Slot;
 
 /// Longest time from the first byte of a head to its last.
@@ -32,6 +33,7 @@ const KEEPALIVE_TRIES: u32 = 4;
 pub(super) struct Client {
     stream: TcpStream,
     exchanges: Exchanges,
+    linger: Option<Linger>,
     version: Version,
     /// The turn of a head and its limit.
     head: Option<(u64, Pin<Box<Sleep>>)>,
@@ -55,6 +57,7 @@ impl Client {
         Self {
             stream,
             exchanges,
+            linger: None,
             version: Version::Unclear(0),
             head: None,
             _slot: slot,
@@ -145,7 +148,22 @@ impl AsyncWrite for Client {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let Self {
+            stream,
+            linger,
+            version,
+            exchanges,
+            ..
+        } = &mut *self;
+        if linger.is_none() {
+            ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
+            // Streams of HTTP/2 are refused one by one.
+            if *version == Version::Two || !exchanges.left_unread() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        let linger = linger.get_or_insert_with(Linger::begin);
+        linger.poll(stream, cx).map(Ok)
     }
 }
 

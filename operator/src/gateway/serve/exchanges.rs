@@ -3,14 +3,16 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::header::CONNECTION;
+use http::{HeaderValue, Response, StatusCode, Version};
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
 use tokio::time::sleep;
 
 /// How often an idle connection is looked at, and how many times in a row before it is one. Clients
@@ -27,11 +29,21 @@ struct State {
     /// Counted up at the beginning and at the end of every exchange.
     turn: AtomicU64,
     open: AtomicUsize,
+    /// The last body that began was not read to its end.
+    unread: AtomicBool,
 }
 
 /// One exchange; dropped when the last of its answer is.
 #[derive(Debug)]
 pub(super) struct Exchange(Option<Exchanges>);
+
+/// The body of a request that has one.
+#[derive(Debug)]
+struct Question {
+    body: Incoming,
+    exchanges: Exchanges,
+    has_ended: bool,
+}
 
 /// The body of an answer; its end is the end of the exchange.
 #[derive(Debug)]
@@ -57,6 +69,24 @@ impl Exchanges {
         self.0.open.load(Ordering::Relaxed) > 0
     }
 
+    /// The body of a request, which is missed if nobody reads all of it.
+    pub(super) fn watch(&self, body: Incoming) -> Body {
+        self.0.unread.store(false, Ordering::Relaxed);
+        if body.is_end_stream() {
+            return Body::new(body);
+        }
+        Body::new(Question {
+            body,
+            exchanges: self.clone(),
+            has_ended: false,
+        })
+    }
+
+    /// Whether the client may still be sending a body that nobody reads.
+    pub(super) fn left_unread(&self) -> bool {
+        self.0.unread.load(Ordering::Relaxed)
+    }
+
     /// Ends when nothing has been under way for long.
     pub(super) async fn idle(&self) {
         let (mut known, mut looks) = (self.turn(), 0);
@@ -72,9 +102,20 @@ impl Exchanges {
 
 impl Exchange {
     /// Lets the end of the answer be the end of the exchange. What has become a tunnel has none here.
-    pub(super) fn until_end_of(mut self, response: Response<Body>) -> Response<Answer> {
+    /// `version` is that of the request.
+    pub(super) fn until_end_of(
+        mut self,
+        version: Version,
+        mut response: Response<Body>,
+    ) -> Response<Answer> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             self.0 = None;
+        }
+        let unread = self.0.as_ref().is_some_and(Exchanges::left_unread);
+        if unread && version < Version::HTTP_2 {
+            // It is closed in any case, and the client could take it for the next request.
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
         }
         response.map(|body| Answer {
             body,
@@ -88,6 +129,36 @@ impl Drop for Exchange {
         if let Some(Exchanges(state)) = &self.0 {
             state.open.fetch_sub(1, Ordering::Relaxed);
             state.turn.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl HttpBody for Question {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        self.has_ended |= matches!(frame, Poll::Ready(None));
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        if !self.has_ended && !self.body.is_end_stream() {
+            self.exchanges.0.unread.store(true, Ordering::Relaxed);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::origins::Share;
 use crate::metrics::Raised;
 
 /// All places.
@@ -19,6 +20,7 @@ pub(super) struct Slots {
 #[derive(Debug)]
 pub(super) struct Slot {
     _permit: OwnedSemaphorePermit,
+    _share: Share,
     _taken: Raised,
 }
 
@@ -36,9 +38,10 @@ impl Slots {
     }
 
     /// Gives a free place to a connection.
-    pub(super) fn take(&self, permit: OwnedSemaphorePermit) -> Slot {
+    pub(super) fn take(&self, permit: OwnedSemaphorePermit, share: Share) -> Slot {
         Slot {
             _permit: permit,
+            _share: share,
             _taken: Raised::new(&self.taken),
         }
     }

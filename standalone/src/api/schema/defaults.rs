@@ -1,18 +1,17 @@
 //! Structural defaulting: missing fields take the default of the schema, at every level that exists after the level
-//! above was defaulted.
+//! above was defaulted. A null where the schema has none is taken for a missing field.
 
 use serde_json::Value;
 
 pub(super) fn fill(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(fields) => {
+            fields.retain(|key, value| !value.is_null() || !is_no_null(schema, key));
             for (key, property) in schema["properties"].as_object().into_iter().flatten() {
                 let Some(default) = property.get("default") else {
                     continue;
                 };
-                let replace_null =
-                    fields.get(key).is_some_and(Value::is_null) && property["nullable"] != true;
-                if replace_null || !fields.contains_key(key) {
+                if !fields.contains_key(key) {
                     fields.insert(key.clone(), default.clone());
                 }
             }
@@ -30,4 +29,12 @@ pub(super) fn fill(schema: &Value, value: &mut Value) {
             .for_each(|item| fill(&schema["items"], item)),
         _ => {}
     }
+}
+
+/// Whether the schema knows this field, and not as one that can be null.
+fn is_no_null(schema: &Value, key: &str) -> bool {
+    let known = schema["properties"]
+        .get(key)
+        .or_else(|| schema.get("additionalProperties"));
+    known.is_some_and(|field| field.is_object() && field["nullable"] != true)
 }

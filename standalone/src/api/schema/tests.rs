@@ -54,6 +54,20 @@ fn defaults_fill_every_level_that_exists() {
 }
 
 #[test]
+fn a_null_that_the_schema_does_not_know_is_no_value() {
+    let spec = json!({"image": "a", "replicas": null, "name": null, "state": null, "env": [{"name": "A", "value": null}]});
+    let mut object = json!({"spec": spec});
+    schema().fill_defaults(&mut object);
+    let spec = &object["spec"];
+    assert_eq!(spec.get("replicas"), None);
+    assert_eq!(spec.get("name"), Some(&Value::Null), "it is nullable");
+    assert_eq!(
+        (&spec["state"], &spec["env"][0]["value"]),
+        (&json!("Running"), &json!(""))
+    );
+}
+
+#[test]
 fn good_values_pass() {
     let spec = json!({"image": "a", "state": "Paused", "replicas": 5, "name": null, "port": "http", "since": "2026-01-01T00:00:00Z"});
     assert_eq!(complaints(&spec), [""; 0]);

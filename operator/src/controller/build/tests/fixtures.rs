@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crds::amount::IntOrString;
 use crds::sandbox::{EnvVar, SandboxSpec, SandboxStatus, SecurityContext, Session, Workspace};
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 
 use crate::controller::build::pod::{Order, pod};

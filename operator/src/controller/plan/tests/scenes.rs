@@ -1,5 +1,7 @@
 //! One scene per transition: a sandbox in some phase, and the fact that leads out of it.
 
+use crds::conditions::Reason;
+
 use super::*;
 use crate::controller::facts::{Quiet, Turn};
 
@@ -7,17 +9,39 @@ use crate::controller::facts::{Quiet, Turn};
 pub(super) struct Scene {
     pub(super) what: &'static str,
     pub(super) world: World,
+    /// Why what is decided cannot be done.
+    pub(super) refusal: Option<Refusal>,
 }
 
 fn scene(what: &'static str, mut world: World, change: impl FnOnce(&mut World)) -> Scene {
     change(&mut world);
-    Scene { what, world }
+    Scene {
+        what,
+        world,
+        refusal: None,
+    }
+}
+
+/// A new object that is not made, for a reason that passes, or never passes.
+fn refused(what: &'static str, world: World, reason: Reason, fatal: bool) -> Scene {
+    let refusal = Refusal {
+        reason,
+        message: "why".into(),
+        fatal,
+    };
+    Scene {
+        what,
+        world,
+        refusal: Some(refusal),
+    }
 }
 
 pub(super) fn scenes() -> Vec<Scene> {
     let parts = [
         births(),
+        refusals(),
         starts(),
+        unsupervised(),
         troubles(),
         running(),
         losses(),
@@ -135,6 +159,94 @@ fn births() -> Vec<Scene> {
     ]
 }
 
+fn refusals() -> Vec<Scene> {
+    let new = World::new;
+    vec![
+        refused(
+            "the spec, or what its pool adds, cannot be made",
+            new(),
+            Reason::InvalidSpec,
+            true,
+        ),
+        refused(
+            "policy or a used-up `ResourceQuota`: tried again, every five minutes at last",
+            new(),
+            Reason::Refused,
+            false,
+        ),
+        refused(
+            "the name of its Pod or volume claim is somebody else's: tried again likewise",
+            new(),
+            Reason::NameTaken,
+            false,
+        ),
+        refused(
+            "an earlier volume claim or Pod of this name is not gone yet",
+            new(),
+            Reason::CreatingPod,
+            false,
+        ),
+        refused(
+            "the next Pod of what ran is refused",
+            lost(),
+            Reason::Refused,
+            false,
+        ),
+    ]
+}
+
+/// It ran, and its Pod is gone.
+fn lost() -> World {
+    let mut world = World::running();
+    world.facts = Facts::default();
+    world
+}
+
+/// The image's own entrypoint, without our supervisor.
+fn plain(port: Option<u16>) -> World {
+    let mut world = started();
+    world.spec().command = None;
+    world.port = port;
+    world.facts.pod = Some(PodFacts {
+        supervised: false,
+        ..pod()
+    });
+    world
+}
+
+fn unsupervised() -> Vec<Scene> {
+    vec![
+        scene(
+            "no command, no port: the Pod is not `Ready`",
+            plain(None),
+            |_| {},
+        ),
+        scene("… the Pod is `Ready`", plain(None), |w| {
+            w.pod().ready = true;
+        }),
+        scene(
+            "no command, a port: the Pod is `Ready`, the port does not accept",
+            plain(Some(8000)),
+            |w| {
+                w.pod().ready = true;
+                w.facts.answer = Some(Answer::NotReady(None));
+            },
+        ),
+        scene("… the port accepts", plain(Some(8000)), |w| {
+            w.pod().ready = true;
+            w.facts.answer = Some(Answer::Ready);
+        }),
+        scene(
+            "no command: `state: Paused`, the Pod is gone",
+            plain(None),
+            |w| {
+                w.want(DesiredState::Paused);
+                w.facts = Facts::default();
+            },
+        ),
+    ]
+}
+
 fn starts() -> Vec<Scene> {
     vec![
         scene(
@@ -206,6 +318,11 @@ fn troubles() -> Vec<Scene> {
             "… for two minutes",
             started(),
             troubled(TroubleKind::ContainerConfig, 120),
+        ),
+        scene(
+            "a Secret or ConfigMap that it names is missing, for however long",
+            started(),
+            troubled(TroubleKind::Missing, 120),
         ),
         scene("the command ended once or twice", started(), crashed(1)),
         scene("the command ended three times", started(), crashed(3)),
@@ -298,6 +415,11 @@ fn losses() -> Vec<Scene> {
         ),
         scene("the Pod is gone", running(), |w| w.facts = Facts::default()),
         scene(
+            "the Pod is gone before anything was ever said",
+            World::new(),
+            |w| w.facts.lost_pod = true,
+        ),
+        scene(
             "… again and again: the next one waits for its turn",
             running(),
             |w| {
@@ -375,6 +497,10 @@ fn ends() -> Vec<Scene> {
         scene("the spec was changed", failed(), |w| {
             w.entry.generation += 1;
         }),
+        scene("the template of its pool was changed", failed(), |w| {
+            w.entry.status.pool_revision = Some("old".into());
+            w.facts.pool_revision = Some("new".into());
+        }),
         scene("`deletePausedAfter` has passed", failed(), |w| {
             w.deadlines.delete_paused_after = Some(60 * MINUTE);
             w.step();
@@ -393,5 +519,10 @@ fn ends() -> Vec<Scene> {
             w.step();
             w.want(DesiredState::Running);
         }),
+        scene(
+            "the object is being deleted: Kubernetes takes the rest with it",
+            World::running(),
+            |w| w.entry.deleting = true,
+        ),
     ]
 }

@@ -360,25 +360,19 @@ fn the_pod_of_a_failed_start_is_not_taken_for_the_next_one() {
 #[test]
 fn a_fatal_refusal_fails_and_another_one_waits() {
     let world = World::new();
-    let subject = Subject {
-        entry: &world.entry,
-        deadlines: world.deadlines,
-        url: "u",
-        port: None,
-    };
     let mut refusal = Refusal {
         reason: Reason::InvalidSpec,
         message: "spec.podTemplate: x".into(),
         fatal: true,
     };
-    let status = refuse(&subject, &refusal, world.now);
+    let status = world.refuse(&refusal);
     assert_eq!(
         (status.phase, status.reason),
         (Phase::Failed, Some(Reason::InvalidSpec))
     );
     refusal.fatal = false;
     refusal.reason = Reason::NameTaken;
-    let status = refuse(&subject, &refusal, world.now);
+    let status = world.refuse(&refusal);
     assert_eq!(
         (status.phase, status.reason),
         (Phase::Pending, Some(Reason::NameTaken))
@@ -400,18 +394,74 @@ fn a_start_refused_again_and_again_times_out() {
         world.entry.status = if plan.actions.is_empty() {
             plan.status
         } else {
-            let subject = Subject {
-                entry: &world.entry,
-                deadlines: world.deadlines,
-                url: "u",
-                port: None,
-            };
-            stored(&refuse(&subject, &refusal, world.now))
+            world.refuse(&refusal)
         };
         phases.push(world.status().phase);
         world.pass(10 * 60);
     }
     assert_eq!(phases, [Phase::Pending, Phase::Pending, Phase::Failed]);
+}
+
+#[test]
+fn a_missing_secret_is_waited_for_as_long_as_a_start_may_take() {
+    let mut world = World::starting();
+    world.facts.pod = Some(pod());
+    world.pod().container.state = ContainerState::Waiting;
+    world.pod().trouble = Some(trouble(TroubleKind::Missing, world.now));
+    for minutes in [0, 3, 11] {
+        world.pass(minutes * 60);
+        world.step();
+        assert_eq!(world.status().phase, Phase::Starting);
+        assert_eq!(world.status().reason, Some(Reason::ContainerConfig));
+    }
+    world.pass(60);
+    world.step();
+    assert_eq!(world.status().reason, Some(Reason::StartTimeout));
+}
+
+#[test]
+fn what_failed_with_one_template_is_tried_with_another_one() {
+    let refusal = Refusal {
+        reason: Reason::InvalidSpec,
+        message: "spec.podTemplate: x".into(),
+        fatal: true,
+    };
+    let mut world = World::new();
+    world.spec().pool = Some("p".into());
+    for revision in ["first", "second"] {
+        world.facts.pool_revision = Some(revision.into());
+        assert!(creates_pod(&world.plan()).is_some());
+        world.entry.status = world.refuse(&refusal);
+        assert_eq!(world.status().phase, Phase::Failed);
+        assert_eq!(world.step().actions, []);
+        assert_eq!(world.status().pool_revision.as_deref(), Some(revision));
+    }
+    // Neither without a pool: another one of that name may come.
+    world.facts.pool_revision = None;
+    world.facts.pool_missing = true;
+    assert_eq!(world.step().status.phase, Phase::Failed);
+    world.facts.pool_missing = false;
+    world.facts.pool_revision = Some("third".into());
+    world.step();
+    assert_eq!(world.status().phase, Phase::Starting);
+    assert_eq!(world.status().pool_revision, None);
+}
+
+#[test]
+fn pods_that_vanish_before_the_first_status_are_counted_and_paced() {
+    let mut world = World::new();
+    let plan = world.step();
+    assert!(creates_pod(&plan) == Some(0) && !plan.reports);
+    world.facts.lost_pod = true;
+    let plan = world.step();
+    assert_eq!(creates_pod(&plan), Some(1));
+    assert!(plan.reports && plan.lost);
+    assert_eq!(world.status().restarts.reasons, ["Deleted"]);
+    world.facts.replace_at = Some(world.now + SignedDuration::from_secs(1));
+    assert_eq!(creates_pod(&world.step()), None);
+    world.facts.replace_at = None;
+    assert_eq!(creates_pod(&world.step()), Some(2));
+    assert_eq!(world.step().status.reason, Some(Reason::CrashLoop));
 }
 
 #[test]

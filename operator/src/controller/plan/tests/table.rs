@@ -38,7 +38,10 @@ fn rows() -> String {
 
 fn row(mut scene: Scene) -> String {
     let from = scene.world.status().phase;
-    let plan = scene.world.step();
+    let plan = match &scene.refusal {
+        None => scene.world.step(),
+        Some(refusal) => refused(&scene.world, refusal),
+    };
     let mut entry = scene.world.entry.clone();
     entry.status = plan.status.clone();
     let status = &plan.status;
@@ -52,6 +55,16 @@ fn row(mut scene: Scene) -> String {
         told.pod.as_str(),
         deeds(&plan)
     )
+}
+
+/// What is left of a plan that is refused.
+fn refused(world: &World, refusal: &Refusal) -> Plan {
+    let mut plan = world.plan();
+    assert!(creates_pod(&plan).is_some(), "nothing was asked for");
+    plan.status = world.refuse(refusal);
+    plan.actions.clear();
+    (plan.reports, plan.next) = (true, None);
+    plan
 }
 
 fn deeds(plan: &Plan) -> String {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crds::amount::IntOrString;
 use crds::sandbox::{SandboxSpec, Session, Workspace};
 use crds::{Sandbox, names};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::ObjectMeta;
 
 use super::request::Start;

@@ -1,0 +1,113 @@
+//! The tools of an administrator, and the app server that lives by what they store (runtime API spec
+//! 1.11, 3.8).
+
+use http::Method;
+use serde_json::{Value, json};
+use tests::clients::{Admin, Enterprise, Raised, SandboxStatus, admin};
+use tests::double;
+
+use crate::stage::{LIMIT, Stage};
+
+pub(crate) const PASSWORD: &str = "open sesame";
+
+/// A standalone that has an administrator.
+pub(crate) fn administered(what: &str) -> Option<Stage> {
+    Stage::set_with(
+        what,
+        &["--url-form", "nested", "--admin-password", PASSWORD],
+    )
+}
+
+fn status(outcome: Result<impl std::fmt::Debug, Raised>) -> u16 {
+    match outcome {
+        Err(Raised::Http {
+            status,
+            detail: Some(_),
+        }) => status,
+        other => panic!("no answer of HTTP with a detail: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn an_app_starts_what_an_administrator_has_stored() {
+    let Some(stage) = administered("admin replay") else {
+        return;
+    };
+    let mut tool = Admin::new(stage.api());
+    tool.log_in(PASSWORD).await.unwrap();
+    let mut app = Enterprise::new(stage.api(), stage.key(), double::IMAGE);
+    assert_eq!(app.specs().await.unwrap(), Vec::<Value>::new());
+
+    let config = json!({
+        "image": double::IMAGE, "working_dir": "/workspace/project", "count": 0,
+        "command": ["/usr/local/bin/openhands-agent-server", "--port", "60000"],
+        "environment": {"LOG_JSON": "1"}, "run_as_user": 10001, "fs_group": 10001,
+    });
+    let stored = tool.put("v1_current", &config).await.unwrap();
+    for (field, value) in config.as_object().unwrap() {
+        assert_eq!(stored[field], *value, "{field}");
+    }
+    let specs = app.specs().await.unwrap();
+    assert_eq!(specs, [stored]);
+    app.start("a", &specs[0]).await.unwrap();
+    app.wait("a", LIMIT).await.unwrap();
+    assert_eq!(app.status("a").await, SandboxStatus::Running);
+
+    // Stored again it is changed, and what is gone is gone for everybody.
+    let mut other = config.clone();
+    other["environment"] = json!({"LOG_JSON": "0"});
+    let changed = tool.put("v1_current", &other).await.unwrap();
+    assert_eq!(app.specs().await.unwrap(), [changed]);
+    tool.delete("v1_current").await.unwrap();
+    assert_eq!(status(tool.delete("v1_current").await), 404);
+    assert_eq!(app.specs().await.unwrap(), Vec::<Value>::new());
+    assert_eq!(app.status("a").await, SandboxStatus::Running);
+
+    let key = tool.default_key().await.unwrap();
+    assert_eq!(key["key_value"], "");
+}
+
+#[tokio::test]
+async fn who_does_not_know_the_password_is_kept_out() {
+    let Some(stage) = administered("admin replay") else {
+        return;
+    };
+    let mut tool = Admin::new(stage.api());
+    assert_eq!(status(tool.log_in("guess").await), 401);
+    assert_eq!(status(tool.default_key().await), 401);
+    // A challenge is good for one attempt, a right one too.
+    let challenge = tool.call(Method::GET, "challenge", None).await.unwrap();
+    let answer = admin::solve(&challenge, PASSWORD).unwrap();
+    tool.answer(&answer).await.unwrap();
+    assert_eq!(status(tool.answer(&answer).await), 400);
+    tool.default_key().await.unwrap();
+    // A token survives a restart, and a new password ends it.
+    let Stage { standalone, state } = stage;
+    standalone.stop();
+    let again = |password: &str| {
+        let args = ["--url-form", "nested", "--admin-password", password];
+        tests::standalone::Standalone::start(state.path(), &args)
+    };
+    let same = again(PASSWORD);
+    tool.wire = tool.wire.anew();
+    tool.default_key().await.unwrap();
+    same.stop();
+    let other = again("another");
+    tool.wire = tool.wire.anew();
+    assert_eq!(status(tool.default_key().await), 401);
+    other.stop();
+}
+
+#[tokio::test]
+async fn without_a_password_there_is_no_administrator() {
+    let Some(stage) = Stage::set("admin replay") else {
+        return;
+    };
+    let mut tool = Admin::new(stage.api());
+    let refused = tool.log_in(PASSWORD).await;
+    assert_eq!(status(refused.clone()), 403);
+    let Err(Raised::Http { detail, .. }) = refused else {
+        return;
+    };
+    assert!(detail.is_some_and(|detail| detail.contains("admin")));
+}
