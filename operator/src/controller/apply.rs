@@ -160,7 +160,10 @@ impl ApplyError {
             Self::Create(CreateError::Ending { .. }) => (Reason::CreatingPod, false),
             Self::Create(CreateError::Forbidden(_)) => (Reason::Refused, false),
             Self::Create(
-                CreateError::Encode(_) | CreateError::Request(_) | CreateError::Call(_),
+                CreateError::Encode(_)
+                | CreateError::Request(_)
+                | CreateError::Call(_)
+                | CreateError::NamespaceEnds(_),
             )
             | Self::Call(_) => return None,
         };
