@@ -464,6 +464,21 @@ fn kernels_end_with_the_server() {
 }
 
 #[test]
+fn a_stop_during_the_start_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let temporary = directory.path().join("tmp");
+    fs::create_dir(&temporary).unwrap();
+    for _ in 0..10 {
+        let mut command = serve_command(&directory.path().join("w"), &PLUGINS);
+        command.env("PATH", path()).env("TMPDIR", &temporary);
+        let process = Process::start(&mut command);
+        process.signal(Signal::TERM);
+        assert_eq!(process.wait().code(), Some(0));
+    }
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+}
+
+#[test]
 fn a_stop_does_not_wait_for_a_cell() {
     let world = World::new();
     world.process.run("mkfifo gate");

@@ -64,17 +64,19 @@ impl Private {
     ) -> io::Result<Self> {
         let name = format!(".sandbox-{}", &token()?[..16]);
         let places = places(fallback);
+        let owner = Arc::clone(identity);
         let made = identity.run(move || {
-            let directory = make_in_first(&places, &name)?;
-            for (name, content) in files(&directory) {
-                write(&directory.join(name), &content)?;
+            // From here on it is removed if nobody waits for it any more.
+            let private = Self {
+                directory: make_in_first(&places, &name)?,
+                identity: owner,
+            };
+            for (name, content) in files(&private.directory) {
+                write(&private.directory.join(name), &content)?;
             }
-            Ok::<_, io::Error>(directory)
+            Ok(private)
         });
-        Ok(Self {
-            directory: made.await??,
-            identity: Arc::clone(identity),
-        })
+        made.await?
     }
 
     pub(super) async fn remove(&self) {
@@ -84,7 +86,8 @@ impl Private {
     }
 }
 
-/// Of one that was not removed in time, as when its making was given up.
+/// Of one that was not removed in time, as when its making was given up. Whoever drops it may have
+/// other rights; then it stays.
 impl Drop for Private {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.directory);
