@@ -100,8 +100,10 @@ pub struct PoolTemplate {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
+    /// How many members there may be beyond those asked for: a number, or a percentage of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_surge: Option<IntOrString>,
+    /// How many of those asked for may be missing: a number, or a percentage of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<IntOrString>,
 }
