@@ -83,11 +83,27 @@ impl Installation {
     }
 }
 
-/// Ends when this process does, however it does: a shell waits for the other end of its input to be
-/// closed.
+/// Runs a program again whenever it ends, as a cluster does, until nobody holds its input open.
+const KEEPER: &str = r#"
+keep() {
+    trap 'kill "$child"; wait "$child"; exit' TERM
+    while :; do
+        "$@" &
+        child=$!
+        wait "$child"
+        sleep 0.2
+    done
+}
+keep "$@" &
+cat
+kill "$!"
+wait "$!"
+"#;
+
+/// Ends when this process does, however it does.
 fn operator(role: &str, args: &[&str]) -> Child {
     Command::new("sh")
-        .args(["-c", r#""$@" & cat; kill $!; wait $!"#, "sh"])
+        .args(["-c", KEEPER, "sh"])
         .arg(binary("sandbox-operator"))
         .arg(role)
         .args(args)

@@ -123,6 +123,7 @@ async fn a_memory_hog_harms_itself_alone() {
     let scene = Scene::of_gateway().await;
     let (hog, neighbour) = tokio::join!(Session::start("hog"), Session::start("neighbour"));
     hog.run("echo kept > /workspace/file").await;
+    scene.reported(&neighbour.id).await;
     let pod = scene.get::<Pod>(&neighbour.id).await;
     // With control groups of version 1 the kernel ends the program, with version 2 all of the sandbox.
     let answer = hog.act("tail /dev/zero; echo ended with $?").await;

@@ -17,6 +17,7 @@ async fn begin(name: &str) -> (Scene, Session, Pod) {
     let scene = Scene::of_gateway().await;
     let session = Session::start(name).await;
     session.run("echo kept > /workspace/file").await;
+    scene.reported(&session.id).await;
     let pod = scene.get::<Pod>(&session.id).await;
     (scene, session, pod)
 }
