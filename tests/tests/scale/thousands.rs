@@ -1,0 +1,153 @@
+//! Two thousand Sandboxes start at once, live on under a new controller, and go: what that costs in
+//! writes (design 9, invariant 4).
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crds::Sandbox;
+use futures::StreamExt as _;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use serde_json::json;
+use tests::binaries::root;
+use tokio_util::sync::CancellationToken;
+
+use crate::audit::{Writes, writes};
+use crate::operator::{NAME, client, start};
+
+const COUNT: usize = 2000;
+/// What a start writes, beside the Sandbox, which the user does, and events.
+const START: [&str; 3] = [
+    "create persistentvolumeclaims 201",
+    "create pods 201",
+    "patch sandboxes/status 200",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a cluster with fake nodes: make test-cluster"]
+async fn two_thousand_sandboxes_cost_what_they_should() {
+    define_resources();
+    let sandboxes: Api<Sandbox> = Api::namespaced(client("the-user").await, "default");
+    let shutdown = CancellationToken::new();
+    let controller = start(shutdown.clone());
+
+    // One that nobody else slows down takes the least that there is.
+    create(&sandboxes, "first").await;
+    until(&sandboxes, 1).await;
+    let first = writes(NAME);
+    assert!(
+        START.iter().all(|deed| first.get(*deed) == Some(&1)),
+        "{first:#?}"
+    );
+    assert!(first.keys().all(|deed| is_expected(deed)), "{first:#?}");
+
+    let began = Instant::now();
+    fill(&sandboxes).await;
+    println!("\n{COUNT} created after {:.1?}", began.elapsed());
+    until(&sandboxes, COUNT + 1).await;
+    println!("{COUNT} ready after {:.1?}", began.elapsed());
+    let before = writes(NAME);
+    println!("{before:#?}");
+    starts_are_cheap(&before);
+
+    // A controller that begins anew writes nothing for them: only for the one that comes after.
+    shutdown.cancel();
+    controller.await.unwrap();
+    let before = writes(NAME);
+    let shutdown = CancellationToken::new();
+    let controller = start(shutdown.clone());
+    create(&sandboxes, "last").await;
+    until(&sandboxes, COUNT + 2).await;
+    let new = difference(&before, &writes(NAME));
+    println!("one more, under a new controller: {new:#?}");
+    let statuses = new.get("patch sandboxes/status 200");
+    assert!(statuses.is_some_and(|count| *count <= 2), "{new:#?}");
+    assert!(
+        START[..2].iter().all(|deed| new.get(*deed) == Some(&1)),
+        "{new:#?}"
+    );
+    assert!(new.keys().all(|deed| is_expected(deed)), "{new:#?}");
+
+    let (how, which) = (DeleteParams::default(), ListParams::default());
+    sandboxes.delete_collection(&how, &which).await.unwrap();
+    let began = Instant::now();
+    until(&sandboxes, 0).await;
+    println!("all gone after {:.1?}", began.elapsed());
+    shutdown.cancel();
+    controller.await.unwrap();
+}
+
+fn define_resources() {
+    let kubectl = |args: &[&str]| {
+        let status = Command::new("kubectl")
+            .args(args)
+            .current_dir(root())
+            .status();
+        assert!(status.unwrap().success(), "{args:?}");
+    };
+    kubectl(&["apply", "--server-side", "-f", "manifests/crds"]);
+    kubectl(&[
+        "wait",
+        "--for=condition=Established",
+        "-f",
+        "manifests/crds",
+    ]);
+}
+
+/// Claim, Pod and a status for each, and one more status for those that wait long; hardly a conflict.
+fn starts_are_cheap(writes: &Writes) {
+    let of = |deed: &str| writes.get(deed).copied().unwrap_or_default();
+    let all = COUNT + 1;
+    assert_eq!(of(START[0]), all);
+    assert_eq!(of(START[1]), all);
+    assert!((all..=all * 5 / 2).contains(&of(START[2])));
+    let conflicts = writes.iter().filter(|(deed, _)| deed.ends_with(" 409"));
+    assert!(conflicts.map(|(_, count)| count).sum::<usize>() <= COUNT / 100);
+    let fine = |deed: &String| is_expected(deed) || deed.ends_with(" 409");
+    assert!(writes.keys().all(fine));
+}
+
+fn is_expected(deed: &str) -> bool {
+    START.contains(&deed) || deed.contains(" events ")
+}
+
+fn difference(before: &Writes, after: &Writes) -> Writes {
+    let new = after.iter().map(|(deed, count)| {
+        let earlier = before.get(deed).copied().unwrap_or_default();
+        (deed.clone(), count - earlier)
+    });
+    new.filter(|(_, count)| *count > 0).collect()
+}
+
+async fn fill(sandboxes: &Api<Sandbox>) {
+    futures::stream::iter(0..COUNT)
+        .for_each_concurrent(32, async |number| {
+            create(sandboxes, &format!("scale-{number}")).await;
+        })
+        .await;
+}
+
+async fn create(sandboxes: &Api<Sandbox>, name: &str) {
+    let sandbox = json!({
+        "metadata": {"name": name},
+        "spec": {"image": "debian:12", "command": ["sleep", "infinity"], "workspace": {"size": "1Gi"}},
+    });
+    let sandbox = serde_json::from_value(sandbox).unwrap();
+    let created = sandboxes.create(&PostParams::default(), &sandbox).await;
+    created.unwrap();
+}
+
+/// Waits until so many are ready and no others are there.
+async fn until(sandboxes: &Api<Sandbox>, count: usize) {
+    let end = Instant::now() + Duration::from_mins(8);
+    loop {
+        let all = sandboxes.list(&ListParams::default()).await.unwrap().items;
+        let ready = |s: &&Sandbox| s.status.as_ref().is_some_and(|s| s.ready_at.is_some());
+        let readied = all.iter().filter(ready).count();
+        if all.len() == count && readied == count {
+            return;
+        }
+        assert!(Instant::now() < end, "{readied} of {} are ready", all.len());
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
