@@ -77,12 +77,17 @@ impl KeysArgs {
                 let record = create.record();
                 let make = |book: &mut Book| Ok(book.create(record.clone(), Timestamp::now())?);
                 let NewKey { id, key } = change(&client, &namespace, make).await?;
-                eprintln!("Key {id} of {:?}. It is shown only now:", record.name);
+                let name = &record.name;
+                eprintln!("Key {id} of {name:?} for the operator in namespace {namespace}.");
+                eprintln!("It is shown only now:");
                 println!("{key}");
             }
             Action::Ensure(ensure) => ensure.run(&client, &namespace).await?,
             Action::List => {
                 let secret = bounded(secrets(&client, &namespace).get_opt(SECRET)).await?;
+                if secret.is_none() {
+                    eprintln!("There are no keys in namespace {namespace}.");
+                }
                 let book = secret.as_ref().map(read).transpose()?.unwrap_or_default();
                 print(&book.list());
             }

@@ -71,7 +71,7 @@ async fn describe_tells_the_story() {
     let text = kubectl(&["describe", "sbx", "d", "-n", namespace]);
     let (_, events) = text.split_once("Events:").unwrap();
     for told in [
-        "the sandbox answers requests; it runs on node node",
+        "the sandbox is ready; it runs on node node",
         "compute is released, the workspace is kept: as requested",
         "sandbox-operator",
     ] {

@@ -40,7 +40,7 @@ fn the_sample_can_be_applied_watched_paused_and_deleted() {
     );
     let described = until(
         || kubectl("describe sbx demo"),
-        |text| text.contains("the sandbox answers requests"),
+        |text| text.contains("the sandbox is ready"),
     );
     assert!(described.contains("Phase:"), "{described}");
     assert_eq!(

@@ -98,8 +98,8 @@ fn arrived(before: &SandboxStatus, after: &SandboxStatus) -> Option<Announcement
 
 fn ready(after: &SandboxStatus) -> String {
     match &after.node_name {
-        Some(node) => format!("the sandbox answers requests; it runs on node {node}"),
-        None => "the sandbox answers requests".into(),
+        Some(node) => format!("the sandbox is ready; it runs on node {node}"),
+        None => "the sandbox is ready".into(),
     }
 }
 
@@ -109,7 +109,11 @@ fn paused(after: &SandboxStatus) -> String {
         Some(PauseReason::MaxRunTime) => "it reached its longest run time",
         Some(PauseReason::Requested) | None => "as requested",
     };
-    format!("compute is released, the workspace is kept: {why}")
+    let files = match after.workspace_claim {
+        Some(_) => "the workspace is kept",
+        None => "its files are gone, because it has no workspace",
+    };
+    format!("compute is released, {files}: {why}")
 }
 
 fn stop_reason(after: &SandboxStatus) -> &'static str {
