@@ -92,6 +92,9 @@ async fn every_way_out_is_counted_once() {
     let line = r#"gateway_requests_total{target="sandbox",outcome="client-left"} 2"#;
     assert!(answer.contains(line), "{answer}");
     assert!(!answer.contains(&stage.id), "{answer}");
+    let answer = stage.exchange(&text.replace("GET", "HEAD")).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.ends_with("\r\n\r\n"), "{answer}");
 }
 
 /// Where log lines go in a test.
