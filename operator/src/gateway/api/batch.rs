@@ -6,7 +6,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use futures::{StreamExt as _, stream};
 
-use super::auth::Caller;
+use super::auth::Poller;
 use super::endpoint::Endpoint;
 use super::info::RuntimeInfo;
 use super::{Api, ApiError, Shared};
@@ -26,7 +26,7 @@ pub(super) fn endpoint() -> Endpoint {
 
 async fn batch(
     State(api): Shared,
-    Caller(tenant): Caller,
+    Poller(tenant): Poller,
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
 ) -> Result<Json<Vec<Option<RuntimeInfo>>>, ApiError> {
     let Query(query) = query?;
