@@ -262,6 +262,25 @@ async fn failures_of_a_moment_are_not_seen() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn refusals_of_the_cluster_are_told_once_and_as_they_are() {
+    let world = World::new();
+    for (refusal, code, said) in [
+        (413, 400, "larger than"),
+        (403, 503, "does not allow this: injected"),
+    ] {
+        world.api.fail([refusal]);
+        let calls = world.api.calls().len();
+        let (answered, answer) = world.post("/start", &start_body()).await;
+        assert_eq!(answered, code, "{answer}");
+        let detail = answer["detail"].as_str().unwrap();
+        assert!(detail.contains(said), "{detail}");
+        assert_eq!(world.api.calls().len(), calls + 1, "{refusal}");
+    }
+    // What was refused left nothing that would be in the way.
+    started(&world, "s1").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn bad_starts_are_refused_in_words() {
     let world = World::new();
     let long = "x".repeat(257);
@@ -275,6 +294,11 @@ async fn bad_starts_are_refused_in_words() {
         ("resource_factor", json!(0)),
         ("resource_factor", json!(-1.5)),
         ("command", json!("a 'b")),
+        ("command", json!("a \0")),
+        ("command", json!(["a", "\0"])),
+        ("working_dir", json!("/a\0b")),
+        ("image", json!("a\0b")),
+        ("environment", json!({"A": "x".repeat(128 << 10)})),
         ("working_dir", json!("relative")),
         ("run_as_user", json!(-1)),
         ("image_pull_policy", json!("Sometimes")),

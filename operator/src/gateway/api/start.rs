@@ -7,6 +7,7 @@
 mod build;
 mod command;
 mod environment;
+mod impossible;
 mod queue;
 mod request;
 mod runtime_class;
