@@ -94,7 +94,7 @@ async fn every_way_out_is_counted_once() {
     assert!(!answer.contains(&stage.id), "{answer}");
     let answer = stage.exchange(&text.replace("GET", "HEAD")).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    assert!(answer.ends_with("\r\n\r\n"), "{answer}");
+    assert!(!answer.contains("gateway_requests_total"), "{answer}");
 }
 
 /// Where log lines go in a test.

@@ -26,6 +26,9 @@ pub enum SandboxError {
     Timeout,
     #[error("the gateway does not know all sandboxes yet; try again")]
     NotSynced,
+    /// Nothing of this name is known, and nobody could be asked.
+    #[error("the Kubernetes API cannot be asked for this at present; try again")]
+    Unsure,
     #[error("the Kubernetes API answered without identity")]
     Incomplete,
 }
@@ -42,6 +45,7 @@ impl SandboxError {
             Self::Unavailable(_) => "unavailable",
             Self::Timeout => "timeout",
             Self::NotSynced => "not-synced",
+            Self::Unsure => "unsure",
             Self::Incomplete => "incomplete",
         }
     }
