@@ -131,7 +131,8 @@ impl Gateway {
         let configs = configs::Configs::new(client.clone(), namespace, overlay);
         let password = settings.admin_password.clone();
         let admin = password.map(|password| admin::Admin::new(password, keys.admin()));
-        let sandboxes = sandboxes::Sandboxes::new(client.clone(), namespace, index, keys);
+        let client = client.clone();
+        let sandboxes = sandboxes::Sandboxes::new(client, namespace, index, keys, vitals.clone());
         let proxy = proxy::Proxy::new(sandboxes.clone(), config.clone(), metrics.clone());
         let api = api::router(api::Api {
             sandboxes,

@@ -233,14 +233,11 @@ async fn known_sandboxes_are_answered_while_the_api_server_is_away() {
     let world = World::new();
     let id = started(&world, "s1").await;
     world.api.set_away(true);
-    for path in [
-        "/list",
-        "/sessions/s1",
-        "/sessions/batch?ids=s1&ids=x",
-        "/health",
-    ] {
+    for path in ["/list", "/sessions/s1", "/sessions/batch?ids=s1", "/health"] {
         assert_eq!(world.get(path).await.0, 200, "{path}");
     }
+    // A null would be the end of what may well exist.
+    assert_eq!(world.get("/sessions/batch?ids=s1&ids=x").await.0, 503);
     assert_eq!(world.get(&format!("/runtime/{id}")).await.0, 200);
     // The session lives, so a start of it needs no write.
     assert_eq!(started(&world, "s1").await, id);
@@ -262,6 +259,25 @@ async fn failures_of_a_moment_are_not_seen() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn refusals_of_the_cluster_are_told_once_and_as_they_are() {
+    let world = World::new();
+    for (refusal, code, said) in [
+        (413, 400, "larger than"),
+        (403, 503, "does not allow this: injected"),
+    ] {
+        world.api.fail([refusal]);
+        let calls = world.api.calls().len();
+        let (answered, answer) = world.post("/start", &start_body()).await;
+        assert_eq!(answered, code, "{answer}");
+        let detail = answer["detail"].as_str().unwrap();
+        assert!(detail.contains(said), "{detail}");
+        assert_eq!(world.api.calls().len(), calls + 1, "{refusal}");
+    }
+    // What was refused left nothing that would be in the way.
+    started(&world, "s1").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn bad_starts_are_refused_in_words() {
     let world = World::new();
     let long = "x".repeat(257);
@@ -275,6 +291,11 @@ async fn bad_starts_are_refused_in_words() {
         ("resource_factor", json!(0)),
         ("resource_factor", json!(-1.5)),
         ("command", json!("a 'b")),
+        ("command", json!("a \0")),
+        ("command", json!(["a", "\0"])),
+        ("working_dir", json!("/a\0b")),
+        ("image", json!("a\0b")),
+        ("environment", json!({"A": "x".repeat(128 << 10)})),
         ("working_dir", json!("relative")),
         ("run_as_user", json!(-1)),
         ("image_pull_policy", json!("Sometimes")),
@@ -513,13 +534,8 @@ async fn a_failed_start_explains_itself_to_its_owner() {
 #[tokio::test(start_paused = true)]
 async fn a_scan_of_ids_costs_the_api_server_little() {
     let world = World::new();
-    let id = |n: u32| {
-        let letter = |shift: u32| char::from(b'a' + u8::try_from(n >> shift & 15).unwrap());
-        let end: String = [12, 8, 4, 0].into_iter().map(letter).collect();
-        format!("aaaaaaaaaaaa{end}")
-    };
     let scan = (0..1000).map(|n| {
-        let path = format!("/runtime/{}", id(n));
+        let path = format!("/runtime/{}", strange_id(n));
         let world = &world;
         async move { world.get(&path).await.0 }
     });
@@ -535,4 +551,105 @@ async fn a_scan_of_ids_costs_the_api_server_little() {
     let path = format!("/runtime/{}", started(&world, "s1").await);
     let other = World::beside(&world.api, config());
     assert_eq!(other.get(&path).await.0, 200);
+}
+
+/// Ids that nobody has.
+#[cfg(test)]
+fn strange_id(n: u32) -> String {
+    let letter = |shift: u32| char::from(b'a' + u8::try_from(n >> shift & 15).unwrap());
+    let end: String = [12, 8, 4, 0].into_iter().map(letter).collect();
+    format!("aaaaaaaaaaaa{end}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_missing_while_nobody_can_be_asked() {
+    let world = World::new();
+    world.api.set_away(true);
+    let runtimes = (0..200).map(|n| format!("/runtime/{}", strange_id(n)));
+    let sessions = (0..700).map(|n| format!("/sessions/x{n}"));
+    let paths: Vec<_> = runtimes.chain(sessions).collect();
+    for _ in 0..2 {
+        let answers = paths.iter().map(|path| world.get(path));
+        for (code, answer) in futures::future::join_all(answers).await {
+            assert_eq!(code, 503, "{answer}");
+        }
+    }
+    for many in [1, 64, 65, 200] {
+        let ids: Vec<_> = (0..many).map(|n| format!("ids=y{n}")).collect();
+        let path = format!("/sessions/batch?{}", ids.join("&"));
+        assert_eq!(world.get(&path).await.0, 503, "{many}");
+    }
+    world.api.set_away(false);
+    let answers = paths.iter().map(|path| world.get(path));
+    for (code, answer) in futures::future::join_all(answers).await {
+        assert_eq!(code, 404, "{answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_whose_watch_fails_does_not_say_what_is_missing() {
+    let vitals = std::sync::Arc::new(operator::vitals::Vitals::default());
+    let health = &vitals.health;
+    health.begin("sandboxes", "sandboxes.openhands.dev".into());
+    let mut config = config();
+    config.vitals = vitals.clone();
+    let world = World::beside(&fake_api::FakeApi::default(), config);
+    let scan = async || {
+        let paths: Vec<_> = (0..200)
+            .map(|n| format!("/runtime/{}", strange_id(n)))
+            .collect();
+        let answers = paths.iter().map(|path| world.get(path));
+        let codes = futures::future::join_all(answers).await;
+        codes.iter().filter(|(code, _)| *code == 503).count()
+    };
+    let trouble = operator::kubernetes::health::Trouble::Unreachable("gone".into());
+    health.failed("sandboxes", trouble);
+    // The first hundred were asked for one by one.
+    assert_eq!(scan().await, 100);
+    health.heard("sandboxes");
+    assert_eq!(scan().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_session_is_not_told_when_another_replica_began_anew() {
+    for end in [Phase::Failed, Phase::Stopped] {
+        let first = World::new();
+        let old = started(&first, "s1").await;
+        let over = SandboxStatus {
+            phase: end,
+            ..SandboxStatus::default()
+        };
+        first.report(&old, &over);
+        let known = first.api.get(&old);
+        let new = started(&first, "s1").await;
+        assert_ne!(old, new);
+        for path in ["/sessions/s1", "/sessions/batch?ids=s1"] {
+            // It has not heard of the second start yet.
+            let second = World::beside(&first.api, config());
+            second.index.apply(&known);
+            let (code, answer) = second.get(path).await;
+            assert_eq!(code, 200, "{path}");
+            assert!(answer.to_string().contains(&new), "{path}: {answer}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn polls_of_what_is_over_cost_little_and_go_on_while_the_api_server_is_away() {
+    let world = World::new();
+    let id = started(&world, "s1").await;
+    world.post("/stop", &json!({"runtime_id": id})).await;
+    let calls = world.api.calls().len();
+    for away in [false, true] {
+        world.api.set_away(away);
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        for _ in 0..100 {
+            for path in ["/sessions/s1", "/sessions/batch?ids=s1"] {
+                let (code, answer) = world.get(path).await;
+                assert_eq!(code, 200, "{path}");
+                assert!(answer.to_string().contains(&id), "{path}: {answer}");
+            }
+        }
+    }
+    assert_eq!(world.api.calls().len() - calls, 2);
 }

@@ -532,6 +532,31 @@ async fn rule_27_who_calls_too_fast_waits_and_is_never_told_429() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn rule_27_a_pace_never_ends_a_start() {
+    let tenants = limited(&json!({"callsPerSecond": 10}));
+    let world = World::of(&FakeApi::default(), tenants, ApiSettings::default());
+    let id = started(&world).await;
+    world.post("/pause", &json!({"runtime_id": id})).await;
+    let began = tokio::time::Instant::now();
+    for path in [
+        "/sessions/s1",
+        "/sessions/batch?ids=s1",
+        &format!("/runtime/{id}"),
+    ] {
+        for _ in 0..100 {
+            assert_eq!(world.get(path).await.0, 200, "{path}");
+        }
+    }
+    assert!(began.elapsed().is_zero());
+    // Whoever waited for a turn has less time left for everything else.
+    let calls = futures::future::join_all((0..60).map(|_| world.get("/list")));
+    world.api.set_silent(true);
+    let (_, (code, _)) = tokio::join!(calls, start(&world, json!({})));
+    assert_eq!(code, 503);
+    assert_eq!(began.elapsed().as_secs(), 8);
+}
+
+#[tokio::test(start_paused = true)]
 async fn rules_28_39_keys_and_what_is_not_theirs() {
     let world = World::new();
     let id = started(&world).await;

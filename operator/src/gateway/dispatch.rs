@@ -90,7 +90,8 @@ impl Dispatch {
 
     async fn call_api(&self, request: Request<Body>) -> Response<Body> {
         let request = super::api::normalise(request);
-        if request.method() == Method::GET && request.uri().path() == METRICS {
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        if reads && request.uri().path() == METRICS {
             return admin::measurements(&self.vitals);
         }
         let Ok(response) = self.api.clone().oneshot(request).await;

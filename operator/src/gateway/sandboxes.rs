@@ -2,6 +2,7 @@
 //! API server where another replica may know more, and every write entered into the index at once.
 
 mod error;
+mod find;
 pub(super) mod retry;
 mod strangers;
 
@@ -15,14 +16,15 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use tokio::time::sleep;
 
 use crate::index::{Entry, Index, Key};
 use crate::keys::Keys;
+use crate::vitals::Vitals;
 
 pub use error::SandboxError;
+pub use find::is_over;
 use retry::{retrying, within};
-use strangers::{NEWS, Strangers};
+use strangers::Strangers;
 
 /// Live look-ups at the same time. Anybody can ask for ids that do not exist, so they queue here
 /// and not at the API server.
@@ -41,6 +43,7 @@ pub struct Sandboxes {
     api: Api<Sandbox>,
     lookups: Arc<Semaphore>,
     strangers: Arc<Strangers>,
+    vitals: Arc<Vitals>,
 }
 
 /// What came of a create.
@@ -52,7 +55,14 @@ pub enum Created {
 }
 
 impl Sandboxes {
-    pub fn new(client: kube::Client, namespace: &str, index: Arc<Index>, keys: Arc<Keys>) -> Self {
+    /// `vitals` know whether the watch that feeds `index` works.
+    pub fn new(
+        client: kube::Client,
+        namespace: &str,
+        index: Arc<Index>,
+        keys: Arc<Keys>,
+        vitals: Arc<Vitals>,
+    ) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
             namespace: namespace.into(),
@@ -60,6 +70,7 @@ impl Sandboxes {
             strangers: Arc::default(),
             index,
             keys,
+            vitals,
         }
     }
 
@@ -69,63 +80,6 @@ impl Sandboxes {
             return Ok(());
         }
         Err(SandboxError::NotSynced)
-    }
-
-    /// The sandbox of a runtime id, whoever it belongs to.
-    pub async fn find(&self, runtime_id: &str) -> Result<Arc<Entry>, SandboxError> {
-        if let Some(entry) = self.index.by_runtime_id(runtime_id) {
-            return Ok(entry);
-        }
-        if !names::is_runtime_id(runtime_id) {
-            return Err(SandboxError::NotFound);
-        }
-        if self.strangers.may_ask_id(runtime_id) {
-            // Objects of the API are named by their id.
-            let found = self.look_up(runtime_id).await?;
-            if let Some(entry) = found.filter(|entry| entry.runtime_id == runtime_id) {
-                return Ok(entry);
-            }
-            self.strangers.note_missing(runtime_id);
-        } else {
-            sleep(NEWS).await;
-        }
-        // Others are not, so only a complete index knows that there is none.
-        self.synced().await?;
-        let found = self.index.by_runtime_id(runtime_id);
-        found.ok_or(SandboxError::NotFound)
-    }
-
-    /// The newest sandbox of a session.
-    pub async fn find_session(
-        &self,
-        tenant: &str,
-        session: &str,
-    ) -> Result<Arc<Entry>, SandboxError> {
-        // In a part of the list, the newest epoch may be an old one.
-        self.synced().await?;
-        if let Some(entry) = self.known_session(tenant, session) {
-            return Ok(entry);
-        }
-        if !self.strangers.may_ask_session() {
-            sleep(NEWS).await;
-            let known = self.known_session(tenant, session);
-            return known.ok_or(SandboxError::NotFound);
-        }
-        // Of what other replicas did a moment ago, only a first epoch can be unknown here:
-        // a later one follows a tombstone that the index holds.
-        let first = self
-            .keys
-            .session_runtime_id(&self.namespace, tenant, session, 0);
-        let found = self.look_up(&first).await?;
-        found
-            .filter(|entry| entry.runtime_id == first)
-            .ok_or(SandboxError::NotFound)
-    }
-
-    /// As [`Sandboxes::find_session`], from the index alone.
-    pub fn known_session(&self, tenant: &str, session: &str) -> Option<Arc<Entry>> {
-        let entry = self.index.by_session(tenant, session)?;
-        self.is_ours(&entry).then_some(entry)
     }
 
     /// Whether the entry lives in the namespace of the API. Elsewhere anybody may claim to be a
@@ -145,7 +99,9 @@ impl Sandboxes {
             let _permit = self.lookups.acquire().await;
             self.api.get_opt(name).await
         };
-        let found = within(LOOKUP_LIMIT, get).await?;
+        let found = within(LOOKUP_LIMIT, get).await;
+        self.strangers.note_answer(found.is_ok());
+        let found = found?;
         if let (None, Some(known)) = (&found, known) {
             // It was known before the question, so it is gone and not yet to come.
             self.index.remove(&key, &known.uid);

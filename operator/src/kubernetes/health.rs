@@ -74,6 +74,12 @@ impl Health {
         }
     }
 
+    /// Whether this watch fails at present, so that what it saw may be old.
+    pub fn falters(&self, resource: &str) -> bool {
+        let state = self.0.lock();
+        state.watches.get(resource).is_some_and(Part::falters)
+    }
+
     /// Something else is missing.
     pub fn lacks(&self, what: &'static str, message: String) {
         self.0.lock().lacks.insert(what, message);

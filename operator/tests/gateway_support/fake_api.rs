@@ -27,6 +27,7 @@ struct State {
     version: u64,
     faults: VecDeque<u16>,
     away: bool,
+    silent: bool,
     calls: Vec<(Method, String)>,
 }
 
@@ -48,6 +49,11 @@ impl FakeApi {
     /// Every call fails until it is back.
     pub(crate) fn set_away(&self, away: bool) {
         self.state.lock().away = away;
+    }
+
+    /// Calls get no answer until it speaks again; those that wait then never do.
+    pub(crate) fn set_silent(&self, silent: bool) {
+        self.state.lock().silent = silent;
     }
 
     /// Method and object name of all calls so far.
@@ -91,6 +97,9 @@ impl FakeApi {
 
     async fn answer(&self, request: Request<Body>) -> Result<Response<Full<Bytes>>, Infallible> {
         let (parts, body) = request.into_parts();
+        if self.state.lock().silent {
+            return std::future::pending().await;
+        }
         let body = body.collect().await.unwrap().to_bytes();
         let (code, answer) = self
             .state

@@ -96,6 +96,32 @@ async fn items_4_and_5_changes_through_one_replica_bind_the_other() {
     }
 }
 
+/// Decision 020: only the replica that wrote knows at once.
+#[tokio::test(start_paused = true)]
+async fn item_4_the_other_replica_sees_a_pause_and_a_resume_as_late_as_its_watch() {
+    let (world, [one, other]) = stage().await;
+    let first = start(&one, "s").await;
+    let id = json!({"runtime_id": first["runtime_id"]});
+    let name = first["runtime_id"].as_str().unwrap();
+    world.phase(name, Phase::Running).await;
+    sleep(2 * LAG).await;
+    let said =
+        async |gateway: &TestGateway| gateway.get("/sessions/s").await.body["status"].clone();
+    for (verb, before, after) in [
+        ("/pause", "running", "paused"),
+        ("/resume", "paused", "running"),
+    ] {
+        assert_eq!(one.post(verb, &id).await.status, 200);
+        assert_ne!(said(&one).await, before, "{verb}");
+        assert_eq!(said(&other).await, before, "{verb}");
+        // The controller does its part, and both hear of it.
+        sleep(Duration::from_mins(1)).await;
+        for gateway in [&one, &other] {
+            assert_eq!(said(gateway).await, after, "{verb}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn pauses_resumes_and_stops_through_both_at_once_are_all_answered() {
     let (world, gateways) = stage().await;

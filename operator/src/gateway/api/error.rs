@@ -88,10 +88,11 @@ impl ApiError {
     fn status(&self) -> StatusCode {
         match self {
             Self::BadRequest(_)
-            | Self::Sandbox(SandboxError::Refused(_))
+            | Self::Sandbox(SandboxError::Refused(_) | SandboxError::TooLarge)
             | Self::Admin(AdminError::Challenge)
             | Self::Config(
-                ConfigError::Invalid(_) | ConfigError::Cluster(SandboxError::Refused(_)),
+                ConfigError::Invalid(_)
+                | ConfigError::Cluster(SandboxError::Refused(_) | SandboxError::TooLarge),
             ) => StatusCode::BAD_REQUEST,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Tenant(TenantError::Unknown)

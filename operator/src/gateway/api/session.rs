@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 
-use super::auth::Caller;
+use super::auth::Poller;
 use super::endpoint::Endpoint;
 use super::info::RuntimeInfo;
 use super::{ApiError, Shared};
@@ -20,7 +20,7 @@ pub(super) fn endpoint() -> Endpoint {
 
 async fn session(
     State(api): Shared,
-    Caller(tenant): Caller,
+    Poller(tenant): Poller,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Json<RuntimeInfo>, ApiError> {
     let Path(id) = path?;

@@ -7,6 +7,7 @@
 mod build;
 mod command;
 mod environment;
+mod impossible;
 mod queue;
 mod request;
 mod runtime_class;
@@ -21,7 +22,7 @@ use crds::sandbox::DesiredState;
 use http::StatusCode;
 use tokio::time::timeout;
 
-use super::auth::Caller;
+use super::auth::Turn;
 use super::body::Body;
 use super::endpoint::Endpoint;
 use super::info::{Lifecycle, RuntimeInfo, derive};
@@ -32,7 +33,7 @@ use crate::index::Entry;
 use crate::tenants::Tenant;
 use request::{Start, StartRequest};
 
-/// Time for all rounds, so that with the wait for readiness a client has its answer within ten
+/// Time for the caller's turn and all rounds, so that with the wait for readiness a client has its answer within ten
 /// seconds (runtime API spec 0.4 rule 3). Whatever was cut off is found by the next attempt.
 const LIMIT: Duration = Duration::from_secs(8);
 /// Rounds of looking and creating. Each lost round means that somebody else changed the session.
@@ -48,11 +49,12 @@ pub(super) fn endpoint() -> Endpoint {
 
 async fn start(
     State(api): Shared,
-    Caller(tenant): Caller,
+    Turn { tenant, waited }: Turn,
     Body(request): Body<StartRequest>,
 ) -> Result<(StatusCode, Json<RuntimeInfo>), ApiError> {
     let start = request.check(&api.config.runtime_classes)?;
-    let obtained = timeout(LIMIT, api.obtain(&tenant, &start)).await;
+    let limit = LIMIT.saturating_sub(waited);
+    let obtained = timeout(limit, api.obtain(&tenant, &start)).await;
     let obtained = obtained.unwrap_or(Err(SandboxError::Timeout.into()));
     let runtime = obtained.as_ref().map_or("", |entry| &entry.runtime_id);
     audit::tenant("start", &tenant.name, runtime, obtained.as_ref().map(drop));

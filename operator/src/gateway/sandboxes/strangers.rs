@@ -15,9 +15,16 @@ const MISSING_FOR: Duration = Duration::from_secs(1);
 /// Most ids that are remembered as missing.
 const MISSING: usize = 4096;
 
-/// How often the API server may still be asked.
+/// How long an answer of the API server says that it is there. Who may not ask has followed others
+/// that did by a few hundredths of a second, or the same id by [`MISSING_FOR`], and then waits for
+/// [`NEWS`].
+const ANSWER_HOLDS: Duration = Duration::from_millis(1500);
+
+/// How often the API server may still be asked, and what came of it.
 #[derive(Debug)]
 pub(super) struct Strangers {
+    /// The last answer, if nothing has failed since.
+    answered: Mutex<Option<Instant>>,
     ids: Mutex<Bucket>,
     sessions: Mutex<Bucket>,
     missing: Mutex<Missing>,
@@ -43,6 +50,7 @@ impl Default for Strangers {
     fn default() -> Self {
         Self {
             // Without a key.
+            answered: Mutex::default(),
             ids: Mutex::new(Bucket::new(100, 20)),
             // With one.
             sessions: Mutex::new(Bucket::new(500, 100)),
@@ -62,7 +70,23 @@ impl Strangers {
         self.sessions.lock().take()
     }
 
-    /// Notes that an id does not exist.
+    /// Whether this sandbox may be asked for, which would be the next of a session.
+    pub(super) fn may_ask_next(&self, id: &str) -> bool {
+        !self.missing.lock().contains(id) && self.sessions.lock().take()
+    }
+
+    /// Notes that the API server answered, or did not.
+    pub(super) fn note_answer(&self, answered: bool) {
+        *self.answered.lock() = answered.then(Instant::now);
+    }
+
+    /// Whether the API server answers those that may ask.
+    pub(super) fn are_answered(&self) -> bool {
+        let answered = *self.answered.lock();
+        answered.is_some_and(|at| at.elapsed() <= ANSWER_HOLDS)
+    }
+
+    /// Notes that an id does not exist, or is not to be asked for again at once.
     pub(super) fn note_missing(&self, id: &str) {
         self.missing.lock().insert(id);
     }
@@ -125,6 +149,20 @@ mod tests {
         tokio::time::advance(Duration::from_mins(1)).await;
         assert_eq!(asked(10_000), 100);
         assert!(strangers.may_ask_session());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_holds_until_a_failure_and_not_for_long() {
+        let strangers = Strangers::default();
+        assert!(!strangers.are_answered());
+        strangers.note_answer(true);
+        tokio::time::advance(MISSING_FOR + NEWS).await;
+        assert!(strangers.are_answered());
+        strangers.note_answer(false);
+        assert!(!strangers.are_answered());
+        strangers.note_answer(true);
+        tokio::time::advance(ANSWER_HOLDS + Duration::from_millis(1)).await;
+        assert!(!strangers.are_answered());
     }
 
     #[tokio::test(start_paused = true)]

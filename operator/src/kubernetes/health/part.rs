@@ -78,6 +78,10 @@ impl Part {
             .then(|| format!("the watch of {resource} has been stuck for {seconds} s"))
     }
 
+    pub(super) fn falters(&self) -> bool {
+        self.trouble.is_some()
+    }
+
     pub(super) fn unreachable_since(&self) -> Option<(Instant, &str)> {
         match &self.trouble {
             Some((Trouble::Unreachable(error), since)) => Some((*since, error)),

@@ -1,5 +1,6 @@
 //! The command: words as they are, or a line that is split into words. No shell ever runs it.
 
+use super::impossible::check_text;
 use super::request::RawCommand;
 use super::words;
 use crate::gateway::api::ApiError;
@@ -23,5 +24,8 @@ pub(super) fn read(raw: Option<RawCommand>) -> Result<Option<Command>, ApiError>
             line: Some(line),
         },
     };
+    for word in &command.words {
+        check_text("command", word)?;
+    }
     Ok(Some(command).filter(|command| !command.words.is_empty()))
 }

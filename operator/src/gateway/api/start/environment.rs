@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crds::contract::variable::{OH_SESSION_API_KEYS_0, SESSION_API_KEY};
 use serde_json::{Map, Value};
 
+use super::impossible::check_variable;
 use crate::gateway::api::ApiError;
 
 /// Names whose values only the server knows. The controller sets them.
@@ -22,7 +23,7 @@ pub(super) fn read(raw: Map<String, Value>) -> Result<BTreeMap<String, String>, 
     raw.into_iter()
         .filter(|(name, _)| !SERVER_OWNED.contains(&name.as_str()))
         .filter_map(|(name, value)| Some((name, text(value)?)))
-        .map(check)
+        .map(|(name, value)| check_variable(&name, &value).map(|()| (name, value)))
         .collect()
 }
 
@@ -32,21 +33,6 @@ fn text(value: Value) -> Option<String> {
         Value::String(text) => Some(text),
         other => Some(other.to_string()),
     }
-}
-
-/// Refuses what no process can be given.
-fn check((name, value): (String, String)) -> Result<(String, String), ApiError> {
-    if name.is_empty() || name.contains(['=', '\0']) {
-        return Err(ApiError::bad(
-            "environment has a name that is empty or has = or NUL in it",
-        ));
-    }
-    if value.contains('\0') {
-        return Err(ApiError::bad(format!(
-            "environment: the value of {name} has NUL in it"
-        )));
-    }
-    Ok((name, value))
 }
 
 #[cfg(test)]
@@ -85,5 +71,9 @@ mod tests {
         ] {
             assert!(read(object(&raw)).is_err());
         }
+        // Name, value, the sign between them and the final NUL.
+        let longest = "x".repeat(128 * 1024 - "A=".len() - 1);
+        assert!(read(object(&json!({"A": longest}))).is_ok());
+        assert!(read(object(&json!({"A": format!("{longest}x")}))).is_err());
     }
 }

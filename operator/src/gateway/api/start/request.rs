@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::command::{self, Command};
+use super::impossible::check_text;
 use super::{environment, runtime_class};
 use crate::gateway::RuntimeClasses;
 use crate::gateway::api::ApiError;
@@ -83,7 +84,7 @@ impl StartRequest {
         let class = runtime_class::choose(self.runtime_class.as_deref(), classes)?;
         Ok(Start {
             session: session(self.session_id, [self.name, self.runtime_id])?,
-            image: present(self.image).ok_or_else(|| ApiError::bad("image is required"))?,
+            image: image(self.image)?,
             command: command::read(self.command)?,
             working_dir: working_dir(self.working_dir)?,
             environment: environment::read(self.environment.unwrap_or_default())?,
@@ -98,6 +99,12 @@ impl StartRequest {
 
 fn present(text: Option<String>) -> Option<String> {
     text.filter(|t| !t.trim().is_empty())
+}
+
+fn image(image: Option<String>) -> Result<String, ApiError> {
+    let image = present(image).ok_or_else(|| ApiError::bad("image is required"))?;
+    check_text("image", &image)?;
+    Ok(image)
 }
 
 fn session(id: Option<String>, legacy: [Option<Value>; 2]) -> Result<String, ApiError> {
@@ -121,12 +128,14 @@ fn session(id: Option<String>, legacy: [Option<Value>; 2]) -> Result<String, Api
 }
 
 fn working_dir(dir: Option<String>) -> Result<Option<String>, ApiError> {
-    match present(dir) {
-        Some(dir) if !dir.starts_with('/') => {
-            Err(ApiError::bad("working_dir must be an absolute path"))
-        }
-        dir => Ok(dir),
+    let Some(dir) = present(dir) else {
+        return Ok(None);
+    };
+    if !dir.starts_with('/') {
+        return Err(ApiError::bad("working_dir must be an absolute path"));
     }
+    check_text("working_dir", &dir)?;
+    Ok(Some(dir))
 }
 
 fn factor(factor: Option<f64>) -> Result<Option<f64>, ApiError> {
