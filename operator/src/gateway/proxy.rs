@@ -107,17 +107,20 @@ impl Proxy {
         headers::check_framing(&request)?;
         let upgrade = upgrade::take(&mut request);
         let (mut parts, body) = request.into_parts();
-        headers::to_upstream(&mut parts, route, peer, self.config.urls.scheme)?;
+        headers::to_upstream(&mut parts, route, peer, &self.config.urls)?;
         let base = route.prefix.as_ref();
         let base = base.map(|prefix| links::Base::new(&prefix.text, &parts.headers));
         if let Some(upgrade) = &upgrade {
             upgrade.announce(&mut parts.headers);
         }
         let sent = self.send(route, parts, Unsent::new(body)).await?;
+        let switches = sent.response.status() == StatusCode::SWITCHING_PROTOCOLS;
         match upgrade {
-            Some(upgrade) if sent.response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                Ok(self.tunnels.open(upgrade, sent))
+            // Nobody asked for HTTP/2, see there.
+            Some(_) if switches && upgrade::names_http2(sent.response.headers()) => {
+                Err(ProxyError::Malformed)
             }
+            Some(upgrade) if switches => Ok(self.tunnels.open(upgrade, sent)),
             _ => answer(sent, base),
         }
     }
