@@ -15,7 +15,9 @@ mod loopback;
 mod passage;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) mod properties;
+mod questions;
 mod route;
+mod share;
 mod upgrade;
 mod upstream;
 mod wake;
@@ -28,6 +30,7 @@ use axum::response::IntoResponse as _;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::GatewayConfig;
@@ -37,7 +40,9 @@ use crate::metrics::GatewayMetrics;
 use crate::traffic::Traffic;
 use body::{Streamed, Unsent};
 use passage::Passage;
-use upstream::Upstreams;
+use questions::Questions;
+use share::{Share, Shares};
+use upstream::{Upstream, Upstreams};
 
 pub use config::ProxyConfig;
 pub use error::ProxyError;
@@ -49,7 +54,7 @@ struct Sent {
     /// Cancelled when the Pod is gone.
     gone: CancellationToken,
     /// Held for as long as anything of it is under way.
-    passage: Passage,
+    passage: (Passage, Share),
 }
 
 /// The reverse proxy.
@@ -64,6 +69,10 @@ pub struct Proxy {
     addresses: loopback::Addresses,
     tunnels: upgrade::Tunnels,
     wakes: Arc<wake::Wakes>,
+    questions: Questions,
+    shares: Shares,
+    /// Places of requests that wait for their sandbox.
+    places: Semaphore,
 }
 
 impl Proxy {
@@ -78,6 +87,9 @@ impl Proxy {
             addresses: loopback::Addresses::new(sandboxes.index.clone()),
             tunnels: upgrade::Tunnels::new(metrics.tunnels.clone()),
             wakes: Arc::new(wake::Wakes::new(metrics.clone())),
+            questions: Questions::default(),
+            shares: Shares::default(),
+            places: Semaphore::new(config.proxy.held_requests),
             sandboxes,
             config,
             metrics,
@@ -128,8 +140,11 @@ impl Proxy {
     /// Sends a request, and again if that cannot do anything twice: the index may still have the
     /// address of a Pod that is gone, or not know yet that its server has crashed.
     async fn send(&self, route: &Route, parts: Parts, body: Unsent) -> Result<Sent, ProxyError> {
-        let entry = self.admit(route).await?;
-        let again = |sent: &Result<Sent, ProxyError>| match sent {
+        let entry = self.find(route).await?;
+        // Before it waits: what waits for a sandbox is a request to it.
+        let share = self.share(&entry)?;
+        let entry = self.admit(entry).await?;
+        let again = |sent: &Result<_, ProxyError>| match sent {
             Err(error) if body.is_untouched() => error.allows_another(&parts.method),
             _ => false,
         };
@@ -138,13 +153,18 @@ impl Proxy {
             // Only that connection may have ended.
             sent = self.send_to(route, &entry, &parts, &body).await;
         }
-        match sent {
+        let sent = match sent {
             Err(error) if again(&sent) => {
                 let entry = self.admit_again(&entry, error).await?;
                 self.send_to(route, &entry, &parts, &body).await
             }
             done => done,
-        }
+        };
+        sent.map(|(upstream, response, passage)| Sent {
+            response,
+            gone: upstream.gone,
+            passage: (passage, share),
+        })
     }
 
     async fn send_to(
@@ -153,15 +173,17 @@ impl Proxy {
         entry: &Entry,
         parts: &Parts,
         body: &Unsent,
-    ) -> Result<Sent, ProxyError> {
+    ) -> Result<(Upstream, Response<Incoming>, Passage), ProxyError> {
         let upstream = self.upstream(route, entry)?;
-        let passage = upstream.pass(parts, self.config.proxy.requests_per_sandbox)?;
+        let passage = upstream.pass(parts);
         let response = self.upstreams.send(&upstream, parts, body.share()).await?;
-        Ok(Sent {
-            response,
-            gone: upstream.gone,
-            passage,
-        })
+        Ok((upstream, response, passage))
+    }
+
+    fn share(&self, entry: &Entry) -> Result<Share, ProxyError> {
+        let limit = self.config.proxy.requests_per_sandbox;
+        let share = self.shares.take(&entry.key, limit);
+        share.ok_or(ProxyError::Busy)
     }
 
     /// What is known of the requests to a sandbox.
