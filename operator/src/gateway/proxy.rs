@@ -48,6 +48,9 @@ pub use config::ProxyConfig;
 pub use error::ProxyError;
 pub use route::{Prefix, Route, Target};
 
+/// What a sandbox answers, and what the request to it counts as meanwhile.
+type Attempt = (Upstream, Response<Incoming>, Passage);
+
 /// A request that a sandbox has begun to answer.
 struct Sent {
     response: Response<Incoming>,
@@ -128,7 +131,7 @@ impl Proxy {
         let sent = self.send(route, parts, Unsent::new(body)).await?;
         let switches = sent.response.status() == StatusCode::SWITCHING_PROTOCOLS;
         match upgrade {
-            // Nobody asked for HTTP/2, see there.
+            // Not what was asked for, whatever the client thinks of it.
             Some(_) if switches && upgrade::names_http2(sent.response.headers()) => {
                 Err(ProxyError::Malformed)
             }
@@ -137,34 +140,45 @@ impl Proxy {
         }
     }
 
-    /// Sends a request, and again if that cannot do anything twice: the index may still have the
-    /// address of a Pod that is gone, or not know yet that its server has crashed.
+    /// Sends a request as soon as its sandbox is ready for it.
     async fn send(&self, route: &Route, parts: Parts, body: Unsent) -> Result<Sent, ProxyError> {
         let entry = self.find(route).await?;
         // Before it waits: what waits for a sandbox is a request to it.
         let share = self.share(&entry)?;
         let entry = self.admit(entry).await?;
-        let again = |sent: &Result<_, ProxyError>| match sent {
-            Err(error) if body.is_untouched() => error.allows_another(&parts.method),
-            _ => false,
-        };
-        let mut sent = self.send_to(route, &entry, &parts, &body).await;
-        if matches!(sent, Err(ProxyError::Broken)) && again(&sent) {
-            // Only that connection may have ended.
-            sent = self.send_to(route, &entry, &parts, &body).await;
-        }
-        let sent = match sent {
-            Err(error) if again(&sent) => {
-                let entry = self.admit_again(&entry, error).await?;
-                self.send_to(route, &entry, &parts, &body).await
-            }
-            done => done,
-        };
-        sent.map(|(upstream, response, passage)| Sent {
+        let (upstream, response, passage) = self.attempt(route, &entry, &parts, &body).await?;
+        Ok(Sent {
             response,
             gone: upstream.gone,
             passage: (passage, share),
         })
+    }
+
+    /// Sends a request, and again if that cannot do anything twice: the index may still have the
+    /// address of a Pod that is gone, or not know yet that its server has crashed.
+    async fn attempt(
+        &self,
+        route: &Route,
+        entry: &Entry,
+        parts: &Parts,
+        body: &Unsent,
+    ) -> Result<Attempt, ProxyError> {
+        let again = |sent: &Result<_, ProxyError>| match sent {
+            Err(error) if body.is_untouched() => error.allows_another(&parts.method),
+            _ => false,
+        };
+        let mut sent = self.send_to(route, entry, parts, body).await;
+        if matches!(sent, Err(ProxyError::Broken)) && again(&sent) {
+            // Only that connection may have ended.
+            sent = self.send_to(route, entry, parts, body).await;
+        }
+        match sent {
+            Err(error) if again(&sent) => {
+                let entry = self.admit_again(entry, error).await?;
+                self.send_to(route, &entry, parts, body).await
+            }
+            done => done,
+        }
     }
 
     async fn send_to(
@@ -173,7 +187,7 @@ impl Proxy {
         entry: &Entry,
         parts: &Parts,
         body: &Unsent,
-    ) -> Result<(Upstream, Response<Incoming>, Passage), ProxyError> {
+    ) -> Result<Attempt, ProxyError> {
         let upstream = self.upstream(route, entry)?;
         let passage = upstream.pass(parts);
         let response = self.upstreams.send(&upstream, parts, body.share()).await?;
