@@ -122,18 +122,53 @@ async fn chunk_extensions_and_names_in_connection_hide_nothing() {
 
 #[tokio::test]
 async fn an_upgrade_to_http_2_is_no_way_past_us() {
+    for wish in ["h2c", "foo, H2C", "websocket,h2c", "foo\nUpgrade: h2c"] {
+        let stage = Stage::new().await;
+        let text = format!(
+            "GET / HTTP/1.1\nHost: HOST\nConnection: Upgrade, HTTP2-Settings\nUpgrade: {wish}\n\
+             HTTP2-Settings: AAMAAABkAAQAAP__\n\n"
+        );
+        let mut client = stage.client(&text).await;
+        let mut sandbox = stage.sandbox().await;
+        let head = sandbox.head().await;
+        assert!(
+            !head.contains("upgrade") && !head.contains("http2-settings"),
+            "{wish}: {head}"
+        );
+        sandbox.send(OK).await;
+        assert!(client.head().await.starts_with("http/1.1 200 "), "{wish}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_switches_to_http_2_by_itself_gets_no_tunnel() {
     let stage = Stage::new().await;
-    let text = "GET / HTTP/1.1\nHost: HOST\nConnection: Upgrade, HTTP2-Settings\nUpgrade: h2c\n\
-                HTTP2-Settings: AAMAAABkAAQAAP__\n\n";
+    let text = "GET / HTTP/1.1\nHost: HOST\nConnection: Upgrade\nUpgrade: foo\n\n";
+    let mut client = stage.client(text).await;
+    let mut sandbox = stage.sandbox().await;
+    sandbox.head().await;
+    sandbox
+        .send("HTTP/1.1 101 Switching Protocols\nConnection: Upgrade\nUpgrade: foo, h2c\n\n")
+        .await;
+    assert!(client.head().await.starts_with("http/1.1 502 "));
+}
+
+#[tokio::test]
+async fn names_that_a_server_takes_for_ours_do_not_pass() {
+    let stage = Stage::new().await;
+    let text = "POST / HTTP/1.1\nHost: HOST\nX-Real-IP: 6.6.6.6\nX_Real_IP: 6.6.6.6\n\
+                X_Forwarded_For: 6.6.6.6\nX-Forwarded_For: 6.6.6.6\nX_API_KEY: 6.6.6.6\n\
+                X_Mine: kept\nTransfer-Encoding: chunked\n\n\
+                2\nhi\n0\nX_Forwarded_For: 6.6.6.6\n\n";
     let mut client = stage.client(text).await;
     let mut sandbox = stage.sandbox().await;
     let head = sandbox.head().await;
-    assert!(
-        !head.contains("upgrade") && !head.contains("http2-settings"),
-        "{head}"
-    );
+    assert!(head.contains("\nx-forwarded-for: 127.0.0.1\n"), "{head}");
+    assert!(head.contains("\nx_mine: kept\n"), "{head}");
+    assert!(!head.contains("6.6.6.6"), "{head}");
+    assert!(!sandbox.until("0\n\n").await.contains("6.6.6.6"));
     sandbox.send(OK).await;
-    assert!(client.head().await.starts_with("http/1.1 200 "));
+    client.until("ok").await;
 }
 
 #[tokio::test]

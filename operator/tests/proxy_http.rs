@@ -199,6 +199,23 @@ async fn a_client_of_http_1_0_gets_an_answer_that_ends_with_the_connection() {
 }
 
 #[tokio::test]
+async fn a_client_of_http_1_0_that_names_no_host_is_told_of_no_pod() {
+    let stage = Stage::new().await;
+    let text = format!("GET /{}/runtime/x HTTP/1.0\n\n", stage.id);
+    let mut client = stage.client(&text).await;
+    let mut sandbox = stage.sandbox().await;
+    let head = sandbox.head().await;
+    for line in [
+        "\nhost: rt.example.com\n",
+        "\nx-forwarded-host: rt.example.com\n",
+    ] {
+        assert!(head.contains(line), "{head}");
+    }
+    sandbox.send(OK).await;
+    assert!(client.rest().await.ends_with("ok"));
+}
+
+#[tokio::test]
 async fn who_ends_its_side_of_a_request_has_left() {
     let stage = Stage::new().await;
     let mut client = stage.client("GET / HTTP/1.1\nHost: HOST\n\n").await;

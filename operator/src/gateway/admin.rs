@@ -8,6 +8,7 @@ mod used;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
@@ -15,6 +16,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use ring::{digest, hmac, pbkdf2};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::tenants::book::hex;
 use used::Used;
@@ -25,6 +27,8 @@ const ITERATIONS: NonZeroU32 = NonZeroU32::new(100_000).expect("it is not zero")
 const CHALLENGE_LIFE: SignedDuration = SignedDuration::from_mins(5);
 /// Logins that are computed at the same time; others wait.
 const LOGINS: usize = 2;
+/// How long a login waits for its turn. Anybody can ask for one.
+const TURN_LIMIT: Duration = Duration::from_secs(5);
 
 /// The administrator's access.
 #[derive(Debug)]
@@ -34,7 +38,7 @@ pub struct Admin {
     tokens: hmac::Key,
     salt: String,
     used: Mutex<Used>,
-    logins: Semaphore,
+    logins: Arc<Semaphore>,
 }
 
 /// What a client proves its knowledge of the password with.
@@ -56,6 +60,8 @@ pub enum AdminError {
     Password,
     #[error("missing, wrong or expired token: log in as admin")]
     Token,
+    #[error("too many logins at the same time; try again")]
+    Busy,
     #[error("no randomness")]
     Random,
 }
@@ -75,7 +81,7 @@ impl Admin {
             salt: hex(&salt.as_ref()[..16]),
             password,
             used: Mutex::default(),
-            logins: Semaphore::new(LOGINS),
+            logins: Arc::new(Semaphore::new(LOGINS)),
         }
     }
 
@@ -104,14 +110,20 @@ impl Admin {
     ) -> Result<String, AdminError> {
         let until = self.until(&challenge).filter(|until| *until > now);
         let until = until.ok_or(AdminError::Challenge)?;
+        let hash = unhex(hash).ok_or(AdminError::Password)?;
+        let turn = timeout(TURN_LIMIT, self.logins.clone().acquire_owned());
+        let turn = turn.await.map_err(|_| AdminError::Busy)?;
+        // Only now: what is remembered comes in no faster than it is computed.
         if !self.used.lock().insert(&challenge, until, now) {
             return Err(AdminError::Challenge);
         }
-        let hash = unhex(hash).ok_or(AdminError::Password)?;
-        let permit = self.logins.acquire().await;
         let admin = self.clone();
-        let proven = tokio::task::spawn_blocking(move || admin.is_answer(&challenge, &hash)).await;
-        drop(permit);
+        let proven = tokio::task::spawn_blocking(move || {
+            // Kept until the end, also of one whose client has left.
+            let _turn = turn;
+            admin.is_answer(&challenge, &hash)
+        })
+        .await;
         if !matches!(proven, Ok(true)) {
             return Err(AdminError::Password);
         }
@@ -211,6 +223,36 @@ mod tests {
         }
         let next = admin.challenge(now).unwrap().challenge;
         assert_eq!(login(&next, now).await, Some(AdminError::Password));
+    }
+
+    #[tokio::test]
+    async fn malformed_answers_keep_nobody_out() {
+        let admin = admin("pass");
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        for _ in 0..70_000 {
+            let challenge = admin.challenge(now).unwrap().challenge;
+            let refused = admin.login(challenge, "no hash", now).await;
+            assert_eq!(refused, Err(AdminError::Password));
+        }
+        let challenge = admin.challenge(now).unwrap();
+        let hash = answer("pass", &challenge);
+        let token = admin.login(challenge.challenge, &hash, now).await;
+        assert_eq!(admin.check(&token.unwrap(), now), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_login_that_never_gets_its_turn_can_be_tried_again() {
+        let admin = admin("pass");
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let challenge = admin.challenge(now).unwrap();
+        let hash = answer("pass", &challenge);
+        let login = || admin.login(challenge.challenge.clone(), &hash, now);
+        let others = admin.logins.acquire_many(2).await.unwrap();
+        let start = tokio::time::Instant::now();
+        assert_eq!(login().await, Err(AdminError::Busy));
+        assert_eq!(start.elapsed(), TURN_LIMIT);
+        drop(others);
+        assert!(login().await.is_ok());
     }
 
     #[test]

@@ -75,7 +75,8 @@ pub struct GatewayArgs {
     #[arg(long, env = "GATEWAY_MAX_CONNECTIONS_PER_ADDRESS", default_value_t = 0)]
     pub max_connections_per_address: usize,
 
-    /// Requests under way at the same time to one sandbox, streams and tunnels included.
+    /// Requests under way at the same time to one sandbox: streams, tunnels and those included that
+    /// wait for it.
     #[arg(
         long,
         env = "GATEWAY_MAX_REQUESTS_PER_SANDBOX",
@@ -119,6 +120,7 @@ impl GatewayArgs {
             proxy: ProxyConfig {
                 keep_vscode_prefix: self.keep_vscode_prefix,
                 requests_per_sandbox: self.max_requests_per_sandbox,
+                ..ProxyConfig::default()
             },
             vitals: Arc::default(),
         }

@@ -15,7 +15,9 @@ mod loopback;
 mod passage;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) mod properties;
+mod questions;
 mod route;
+mod share;
 mod upgrade;
 mod upstream;
 mod wake;
@@ -28,6 +30,7 @@ use axum::response::IntoResponse as _;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::GatewayConfig;
@@ -37,11 +40,16 @@ use crate::metrics::GatewayMetrics;
 use crate::traffic::Traffic;
 use body::{Streamed, Unsent};
 use passage::Passage;
-use upstream::Upstreams;
+use questions::Questions;
+use share::{Share, Shares};
+use upstream::{Upstream, Upstreams};
 
 pub use config::ProxyConfig;
 pub use error::ProxyError;
 pub use route::{Prefix, Route, Target};
+
+/// What a sandbox answers, and what the request to it counts as meanwhile.
+type Attempt = (Upstream, Response<Incoming>, Passage);
 
 /// A request that a sandbox has begun to answer.
 struct Sent {
@@ -49,7 +57,7 @@ struct Sent {
     /// Cancelled when the Pod is gone.
     gone: CancellationToken,
     /// Held for as long as anything of it is under way.
-    passage: Passage,
+    passage: (Passage, Share),
 }
 
 /// The reverse proxy.
@@ -64,6 +72,10 @@ pub struct Proxy {
     addresses: loopback::Addresses,
     tunnels: upgrade::Tunnels,
     wakes: Arc<wake::Wakes>,
+    questions: Questions,
+    shares: Shares,
+    /// Places of requests that wait for their sandbox.
+    places: Semaphore,
 }
 
 impl Proxy {
@@ -78,6 +90,9 @@ impl Proxy {
             addresses: loopback::Addresses::new(sandboxes.index.clone()),
             tunnels: upgrade::Tunnels::new(metrics.tunnels.clone()),
             wakes: Arc::new(wake::Wakes::new(metrics.clone())),
+            questions: Questions::default(),
+            shares: Shares::default(),
+            places: Semaphore::new(config.proxy.held_requests),
             sandboxes,
             config,
             metrics,
@@ -107,38 +122,60 @@ impl Proxy {
         headers::check_framing(&request)?;
         let upgrade = upgrade::take(&mut request);
         let (mut parts, body) = request.into_parts();
-        headers::to_upstream(&mut parts, route, peer, self.config.urls.scheme)?;
+        headers::to_upstream(&mut parts, route, peer, &self.config.urls)?;
         let base = route.prefix.as_ref();
         let base = base.map(|prefix| links::Base::new(&prefix.text, &parts.headers));
         if let Some(upgrade) = &upgrade {
             upgrade.announce(&mut parts.headers);
         }
         let sent = self.send(route, parts, Unsent::new(body)).await?;
+        let switches = sent.response.status() == StatusCode::SWITCHING_PROTOCOLS;
         match upgrade {
-            Some(upgrade) if sent.response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                Ok(self.tunnels.open(upgrade, sent))
+            // Not what was asked for, whatever the client thinks of it.
+            Some(_) if switches && upgrade::names_http2(sent.response.headers()) => {
+                Err(ProxyError::Malformed)
             }
+            Some(upgrade) if switches => Ok(self.tunnels.open(upgrade, sent)),
             _ => answer(sent, base),
         }
     }
 
+    /// Sends a request as soon as its sandbox is ready for it.
+    async fn send(&self, route: &Route, parts: Parts, body: Unsent) -> Result<Sent, ProxyError> {
+        let entry = self.find(route).await?;
+        // Before it waits: what waits for a sandbox is a request to it.
+        let share = self.share(&entry)?;
+        let entry = self.admit(entry).await?;
+        let (upstream, response, passage) = self.attempt(route, &entry, &parts, &body).await?;
+        Ok(Sent {
+            response,
+            gone: upstream.gone,
+            passage: (passage, share),
+        })
+    }
+
     /// Sends a request, and again if that cannot do anything twice: the index may still have the
     /// address of a Pod that is gone, or not know yet that its server has crashed.
-    async fn send(&self, route: &Route, parts: Parts, body: Unsent) -> Result<Sent, ProxyError> {
-        let entry = self.admit(route).await?;
-        let again = |sent: &Result<Sent, ProxyError>| match sent {
+    async fn attempt(
+        &self,
+        route: &Route,
+        entry: &Entry,
+        parts: &Parts,
+        body: &Unsent,
+    ) -> Result<Attempt, ProxyError> {
+        let again = |sent: &Result<_, ProxyError>| match sent {
             Err(error) if body.is_untouched() => error.allows_another(&parts.method),
             _ => false,
         };
-        let mut sent = self.send_to(route, &entry, &parts, &body).await;
+        let mut sent = self.send_to(route, entry, parts, body).await;
         if matches!(sent, Err(ProxyError::Broken)) && again(&sent) {
             // Only that connection may have ended.
-            sent = self.send_to(route, &entry, &parts, &body).await;
+            sent = self.send_to(route, entry, parts, body).await;
         }
         match sent {
             Err(error) if again(&sent) => {
-                let entry = self.admit_again(&entry, error).await?;
-                self.send_to(route, &entry, &parts, &body).await
+                let entry = self.admit_again(entry, error).await?;
+                self.send_to(route, &entry, parts, body).await
             }
             done => done,
         }
@@ -150,15 +187,17 @@ impl Proxy {
         entry: &Entry,
         parts: &Parts,
         body: &Unsent,
-    ) -> Result<Sent, ProxyError> {
+    ) -> Result<Attempt, ProxyError> {
         let upstream = self.upstream(route, entry)?;
-        let passage = upstream.pass(parts, self.config.proxy.requests_per_sandbox)?;
+        let passage = upstream.pass(parts);
         let response = self.upstreams.send(&upstream, parts, body.share()).await?;
-        Ok(Sent {
-            response,
-            gone: upstream.gone,
-            passage,
-        })
+        Ok((upstream, response, passage))
+    }
+
+    fn share(&self, entry: &Entry) -> Result<Share, ProxyError> {
+        let limit = self.config.proxy.requests_per_sandbox;
+        let share = self.shares.take(&entry.key, limit);
+        share.ok_or(ProxyError::Busy)
     }
 
     /// What is known of the requests to a sandbox.

@@ -109,9 +109,11 @@ impl ApiError {
             Self::Seal | Self::Panicked | Self::Admin(AdminError::Random) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
-            Self::Tenant(_) | Self::Sandbox(_) | Self::Config(_) | Self::QueueFull => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Tenant(_)
+            | Self::Sandbox(_)
+            | Self::Config(_)
+            | Self::Admin(AdminError::Busy)
+            | Self::QueueFull => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }
@@ -119,7 +121,11 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = self.status();
-        if status.is_server_error() && !matches!(self, Self::NoBuilder | Self::QueueFull) {
+        let expected = matches!(
+            self,
+            Self::NoBuilder | Self::QueueFull | Self::Admin(AdminError::Busy)
+        );
+        if status.is_server_error() && !expected {
             let source = std::error::Error::source(&self).map(ToString::to_string);
             tracing::warn!(category = self.category(), source, "{self}");
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::sandbox::{DesiredState, PauseReason, Phase};
+use tokio::sync::SemaphorePermit;
 
 use super::{Proxy, ProxyError, Route};
 use crate::gateway::sandboxes::SandboxError;
@@ -15,6 +16,8 @@ use crate::metrics::Raised;
 
 /// How long the index may take to learn of a Pod that is gone, or of a crash of its server.
 const NEWS_LIMIT: Duration = Duration::from_secs(2);
+/// How long news of another replica may take to reach the index.
+const NEWS: Duration = Duration::from_millis(300);
 
 /// What the index says about a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,12 +31,21 @@ enum Verdict {
 }
 
 impl Proxy {
-    /// The entry of a sandbox that is ready for this request, waited for if need be.
-    pub(super) async fn admit(&self, route: &Route) -> Result<Arc<Entry>, ProxyError> {
-        let entry = self.find(&route.id).await?;
-        if entry.port(&route.port).is_none() {
-            return Err(ProxyError::UnknownPort);
+    /// The entry of the sandbox that a request is for, if it has that port.
+    pub(super) async fn find(&self, route: &Route) -> Result<Arc<Entry>, ProxyError> {
+        let found = self.sandboxes.find(&route.id).await;
+        let entry = found.map_err(|error| match error {
+            SandboxError::NotFound => ProxyError::UnknownSandbox,
+            _ => ProxyError::LookupFailed,
+        })?;
+        match entry.port(&route.port) {
+            Some(_) => Ok(entry),
+            None => Err(ProxyError::UnknownPort),
         }
+    }
+
+    /// The entry of a sandbox that is ready for a request, waited for if need be.
+    pub(super) async fn admit(&self, entry: Arc<Entry>) -> Result<Arc<Entry>, ProxyError> {
         match judge(&entry) {
             Verdict::Go => Ok(entry),
             Verdict::Hold | Verdict::Wake => self.hold(entry).await,
@@ -61,18 +73,14 @@ impl Proxy {
         }
     }
 
-    async fn find(&self, id: &str) -> Result<Arc<Entry>, ProxyError> {
-        let found = self.sandboxes.find(id).await;
-        found.map_err(|error| match error {
-            SandboxError::NotFound => ProxyError::UnknownSandbox,
-            _ => ProxyError::LookupFailed,
-        })
-    }
-
     /// The last word on a sandbox that seems not to be ready: another replica may have told the
-    /// client that it is, from news that this index does not have yet.
+    /// client that it is, from news that this index does not have yet. Of many requests one asks the
+    /// API server, and the others wait a moment for what the index hears.
     async fn ask_live(&self, entry: Arc<Entry>) -> Result<Arc<Entry>, ProxyError> {
-        let now = self.sandboxes.refresh(entry).await;
+        let now = match self.questions.begin(&entry.key) {
+            Some(_question) => self.sandboxes.refresh(entry.clone()).await,
+            None => self.hear(&entry).await?,
+        };
         let now = now.ok_or(ProxyError::UnknownSandbox)?;
         match judge(&now) {
             Verdict::Go => Ok(now),
@@ -81,7 +89,20 @@ impl Proxy {
         }
     }
 
+    async fn hear(&self, entry: &Entry) -> Result<Option<Arc<Entry>>, ProxyError> {
+        let _place = self.place()?;
+        let news = |now: &Entry| !matches!(judge(now), Verdict::Refuse(_));
+        Ok(self.sandboxes.index.wait(&entry.key, NEWS, news).await)
+    }
+
+    /// Leave to wait for a sandbox.
+    fn place(&self) -> Result<SemaphorePermit<'_>, ProxyError> {
+        let place = self.places.try_acquire();
+        place.map_err(|_| ProxyError::Crowded)
+    }
+
     async fn hold(&self, entry: Arc<Entry>) -> Result<Arc<Entry>, ProxyError> {
+        let place = self.place()?;
         let index = &self.sandboxes.index;
         let limit = self.config.hold_limit;
         // It may have been paused only a moment before it came back, or while this request waits.
@@ -95,7 +116,7 @@ impl Proxy {
         };
         let held = Raised::new(&self.metrics.held);
         let entry = index.wait(&entry.key, limit, decided).await;
-        drop(held);
+        drop((held, place));
         let entry = entry.ok_or(ProxyError::UnknownSandbox)?;
         match judge(&entry) {
             Verdict::Go => Ok(entry),

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::passage::Passage;
+use super::share::Share;
 use super::{ProxyError, headers};
 
 /// The body of a request before it is sent. It can be offered to a second connection as long as the
@@ -101,11 +102,11 @@ fn clean(mut frame: Frame<Bytes>) -> Frame<Bytes> {
 pub(super) struct Streamed {
     body: Incoming,
     gone: Pin<Box<WaitForCancellationFutureOwned>>,
-    _passage: Passage,
+    _passage: (Passage, Share),
 }
 
 impl Streamed {
-    pub(super) fn new(body: Incoming, gone: CancellationToken, passage: Passage) -> Self {
+    pub(super) fn new(body: Incoming, gone: CancellationToken, passage: (Passage, Share)) -> Self {
         Self {
             body,
             _passage: passage,

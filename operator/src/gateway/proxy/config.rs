@@ -6,13 +6,18 @@ pub struct ProxyConfig {
     /// Whether a VS Code server that is reached by path sees `/{id}/vscode`. It answers below it
     /// if it was started with that base path, and then perhaps there alone.
     pub keep_vscode_prefix: bool,
-    /// Requests under way at the same time to one sandbox, streams and tunnels included.
+    /// Requests under way at the same time to one sandbox, streams, tunnels and those included that
+    /// wait for it.
     pub requests_per_sandbox: usize,
+    /// Requests that wait at the same time for any sandbox to come back.
+    pub held_requests: usize,
 }
 
 impl ProxyConfig {
     /// Half of what one replica serves at all, so that no sandbox is everybody's limit.
     pub const REQUESTS_PER_SANDBOX: usize = 8192;
+    /// As many as there are connections of clients by default: a few KiB each.
+    pub const HELD_REQUESTS: usize = 16_384;
 }
 
 impl Default for ProxyConfig {
@@ -20,6 +25,7 @@ impl Default for ProxyConfig {
         Self {
             keep_vscode_prefix: false,
             requests_per_sandbox: Self::REQUESTS_PER_SANDBOX,
+            held_requests: Self::HELD_REQUESTS,
         }
     }
 }

@@ -32,6 +32,8 @@ pub enum ProxyError {
     LookupFailed,
     #[error("sandbox has too many requests under way")]
     Busy,
+    #[error("too many requests wait for their sandboxes")]
+    Crowded,
     /// Nothing was sent.
     #[error("nothing accepts connections on this port of the sandbox")]
     Unreachable,
@@ -58,6 +60,7 @@ impl ProxyError {
             Self::HoldExpired => "hold-expired",
             Self::LookupFailed => "lookup-failed",
             Self::Busy => "busy",
+            Self::Crowded => "crowded",
             Self::Unreachable => "unreachable",
             Self::Broken => "broken",
             Self::Malformed => "malformed",
@@ -84,7 +87,8 @@ impl ProxyError {
             | Self::Failed
             | Self::HoldExpired
             | Self::LookupFailed
-            | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            | Self::Busy
+            | Self::Crowded => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unreachable | Self::Broken | Self::Malformed | Self::WentAway => {
                 StatusCode::BAD_GATEWAY
             }

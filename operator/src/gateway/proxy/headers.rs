@@ -10,11 +10,11 @@ use http::header::{
     PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
-use http::uri::PathAndQuery;
+use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 
 use super::{ProxyError, Route};
-use crate::urls::Scheme;
+use crate::urls::{Scheme, Urls};
 
 /// `Trailer` is not among them: without it, trailers cannot be passed on.
 const HOP_BY_HOP: [HeaderName; 8] = [
@@ -33,9 +33,10 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 /// What only we may say of a client, and the key that no sandbox may see.
-const OURS: [HeaderName; 7] = [
+const OURS: [HeaderName; 8] = [
     X_API_KEY,
     FORWARDED,
     X_FORWARDED_FOR,
@@ -43,6 +44,7 @@ const OURS: [HeaderName; 7] = [
     X_FORWARDED_PORT,
     X_FORWARDED_PREFIX,
     X_FORWARDED_PROTO,
+    X_REAL_IP,
 ];
 
 /// Refuses a request whose length two parties could see differently.
@@ -57,14 +59,15 @@ pub(super) fn check_framing(request: &Request<Body>) -> Result<(), ProxyError> {
 }
 
 /// Makes the head of a client's request one of ours. `Host` stays as the client wrote it: servers
-/// in the sandbox check it and build links from it.
+/// in the sandbox check it and build links from it. A client of HTTP/1.0 may have named none, and
+/// then it is that of `urls`: the address of the Pod is nothing that a link could be made of.
 pub(super) fn to_upstream(
     parts: &mut Parts,
     route: &Route,
     peer: SocketAddr,
-    scheme: Scheme,
+    urls: &Urls,
 ) -> Result<(), ProxyError> {
-    name_host(parts);
+    name_host(parts, &urls.base)?;
     parts.uri = Uri::from(tail(&parts.uri, route)?);
     parts.version = http::Version::HTTP_11;
     parts.extensions.clear();
@@ -74,14 +77,12 @@ pub(super) fn to_upstream(
     join_cookies(headers);
     // We have answered the expectation ourselves by reading the body.
     headers.remove(EXPECT);
-    for name in &OURS {
-        headers.remove(name);
-    }
+    remove_ours(headers);
     if takes_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
         headers.insert(CONNECTION, HeaderValue::from_static("te"));
     }
-    forwarded(headers, route, peer, scheme);
+    forwarded(headers, route, peer, urls.scheme);
     Ok(())
 }
 
@@ -93,18 +94,34 @@ pub(super) fn to_client(headers: &mut HeaderMap) {
 /// Trailers, of either direction. hyper itself refuses those that are about length and framing.
 pub(super) fn in_trailers(trailers: &mut HeaderMap) {
     strip(trailers);
-    for name in &OURS {
-        trailers.remove(name);
-    }
+    remove_ours(trailers);
 }
 
 /// HTTP/2 and absolute targets name the host in the target.
-fn name_host(parts: &mut Parts) {
-    if let (false, Some(authority)) = (parts.headers.contains_key(HOST), parts.uri.authority())
-        && let Ok(host) = HeaderValue::from_str(authority.as_str())
-    {
+fn name_host(parts: &mut Parts, base: &str) -> Result<(), ProxyError> {
+    if !parts.headers.contains_key(HOST) {
+        let host = parts.uri.authority().map_or(base, Authority::as_str);
+        let host = HeaderValue::from_str(host);
+        let host = host.map_err(|_| ProxyError::BadRequest("Host is missing"))?;
         parts.headers.insert(HOST, host);
     }
+    Ok(())
+}
+
+/// Also by the names that many servers take for the same (RFC 3875 4.1.18).
+fn remove_ours(headers: &mut HeaderMap) {
+    let ours: Vec<HeaderName> = headers.keys().filter(|n| is_ours(n)).cloned().collect();
+    for name in ours {
+        headers.remove(name);
+    }
+}
+
+fn is_ours(name: &HeaderName) -> bool {
+    let hyphened = |b: u8| if b == b'_' { b'-' } else { b };
+    OURS.iter().any(|ours| {
+        let (ours, name) = (ours.as_str().bytes(), name.as_str().bytes());
+        ours.len() == name.len() && name.map(hyphened).eq(ours)
+    })
 }
 
 fn takes_trailers(headers: &HeaderMap) -> bool {

@@ -15,7 +15,6 @@ pub(super) struct Activity(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    under_way: usize,
     /// Without those that only look after the server.
     working: usize,
     /// When the last one of these ended.
@@ -30,20 +29,13 @@ pub(super) struct Passage {
 }
 
 impl Activity {
-    /// Counts a request in, unless `limit` of them are under way.
-    pub(super) fn begin(self: Arc<Self>, is_probe: bool, limit: usize) -> Option<Passage> {
-        {
-            let mut state = self.0.lock();
-            if state.under_way >= limit {
-                return None;
-            }
-            state.under_way += 1;
-            state.working += usize::from(!is_probe);
-        }
-        Some(Passage {
+    /// Counts a request in.
+    pub(super) fn begin(self: Arc<Self>, is_probe: bool) -> Passage {
+        self.0.lock().working += usize::from(!is_probe);
+        Passage {
             activity: self,
             is_probe,
-        })
+        }
     }
 
     /// Since the last request; zero while one is under way, `None` if there was none.
@@ -58,9 +50,8 @@ impl Activity {
 
 impl Drop for Passage {
     fn drop(&mut self) {
-        let mut state = self.activity.0.lock();
-        state.under_way -= 1;
         if !self.is_probe {
+            let mut state = self.activity.0.lock();
             state.working -= 1;
             state.last = Some(Instant::now());
         }
@@ -83,11 +74,10 @@ mod tests {
         let activity = Arc::new(Activity::default());
         let second = Duration::from_secs(1);
         assert_eq!(activity.idle(), None);
-        let begin = |is_probe, limit| activity.clone().begin(is_probe, limit);
-        drop(begin(true, 1));
+        let begin = |is_probe| activity.clone().begin(is_probe);
+        drop(begin(true));
         assert_eq!(activity.idle(), None);
-        let (one, two) = (begin(false, 2), begin(false, 2));
-        assert!(one.is_some() && begin(false, 2).is_none() && begin(true, 2).is_none());
+        let (one, two) = (begin(false), begin(false));
         tokio::time::advance(second).await;
         assert_eq!(activity.idle(), Some(Duration::ZERO));
         drop(one);

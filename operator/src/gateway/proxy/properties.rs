@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Version};
 use super::headers;
 use super::links::Base;
 use super::route::{Route, by_name, by_path, host};
-use crate::urls::Scheme;
+use crate::urls::{Scheme, UrlForm, Urls};
 
 const BASE: &str = "rt.example.com";
 const PEER: ([u8; 4], u16) = ([192, 0, 2, 1], 1);
@@ -74,7 +74,12 @@ fn named_by(host: &str) -> Option<Route> {
 fn sent(request: &Request<Body>, route: &Route) {
     let (mut parts, before) = (head(request), head(request));
     let peer = SocketAddr::from(PEER);
-    if headers::to_upstream(&mut parts, route, peer, Scheme::Https).is_err() {
+    let urls = Urls {
+        scheme: Scheme::Https,
+        base: BASE.into(),
+        form: UrlForm::Nested,
+    };
+    if headers::to_upstream(&mut parts, route, peer, &urls).is_err() {
         return;
     }
     target(&before, &parts, route);
@@ -111,6 +116,9 @@ fn honest(before: &HeaderMap, after: &HeaderMap) {
         "x-api-key",
         "forwarded",
         "x-forwarded-port",
+        "x-real-ip",
+        "x_api_key",
+        "x_forwarded_for",
         "expect",
         "keep-alive",
         "proxy-connection",

@@ -3,7 +3,7 @@
 
 use axum::body::Body;
 use http::header::{CONNECTION, UPGRADE};
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use prometheus_client::metrics::gauge::Gauge;
@@ -36,9 +36,9 @@ pub(super) struct Tunnels {
 /// through that tunnel would be requests that nobody has looked at (RFC 9113 dropped it anyway).
 pub(super) fn take(request: &mut Request<Body>) -> Option<Upgrade> {
     let headers = request.headers();
-    let asked = headers.get_all(CONNECTION).iter().any(names_upgrade);
+    let asked = tokens(headers, &CONNECTION).any(|token| token.eq_ignore_ascii_case(b"upgrade"));
     let protocol = headers.get(UPGRADE).filter(|_| asked)?.clone();
-    if protocol.as_bytes().to_ascii_lowercase().starts_with(b"h2c") {
+    if names_http2(headers) {
         return None;
     }
     Some(Upgrade {
@@ -47,9 +47,19 @@ pub(super) fn take(request: &mut Request<Body>) -> Option<Upgrade> {
     })
 }
 
-fn names_upgrade(line: &HeaderValue) -> bool {
-    let mut tokens = line.as_bytes().split(|b| *b == b',');
-    tokens.any(|token| token.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
+/// Whether HTTP/2 is among the protocols of `Upgrade`, wherever in the list: the server chooses.
+pub(super) fn names_http2(headers: &HeaderMap) -> bool {
+    let mut protocols = tokens(headers, &UPGRADE);
+    protocols.any(|protocol| {
+        let name = protocol.get(..3);
+        name.is_some_and(|name| name.eq_ignore_ascii_case(b"h2c"))
+    })
+}
+
+fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    let lines = headers.get_all(name).into_iter();
+    let tokens = lines.flat_map(|line| line.as_bytes().split(|b| *b == b','));
+    tokens.map(<[u8]>::trim_ascii)
 }
 
 impl Upgrade {

@@ -77,9 +77,8 @@ impl Proxy {
 
 impl Upstream {
     /// Notes that a request is under way until the passage is dropped.
-    pub(super) fn pass(&self, parts: &Parts, limit: usize) -> Result<Passage, ProxyError> {
-        let passage = self.activity.clone().begin(is_probe(parts), limit);
-        passage.ok_or(ProxyError::Busy)
+    pub(super) fn pass(&self, parts: &Parts) -> Passage {
+        self.activity.clone().begin(is_probe(parts))
     }
 }
 

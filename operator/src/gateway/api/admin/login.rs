@@ -33,7 +33,7 @@ pub(super) fn endpoint() -> Endpoint {
         .open_to(Access::Anybody)
         .takes::<Request>()
         .answers::<Answer>(200)
-        .fails(&[400, 401, 403])
+        .fails(&[400, 401, 403, 503])
 }
 
 async fn login(State(api): Shared, Body(request): Body<Request>) -> Result<Json<Answer>, ApiError> {
