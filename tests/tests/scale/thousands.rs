@@ -2,7 +2,7 @@
 //! writes (design 9, invariant 4).
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crds::Sandbox;
 use futures::StreamExt as _;
@@ -10,6 +10,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::json;
 use tests::binaries::root;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Writes, writes};
