@@ -95,13 +95,14 @@ fn define_resources() {
     ]);
 }
 
-/// Claim, Pod and a status for each, and one more status for those that wait long; hardly a conflict.
+/// Claim, Pod and a status for each; of those that wait long, which many do here, each state that lasts
+/// is told once: no place, no Pod yet, no answer yet. Hardly a conflict.
 fn starts_are_cheap(writes: &Writes) {
     let of = |deed: &str| writes.get(deed).copied().unwrap_or_default();
     let all = COUNT + 1;
     assert_eq!(of(START[0]), all);
     assert_eq!(of(START[1]), all);
-    assert!((all..=all * 5 / 2).contains(&of(START[2])));
+    assert!((all..=all * 4).contains(&of(START[2])));
     let conflicts = writes.iter().filter(|(deed, _)| deed.ends_with(" 409"));
     assert!(conflicts.map(|(_, count)| count).sum::<usize>() <= COUNT / 100);
     let fine = |deed: &String| is_expected(deed) || deed.ends_with(" 409");
