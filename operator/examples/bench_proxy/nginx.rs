@@ -87,7 +87,7 @@ http {{
   uwsgi_temp_path u;
   scgi_temp_path s;
   upstream server {{ server {server}; keepalive 256; keepalive_requests 1000000000; }}
-  map $http_upgrade $connection {{ default upgrade; '' ''; }}
+  map $http_upgrade $upstream_connection_header {{ default upgrade; '' ''; }}
   server {{
     listen {address} backlog=4096;
     client_max_body_size 0;
@@ -97,7 +97,7 @@ http {{
       proxy_set_header Host $host;
       proxy_set_header X-Forwarded-For $remote_addr;
       proxy_set_header Upgrade $http_upgrade;
-      proxy_set_header Connection $connection;
+      proxy_set_header Connection $upstream_connection_header;
       proxy_buffering off;
       proxy_request_buffering off;
       proxy_read_timeout 1h;
