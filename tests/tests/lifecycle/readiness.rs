@@ -215,7 +215,7 @@ async fn nobody_lies(seed: u64) {
     );
     let all = STARTS * WORLDS;
     assert!(good as u64 >= all * 3 / 2, "{good}");
-    assert!(excused as u64 * 4 < all, "{excused}");
+    assert!(excused as u64 * 50 < all, "{excused}");
 }
 
 #[tokio::test(start_paused = true)]
