@@ -72,12 +72,13 @@ def write_code():
 
 
 def fix():
-    answer = run("python3 -m unittest discover tests")
+    # -B: the fix is as long as the fault and may be of the same second, so a cached module would pass for it.
+    answer = run("python3 -B -m unittest discover tests")
     check("the test fails", exit_code(answer) == 1 and "AssertionError: -1 != 5" in answer["content"], answer)
     path = f"{ROOT}/demo/src/calc.py"
     answer = act("edit", path=path, command="str_replace", old_str="a - b", new_str="a + b", impl_source="oh_aci")
     check("edit", answer["observation"] == "edit" and "has been edited" in answer["content"], answer)
-    text = succeeded("the test passes", run("python3 -m unittest discover tests"))
+    text = succeeded("the test passes", run("python3 -B -m unittest discover tests"))
     check("its output is whole", text.endswith("OK"), text)
     check("diff", "+    return a + b" in succeeded("git diff", run("git diff")), None)
     succeeded("second commit", run("git commit -qam 'Fix add'"))
