@@ -73,31 +73,36 @@ impl Base {
     }
 
     /// The cookie for the prefix and this host alone. Without a path, browsers choose one that has
-    /// the prefix.
+    /// the prefix. Browsers take bytes that are no text (RFC 6265, 5.2), so attributes are read byte
+    /// for byte.
     fn cookie(&self, cookie: HeaderValue) -> HeaderValue {
-        let Ok(text) = std::str::from_utf8(cookie.as_bytes()) else {
-            return cookie;
-        };
-        let kept = text.split(';').filter_map(|part| self.attribute(part));
-        let text = kept.collect::<Vec<_>>().join(";");
-        HeaderValue::try_from(text).unwrap_or(cookie)
+        let mut parts = cookie.as_bytes().split(|byte| *byte == b';');
+        let pair = parts.next().unwrap_or_default().to_owned();
+        let kept = parts.filter_map(|part| self.attribute(part));
+        let parts: Vec<_> = std::iter::once(pair).chain(kept).collect();
+        HeaderValue::try_from(parts.join(&b';')).unwrap_or(cookie)
     }
 
-    fn attribute(&self, part: &str) -> Option<String> {
-        let (name, value) = part.split_once('=').unwrap_or((part, ""));
-        let name = name.trim();
-        if name.eq_ignore_ascii_case("domain") {
+    fn attribute(&self, part: &[u8]) -> Option<Vec<u8>> {
+        let mut halves = part.splitn(2, |byte| *byte == b'=').map(<[u8]>::trim_ascii);
+        let (name, value) = (halves.next()?, halves.next().unwrap_or_default());
+        if name.eq_ignore_ascii_case(b"domain") {
             return None;
         }
-        let path = value.trim();
-        if !name.eq_ignore_ascii_case("path") || !path.starts_with('/') {
+        if !name.eq_ignore_ascii_case(b"path") || !value.starts_with(b"/") {
             return Some(part.to_owned());
         }
-        let path = match path {
-            "/" => self.prefix.clone(),
-            path => self.below(path).unwrap_or_else(|| path.to_owned()),
-        };
-        Some(format!(" Path={path}"))
+        Some([b" Path=", self.cookie_path(value).as_slice()].concat())
+    }
+
+    fn cookie_path(&self, path: &[u8]) -> Vec<u8> {
+        let prefix = self.prefix.as_bytes();
+        let rest = path.strip_prefix(prefix);
+        if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/")) {
+            return path.to_owned();
+        }
+        let path = if path == b"/" { b"" } else { path };
+        [prefix, path].concat()
     }
 }
 
@@ -153,9 +158,21 @@ mod tests {
             ("a=1; Path=/id/work-1/y", "a=1; Path=/id/work-1/y"),
             ("a=1; Domain=rt.example; Max-Age=3", "a=1; Max-Age=3"),
             ("a=1", "a=1"),
+            ("domain=1; domain=rt.example", "domain=1"),
+            (
+                "path=/; path=/id/work-10",
+                "path=/; Path=/id/work-1/id/work-10",
+            ),
         ] {
             let moved = base().cookie(HeaderValue::from_static(cookie));
             assert_eq!(moved, expected, "{cookie}");
         }
+    }
+
+    #[test]
+    fn a_cookie_that_is_no_text_has_no_domain_either() {
+        let cookie = HeaderValue::from_bytes(b"a=\xed; Domain=rt.ex\xedample; Path=/\xed").unwrap();
+        let moved = base().cookie(cookie);
+        assert_eq!(moved.as_bytes(), b"a=\xed; Path=/id/work-1/\xed");
     }
 }
