@@ -31,7 +31,7 @@ pub struct Route {
 /// The part of a path that names a port of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefix {
-    /// `/{id}/{port}`, however the client wrote it.
+    /// `/{id}/{port}`, or what there is of it.
     pub text: String,
     /// So many bytes of the path are the prefix.
     pub(super) len: usize,
@@ -129,7 +129,7 @@ pub(super) fn by_path(path: &str) -> Option<Route> {
         id: id.to_owned(),
         port: port.to_owned(),
         prefix: Some(Prefix {
-            text: format!("/{id}/{port}"),
+            text: format!("/{}", &path[start..end]),
             len: end,
         }),
     })
@@ -218,8 +218,10 @@ mod tests {
         let prefix = |path: &str| {
             by_path(path).map(|route| {
                 let prefix = route.prefix.unwrap();
-                assert_eq!(prefix.text, format!("/{ID}/{}", route.port));
-                (route.port, path[..prefix.len].to_owned())
+                let written = path[..prefix.len].to_owned();
+                let one_slash = written.trim_start_matches('/');
+                assert_eq!(prefix.text, format!("/{one_slash}"));
+                (route.port, written)
             })
         };
         let of = |port: &str, prefix: String| Some((port.to_owned(), prefix));
