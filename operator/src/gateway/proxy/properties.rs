@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Version};
 
 use super::headers;
 use super::links::Base;
-use super::route::{Route, by_name, by_path, host};
+use super::route::{Route, by_name, by_path, host, is_port_name};
 use crate::urls::{Scheme, UrlForm, Urls};
 
 const BASE: &str = "rt.example.com";
@@ -84,7 +84,9 @@ fn sent(request: &Request<Body>, route: &Route) {
     }
     target(&before, &parts, route);
     honest(&before.headers, &parts.headers);
-    if let Some(prefix) = &route.prefix {
+    // No sandbox has a port with another kind of name, so nobody answers.
+    let answers = is_port_name(&route.port);
+    if let Some(prefix) = route.prefix.as_ref().filter(|_| answers) {
         answered(&before.headers, &Base::new(&prefix.text, &parts.headers));
     }
 }

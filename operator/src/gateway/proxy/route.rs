@@ -135,7 +135,8 @@ pub(super) fn by_path(path: &str) -> Option<Route> {
     })
 }
 
-fn is_port_name(text: &str) -> bool {
+/// Whether a port of a sandbox can have this name.
+pub(super) fn is_port_name(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     text.starts_with(|c: char| c.is_ascii_lowercase()) && text.bytes().all(inner)
 }
