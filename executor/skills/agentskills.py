@@ -38,9 +38,9 @@ __all__ = [
 ]
 
 # The ones that ask a model need a key, and those that look at whole repositories need the
-# library that indexes them; an image may have either.
-if _os.environ.get("OPENAI_API_KEY"):
-    from agentskills_documents import parse_audio, parse_image, parse_video
+# library that indexes them; a sandbox may have either.
+if _os.environ.get("OPENAI_API_KEY") or _os.environ.get("SANDBOX_ENV_OPENAI_API_KEY"):
+    from agentskills_models import parse_audio, parse_image, parse_video
 
     __all__ += ["parse_audio", "parse_image", "parse_video"]
 

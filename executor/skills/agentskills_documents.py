@@ -2,8 +2,6 @@
 say which library they need, if an image lacks it.
 """
 
-import base64
-import os
 import re
 import zipfile
 from xml.etree import ElementTree
@@ -77,55 +75,3 @@ def _slide_text(xml):
     paragraphs = ElementTree.fromstring(xml).iter(f"{_DRAWING}p")
     lines = ("".join(run.text or "" for run in paragraph.iter(f"{_DRAWING}t")) for paragraph in paragraphs)
     return "\n".join(line for line in lines if line)
-
-
-def _client():
-    from openai import OpenAI
-
-    return OpenAI(api_key=os.environ["OPENAI_API_KEY"], base_url=os.environ.get("OPENAI_BASE_URL") or None)
-
-
-def _describe(images, task):
-    model = os.environ.get("OPENAI_MODEL") or "gpt-4o"
-    content = [{"type": "text", "text": task}]
-    content += [{"type": "image_url", "image_url": {"url": image}} for image in images]
-    answer = _client().chat.completions.create(
-        model=model, messages=[{"role": "user", "content": content}], max_tokens=300
-    )
-    return answer.choices[0].message.content
-
-
-def parse_audio(file_path, model="whisper-1"):
-    """Prints what is said in an audio file."""
-    print(f"[Transcribing audio file from {file_path}]")
-    with open(file_path, "rb") as file:
-        print(_client().audio.transcriptions.create(model=model, file=file).text)
-
-
-def parse_image(file_path, task="Describe this image as detail as possible."):
-    """Prints what a model sees in an image."""
-    print(f"[Reading image file from {file_path}]")
-    with open(file_path, "rb") as file:
-        image = base64.b64encode(file.read()).decode()
-    print(_describe([f"data:image/jpeg;base64,{image}"], task))
-
-
-def parse_video(file_path, task="Describe this image as detail as possible.", frame_interval=30):
-    """Prints what a model sees in a frame out of every ``frame_interval`` of a video."""
-    try:
-        import cv2
-    except ImportError:
-        _lacking("opencv-python-headless")
-        return
-    print(f"[Processing video file from {file_path} with frame interval {frame_interval}]")
-    video = cv2.VideoCapture(file_path)
-    number = 0
-    while True:
-        there, frame = video.read()
-        if not there:
-            break
-        if number % frame_interval == 0:
-            jpeg = base64.b64encode(cv2.imencode(".jpg", frame)[1]).decode()
-            print(f"Frame {number}: {_describe([f'data:image/jpeg;base64,{jpeg}'], task)}")
-        number += 1
-    video.release()

@@ -121,6 +121,28 @@ fn an_answer_has_every_field() {
 }
 
 #[test]
+fn a_figure_is_an_image() {
+    for world in everybody() {
+        // The first time it looks for fonts, and may complain.
+        world.cell("import matplotlib.pyplot as plt");
+        let answer = world.cell_within("plt.plot([1, 3, 2]); plt.show()", 120.0);
+        assert_eq!(
+            world.text(&answer),
+            "<Figure size 640x480 with 1 Axes>",
+            "5.2 as {}",
+            world.username
+        );
+        let images = answer["extras"]["image_urls"].as_array().unwrap();
+        let image = images[0].as_str().unwrap();
+        let base64 = image.strip_prefix("data:image/png;base64,").unwrap();
+        let code = format!(
+            "import base64, io, PIL.Image\nPIL.Image.open(io.BytesIO(base64.b64decode('{base64}'))).format"
+        );
+        assert_eq!((images.len(), world.cell(&code).as_str()), (1, "'PNG'"));
+    }
+}
+
+#[test]
 fn without_the_plugin_there_is_no_kernel() {
     let directory = tempfile::tempdir().unwrap();
     let process = crate::client::serve(directory.path());
@@ -342,6 +364,35 @@ fn a_flood_is_cut_and_costs_little() {
     let many = world.cell("for i in range(20000): display(i)");
     assert!(many.starts_with("0123") && many.ends_with("19999"));
     assert!(world.process.peak() < 100 << 10, "{}", world.process.peak());
+}
+
+#[test]
+fn what_is_too_large_to_be_told_is_no_success() {
+    let world = World::new();
+    assert_eq!(
+        world.cell("'y' * (32 << 20)"),
+        "\n[A result is left out: too large]"
+    );
+    let text = world.cell("print('before')\nraise ValueError('z' * (32 << 20))");
+    assert_eq!(
+        text,
+        "before\n\n[An error has occurred; what it says is left out: too large]"
+    );
+}
+
+#[test]
+fn kernels_that_do_not_live_are_given_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("work");
+    let startup = root.join(".ipython/profile_default/startup");
+    fs::create_dir_all(&startup).unwrap();
+    // Each kernel ends on its way into the shell's directory.
+    let deadly = "import os; os.chdir = lambda directory: os._exit(5)";
+    fs::write(startup.join("deadly.py"), deadly).unwrap();
+    let process = Process::start(serve_command(&root, &PLUGINS).env("PATH", path()));
+    let args = json!({"code": "print(1)", "include_extra": false});
+    let answer = process.act(&json!({"action": "run_ipython", "args": args}));
+    assert_eq!(answer["content"], restarted("exit status 5"));
 }
 
 #[test]

@@ -350,8 +350,21 @@ fn messages_go_one_way_and_answers_the_other() {
             std::thread::yield_now();
         }
     }
-    let answer = ask(&process, "POST /mcp", "{");
-    assert_eq!(answer.status, 400);
+}
+
+#[test]
+fn the_newer_transport_is_a_message_in_and_its_answer_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    update(&process, &json!([local("t")]));
+    for (body, code) in [("{", -32700), ("[]", -32600), ("1", -32600)] {
+        let answer = ask(&process, "POST /mcp", body);
+        assert_eq!(answer.status, 400, "{body}");
+        assert_eq!(answer.json()["error"]["code"], code, "{body}");
+    }
+    for head in ["GET /mcp", "DELETE /mcp", "GET /mcp/"] {
+        assert_eq!(ask(&process, head, "").status, 405, "{head}");
+    }
     let answer = ask(
         &process,
         "POST /mcp",
@@ -378,7 +391,7 @@ fn a_client_of_others_is_served() {
         assert!(output.status.success(), "{errors}");
         String::from_utf8(output.stdout).unwrap()
     };
-    let expected = "sandbox-executor\ndie echo fail flood tell wait\nE:hi False\nWhat about x?\nresource one\n";
+    let expected = "sandbox-executor\nchange die echo fail flood tell wait\nE:hi False\nWhat about x?\nresource one\n";
     let sse = Remote::start("sse");
     let newer = Remote::start("streamable-http");
     for server in [
@@ -454,10 +467,51 @@ fn tools_answer_or_say_why_not() {
 }
 
 #[test]
+fn what_a_server_started_ends_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    let pids = directory.path().join("pids");
+    // It says hello as a server, starts a program that would stay, and ends at the next word.
+    let script = format!(
+        r#"read hello; printf '{{"jsonrpc":"2.0","id":0,"result":{{}}}}\n'; read thanks
+        sleep 1000 & echo $! > {}; read end; echo "no more" >&2; exit 4"#,
+        pids.display()
+    );
+    let server = json!([{"name": "t", "command": "sh", "args": ["-c", script]}]);
+    assert_eq!(update(&process, &server), "");
+    let expected = ("t: it has ended (exit status: 4): no more".to_owned(), true);
+    for _ in 0..2 {
+        assert_eq!(tool(&process, "any", &json!({})), expected);
+        let pid = fs::read_to_string(&pids).unwrap();
+        assert!(!is_alive(pid.trim()), "it was left behind");
+    }
+}
+
+#[test]
+fn clients_with_a_stream_are_told_of_changes() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    update(&process, &json!([local("t")]));
+    let (_, mut events) = Events::open(&process, "/sse");
+    assert_eq!(events.next().0, "endpoint");
+    let mut next = || serde_json::from_str::<Value>(&events.next().1).unwrap()["method"].clone();
+    // By a server, and by an update with other servers; not by one with the same.
+    assert_eq!(tool(&process, "change", &json!({})).0, "told");
+    assert_eq!(next(), "notifications/tools/list_changed");
+    update(&process, &json!([local("t")]));
+    update(&process, &json!([local("other")]));
+    for kind in ["tools", "prompts", "resources"] {
+        assert_eq!(next(), format!("notifications/{kind}/list_changed"));
+    }
+    assert_eq!(tool(&process, "change", &json!({})).0, "told");
+    assert_eq!(next(), "notifications/tools/list_changed");
+}
+
+#[test]
 fn several_servers_are_told_apart_and_updates_count() {
     let directory = tempfile::tempdir().unwrap();
     let process = serve(directory.path());
-    let names = ["die", "echo", "fail", "flood", "tell", "wait"];
+    let names = ["change", "die", "echo", "fail", "flood", "tell", "wait"];
     update(&process, &json!([local("a")]));
     assert_eq!(tools(&process), names);
     let first = pid(&process, "tell");
@@ -505,7 +559,7 @@ fn a_server_that_never_answers_harms_nobody_else() {
     });
     assert!(tools(&process).iter().all(|name| name.starts_with("t_")));
     update(&process, &json!([local("t")]));
-    assert_eq!(tools(&process).len(), 6);
+    assert_eq!(tools(&process).len(), 7);
 }
 
 #[test]

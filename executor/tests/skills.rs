@@ -1,6 +1,8 @@
 //! Agent skills in a real kernel: spec 5.4.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 use std::ops::RangeInclusive;
 
 use serde_json::{Value, json};
@@ -16,11 +18,125 @@ fn they_are_there_under_their_names() {
         format!("print([name for name in '{names}'.split() if not callable(globals().get(name))])");
     assert_eq!(world.cell(&code), "[]");
     assert_eq!(world.cell("'parse_image' in globals()"), "False");
-    let keyed = World::with(&[("OPENAI_API_KEY", "x")]);
-    assert_eq!(
-        keyed.cell("callable(parse_audio) and callable(parse_image) and callable(parse_video)"),
-        "True"
+    for name in ["OPENAI_API_KEY", "SANDBOX_ENV_OPENAI_API_KEY"] {
+        let keyed = World::with(&[(name, "x")]);
+        let all = "callable(parse_audio) and callable(parse_image) and callable(parse_video)";
+        assert_eq!(keyed.cell(all), "True");
+    }
+}
+
+/// One request to an API of models, answered.
+fn answer_one(listener: &TcpListener, status: &str, answer: &Value) -> String {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(reader.read_line(&mut head).unwrap(), 0, "{head}");
+    }
+    let length = head.to_ascii_lowercase();
+    let (_, length) = length.split_once("content-length: ").unwrap();
+    let mut body = vec![0; length.lines().next().unwrap().parse().unwrap()];
+    reader.read_exact(&mut body).unwrap();
+    let text = answer.to_string();
+    let length = text.len();
+    let reply =
+        format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{text}");
+    stream.write_all(reply.as_bytes()).unwrap();
+    head + &String::from_utf8_lossy(&body)
+}
+
+#[test]
+fn models_are_asked_with_the_key() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}/v1/", listener.local_addr().unwrap());
+    let world = World::with(&[("OPENAI_API_KEY", "the-key"), ("OPENAI_BASE_URL", &base)]);
+    fs::write(world.root.join("file"), b"\xff\xd8bytes").unwrap();
+    let said = json!({"choices": [{"message": {"content": "a cat"}}]});
+    let ask = |code: &str, status: &str, answer: &Value| {
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| answer_one(&listener, status, answer));
+            let text = world.cell(code);
+            (asked.join().unwrap(), text)
+        })
+    };
+    let (request, text) = ask("parse_image('file', 'What?')", "200 OK", &said);
+    assert_eq!(text, "[Reading image file from file]\na cat");
+    assert!(
+        request.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"),
+        "{request}"
     );
+    assert!(
+        request.contains("Authorization: Bearer the-key\r\n"),
+        "{request}"
+    );
+    let (_, body) = request.split_once("\r\n\r\n").unwrap();
+    let body: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(body["model"], "gpt-4o");
+    let content = &body["messages"][0]["content"];
+    assert_eq!(content[0]["text"], "What?");
+    assert_eq!(
+        content[1]["image_url"]["url"],
+        "data:image/jpeg;base64,/9hieXRlcw=="
+    );
+
+    let (request, text) = ask("parse_audio('file')", "200 OK", &json!({"text": "hello"}));
+    assert_eq!(text, "[Transcribing audio file from file]\nhello");
+    assert!(
+        request.starts_with("POST /v1/audio/translations HTTP/1.1\r\n"),
+        "{request}"
+    );
+    assert!(
+        request.contains("name=\"model\"\r\n\r\nwhisper-1\r\n")
+            && request.contains("name=\"file\"; filename=\"file\"\r\n")
+            && request.contains("bytes\r\n--"),
+        "{request}"
+    );
+
+    // Every 30th frame of a film, as the library gives them.
+    let film = "
+import sys, types
+class Film:
+    def __init__(self, path): self.left = 31
+    def read(self): self.left -= 1; return self.left >= 0, self.left
+    def release(self): print('released')
+picture = lambda kind, frame: (True, types.SimpleNamespace(tobytes=lambda: bytes([frame])))
+sys.modules['cv2'] = types.SimpleNamespace(VideoCapture=Film, imencode=picture)
+_post = sys.modules['agentskills_models']._describe
+sys.modules['agentskills_models']._describe = lambda jpeg, task: f'{jpeg[0]} {task}'
+parse_video('film', 'See')
+sys.modules['agentskills_models']._describe = _post
+sys.modules['cv2'] = None";
+    assert_eq!(
+        world.cell(film),
+        "[Processing video file from film with frame interval 30]\n\
+         film's Frame 1: 30 See\nfilm's Frame 31: 0 See\nreleased"
+    );
+
+    // What goes wrong is told.
+    let refusal = json!({"error": {"message": "no such key"}});
+    let (_, text) = ask("parse_image('file')", "401 Unauthorized", &refusal);
+    assert_eq!(
+        text,
+        format!(
+            "[Reading image file from file]\nError with the request: HTTP status 401: {refusal}"
+        )
+    );
+    for (code, expected) in [
+        (
+            "parse_image('nope')",
+            "[Reading image file from nope]\nError with the request: [Errno 2] No such file or directory: 'nope'",
+        ),
+        (
+            "parse_audio('nope')",
+            "[Transcribing audio file from nope]\nError transcribing audio file: [Errno 2] No such file or directory: 'nope'",
+        ),
+        (
+            "parse_video('nope')",
+            "ERROR: the library opencv-python-headless is needed: pip install opencv-python-headless",
+        ),
+    ] {
+        assert_eq!(world.cell(code), expected);
+    }
 }
 
 fn numbered(lines: RangeInclusive<usize>, write: impl Fn(usize) -> String) -> String {
@@ -181,12 +297,42 @@ with zipfile.ZipFile('p.pptx', 'w') as z:
         world.cell("parse_pptx('p.pptx')"),
         "[Reading PowerPoint file from p.pptx]\n@@ Slide 1 @@\nslide 2\n\n@@ Slide 2 @@\nslide 10"
     );
+}
+
+#[test]
+fn documents_are_read_with_libraries() {
+    let world = World::new();
+    let make = r"
+from pypdf import PdfWriter
+from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
+writer = PdfWriter()
+font = DictionaryObject({NameObject('/Type'): NameObject('/Font'), NameObject('/Subtype'): NameObject('/Type1'), NameObject('/BaseFont'): NameObject('/Helvetica')})
+for text in ('first', 'second'):
+    page = writer.add_blank_page(200, 200)
+    page[NameObject('/Resources')] = DictionaryObject({NameObject('/Font'): DictionaryObject({NameObject('/F1'): font})})
+    content = DecodedStreamObject()
+    content.set_data(f'BT /F1 12 Tf 10 100 Td ({text}) Tj ET'.encode())
+    page[NameObject('/Contents')] = writer._add_object(content)
+writer.write('d.pdf')
+open('d.tex', 'w').write(r'\textbf{bold} and $\alpha$')
+";
+    let written = world.cell(make);
+    assert!(!written.contains("Error"), "{written}");
     assert_eq!(
-        world.cell("parse_pdf('x.pdf')"),
-        "ERROR: the library pypdf is needed: pip install pypdf"
+        world.cell("parse_pdf('d.pdf')"),
+        "[Reading PDF file from d.pdf]\n@@ Page 1 @@\nfirst\n\n@@ Page 2 @@\nsecond"
     );
     assert_eq!(
-        world.cell("parse_latex('x.tex')"),
-        "ERROR: the library pylatexenc is needed: pip install pylatexenc"
+        world.cell("parse_latex('d.tex')"),
+        "[Reading LaTex file from d.tex]\nbold and α"
     );
+    // In a Python without the libraries.
+    world.cell("import sys\nfor name in ('pypdf', 'PyPDF2', 'pylatexenc.latex2text'): sys.modules[name] = None");
+    for (code, library) in [
+        ("parse_pdf('d.pdf')", "pypdf"),
+        ("parse_latex('d.tex')", "pylatexenc"),
+    ] {
+        let expected = format!("ERROR: the library {library} is needed: pip install {library}");
+        assert_eq!(world.cell(code), expected);
+    }
 }

@@ -107,7 +107,7 @@ fn it_is_started_with_the_token() {
     let call = world.call();
     let (pid, rest) = call.split_once(' ').unwrap();
     let expected = format!(
-        "{} {} none --host 0.0.0.0 --connection-token {} --port {} --disable-workspace-trust \
+        "{} {} none --host 127.0.0.1 --connection-token {} --port {} --disable-workspace-trust \
          --server-base-path /abc/vscode",
         process.run("id -un")["content"].as_str().unwrap(),
         world.path("work").display(),
@@ -179,11 +179,58 @@ fn one_that_ends_is_started_again() {
 }
 
 #[test]
+fn one_that_does_not_stay_is_told() {
+    let world = World::new();
+    let program = world.path("vscode/bin/openvscode-server");
+    fs::write(&program, "#!/bin/sh\nexit 3\n").unwrap();
+    let process = world.serve(&[]);
+    let told = "failed: openvscode-server has ended (exit status: 3)";
+    // Between two starts, for ever longer.
+    while health(&process) != told {
+        std::thread::yield_now();
+    }
+    assert!(token(&process).is_string());
+    fs::write(&program, STAND_IN).unwrap();
+    world.call();
+    while health(&process) != "ready" {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn it_listens_where_the_server_does() {
+    let world = World::new();
+    // In a network with others, each has the same port at an address of its own.
+    let _other = TcpListener::bind(("127.0.0.2", world.port)).unwrap();
+    let process = world.serve(&[]);
+    assert!(token(&process).is_string());
+    assert!(world.call().contains(" --host 127.0.0.1 "));
+    drop(process);
+    let root = world.path("work");
+    let mut command = serve_command(&root, &["--plugins", "vscode", "--viewer-url-file"]);
+    command
+        .arg(world.path("url"))
+        .env_remove("SANDBOX_BIND_ADDRESS")
+        .env("OPENVSCODE_SERVER_ROOT", world.path("vscode"))
+        .env("VSCODE_PORT", free_port().to_string())
+        .env("WORKSPACE_BASE", &root);
+    let process = Process::start(&mut command);
+    assert!(token(&process).is_string());
+    while !world.call().contains(" --host 0.0.0.0 ") {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn what_is_missing_is_no_failure() {
     let world = World::new();
     for (variables, reason) in [
         (
             &[("VSCODE_PORT", "x")][..],
+            "failed: VSCODE_PORT is missing or no port",
+        ),
+        (
+            &[("VSCODE_PORT", "0")][..],
             "failed: VSCODE_PORT is missing or no port",
         ),
         (

@@ -16,6 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::config::Config;
 pub(super) use self::config::parse;
+use self::peer::CHANGES;
 pub(super) use self::proxy::answer;
 use self::server::Server;
 use self::sessions::Sessions;
@@ -70,8 +71,15 @@ impl Mcp {
     /// Makes these the servers: keeps those that are the same, ends the others, starts new ones.
     /// What is wrong with those that cannot start, a line each.
     pub(super) async fn update(&self, configs: Vec<Config>) -> String {
+        let before = self.all();
         let (current, ended) = self.replace(configs);
         end_all(ended).await;
+        let same = |(one, other): (&Arc<Server>, &Arc<Server>)| Arc::ptr_eq(one, other);
+        if before.len() != current.len() || !before.iter().zip(&current).all(same) {
+            for kind in CHANGES {
+                self.sessions.tell(kind);
+            }
+        }
         let problems = together(current.into_iter().map(|server| async move {
             let problem = tokio::time::timeout(LOOK, server.peer())
                 .await
@@ -92,8 +100,8 @@ impl Mcp {
                 .get(&name)
                 .is_some_and(|server| *server.config() == config);
             let server = same.then(|| before.remove(&name)).flatten();
-            let server =
-                server.unwrap_or_else(|| Arc::new(Server::new(config, self.start.clone())));
+            let new = || Server::new(config, self.start.clone(), self.sessions.clone());
+            let server = server.unwrap_or_else(|| Arc::new(new()));
             servers.insert(name, server);
         }
         if !servers.is_empty() {

@@ -1,6 +1,6 @@
 //! The command line of the server, checked.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub(super) struct Settings {
 pub(super) struct VsCodeSettings {
     /// Absent if it is missing or no port.
     pub(super) port: Option<u16>,
+    /// Where the server itself listens: all addresses, or the one it has in a network with others.
+    pub(super) address: IpAddr,
     /// With a slash in front and none behind.
     pub(super) base_path: Option<String>,
     pub(super) directory: PathBuf,
@@ -120,7 +122,9 @@ impl VsCodeSettings {
             port: options
                 .vscode_port
                 .as_ref()
-                .and_then(|port| port.trim().parse().ok()),
+                .and_then(|port| port.trim().parse().ok())
+                .filter(|port| *port != 0),
+            address: options.bind_address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
             base_path: base_path(options),
             directory: or_workspace(&options.workspace),
             settings_directory: or_workspace(&options.workspace_base),

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 
 server = MCPServer("test")
 
@@ -38,6 +38,13 @@ def flood() -> str:
     for _ in range(1024):
         os.write(2, b"x" * 65536)
     return "still here"
+
+
+@server.tool()
+async def change(context: Context) -> str:
+    """Says that there are other tools than before."""
+    await context.session.send_tool_list_changed()
+    return "told"
 
 
 @server.tool()

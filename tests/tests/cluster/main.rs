@@ -15,6 +15,7 @@ mod isolation;
 mod kubectl;
 mod machine;
 mod node;
+mod plugins;
 mod recovery;
 mod scene;
 mod schema;

@@ -9,6 +9,7 @@ mod idle;
 mod isolation;
 mod kubectl;
 mod load;
+mod plugins;
 mod readiness;
 mod recovery;
 mod replay_admin;

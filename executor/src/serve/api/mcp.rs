@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Redirect, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;
@@ -22,6 +22,7 @@ use crate::serve::mcp;
 
 /// Files travel inside messages.
 const MAX_BODY: usize = 64 << 20;
+const JSON: &[u8] = b"application/json";
 
 type Guard = (Arc<Executor>, Arc<str>);
 
@@ -30,13 +31,20 @@ pub(super) fn router(executor: &Arc<Executor>, key: &Arc<str>) -> Router<Arc<Exe
     let guard: Guard = (Arc::clone(executor), Arc::clone(key));
     Router::new()
         .route("/mcp/sse", get(open))
-        .route("/mcp/sse/", get(async || Redirect::temporary("/mcp/sse")))
+        // Relative, so that it holds behind a path as well.
+        .route("/mcp/sse/", get(async || Redirect::temporary("../sse")))
         .route("/sse", get(open))
         .route("/mcp/messages/", post(message))
         .route("/messages/", post(message))
-        .route("/mcp", post(exchange))
-        .route("/mcp/", post(exchange))
+        .route("/mcp", exchanges())
+        .route("/mcp/", exchanges())
         .layer(middleware::from_fn_with_state(guard, authorise))
+}
+
+/// The newer transport wants 405, not 404, where there is neither a stream nor a session to end.
+fn exchanges() -> MethodRouter<Arc<Executor>> {
+    let neither = async || (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "POST")]);
+    post(exchange).get(neither).delete(neither)
 }
 
 async fn authorise(State((executor, key)): State<Guard>, request: Request, next: Next) -> Response {
@@ -117,7 +125,11 @@ async fn message(
         return plain(StatusCode::NOT_FOUND, "Could not find session");
     };
     let kind = request.headers().get(header::CONTENT_TYPE);
-    if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json")) {
+    let is_json = |kind: &HeaderValue| {
+        let start = kind.as_bytes().get(..JSON.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(JSON))
+    };
+    if !kind.is_some_and(is_json) {
         return plain(StatusCode::BAD_REQUEST, "Invalid Content-Type header");
     }
     let Some(message @ Value::Object(_)) = read(request.into_body()).await else {
@@ -139,10 +151,15 @@ async fn message(
 
 /// The newer transport, without sessions: a message in, its answer out.
 async fn exchange(State(executor): State<Arc<Executor>>, body: Body) -> Response {
-    let Some(message) = read(body).await else {
-        let error = json!({"code": -32700, "message": "Parse error"});
+    let refused = |code: i32, text: &str| {
+        let error = json!({"code": code, "message": text});
         let answer = json!({"jsonrpc": "2.0", "id": null, "error": error});
-        return (StatusCode::BAD_REQUEST, Json(answer)).into_response();
+        (StatusCode::BAD_REQUEST, Json(answer)).into_response()
+    };
+    let message = match read(body).await {
+        Some(message @ Value::Object(_)) => message,
+        Some(_) => return refused(-32600, "Invalid Request"),
+        None => return refused(-32700, "Parse error"),
     };
     let Some(_slot) = executor.mcp.slot() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "Too many requests").into_response();

@@ -20,7 +20,8 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::events::Events;
-use super::peer::{Inbox, Peer, VERSION};
+use super::peer::{End, Inbox, Peer, VERSION};
+use super::sessions::Sessions;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// For a message and all that comes in answer to it.
@@ -31,7 +32,7 @@ const MAX_POSTS: usize = 32;
 const MAX_ANSWER: usize = 32 << 20;
 const SESSION: &str = "mcp-session-id";
 
-type Gone = watch::Sender<Option<String>>;
+type Gone = watch::Sender<Option<End>>;
 
 /// Lives as long as the connection is wanted.
 #[derive(Debug)]
@@ -89,11 +90,12 @@ pub(super) async fn connect(
     url: &Uri,
     headers: &BTreeMap<String, String>,
     is_sse: bool,
+    sessions: Sessions,
 ) -> io::Result<(Peer, Link)> {
     let is_secure = url.scheme_str() == Some("https");
     let wire = tokio::task::spawn_blocking(move || Wire::new(is_secure)).await??;
     let (gone, watch) = watch::channel(None);
-    let (peer, queue, inbox) = Peer::new(watch);
+    let (peer, queue, inbox) = Peer::new(watch, sessions);
     let line = Arc::new(Line {
         wire,
         url: url.clone(),
@@ -151,7 +153,7 @@ impl Line {
         }
         let status = response.status();
         if status == StatusCode::NOT_FOUND && self.session.lock().is_some() {
-            let _ = self.gone.send(Some("the session has ended".to_owned()));
+            let _ = self.gone.send(Some(End::now("the session has ended")));
         }
         if !status.is_success() {
             return Err(format!("HTTP status {status}"));
@@ -248,9 +250,8 @@ impl Line {
             Err(problem) => Err(problem),
         };
         let problem = outcome.err();
-        let _ = self.gone.send(Some(
-            problem.unwrap_or_else(|| "the stream has ended".to_owned()),
-        ));
+        let problem = problem.unwrap_or_else(|| "the stream has ended".to_owned());
+        let _ = self.gone.send(Some(End::now(problem)));
     }
 }
 

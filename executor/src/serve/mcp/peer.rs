@@ -9,6 +9,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::sessions::Sessions;
 
 /// Requests under way to one server.
 const MAX_REQUESTS: usize = 256;
@@ -16,6 +19,12 @@ const MAX_REQUESTS: usize = 256;
 pub(super) const QUEUE: usize = 64;
 /// The newest version of the protocol that is spoken, with servers and with clients.
 pub(super) const VERSION: &str = "2025-06-18";
+/// What is passed on of the things that servers tell.
+pub(super) const CHANGES: [&str; 3] = [
+    "notifications/tools/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/resources/list_changed",
+];
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum PeerError {
@@ -35,14 +44,29 @@ fn message(error: &Value) -> String {
     text.map_or_else(|| error.to_string(), str::to_owned)
 }
 
+/// Why a connection has ended, and when.
+#[derive(Debug, Clone)]
+pub(super) struct End {
+    pub(super) reason: String,
+    pub(super) at: Instant,
+}
+
+impl End {
+    pub(super) fn now(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            at: Instant::now(),
+        }
+    }
+}
+
 /// Sends requests and waits for answers.
 #[derive(Debug)]
 pub(super) struct Peer {
     outgoing: mpsc::Sender<Value>,
     inbox: Inbox,
     numbers: AtomicU64,
-    /// Why the connection has ended.
-    gone: watch::Receiver<Option<String>>,
+    gone: watch::Receiver<Option<End>>,
 }
 
 /// Takes what comes from the server.
@@ -50,6 +74,8 @@ pub(super) struct Peer {
 pub(super) struct Inbox {
     waiting: Arc<Mutex<BTreeMap<u64, oneshot::Sender<Value>>>>,
     outgoing: mpsc::WeakSender<Value>,
+    /// Of clients.
+    sessions: Sessions,
 }
 
 /// A request that nobody waits for any more is forgotten.
@@ -64,12 +90,14 @@ impl Drop for Waiting<'_> {
 impl Peer {
     /// With the queue of what is to be sent and the place for what is received.
     pub(super) fn new(
-        gone: watch::Receiver<Option<String>>,
+        gone: watch::Receiver<Option<End>>,
+        sessions: Sessions,
     ) -> (Self, mpsc::Receiver<Value>, Inbox) {
         let (outgoing, queue) = mpsc::channel(QUEUE);
         let inbox = Inbox {
             waiting: Arc::default(),
             outgoing: outgoing.downgrade(),
+            sessions,
         };
         let peer = Self {
             outgoing,
@@ -121,7 +149,7 @@ impl Peer {
             biased;
             Ok(answer) = receiver => answer,
             () = tokio::time::sleep(limit) => return Err(PeerError::Silent(limit)),
-            _ = gone.wait_for(Option::is_some) => return Err(self.end()),
+            _ = gone.wait_for(Option::is_some) => return Err(self.farewell()),
         };
         match answer.get_mut("error") {
             Some(error) => Err(PeerError::Answer(error.take())),
@@ -138,15 +166,20 @@ impl Peer {
             sent = self.outgoing.send_timeout(message, limit) => match sent {
                 Ok(()) => Ok(()),
                 Err(mpsc::error::SendTimeoutError::Timeout(_)) => Err(PeerError::Silent(limit)),
-                Err(mpsc::error::SendTimeoutError::Closed(_)) => Err(self.end()),
+                Err(mpsc::error::SendTimeoutError::Closed(_)) => Err(self.farewell()),
             },
-            _ = gone.wait_for(Option::is_some) => Err(self.end()),
+            _ = gone.wait_for(Option::is_some) => Err(self.farewell()),
         }
     }
 
-    fn end(&self) -> PeerError {
-        let reason = self.gone.borrow().clone();
-        PeerError::Gone(reason.unwrap_or_else(|| "the connection has ended".to_owned()))
+    /// Of one that is gone.
+    pub(super) fn end(&self) -> End {
+        let end = self.gone.borrow().clone();
+        end.unwrap_or_else(|| End::now("the connection has ended"))
+    }
+
+    fn farewell(&self) -> PeerError {
+        PeerError::Gone(self.end().reason)
     }
 }
 
@@ -168,7 +201,8 @@ impl Inbox {
                     let _ = waiting.send(message);
                 }
             }
-            // What servers tell about themselves is asked for when it is needed.
+            (None, Some(method)) if CHANGES.contains(&method) => self.sessions.tell(method),
+            // Nobody has asked for their logs and their progress.
             (None, _) => {}
         }
     }
@@ -196,7 +230,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn answers_find_their_requests() {
         let (end, gone) = watch::channel(None);
-        let (peer, mut queue, inbox) = Peer::new(gone);
+        let (peer, mut queue, inbox) = Peer::new(gone, Sessions::default());
         let server = tokio::spawn(async move {
             let (first, second) = (queue.recv().await.unwrap(), queue.recv().await.unwrap());
             inbox.take(json!({"id": 99, "result": 0}));
@@ -222,7 +256,7 @@ mod tests {
         let silent = peer.call("c", json!({}), LIMIT).await.unwrap_err();
         assert_eq!(silent.to_string(), "no answer within 1 seconds");
         assert!(peer.inbox.waiting.lock().is_empty());
-        end.send(Some("exit status 1".to_owned())).unwrap();
+        end.send(Some(End::now("exit status 1"))).unwrap();
         assert!(peer.is_gone());
         let gone = peer.call("d", json!({}), LIMIT).await.unwrap_err();
         assert_eq!(gone.to_string(), "exit status 1");

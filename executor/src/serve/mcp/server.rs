@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::{Config, Transport};
 use super::peer::{Peer, PeerError};
+use super::sessions::Sessions;
 use super::{http, stdio};
 use crate::serve::shell::Start;
 
@@ -24,6 +25,8 @@ const SETTLED: Duration = Duration::from_mins(5);
 pub(super) struct Server {
     config: Config,
     start: Start,
+    /// Of clients, who are told of changes.
+    sessions: Sessions,
     state: Mutex<State>,
     /// Not to be started any more.
     ended: CancellationToken,
@@ -53,10 +56,11 @@ enum Carrier {
 }
 
 impl Server {
-    pub(super) fn new(config: Config, start: Start) -> Self {
+    pub(super) fn new(config: Config, start: Start, sessions: Sessions) -> Self {
         Self {
             config,
             start,
+            sessions,
             state: Mutex::default(),
             ended: CancellationToken::new(),
         }
@@ -100,14 +104,14 @@ impl Server {
             if !running.peer.is_gone() {
                 return Ok(Arc::clone(&running.peer));
             }
-            let settled = running.since.elapsed() >= SETTLED;
+            let (end, since) = (running.peer.end(), running.since);
             state.put_away().await;
-            if settled {
+            if end.at.duration_since(since) >= SETTLED {
                 state.failures = 0;
             }
-            state.fail("it has ended");
+            state.fail(&end.reason, end.at);
         }
-        if state.not_before.is_some_and(|time| Instant::now() < time) && state.failures > 1 {
+        if state.pauses(Instant::now()) {
             return Err(PeerError::Gone(state.last_error.clone()));
         }
         match self.launch().await {
@@ -117,7 +121,7 @@ impl Server {
                 Ok(peer)
             }
             Err(error) => {
-                state.fail(&error.to_string());
+                state.fail(&error.to_string(), Instant::now());
                 Err(error)
             }
         }
@@ -131,8 +135,9 @@ impl Server {
                 arguments,
                 environment,
             } => {
-                let (peer, process) =
-                    stdio::start(command, arguments, environment, &self.start).map_err(cannot)?;
+                let (start, sessions) = (&self.start, self.sessions.clone());
+                let started = stdio::start(command, arguments, environment, start, sessions);
+                let (peer, process) = started.map_err(cannot)?;
                 (peer, Carrier::Process(process))
             }
             Transport::Http {
@@ -140,7 +145,8 @@ impl Server {
                 headers,
                 is_sse,
             } => {
-                let (peer, link) = http::connect(url, headers, *is_sse).await.map_err(cannot)?;
+                let connecting = http::connect(url, headers, *is_sse, self.sessions.clone());
+                let (peer, link) = connecting.await.map_err(cannot)?;
                 (peer, Carrier::Link(link))
             }
         };
@@ -181,12 +187,17 @@ impl State {
         }
     }
 
-    /// The first time it may be tried again at once.
-    fn fail(&mut self, error: &str) {
+    /// It has ended or could not be started at that time.
+    fn fail(&mut self, error: &str, at: Instant) {
         let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
-        self.not_before = Some(Instant::now() + pause.min(LONGEST_PAUSE));
+        self.not_before = Some(at + pause.min(LONGEST_PAUSE));
         error.clone_into(&mut self.last_error);
+    }
+
+    /// Whether it is too early for another try. The first time there is no pause.
+    fn pauses(&self, now: Instant) -> bool {
+        self.failures > 1 && self.not_before.is_some_and(|time| now < time)
     }
 }
 
@@ -196,5 +207,27 @@ impl Running {
             Carrier::Process(process) => process.end().await,
             Carrier::Link(link) => drop(link),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_and_begin_with_the_end() {
+        let mut state = State::default();
+        let mut seconds = Vec::new();
+        let start = Instant::now();
+        for _ in 0..9 {
+            state.fail("why", start);
+            let ends = state.not_before.unwrap_or(start);
+            assert!(!state.pauses(ends));
+            let pauses = state.pauses(start);
+            seconds.push(if pauses { (ends - start).as_secs() } else { 0 });
+        }
+        assert_eq!(seconds, [0, 1, 2, 4, 8, 16, 32, 60, 60]);
+        // One that was missed by nobody for a while may be started at once.
+        assert!(!state.pauses(start + LONGEST_PAUSE));
     }
 }

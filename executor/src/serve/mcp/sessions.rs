@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval};
 
@@ -54,6 +54,14 @@ impl Sessions {
         self.0.lock().get(id).cloned().map(Session)
     }
 
+    /// Tells all clients something that is not the answer to a question. Who does not read misses it.
+    pub(super) fn tell(&self, method: &str) {
+        let event = event(&json!({"jsonrpc": "2.0", "method": method}));
+        for client in self.0.lock().values() {
+            let _ = client.try_send(event.clone());
+        }
+    }
+
     /// Ends all streams.
     pub(super) fn close(&self) {
         self.0.lock().clear();
@@ -65,10 +73,13 @@ pub(in crate::serve) struct Session(mpsc::Sender<Bytes>);
 
 impl Session {
     pub(in crate::serve) async fn send(&self, message: &Value) {
-        let event = format!("event: message\r\ndata: {message}\r\n\r\n");
         // A client that is gone or does not read gets no answers.
-        let _ = self.0.send_timeout(event.into(), SEND_LIMIT).await;
+        let _ = self.0.send_timeout(event(message), SEND_LIMIT).await;
     }
+}
+
+fn event(message: &Value) -> Bytes {
+    format!("event: message\r\ndata: {message}\r\n\r\n").into()
 }
 
 /// The body of a response: events until the client is gone or the server stops.

@@ -17,7 +17,8 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::peer::{Inbox, Peer};
+use super::peer::{End, Inbox, Peer};
+use super::sessions::Sessions;
 use crate::serve::children::{self, Kept};
 use crate::serve::identity::Identity;
 use crate::serve::processes::Family;
@@ -38,6 +39,7 @@ const DRAIN: Duration = Duration::from_millis(50);
 pub(super) struct Process {
     pid: Pid,
     identity: Arc<Identity>,
+    gone: watch::Receiver<Option<End>>,
     _followers: [AbortOnDropHandle<()>; 2],
 }
 
@@ -46,6 +48,7 @@ pub(super) fn start(
     arguments: &[String],
     environment: &BTreeMap<String, String>,
     start: &Start,
+    sessions: Sessions,
 ) -> io::Result<(Peer, Process)> {
     let mut child = build(command, arguments, environment, start).spawn()?;
     let kept = children::keep(child.id());
@@ -56,14 +59,18 @@ pub(super) fn start(
     let output = child.stdout.take().ok_or(missing)?;
     let errors = child.stderr.take().ok_or(missing)?;
     let (gone, watch) = watch::channel(None);
-    let (peer, queue, inbox) = Peer::new(watch);
+    let (peer, queue, inbox) = Peer::new(watch.clone(), sessions);
     let identity = Arc::clone(&start.identity);
     let reading = read(output, inbox, pid, Arc::clone(&identity));
     let writing = write(input, queue);
-    tokio::spawn(see_end(child, kept, errors, gone));
+    let ending = see_end(child, (pid, Arc::clone(&identity)), kept, errors);
+    tokio::spawn(async move {
+        let _ = gone.send(Some(ending.await));
+    });
     let process = Process {
         pid,
         identity,
+        gone: watch,
         _followers: [tokio::spawn(reading), tokio::spawn(writing)].map(AbortOnDropHandle::new),
     };
     Ok((peer, process))
@@ -96,6 +103,10 @@ fn build(
 impl Process {
     /// Ends it and what it has started.
     pub(super) async fn end(&self) {
+        // The number of one that has ended may be another's by now.
+        if self.gone.borrow().is_some() {
+            return;
+        }
         Family::Tree(self.pid).end(&self.identity).await;
         kill_group(self.pid, &self.identity).await;
     }
@@ -141,28 +152,29 @@ async fn read(output: ChildStdout, inbox: Inbox, pid: Pid, identity: Arc<Identit
     }
 }
 
+/// Waits for its end, and sees to it that its group goes with it.
 async fn see_end(
     mut child: Child,
+    (pid, identity): (Pid, Arc<Identity>),
     kept: Kept,
     errors: ChildStderr,
-    gone: watch::Sender<Option<String>>,
-) {
+) -> End {
     let words = Arc::new(Mutex::new(Vec::new()));
     let listening = tokio::spawn(listen(errors, Arc::clone(&words)));
     let listening = AbortOnDropHandle::new(listening);
     let status = child.wait().await;
     drop(kept);
+    kill_group(pid, &identity).await;
     let _ = tokio::time::timeout(DRAIN, listening).await;
     let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
     let words = String::from_utf8_lossy(&words.lock()).into_owned();
     let last = words.trim_end().lines().last().unwrap_or_default();
     let last: String = last.chars().take(MAX_REASON).collect();
-    let reason = if last.is_empty() {
+    End::now(if last.is_empty() {
         format!("it has ended ({how})")
     } else {
         format!("it has ended ({how}): {last}")
-    };
-    let _ = gone.send(Some(reason));
+    })
 }
 
 async fn listen(mut errors: ChildStderr, words: Arc<Mutex<Vec<u8>>>) {

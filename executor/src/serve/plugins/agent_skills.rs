@@ -24,7 +24,7 @@ mod edits;
 
 /// The cell that makes the skills known.
 pub(super) const IMPORT: &str = "from agentskills import *";
-const FILES: [(&str, &[u8]); 3] = [
+const FILES: [(&str, &[u8]); 4] = [
     (
         "agentskills.py",
         include_bytes!("../../../skills/agentskills.py"),
@@ -36,6 +36,10 @@ const FILES: [(&str, &[u8]); 3] = [
     (
         "agentskills_documents.py",
         include_bytes!("../../../skills/agentskills_documents.py"),
+    ),
+    (
+        "agentskills_models.py",
+        include_bytes!("../../../skills/agentskills_models.py"),
     ),
 ];
 const SOCKET: &str = "editor.sock";

@@ -34,6 +34,9 @@ mod zmtp;
 
 pub(in crate::serve) use self::text::content;
 
+/// Kernels that may end on the way to one cell before it is given up.
+const MAX_REPLACED: usize = 3;
+
 #[derive(Debug, thiserror::Error)]
 pub(in crate::serve) enum JupyterError {
     /// The original's words.
@@ -128,6 +131,7 @@ impl Jupyter {
         let Some(mut state) = until(deadline, self.state.lock()).await else {
             return Ok(timed_out(Output::default()));
         };
+        let mut replaced = 0;
         loop {
             if !self.is_ready(&mut state, deadline).await? {
                 return Ok(timed_out(state.told(Output::default())));
@@ -139,8 +143,11 @@ impl Jupyter {
             match ending {
                 Ending::Done => return Ok(state.told(output)),
                 // It never heard of this cell, so the next kernel may run it.
-                Ending::Gone { begun: false } => self.replace(&mut state).await,
-                Ending::Gone { begun: true } => {
+                Ending::Gone { begun: false } if replaced < MAX_REPLACED => {
+                    self.replace(&mut state).await;
+                    replaced += 1;
+                }
+                Ending::Gone { .. } => {
                     self.replace(&mut state).await;
                     return Ok(state.told_after(output));
                 }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::TcpListener;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -14,7 +14,9 @@ use std::time::Duration;
 use crds::contract::variable;
 use parking_lot::Mutex;
 use rustix::process::Signal;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -31,6 +33,8 @@ const SETTINGS: &str = "{\n    \"workbench.colorTheme\": \"Default Dark Modern\"
 /// Before a server that has ended is started again; doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// One that has lived so long is no failure when it ends.
+const SETTLED: Duration = Duration::from_mins(5);
 
 #[derive(Debug, thiserror::Error)]
 enum VsCodeError {
@@ -53,8 +57,19 @@ pub(in crate::serve) struct VsCode {
     /// Of the image's openvscode-server.
     home: PathBuf,
     token: Mutex<Option<String>>,
-    health: Mutex<Health>,
+    health: watch::Sender<Health>,
     running: Mutex<Option<AbortOnDropHandle<()>>>,
+    stop: CancellationToken,
+}
+
+/// How openvscode-server is started, and who is told how it is.
+#[derive(Debug)]
+struct Launch {
+    program: PathBuf,
+    arguments: Vec<String>,
+    directory: PathBuf,
+    identity: Arc<Identity>,
+    health: watch::Sender<Health>,
     stop: CancellationToken,
 }
 
@@ -67,7 +82,7 @@ impl VsCode {
             identity,
             home,
             token: Mutex::default(),
-            health: Mutex::default(),
+            health: watch::Sender::default(),
             running: Mutex::default(),
             stop: CancellationToken::new(),
         }
@@ -91,17 +106,19 @@ impl VsCode {
         let token = uuid().map_err(VsCodeError::Token)?;
         *self.token.lock() = Some(token.clone());
         // Somebody else's server does not know the token; the client finds out.
-        TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).map_err(|_| VsCodeError::Taken(port))?;
+        let address = (self.settings.address, port);
+        TcpListener::bind(address).map_err(|_| VsCodeError::Taken(port))?;
         self.hand_over().await;
-        let arguments = self.arguments(&token, port);
-        let running = keep_running(
+        let launch = Launch {
             program,
-            arguments,
-            self.directory(),
-            Arc::clone(&self.identity),
-            self.stop.clone(),
-        );
-        *self.running.lock() = Some(AbortOnDropHandle::new(tokio::spawn(running)));
+            arguments: self.arguments(&token, port),
+            directory: self.directory(),
+            identity: Arc::clone(&self.identity),
+            health: self.health.clone(),
+            stop: self.stop.clone(),
+        };
+        let running = AbortOnDropHandle::new(tokio::spawn(launch.keep_running()));
+        *self.running.lock() = Some(running);
         Ok(())
     }
 
@@ -115,7 +132,7 @@ impl VsCode {
     }
 
     fn arguments(&self, token: &str, port: u16) -> Vec<String> {
-        let mut arguments = vec!["--host".to_owned(), "0.0.0.0".to_owned()];
+        let mut arguments = vec!["--host".to_owned(), self.settings.address.to_string()];
         arguments.extend(["--connection-token".to_owned(), token.to_owned()]);
         arguments.extend(["--port".to_owned(), port.to_string()]);
         arguments.push("--disable-workspace-trust".to_owned());
@@ -156,48 +173,65 @@ fn put_settings(directory: &Path) -> io::Result<()> {
     file.set_permissions(fs::Permissions::from_mode(0o666))
 }
 
-/// Starts it again whenever it ends, until it is told to stop.
-async fn keep_running(
-    program: PathBuf,
-    arguments: Vec<String>,
-    directory: PathBuf,
-    identity: Arc<Identity>,
-    stop: CancellationToken,
-) {
-    let mut pause = FIRST_PAUSE;
-    loop {
-        let mut command = Command::new(&program);
+impl Launch {
+    /// Starts it again whenever it ends, until it is told to stop.
+    async fn keep_running(self) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let since = Instant::now();
+            let problem = match self.command().spawn() {
+                Ok(child) => {
+                    self.health.send_replace(Health::Ready);
+                    match self.attend(child).await {
+                        Some(problem) => problem,
+                        None => return,
+                    }
+                }
+                Err(error) => format!("cannot start openvscode-server: {error}"),
+            };
+            tracing::warn!(problem, "VS Code is away");
+            self.health.send_replace(Health::Failed(problem));
+            if since.elapsed() >= SETTLED {
+                pause = FIRST_PAUSE;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.stop.cancelled() => return,
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
         command
-            .args(&arguments)
-            .current_dir(&directory)
+            .args(&self.arguments)
+            .current_dir(&self.directory)
             .env_remove(variable::SESSION_API_KEY)
             .env_remove(variable::OH_SESSION_API_KEYS_0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0);
-        identity.adopt(&mut command);
-        match command.spawn() {
-            Ok(mut child) => {
-                let kept = children::keep(child.id());
-                let pid = child.id();
-                tokio::select! {
-                    ended = child.wait() => tracing::warn!(?ended, "openvscode-server has ended"),
-                    () = stop.cancelled() => {
-                        end(pid, &identity).await;
-                        let _ = child.wait().await;
-                        drop(kept);
-                        return;
-                    }
-                }
-            }
-            Err(error) => tracing::warn!(%error, "cannot start openvscode-server"),
-        }
+        self.identity.adopt(&mut command);
+        command
+    }
+
+    /// Until it has ended, and how; nothing if it was told to stop.
+    async fn attend(&self, mut child: Child) -> Option<String> {
+        let _kept = children::keep(child.id());
+        let pid = child.id();
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = stop.cancelled() => return,
+            ended = child.wait() => {
+                let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
+                Some(format!("openvscode-server has ended ({how})"))
+            }
+            () = self.stop.cancelled() => {
+                end(pid, &self.identity).await;
+                let _ = child.wait().await;
+                None
+            }
         }
-        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
@@ -235,11 +269,12 @@ impl Plugin for VsCode {
 
     fn start(&self) -> Work<'_, ()> {
         Box::pin(async {
-            let launched = self.launch().await;
-            *self.health.lock() = match launched {
-                Ok(()) => Health::Ready,
-                Err(error) => Health::Failed(error.to_string()),
-            };
+            if let Err(error) = self.launch().await {
+                self.health.send_replace(Health::Failed(error.to_string()));
+            }
+            // What has been launched tells by itself how it is.
+            let mut health = self.health.subscribe();
+            let _ = health.wait_for(|health| *health != Health::Starting).await;
         })
     }
 
@@ -254,7 +289,7 @@ impl Plugin for VsCode {
     }
 
     fn health(&self) -> Health {
-        self.health.lock().clone()
+        self.health.borrow().clone()
     }
 }
 

@@ -11,6 +11,8 @@ const CUT: &str = "\n[... Observation truncated due to length ...]\n";
 /// Bytes of all images of a cell together.
 const MAX_IMAGES: usize = 24 << 20;
 const IMAGE_LEFT_OUT: &str = "\n[An image is left out: too large]\n";
+const RESULT_LEFT_OUT: &str = "\n[A result is left out: too large]\n";
+const ERROR_LEFT_OUT: &str = "\n[An error has occurred; what it says is left out: too large]\n";
 
 /// One request to the kernel and what has come of it so far.
 #[derive(Debug, Default)]
@@ -64,9 +66,10 @@ impl Cell {
                 }
             }
             ("execute_result" | "display_data", Content::Edges(..)) => {
-                self.text.push(IMAGE_LEFT_OUT);
+                self.text.push(RESULT_LEFT_OUT);
             }
             ("error", Content::Whole(content)) => self.text.push(&traceback(&content)),
+            ("error", Content::Edges(..)) => self.text.push(ERROR_LEFT_OUT),
             ("status", Content::Whole(content)) => match text(&content, "execution_state") {
                 "busy" => self.begun = true,
                 "idle" => self.idle = true,
@@ -257,6 +260,19 @@ mod tests {
         let output = cell.output();
         assert_eq!(output.text, "<Figure>a\nb");
         assert_eq!(output.images, ["data:image/png;base64,AABB"]);
+    }
+
+    #[test]
+    fn what_is_too_large_is_told() {
+        for (kind, told) in [
+            ("execute_result", RESULT_LEFT_OUT),
+            ("display_data", RESULT_LEFT_OUT),
+            ("error", ERROR_LEFT_OUT),
+        ] {
+            let mut large = message(kind, json!({}));
+            large.content = Content::Edges(Vec::new(), Vec::new());
+            assert_eq!(cell(vec![large]).output().text, told, "{kind}");
+        }
     }
 
     #[test]

@@ -1,0 +1,53 @@
+//! A session with every plugin in standalone, as root and as the user of OpenHands: shell, cells with a
+//! picture, edits by skill, tool servers, and the link to VS Code.
+
+use std::path::Path;
+use std::process::Command;
+
+use tests::binaries::{is_root_or_skips, root};
+use tests::plugins::{IMAGE, Session};
+use tests::standalone::Standalone;
+
+/// Unpacks the image; the flag of standalone that names it. Absent where it cannot be built.
+fn image(state: &Path) -> Option<String> {
+    if Command::new("mmdebstrap")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        eprintln!("SKIPPED, needs mmdebstrap (hack/install cluster): a session with every plugin");
+        return None;
+    }
+    let built = Command::new(root().join("hack/image"))
+        .arg("sandbox")
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    let archive = String::from_utf8(built.stdout).unwrap();
+    let directory = state.join("image");
+    std::fs::create_dir_all(&directory).unwrap();
+    let unpack = "tar -xOf \"$1\" layer.tar | tar -x --numeric-owner -C \"$2\"";
+    let mut unpacking = Command::new("sh");
+    unpacking
+        .args(["-euc", unpack, "sh", archive.trim()])
+        .arg(&directory);
+    assert!(unpacking.status().unwrap().success());
+    Some(format!("--image={IMAGE}={}", directory.display()))
+}
+
+#[tokio::test]
+async fn a_session_has_every_plugin() {
+    if !is_root_or_skips("a session with every plugin") {
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    let Some(image) = image(state.path()) else {
+        return;
+    };
+    for (form, username) in [("loopback", "openhands"), ("path", "root")] {
+        let standalone = Standalone::start(state.path(), &["--url-form", form, &image]);
+        let session = Session::start(standalone.api(), standalone.key(), username).await;
+        session.uses_all().await;
+        session.stop().await;
+    }
+}
