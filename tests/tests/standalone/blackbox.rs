@@ -2,6 +2,7 @@
 
 mod content;
 mod crashes;
+mod endurance;
 mod lifecycle;
 mod requests;
 mod restarts;
