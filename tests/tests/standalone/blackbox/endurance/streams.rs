@@ -1,4 +1,4 @@
-//! Event streams and WebSockets that stay open, talking or silent, over either version of HTTP. They
+//! Event streams and web sockets that stay open, talking or silent, over either version of HTTP. They
 //! alone keep their sandbox awake: the server behind says that it has been idle for ever.
 
 use std::time::Duration;
