@@ -156,14 +156,22 @@ async fn download(Query(query): Fields) -> Result<Body, StatusCode> {
     )))
 }
 
-/// An event every `pause` milliseconds, or 100, for as long as somebody listens.
+/// An event every `pause` milliseconds, or 100, for as long as somebody listens and there is no file
+/// with the path `until`.
 async fn events(Query(query): Fields) -> Result<Response, StatusCode> {
     let pause = query.get("pause").map_or(Ok(100), |text| text.parse());
     let pause = Duration::from_millis(pause.map_err(|_| StatusCode::BAD_REQUEST)?);
-    let events = stream::unfold(0_u32, move |number| async move {
-        tokio::time::sleep(pause).await;
-        let event = Bytes::from(format!("data: {number}\n\n"));
-        Some((Ok::<_, Infallible>(event), number + 1))
+    let end = query.get("until").cloned();
+    let events = stream::unfold(0_u32, move |number| {
+        let end = end.clone();
+        async move {
+            tokio::time::sleep(pause).await;
+            if end.is_some_and(|path| std::fs::exists(path).unwrap_or_default()) {
+                return None;
+            }
+            let event = Bytes::from(format!("data: {number}\n\n"));
+            Some((Ok::<_, Infallible>(event), number + 1))
+        }
     });
     let kind = [(CONTENT_TYPE, "text/event-stream")];
     Ok((kind, Body::from_stream(events)).into_response())

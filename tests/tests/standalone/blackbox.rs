@@ -6,3 +6,5 @@ mod endurance;
 mod lifecycle;
 mod requests;
 mod restarts;
+mod shutdown;
+mod sse;

@@ -4,43 +4,29 @@
 use std::time::Duration;
 
 use futures::{SinkExt as _, Stream, StreamExt as _};
-use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Bytes;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde_json::{Value, json};
-use tests::clients::wire::Here;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::Scale;
+use crate::blackbox::sse;
 use crate::stage::{Stage, text};
 
 /// Between two events of a stream that talks.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// An event stream of the sandbox with this pause before each event.
 async fn events(
     info: &Value,
     pause: Duration,
     http2: bool,
 ) -> impl Stream<Item = Bytes> + Unpin + use<> {
-    let client = Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .http2_only(http2)
-        .build(HttpConnector::new_with_resolver(Here));
-    let (url, pause) = (text(info, "url"), pause.as_millis());
-    let request = http::Request::get(format!("{url}/api/events/sse?pause={pause}"))
-        .header("X-Session-API-Key", text(info, "session_api_key"))
-        .body(Empty::<Bytes>::new())
-        .unwrap();
-    let response = client.request(request).await.unwrap();
-    assert_eq!(response.headers()["content-type"], "text/event-stream");
-    let data = response.into_body().into_data_stream();
-    data.map(|event| event.unwrap())
+    let path = format!("api/events/sse?pause={}", pause.as_millis());
+    let url = format!("{}/{path}", text(info, "url"));
+    let events = sse::open(&url, &text(info, "session_api_key"), http2).await;
+    events.map(|event| event.unwrap())
 }
 
 /// A WebSocket of the sandbox that echoes.
