@@ -8,7 +8,7 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster lint generate bench-start bench-executor bench-controller bench-proxy fuzz clean
+.PHONY: help run test test-cluster test-soak lint generate bench-start bench-executor bench-controller bench-proxy fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,11 @@ test: ## Install what the tests need, then run all of them, a real cluster inclu
 test-cluster: ## Run the tests that need a real Kubernetes: it is started, used and removed
 	cargo build --locked -p executor -p operator -p tests --tests --bins
 	hack/test-cluster $(DEV)
+
+test-soak: ## Run the tests of silence, large files and long streams for as long as the specification says: an hour
+	hack/install base
+	cargo build --locked -p executor -p standalone -p tests --bins
+	SOAK=1 cargo test --locked -p tests --test standalone item_11
 
 lint: ## Check format and lints
 	cargo fmt --all --check

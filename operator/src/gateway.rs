@@ -8,6 +8,7 @@ pub mod api;
 pub mod args;
 pub mod configs;
 mod dispatch;
+mod impossible;
 mod observe;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod properties;

@@ -228,6 +228,15 @@ async fn another_replicas_sandbox_is_found() {
     }
 }
 
+fn unsure(session: &str) -> Value {
+    json!({
+        "runtime_id": null, "session_id": session, "url": null, "session_api_key": null,
+        "status": "unknown", "pod_status": "Not Found",
+        "status_detail": "the Kubernetes API cannot be asked for this at present",
+        "work_hosts": {}, "restart_count": 0,
+    })
+}
+
 #[tokio::test(start_paused = true)]
 async fn known_sandboxes_are_answered_while_the_api_server_is_away() {
     let world = World::new();
@@ -236,8 +245,12 @@ async fn known_sandboxes_are_answered_while_the_api_server_is_away() {
     for path in ["/list", "/sessions/s1", "/sessions/batch?ids=s1", "/health"] {
         assert_eq!(world.get(path).await.0, 200, "{path}");
     }
-    // A null would be the end of what may well exist.
-    assert_eq!(world.get("/sessions/batch?ids=s1&ids=x").await.0, 503);
+    // A null would be the end of what may well exist, and no answer the loss of what is known.
+    assert_eq!(world.get("/sessions/batch?ids=x").await.0, 503);
+    let (code, batch) = world.get("/sessions/batch?ids=x&ids=s1&ids=x").await;
+    assert_eq!((code, batch.as_array().unwrap().len()), (200, 3));
+    assert_eq!((&batch[0], &batch[2]), (&unsure("x"), &unsure("x")));
+    assert_eq!(batch[1], world.get("/sessions/s1").await.1);
     assert_eq!(world.get(&format!("/runtime/{id}")).await.0, 200);
     // The session lives, so a start of it needs no write.
     assert_eq!(started(&world, "s1").await, id);
@@ -296,7 +309,11 @@ async fn bad_starts_are_refused_in_words() {
         ("working_dir", json!("/a\0b")),
         ("image", json!("a\0b")),
         ("environment", json!({"A": "x".repeat(128 << 10)})),
+        ("command", json!(["a", "x".repeat(128 << 10)])),
+        ("command", json!({"a": "b"})),
+        ("resource_factor", json!("2")),
         ("working_dir", json!("relative")),
+        ("working_dir", json!(format!("/{}", "x".repeat(4096)))),
         ("run_as_user", json!(-1)),
         ("image_pull_policy", json!("Sometimes")),
         ("environment", json!(["A=B"])),
@@ -305,7 +322,8 @@ async fn bad_starts_are_refused_in_words() {
         body[field] = value.clone();
         let (code, answer) = world.post("/start", &body).await;
         assert_eq!(code, 400, "{field}={value}");
-        assert!(answer["detail"].is_string(), "{field}={value}");
+        let detail = answer["detail"].as_str().unwrap();
+        assert!(detail.contains(field), "{field}={value}: {detail}");
     }
     let (code, answer) = world
         .call_as(KEY, "POST", "/start", "{\"image\": hunter2")
@@ -578,6 +596,19 @@ async fn nothing_is_missing_while_nobody_can_be_asked() {
         let ids: Vec<_> = (0..many).map(|n| format!("ids=y{n}")).collect();
         let path = format!("/sessions/batch?{}", ids.join("&"));
         assert_eq!(world.get(&path).await.0, 503, "{many}");
+    }
+    world.api.set_away(false);
+    started(&world, "s1").await;
+    world.api.set_away(true);
+    for many in [1, 64, 65, 200] {
+        let ids: Vec<_> = (0..many).map(|n| format!("ids=y{n}")).collect();
+        let path = format!("/sessions/batch?ids=s1&{}", ids.join("&"));
+        let (code, batch) = world.get(&path).await;
+        let batch = batch.as_array().unwrap();
+        assert_eq!((code, batch.len()), (200, many + 1), "{many}");
+        assert_eq!(batch[0]["session_id"], "s1");
+        let is_unsure = |(n, entry): (usize, &Value)| *entry == unsure(&format!("y{n}"));
+        assert!(batch[1..].iter().enumerate().all(is_unsure), "{many}");
     }
     world.api.set_away(false);
     let answers = paths.iter().map(|path| world.get(path));

@@ -4,31 +4,27 @@
 //! so every replica takes what another one gave out, and a new password ends all tokens.
 
 mod token;
+mod turns;
 mod used;
 
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use ring::{digest, hmac, pbkdf2};
 use secrecy::{ExposeSecret as _, SecretString};
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
 use crate::tenants::book::hex;
+use turns::Turns;
 use used::Used;
 
 /// Rounds of PBKDF2. Each login costs the server some ten milliseconds of one core.
 const ITERATIONS: NonZeroU32 = NonZeroU32::new(100_000).expect("it is not zero");
 /// How long a challenge can be answered (runtime API spec 1.11).
 const CHALLENGE_LIFE: SignedDuration = SignedDuration::from_mins(5);
-/// Logins that are computed at the same time; others wait.
-const LOGINS: usize = 2;
-/// How long a login waits for its turn. Anybody can ask for one.
-const TURN_LIMIT: Duration = Duration::from_secs(5);
 
 /// The administrator's access.
 #[derive(Debug)]
@@ -38,7 +34,7 @@ pub struct Admin {
     tokens: hmac::Key,
     salt: String,
     used: Mutex<Used>,
-    logins: Arc<Semaphore>,
+    turns: Turns,
 }
 
 /// What a client proves its knowledge of the password with.
@@ -81,7 +77,7 @@ impl Admin {
             salt: hex(&salt.as_ref()[..16]),
             password,
             used: Mutex::default(),
-            logins: Arc::new(Semaphore::new(LOGINS)),
+            turns: Turns::default(),
         }
     }
 
@@ -101,27 +97,29 @@ impl Admin {
     }
 
     /// A token for whoever answers a challenge rightly: with the hexadecimal digits of
-    /// PBKDF2-HMAC-SHA256 of the password, salted with the texts of salt and challenge.
+    /// PBKDF2-HMAC-SHA256 of the password, salted with the texts of salt and challenge. `peer` is where
+    /// it comes from.
     pub async fn login(
         self: &Arc<Self>,
         challenge: String,
         hash: &str,
+        peer: IpAddr,
         now: Timestamp,
     ) -> Result<String, AdminError> {
         let until = self.until(&challenge).filter(|until| *until > now);
         let until = until.ok_or(AdminError::Challenge)?;
         let hash = unhex(hash).ok_or(AdminError::Password)?;
-        let turn = timeout(TURN_LIMIT, self.logins.clone().acquire_owned());
-        let turn = turn.await.map_err(|_| AdminError::Busy)?;
+        let turn = self.turns.take(peer).await.ok_or(AdminError::Busy)?;
         // Only now: what is remembered comes in no faster than it is computed.
         if !self.used.lock().insert(&challenge, until, now) {
             return Err(AdminError::Challenge);
         }
         let admin = self.clone();
         let proven = tokio::task::spawn_blocking(move || {
-            // Kept until the end, also of one whose client has left.
-            let _turn = turn;
-            admin.is_answer(&challenge, &hash)
+            // Its end is noted here, also of one whose client has left.
+            let proven = admin.is_answer(&challenge, &hash);
+            turn.end(proven);
+            proven
         })
         .await;
         if !matches!(proven, Ok(true)) {
@@ -170,6 +168,8 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
     fn admin(password: &str) -> Arc<Admin> {
         let root = hmac::Key::new(hmac::HMAC_SHA256, &[5; 32]);
         Arc::new(Admin::new(password.to_owned().into(), &root))
@@ -195,7 +195,10 @@ mod tests {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let challenge = one.challenge(now).unwrap();
         let hash = answer("pass", &challenge);
-        let token = other.login(challenge.challenge, &hash, now).await.unwrap();
+        let token = other
+            .login(challenge.challenge, &hash, PEER, now)
+            .await
+            .unwrap();
         let day = SignedDuration::from_hours(24);
         assert_eq!(one.check(&token, now), Ok(()));
         assert_eq!(one.check(&token, now + day), Err(AdminError::Token));
@@ -210,7 +213,7 @@ mod tests {
         let hash = answer("pass", &challenge);
         let login = |text: &str, at| {
             let (admin, text, hash) = (admin.clone(), text.to_owned(), hash.clone());
-            async move { admin.login(text, &hash, at).await.err() }
+            async move { admin.login(text, &hash, PEER, at).await.err() }
         };
         let text = &challenge.challenge;
         let later = now + SignedDuration::from_mins(5);
@@ -231,12 +234,12 @@ mod tests {
         let now = Timestamp::from_second(1_000_000).unwrap();
         for _ in 0..70_000 {
             let challenge = admin.challenge(now).unwrap().challenge;
-            let refused = admin.login(challenge, "no hash", now).await;
+            let refused = admin.login(challenge, "no hash", PEER, now).await;
             assert_eq!(refused, Err(AdminError::Password));
         }
         let challenge = admin.challenge(now).unwrap();
         let hash = answer("pass", &challenge);
-        let token = admin.login(challenge.challenge, &hash, now).await;
+        let token = admin.login(challenge.challenge, &hash, PEER, now).await;
         assert_eq!(admin.check(&token.unwrap(), now), Ok(()));
     }
 
@@ -246,13 +249,38 @@ mod tests {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let challenge = admin.challenge(now).unwrap();
         let hash = answer("pass", &challenge);
-        let login = || admin.login(challenge.challenge.clone(), &hash, now);
-        let others = admin.logins.acquire_many(2).await.unwrap();
-        let start = tokio::time::Instant::now();
+        let login = || admin.login(challenge.challenge.clone(), &hash, PEER, now);
+        // Two from one place: the second waits for what never comes.
+        let first = admin.turns.take(PEER).await;
+        let second = admin.turns.take(PEER).await;
         assert_eq!(login().await, Err(AdminError::Busy));
-        assert_eq!(start.elapsed(), TURN_LIMIT);
-        drop(others);
+        drop((first, second));
         assert!(login().await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn wrong_answers_keep_nobody_out_who_comes_from_elsewhere() {
+        let admin = admin("pass");
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let wrong = hex(&[7; 32]);
+        let flood = (0..200).map(|_| {
+            let challenge = admin.challenge(now).unwrap().challenge;
+            admin.login(challenge, &wrong, PEER, now)
+        });
+        let flood = futures::future::join_all(flood);
+        let good = async {
+            let challenge = admin.challenge(now).unwrap();
+            let hash = answer("pass", &challenge);
+            let elsewhere = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+            let login = admin.login(challenge.challenge, &hash, elsewhere, now);
+            login.await.is_ok()
+        };
+        // The flood is asked first, and is not over when the good one is.
+        tokio::select! {
+            biased;
+            _ = flood => panic!("they were before it"),
+            good = good => assert!(good),
+        }
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::RangedU64ValueParser;
+
 use super::{ApiSettings, GatewayConfig, ProxyConfig, RuntimeClasses, WorkspaceConfig};
 use crate::urls::Urls;
 
@@ -67,7 +69,12 @@ pub struct GatewayArgs {
     settings: SettingsArgs,
 
     /// Connections served at the same time.
-    #[arg(long, env = "GATEWAY_MAX_CONNECTIONS", default_value_t = 16_384)]
+    #[arg(
+        long,
+        env = "GATEWAY_MAX_CONNECTIONS",
+        default_value_t = 16_384,
+        value_parser = a_number()
+    )]
     pub max_connections: usize,
 
     /// Connections served at the same time from one address, or from one IPv6 network of 64 bits; 0:
@@ -80,9 +87,19 @@ pub struct GatewayArgs {
     #[arg(
         long,
         env = "GATEWAY_MAX_REQUESTS_PER_SANDBOX",
-        default_value_t = ProxyConfig::REQUESTS_PER_SANDBOX
+        default_value_t = ProxyConfig::REQUESTS_PER_SANDBOX,
+        value_parser = a_number()
     )]
     pub max_requests_per_sandbox: usize,
+
+    /// Requests that wait at the same time for sandboxes that wake, restart or move.
+    #[arg(
+        long,
+        env = "GATEWAY_MAX_HELD_REQUESTS",
+        default_value_t = ProxyConfig::HELD_REQUESTS,
+        value_parser = a_number()
+    )]
+    pub max_held_requests: usize,
 
     /// Forward requests to VS Code with `/{id}/vscode` before their path, as they came.
     #[arg(long, env = "GATEWAY_KEEP_VSCODE_PREFIX")]
@@ -120,14 +137,65 @@ impl GatewayArgs {
             proxy: ProxyConfig {
                 keep_vscode_prefix: self.keep_vscode_prefix,
                 requests_per_sandbox: self.max_requests_per_sandbox,
-                ..ProxyConfig::default()
+                held_requests: self.max_held_requests,
             },
             vitals: Arc::default(),
         }
     }
 }
 
+/// How many there may be of something: none would serve nobody, and a semaphore counts only so far.
+fn a_number() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=1 << 24)
+}
+
 /// Charts set variables to the empty text when a value is absent.
 fn present(text: Option<String>) -> Option<String> {
     text.filter(|t| !t.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        gateway: GatewayArgs,
+    }
+
+    #[test]
+    fn bounds_are_taken_from_the_line_and_serve_somebody() {
+        let flags = [
+            "--max-connections",
+            "--max-requests-per-sandbox",
+            "--max-held-requests",
+        ];
+        for flag in flags {
+            for odd in ["0", "-1", "16777217", "many"] {
+                let line = format!("{flag}={odd}");
+                assert!(Line::try_parse_from(["x", &line]).is_err(), "{line}");
+            }
+        }
+        let line = flags.map(|flag| format!("{flag}=7"));
+        let line = std::iter::once("x").chain(line.iter().map(String::as_str));
+        let args = Line::parse_from(line).gateway;
+        let urls = Urls {
+            scheme: crate::urls::Scheme::Http,
+            base: "localhost".into(),
+            form: crate::urls::UrlForm::Nested,
+        };
+        let config = args.config(urls);
+        let proxy = &config.proxy;
+        assert_eq!(
+            (
+                config.max_connections,
+                proxy.requests_per_sandbox,
+                proxy.held_requests
+            ),
+            (7, 7, 7)
+        );
+    }
 }

@@ -14,6 +14,7 @@ use ring::digest::{SHA256, digest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::impossible::{check_command, check_directory, check_variable};
 pub use store::{ConfigError, Configs};
 
 /// Annotation of a pool: its name as a config, if that is not the name of the object. Configs may
@@ -145,7 +146,10 @@ impl ConfigRequest {
             fs_group: self.fs_group,
         };
         let env = self.environment.unwrap_or_default();
-        check_environment(&env)?;
+        env.iter()
+            .try_for_each(|(name, value)| check_variable(name, value))?;
+        check_command(self.command.as_deref().unwrap_or_default())?;
+        check_directory(self.working_dir.as_deref().unwrap_or_default())?;
         let template = PoolTemplate {
             image: self.image,
             command: self.command.filter(|words| !words.is_empty()),
@@ -181,19 +185,6 @@ fn check_name(name: &str) -> Result<(), ConfigError> {
     if name.is_empty() || name.len() > LONGEST_NAME || name.chars().any(char::is_control) {
         return Err(ConfigError::Invalid(
             "the name of a config has 1 to 128 bytes and no control characters",
-        ));
-    }
-    Ok(())
-}
-
-/// What no process can be given, as for `/start`.
-fn check_environment(env: &BTreeMap<String, String>) -> Result<(), ConfigError> {
-    let odd = |(name, value): (&String, &String)| {
-        name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
-    };
-    if env.iter().any(odd) {
-        return Err(ConfigError::Invalid(
-            "environment has a name that is empty or has = in it, or NUL somewhere",
         ));
     }
     Ok(())
@@ -282,6 +273,16 @@ mod tests {
             odd.environment = Some([(name.to_owned(), value.to_owned())].into());
             assert!(odd.pool("a").is_err(), "{name:?}={value:?}");
         }
+        let long = "x".repeat(128 * 1024);
+        let mut odd = request("i");
+        odd.command = Some(vec![long.clone()]);
+        assert!(odd.pool("a").is_err());
+        let mut odd = request("i");
+        odd.working_dir = Some(format!("/{long}"));
+        assert!(odd.pool("a").is_err());
+        let mut odd = request("i");
+        odd.environment = Some([("A".to_owned(), long)].into());
+        assert!(odd.pool("a").is_err());
         let mut fuse = request("i");
         fuse.fuse_s3_mount = Some(true);
         assert!(fuse.pool("a").is_err());

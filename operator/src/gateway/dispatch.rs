@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::ConnectInfo;
 use axum::response::IntoResponse as _;
 use futures::FutureExt as _;
 use http::{Method, Request, Response};
@@ -67,7 +68,7 @@ impl Dispatch {
         let answer = async {
             match asked {
                 Ok(Target::Sandbox(route)) => self.proxy.forward(route, request, peer).await,
-                Ok(Target::Api) => self.call_api(request).await,
+                Ok(Target::Api) => self.call_api(request, peer).await,
                 Err(refusal) => refusal.into_response(),
             }
         };
@@ -88,8 +89,9 @@ impl Dispatch {
         self.proxy.target(request).map_err(Refusal::Proxy)
     }
 
-    async fn call_api(&self, request: Request<Body>) -> Response<Body> {
-        let request = super::api::normalise(request);
+    async fn call_api(&self, request: Request<Body>, peer: SocketAddr) -> Response<Body> {
+        let mut request = super::api::normalise(request);
+        request.extensions_mut().insert(ConnectInfo(peer));
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         if reads && request.uri().path() == METRICS {
             return admin::measurements(&self.vitals);

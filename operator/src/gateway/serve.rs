@@ -30,6 +30,8 @@ use super::Gateway;
 use client::Client;
 use exchanges::Exchanges;
 use origins::Origins;
+
+pub(super) use origins::origin;
 use slot::{Slot, Slots};
 
 /// Room for a request line of 64 KiB (runtime API spec 1.8) and for headers.

@@ -8,21 +8,24 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::body::{Body, to_bytes};
-use axum::extract::{DefaultBodyLimit, Path, Query, Request};
+use axum::extract::{Path, Query, Request};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use axum::{Json, Router};
-use futures::{SinkExt as _, StreamExt as _, stream};
+use futures::{SinkExt as _, StreamExt as _, TryStreamExt as _, stream};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use tokio::fs::File;
+use tokio::io::{AsyncBufRead, AsyncWriteExt as _};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, frame::coding::CloseCode};
+use tokio_util::io::{ReaderStream, StreamReader};
 
 /// Every port that clients derive a URL for (runtime API spec 4.1).
 const PORTS: [(u16, &str); 4] = [
@@ -70,7 +73,6 @@ fn server() -> Router {
         .route("/api/file/download", get(download))
         .route("/api/events/sse", get(events))
         .route("/api/{*rest}", any(echo))
-        .layer(DefaultBodyLimit::disable())
         .layer(from_fn(check_key));
     let mut open = Router::new().route("/sockets/events/{id}", get(socket));
     for path in ["/", "/alive", "/health", "/ready", "/server_info"] {
@@ -79,8 +81,11 @@ fn server() -> Router {
     open.merge(locked)
 }
 
+/// `IDLE_TIME` is what it says of itself, in seconds.
 async fn info() -> Json<Value> {
-    Json(json!({"status": "ok", "uptime": 1.0, "idle_time": 0.0}))
+    let idle = std::env::var("IDLE_TIME").ok().and_then(|t| t.parse().ok());
+    let idle: f64 = idle.unwrap_or_default();
+    Json(json!({"status": "ok", "uptime": 1.0, "idle_time": idle}))
 }
 
 fn key() -> String {
@@ -125,34 +130,51 @@ async fn take_all_memory() -> Response {
     Json(taken.len()).into_response()
 }
 
-async fn upload(
-    Query(query): Query<BTreeMap<String, String>>,
-    body: Bytes,
-) -> Result<Json<Value>, StatusCode> {
+type Fields = Query<BTreeMap<String, String>>;
+
+async fn upload(Query(query): Fields, body: Body) -> Result<Json<Value>, StatusCode> {
     let path = query.get("path").ok_or(StatusCode::BAD_REQUEST)?;
-    let written = tokio::fs::write(path, &body).await;
-    written.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    let data = body.into_data_stream().map_err(std::io::Error::other);
+    write(path, StreamReader::new(data))
+        .await
+        .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
     Ok(Json(json!({"success": true})))
 }
 
-async fn download(Query(query): Query<BTreeMap<String, String>>) -> Result<Vec<u8>, StatusCode> {
-    let path = query.get("path").ok_or(StatusCode::BAD_REQUEST)?;
-    let read = tokio::fs::read(path).await;
-    read.map_err(|_| StatusCode::NOT_FOUND)
+async fn write(path: &str, mut content: impl AsyncBufRead + Unpin) -> std::io::Result<()> {
+    let mut file = File::create(path).await?;
+    tokio::io::copy_buf(&mut content, &mut file).await?;
+    file.flush().await
 }
 
-/// An event every 100 ms, for as long as somebody listens.
-async fn events() -> Response {
-    let events = stream::unfold(0_u32, |number| async move {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        let event = Bytes::from(format!("data: {number}\n\n"));
-        Some((Ok::<_, Infallible>(event), number + 1))
+async fn download(Query(query): Fields) -> Result<Body, StatusCode> {
+    let path = query.get("path").ok_or(StatusCode::BAD_REQUEST)?;
+    let file = File::open(path).await.map_err(|_| StatusCode::NOT_FOUND)?;
+    Ok(Body::from_stream(ReaderStream::with_capacity(
+        file,
+        1 << 18,
+    )))
+}
+
+/// An event every `pause` milliseconds, or 100, for as long as somebody listens and there is no file
+/// with the path `until`.
+async fn events(Query(query): Fields) -> Result<Response, StatusCode> {
+    let pause = query.get("pause").map_or(Ok(100), |text| text.parse());
+    let pause = Duration::from_millis(pause.map_err(|_| StatusCode::BAD_REQUEST)?);
+    let end = query.get("until").cloned();
+    let events = stream::unfold(0_u32, move |number| {
+        let end = end.clone();
+        async move {
+            tokio::time::sleep(pause).await;
+            if end.is_some_and(|path| std::fs::exists(path).unwrap_or_default()) {
+                return None;
+            }
+            let event = Bytes::from(format!("data: {number}\n\n"));
+            Some((Ok::<_, Infallible>(event), number + 1))
+        }
     });
-    (
-        [(CONTENT_TYPE, "text/event-stream")],
-        Body::from_stream(events),
-    )
-        .into_response()
+    let kind = [(CONTENT_TYPE, "text/event-stream")];
+    Ok((kind, Body::from_stream(events)).into_response())
 }
 
 /// A WebSocket whose first frame has to hold the key; then it says so, and everything comes back.

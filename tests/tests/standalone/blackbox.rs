@@ -2,6 +2,9 @@
 
 mod content;
 mod crashes;
+mod endurance;
 mod lifecycle;
 mod requests;
 mod restarts;
+mod shutdown;
+mod sse;

@@ -1,5 +1,7 @@
 //! JSON bodies as clients send them: any content type, and every fault told as `detail`.
 
+mod fault;
+
 use std::time::Duration;
 
 use axum::extract::rejection::BytesRejection;
@@ -31,17 +33,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         if !json.trim_ascii_start().starts_with(b"{") {
             return Err(ApiError::bad("the body is not a JSON object"));
         }
-        let read = serde_json::from_slice(json);
-        // The position is enough to find the fault; the text around it may be a secret.
-        read.map(Self).map_err(|error| {
-            let (line, column) = (error.line(), error.column());
-            ApiError::bad(match error.classify() {
-                serde_json::error::Category::Data => {
-                    format!("the body has a field of a wrong type at line {line} column {column}")
-                }
-                _ => format!("the body is not valid JSON at line {line} column {column}"),
-            })
-        })
+        fault::read(json).map(Self)
     }
 }
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::gateway::admin::AdminError;
 use crate::gateway::configs::ConfigError;
+use crate::gateway::impossible::Impossible;
 use crate::gateway::sandboxes::SandboxError;
 use crate::tenants::TenantError;
 
@@ -19,6 +20,8 @@ pub enum ApiError {
     /// The client sent something that no retry makes right.
     #[error("{0}")]
     BadRequest(String),
+    #[error(transparent)]
+    Impossible(#[from] Impossible),
     #[error("the request body is larger than 2 MiB")]
     TooLarge,
     #[error(transparent)]
@@ -67,7 +70,7 @@ impl ApiError {
     /// Fixed name of the case, for logs and metrics.
     pub fn category(&self) -> &'static str {
         match self {
-            Self::BadRequest(_) => "bad-request",
+            Self::BadRequest(_) | Self::Impossible(_) => "bad-request",
             Self::TooLarge => "too-large",
             Self::Tenant(error) => error.category(),
             Self::UnknownRuntime => "unknown-runtime",
@@ -88,10 +91,12 @@ impl ApiError {
     fn status(&self) -> StatusCode {
         match self {
             Self::BadRequest(_)
+            | Self::Impossible(_)
             | Self::Sandbox(SandboxError::Refused(_) | SandboxError::TooLarge)
             | Self::Admin(AdminError::Challenge)
             | Self::Config(
                 ConfigError::Invalid(_)
+                | ConfigError::Impossible(_)
                 | ConfigError::Cluster(SandboxError::Refused(_) | SandboxError::TooLarge),
             ) => StatusCode::BAD_REQUEST,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,

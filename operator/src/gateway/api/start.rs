@@ -7,7 +7,6 @@
 mod build;
 mod command;
 mod environment;
-mod impossible;
 mod queue;
 mod request;
 mod runtime_class;
@@ -31,7 +30,9 @@ use super::{Api, ApiError, Shared, audit};
 use crate::gateway::sandboxes::{Created, SandboxError};
 use crate::index::Entry;
 use crate::tenants::Tenant;
-use request::{Start, StartRequest};
+use request::Start;
+
+pub(super) use request::StartRequest;
 
 /// Time for the caller's turn and all rounds, so that with the wait for readiness a client has its answer within ten
 /// seconds (runtime API spec 0.4 rule 3). Whatever was cut off is found by the next attempt.

@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::{ConfigRequest, WarmConfig, effective, is_stored, object_name, read};
+use crate::gateway::impossible::Impossible;
 use crate::gateway::sandboxes::SandboxError;
 use crate::gateway::sandboxes::retry::{retrying, within};
 
@@ -44,6 +45,8 @@ pub enum ConfigError {
     NotStored,
     #[error("{0}")]
     Invalid(&'static str),
+    #[error(transparent)]
+    Impossible(#[from] Impossible),
     #[error(transparent)]
     Cluster(#[from] SandboxError),
 }

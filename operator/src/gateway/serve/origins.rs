@@ -48,7 +48,8 @@ impl Origins {
     }
 }
 
-fn origin(address: IpAddr) -> IpAddr {
+/// What counts as one place: an address, or an IPv6 network of 64 bits.
+pub(in crate::gateway) fn origin(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & SITE).into(),
         address @ IpAddr::V4(_) => address,

@@ -1,7 +1,9 @@
 //! `POST /api/admin/login`: a token for the right answer to a challenge.
 
+use std::net::SocketAddr;
+
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{ConnectInfo, State};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,9 +38,14 @@ pub(super) fn endpoint() -> Endpoint {
         .fails(&[400, 401, 403, 503])
 }
 
-async fn login(State(api): Shared, Body(request): Body<Request>) -> Result<Json<Answer>, ApiError> {
+async fn login(
+    State(api): Shared,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Body(request): Body<Request>,
+) -> Result<Json<Answer>, ApiError> {
     let admin = api.admin()?;
-    let login = admin.login(request.challenge, &request.hash, Timestamp::now());
+    let now = Timestamp::now();
+    let login = admin.login(request.challenge, &request.hash, peer.ip(), now);
     match login.await {
         Ok(token) => {
             audit::admin("login", "");

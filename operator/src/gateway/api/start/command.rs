@@ -1,9 +1,9 @@
 //! The command: words as they are, or a line that is split into words. No shell ever runs it.
 
-use super::impossible::check_text;
 use super::request::RawCommand;
 use super::words;
 use crate::gateway::api::ApiError;
+use crate::gateway::impossible::check_command;
 
 /// Program and arguments.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,8 +24,6 @@ pub(super) fn read(raw: Option<RawCommand>) -> Result<Option<Command>, ApiError>
             line: Some(line),
         },
     };
-    for word in &command.words {
-        check_text("command", word)?;
-    }
+    check_command(&command.words)?;
     Ok(Some(command).filter(|command| !command.words.is_empty()))
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use crds::contract::variable::{OH_SESSION_API_KEYS_0, SESSION_API_KEY};
 use serde_json::{Map, Value};
 
-use super::impossible::check_variable;
 use crate::gateway::api::ApiError;
+use crate::gateway::impossible::check_variable;
 
 /// Names whose values only the server knows. The controller sets them.
 const SERVER_OWNED: [&str; 5] = [
@@ -23,7 +23,10 @@ pub(super) fn read(raw: Map<String, Value>) -> Result<BTreeMap<String, String>, 
     raw.into_iter()
         .filter(|(name, _)| !SERVER_OWNED.contains(&name.as_str()))
         .filter_map(|(name, value)| Some((name, text(value)?)))
-        .map(|(name, value)| check_variable(&name, &value).map(|()| (name, value)))
+        .map(|(name, value)| {
+            check_variable(&name, &value)?;
+            Ok((name, value))
+        })
         .collect()
 }
 

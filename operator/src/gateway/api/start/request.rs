@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::command::{self, Command};
-use super::impossible::check_text;
 use super::{environment, runtime_class};
 use crate::gateway::RuntimeClasses;
 use crate::gateway::api::ApiError;
+use crate::gateway::impossible::{check_directory, check_text};
 
 /// Longest session id in bytes.
 const MAX_SESSION: usize = 256;
@@ -57,7 +57,7 @@ pub(in crate::gateway::api) struct StartRequest {
 
 /// A command as one line or as words.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "odd command, expected text or a list of texts")]
 #[schemars(rename = "StartCommand")]
 pub(super) enum RawCommand {
     Line(String),
@@ -134,7 +134,7 @@ fn working_dir(dir: Option<String>) -> Result<Option<String>, ApiError> {
     if !dir.starts_with('/') {
         return Err(ApiError::bad("working_dir must be an absolute path"));
     }
-    check_text("working_dir", &dir)?;
+    check_directory(&dir)?;
     Ok(Some(dir))
 }
 

@@ -1,0 +1,60 @@
+//! Item 11: silence, large files and long streams through the gateway to real processes. `make test-soak`
+//! lasts as long as the specification says; else it is as long as a suite bears.
+
+mod content;
+mod streams;
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::stage::Stage;
+
+/// How long.
+struct Scale {
+    /// An action that says nothing.
+    silence: Duration,
+    /// Streams and tunnels.
+    open: Duration,
+    /// Idle sandboxes are paused after this.
+    idle: Duration,
+}
+
+const SUITE: Scale = Scale {
+    silence: Duration::from_secs(12),
+    open: Duration::from_secs(6),
+    idle: Duration::from_secs(2),
+};
+
+/// Runtime API spec 8.1.
+const SOAK: Scale = Scale {
+    silence: Duration::from_mins(10),
+    open: Duration::from_mins(61),
+    idle: Duration::from_secs(30),
+};
+
+impl Scale {
+    fn of_this_run() -> &'static Self {
+        match std::env::var_os("SOAK") {
+            Some(value) if !value.is_empty() => &SOAK,
+            _ => &SUITE,
+        }
+    }
+}
+
+#[tokio::test]
+async fn item_11_a_silent_action_survives() {
+    let Some(stage) = Stage::set("black-box item 11") else {
+        return;
+    };
+    let silence = Scale::of_this_run().silence;
+    let mut client = stage.connected("s").await;
+    client.config.action_timeout = silence * 2;
+    // Unless it is told to block, the server itself ends an action that is silent for 10 s.
+    let command = format!("sleep {}; echo done", silence.as_secs());
+    let args = json!({"command": command, "blocking": true});
+    let timeout = client.config.action_timeout.as_secs();
+    let action = json!({"action": "run", "args": args, "timeout": timeout});
+    let observation = client.act(&action).await.unwrap();
+    assert_eq!(observation["content"], "done", "{observation}");
+}

@@ -1,0 +1,136 @@
+//! Files too large for anybody to keep in memory, made and compared piece by piece.
+
+use std::convert::Infallible;
+
+use futures::{StreamExt as _, stream};
+use http::{Method, Request};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tests::clients::wire::Here;
+
+use crate::stage::{Stage, text};
+
+const MIB: usize = 1 << 20;
+const SIZE: usize = 1 << 30;
+/// Prime, so that a piece in the wrong place is a wrong one.
+const PERIOD: usize = 251;
+
+/// Bytes that tell where they stand.
+struct Content {
+    piece: Bytes,
+    size: usize,
+}
+
+impl Content {
+    fn new(size: usize) -> Self {
+        let piece: Vec<u8> = (0..=250).cycle().take(MIB + PERIOD).collect();
+        Self {
+            piece: piece.into(),
+            size,
+        }
+    }
+
+    /// At most a mebibyte, from here.
+    fn at(&self, offset: usize) -> Bytes {
+        let start = offset % PERIOD;
+        let length = MIB.min(self.size - offset);
+        self.piece.slice(start..start + length)
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = Bytes> {
+        (0..self.size).step_by(MIB).map(|offset| self.at(offset))
+    }
+
+    /// Panics at the first difference.
+    async fn is(&self, mut body: Incoming) {
+        let mut offset = 0;
+        while let Some(frame) = body.frame().await {
+            let data = frame.unwrap().into_data().unwrap();
+            for got in data.chunks(MIB) {
+                assert!(offset + got.len() <= self.size, "more than was sent");
+                assert!(got == &self.at(offset)[..got.len()], "after {offset} bytes");
+                offset += got.len();
+            }
+        }
+        assert_eq!(offset, self.size);
+    }
+}
+
+/// Sends these pieces; the answer, which is 200.
+async fn send(method: Method, url: &str, headers: &[(&str, &str)], pieces: Vec<Bytes>) -> Incoming {
+    let frames = stream::iter(pieces).map(|piece| Ok::<_, Infallible>(Frame::data(piece)));
+    let client = Client::builder(TokioExecutor::new());
+    let client = client.build(HttpConnector::new_with_resolver(Here));
+    let mut request = Request::builder().method(method).uri(url);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(StreamBody::new(frames)).unwrap();
+    let response = client.request(request).await.unwrap();
+    assert_eq!(response.status(), 200);
+    response.into_body()
+}
+
+#[tokio::test]
+async fn item_11_large_files_go_both_ways() {
+    let Some(stage) = Stage::set("black-box item 11") else {
+        return;
+    };
+    stage.start("s", &serde_json::json!({})).await;
+    let info = stage.ready("s").await;
+    let content = Content::new(SIZE);
+    let key = text(&info, "session_api_key");
+    let headers = [("X-Session-API-Key", key.as_str())];
+    let file = |verb| {
+        format!(
+            "{}/api/file/{verb}?path=/workspace/large",
+            text(&info, "url")
+        )
+    };
+    let pieces = content.pieces().collect();
+    let sent = send(Method::POST, &file("upload"), &headers, pieces).await;
+    sent.collect().await.unwrap();
+    let back = send(Method::GET, &file("download"), &headers, Vec::new()).await;
+    content.is(back).await;
+}
+
+#[tokio::test]
+async fn item_11_large_files_go_both_ways_as_v0_moves_them() {
+    let Some(stage) = Stage::set("black-box item 11") else {
+        return;
+    };
+    let content = Content::new(SIZE);
+    let mut client = stage.connected("s").await;
+    let key = client.session_key.clone().unwrap();
+    let kind = "multipart/form-data; boundary=between";
+    let headers = [("X-Session-API-Key", key.as_str()), ("Content-Type", kind)];
+    let head =
+        "--between\r\nContent-Disposition: form-data; name=\"file\"; filename=\"large\"\r\n\r\n";
+    let ends = [head, "\r\n--between--\r\n"].map(|text| Bytes::from_static(text.as_bytes()));
+    let pieces = [ends[0].clone()]
+        .into_iter()
+        .chain(content.pieces())
+        .chain([ends[1].clone()]);
+    let url = format!(
+        "{}/upload_file?destination=/workspace&recursive=false",
+        client.url
+    );
+    let sent = send(Method::POST, &url, &headers, pieces.collect()).await;
+    sent.collect().await.unwrap();
+    let size = client.run("stat -c %s /workspace/large").await.unwrap();
+    assert_eq!(size, content.size.to_string());
+    // What cannot be made smaller, so that as much comes back.
+    let made = format!("head -c {} /dev/urandom > /workspace/large", content.size);
+    client.config.action_timeout *= 5;
+    client.run(&made).await.unwrap();
+    let url = format!("{}/download_files?path=/workspace", client.url);
+    let mut zip = send(Method::GET, &url, &headers[..1], Vec::new()).await;
+    let mut length = 0;
+    while let Some(frame) = zip.frame().await {
+        length += frame.unwrap().data_ref().map_or(0, Bytes::len);
+    }
+    assert!(length > content.size, "{length}");
+}

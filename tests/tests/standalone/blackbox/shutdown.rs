@@ -1,0 +1,200 @@
+//! The end of a gateway process: SIGTERM, as a cluster sends it, to a replica beside that of the
+//! standalone, with the standalone's API server and sandboxes.
+
+use std::process::ExitStatus;
+
+use futures::StreamExt as _;
+use serde_json::json;
+use tests::binaries::binary;
+use tests::clients::{POLL, V0, Wire};
+use tests::standalone::free_port;
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+use super::sse;
+use crate::stage::{LIMIT, Stage, text};
+
+/// Polls before something has to be as it should: a minute of pauses.
+const POLLS: u32 = 1200;
+
+/// `sandbox-operator gateway`. Killed when dropped.
+struct Replica {
+    process: Child,
+    port: u16,
+    admin: u16,
+}
+
+impl Replica {
+    /// A replica that is ready.
+    async fn start(stage: &Stage, drain: [&str; 2]) -> Self {
+        let (port, admin) = (free_port(), free_port());
+        let command = stage
+            .standalone
+            .command(binary("sandbox-operator").to_str().unwrap());
+        let process = Command::from(command)
+            .arg("gateway")
+            .args(["--listen", &format!("127.0.0.1:{port}")])
+            .args(["--admin-listen", &format!("127.0.0.1:{admin}")])
+            .args(["--base-url", &format!("http://localhost:{port}")])
+            .args(["--drain-delay-seconds", drain[0]])
+            .args(["--drain-seconds", drain[1]])
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let replica = Self {
+            process,
+            port,
+            admin,
+        };
+        replica.until_ready(true).await;
+        replica
+    }
+
+    async fn is_ready(&self) -> bool {
+        let url = format!("http://127.0.0.1:{}/readyz", self.admin);
+        let reply = Wire::with_headers(&[]).get(&url, LIMIT).await;
+        reply.is_ok_and(|reply| reply.is_success())
+    }
+
+    async fn until_ready(&self, wanted: bool) {
+        for _ in 0..POLLS {
+            if self.is_ready().await == wanted {
+                return;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        panic!("ready is never {wanted}");
+    }
+
+    /// Until nobody can connect any more; how often somebody was served before.
+    async fn until_closed(&self) -> u32 {
+        let mut served = 0;
+        for _ in 0..POLLS {
+            if TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
+                return served;
+            }
+            let url = format!("http://127.0.0.1:{}/health", self.port);
+            let reply = Wire::with_headers(&[]).get(&url, LIMIT).await;
+            served += u32::from(reply.is_ok_and(|reply| reply.is_success()));
+            tokio::time::sleep(POLL).await;
+        }
+        panic!("never closed");
+    }
+
+    fn terminate(&self) {
+        let id = self.process.id().unwrap().to_string();
+        let sent = std::process::Command::new("kill").arg(&id).status();
+        assert!(sent.unwrap().success());
+    }
+
+    async fn end(mut self) -> ExitStatus {
+        let ended = tokio::time::timeout(POLL * POLLS, self.process.wait()).await;
+        ended.unwrap().unwrap()
+    }
+
+    /// The same place in the sandbox, through this replica.
+    fn url(&self, id: &str) -> String {
+        format!("http://{id}.localhost:{}", self.port)
+    }
+
+    /// A V0 client whose sandbox is reached through this replica.
+    async fn connected(&self, stage: &Stage) -> V0 {
+        let mut client = stage.connected("v0").await;
+        client.url = self.url(client.id());
+        client
+    }
+}
+
+#[tokio::test]
+async fn sigterm_lets_streams_and_actions_end() {
+    let Some(stage) = Stage::set("drain of a gateway") else {
+        return;
+    };
+    stage.start("s", &json!({})).await;
+    let info = stage.ready("s").await;
+    let replica = Replica::start(&stage, ["5", "600"]).await;
+    let key = text(&info, "session_api_key");
+    let url = format!(
+        "{}/api/events/sse?until=/workspace/end",
+        replica.url(&text(&info, "runtime_id"))
+    );
+    let mut events = sse::open(&url, &key, false).await;
+    let mut events_too = sse::open(&url, &key, true).await;
+    let mut client = replica.connected(&stage).await;
+    let command = "touch begun; while ! test -e end; do sleep 0.1; done; echo done";
+    let args = json!({"command": command, "blocking": true});
+    let action = json!({"action": "run", "args": args, "timeout": 600});
+    let acting = tokio::spawn(async move { client.act(&action).await });
+    let second = {
+        let mut attached = stage.v0("v0");
+        attached.attach_to_existing = true;
+        let mut client = V0::new(attached);
+        client.connect().await.unwrap();
+        client
+    };
+    until_there(&second, "begun").await;
+
+    replica.terminate();
+    replica.until_ready(false).await;
+    assert_ne!(replica.until_closed().await, 0);
+    // What is open goes on: events come one after the other, and the action is still under way.
+    for number in 0..50 {
+        let expected = format!("data: {number}\n\n");
+        assert_eq!(events.next().await.unwrap().unwrap(), expected);
+        assert_eq!(events_too.next().await.unwrap().unwrap(), expected);
+    }
+    assert!(!acting.is_finished());
+    second.upload("end", b"x", "/workspace").await.unwrap();
+    let observation = acting.await.unwrap().unwrap();
+    assert_eq!(observation["content"], "done", "{observation}");
+    let end = format!("{}/api/file/upload?path=/workspace/end", text(&info, "url"));
+    let sent = Wire::of_session(&key).post(&end, &json!({}), LIMIT).await;
+    assert_eq!(sent.unwrap().status, 200);
+    // All of it has come if nothing is said to be broken off.
+    for mut events in [events.boxed(), events_too.boxed()] {
+        while let Some(event) = events.next().await {
+            event.unwrap();
+        }
+    }
+    assert_eq!(replica.end().await.code(), Some(0));
+}
+
+/// Polls until there is a file in the workspace.
+async fn until_there(client: &V0, name: &str) {
+    let (url, body) = (
+        format!("{}/list_files", client.url),
+        json!({"path": "/workspace"}),
+    );
+    for _ in 0..POLLS {
+        let listed = client.wire.post(&url, &body, LIMIT).await.unwrap();
+        let listed = listed.success().unwrap();
+        if listed.as_array().unwrap().contains(&json!(name)) {
+            return;
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    panic!("no file {name}");
+}
+
+#[tokio::test]
+async fn sigterm_cuts_off_what_never_ends() {
+    let Some(stage) = Stage::set("drain of a gateway") else {
+        return;
+    };
+    stage.start("s", &json!({})).await;
+    let info = stage.ready("s").await;
+    let replica = Replica::start(&stage, ["0", "1"]).await;
+    let url = format!("{}/api/events/sse", replica.url(&text(&info, "runtime_id")));
+    let mut events = sse::open(&url, &text(&info, "session_api_key"), false).await;
+    replica.terminate();
+    // Its end is none that could be taken for that of the stream.
+    let broken_off = loop {
+        match events.next().await {
+            Some(Ok(_)) => {}
+            Some(Err(_)) => break true,
+            None => break false,
+        }
+    };
+    assert!(broken_off);
+    assert_eq!(replica.end().await.code(), Some(0));
+}
