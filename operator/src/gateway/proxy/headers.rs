@@ -147,13 +147,10 @@ fn join_cookies(headers: &mut HeaderMap) {
 
 /// What the sandbox sees of path and query. Nothing in it is decoded, merged or resolved.
 fn tail(uri: &Uri, route: &Route) -> Result<PathAndQuery, ProxyError> {
-    let whole = uri.path_and_query().cloned();
-    let whole = whole.unwrap_or_else(|| PathAndQuery::from_static("/"));
-    let Some(prefix) = &route.prefix else {
-        return Ok(whole);
-    };
-    let tail = whole.as_str().get(prefix.len..).unwrap_or_default();
-    let tail = if tail.starts_with('/') {
+    let whole = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    let len = route.prefix.as_ref().map_or(0, |prefix| prefix.len);
+    let tail = whole.get(len..).unwrap_or_default();
+    let tail = if tail.starts_with('/') || whole == "*" {
         tail.to_owned()
     } else {
         format!("/{tail}")
