@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::client::{Answer, KEY, Process, serve, serve_command};
+use crate::client::{Answer, KEY, Process, free_port, serve, serve_command};
 use crate::plugins::{World, python};
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/server.py");
@@ -102,22 +102,20 @@ impl Remote {
     }
 
     fn with(transport: &str, more: &[&Path]) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let port = free_port();
         let mut command = Command::new(python());
         command
             .arg(SERVER)
             .args([transport, &port.to_string()])
             .args(more)
             .stderr(Stdio::null());
-        let remote = Self {
+        let mut remote = Self {
             child: command.spawn().unwrap(),
             port,
         };
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let ended = remote.child.try_wait().unwrap();
+            assert!(ended.is_none(), "the server has ended: {ended:?}");
             std::thread::yield_now();
         }
         remote
@@ -445,7 +443,8 @@ fn tools_answer_or_say_why_not() {
     );
     assert_eq!(
         tool(&process, "nope", &json!({})),
-        ("Unknown tool: nope".to_owned(), true)
+        ("Unknown tool: nope".to_owned(), true),
+        "8.4 a tool that is not there"
     );
     let (text, failed) = tool(&process, "echo", &json!({}));
     assert!(failed && text.contains("text"), "{text}");
@@ -531,7 +530,10 @@ fn several_servers_are_told_apart_and_updates_count() {
     assert_ne!(first, second);
     update(&process, &json!([local("a_b")]));
     assert_eq!(tools(&process), names);
-    assert!(!is_alive(&first) && is_alive(&second));
+    assert!(
+        !is_alive(&first) && is_alive(&second),
+        "8.5 the set is replaced"
+    );
     let mut changed = local("a_b");
     changed["env"] = json!("NEW=yes");
     update(&process, &json!([changed]));
@@ -580,7 +582,7 @@ fn servers_have_the_users_rights_and_little_else() {
     let tell = |what: &str| tool(&world.process, "tell", &json!({"what": what})).0;
     assert_eq!(tell("uid"), "1000");
     assert_eq!(tell("cwd"), world.root.display().to_string());
-    assert_eq!(tell("HOME"), "/home/openhands");
+    assert_eq!(tell("HOME"), "/home/openhands", "8.2 environment");
     let names = tell("names");
     assert!(
         !names.contains("SESSION") && !names.contains("SANDBOX"),
