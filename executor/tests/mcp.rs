@@ -465,19 +465,90 @@ fn tools_answer_or_say_why_not() {
     );
 }
 
+/// A server in the language of shells: it does something, says hello, and goes on.
+fn script_server(first: &str, then: &str) -> Value {
+    let hello = r#"printf '{"jsonrpc":"2.0","id":0,"result":{}}\n'; read thanks"#;
+    let script = format!("read hello; {first}\n{hello}\n{then}");
+    json!({"name": "t", "command": "sh", "args": ["-c", script]})
+}
+
+#[test]
+fn floods_of_a_server_are_its_own_harm() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    let flood = "head -c 67108864 /dev/zero | tr '\\0' x";
+    // Lines that are no messages, on both outputs, before and between.
+    let answer = r#"printf '{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"here"}]}}\n'"#;
+    let lines = format!("{flood} | fold -w 1023; echo; {flood} >&2");
+    let server = script_server(&lines, &format!("read call; {lines}; {answer}; cat >&2"));
+    assert_eq!(update(&process, &json!([server])), "");
+    let call = || tool(&process, "any", &json!({}));
+    assert_eq!(call(), ("here".to_owned(), false));
+    // One line without end.
+    update(
+        &process,
+        &json!([script_server("", &format!("read call; {flood}; cat >&2"))]),
+    );
+    let ended = ("t: it has ended (signal: 9 (SIGKILL))".to_owned(), true);
+    assert_eq!(call(), ended);
+    assert!(process.peak() < 120 << 10, "{}", process.peak());
+    assert_eq!(process.run("echo hi")["content"], "hi");
+}
+
+#[test]
+fn streams_and_requests_are_bounded() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    // It reads and never answers.
+    let silent = json!([script_server("", "exec cat > /dev/null")]);
+    assert_eq!(update(&process, &silent), "");
+    let mut streams: Vec<_> = (0..128).map(|_| Events::open(&process, "/sse")).collect();
+    let (_, endpoint) = streams[0].1.next();
+    let answer = ask(&process, "GET /sse", "");
+    assert_eq!(
+        (answer.status, answer.body.as_str()),
+        (503, r#"{"detail":"Too many streams"}"#)
+    );
+    let post = format!("POST /{endpoint}");
+    let request = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#;
+    for _ in 0..256 {
+        assert_eq!(ask(&process, &post, request).status, 202);
+    }
+    for head in [post.as_str(), "POST /mcp"] {
+        let answer = ask(&process, head, request);
+        assert_eq!(
+            (answer.status, answer.body.as_str()),
+            (503, "Too many requests"),
+            "{head}"
+        );
+    }
+    // Who waits for a server that is taken away is told.
+    update(&process, &json!([]));
+    let mut answers = 0;
+    while answers < 256 {
+        let message: Value = serde_json::from_str(&streams[0].1.next().1).unwrap();
+        if message["id"] == 1 {
+            assert_eq!(message["result"]["isError"], true, "{message}");
+            answers += 1;
+        }
+    }
+    drop(streams);
+    while Events::open(&process, "/sse").0.starts_with("http/1.1 503") {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn what_a_server_started_ends_with_it() {
     let directory = tempfile::tempdir().unwrap();
     let process = serve(directory.path());
     let pids = directory.path().join("pids");
-    // It says hello as a server, starts a program that would stay, and ends at the next word.
+    // It starts a program that would stay, and ends at the next word.
     let script = format!(
-        r#"read hello; printf '{{"jsonrpc":"2.0","id":0,"result":{{}}}}\n'; read thanks
-        sleep 1000 & echo $! > {}; read end; echo "no more" >&2; exit 4"#,
+        "sleep 1000 & echo $! > {}; read end; echo 'no more' >&2; exit 4",
         pids.display()
     );
-    let server = json!([{"name": "t", "command": "sh", "args": ["-c", script]}]);
-    assert_eq!(update(&process, &server), "");
+    assert_eq!(update(&process, &json!([script_server("", &script)])), "");
     let expected = ("t: it has ended (exit status: 4): no more".to_owned(), true);
     for _ in 0..2 {
         assert_eq!(tool(&process, "any", &json!({})), expected);
