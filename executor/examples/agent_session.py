@@ -91,13 +91,20 @@ def serve():
     answer = run(f"python3 -u -c \"{script}\" > port.txt 2> log.txt &")
     pid = answer["extras"]["metadata"]["pid"]
     check("background job", answer["content"] == f"[1] {pid}", answer)
-    succeeded("it listens", run("while [ ! -s port.txt ]; do sleep 0.05; done"))
+    succeeded("it listens", run("while [ ! -s port.txt ]; do sleep 0.05; done", blocking=True))
     text = succeeded("curl", run("curl -s http://127.0.0.1:$(cat port.txt)/src/calc.py"))
     check("it serves the fixed file", "return a + b" in text, text)
     check("it is still there", "Running" in succeeded("jobs", run("jobs")), None)
     succeeded("end it", run("kill %1; wait; true"))
     answer = run("python3 -u -m http.server --bind 127.0.0.1 0", timeout=2.0, blocking=True)
     check("a server in the foreground keeps running", exit_code(answer) == -1, answer)
+    said = answer["content"]
+    # Before it says so, an interrupt would end it while it starts.
+    for _ in range(60):
+        if "Serving HTTP" in said:
+            break
+        said += run("", timeout=2.0, blocking=True)["content"]
+    check("it says that it serves", "Serving HTTP" in said, said)
     answer = run("ls")
     check("which is not disturbed", "is NOT executed" in answer["extras"]["metadata"]["suffix"], answer)
     answer = run("C-c", is_input=True)

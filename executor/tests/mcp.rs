@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::client::{Answer, KEY, Process, serve, serve_command};
+use crate::client::{Answer, KEY, Process, free_port, serve, serve_command};
 use crate::plugins::{World, python};
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/server.py");
@@ -102,22 +102,20 @@ impl Remote {
     }
 
     fn with(transport: &str, more: &[&Path]) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let port = free_port();
         let mut command = Command::new(python());
         command
             .arg(SERVER)
             .args([transport, &port.to_string()])
             .args(more)
             .stderr(Stdio::null());
-        let remote = Self {
+        let mut remote = Self {
             child: command.spawn().unwrap(),
             port,
         };
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let ended = remote.child.try_wait().unwrap();
+            assert!(ended.is_none(), "the server has ended: {ended:?}");
             std::thread::yield_now();
         }
         remote
@@ -445,7 +443,8 @@ fn tools_answer_or_say_why_not() {
     );
     assert_eq!(
         tool(&process, "nope", &json!({})),
-        ("Unknown tool: nope".to_owned(), true)
+        ("Unknown tool: nope".to_owned(), true),
+        "8.4 a tool that is not there"
     );
     let (text, failed) = tool(&process, "echo", &json!({}));
     assert!(failed && text.contains("text"), "{text}");
@@ -466,19 +465,90 @@ fn tools_answer_or_say_why_not() {
     );
 }
 
+/// A server in the language of shells: it does something, says hello, and goes on.
+fn script_server(first: &str, then: &str) -> Value {
+    let hello = r#"printf '{"jsonrpc":"2.0","id":0,"result":{}}\n'; read thanks"#;
+    let script = format!("read hello; {first}\n{hello}\n{then}");
+    json!({"name": "t", "command": "sh", "args": ["-c", script]})
+}
+
+#[test]
+fn floods_of_a_server_are_its_own_harm() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    let flood = "head -c 67108864 /dev/zero | tr '\\0' x";
+    // Lines that are no messages, on both outputs, before and between.
+    let answer = r#"printf '{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"here"}]}}\n'"#;
+    let lines = format!("{flood} | fold -w 1023; echo; {flood} >&2");
+    let server = script_server(&lines, &format!("read call; {lines}; {answer}; cat >&2"));
+    assert_eq!(update(&process, &json!([server])), "");
+    let call = || tool(&process, "any", &json!({}));
+    assert_eq!(call(), ("here".to_owned(), false));
+    // One line without end.
+    update(
+        &process,
+        &json!([script_server("", &format!("read call; {flood}; cat >&2"))]),
+    );
+    let ended = ("t: it has ended (signal: 9 (SIGKILL))".to_owned(), true);
+    assert_eq!(call(), ended);
+    assert!(process.peak() < 120 << 10, "{}", process.peak());
+    assert_eq!(process.run("echo hi")["content"], "hi");
+}
+
+#[test]
+fn streams_and_requests_are_bounded() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    // It reads and never answers.
+    let silent = json!([script_server("", "exec cat > /dev/null")]);
+    assert_eq!(update(&process, &silent), "");
+    let mut streams: Vec<_> = (0..128).map(|_| Events::open(&process, "/sse")).collect();
+    let (_, endpoint) = streams[0].1.next();
+    let answer = ask(&process, "GET /sse", "");
+    assert_eq!(
+        (answer.status, answer.body.as_str()),
+        (503, r#"{"detail":"Too many streams"}"#)
+    );
+    let post = format!("POST /{endpoint}");
+    let request = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#;
+    for _ in 0..256 {
+        assert_eq!(ask(&process, &post, request).status, 202);
+    }
+    for head in [post.as_str(), "POST /mcp"] {
+        let answer = ask(&process, head, request);
+        assert_eq!(
+            (answer.status, answer.body.as_str()),
+            (503, "Too many requests"),
+            "{head}"
+        );
+    }
+    // Who waits for a server that is taken away is told.
+    update(&process, &json!([]));
+    let mut answers = 0;
+    while answers < 256 {
+        let message: Value = serde_json::from_str(&streams[0].1.next().1).unwrap();
+        if message["id"] == 1 {
+            assert_eq!(message["result"]["isError"], true, "{message}");
+            answers += 1;
+        }
+    }
+    drop(streams);
+    while Events::open(&process, "/sse").0.starts_with("http/1.1 503") {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn what_a_server_started_ends_with_it() {
     let directory = tempfile::tempdir().unwrap();
     let process = serve(directory.path());
     let pids = directory.path().join("pids");
-    // It says hello as a server, starts a program that would stay, and ends at the next word.
+    // It starts a program that would stay, and ends at the next word.
     let script = format!(
-        r#"read hello; printf '{{"jsonrpc":"2.0","id":0,"result":{{}}}}\n'; read thanks
-        sleep 1000 & echo $! > {}; read end; echo "no more" >&2; exit 4"#,
+        "sleep 1000 & echo $! > {}; read end; echo 'no more' >&2; exit 4",
         pids.display()
     );
-    let server = json!([{"name": "t", "command": "sh", "args": ["-c", script]}]);
-    assert_eq!(update(&process, &server), "");
+    assert_eq!(update(&process, &json!([script_server("", &script)])), "");
     let expected = ("t: it has ended (exit status: 4): no more".to_owned(), true);
     for _ in 0..2 {
         assert_eq!(tool(&process, "any", &json!({})), expected);
@@ -531,7 +601,10 @@ fn several_servers_are_told_apart_and_updates_count() {
     assert_ne!(first, second);
     update(&process, &json!([local("a_b")]));
     assert_eq!(tools(&process), names);
-    assert!(!is_alive(&first) && is_alive(&second));
+    assert!(
+        !is_alive(&first) && is_alive(&second),
+        "8.5 the set is replaced"
+    );
     let mut changed = local("a_b");
     changed["env"] = json!("NEW=yes");
     update(&process, &json!([changed]));
@@ -580,7 +653,7 @@ fn servers_have_the_users_rights_and_little_else() {
     let tell = |what: &str| tool(&world.process, "tell", &json!({"what": what})).0;
     assert_eq!(tell("uid"), "1000");
     assert_eq!(tell("cwd"), world.root.display().to_string());
-    assert_eq!(tell("HOME"), "/home/openhands");
+    assert_eq!(tell("HOME"), "/home/openhands", "8.2 environment");
     let names = tell("names");
     assert!(
         !names.contains("SESSION") && !names.contains("SANDBOX"),

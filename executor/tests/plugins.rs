@@ -135,7 +135,7 @@ fn a_session_with_everything() {
         .env("PATH", path())
         .env("OPENVSCODE_SERVER_ROOT", &home);
     let process =
-        Process::start(command.env("VSCODE_PORT", crate::vscode::free_port().to_string()));
+        Process::start(command.env("VSCODE_PORT", crate::client::free_port().to_string()));
     let cell = |code: &str| {
         process.act(&json!({"action": "run_ipython", "args": {"code": code}, "timeout": 60}))
     };

@@ -16,7 +16,7 @@ fn they_are_there_under_their_names() {
                  parse_docx parse_latex parse_pptx file_editor";
     let code =
         format!("print([name for name in '{names}'.split() if not callable(globals().get(name))])");
-    assert_eq!(world.cell(&code), "[]");
+    assert_eq!(world.cell(&code), "[]", "5.4 names");
     assert_eq!(world.cell("'parse_image' in globals()"), "False");
     for name in ["OPENAI_API_KEY", "SANDBOX_ENV_OPENAI_API_KEY"] {
         let keyed = World::with(&[(name, "x")]);
@@ -184,7 +184,7 @@ fn files_are_looked_at_in_windows() {
         ("find_file('f.t')", "[Found 1 matches for \"f.t\" in ./]\n./f.txt\n[End of matches for \"f.t\" in ./]".to_owned()),
         ("find_file('zzz')", "[No matches found for \"zzz\" in ./]".to_owned()),
     ] {
-        assert_eq!(world.cell(code), expected, "{code}");
+        assert_eq!(world.cell(code), expected, "5.4 {code}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use crds::contract::token::Signer;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::client::{Answer, BINARY, Process, receive};
+use crate::client::{Answer, BINARY, Process, free_port, receive};
 
 const POD: &str = "pod-uid";
 
@@ -239,11 +239,7 @@ fn orphans_are_reaped_and_leftovers_killed() {
 fn readiness_is_answered_when_the_server_can_serve() {
     let directory = tempfile::tempdir().unwrap();
     let process = supervise(directory.path());
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = free_port();
     let text = port.to_string();
     let work = directory.path().display().to_string();
     let mut init = init(&[

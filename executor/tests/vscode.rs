@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::client::{KEY, Process, serve_command};
+use crate::client::{KEY, Process, free_port, serve_command};
 use crate::conformance::world::World as Private;
 
 /// Writes how it was called.
 const STAND_IN: &str = r#"#!/bin/sh
+cd "$(dirname "$0")/.." && { id; umask; echo "$HOME $USER $LOGNAME $SHELL $PATH"; } > who && cd "$OLDPWD"
 echo "$$ $(id -un) $PWD ${SESSION_API_KEY-none} $*" >> "$(dirname "$0")/../calls"
 exec sleep 1000
 "#;
@@ -52,12 +53,6 @@ impl World {
     fn call(&self) -> String {
         wait_for_line(&self.path("vscode/calls"))
     }
-}
-
-/// Nobody else takes it so soon.
-pub(crate) fn free_port() -> u16 {
-    let probe = TcpListener::bind("127.0.0.1:0").unwrap();
-    probe.local_addr().unwrap().port()
 }
 
 /// Puts the stand-in where the server looks; the file in which it notes its calls.
@@ -114,7 +109,7 @@ fn it_is_started_with_the_token() {
         token.as_str().unwrap(),
         world.port,
     );
-    assert_eq!(rest, expected);
+    assert_eq!(rest, expected, "1.10 how it is started");
     let settings = world.path("work/.vscode/settings.json");
     assert_eq!(
         fs::metadata(&settings).unwrap().permissions().mode() & 0o777,
@@ -150,6 +145,12 @@ fn it_belongs_to_the_sandbox_user() {
     assert!(
         call.contains(" openhands ") && call.contains(" none "),
         "{call}"
+    );
+    let who = process.run("id; umask; echo \"$HOME $USER $LOGNAME $SHELL $PATH\"");
+    assert_eq!(
+        fs::read_to_string(home.join("who")).unwrap().trim_end(),
+        who["content"],
+        "1.10 the editor is who the shell is"
     );
     assert_eq!(
         fs::metadata(home.join("bin/openvscode-server"))
@@ -253,7 +254,8 @@ fn what_is_missing_is_no_failure() {
     let answer = without.request("GET /vscode/connection_token", &key, b"");
     assert_eq!(
         (answer.status, answer.body.as_str()),
-        (200, "{\"token\":null}")
+        (200, "{\"token\":null}"),
+        "2.7 without the plugin"
     );
     assert_eq!(without.get("/vscode/connection_token").status, 403);
 }

@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::binaries::{binary, root};
 
@@ -142,8 +143,16 @@ fn parse_env(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A port that is free now.
+/// A port that is free, and stays so while nobody listens there: not one of those that the system gives
+/// away, and no two the same in one process. Others of their own processes begin elsewhere.
 pub fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id() * 101;
+    loop {
+        let number = first + GIVEN.fetch_add(1, Ordering::Relaxed);
+        let port = u16::try_from(13_000 + number % 6_000).expect("a port");
+        if std::net::TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            return port;
+        }
+    }
 }

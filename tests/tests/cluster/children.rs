@@ -60,7 +60,7 @@ async fn environment(scene: &Scene) -> Value {
         container: Some("sandbox".into()),
         ..LogParams::default()
     };
-    for _ in 0..100 {
+    for _ in 0..600 {
         let log = scene.pods().logs(NAME, &params).await.unwrap_or_default();
         if log.contains("written") {
             let pairs = log.lines().filter_map(|line| line.split_once('='));

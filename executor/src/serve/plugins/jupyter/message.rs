@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use ring::hmac;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::zmtp::Frame;
@@ -88,17 +89,22 @@ pub(super) fn read(key: &hmac::Key, frames: &[Frame]) -> Option<Message> {
     if !cut {
         verify(key, signature, &[header, parent, metadata, content])?;
     }
-    let header: Header = serde_json::from_slice(&header.bytes).ok()?;
-    let parent: Header = serde_json::from_slice(&parent.bytes).ok()?;
+    let header: Header = parse(&header.bytes)?;
+    let parent: Header = parse(&parent.bytes)?;
     let content = match &content.end {
         Some(end) => Content::Edges(content.bytes.clone(), end.clone()),
-        None => Content::Whole(serde_json::from_slice(&content.bytes).ok()?),
+        None => Content::Whole(parse(&content.bytes)?),
     };
     Some(Message {
         kind: header.msg_type,
         parent: parent.msg_id,
         content,
     })
+}
+
+/// Kernels pass bytes on that are no UTF-8, as in the names of files.
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    serde_json::from_str(&String::from_utf8_lossy(bytes)).ok()
 }
 
 fn verify(key: &hmac::Key, signature: &Frame, parts: &[&Frame]) -> Option<()> {
@@ -152,6 +158,21 @@ mod tests {
         assert_eq!(
             message.content,
             Content::Edges(b"{}".to_vec(), b"x".to_vec())
+        );
+    }
+
+    #[test]
+    fn text_that_is_no_utf_8_is_read() {
+        let mut conversation = Conversation::new("s".to_owned(), "key");
+        let (_, mut parts) = conversation.request("stream", &json!({"text": "ab"}));
+        let content = parts.last_mut().unwrap();
+        content.splice(10..10, [0xff]);
+        let signed = parts[2..].iter().map(Vec::as_slice);
+        parts[1] = sign(&conversation.key(), signed).into_bytes();
+        let message = read(&conversation.key(), &frames(parts)).unwrap();
+        assert!(
+            matches!(&message.content, Content::Whole(content) if content["text"] == "a\u{fffd}b"),
+            "{message:?}"
         );
     }
 

@@ -20,11 +20,25 @@ use crate::serve::identity::Identity;
 use crate::serve::shell::Start;
 
 /// Starts `ipykernel`, with the two changes that make the outputs of its process this server's to
-/// read: it does not redirect them to itself, and its streams have their numbers.
+/// read: it does not redirect them to itself, and its streams have their numbers. And with one that
+/// has it send text with lone surrogates, which is no text, rather than fail to.
 const PROGRAM: &str = "\
 import sys
 sys.path = [entry for entry in sys.path if entry]
+import json
 from ipykernel import iostream, kernelapp
+from jupyter_client.session import Session
+begin = Session.__init__
+def begin_leniently(self, **more):
+    begin(self, **more)
+    strict = self.pack
+    def pack(message):
+        try:
+            return strict(message)
+        except UnicodeError:
+            return json.dumps(message, default=str, ensure_ascii=False).encode('utf-8', 'replace')
+    self.pack = pack
+Session.__init__ = begin_leniently
 defaults = iostream.OutStream.__init__.__kwdefaults__ or {}
 if 'watchfd' in defaults:
     defaults['watchfd'] = False
