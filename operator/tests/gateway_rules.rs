@@ -5,23 +5,18 @@
 #[path = "gateway_rules/controller.rs"]
 mod controller;
 #[cfg(test)]
-#[path = "gateway_support/fake_api.rs"]
-#[allow(dead_code, reason = "shared with other tests of the gateway")]
-mod fake_api;
-#[cfg(test)]
-#[path = "gateway_support/world.rs"]
-#[allow(dead_code, reason = "shared with other tests of the gateway")]
-mod world;
+#[path = "gateway_support/support.rs"]
+mod support;
 
 use crds::conditions::Reason;
 use crds::sandbox::{DesiredState, Phase, PodStatus, PullPolicy, SandboxStatus};
-use fake_api::FakeApi;
 use http::Method;
 use operator::gateway::{ApiSettings, RuntimeClasses, Tenants};
 use operator::urls::UrlForm;
 use serde_json::{Value, json};
+use support::fake_api::FakeApi;
 
-use world::{KEY, OTHER_KEY, World, config, ready, starting};
+use support::world::{KEY, OTHER_KEY, World, config, ready, starting};
 
 #[cfg(test)]
 async fn start(world: &World, body: Value) -> (u16, Value) {

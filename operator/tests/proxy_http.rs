@@ -2,17 +2,8 @@
 //! which connection they take.
 
 #[cfg(test)]
-#[path = "gateway_support/fake_api.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod fake_api;
-#[cfg(test)]
-#[path = "gateway_support/stage.rs"]
-#[allow(dead_code, reason = "shared by the tests of the proxy")]
-mod stage;
-#[cfg(test)]
-#[path = "gateway_support/world.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod world;
+#[path = "gateway_support/support.rs"]
+mod support;
 
 use bytes::Bytes;
 use crds::sandbox::SandboxStatus;
@@ -23,10 +14,8 @@ use operator::gateway::ProxyConfig;
 use operator::urls::UrlForm;
 use serde_json::json;
 
-use stage::{LIMITS, Stage};
-use world::{config, ready, starting};
-
-const OK: &str = "HTTP/1.1 200 OK\nContent-Length: 2\n\nok";
+use support::stage::{LIMITS, OK, Stage};
+use support::world::{config, ready, starting};
 
 #[tokio::test]
 async fn http_2_reaches_the_sandbox_as_http_1() {
