@@ -19,7 +19,7 @@ use support::stage::{LIMITS, OK, Stage};
 use support::world::config;
 
 /// Heads of which two parties could disagree where the request ends, or for whom it is.
-const UNCLEAR: [&str; 27] = [
+const UNCLEAR: [&str; 29] = [
     "POST / HTTP/1.1\nHost: HOST\nContent-Length: 5\nContent-Length: 6\n\n",
     "POST / HTTP/1.1\nHost: HOST\nContent-Length: 5, 6\n\n",
     "POST / HTTP/1.1\nHost: HOST\nContent-Length: +5\n\n",
@@ -31,6 +31,8 @@ const UNCLEAR: [&str; 27] = [
     "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: xchunked\n\n",
     "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: chunked, identity\n\n",
     "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: identity\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: gzip, chunked\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: gzip\nTransfer-Encoding: chunked\n\n",
     "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding:\n\n",
     "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding : chunked\n\n",
     "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: \u{b}chunked\n\n",
