@@ -1,22 +1,17 @@
 //! Warm runtime configs, administration, images and the document, as clients see them.
 
 #[cfg(test)]
-#[path = "gateway_support/fake_api.rs"]
-#[allow(dead_code, reason = "shared with other tests of the gateway")]
-mod fake_api;
-#[cfg(test)]
-#[path = "gateway_support/world.rs"]
-#[allow(dead_code, reason = "shared with other tests of the gateway")]
-mod world;
+#[path = "gateway_support/support.rs"]
+mod support;
 
 use axum::body::Body;
-use fake_api::FakeApi;
 use http::Request;
 use operator::gateway::ApiSettings;
 use ring::pbkdf2;
 use serde_json::{Value, json};
+use support::fake_api::FakeApi;
 
-use world::{KEY, World, read, tenants};
+use support::world::{KEY, World, read, tenants};
 
 const PASSWORD: &str = "open sesame";
 const CONFIGS: &str = "/api/warm-runtime-configs";

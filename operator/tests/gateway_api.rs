@@ -1,13 +1,8 @@
 //! The runtime API against a fake Kubernetes API: what clients see, call by call.
 
 #[cfg(test)]
-#[path = "gateway_support/fake_api.rs"]
-#[allow(dead_code, reason = "shared with the tests of the proxy")]
-mod fake_api;
-#[cfg(test)]
-#[path = "gateway_support/world.rs"]
-#[allow(dead_code, reason = "shared with the tests of the proxy")]
-mod world;
+#[path = "gateway_support/support.rs"]
+mod support;
 
 use axum::body::Body;
 use crds::sandbox::{DesiredState, Phase, PodStatus, Restarts, SandboxStatus};
@@ -15,7 +10,8 @@ use http::{Method, Request};
 use operator::gateway::RuntimeClasses;
 use serde_json::{Value, json};
 
-use world::{KEY, OTHER_KEY, World, config, read, ready, starting};
+use support::fake_api::FakeApi;
+use support::world::{KEY, OTHER_KEY, World, config, read, ready, starting};
 
 fn start_body() -> Value {
     json!({
@@ -344,7 +340,7 @@ async fn legacy_names_and_classes_are_understood() {
     };
     let mut config = config();
     config.runtime_classes = strict;
-    let world = World::beside(&fake_api::FakeApi::default(), config);
+    let world = World::beside(&FakeApi::default(), config);
     let body = json!({"image": "i", "name": "old", "runtime_class": "sysbox"});
     let (code, info) = world.post("/start", &body).await;
     assert_eq!((code, &info["session_id"]), (201, &json!("old")));
@@ -624,7 +620,7 @@ async fn an_index_whose_watch_fails_does_not_say_what_is_missing() {
     health.begin("sandboxes", "sandboxes.openhands.dev".into());
     let mut config = config();
     config.vitals = vitals.clone();
-    let world = World::beside(&fake_api::FakeApi::default(), config);
+    let world = World::beside(&FakeApi::default(), config);
     let scan = async || {
         let paths: Vec<_> = (0..200)
             .map(|n| format!("/runtime/{}", strange_id(n)))

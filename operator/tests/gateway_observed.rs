@@ -1,17 +1,8 @@
 //! What a gateway tells of itself: counts, lines, and to controllers the traffic of a sandbox.
 
 #[cfg(test)]
-#[path = "gateway_support/fake_api.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod fake_api;
-#[cfg(test)]
-#[path = "gateway_support/stage.rs"]
-#[allow(dead_code, reason = "shared by the tests of the proxy")]
-mod stage;
-#[cfg(test)]
-#[path = "gateway_support/world.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod world;
+#[path = "gateway_support/support.rs"]
+mod support;
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,10 +21,8 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::fmt::MakeWriter;
 
-use stage::Stage;
-use world::{World, config};
-
-const OK: &str = "HTTP/1.1 200 OK\nContent-Length: 2\n\nok";
+use support::stage::{OK, Stage};
+use support::world::{World, config};
 
 #[tokio::test]
 async fn every_way_out_is_counted_once() {

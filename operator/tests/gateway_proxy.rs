@@ -1,17 +1,8 @@
 //! The proxy over real sockets, byte by byte.
 
 #[cfg(test)]
-#[path = "gateway_support/fake_api.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod fake_api;
-#[cfg(test)]
-#[path = "gateway_support/stage.rs"]
-#[allow(dead_code, reason = "shared by the tests of the proxy")]
-mod stage;
-#[cfg(test)]
-#[path = "gateway_support/world.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod world;
+#[path = "gateway_support/support.rs"]
+mod support;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,10 +10,8 @@ use std::time::Duration;
 use operator::urls::loopback_address;
 use tokio::time::Instant;
 
-use stage::Stage;
-use world::{ready, starting};
-
-const OK: &str = "HTTP/1.1 200 OK\nContent-Length: 2\n\nok";
+use support::stage::{OK, Stage};
+use support::world::{ready, starting};
 
 #[tokio::test]
 async fn headers_of_one_connection_stay_on_it() {

@@ -5,23 +5,18 @@
 #[path = "gateway_rules/controller.rs"]
 mod controller;
 #[cfg(test)]
-#[path = "gateway_support/fake_api.rs"]
-#[allow(dead_code, reason = "shared with other tests of the gateway")]
-mod fake_api;
-#[cfg(test)]
-#[path = "gateway_support/world.rs"]
-#[allow(dead_code, reason = "shared with other tests of the gateway")]
-mod world;
+#[path = "gateway_support/support.rs"]
+mod support;
 
 use crds::conditions::Reason;
 use crds::sandbox::{DesiredState, Phase, PodStatus, PullPolicy, SandboxStatus};
-use fake_api::FakeApi;
 use http::Method;
 use operator::gateway::{ApiSettings, RuntimeClasses, Tenants};
 use operator::urls::UrlForm;
 use serde_json::{Value, json};
+use support::fake_api::FakeApi;
 
-use world::{KEY, OTHER_KEY, World, config, ready, starting};
+use support::world::{KEY, OTHER_KEY, World, config, ready, starting};
 
 #[cfg(test)]
 async fn start(world: &World, body: Value) -> (u16, Value) {
@@ -554,6 +549,60 @@ async fn rule_27_a_pace_never_ends_a_start() {
     let (_, (code, _)) = tokio::join!(calls, start(&world, json!({})));
     assert_eq!(code, 503);
     assert_eq!(began.elapsed().as_secs(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_11_29_what_is_so_already_is_no_matter_of_the_cluster() {
+    let world = World::new();
+    let id = started(&world).await;
+    let body = json!({"runtime_id": id});
+    let limit = std::time::Duration::from_secs(10);
+    // What is asked for, and what is not so yet.
+    for (verb, other) in [("/resume", "/pause"), ("/pause", "/resume"), ("/stop", "")] {
+        assert_eq!(world.post(verb, &body).await.0, 200, "{verb}");
+        for silent in [false, true] {
+            world.api.set_silent(silent);
+            world.api.set_away(!silent);
+            let began = tokio::time::Instant::now();
+            let (code, answer) = world.post(verb, &body).await;
+            assert_eq!(code, 200, "{verb}: {answer}");
+            if !other.is_empty() {
+                assert_eq!(world.post(other, &body).await.0, 503, "{other}");
+            }
+            assert!(began.elapsed() < 2 * limit);
+        }
+        world.api.set_silent(false);
+        world.api.set_away(false);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_call_has_its_answer_while_a_client_waits() {
+    let tenants = limited(&json!({"callsPerSecond": 10}));
+    let world = World::of(&FakeApi::default(), tenants, ApiSettings::default());
+    let id = started(&world).await;
+    world.api.set_silent(true);
+    let busy = futures::future::join_all((0..65).map(|_| world.get("/list")));
+    let body = json!({"runtime_id": id});
+    let unknown = json!({"runtime_id": "kqzvbnwmxatyploe"});
+    let calls = async || {
+        let began = tokio::time::Instant::now();
+        let codes = tokio::join!(
+            world.post("/pause", &body),
+            world.post("/stop", &body),
+            world.post("/resume", &unknown),
+        );
+        assert_eq!([codes.0.0, codes.1.0, codes.2.0], [503; 3]);
+        began.elapsed().as_secs()
+    };
+    let (_, took) = tokio::join!(busy, calls());
+    assert_eq!(took, 8);
+    let configs = (0..5).map(|_| world.get("/api/warm-runtime-configs"));
+    let began = tokio::time::Instant::now();
+    for (code, answer) in futures::future::join_all(configs).await {
+        assert_eq!(code, 503, "{answer}");
+    }
+    assert!(began.elapsed().as_secs() <= 8);
 }
 
 #[tokio::test(start_paused = true)]

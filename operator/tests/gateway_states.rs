@@ -2,13 +2,8 @@
 //! sockets and on a paused clock.
 
 #[cfg(test)]
-#[path = "gateway_support/fake_api.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod fake_api;
-#[cfg(test)]
-#[path = "gateway_support/world.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod world;
+#[path = "gateway_support/support.rs"]
+mod support;
 
 use std::time::Duration;
 
@@ -19,7 +14,7 @@ use http::header::{HOST, RETRY_AFTER};
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
-use world::{World, config, read, ready, sandbox, starting};
+use support::world::{World, config, read, ready, sandbox, starting};
 
 /// A world with one sandbox, and its id.
 #[cfg(test)]

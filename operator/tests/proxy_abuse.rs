@@ -2,17 +2,8 @@
 //! nobody takes more than a share.
 
 #[cfg(test)]
-#[path = "gateway_support/fake_api.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod fake_api;
-#[cfg(test)]
-#[path = "gateway_support/stage.rs"]
-#[allow(dead_code, reason = "shared by the tests of the proxy")]
-mod stage;
-#[cfg(test)]
-#[path = "gateway_support/world.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod world;
+#[path = "gateway_support/support.rs"]
+mod support;
 
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
@@ -24,13 +15,11 @@ use operator::gateway::ProxyConfig;
 use operator::gateway::serve::Limits;
 use tokio::time::Instant;
 
-use stage::{LIMITS, Stage};
-use world::config;
-
-const OK: &str = "HTTP/1.1 200 OK\nContent-Length: 2\n\nok";
+use support::stage::{LIMITS, OK, Stage};
+use support::world::config;
 
 /// Heads of which two parties could disagree where the request ends, or for whom it is.
-const UNCLEAR: [&str; 27] = [
+const UNCLEAR: [&str; 29] = [
     "POST / HTTP/1.1\nHost: HOST\nContent-Length: 5\nContent-Length: 6\n\n",
     "POST / HTTP/1.1\nHost: HOST\nContent-Length: 5, 6\n\n",
     "POST / HTTP/1.1\nHost: HOST\nContent-Length: +5\n\n",
@@ -42,6 +31,8 @@ const UNCLEAR: [&str; 27] = [
     "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: xchunked\n\n",
     "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: chunked, identity\n\n",
     "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: identity\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: gzip, chunked\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: gzip\nTransfer-Encoding: chunked\n\n",
     "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding:\n\n",
     "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding : chunked\n\n",
     "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: \u{b}chunked\n\n",

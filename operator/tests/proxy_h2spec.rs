@@ -2,17 +2,8 @@
 //! and header compression, right and wrong. Without the tool nothing is tested, and it is said.
 
 #[cfg(test)]
-#[path = "gateway_support/fake_api.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod fake_api;
-#[cfg(test)]
-#[path = "gateway_support/stage.rs"]
-#[allow(dead_code, reason = "shared by the tests of the proxy")]
-mod stage;
-#[cfg(test)]
-#[path = "gateway_support/world.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod world;
+#[path = "gateway_support/support.rs"]
+mod support;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +11,7 @@ use std::process::Command;
 
 use tokio::task;
 
-use stage::{Stage, Wire};
+use support::stage::{Stage, Wire};
 
 const OK: &str = "HTTP/1.1 200 OK\nContent-Length: 5\n\nhello";
 

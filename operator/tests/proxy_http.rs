@@ -2,17 +2,8 @@
 //! which connection they take.
 
 #[cfg(test)]
-#[path = "gateway_support/fake_api.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod fake_api;
-#[cfg(test)]
-#[path = "gateway_support/stage.rs"]
-#[allow(dead_code, reason = "shared by the tests of the proxy")]
-mod stage;
-#[cfg(test)]
-#[path = "gateway_support/world.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod world;
+#[path = "gateway_support/support.rs"]
+mod support;
 
 use bytes::Bytes;
 use crds::sandbox::SandboxStatus;
@@ -23,10 +14,8 @@ use operator::gateway::ProxyConfig;
 use operator::urls::UrlForm;
 use serde_json::json;
 
-use stage::{LIMITS, Stage};
-use world::{config, ready, starting};
-
-const OK: &str = "HTTP/1.1 200 OK\nContent-Length: 2\n\nok";
+use support::stage::{LIMITS, OK, Stage};
+use support::world::{config, ready, starting};
 
 #[tokio::test]
 async fn http_2_reaches_the_sandbox_as_http_1() {
@@ -423,11 +412,12 @@ async fn the_url_that_is_handed_out_leads_to_the_sandbox_and_so_do_all_others() 
 }
 
 #[tokio::test]
-async fn links_and_cookies_stay_below_a_path_and_are_left_alone_on_a_host() {
+async fn links_and_cookies_stay_below_a_path_and_cookies_on_a_host() {
     let stage = Stage::new().await;
     let id = &stage.id;
     let answer = "HTTP/1.1 302 Found\nLocation: /login?a=1\nSet-Cookie: a=1; Path=/\n\
-                  Set-Cookie: b=2\nContent-Length: 0\n\n";
+                  Set-Cookie: b=2; Domain=rt.example.com\nService-Worker-Allowed: /\n\
+                  Content-Length: 0\n\n";
     for (target, host, prefix) in [
         (
             format!("//{id}/work-1/x"),
@@ -450,6 +440,35 @@ async fn links_and_cookies_stay_below_a_path_and_are_left_alone_on_a_host() {
         ] {
             assert!(head.contains(&line), "{line}{head}");
         }
+        let rules = head.contains("\nservice-worker-allowed: /\n");
+        assert_eq!(rules, prefix.is_empty(), "{head}");
+    }
+}
+
+#[tokio::test]
+async fn the_answer_that_opens_a_tunnel_keeps_its_cookies_at_home_too() {
+    let stage = Stage::new().await;
+    let id = &stage.id;
+    for (target, host, path) in [
+        (
+            format!("/{id}/work-1/ws"),
+            "rt.example.com",
+            format!("/{id}/work-1"),
+        ),
+        ("/ws".to_owned(), "HOST", "/".to_owned()),
+    ] {
+        let text = format!(
+            "GET {target} HTTP/1.1\nHost: {host}\nConnection: Upgrade\nUpgrade: websocket\n\n"
+        );
+        let mut client = stage.client(&text).await;
+        let mut sandbox = stage.sandbox().await;
+        sandbox.head().await;
+        let switch = "HTTP/1.1 101 Switching Protocols\nConnection: upgrade\nUpgrade: websocket\n\
+                      Set-Cookie: a=1; Path=/; Domain=example.com\n\n";
+        sandbox.send(switch).await;
+        let head = client.head().await;
+        let line = format!("\nset-cookie: a=1; path={path}\n");
+        assert!(head.contains(&line), "{line}{head}");
     }
 }
 

@@ -2,17 +2,8 @@
 //! saying nothing.
 
 #[cfg(test)]
-#[path = "gateway_support/fake_api.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod fake_api;
-#[cfg(test)]
-#[path = "gateway_support/stage.rs"]
-#[allow(dead_code, reason = "shared by the tests of the proxy")]
-mod stage;
-#[cfg(test)]
-#[path = "gateway_support/world.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod world;
+#[path = "gateway_support/support.rs"]
+mod support;
 
 use std::time::Duration;
 
@@ -23,10 +14,9 @@ use operator::gateway::serve::Limits;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time;
 
-use stage::{LIMITS, Stage, Wire};
-use world::{config, ready, sandbox};
+use support::stage::{LIMITS, OK, Stage, Wire};
+use support::world::{config, ready, sandbox};
 
-const OK: &str = "HTTP/1.1 200 OK\nContent-Length: 2\n\nok";
 const SSE: &str =
     "HTTP/1.1 200 OK\nContent-Type: text/event-stream\nTransfer-Encoding: chunked\n\n";
 const UPGRADE: &str = "GET /ws HTTP/1.1\nHost: HOST\nConnection: Upgrade\nUpgrade: websocket\n\n";

@@ -2,13 +2,8 @@
 //! other sandboxes next to nothing. Without sockets and on a paused clock.
 
 #[cfg(test)]
-#[path = "gateway_support/fake_api.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod fake_api;
-#[cfg(test)]
-#[path = "gateway_support/world.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod world;
+#[path = "gateway_support/support.rs"]
+mod support;
 
 use std::time::Duration;
 
@@ -19,8 +14,8 @@ use operator::gateway::GatewayConfig;
 use operator::index::Key;
 use serde_json::json;
 
-use fake_api::FakeApi;
-use world::{World, config, read, ready, sandbox, starting};
+use support::fake_api::FakeApi;
+use support::world::{World, config, read, ready, sandbox, starting};
 
 const BUSY: &str = "sandbox has too many requests under way";
 

@@ -2,17 +2,8 @@
 //! frame comes back as it was sent, and so does every way to end.
 
 #[cfg(test)]
-#[path = "gateway_support/fake_api.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod fake_api;
-#[cfg(test)]
-#[path = "gateway_support/stage.rs"]
-#[allow(dead_code, reason = "shared by the tests of the proxy")]
-mod stage;
-#[cfg(test)]
-#[path = "gateway_support/world.rs"]
-#[allow(dead_code, reason = "shared with the tests of the API")]
-mod world;
+#[path = "gateway_support/support.rs"]
+mod support;
 
 use futures::{SinkExt as _, StreamExt as _};
 use tokio::net::TcpStream;
@@ -26,7 +17,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async, client_async};
 
-use stage::Stage;
+use support::stage::Stage;
 
 const PROTOCOL: &str = "sec-websocket-protocol";
 

@@ -128,7 +128,12 @@ impl Proxy {
         if let Some(upgrade) = &upgrade {
             upgrade.announce(&mut parts.headers);
         }
-        let sent = self.send(route, parts, Unsent::new(body)).await?;
+        let mut sent = self.send(route, parts, Unsent::new(body)).await?;
+        let headers = sent.response.headers_mut();
+        match base {
+            Some(base) => base.apply(headers),
+            None => links::keep_on_host(headers),
+        }
         let switches = sent.response.status() == StatusCode::SWITCHING_PROTOCOLS;
         match upgrade {
             // Not what was asked for, whatever the client thinks of it.
@@ -136,7 +141,7 @@ impl Proxy {
                 Err(ProxyError::Malformed)
             }
             Some(upgrade) if switches => Ok(self.tunnels.open(upgrade, sent)),
-            _ => answer(sent, base),
+            _ => answer(sent),
         }
     }
 
@@ -223,16 +228,13 @@ impl Proxy {
     }
 }
 
-fn answer(sent: Sent, base: Option<links::Base>) -> Result<Response<Body>, ProxyError> {
+fn answer(sent: Sent) -> Result<Response<Body>, ProxyError> {
     let (mut parts, body) = sent.response.into_parts();
     if parts.status == StatusCode::SWITCHING_PROTOCOLS {
         // Nobody asked for it, so nobody could use it.
         return Err(ProxyError::Malformed);
     }
     headers::to_client(&mut parts.headers);
-    if let Some(base) = base {
-        base.apply(&mut parts.headers);
-    }
     parts.extensions.clear();
     Ok(Response::from_parts(
         parts,

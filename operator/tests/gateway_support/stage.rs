@@ -23,6 +23,9 @@ const ARRIVAL: Duration = Duration::from_secs(10);
 /// How long a test may take, on a machine that does much else.
 const LONGEST: Duration = Duration::from_mins(10);
 
+/// A whole answer of a sandbox.
+pub(crate) const OK: &str = "HTTP/1.1 200 OK\nContent-Length: 2\n\nok";
+
 pub(crate) const LIMITS: Limits = Limits {
     connections: 1024,
     per_address: None,

@@ -11,6 +11,11 @@ use tokio::time::sleep;
 use super::{Api, ApiError};
 use crate::tenants::Tenant;
 
+/// Time for the caller's turn and for all that a call does in the cluster, so that a client has its
+/// answer within ten seconds (runtime API spec 0.4 rule 3), `/start` with its wait for readiness too.
+/// Whatever was cut off is found by the next attempt.
+const LIMIT: Duration = Duration::from_secs(8);
+
 /// Who calls, once it is their turn.
 #[derive(Debug)]
 pub(super) struct Caller(pub(super) Arc<Tenant>);
@@ -19,7 +24,14 @@ pub(super) struct Caller(pub(super) Arc<Tenant>);
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) tenant: Arc<Tenant>,
-    pub(super) waited: Duration,
+    waited: Duration,
+}
+
+impl Turn {
+    /// How long the call may still take.
+    pub(super) fn left(&self) -> Duration {
+        LIMIT.saturating_sub(self.waited)
+    }
 }
 
 /// Who polls: at any pace, because a refused poll ends the start that it waits for (runtime API

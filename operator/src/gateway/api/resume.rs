@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::State;
 use crds::sandbox::DesiredState;
 
-use super::auth::Caller;
+use super::auth::Turn;
 use super::body::Body;
 use super::endpoint::Endpoint;
 use super::info::RuntimeInfo;
@@ -22,13 +22,13 @@ pub(super) fn endpoint() -> Endpoint {
 
 async fn resume(
     State(api): Shared,
-    Caller(tenant): Caller,
+    turn: Turn,
     Body(request): Body<StateRequest>,
 ) -> Result<Json<RuntimeInfo>, ApiError> {
     let id = request.id()?;
     let id = id.ok_or_else(|| ApiError::bad("runtime_id is required"))?;
     let entry = api
-        .change_owned("resume", &tenant, &id, DesiredState::Running)
+        .change_owned("resume", &turn, &id, DesiredState::Running)
         .await?;
     if is_stopped(&entry) {
         return Err(ApiError::UnknownRuntime);

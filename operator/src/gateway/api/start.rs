@@ -13,7 +13,6 @@ mod runtime_class;
 mod words;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -34,9 +33,6 @@ use request::Start;
 
 pub(super) use request::StartRequest;
 
-/// Time for the caller's turn and all rounds, so that with the wait for readiness a client has its answer within ten
-/// seconds (runtime API spec 0.4 rule 3). Whatever was cut off is found by the next attempt.
-const LIMIT: Duration = Duration::from_secs(8);
 /// Rounds of looking and creating. Each lost round means that somebody else changed the session.
 const ROUNDS: u32 = 8;
 
@@ -50,12 +46,12 @@ pub(super) fn endpoint() -> Endpoint {
 
 async fn start(
     State(api): Shared,
-    Turn { tenant, waited }: Turn,
+    turn: Turn,
     Body(request): Body<StartRequest>,
 ) -> Result<(StatusCode, Json<RuntimeInfo>), ApiError> {
     let start = request.check(&api.config.runtime_classes)?;
-    let limit = LIMIT.saturating_sub(waited);
-    let obtained = timeout(limit, api.obtain(&tenant, &start)).await;
+    let tenant = &turn.tenant;
+    let obtained = timeout(turn.left(), api.obtain(tenant, &start)).await;
     let obtained = obtained.unwrap_or(Err(SandboxError::Timeout.into()));
     let runtime = obtained.as_ref().map_or("", |entry| &entry.runtime_id);
     audit::tenant("start", &tenant.name, runtime, obtained.as_ref().map(drop));

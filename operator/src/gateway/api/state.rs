@@ -7,7 +7,9 @@ use crds::sandbox::DesiredState;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::time::timeout;
 
+use super::auth::Turn;
 use super::info::{Lifecycle, RuntimeInfo, derive};
 use super::{Api, ApiError, audit};
 use crate::gateway::sandboxes::SandboxError;
@@ -72,20 +74,23 @@ impl Api {
     pub(super) async fn change_owned(
         &self,
         action: &'static str,
-        tenant: &Tenant,
+        turn: &Turn,
         id: &str,
         state: DesiredState,
     ) -> Result<Arc<Entry>, ApiError> {
+        let tenant = &turn.tenant;
         let changed = async {
             let entry = self.owned(tenant, id).await?;
             self.change(entry, state).await
         };
-        let changed = changed.await;
+        let changed = timeout(turn.left(), changed).await;
+        let changed = changed.unwrap_or(Err(SandboxError::Timeout.into()));
         audit::tenant(action, &tenant.name, id, changed.as_ref().map(drop));
         changed
     }
 
-    /// Changes what a sandbox should be, and returns it as it is then. A stopped one stays as it is.
+    /// Changes what a sandbox should be, and returns it as it is then. A stopped one stays as it is,
+    /// and while the API server is away so does one that is known to be as it should.
     pub(super) async fn change(
         &self,
         entry: Arc<Entry>,
@@ -106,9 +111,15 @@ impl Api {
                     Err(error.into())
                 }
             }
+            Err(error) if error.is_outage() && is_already(&entry, state) => Ok(entry),
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Whether the user has asked for this before, and nothing has come of it that a change would end.
+fn is_already(entry: &Entry, state: DesiredState) -> bool {
+    entry.spec.state == state && entry.own_pause().is_none()
 }
 
 /// Whether it is only a tombstone.

@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::State;
 use crds::sandbox::DesiredState;
 
-use super::auth::Caller;
+use super::auth::Turn;
 use super::body::Body;
 use super::endpoint::Endpoint;
 use super::state::{StateAnswer, StateRequest};
@@ -21,14 +21,14 @@ pub(super) fn endpoint() -> Endpoint {
 
 async fn stop(
     State(api): Shared,
-    Caller(tenant): Caller,
+    turn: Turn,
     Body(request): Body<StateRequest>,
 ) -> Result<Json<StateAnswer>, ApiError> {
     let Some(id) = request.id()? else {
         return Ok(Json(StateAnswer::nothing()));
     };
     let entry = api
-        .change_owned("stop", &tenant, &id, DesiredState::Stopped)
+        .change_owned("stop", &turn, &id, DesiredState::Stopped)
         .await?;
     Ok(Json(StateAnswer::of(api.info(&entry))))
 }

@@ -4,11 +4,13 @@ use axum::Json;
 use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Serialize;
+use tokio::time::timeout;
 
-use super::auth::Caller;
+use super::auth::Turn;
 use super::endpoint::Endpoint;
 use super::{ApiError, Shared};
 use crate::gateway::configs::WarmConfig;
+use crate::gateway::sandboxes::SandboxError;
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct WarmConfigs {
@@ -21,8 +23,10 @@ pub(super) fn endpoint() -> Endpoint {
         .answers::<WarmConfigs>(200)
 }
 
-async fn warm_configs(State(api): Shared, _: Caller) -> Result<Json<WarmConfigs>, ApiError> {
-    let configs = api.configs.list().await?;
+async fn warm_configs(State(api): Shared, turn: Turn) -> Result<Json<WarmConfigs>, ApiError> {
+    // Those who ask at the same time wait for each other, and none of them for longer than it listens.
+    let configs = timeout(turn.left(), api.configs.list()).await;
+    let configs = configs.map_err(|_| SandboxError::Timeout)??;
     Ok(Json(WarmConfigs {
         configs: configs.to_vec(),
     }))

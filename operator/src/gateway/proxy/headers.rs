@@ -47,12 +47,20 @@ const OURS: [HeaderName; 8] = [
     X_REAL_IP,
 ];
 
-/// Refuses a request whose length two parties could see differently.
+/// Refuses a request whose length two parties could see differently, and one whose body is coded in a
+/// way that nobody would be told of: the coding of a transfer ends here (RFC 9112 6.1).
 pub(super) fn check_framing(request: &Request<Body>) -> Result<(), ProxyError> {
     let headers = request.headers();
     if headers.contains_key(CONTENT_LENGTH) && headers.contains_key(TRANSFER_ENCODING) {
         return Err(ProxyError::BadRequest(
             "both Content-Length and Transfer-Encoding",
+        ));
+    }
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let is_chunked = |line: &HeaderValue| line.as_bytes().eq_ignore_ascii_case(b"chunked");
+    if !codings.all(is_chunked) {
+        return Err(ProxyError::BadRequest(
+            "a Transfer-Encoding other than chunked",
         ));
     }
     Ok(())

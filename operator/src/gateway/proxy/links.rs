@@ -1,11 +1,19 @@
 //! Links and cookies of a server that was reached by a path. It may not know of the prefix, so what
 //! it says about its own root is put below it; what has the prefix already is left alone.
 //!
-//! All sandboxes share one origin there. A cookie that stays below its prefix is not sent to others.
+//! All sandboxes share one origin there. A cookie that stays below its prefix is not sent to others,
+//! nor one of a server on a host of its own that stays on it.
 
 use http::header::{CONTENT_LOCATION, HOST, LOCATION, SET_COOKIE};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// By these a page would rule over, or empty, all of an origin that it shares with others: service
+/// workers outlive the page that left them in a browser.
+const OF_THE_ORIGIN: [HeaderName; 2] = [
+    HeaderName::from_static("service-worker-allowed"),
+    HeaderName::from_static("clear-site-data"),
+];
 
 /// Where the answer of a server comes to light.
 #[derive(Debug)]
@@ -30,14 +38,10 @@ impl Base {
         for name in [LOCATION, CONTENT_LOCATION] {
             self.apply_to_link(headers, name);
         }
-        let cookies: Vec<_> = headers.get_all(SET_COOKIE).iter().cloned().collect();
-        if cookies.is_empty() {
-            return;
+        for name in &OF_THE_ORIGIN {
+            headers.remove(name);
         }
-        headers.remove(SET_COOKIE);
-        for cookie in cookies {
-            headers.append(SET_COOKIE, self.cookie(cookie));
-        }
+        for_each_cookie(headers, |cookie| self.cookie(cookie));
     }
 
     fn apply_to_link(&self, headers: &mut HeaderMap, name: HeaderName) {
@@ -106,9 +110,76 @@ impl Base {
     }
 }
 
+/// Keeps the cookies of a server that has a host of its own on that host: one for the whole domain
+/// would be sent to all other sandboxes, and could stand in the place of theirs.
+pub(super) fn keep_on_host(headers: &mut HeaderMap) {
+    for_each_cookie(headers, without_domain);
+}
+
+fn for_each_cookie(headers: &mut HeaderMap, change: impl Fn(HeaderValue) -> HeaderValue) {
+    let cookies: Vec<_> = headers.get_all(SET_COOKIE).iter().cloned().collect();
+    if cookies.is_empty() {
+        return;
+    }
+    headers.remove(SET_COOKIE);
+    for cookie in cookies {
+        headers.append(SET_COOKIE, change(cookie));
+    }
+}
+
+fn without_domain(cookie: HeaderValue) -> HeaderValue {
+    let is_domain = |part: &&[u8]| {
+        let name = part.split(|byte| *byte == b'=').next().unwrap_or_default();
+        name.trim_ascii().eq_ignore_ascii_case(b"domain")
+    };
+    let mut parts = cookie.as_bytes().split(|byte| *byte == b';');
+    let pair = parts.next().unwrap_or_default();
+    let kept: Vec<_> = std::iter::once(pair)
+        .chain(parts.filter(|part| !is_domain(part)))
+        .collect();
+    HeaderValue::try_from(kept.join(&b';')).unwrap_or(cookie)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cookies_of_a_host_are_not_for_its_domain() {
+        let mut headers = HeaderMap::new();
+        headers.insert("service-worker-allowed", HeaderValue::from_static("/"));
+        for cookie in [
+            b"a=1; Path=/; HttpOnly".as_slice(),
+            b"b=1;domain=.rt.example ; Secure",
+            b"domain=1; DOMAIN = rt.example",
+            b"c=\xed; Domain",
+        ] {
+            let cookie = HeaderValue::from_bytes(cookie).unwrap();
+            headers.append(SET_COOKIE, cookie);
+        }
+        keep_on_host(&mut headers);
+        let cookies = headers.get_all(SET_COOKIE).iter();
+        let cookies: Vec<_> = cookies.map(HeaderValue::as_bytes).collect();
+        let expected = [
+            b"a=1; Path=/; HttpOnly".as_slice(),
+            b"b=1; Secure",
+            b"domain=1",
+            b"c=\xed",
+        ];
+        assert_eq!(cookies, expected);
+        // A host of its own is its to rule.
+        assert!(headers.contains_key("service-worker-allowed"));
+    }
+
+    #[test]
+    fn nobody_rules_over_an_origin_of_many() {
+        let mut headers = HeaderMap::new();
+        for name in &OF_THE_ORIGIN {
+            headers.insert(name, HeaderValue::from_static("/"));
+        }
+        base().apply(&mut headers);
+        assert!(headers.is_empty(), "{headers:?}");
+    }
 
     fn base() -> Base {
         let mut headers = HeaderMap::new();

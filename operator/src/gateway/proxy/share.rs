@@ -10,27 +10,31 @@ use crate::index::Key;
 
 /// Requests of all sandboxes; cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shares(Arc<Mutex<HashMap<Key, usize>>>);
+pub(super) struct Shares(Arc<Mutex<HashMap<Arc<Key>, usize>>>);
 
 /// The place of one request, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     shares: Shares,
-    key: Key,
+    key: Arc<Key>,
 }
 
 impl Shares {
     /// A place for a request, unless its sandbox has `limit` of them.
     pub(super) fn take(&self, key: &Key, limit: usize) -> Option<Share> {
         let mut counts = self.0.lock();
-        let count = counts.get(key).copied().unwrap_or_default();
+        let known = counts.get_key_value(key);
+        let (key, count) = known.map_or_else(
+            || (Arc::new(key.clone()), 0),
+            |(key, count)| (key.clone(), *count),
+        );
         if count >= limit {
             return None;
         }
         counts.insert(key.clone(), count + 1);
         Some(Share {
             shares: self.clone(),
-            key: key.clone(),
+            key,
         })
     }
 }

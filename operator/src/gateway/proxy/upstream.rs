@@ -133,14 +133,18 @@ impl Upstreams {
     fn upstream(&self, index: &Index, entry: &Entry, authority: Authority) -> Upstream {
         let (gone, activity) = {
             let mut pods = self.pods.lock();
-            let pod = pods
-                .entry(entry.key.clone())
-                .or_insert_with(|| Pod::of(entry, &self.lives));
-            if !pod.is(entry) {
-                pod.end(&self.lives);
-                *pod = Pod::of(entry, &self.lives);
+            match pods.get(&entry.key) {
+                Some(pod) if pod.is(entry) => pod.watched(),
+                before => {
+                    if let Some(before) = before {
+                        before.end(&self.lives);
+                    }
+                    let pod = Pod::of(entry, &self.lives);
+                    let watched = pod.watched();
+                    pods.insert(entry.key.clone(), pod);
+                    watched
+                }
             }
-            (pod.gone.clone(), pod.activity.clone())
         };
         // The Pod may have gone since `entry` was read, and nobody would say it again.
         self.check(index, &entry.key);
@@ -201,6 +205,11 @@ impl Pod {
         if let Some(ip) = self.ip() {
             lives.end(ip, &self.identity.0);
         }
+    }
+
+    /// By what its end is seen, and its requests.
+    fn watched(&self) -> (CancellationToken, Arc<Activity>) {
+        (self.gone.clone(), self.activity.clone())
     }
 
     fn ip(&self) -> Option<IpAddr> {

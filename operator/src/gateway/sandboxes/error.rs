@@ -50,6 +50,11 @@ impl SandboxError {
         }
     }
 
+    /// Whether nobody could be asked.
+    pub fn is_outage(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Timeout)
+    }
+
     /// Whether the same call may succeed in a moment.
     pub(super) fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable(_))

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::header::CONNECTION;
 use http::{HeaderValue, Response, StatusCode, Version};
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::time::sleep;
 
@@ -43,13 +44,6 @@ struct Question {
     body: Incoming,
     exchanges: Exchanges,
     has_ended: bool,
-}
-
-/// The body of an answer; its end is the end of the exchange.
-#[derive(Debug)]
-pub(super) struct Answer {
-    body: Body,
-    _exchange: Exchange,
 }
 
 impl Exchanges {
@@ -107,7 +101,7 @@ impl Exchange {
         mut self,
         version: Version,
         mut response: Response<Body>,
-    ) -> Response<Answer> {
+    ) -> Response<impl HttpBody<Data = Bytes, Error = axum::Error> + use<>> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             self.0 = None;
         }
@@ -117,9 +111,12 @@ impl Exchange {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
         }
-        response.map(|body| Answer {
-            body,
-            _exchange: self,
+        response.map(|body| {
+            body.map_err(move |error| {
+                // Held until the body is dropped.
+                let _exchange = &self;
+                error
+            })
         })
     }
 }
@@ -160,26 +157,6 @@ impl Drop for Question {
         if !self.has_ended && !self.body.is_end_stream() {
             self.exchanges.0.unread.store(true, Ordering::Relaxed);
         }
-    }
-}
-
-impl HttpBody for Answer {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

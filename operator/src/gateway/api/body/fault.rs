@@ -41,6 +41,10 @@ fn describe(path: &Path, error: &serde_json::Error) -> ApiError {
         let name = name.split('`').next().unwrap_or_default();
         return ApiError::bad(format!("{name} is required"));
     }
+    if let Some(name) = text.strip_prefix("duplicate field `") {
+        let name = name.split('`').next().unwrap_or_default();
+        return ApiError::bad(format!("{name} is there twice"));
+    }
     let field: String = path.to_string().chars().take(LONGEST_FIELD).collect();
     match expected(&text) {
         Some(kind) => ApiError::bad(format!("{field} must be {kind}")),
@@ -110,6 +114,7 @@ mod tests {
     fn configs_say_where_in_them_the_fault_is() {
         for (body, said) in [
             (r"{}", "image is required"),
+            (r#"{"image": "i", "image": "j"}"#, "image is there twice"),
             (
                 r#"{"image": "i", "environment": {"A": 1}}"#,
                 "environment.A must be text",
