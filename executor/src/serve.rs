@@ -101,5 +101,6 @@ pub(crate) async fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
         signals
     );
     Family::Own.end(&identity).await;
+    private::remove_all(&identity).await;
     Ok(ExitCode::SUCCESS)
 }

@@ -548,10 +548,15 @@ fn a_stop_during_the_start_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let temporary = directory.path().join("tmp");
     fs::create_dir(&temporary).unwrap();
-    for _ in 0..10 {
+    let _load = Load::full();
+    for moment in 0..20 {
         let mut command = serve_command(&directory.path().join("w"), &PLUGINS);
         command.env("PATH", path()).env("TMPDIR", &temporary);
         let process = Process::start(&mut command);
+        // A little later each time.
+        for _ in 0..moment {
+            assert_eq!(process.get("/alive").status, 200);
+        }
         process.signal(Signal::TERM);
         assert_eq!(process.wait().code(), Some(0));
     }

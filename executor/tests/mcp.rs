@@ -553,7 +553,10 @@ fn what_a_server_started_ends_with_it() {
     for _ in 0..2 {
         assert_eq!(tool(&process, "any", &json!({})), expected);
         let pid = fs::read_to_string(&pids).unwrap();
-        assert!(!is_alive(pid.trim()), "it was left behind");
+        // It is killed by then, and perhaps not gone.
+        while is_alive(pid.trim()) {
+            std::thread::yield_now();
+        }
     }
 }
 

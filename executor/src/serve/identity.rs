@@ -6,6 +6,8 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::process::{Gid, Uid};
 use tokio::process::Command;
@@ -16,7 +18,7 @@ use super::users::{self, User, UserError};
 use crate::system;
 
 /// File operations at once; each has a thread while it lasts.
-const MAX_THREADS: usize = 16;
+const MAX_THREADS: u32 = 16;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IdentityError {
@@ -32,7 +34,7 @@ pub(super) struct Identity {
     user: Option<User>,
     /// Whether changing is needed at all.
     switch: bool,
-    threads: Semaphore,
+    threads: Arc<Semaphore>,
 }
 
 impl Identity {
@@ -59,7 +61,7 @@ impl Identity {
         Self {
             user,
             switch,
-            threads: Semaphore::new(MAX_THREADS),
+            threads: Arc::new(Semaphore::new(MAX_THREADS as usize)),
         }
     }
 
@@ -117,6 +119,13 @@ impl Identity {
         }
     }
 
+    /// Waits until no thread works for this user any more, or the time is over: also what nobody waits
+    /// for is completed or undone.
+    pub(super) async fn settle(&self, limit: Duration) {
+        let all = self.threads.acquire_many(MAX_THREADS);
+        let _ = tokio::time::timeout(limit, all).await;
+    }
+
     /// Runs blocking work, usually on files, with this user's rights.
     ///
     /// # Errors
@@ -125,7 +134,8 @@ impl Identity {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
-        let _permit = self.threads.acquire().await.map_err(io::Error::other)?;
+        let threads = Arc::clone(&self.threads);
+        let permit = threads.acquire_owned().await.map_err(io::Error::other)?;
         let rights = self.switch.then(|| self.user.clone()).flatten();
         let (sender, receiver) = oneshot::channel();
         std::thread::Builder::new()
@@ -133,6 +143,7 @@ impl Identity {
             .spawn(move || {
                 // The receiver is gone only if nobody wants the result any more.
                 let _ = sender.send(with_rights(rights.as_ref(), work));
+                drop(permit);
             })?;
         receiver.await.map_err(io::Error::other)?
     }

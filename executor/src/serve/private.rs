@@ -3,14 +3,23 @@
 //! Shells and plugins exchange files and sockets with this server through such directories. The
 //! functions that make them are called with the user's rights.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::identity::Identity;
+
+/// Those that are there. There is one process, so there is one set.
+static MADE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+/// For work that nobody waits for any more, when the server ends.
+const SETTLE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Where the user may be allowed to make one, the best place first.
 pub(super) fn places(fallback: &Path) -> [PathBuf; 3] {
@@ -66,9 +75,11 @@ impl Private {
         let places = places(fallback);
         let owner = Arc::clone(identity);
         let made = identity.run(move || {
+            let directory = make_in_first(&places, &name)?;
+            MADE.lock().insert(directory.clone());
             // From here on it is removed if nobody waits for it any more.
             let private = Self {
-                directory: make_in_first(&places, &name)?,
+                directory,
                 identity: owner,
             };
             for (name, content) in files(&private.directory) {
@@ -82,7 +93,7 @@ impl Private {
     pub(super) async fn remove(&self) {
         let directory = self.directory.clone();
         // Nothing depends on it: the names are never used again.
-        let _ = self.identity.run(|| fs::remove_dir_all(directory)).await;
+        let _ = self.identity.run(move || remove(&directory)).await;
     }
 }
 
@@ -90,7 +101,26 @@ impl Private {
 /// other rights; then it stays.
 impl Drop for Private {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
+        remove(&self.directory);
+    }
+}
+
+/// Removes what is left when all that could use it has ended: a kernel that is on its way makes files
+/// in a directory while it is being removed.
+pub(super) async fn remove_all(identity: &Identity) {
+    identity.settle(SETTLE_LIMIT).await;
+    let left: Vec<_> = MADE.lock().iter().cloned().collect();
+    if !left.is_empty() {
+        let _ = identity
+            .run(move || left.iter().for_each(|directory| remove(directory)))
+            .await;
+    }
+}
+
+fn remove(directory: &Path) {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {}
+        _ => drop(MADE.lock().remove(directory)),
     }
 }
 
