@@ -20,6 +20,9 @@ use crate::tenants::{self, Tenants};
 use crate::traffic::Desk;
 use crate::vitals::Vitals;
 
+/// What health calls everything that comes before the first request can be answered.
+const START: &str = "start";
+
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct RoleArgs {
     #[command(flatten)]
@@ -41,6 +44,10 @@ impl RoleArgs {
         let client = self.installation.client().await?;
         let shutdown = shutdown_on_signal()?;
         let vitals = Arc::new(Vitals::default());
+        // Nobody may be told to come before there is somebody to listen.
+        vitals
+            .health
+            .lacks(START, "it has only just started".into());
         let port = self.admin.open(&vitals).await?;
         let namespace = self.installation.namespace(&client);
         let client = wire::observed(&client, &vitals, None);
@@ -74,9 +81,10 @@ impl RoleArgs {
         let settings = self.gateway.settings();
         let mut config = self.gateway.config(self.urls.into());
         config.vitals = vitals.clone();
-        let (ours, index) = (tenants.clone(), index.clone());
-        let gateway = Gateway::with_settings(&client, config, keys.clone(), index, ours, settings);
-        tell(&vitals, &gateway, &keys, &tenants)?;
+        let (ours, known) = (tenants.clone(), index.clone());
+        let gateway = Gateway::with_settings(&client, config, keys.clone(), known, ours, settings);
+        tell(&vitals, &gateway, &keys)?;
+        begin(&vitals, &tenants, &index);
         followers.spawn(refuse_after(shutdown.clone(), vitals));
         gateway::run(gateway, listener, shutdown).await;
         served.cancel();
@@ -102,17 +110,27 @@ impl RoleArgs {
 }
 
 /// What controllers and probes may ask of this gateway.
-fn tell(vitals: &Vitals, gateway: &Gateway, keys: &Keys, tenants: &Tenants) -> anyhow::Result<()> {
+fn tell(vitals: &Vitals, gateway: &Gateway, keys: &Keys) -> anyhow::Result<()> {
     let seen = gateway.clone();
     let desk = Desk::new(keys, Clock::wall(), move |sandbox| seen.seen(sandbox))?;
     // Set nowhere else, so it was empty.
     let _ = vitals.traffic.set(desk);
-    let tenants = tenants.clone();
+    Ok(())
+}
+
+/// From now on the gateway is ready when it knows who may call and what there is. It listens already.
+fn begin(vitals: &Vitals, tenants: &Tenants, index: &Arc<Index>) {
+    let (tenants, index) = (tenants.clone(), index.clone());
     vitals.health.need(move || {
         let missing = !tenants.is_loaded();
         missing.then(|| "the API keys have not been read yet".to_owned())
     });
-    Ok(())
+    // The watch says so too, but only once it has begun.
+    vitals.health.need(move || {
+        let missing = !index.synced();
+        missing.then(|| "the Sandboxes have not been listed yet".to_owned())
+    });
+    vitals.health.has(START);
 }
 
 /// A gateway that shuts down is not ready, so that nobody sends it new clients while it drains.
@@ -123,6 +141,8 @@ async fn refuse_after(shutdown: CancellationToken, vitals: Arc<Vitals>) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use clap::Parser;
 
     use super::*;
@@ -136,6 +156,22 @@ mod tests {
     fn watched(flags: &[&str]) -> anyhow::Result<Option<String>> {
         let line = Line::try_parse_from([&["x"], flags].concat())?;
         line.role.watched()
+    }
+
+    #[test]
+    fn a_gateway_is_ready_when_it_knows_everything_and_not_before() {
+        let (vitals, tenants) = (Vitals::default(), Tenants::pending());
+        let keys = Arc::new(Keys::derive(&[1; 32]).unwrap());
+        let index = Arc::new(Index::new(keys));
+        vitals.health.lacks(START, "started".into());
+        let missing = || vitals.health.missing().len();
+        assert_eq!(missing(), 1);
+        begin(&vitals, &tenants, &index);
+        assert_eq!(missing(), 2);
+        tenants.clear();
+        assert_eq!(missing(), 1);
+        index.retain(&HashSet::new());
+        assert_eq!(missing(), 0);
     }
 
     #[test]

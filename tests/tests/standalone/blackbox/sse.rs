@@ -13,7 +13,7 @@ pub(super) async fn open(
     url: &str,
     key: &str,
     http2: bool,
-) -> impl Stream<Item = Result<Bytes, hyper::Error>> + Unpin + use<> {
+) -> impl Stream<Item = Result<Bytes, hyper::Error>> + Unpin + Send + use<> {
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .http2_only(http2)
