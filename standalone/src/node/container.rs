@@ -9,6 +9,7 @@ use super::cgroup::Group;
 use super::environment::{Downward, EnvironmentError, Variables, resolve};
 use super::identity::{self, Identity, IdentityError};
 use super::image::{Defaults, Image, ImageError, Names};
+use super::last_words::LastWords;
 use super::logs::LogWriter;
 use super::network::Attachment;
 use super::process::{Launch, Process};
@@ -120,17 +121,21 @@ impl Prepared {
 
     fn launch(
         &self,
-        sandbox: Sandbox,
+        mut sandbox: Sandbox,
         container: &Container,
         number: i32,
     ) -> Result<Launch, StartError> {
         let logs = self.node.paths.logs(&self.uid).join(&container.name);
+        let log = LogWriter::create(&logs, number, self.node.config.log_limit)?;
+        let last_words = LastWords::create(&logs)?;
+        sandbox.volumes.insert(0, last_words.mount());
         Ok(Launch {
             bwrap: self.node.config.bwrap.clone(),
             sandbox,
             network: self.attachment.namespace.clone(),
             group: self.group(container, number)?,
-            log: LogWriter::create(&logs, number, self.node.config.log_limit)?,
+            log,
+            last_words,
         })
     }
 

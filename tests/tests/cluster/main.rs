@@ -7,6 +7,7 @@
 
 mod children;
 mod command;
+mod failures;
 mod first_session;
 mod gitops;
 mod images;

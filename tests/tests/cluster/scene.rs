@@ -209,12 +209,21 @@ impl Scene {
 
     /// The session key that the sandbox was given.
     pub(crate) fn token(&self, name: &str) -> String {
+        self.operator(&["token", name]).unwrap()
+    }
+
+    /// What an administrator is told, as output or as the complaint of a failure.
+    pub(crate) fn operator(&self, args: &[&str]) -> Result<String, String> {
         let output = Command::new(binary("sandbox-operator"))
-            .args(["token", name, "--namespace", &self.namespace])
+            .args(args)
+            .args(["--namespace", &self.namespace])
             .output()
             .unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        match output.status.success() {
+            true => Ok(text(output.stdout)),
+            false => Err(text(output.stderr)),
+        }
     }
 
     /// Deletes it and waits until it is gone.
