@@ -13,5 +13,6 @@ pub mod clients;
 pub mod double;
 pub mod http;
 pub mod network_policy;
+pub mod session;
 pub mod standalone;
 pub mod world;

@@ -48,6 +48,7 @@ impl StartError {
     /// The reason at once, and the one while the next attempt is awaited.
     pub(crate) fn reasons(&self) -> (&'static str, &'static str) {
         match self {
+            Self::Image(ImageError::Name(_)) => ("InvalidImageName", "InvalidImageName"),
             Self::Image(ImageError::Unknown(_) | ImageError::Directory { .. }) => {
                 ("ErrImagePull", "ImagePullBackOff")
             }
@@ -91,6 +92,14 @@ impl Prepared {
     ) -> Result<Process, StartError> {
         let reference = container.image.as_deref().unwrap_or_default();
         let image = self.node.config.images.resolve(reference)?;
+        if image == Image::Host && number == 0 {
+            let pod = self.name();
+            tracing::info!(
+                pod,
+                image = reference,
+                "this machine's own programs take the place of the image"
+            );
+        }
         let defaults = image.defaults()?;
         let identity = identity::resolve(&self.spec(), container, &defaults, self.node.user)?;
         let variables = self.variables(container, &defaults, &identity).await?;

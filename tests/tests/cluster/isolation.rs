@@ -8,7 +8,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::scene::Scene;
-use crate::session::Session;
+use crate::session;
 
 /// Prints what the kernel says a process may do, as `Name value` lines.
 const PRIVILEGES: &str =
@@ -60,7 +60,7 @@ async fn the_restricted_profile_has_no_privileges() {
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn root_in_a_sandbox_is_not_root_of_the_node() {
     let _scene = Scene::of_gateway().await;
-    let session = Session::start("isolated").await;
+    let session = session::start("isolated").await;
     assert_eq!(session.run("sudo id -u").await, "0");
     let seen = privileges(&session.run(&format!("sudo {PRIVILEGES}")).await);
     let capabilities = SUDO.iter().fold(0_u64, |all, (_, bit)| all | 1 << bit);
@@ -92,7 +92,7 @@ async fn root_in_a_sandbox_is_not_root_of_the_node() {
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn nothing_in_a_sandbox_opens_the_api_or_another_sandbox() {
     let scene = Scene::of_gateway().await;
-    let (a, b) = tokio::join!(Session::start("key-a"), Session::start("key-b"));
+    let (a, b) = tokio::join!(session::start("key-a"), session::start("key-b"));
     let tokens = "ls -d /var/run/secrets /run/secrets 2>/dev/null | wc -l";
     assert_eq!(a.run(tokens).await, "0");
     let spec = scene.get::<Pod>(&a.id).await.spec.unwrap();
@@ -121,7 +121,7 @@ async fn nothing_in_a_sandbox_opens_the_api_or_another_sandbox() {
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn a_memory_hog_harms_itself_alone() {
     let scene = Scene::of_gateway().await;
-    let (hog, neighbour) = tokio::join!(Session::start("hog"), Session::start("neighbour"));
+    let (hog, neighbour) = tokio::join!(session::start("hog"), session::start("neighbour"));
     hog.run("echo kept > /workspace/file").await;
     scene.reported(&neighbour.id).await;
     let pod = scene.get::<Pod>(&neighbour.id).await;

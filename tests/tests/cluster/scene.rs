@@ -214,15 +214,14 @@ impl Scene {
 
     /// What an administrator is told, as output or as the complaint of a failure.
     pub(crate) fn operator(&self, args: &[&str]) -> Result<String, String> {
-        let output = Command::new(binary("sandbox-operator"))
-            .args(args)
-            .args(["--namespace", &self.namespace])
-            .output()
-            .unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        match output.status.success() {
-            true => Ok(text(output.stdout)),
-            false => Err(text(output.stderr)),
+        let mut command = Command::new(binary("sandbox-operator"));
+        command.args(args).args(["--namespace", &self.namespace]);
+        let output = command.output().map_err(|error| error.to_string())?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() {
+            Ok(text(&output.stdout))
+        } else {
+            Err(text(&output.stderr))
         }
     }
 

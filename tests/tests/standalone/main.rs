@@ -21,3 +21,4 @@ mod replay_v1_app;
 mod restart;
 mod session;
 mod stage;
+mod truth;
