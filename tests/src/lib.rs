@@ -8,6 +8,7 @@
     reason = "a harness may fail its test"
 )]
 
+pub mod audit;
 pub mod binaries;
 pub mod clients;
 pub mod double;
