@@ -148,7 +148,7 @@ async fn a_memory_hog_harms_itself_alone() {
 }
 
 /// What holds a fork bomb is its memory limit, which counts what the kernel keeps for each process, and
-/// its CPU limit. The number of processes is limited where the kubelet has a `podPidsLimit`.
+/// its CPU limit.
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn a_fork_bomb_harms_itself_alone() {
@@ -175,4 +175,38 @@ async fn a_fork_bomb_harms_itself_alone() {
     assert_eq!(over.restarts.reasons[0], "OOMKilled");
     scene.delete::<crds::Sandbox>("bomb").await;
     scene.gone(&pod).await;
+}
+
+/// The kubelet of the test cluster has a `podPidsLimit` of 4096, as clusters should: with memory for more, a
+/// sandbox is told that there is no room, and nobody is ended.
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn processes_are_counted_where_the_kubelet_does_so() {
+    let scene = Scene::new("count").await;
+    let limits = json!({"memory": "1Gi", "cpu": "1"});
+    let sleep = json!({"command": ["sleep", "infinity"], "resources": {"limits": limits}});
+    scene.apply("many", &sleep);
+    scene.ready("many").await;
+    scene.reported("many").await;
+    let begin = "
+import threading, time
+threading.stack_size(32768)
+count = 0
+try:
+    while count < 5000:
+        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+        count += 1
+except RuntimeError:
+    pass
+print(count, flush=True)
+import os
+os._exit(0)";
+    let count: u32 = scene
+        .exec("many", &format!("python3 -c '{begin}'"))
+        .parse()
+        .unwrap();
+    assert!((3900..4096).contains(&count), "{count}");
+    let status = scene.get::<crds::Sandbox>("many").await.status.unwrap();
+    assert_eq!(status.restarts.count, 0);
+    assert_eq!(scene.exec("many", "echo alive"), "alive");
 }
