@@ -19,6 +19,7 @@ mod node;
 mod recovery;
 mod scene;
 mod schema;
+mod second_node;
 mod session;
 mod storage;
 mod v0_command;
