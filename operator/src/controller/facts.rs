@@ -297,7 +297,13 @@ impl Container {
     /// How it ended last, for people.
     pub fn end(&self) -> Cow<'_, str> {
         match (&self.last_end, &self.last_words) {
-            (Some(end), Some(words)) => Cow::Owned(format!("{end}: {words}")),
+            (Some(end), Some(words)) => {
+                // What the words explain need not be explained before them.
+                let plain = end
+                    .split_once(" (")
+                    .map_or(end.as_str(), |(plain, _)| plain);
+                Cow::Owned(format!("{plain}: {words}"))
+            }
             (Some(end), None) => Cow::Borrowed(end),
             (None, _) => Cow::Borrowed("unknown"),
         }

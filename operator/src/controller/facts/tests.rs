@@ -28,8 +28,9 @@ fn a_node_is_silent_if_readiness_alone_was_taken_back() {
 
 #[test]
 fn the_last_words_of_a_supervised_container_are_one_short_line() {
-    let container = |program: &str, message: &str| {
-        let ended = json!({"terminated": {"reason": "Error", "exitCode": 1, "message": message}});
+    let ending = |program: &str, message: &str, code: i32| {
+        let ended =
+            json!({"terminated": {"reason": "Error", "exitCode": code, "message": message}});
         let pod = json!({
             "metadata": {"name": "a", "uid": "u"},
             "spec": {"containers": [{"name": "sandbox", "command": [program]}]},
@@ -41,6 +42,9 @@ fn the_last_words_of_a_supervised_container_are_one_short_line() {
         let pod: SlimPod = serde_json::from_value(pod).unwrap();
         PodFacts::read(&pod).unwrap().container
     };
+    let container = |program: &str, message: &str| ending(program, message, 1);
+    let missing = ending(contract::path::EXECUTOR, "\"x\" was not found", 127);
+    assert_eq!(missing.end(), "exit code 127: \"x\" was not found");
     let supervised = |message: &str| container(contract::path::EXECUTOR, message);
     assert_eq!(
         supervised("no\n\u{1b}shell ").end(),
