@@ -41,14 +41,14 @@ use crate::schema::any_object;
 #[serde(rename_all = "camelCase")]
 pub struct SandboxPoolSpec {
     pub template: PoolTemplate,
-    /// How many dormant Pods to keep ready.
+    /// How many dormant Pods to keep ready. Without effect yet: the condition `Warm` says so.
     #[serde(default)]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: u32,
     /// Defaults for sandboxes of this pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Lifecycle>,
-    /// How a changed template reaches dormant members.
+    /// How a changed template reaches dormant members. Without effect yet, as `replicas`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
 }

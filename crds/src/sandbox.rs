@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::amount::IntOrString;
 use crate::duration::Duration;
-use crate::schema::{any_object, duration, factor};
+use crate::schema::{amounts, any_object, duration, factor, size};
 
 pub use status::{PauseReason, Phase, PodStatus, Restarts, SandboxStatus};
 
@@ -221,11 +221,11 @@ pub struct EnvVar {
 pub struct Resources {
     /// What is reserved on the node, for example `cpu: 250m`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 16))]
+    #[schemars(schema_with = "amounts")]
     pub requests: BTreeMap<String, IntOrString>,
     /// The most that is used, for example `memory: 2Gi`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 16))]
+    #[schemars(schema_with = "amounts")]
     pub limits: BTreeMap<String, IntOrString>,
 }
 
@@ -266,6 +266,7 @@ pub struct Port {
 #[serde(rename_all = "camelCase")]
 pub struct Workspace {
     /// Requested size, for example `10Gi`.
+    #[schemars(schema_with = "size")]
     pub size: IntOrString,
     /// Storage class of the volume. Absent: the cluster's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -65,6 +65,29 @@ pub(crate) fn duration(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Amounts by the name of the resource, as in a container. A pattern, because a rule for each of 16
+/// texts of any length costs more than an API server allows.
+pub(crate) fn amounts(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 16,
+        "additionalProperties": {
+            "x-kubernetes-int-or-string": true,
+            "minimum": 0,
+            "pattern": "^([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?$",
+        },
+    })
+}
+
+/// The size of a volume: a quantity of at least 1.
+pub(crate) fn size(_: &mut SchemaGenerator) -> Schema {
+    let rule = "isQuantity(string(self)) && !quantity(string(self)).isLessThan(quantity('1'))";
+    json_schema!({
+        "x-kubernetes-int-or-string": true,
+        "x-kubernetes-validations": [{"rule": rule, "message": "must be a size, such as 10Gi"}],
+    })
+}
+
 /// A factor greater than 0. JSON Schema in CRDs has no numeric exclusive minimum, so CEL says it.
 pub(crate) fn factor(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

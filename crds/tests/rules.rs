@@ -124,3 +124,37 @@ fn the_number_of_the_key_only_rises() {
         assert!(refused.contains("keyRotation can only rise"), "{refused}");
     }
 }
+
+#[test]
+fn a_workspace_has_a_size() {
+    let text = |text: &str| IntOrString::String(text.into());
+    let size = |size: IntOrString| {
+        let mut sandbox = sandbox("a");
+        sandbox.spec.workspace = Some(Workspace {
+            size,
+            ..Workspace::default()
+        });
+        refusal(sandbox.validate_cel())
+    };
+    for good in [
+        text("10Gi"),
+        text("1e9"),
+        text("1.5G"),
+        IntOrString::Int(1 << 40),
+    ] {
+        assert_eq!(size(good.clone()), "", "{good:?}");
+    }
+    for bad in [
+        text("10GB"),
+        text("0"),
+        text("500m"),
+        text(""),
+        IntOrString::Int(0),
+    ] {
+        let said = size(bad.clone());
+        assert!(
+            said.contains("must be a size, such as 10Gi"),
+            "{bad:?}: {said}"
+        );
+    }
+}

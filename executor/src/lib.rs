@@ -7,12 +7,15 @@ use std::process::ExitCode;
 pub mod cli;
 mod http_server;
 mod install;
+mod last_words;
 mod serve;
 mod supervise;
 mod system;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub use serve::properties;
+
+pub use last_words::leave_usage;
 
 /// Runs the chosen command and turns its outcome into an exit status.
 pub fn run(cli: cli::Cli) -> ExitCode {
@@ -31,6 +34,7 @@ pub fn run(cli: cli::Cli) -> ExitCode {
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("sandbox-executor: {error:#}");
+        last_words::leave(&format!("{error:#}"));
         ExitCode::FAILURE
     })
 }

@@ -6,5 +6,13 @@ use clap::Parser as _;
 use executor::cli::Cli;
 
 fn main() -> ExitCode {
-    executor::run(Cli::parse())
+    match Cli::try_parse() {
+        Ok(cli) => executor::run(cli),
+        Err(error) => {
+            if error.use_stderr() {
+                executor::leave_usage(&error);
+            }
+            error.exit()
+        }
+    }
 }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::SuperviseOptions;
 use crate::http_server::{self, Limits};
-use crate::system;
+use crate::{last_words, system};
 
 use self::child::StartError;
 use self::control::Control;
@@ -117,8 +117,9 @@ impl Supervisor {
 
     fn refuse(&self, error: &StartError) -> u8 {
         tracing::error!(error = %Chain(error), "cannot start the command");
-        let detail = Some(Chain(error).to_string());
-        self.lifecycle.set(SupervisorState::Exited, detail);
+        let detail = Chain(error).to_string();
+        last_words::leave(&detail);
+        self.lifecycle.set(SupervisorState::Exited, Some(detail));
         error.exit_code()
     }
 

@@ -6,6 +6,7 @@ use std::io;
 
 use rustix::mm::Advice;
 use rustix::process::{Gid, Uid};
+use rustix::thread::CapabilitySet;
 use tokio::process::Command;
 
 /// Changes the calling thread for good. Unlike the C library's functions these do not touch the
@@ -15,6 +16,12 @@ pub(crate) fn become_user(uid: Uid, gid: Gid, groups: &[Gid]) -> io::Result<()> 
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;
     rustix::thread::set_thread_res_uid(uid, uid, uid)?;
     Ok(())
+}
+
+/// Whether this process has what [`become_user`] takes. Unknown counts as yes: the attempt will tell.
+pub(crate) fn may_change_user() -> bool {
+    let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
+    rustix::thread::capabilities(None).map_or(true, |own| own.effective.contains(needed))
 }
 
 /// Makes a command run as a user. The standard library's `uid` and `gid` would drop the

@@ -7,6 +7,7 @@ mod controller;
 mod gateway;
 mod keys;
 mod lifecycle;
+mod logs;
 mod pods;
 mod purge;
 mod token;
@@ -14,6 +15,7 @@ mod urls;
 
 pub use lifecycle::LifecycleArgs;
 
+use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +46,8 @@ enum Role {
     Keys(keys::KeysArgs),
     /// Prints the session key of a Sandbox.
     Token(token::TokenArgs),
+    /// Prints what the command of a Sandbox wrote, also after it has failed and its Pod is gone.
+    Logs(logs::LogsArgs),
     /// Checks an installation as its clients see it.
     Check(check::CheckArgs),
     /// Deletes all sandboxes of a namespace, with their files, and the Secrets of the operator.
@@ -70,6 +74,7 @@ impl Args {
             Role::Gateway(args) => args.run().await,
             Role::Keys(args) => args.run().await,
             Role::Token(args) => args.run().await,
+            Role::Logs(args) => args.run().await,
             Role::Check(args) => args.run().await,
             Role::Purge(args) => args.run().await,
         }
@@ -86,8 +91,12 @@ impl Installation {
         own.unwrap_or_else(|| client.default_namespace().to_owned())
     }
 
+    /// Those of the operator that is installed: whoever looks must not make another root key.
     async fn keys(&self, client: &Client) -> anyhow::Result<Keys> {
-        Ok(root_key::load_or_create(client, &self.namespace(client)).await?)
+        let namespace = self.namespace(client);
+        let loaded = root_key::load(client, &namespace).await;
+        loaded
+            .with_context(|| format!("no operator in namespace {namespace} (--operator-namespace)"))
     }
 }
 

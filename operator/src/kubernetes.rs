@@ -16,3 +16,4 @@ pub mod root_key;
 pub mod slim;
 pub mod watch;
 pub mod wire;
+pub mod words;

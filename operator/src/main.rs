@@ -1,9 +1,17 @@
 //! The binary of both roles.
 
+use std::process::ExitCode;
+
 use clap::Parser as _;
 use operator::args::Args;
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    Args::parse().run().await
+async fn main() -> ExitCode {
+    match Args::parse().run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sandbox-operator: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -39,8 +39,8 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     operator::telemetry::init();
     install_crypto();
     let state = StateDir::open(&args.state_dir)?;
-    let gateway = listen(args.listen).await?;
-    let api = listen(args.api_listen).await?;
+    let gateway = listen(args.listen, "--listen").await?;
+    let api = listen(args.api_listen, "--api-listen").await?;
     let secret_path = state.secret("api-path")?;
     let api_key = state.secret("api-key")?;
     let urls = urls::choose(args.url_form, gateway.local_addr()?).await;
@@ -67,10 +67,10 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     running.until_interrupted().await
 }
 
-async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+async fn listen(address: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address)
         .await
-        .with_context(|| format!("cannot listen on {address}"))
+        .with_context(|| format!("cannot listen on {address}, {flag} names another address"))
 }
 
 async fn assemble(
@@ -92,6 +92,7 @@ async fn assemble(
         public: args.public,
         deadlines: args.lifecycle.into(),
         settings: args.settings.clone().into(),
+        vitals: Arc::default(),
         api,
         client,
         keys,
@@ -141,11 +142,23 @@ impl Running {
     }
 }
 
+/// Waits for the first signal. A second one ends the process at once.
 async fn interrupted() -> anyhow::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        interrupt = tokio::signal::ctrl_c() => interrupt?,
-        _ = terminate.recv() => {}
-    }
+    let mut either = async move || {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    either().await;
+    println!(
+        "\nStopping. Running sandboxes end, and come back with their workspaces at the next start."
+    );
+    tokio::spawn(async move {
+        either().await;
+        std::process::exit(130);
+    });
     Ok(())
 }

@@ -14,6 +14,7 @@ mod environment;
 mod exec_as;
 mod identity;
 mod image;
+mod last_words;
 mod launcher;
 mod lifecycle;
 mod logs;

@@ -8,11 +8,13 @@
     reason = "a harness may fail its test"
 )]
 
+pub mod audit;
 pub mod binaries;
 pub mod clients;
 pub mod double;
 pub mod http;
 pub mod network_policy;
 pub mod plugins;
+pub mod session;
 pub mod standalone;
 pub mod world;

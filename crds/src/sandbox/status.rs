@@ -18,7 +18,7 @@ pub struct SandboxStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
-    /// 16 letters; names the sandbox in URLs and in the runtime API.
+    /// 16 letters that name the sandbox in URLs and in the runtime API, the same for life.
     #[serde(default, rename = "runtimeID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub runtime_id: Option<String>,
@@ -68,7 +68,7 @@ pub struct SandboxStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_at: Option<Time>,
     /// End of the log of a failed sandbox, encrypted: programs print secrets. The runtime API shows
-    /// it to the owner.
+    /// it to the owner, `sandbox-operator logs NAME` to who may read the root key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8192))]
     pub sealed_log: Option<String>,
@@ -87,7 +87,10 @@ pub struct SandboxStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// Where a sandbox is in its life.
+/// Where a sandbox is in its life. `Pending`: nothing is made yet, or what it needs is missing.
+/// `Starting`: its Pod is being made, or its command is not ready. `Running`: requests are answered.
+/// `Pausing`, `Paused`: compute is released, the workspace stays. `Stopped`: everything is released.
+/// `Failed`: given up until the spec is changed; `reason` and `message` say why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum Phase {
     /// Accepted, nothing made yet.

@@ -26,6 +26,10 @@ pub(super) enum IdentityError {
     User(#[from] UserError),
     #[error("the user {0:?} does not exist")]
     Missing(String),
+    #[error(
+        "started as root without the right to become {0}: securityContext.runAsUser is missing"
+    )]
+    Powerless(String),
 }
 
 #[derive(Debug)]
@@ -51,6 +55,9 @@ impl Identity {
             ("root", user) => Ok(Self::new(user, false)),
             (_, Some(user)) => {
                 let switch = user.uid != 0;
+                if switch && !system::may_change_user() {
+                    return Err(IdentityError::Powerless(user.name));
+                }
                 Ok(Self::new(Some(user), switch))
             }
             (name, None) => Err(IdentityError::Missing(name.to_owned())),

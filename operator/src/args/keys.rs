@@ -12,9 +12,11 @@ use kube::{Api, Client};
 
 use super::Installation;
 use crate::kubernetes::client::{CallError, bounded};
+use crate::kubernetes::root_key;
+use crate::quantity;
 use crate::tenants::book::{Book, Listed, NewKey};
 use crate::tenants::record::RawRecord;
-use crate::tenants::{SECRET, SECRET_KEY};
+use crate::tenants::{MAX_NAME_LEN, SECRET, SECRET_KEY};
 use crate::urls::UrlForm;
 
 /// Attempts to change the Secret while others change it too.
@@ -47,15 +49,16 @@ enum Action {
 #[derive(Debug, Clone, clap::Args)]
 struct Create {
     /// Whose key it is. Keys of one name see the same sandboxes.
+    #[arg(value_parser = tenant)]
     name: String,
     /// Most sandboxes that may run at the same time.
     #[arg(long)]
     max_sandboxes: Option<u32>,
     /// Sum of their CPU limits, for example 16 or 500m.
-    #[arg(long)]
+    #[arg(long, value_parser = amount)]
     max_cpu: Option<String>,
     /// Sum of their memory limits, for example 32Gi.
-    #[arg(long)]
+    #[arg(long, value_parser = amount)]
     max_memory: Option<String>,
     /// Starts that may wait for one of the limits above [default: 100].
     #[arg(long)]
@@ -81,6 +84,7 @@ impl KeysArgs {
                 eprintln!("Key {id} of {name:?} for the operator in namespace {namespace}.");
                 eprintln!("It is shown only now:");
                 println!("{key}");
+                warn_of_absence(&client, &namespace).await;
             }
             Action::Ensure(ensure) => ensure.run(&client, &namespace).await?,
             Action::List => {
@@ -113,6 +117,38 @@ impl Create {
             calls_per_second: self.calls_per_second,
             ..RawRecord::default()
         }
+    }
+}
+
+/// A name that can be shown, typed and searched for: it stands in lists, logs and metrics.
+fn tenant(text: &str) -> Result<String, String> {
+    let between = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+    let plain = text.chars().all(between);
+    let ends = [text.chars().next(), text.chars().next_back()];
+    let sound = ends
+        .iter()
+        .all(|c| c.is_some_and(|c| c.is_ascii_alphanumeric()));
+    if !plain || !sound || text.len() > MAX_NAME_LEN {
+        let rule = "up to 63 letters and digits, with -, _, . and @ between them, as in team-a";
+        return Err(rule.into());
+    }
+    Ok(text.to_owned())
+}
+
+fn amount(text: &str) -> Result<String, String> {
+    match quantity::whole(text, 1000.0) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("no quantity, such as 16, 500m or 32Gi".into()),
+    }
+}
+
+/// Warns where no operator has ever been: its controller makes the root key when it first starts.
+async fn warn_of_absence(client: &Client, namespace: &str) {
+    let found = bounded(secrets(client, namespace).get_metadata_opt(root_key::SECRET)).await;
+    // Who may not look is not told.
+    if matches!(found, Ok(None)) {
+        eprintln!("No operator has run in namespace {namespace} yet: the key works where one does");
+        eprintln!("(--operator-namespace, or the namespace of the kubeconfig's context).");
     }
 }
 
@@ -209,6 +245,8 @@ fn limits(record: &RawRecord) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
     use crate::kubernetes::fake::FakeApi;
 
@@ -234,5 +272,41 @@ mod tests {
         for made in [first, a.unwrap(), b.unwrap()] {
             assert!(ids.contains(&made.id), "nothing is overwritten");
         }
+    }
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        create: Create,
+    }
+
+    #[test]
+    fn names_and_amounts_are_checked_where_they_are_typed() {
+        let parse = |args: &[&str]| {
+            let line = [&["x"], args].concat();
+            Line::try_parse_from(line).map_err(|error| error.to_string())
+        };
+        for name in ["a", "team-a", "Team_7", "who@example.org", &"x".repeat(63)] {
+            assert_eq!(parse(&[name]).unwrap().create.name, name);
+        }
+        for name in [
+            "",
+            " ",
+            "team a",
+            "-a",
+            "a.",
+            "\u{fc}",
+            "a\nb",
+            &"x".repeat(64),
+        ] {
+            let said = parse(&["--", name]).unwrap_err();
+            assert!(said.contains("as in team-a"), "{name:?}: {said}");
+        }
+        assert!(parse(&["a", "--max-cpu", "500m", "--max-memory", "32Gi"]).is_ok());
+        let said = parse(&["a", "--max-cpu", "much"]).unwrap_err();
+        assert!(
+            said.contains("--max-cpu") && said.contains("such as 16"),
+            "{said}"
+        );
     }
 }

@@ -1,12 +1,17 @@
 //! What a decision may rest on, as plain values: no Kubernetes types beyond this point.
 
+use std::borrow::Cow;
+
 use jiff::{SignedDuration, Timestamp};
 
-use crate::kubernetes::slim::{SlimContainerStatus, SlimPod, SlimState};
+use crate::kubernetes::slim::{SlimContainerStatus, SlimPod, SlimTerminated};
 use crds::{contract, names};
 
 /// Reason of an end that the node did not see, as after its own restart.
 const LOST_SIGHT: &str = "ContainerStatusUnknown";
+
+/// Longest text that is taken from an end, in characters.
+const LONGEST_WORDS: usize = 300;
 
 /// Annotation of a Pod that replaces a lost one: how often the command had been started again
 /// before this Pod, so that the count outlives both Pod and controller.
@@ -136,6 +141,8 @@ pub struct Container {
     pub restarts: u32,
     /// Why it ended last, for example `OOMKilled` or `exit code 3`.
     pub last_end: Option<String>,
+    /// What supervisor or executor said of that end. A program in the sandbox could have said it as well.
+    pub last_words: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -204,7 +211,9 @@ impl PodFacts {
                 .unwrap_or(0),
             supervised: supervised(pod),
             edition: Edition::read(pod),
-            container: own.map(Container::read).unwrap_or_default(),
+            container: own
+                .map(|own| Container::read(own, supervised(pod)))
+                .unwrap_or_default(),
             trouble: status
                 .init_container_statuses
                 .iter()
@@ -259,7 +268,7 @@ impl Edition {
 }
 
 impl Container {
-    fn read(status: &SlimContainerStatus) -> Self {
+    fn read(status: &SlimContainerStatus, supervised: bool) -> Self {
         let waits_for = |reason: &str| {
             let waiting = status.state.waiting.as_ref();
             waiting.is_some_and(|w| w.reason.as_deref() == Some(reason))
@@ -275,10 +284,28 @@ impl Container {
         } else {
             ContainerState::Waiting
         };
+        let last = status.state.terminated.as_ref();
+        let last = last.or(status.last_state.terminated.as_ref());
         Self {
             state,
             restarts: status.restart_count,
-            last_end: end_of(&status.state).or_else(|| end_of(&status.last_state)),
+            last_end: last.map(end_of),
+            last_words: last.filter(|_| supervised).and_then(words_of),
+        }
+    }
+
+    /// How it ended last, for people.
+    pub fn end(&self) -> Cow<'_, str> {
+        match (&self.last_end, &self.last_words) {
+            (Some(end), Some(words)) => {
+                // What the words explain need not be explained before them.
+                let plain = end
+                    .split_once(" (")
+                    .map_or(end.as_str(), |(plain, _)| plain);
+                Cow::Owned(format!("{plain}: {words}"))
+            }
+            (Some(end), None) => Cow::Borrowed(end),
+            (None, _) => Cow::Borrowed("unknown"),
         }
     }
 }
@@ -357,12 +384,20 @@ fn supervised(pod: &SlimPod) -> bool {
         .is_some_and(|program| program == contract::path::EXECUTOR)
 }
 
-fn end_of(state: &SlimState) -> Option<String> {
-    let terminated = state.terminated.as_ref()?;
+fn end_of(terminated: &SlimTerminated) -> String {
     match terminated.reason.as_deref() {
-        Some(reason) if reason != "Error" => Some(reason.to_owned()),
-        _ => Some(exit(terminated.exit_code)),
+        Some(reason) if reason != "Error" => reason.to_owned(),
+        _ => exit(terminated.exit_code),
     }
+}
+
+/// One short line: it comes from the sandbox, where anybody may have written it.
+fn words_of(terminated: &SlimTerminated) -> Option<String> {
+    let message = terminated.message.as_deref()?;
+    let plain = message.split(|c: char| c.is_control() || c.is_whitespace());
+    let words: Vec<_> = plain.filter(|word| !word.is_empty()).collect();
+    let words: String = words.join(" ").chars().take(LONGEST_WORDS).collect();
+    (!words.is_empty()).then_some(words)
 }
 
 /// An exit code, with what shells and our supervisor mean by it.

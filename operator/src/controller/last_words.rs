@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use super::observe::Observed;
 use super::plan::Plan;
 use super::reconcile::Context;
+use crate::kubernetes::words;
 use crds::sandbox::Phase;
 
 /// How long the node may take.
@@ -36,7 +37,10 @@ pub(super) async fn add(context: &Context, observed: &Observed, plan: &mut Plan)
     let log = match timeout(LIMIT, read(context, &key.namespace, &key.name)).await {
         Ok(Ok(log)) if !log.is_empty() => log,
         Ok(Ok(_)) => return,
-        Ok(Err(error)) => return tracing::debug!(%key, %error, "no log of a failed sandbox"),
+        Ok(Err(error)) => {
+            let error = words::of(&error);
+            return tracing::debug!(%key, error, "no log of a failed sandbox");
+        }
         Err(_) => return tracing::debug!(%key, "no log of a failed sandbox in time"),
     };
     let sealed = context.keys.seal_log(&key.namespace, &key.name, &log);

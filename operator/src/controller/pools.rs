@@ -1,16 +1,19 @@
 //! `SandboxPool`s as templates: what a Sandbox leaves open is filled in from the pool it names.
 
+pub(super) mod report;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crds::SandboxPool;
-use crds::pool::{PoolTemplate, SandboxPoolSpec};
+use crds::pool::{PoolTemplate, SandboxPoolSpec, SandboxPoolStatus};
 use crds::sandbox::{EnvVar, Lifecycle, SandboxSpec};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use parking_lot::RwLock;
 use ring::digest::{SHA256, digest};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::index::{Index, Key};
 use crate::kubernetes::queue::Queue;
@@ -23,12 +26,17 @@ pub(crate) struct Pools {
     queue: Arc<Queue<Key>>,
     by_key: RwLock<HashMap<Key, Arc<Pool>>>,
     synced: watch::Sender<bool>,
+    /// There may be something to say of a pool.
+    changed: Notify,
 }
 
 /// One pool.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Pool {
+    uid: String,
+    generation: i64,
     spec: SandboxPoolSpec,
+    status: SandboxPoolStatus,
     /// Stands for the template: another one has another one.
     pub(crate) revision: String,
 }
@@ -38,6 +46,7 @@ impl Pool {
         Self {
             revision: revision(&spec.template),
             spec,
+            ..Self::default()
         }
     }
 
@@ -63,6 +72,7 @@ impl Pools {
             queue,
             by_key: RwLock::default(),
             synced: watch::Sender::new(false),
+            changed: Notify::new(),
         }
     }
 
@@ -77,6 +87,16 @@ impl Pools {
             name: spec.pool.clone()?,
         };
         self.by_key.read().get(&key).cloned()
+    }
+
+    /// Pools, with their uids, whose status is not what it should be.
+    fn reports(&self, now: Timestamp) -> Vec<(Key, String, SandboxPoolStatus)> {
+        let pools = self.by_key.read();
+        let due = pools.iter().filter_map(|(key, pool)| {
+            let status = report::status(pool, now)?;
+            Some((key.clone(), pool.uid.clone(), status))
+        });
+        due.collect()
     }
 
     /// Asks for passes over the sandboxes of this pool: what it supplies, deadlines included, may
@@ -100,13 +120,18 @@ impl Sink<SandboxPool> for Pools {
             namespace,
             name: pool.name_any(),
         };
-        let known = self.by_key.read().get(&key).cloned();
-        if known.is_some_and(|known| known.spec == pool.spec) {
-            return;
+        let pool = Pool {
+            uid: pool.uid().unwrap_or_default(),
+            generation: pool.metadata.generation.unwrap_or_default(),
+            status: pool.status.unwrap_or_default(),
+            ..Pool::new(pool.spec)
+        };
+        let spec = pool.spec.clone();
+        let known = self.by_key.write().insert(key.clone(), Arc::new(pool));
+        self.changed.notify_one();
+        if known.is_none_or(|known| known.spec != spec) {
+            self.announce(&key);
         }
-        let pool = Arc::new(Pool::new(pool.spec));
-        self.by_key.write().insert(key.clone(), pool);
-        self.announce(&key);
     }
 
     fn remove(&self, key: &Key, _: &ObjectMeta) {

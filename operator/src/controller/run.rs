@@ -16,7 +16,7 @@ use super::config::ControllerConfig;
 use super::idleness::Idleness;
 use super::pace::Pace;
 use super::pods::Pods;
-use super::pools::Pools;
+use super::pools::{self, Pools};
 use super::readiness::Readiness;
 use super::reconcile::Context;
 use super::refusals::Refusals;
@@ -173,7 +173,7 @@ async fn lead(
         return Ok(());
     }
     let Some(mut election) = election else {
-        worker.work(shutdown).await;
+        act(worker, shutdown).await;
         return Ok(());
     };
     if shutdown.run_until_cancelled(election.win()).await.is_none() {
@@ -186,6 +186,14 @@ async fn lead(
     result
 }
 
+/// Does what only one controller may do, until shutdown. Whether nothing is under way any more.
+async fn act(worker: &Arc<Worker>, shutdown: &CancellationToken) -> bool {
+    tokio::select! {
+        all_ended = worker.work(shutdown) => all_ended,
+        () = pools::report::run(&worker.context) => false,
+    }
+}
+
 /// Acts until shutdown or until the lease is lost. The lease is given back only when nothing is
 /// under way any more; what did not end in time keeps it until it expires.
 async fn reign(
@@ -194,7 +202,7 @@ async fn reign(
     shutdown: &CancellationToken,
 ) -> Result<(), ControllerError> {
     let all_ended = tokio::select! {
-        all_ended = worker.work(shutdown) => all_ended,
+        all_ended = act(worker, shutdown) => all_ended,
         lost = election.hold() => return Err(lost.into()),
     };
     if all_ended {

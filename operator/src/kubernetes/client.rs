@@ -11,6 +11,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::time::timeout;
 
+use super::words;
+
 /// Longest time for a connection to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -45,8 +47,14 @@ pub enum ClientError {
 pub enum CallError {
     #[error("no answer within {}s", CALL_TIMEOUT.as_secs())]
     Timeout,
-    #[error(transparent)]
-    Api(#[from] kube::Error),
+    #[error("{}", words::of(.0))]
+    Api(kube::Error),
+}
+
+impl From<kube::Error> for CallError {
+    fn from(error: kube::Error) -> Self {
+        Self::Api(error)
+    }
 }
 
 /// Makes the client.

@@ -110,6 +110,8 @@ pub struct SlimTerminated {
     pub reason: Option<String>,
     #[serde(default)]
     pub exit_code: i32,
+    #[serde(default)]
+    pub message: Option<String>,
 }
 
 impl SlimPod {

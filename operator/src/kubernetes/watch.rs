@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::backoff;
 use super::health::Trouble;
-use super::wire;
+use super::{wire, words};
 use crate::index::{Index, Key};
 use crate::vitals::Vitals;
 
@@ -71,7 +71,8 @@ pub async fn run<K>(
         .backoff(backoff::of_watch())
         .inspect_err(|error| {
             vitals.health.failed(resource, Trouble::from(error));
-            tracing::warn!(kind = %K::kind(&()), %error, "watch failed; trying again");
+            let error = words::of_watch(error);
+            tracing::warn!(kind = %K::kind(&()), error, "watch failed; trying again");
         })
         .filter_map(|event| std::future::ready(event.ok()))
         .take_until(shutdown.cancelled_owned());

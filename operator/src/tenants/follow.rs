@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{SECRET, SECRET_KEY, Tenants};
+use crate::kubernetes::words;
 
 /// How long the keys of a Secret that is gone stay valid. `kubectl replace --force` deletes it and
 /// makes it anew; that must not send everybody away. Who wants to revoke a key takes it out.
@@ -26,7 +27,10 @@ pub async fn follow(
 ) {
     let secrets: Api<Secret> = Api::namespaced(client, namespace);
     let versions = watch_object(secrets, SECRET)
-        .inspect_err(|error| tracing::warn!(%error, "the API keys cannot be watched"))
+        .inspect_err(|error| {
+            let error = words::of_watch(error);
+            tracing::warn!(error, "the API keys cannot be watched");
+        })
         .default_backoff()
         .filter_map(|version| async { version.ok() });
     let keep = Box::pin(keep(&tenants, versions));

@@ -86,8 +86,10 @@ impl RawRecord {
         };
         Ok(Limits {
             sandboxes: self.max_sandboxes,
-            cpu: amount(&self.max_cpu, 1000.0).map_err(|()| "maxCpu is no quantity")?,
-            memory: amount(&self.max_memory, 1.0).map_err(|()| "maxMemory is no quantity")?,
+            cpu: amount(&self.max_cpu, 1000.0)
+                .map_err(|()| "maxCpu is no amount of CPU, such as 16 or 500m")?,
+            memory: amount(&self.max_memory, 1.0)
+                .map_err(|()| "maxMemory is no amount of memory, such as 32Gi")?,
             waiting: self.max_waiting.unwrap_or(Limits::NONE.waiting),
         })
     }

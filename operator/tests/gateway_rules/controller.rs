@@ -47,6 +47,7 @@ impl Sandbox {
                 state,
                 restarts,
                 last_end: Some("exit code 1".into()),
+                last_words: None,
             },
             trouble: None,
         };

@@ -16,6 +16,7 @@ use operator::index::Index;
 use operator::keys::Keys;
 use operator::tenants;
 use operator::urls::Urls;
+use operator::vitals::Vitals;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -37,6 +38,8 @@ pub(super) struct Parts {
     pub(super) public: bool,
     pub(super) deadlines: Deadlines,
     pub(super) settings: ApiSettings,
+    /// One for all: it is one process.
+    pub(super) vitals: Arc<Vitals>,
 }
 
 impl Parts {
@@ -73,6 +76,7 @@ impl Parts {
         let mut config = ControllerConfig::new(self.urls.clone());
         config.defaults.lifecycle = self.deadlines;
         config.tenants = self.tenants.clone();
+        config.vitals = self.vitals.clone();
         let run = controller::run(
             self.client.clone(),
             config,
@@ -117,7 +121,7 @@ impl Parts {
             max_connections_per_address: None,
             local_only: !self.public,
             proxy: ProxyConfig::default(),
-            vitals: Arc::default(),
+            vitals: self.vitals.clone(),
         };
         let (keys, index) = (self.keys.clone(), self.index.clone());
         let (tenants, settings) = (self.tenants.clone(), self.settings.clone());

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
+use operator::kubernetes::words;
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -148,7 +149,8 @@ async fn bind(client: &Client, claim: &Claim, object: &PersistentVolumeClaim) {
         .patch_status(name, &PatchParams::default(), &Patch::Merge(status))
         .await;
     if let Err(error) = patched {
-        tracing::warn!(%error, claim = name, "claim not marked as bound");
+        let error = words::of(&error);
+        tracing::warn!(error, claim = name, "claim not marked as bound");
     }
 }
 

@@ -9,6 +9,7 @@ use super::cgroup::Group;
 use super::environment::{Downward, EnvironmentError, Variables, resolve};
 use super::identity::{self, Identity, IdentityError};
 use super::image::{Defaults, Image, ImageError, Names};
+use super::last_words::LastWords;
 use super::logs::LogWriter;
 use super::network::Attachment;
 use super::process::{Launch, Process};
@@ -47,6 +48,7 @@ impl StartError {
     /// The reason at once, and the one while the next attempt is awaited.
     pub(crate) fn reasons(&self) -> (&'static str, &'static str) {
         match self {
+            Self::Image(ImageError::Name(_)) => ("InvalidImageName", "InvalidImageName"),
             Self::Image(ImageError::Unknown(_) | ImageError::Directory { .. }) => {
                 ("ErrImagePull", "ImagePullBackOff")
             }
@@ -90,6 +92,14 @@ impl Prepared {
     ) -> Result<Process, StartError> {
         let reference = container.image.as_deref().unwrap_or_default();
         let image = self.node.config.images.resolve(reference)?;
+        if image == Image::Host && number == 0 {
+            let pod = self.name();
+            tracing::info!(
+                pod,
+                image = reference,
+                "this machine's own programs take the place of the image"
+            );
+        }
         let defaults = image.defaults()?;
         let identity = identity::resolve(&self.spec(), container, &defaults, self.node.user)?;
         let variables = self.variables(container, &defaults, &identity).await?;
@@ -120,17 +130,21 @@ impl Prepared {
 
     fn launch(
         &self,
-        sandbox: Sandbox,
+        mut sandbox: Sandbox,
         container: &Container,
         number: i32,
     ) -> Result<Launch, StartError> {
         let logs = self.node.paths.logs(&self.uid).join(&container.name);
+        let log = LogWriter::create(&logs, number, self.node.config.log_limit)?;
+        let last_words = LastWords::create(&logs)?;
+        sandbox.volumes.insert(0, last_words.mount());
         Ok(Launch {
             bwrap: self.node.config.bwrap.clone(),
             sandbox,
             network: self.attachment.namespace.clone(),
             group: self.group(container, number)?,
-            log: LogWriter::create(&logs, number, self.node.config.log_limit)?,
+            log,
+            last_words,
         })
     }
 

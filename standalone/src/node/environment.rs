@@ -5,12 +5,16 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVar, EnvVarSource, Pod, Secret};
 use kube::{Api, Client};
+use operator::kubernetes::words;
 
 /// Why the environment cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EnvironmentError {
     #[error("reading {0}: {1}")]
-    Read(String, Box<kube::Error>),
+    Read(String, String),
+    /// In the words of the kubelet.
+    #[error("{kind} \"{name}\" not found")]
+    Missing { kind: &'static str, name: String },
     #[error("couldn't find key {key} in {object}")]
     Key { key: String, object: String },
     #[error("field {0} is not supported")]
@@ -201,6 +205,15 @@ pub(crate) enum Kind {
     Secret,
 }
 
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "configmap",
+            Self::Secret => "secret",
+        }
+    }
+}
+
 type Data = BTreeMap<String, Vec<u8>>;
 
 /// Objects read for one container, each once.
@@ -248,9 +261,13 @@ pub(crate) async fn read(
     };
     match data {
         Err(kube::Error::Api(status)) if status.code == 404 && optional => Ok(None),
+        Err(kube::Error::Api(status)) if status.code == 404 => Err(EnvironmentError::Missing {
+            kind: kind.as_str(),
+            name: name.to_owned(),
+        }),
         Err(error) => Err(EnvironmentError::Read(
-            format!("{kind:?} {name}"),
-            Box::new(error),
+            format!("{} {name}", kind.as_str()),
+            words::of(&error),
         )),
         Ok(data) => Ok(Some(data)),
     }

@@ -4,6 +4,7 @@
 mod directory;
 mod etc;
 mod host;
+mod reference;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,9 @@ impl Default for ImageTable {
 /// Why there is no root file system.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImageError {
+    /// In the words of the kubelet.
+    #[error("couldn't parse image name {0:?}: invalid reference format")]
+    Name(String),
     #[error("image {0:?} is not in the image table")]
     Unknown(String),
     #[error("image directory {path}: {source}")]
@@ -71,6 +75,9 @@ impl ImageTable {
         }
         if reference == self.executor {
             return Ok(Image::Executor);
+        }
+        if !reference::is_valid(reference) {
+            return Err(ImageError::Name(reference.to_owned()));
         }
         if self.host_fallback {
             return Ok(Image::Host);
@@ -174,6 +181,7 @@ mod tests {
         );
         assert_eq!(table.resolve(EXECUTOR_IMAGE).unwrap(), Image::Executor);
         assert_eq!(table.resolve("a:2").unwrap(), Image::Host);
+        assert!(matches!(table.resolve("A b"), Err(ImageError::Name(_))));
         table.host_fallback = false;
         assert!(matches!(table.resolve("a:2"), Err(ImageError::Unknown(_))));
     }

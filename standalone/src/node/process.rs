@@ -23,6 +23,7 @@ use tokio::time::timeout;
 
 use super::bwrap::Sandbox;
 use super::cgroup::Group;
+use super::last_words::LastWords;
 use super::launcher::{Home, Launcher, inside};
 use super::logs::LogWriter;
 
@@ -37,6 +38,7 @@ pub(crate) struct Launch {
     pub network: Option<Arc<OwnedFd>>,
     pub group: Option<Group>,
     pub log: LogWriter,
+    pub last_words: LastWords,
 }
 
 /// A started container.
@@ -46,6 +48,7 @@ pub(crate) struct Process {
     init: OwnedFd,
     output: JoinHandle<io::Result<()>>,
     group: Option<Group>,
+    last_words: LastWords,
 }
 
 /// How a container ended.
@@ -71,6 +74,7 @@ impl Process {
             network,
             group,
             log,
+            last_words,
         } = launch;
         let path = log.path().to_owned();
         let started = launcher.run(move |home| start(bwrap, &sandbox, network.as_deref(), home));
@@ -91,6 +95,7 @@ impl Process {
             init,
             output,
             group,
+            last_words,
         })
     }
 
@@ -112,13 +117,14 @@ impl Process {
         })
     }
 
-    /// Collects the last output once `wait` has returned.
-    pub(crate) async fn finish(self) {
+    /// Collects the last output once `wait` has returned. What the container said of its end.
+    pub(crate) async fn finish(self) -> String {
         match self.output.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "log incomplete"),
             Err(error) => tracing::warn!(%error, "log task failed"),
         }
+        self.last_words.take()
     }
 }
 

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client};
+use operator::kubernetes::words;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -73,10 +74,14 @@ impl Reporter {
             match self.attempt(write).await {
                 Ok(()) => return,
                 Err(kube::Error::Api(status)) if is_final(status.code) => {
-                    tracing::debug!(pod = self.name, ?write, %status, "write refused");
+                    let error = words::of_status(&status);
+                    tracing::debug!(pod = self.name, ?write, error, "write refused");
                     return;
                 }
-                Err(error) => tracing::warn!(pod = self.name, ?write, %error, "write failed"),
+                Err(error) => {
+                    let error = words::of(&error);
+                    tracing::warn!(pod = self.name, ?write, error, "write failed");
+                }
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);

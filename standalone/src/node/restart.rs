@@ -134,8 +134,11 @@ impl Runner<'_> {
                 out_of_memory: false,
             }
         });
-        process.finish().await;
-        let end = termination(exit, started);
+        let said = process.finish().await;
+        let end = Termination {
+            message: said,
+            ..termination(exit, started)
+        };
         self.board
             .container(self.place, |facts| facts.state = State::Terminated(end));
         exit

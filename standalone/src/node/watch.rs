@@ -11,6 +11,7 @@ use kube::Api;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Config, Event, watcher};
+use operator::kubernetes::words;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -62,7 +63,10 @@ fn events<K: Send + 'static>(
 ) -> impl Stream<Item = Event<K>> + Send {
     stream.filter_map(async |event| {
         let event = event
-            .inspect_err(|error| tracing::warn!(%error, "watch interrupted"))
+            .inspect_err(|error| {
+                let error = words::of_watch(error);
+                tracing::warn!(error, "watch interrupted");
+            })
             .ok()?;
         Some(match event {
             Event::Init => Event::Init,

@@ -51,6 +51,21 @@ async fn rules_refuse_what_they_should() {
         ),
         (
             "x",
+            json!({"image": "a", "workspace": {"size": "10GB"}}),
+            "must be a size, such as 10Gi",
+        ),
+        (
+            "x",
+            json!({"image": "a", "resources": {"limits": {"cpu": "much"}}}),
+            "spec.resources.limits.cpu in body should match",
+        ),
+        (
+            "x",
+            json!({"image": "a", "resources": {"requests": {"memory": -1}}}),
+            "should be greater than or equal to 0",
+        ),
+        (
+            "x",
             json!({"image": "a", "state": "Sleeping"}),
             "spec.state: Unsupported value",
         ),

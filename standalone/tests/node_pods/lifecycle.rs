@@ -47,3 +47,21 @@ async fn a_crashing_container_backs_off() {
     machine.delete("pod").await;
     node.stop().await;
 }
+
+#[tokio::test]
+async fn a_container_may_say_why_it_ended() {
+    let machine = Machine::new();
+    let node = machine.node();
+    let pod = machine
+        .once("told", "echo -n no shell > /dev/termination-log; exit 4")
+        .await;
+    let end = container(&pod).state.unwrap().terminated.unwrap();
+    assert_eq!(
+        (end.exit_code, end.message.as_deref()),
+        (4, Some("no shell"))
+    );
+    let silent = machine.once("silent", "exit 4").await;
+    let end = container(&silent).state.unwrap().terminated.unwrap();
+    assert_eq!(end.message, None);
+    node.stop().await;
+}

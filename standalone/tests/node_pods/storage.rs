@@ -6,7 +6,7 @@ use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
-use crate::harness::{Machine, PATIENCE, ended, exit_code, running, waits_for};
+use crate::harness::{Machine, PATIENCE, container, ended, exit_code, running, waits_for};
 
 async fn claim(machine: &Machine, name: &str) -> PersistentVolumeClaim {
     let claim = json!({"metadata": {"name": name}, "spec": {
@@ -127,6 +127,26 @@ async fn a_pod_that_cannot_start_says_why_and_disturbs_nobody() {
     let main = json!({"name": "main", "image": "registry/none:1", "command": ["true"]});
     machine.create("image", json!({"containers": [main]})).await;
     machine.wait("image", waits_for("ErrImagePull")).await;
+    let nameless = json!({"name": "main", "image": "No Name", "command": ["true"]});
+    machine
+        .create("name", json!({"containers": [nameless]}))
+        .await;
+    machine.wait("name", waits_for("InvalidImageName")).await;
+    let lacking = json!({
+        "name": "main", "image": "localhost/sandbox-executor:dev",
+        "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "absent", "key": "a"}}}],
+    });
+    machine
+        .create("lacks", json!({"containers": [lacking]}))
+        .await;
+    let pod = machine
+        .wait("lacks", waits_for("CreateContainerConfigError"))
+        .await;
+    let waiting = container(&pod).state.unwrap().waiting.unwrap();
+    assert_eq!(
+        waiting.message.as_deref(),
+        Some("secret \"absent\" not found")
+    );
     let hosts = json!({
         "containers": [main], "volumes": [{"name": "etc", "hostPath": {"path": "/etc"}}],
     });

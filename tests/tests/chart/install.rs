@@ -13,6 +13,7 @@ async fn the_charts_on_a_real_cluster() {
     let mut steps = Steps::new();
     render::charts_pass_lint();
     render::values_that_cannot_work_are_refused_with_a_sentence();
+    render::values_of_an_earlier_chart_that_lack_one_are_refused_or_do_without();
     files::the_manifests_are_the_rendered_chart();
     render::urls_of_every_form_have_their_hosts();
     steps.done("renders");

@@ -127,6 +127,42 @@ pub(crate) fn values_that_cannot_work_are_refused_with_a_sentence() {
     }
 }
 
+/// `helm upgrade --reuse-values` gives this chart the values of an earlier one, which lack those that are new.
+/// Either it does without, or it names what is missing: never does a template fall over it.
+pub(crate) fn values_of_an_earlier_chart_that_lack_one_are_refused_or_do_without() {
+    let values = helm(&["show", "values", CHART]);
+    let values: serde_yaml::Value = serde_yaml::from_str(&values).unwrap();
+    let mut paths = Vec::new();
+    keys("", &values, &mut paths);
+    assert!(paths.len() > 100);
+    for path in paths {
+        let without = format!("{path}=null");
+        let args = ["template", "x", CHART, "--set", HOST, "--set", &without];
+        let output = run("helm", &args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        for stumble in ["nil pointer", "wrong type", "error calling", "<nil>"] {
+            let sentence = said.contains("execution error at");
+            assert!(
+                sentence || !said.contains(stumble),
+                "without {path}: {said}"
+            );
+        }
+    }
+}
+
+/// The paths of all values, as `--set` takes them.
+fn keys(prefix: &str, value: &serde_yaml::Value, all: &mut Vec<String>) {
+    let Some(map) = value.as_mapping() else {
+        return;
+    };
+    for (key, value) in map {
+        let key = key.as_str().unwrap().replace('.', "\\.");
+        let path = format!("{prefix}{key}");
+        keys(&format!("{path}."), value, all);
+        all.push(path);
+    }
+}
+
 pub(crate) fn urls_of_every_form_have_their_hosts() {
     for (form, hosts) in [
         ("nested", &["rt.example.com", "*.rt.example.com"][..]),

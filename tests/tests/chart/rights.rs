@@ -18,6 +18,7 @@ pub(crate) async fn every_verb_has_its_scene(release: &Release) {
     name_that_is_taken();
     crash_loop();
     tombstone_that_goes();
+    pool_that_asks_for_pods();
     stranger(release).await;
     first_key_anew(release).await;
 }
@@ -79,6 +80,23 @@ fn tombstone_that_goes() {
         ];
         get(&list)["items"] == json!([])
     });
+}
+
+/// Its status says that it gets none.
+fn pool_that_asks_for_pods() {
+    let object = json!({
+        "apiVersion": "openhands.dev/v1alpha1", "kind": "SandboxPool", "metadata": {"name": "asks"},
+        "spec": {"replicas": 2, "template": {"image": IMAGE}},
+    });
+    apply(&object.to_string(), &["-n", SANDBOXES]);
+    kubectl(&[
+        "wait",
+        "--for=condition=Warm=false",
+        "sbxp/asks",
+        "-n",
+        SANDBOXES,
+    ]);
+    kubectl(&["delete", "sbxp", "asks", "-n", SANDBOXES]);
 }
 
 /// An id that the gateway does not know is looked up once.

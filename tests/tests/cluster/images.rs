@@ -142,16 +142,17 @@ async fn commands_that_end_are_given_up_with_their_status() {
         &json!({"command": ["sh", "-c", "echo at the end; exit 3"]}),
     );
     scene.apply("absent", &json!({"command": ["/does/not/exist"]}));
-    for (name, status) in [
-        ("ends", "exit code 3"),
-        ("absent", "exit code 127 (command not found)"),
+    let absent = "exit code 127: \"/does/not/exist\" was not found";
+    for (name, end, reason) in [
+        ("ends", "exit code 3", "exit code 3"),
+        ("absent", absent, "exit code 127 (command not found)"),
     ] {
         let given_up = scene.until(name, "given up", failed).await;
         assert_eq!(given_up.reason, Some(Reason::CrashLoop));
         assert_eq!(given_up.pod_status, Some(PodStatus::CrashLoopBackOff));
-        let wanted = format!("the command ended 3 times, last with {status}");
+        let wanted = format!("the command ended 3 times, last with {end}");
         assert_eq!(message(&given_up), wanted);
-        assert_eq!(given_up.restarts.reasons, [status, status]);
+        assert_eq!(given_up.restarts.reasons, [reason, reason]);
         let said = scene.saw(name, "Failed").await;
         assert_eq!(said, format!("CrashLoop: {wanted}"));
         // What it printed is kept for its owner.

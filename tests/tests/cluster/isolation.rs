@@ -8,7 +8,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::scene::Scene;
-use crate::session::Session;
+use crate::session;
 
 /// Prints what the kernel says a process may do, as `Name value` lines.
 const PRIVILEGES: &str =
@@ -60,7 +60,7 @@ async fn the_restricted_profile_has_no_privileges() {
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn root_in_a_sandbox_is_not_root_of_the_node() {
     let _scene = Scene::of_gateway().await;
-    let session = Session::start("isolated").await;
+    let session = session::start("isolated").await;
     assert_eq!(session.run("sudo id -u").await, "0");
     let seen = privileges(&session.run(&format!("sudo {PRIVILEGES}")).await);
     let capabilities = SUDO.iter().fold(0_u64, |all, (_, bit)| all | 1 << bit);
@@ -92,7 +92,7 @@ async fn root_in_a_sandbox_is_not_root_of_the_node() {
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn nothing_in_a_sandbox_opens_the_api_or_another_sandbox() {
     let scene = Scene::of_gateway().await;
-    let (a, b) = tokio::join!(Session::start("key-a"), Session::start("key-b"));
+    let (a, b) = tokio::join!(session::start("key-a"), session::start("key-b"));
     let tokens = "ls -d /var/run/secrets /run/secrets 2>/dev/null | wc -l";
     assert_eq!(a.run(tokens).await, "0");
     let spec = scene.get::<Pod>(&a.id).await.spec.unwrap();
@@ -121,7 +121,7 @@ async fn nothing_in_a_sandbox_opens_the_api_or_another_sandbox() {
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn a_memory_hog_harms_itself_alone() {
     let scene = Scene::of_gateway().await;
-    let (hog, neighbour) = tokio::join!(Session::start("hog"), Session::start("neighbour"));
+    let (hog, neighbour) = tokio::join!(session::start("hog"), session::start("neighbour"));
     hog.run("echo kept > /workspace/file").await;
     scene.reported(&neighbour.id).await;
     let pod = scene.get::<Pod>(&neighbour.id).await;
@@ -148,7 +148,7 @@ async fn a_memory_hog_harms_itself_alone() {
 }
 
 /// What holds a fork bomb is its memory limit, which counts what the kernel keeps for each process, and
-/// its CPU limit. The number of processes is limited where the kubelet has a `podPidsLimit`.
+/// its CPU limit.
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn a_fork_bomb_harms_itself_alone() {
@@ -175,4 +175,38 @@ async fn a_fork_bomb_harms_itself_alone() {
     assert_eq!(over.restarts.reasons[0], "OOMKilled");
     scene.delete::<crds::Sandbox>("bomb").await;
     scene.gone(&pod).await;
+}
+
+/// The kubelet of the test cluster has a `podPidsLimit` of 4096, as clusters should: with memory for more, a
+/// sandbox is told that there is no room, and nobody is ended.
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn processes_are_counted_where_the_kubelet_does_so() {
+    let scene = Scene::new("count").await;
+    let limits = json!({"memory": "1Gi", "cpu": "1"});
+    let sleep = json!({"command": ["sleep", "infinity"], "resources": {"limits": limits}});
+    scene.apply("many", &sleep);
+    scene.ready("many").await;
+    scene.reported("many").await;
+    let begin = "
+import threading, time
+threading.stack_size(32768)
+count = 0
+try:
+    while count < 5000:
+        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+        count += 1
+except RuntimeError:
+    pass
+print(count, flush=True)
+import os
+os._exit(0)";
+    let count: u32 = scene
+        .exec("many", &format!("python3 -c '{begin}'"))
+        .parse()
+        .unwrap();
+    assert!((3900..4096).contains(&count), "{count}");
+    let status = scene.get::<crds::Sandbox>("many").await.status.unwrap();
+    assert_eq!(status.restarts.count, 0);
+    assert_eq!(scene.exec("many", "echo alive"), "alive");
 }

@@ -132,6 +132,26 @@ async fn pools_scale() {
     let path = format!("/apis/openhands.dev/v1alpha1/namespaces/{namespace}/sandboxpools/p/scale");
     let scale: Value = serde_json::from_str(&kubectl(&["get", "--raw", &path])).unwrap();
     assert_eq!(scale["kind"], "Scale");
+
+    // A template is not written to. What asks for Pods is told that there are none.
+    let pool = || kubectl(&["get", "sbxp/p", "-n", namespace, "-o", "jsonpath={.status}"]);
+    assert_eq!(pool(), "");
+    kubectl(&["scale", "sbxp/p", "--replicas=2", "-n", namespace]);
+    let condition = "--for=condition=Warm=false";
+    kubectl(&["wait", condition, "sbxp/p", "-n", namespace]);
+    let described = kubectl(&["describe", "sbxp/p", "-n", namespace]);
+    assert!(
+        described.contains("replicas and rollout have no effect"),
+        "{described}"
+    );
+    let table = kubectl(&["get", "sbxp", "-n", namespace]);
+    assert_eq!(words(&table, 1)[..4], ["p", "2", "0", "0"], "{table}");
+    let path = "jsonpath={.status.conditions}";
+    kubectl(&["scale", "sbxp/p", "--replicas=0", "-n", namespace]);
+    let gone = "--for=jsonpath={.status.observedGeneration}=3";
+    kubectl(&["wait", gone, "sbxp/p", "-n", namespace]);
+    let left = kubectl(&["get", "sbxp/p", "-n", namespace, "-o", path]);
+    assert_eq!(left, "[]");
 }
 
 #[tokio::test]

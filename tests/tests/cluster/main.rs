@@ -7,6 +7,7 @@
 
 mod children;
 mod command;
+mod failures;
 mod first_session;
 mod gitops;
 mod images;
@@ -19,6 +20,7 @@ mod plugins;
 mod recovery;
 mod scene;
 mod schema;
+mod second_node;
 mod session;
 mod storage;
 mod v0_command;

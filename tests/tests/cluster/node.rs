@@ -39,7 +39,7 @@ async fn a_drain_moves_the_sandbox() {
     scene.saw("moved", "Unschedulable").await;
 }
 
-/// The node controller takes a node for lost when it has not been heard of for 50 s. It then has Pods
+/// The node controller takes a node for lost when it has not been heard of for 20 s (50 s elsewhere). It then has Pods
 /// deleted by a taint, but not for certain where no node is left: the test does that in its place.
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]

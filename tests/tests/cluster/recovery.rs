@@ -6,16 +6,17 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, EvictParams};
 use serde_json::json;
+use tests::session::Session;
 
 use crate::command::kubectl;
 use crate::machine::kill_container;
 use crate::scene::Scene;
-use crate::session::Session;
+use crate::session;
 
 /// A sandbox of the runtime API with a file in its workspace.
 async fn begin(name: &str) -> (Scene, Session, Pod) {
     let scene = Scene::of_gateway().await;
-    let session = Session::start(name).await;
+    let session = session::start(name).await;
     session.run("echo kept > /workspace/file").await;
     scene.reported(&session.id).await;
     let pod = scene.get::<Pod>(&session.id).await;
@@ -29,7 +30,7 @@ async fn comes_back(scene: &Scene, session: &Session, name: &str, reason: &str) 
     assert_eq!(status.pod_status, Some(PodStatus::Ready));
     let said = session.run("cat /workspace/file; echo $GREETING").await;
     assert_eq!(said, "kept\nhello");
-    let again = Session::start(name).await;
+    let again = session::start(name).await;
     assert_eq!(
         (&again.id, &again.url, &again.key),
         (&session.id, &session.url, &session.key)

@@ -209,12 +209,20 @@ impl Scene {
 
     /// The session key that the sandbox was given.
     pub(crate) fn token(&self, name: &str) -> String {
-        let output = Command::new(binary("sandbox-operator"))
-            .args(["token", name, "--namespace", &self.namespace])
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
+        self.operator(&["token", name]).unwrap()
+    }
+
+    /// What an administrator is told, as output or as the complaint of a failure.
+    pub(crate) fn operator(&self, args: &[&str]) -> Result<String, String> {
+        let mut command = Command::new(binary("sandbox-operator"));
+        command.args(args).args(["--namespace", &self.namespace]);
+        let output = command.output().map_err(|error| error.to_string())?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() {
+            Ok(text(&output.stdout))
+        } else {
+            Err(text(&output.stderr))
+        }
     }
 
     /// Deletes it and waits until it is gone.

@@ -82,3 +82,32 @@ async fn the_largest_sandbox_is_within_the_cost_limits() {
     ]);
     assert!(reason.contains("session is immutable"), "{reason}");
 }
+
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn what_is_no_amount_is_refused_at_once() {
+    let scene = Scene::new("amounts").await;
+    let apply = |spec: serde_json::Value| {
+        let manifest = json!({
+            "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox",
+            "metadata": {"name": "a", "namespace": scene.namespace}, "spec": spec,
+        });
+        pipe(&["apply", "-f", "-", "--dry-run=server"], &manifest)
+    };
+    let limits = json!({"cpu": "much", "memory": "2Gi", "ephemeral-storage": -1});
+    let bad = json!({"image": "a", "workspace": {"size": "10GB"}, "resources": {"limits": limits}});
+    let (applied, said) = apply(bad);
+    assert!(!applied, "{said}");
+    for fault in [
+        "spec.resources.limits.cpu: Invalid value: \"much\"",
+        "spec.resources.limits.ephemeral-storage: Invalid value: -1",
+        "must be a size, such as 10Gi",
+    ] {
+        assert!(said.contains(fault), "{fault}: {said}");
+    }
+    let limits = json!({"cpu": "1500m", "memory": 4_294_967_296_u64, "ephemeral-storage": "1e9"});
+    let good =
+        json!({"image": "a", "workspace": {"size": "1.5Gi"}, "resources": {"limits": limits}});
+    let (applied, said) = apply(good);
+    assert!(applied, "{said}");
+}

@@ -6,13 +6,13 @@ use std::process::Command;
 use tests::binaries::root;
 
 use crate::scene::Scene;
-use crate::session::Session;
+use crate::session;
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn a_python_client_works_in_a_sandbox_through_the_gateway() {
     let scene = Scene::of_gateway().await;
-    let session = Session::start("python").await;
+    let session = session::start("python").await;
     let whoami = "id -un; id -u; pwd; echo $HOME; sudo id -un";
     let who = session.run(whoami).await;
     assert_eq!(who, "openhands\n1000\n/workspace\n/home/openhands\nroot");

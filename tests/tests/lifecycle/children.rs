@@ -123,16 +123,6 @@ async fn what_cannot_be_built_fails_at_once_says_where_and_stays() {
             "spec.podTemplate.spec: hostPID is allowed only",
         ),
         (
-            "quantity",
-            json!({"resources": {"limits": {"memory": "much"}}}),
-            "spec.resources.limits.memory: ",
-        ),
-        (
-            "size",
-            json!({"workspace": {"size": "-1Gi"}}),
-            "spec.workspace.size: ",
-        ),
-        (
             "sealed",
             json!({"sealedEnv": "v1.AAAA"}),
             "spec.sealedEnv: ",

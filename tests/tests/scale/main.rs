@@ -3,6 +3,5 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-mod audit;
 mod operator;
 mod thousands;

@@ -9,11 +9,11 @@ use futures::StreamExt as _;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::json;
+use tests::audit::{Writes, writes};
 use tests::binaries::root;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::audit::{Writes, writes};
 use crate::operator::{NAME, client, start};
 
 const COUNT: usize = 2000;

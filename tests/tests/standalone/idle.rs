@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tests::binaries::is_root_or_skips;
+use tests::session::Session;
 use tests::standalone::Standalone;
 
-use crate::session::Session;
+use crate::session;
 
 /// Polls until the API says this of the sandbox.
 async fn becomes(session: &Session, status: &str) {
@@ -25,7 +26,7 @@ async fn an_idle_sandbox_sleeps_and_a_request_wakes_it() {
     }
     let state = tempfile::tempdir().unwrap();
     let standalone = Standalone::start(state.path(), &["--idle-timeout", "2s"]);
-    let session = Session::start(&standalone, "s").await;
+    let session = session::start(&standalone, "s").await;
     assert_eq!(session.run("echo kept > file; pwd").await, "/workspace");
     // What is under way keeps it awake for as long as it takes.
     assert_eq!(session.run("sleep 5; echo awake").await, "awake");

@@ -3,7 +3,7 @@
 use tests::binaries::is_root_or_skips;
 use tests::standalone::Standalone;
 
-use crate::session::Session;
+use crate::session;
 
 /// Counts the sleeping processes that can be seen.
 const SLEEPERS: &str =
@@ -16,8 +16,8 @@ async fn two_sandboxes_do_not_see_each_other() {
     }
     let state = tempfile::tempdir().unwrap();
     let standalone = Standalone::start(state.path(), &[]);
-    let a = Session::start(&standalone, "a").await;
-    let b = Session::start(&standalone, "b").await;
+    let a = session::start(&standalone, "a").await;
+    let b = session::start(&standalone, "b").await;
     assert_ne!((&a.id, &a.url, &a.key), (&b.id, &b.url, &b.key));
 
     a.run("echo secret > /workspace/a.txt; echo secret > /tmp/a.txt")

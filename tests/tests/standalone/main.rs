@@ -22,3 +22,4 @@ mod replay_v1_app;
 mod restart;
 mod session;
 mod stage;
+mod truth;

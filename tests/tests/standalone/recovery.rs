@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tests::binaries::is_root_or_skips;
+use tests::session::Session;
 use tests::standalone::Standalone;
 
-use crate::session::Session;
+use crate::session;
 
 /// The longest anything here may take; tests that go well need a few seconds.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -17,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A sandbox with a file in its workspace.
 async fn begin(standalone: &Standalone) -> Session {
-    let session = Session::start(standalone, "s").await;
+    let session = session::start(standalone, "s").await;
     session.run("echo kept > /workspace/file").await;
     session
 }
@@ -30,7 +31,7 @@ async fn comes_back(standalone: &Standalone, session: &Session, reason: &str) {
     // The same URL and key, in the same session, with the same files and environment.
     let said = session.run("cat /workspace/file; echo $GREETING").await;
     assert_eq!(said, "kept\nhello");
-    let again = Session::start(standalone, "s").await;
+    let again = session::start(standalone, "s").await;
     assert_eq!(
         (&again.id, &again.url, &again.key),
         (&session.id, &session.url, &session.key)

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 use tests::binaries::is_root_or_skips;
 use tests::standalone::Standalone;
 
-use crate::session::Session;
+use crate::session;
 
 #[tokio::test]
 async fn sandboxes_urls_keys_and_files_survive_a_crash_of_standalone() {
@@ -13,7 +13,7 @@ async fn sandboxes_urls_keys_and_files_survive_a_crash_of_standalone() {
     }
     let state = tempfile::tempdir().unwrap();
     let standalone = Standalone::start(state.path(), &[]);
-    let session = Session::start(&standalone, "s").await;
+    let session = session::start(&standalone, "s").await;
     session.run("echo kept > /workspace/file").await;
     standalone.kill();
     // Several times in a row: a restart of the node is no crash of the command.
@@ -24,7 +24,7 @@ async fn sandboxes_urls_keys_and_files_survive_a_crash_of_standalone() {
     }
 
     let standalone = Standalone::start(state.path(), &[]);
-    let again = Session::start(&standalone, "s").await;
+    let again = session::start(&standalone, "s").await;
     assert_eq!(
         (&again.id, &again.url, &again.key),
         (&session.id, &session.url, &session.key)
@@ -42,15 +42,15 @@ async fn a_sandbox_that_slipped_past_the_schema_disturbs_no_other() {
     }
     let state = tempfile::tempdir().unwrap();
     let standalone = Standalone::start(state.path(), &[]);
-    let good = Session::start(&standalone, "good").await;
-    let bad = Session::start(&standalone, "bad").await;
+    let good = session::start(&standalone, "good").await;
+    let bad = session::start(&standalone, "bad").await;
     assert!(standalone.stop().success());
     damage(state.path(), &bad.id);
 
     let standalone = Standalone::start(state.path(), &[]);
     good.ready().await;
     assert_eq!(good.run("echo fine").await, "fine");
-    let other = Session::start(&standalone, "another").await;
+    let other = session::start(&standalone, "another").await;
     assert_eq!(other.run("echo fine").await, "fine");
     assert!(standalone.run("kubectl", &["get", "sbx"]).contains(&bad.id));
 }

@@ -58,9 +58,13 @@ fn restarted(before: &SandboxStatus, after: &SandboxStatus) -> Option<Announceme
     if !more || lost.contains(&true) || is_over(after.phase) {
         return None;
     }
-    let why = after.restarts.reasons.last();
-    let why = why.map_or("unknown", String::as_str);
-    let note = format!("the command ended ({why}) and is started again");
+    let said = after.message.clone();
+    let said = said.filter(|_| after.reason == Some(Reason::Restarting));
+    let note = said.unwrap_or_else(|| {
+        let why = after.restarts.reasons.last();
+        let why = why.map_or("unknown", String::as_str);
+        format!("the command ended ({why}) and is started again")
+    });
     Some(warning("Restarted", "Restart", note))
 }
 

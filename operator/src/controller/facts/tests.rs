@@ -25,3 +25,33 @@ fn a_node_is_silent_if_readiness_alone_was_taken_back() {
         assert!(!silent(&heard), "{heard}");
     }
 }
+
+#[test]
+fn the_last_words_of_a_supervised_container_are_one_short_line() {
+    let ending = |program: &str, message: &str, code: i32| {
+        let ended =
+            json!({"terminated": {"reason": "Error", "exitCode": code, "message": message}});
+        let pod = json!({
+            "metadata": {"name": "a", "uid": "u"},
+            "spec": {"containers": [{"name": "sandbox", "command": [program]}]},
+            "status": {"containerStatuses": [{
+                "name": "sandbox", "restartCount": 1, "lastState": ended,
+                "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+            }]},
+        });
+        let pod: SlimPod = serde_json::from_value(pod).unwrap();
+        PodFacts::read(&pod).unwrap().container
+    };
+    let container = |program: &str, message: &str| ending(program, message, 1);
+    let missing = ending(contract::path::EXECUTOR, "\"x\" was not found", 127);
+    assert_eq!(missing.end(), "exit code 127: \"x\" was not found");
+    let supervised = |message: &str| container(contract::path::EXECUTOR, message);
+    assert_eq!(
+        supervised("no\n\u{1b}shell ").end(),
+        "exit code 1: no shell"
+    );
+    assert_eq!(supervised(" ").end(), "exit code 1");
+    let long = supervised(&"\u{fc}".repeat(4096)).last_words.unwrap();
+    assert_eq!(long.chars().count(), LONGEST_WORDS);
+    assert_eq!(container("/bin/own", "hunter2").end(), "exit code 1");
+}

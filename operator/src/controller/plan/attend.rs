@@ -156,7 +156,7 @@ fn is_young(plan: &Plan, now: Timestamp) -> bool {
 /// Why this start is given up, if it is.
 fn hopeless(plan: &mut Plan, pod: &PodFacts, now: Timestamp) -> Option<(Reason, String, Failure)> {
     if pod.ends() >= CRASHES && (!was_ready(plan) || is_young(plan, now)) {
-        let end = pod.container.last_end.as_deref().unwrap_or("unknown");
+        let end = pod.container.end();
         let message = format!("the command ended {} times, last with {end}", pod.ends());
         return Some((Reason::CrashLoop, message, Failure::CrashLoop));
     }

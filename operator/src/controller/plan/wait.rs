@@ -77,7 +77,7 @@ fn waits_for(
         );
     }
     if restarted(&pod.container) {
-        let end = pod.container.last_end.as_deref().unwrap_or("unknown");
+        let end = pod.container.end();
         let message = format!("the command ended ({end}) and is started again");
         return (Reason::Restarting, Some(message), false);
     }

@@ -6,6 +6,7 @@ use kube::runtime::watcher;
 use tokio::time::Instant;
 
 use super::STUCK_AFTER;
+use crate::kubernetes::words;
 
 /// Longest text of an error that is shown, in bytes.
 const LONGEST_TEXT: usize = 300;
@@ -117,7 +118,9 @@ impl From<&watcher::Error> for Trouble {
             | watcher::Error::WatchStartFailed(cause)
             | watcher::Error::WatchFailed(cause) => cause,
             watcher::Error::WatchError(status) => return Self::refused(status),
-            watcher::Error::NoResourceVersion => return Self::Refused(cut(&error.to_string())),
+            watcher::Error::NoResourceVersion => {
+                return Self::Refused(cut(&words::of_watch(error)));
+            }
         };
         Self::from(cause)
     }
@@ -127,7 +130,7 @@ impl From<&kube::Error> for Trouble {
     fn from(error: &kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::refused(status),
-            other => Self::Unreachable(cut(&with_sources(other))),
+            other => Self::Unreachable(cut(&words::with_sources(other))),
         }
     }
 }
@@ -136,24 +139,10 @@ impl Trouble {
     fn refused(status: &kube::core::Status) -> Self {
         match status.code {
             404 => Self::NotInstalled,
-            401 | 403 => Self::Forbidden(cut(&status.message)),
-            _ => Self::Refused(cut(&status.message)),
+            401 | 403 => Self::Forbidden(cut(&words::of_status(status))),
+            _ => Self::Refused(cut(&words::of_status(status))),
         }
     }
-}
-
-/// The error with what caused it: "error trying to connect" alone helps nobody.
-fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 fn cut(text: &str) -> String {

@@ -55,6 +55,7 @@ pub(crate) fn prepare_create(new: &NewObject<'_>, mut object: Value) -> Result<A
         causes.extend(schema.check(&object, None));
     }
     reject(kind, &object, causes)?;
+    kinds::admit(kind, &object)?;
     Ok(Admitted { object, warnings })
 }
 

@@ -5,8 +5,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use crate::api::{
-    error::{Cause, CauseReason},
-    object::{as_object, child_mut},
+    error::{ApiError, Cause, CauseReason},
+    object::{self, as_object, child_mut},
     registry::Kind,
 };
 
@@ -21,6 +21,21 @@ pub(super) fn complete(kind: &Kind, object: &mut Value) {
             default_at(object, "spec", "volumeMode", json!("Filesystem"));
         }
         _ => {}
+    }
+}
+
+/// What an admission plug-in of the server refuses. There are no runtime classes here.
+pub(super) fn admit(kind: &Kind, object: &Value) -> Result<(), ApiError> {
+    let is_pod = (kind.group.as_str(), kind.plural.as_str()) == ("", "pods");
+    let class = object.pointer("/spec/runtimeClassName");
+    match class.and_then(Value::as_str).filter(|_| is_pod) {
+        None => Ok(()),
+        Some(class) => {
+            let name = object::meta(object, "name").unwrap_or_default();
+            Err(ApiError::Forbidden(format!(
+                "pods \"{name}\" is forbidden: pod rejected: RuntimeClass \"{class}\" not found"
+            )))
+        }
     }
 }
 

@@ -49,6 +49,7 @@ fn a_container_restart_is_seen_even_by_a_restarted_controller() {
         },
         restarts: 1,
         last_end: Some("OOMKilled".into()),
+        last_words: None,
     };
     let plan = world.step();
     assert!(plan.asks);
@@ -111,6 +112,7 @@ fn a_command_that_keeps_ending_at_once_is_a_crash_loop_though_it_was_ready() {
             state: ContainerState::BackingOff,
             restarts,
             last_end: Some("exit code 3".into()),
+            last_words: None,
         };
         world.facts.answer = None;
         world.step();

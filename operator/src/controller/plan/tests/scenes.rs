@@ -292,6 +292,7 @@ fn troubles() -> Vec<Scene> {
                 state: ContainerState::BackingOff,
                 restarts: ends - 1,
                 last_end: Some("exit code 1".into()),
+                last_words: None,
             };
         }
     };
@@ -353,6 +354,7 @@ fn running() -> Vec<Scene> {
                     },
                     restarts: 1,
                     last_end: Some("OOMKilled".into()),
+                    last_words: None,
                 };
             },
         ),

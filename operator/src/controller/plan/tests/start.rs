@@ -344,6 +344,7 @@ fn three_crashes_before_readiness_are_a_crash_loop() {
                 state: ContainerState::BackingOff,
                 restarts: ends - 1,
                 last_end: Some("exit code 1".into()),
+                last_words: Some("cannot start bash".into()),
             },
             ..pod()
         });
@@ -358,6 +359,8 @@ fn three_crashes_before_readiness_are_a_crash_loop() {
             assert_eq!(plan.status.reason, Some(Reason::CrashLoop));
             assert_eq!(plan.status.pod_status, Some(PodStatus::CrashLoopBackOff));
             assert_eq!(plan.status.restarts.reasons, ["exit code 1", "exit code 1"]);
+            let message = "the command ended 3 times, last with exit code 1: cannot start bash";
+            assert_eq!(plan.status.message.as_deref(), Some(message));
             assert_eq!(deletes_pod(&plan), Some(Grace::Own));
         }
     }

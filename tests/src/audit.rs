@@ -1,4 +1,4 @@
-//! What the API server's audit log says that somebody wrote.
+//! What the audit log of a test's API server says that somebody wrote.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,10 +6,19 @@ use std::path::Path;
 use serde_json::Value;
 
 /// How often each thing was done: `create pods 201`.
-pub(crate) type Writes = BTreeMap<String, usize>;
+pub type Writes = BTreeMap<String, usize>;
 
 /// Everything that was written under a name.
-pub(crate) fn writes(name: &str) -> Writes {
+pub fn writes(name: &str) -> Writes {
+    count(name, |_| true)
+}
+
+/// What was written under a name to objects of this name.
+pub fn writes_to(name: &str, object: &str) -> Writes {
+    count(name, |written| written["name"] == object)
+}
+
+fn count(name: &str, counts: impl Fn(&Value) -> bool) -> Writes {
     let folder = std::env::var("CLUSTER_DIR").unwrap();
     let log = std::fs::read_to_string(Path::new(&folder).join("log/audit.jsonl")).unwrap();
     let mut writes = Writes::new();
@@ -25,6 +34,9 @@ pub(crate) fn writes(name: &str) -> Writes {
             continue;
         }
         let object = &event["objectRef"];
+        if !counts(object) {
+            continue;
+        }
         let part = text(&object["subresource"]);
         let slash = if part.is_empty() { "" } else { "/" };
         let resource = text(&object["resource"]);
