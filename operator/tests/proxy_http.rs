@@ -432,11 +432,14 @@ async fn links_and_cookies_stay_below_a_path_and_cookies_on_a_host() {
         sandbox.head().await;
         sandbox.send(answer).await;
         let head = client.head().await;
-        let path = if prefix.is_empty() { "/" } else { &prefix };
+        let (path, default) = match &*prefix {
+            "" => ("/", String::new()),
+            prefix => (prefix, format!("; path={prefix}")),
+        };
         for line in [
             format!("\nlocation: {prefix}/login?a=1\n"),
             format!("\nset-cookie: a=1; path={path}\n"),
-            "\nset-cookie: b=2\n".into(),
+            format!("\nset-cookie: b=2{default}\n"),
         ] {
             assert!(head.contains(&line), "{line}{head}");
         }
@@ -515,9 +518,13 @@ async fn vs_code_may_see_its_prefix() {
         };
         assert!(head.starts_with(&format!("get {path} ")), "{head}");
         sandbox
-            .send("HTTP/1.1 302 Found\nLocation: /y\nContent-Length: 0\n\n")
+            .send("HTTP/1.1 302 Found\nLocation: /y\nSet-Cookie: a=1; Path=/\nService-Worker-Allowed: /\nContent-Length: 0\n\n")
             .await;
         let head = client.head().await;
+        // It shares its origin with all others, whatever it sees.
+        let path = format!("\nset-cookie: a=1; path=/{id}/vscode\n");
+        assert!(head.contains(&path), "{head}");
+        assert!(!head.contains("service-worker-allowed"), "{head}");
         let root = if keep_vscode_prefix {
             ""
         } else {

@@ -124,7 +124,7 @@ impl Proxy {
         let (mut parts, body) = request.into_parts();
         headers::to_upstream(&mut parts, route, peer, &self.config.urls)?;
         let base = route.prefix.as_ref();
-        let base = base.map(|prefix| links::Base::new(&prefix.text, &parts.headers));
+        let base = base.map(|prefix| links::Base::new(prefix, &parts.headers));
         if let Some(upgrade) = &upgrade {
             upgrade.announce(&mut parts.headers);
         }

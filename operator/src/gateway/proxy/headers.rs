@@ -179,8 +179,8 @@ fn forwarded(headers: &mut HeaderMap, route: &Route, peer: SocketAddr, scheme: S
     if let Some(host) = headers.get(HOST).cloned() {
         headers.insert(X_FORWARDED_HOST, host);
     }
-    let prefix = route.prefix.as_ref();
-    if let Some(prefix) = prefix.and_then(|p| HeaderValue::from_str(&p.text).ok()) {
+    let taken_away = route.prefix.as_ref().filter(|prefix| !prefix.kept);
+    if let Some(prefix) = taken_away.and_then(|p| HeaderValue::from_str(&p.text).ok()) {
         headers.insert(X_FORWARDED_PREFIX, prefix);
     }
 }

@@ -8,36 +8,51 @@ use http::header::{CONTENT_LOCATION, HOST, LOCATION, SET_COOKIE};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// By these a page would rule over, or empty, all of an origin that it shares with others: service
-/// workers outlive the page that left them in a browser.
-const OF_THE_ORIGIN: [HeaderName; 2] = [
+use super::route::Prefix;
+
+/// By this a page would log its user out of everything below the registrable domain, which other
+/// sandboxes and the application share whatever the form of the URLs.
+const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
+
+/// By these a page would rule over, or listen to, all of an origin that it shares with others: a
+/// browser keeps them, or what they allow, when the page is gone.
+const OF_THE_ORIGIN: [HeaderName; 5] = [
     HeaderName::from_static("service-worker-allowed"),
-    HeaderName::from_static("clear-site-data"),
+    HeaderName::from_static("nel"),
+    HeaderName::from_static("report-to"),
+    http::header::ALT_SVC,
+    http::header::STRICT_TRANSPORT_SECURITY,
 ];
 
 /// Where the answer of a server comes to light.
 #[derive(Debug)]
 pub(super) struct Base {
     prefix: String,
+    /// Whether the server knows of the prefix, so that its links have it.
+    kept: bool,
     /// As the client wrote it.
     host: Option<Authority>,
 }
 
 impl Base {
     /// `headers` are those of the request.
-    pub(super) fn new(prefix: &str, headers: &HeaderMap) -> Self {
+    pub(super) fn new(prefix: &Prefix, headers: &HeaderMap) -> Self {
         let host = headers.get(HOST).map(HeaderValue::as_bytes);
         Self {
-            prefix: prefix.to_owned(),
+            prefix: prefix.text.clone(),
+            kept: prefix.kept,
             host: host.and_then(|host| Authority::try_from(host).ok()),
         }
     }
 
     /// Corrects the headers of an answer.
     pub(super) fn apply(&self, headers: &mut HeaderMap) {
-        for name in [LOCATION, CONTENT_LOCATION] {
-            self.apply_to_link(headers, name);
+        if !self.kept {
+            for name in [LOCATION, CONTENT_LOCATION] {
+                self.apply_to_link(headers, name);
+            }
         }
+        headers.remove(CLEAR_SITE_DATA);
         for name in &OF_THE_ORIGIN {
             headers.remove(name);
         }
@@ -76,27 +91,22 @@ impl Base {
         (!known).then(|| format!("{}{path}", self.prefix))
     }
 
-    /// The cookie for the prefix and this host alone. Without a path, browsers choose one that has
-    /// the prefix. Browsers take bytes that are no text (RFC 6265, 5.2), so attributes are read byte
-    /// for byte.
+    /// The cookie for the prefix and this host alone. Of several paths the last counts; without one,
+    /// browsers would choose the folder of the request, which may be above the prefix. They take bytes
+    /// that are no text (RFC 6265, 5.2), so attributes are read byte for byte.
     fn cookie(&self, cookie: HeaderValue) -> HeaderValue {
-        let mut parts = cookie.as_bytes().split(|byte| *byte == b';');
-        let pair = parts.next().unwrap_or_default().to_owned();
-        let kept = parts.filter_map(|part| self.attribute(part));
-        let parts: Vec<_> = std::iter::once(pair).chain(kept).collect();
-        HeaderValue::try_from(parts.join(&b';')).unwrap_or(cookie)
-    }
-
-    fn attribute(&self, part: &[u8]) -> Option<Vec<u8>> {
-        let mut halves = part.splitn(2, |byte| *byte == b'=').map(<[u8]>::trim_ascii);
-        let (name, value) = (halves.next()?, halves.next().unwrap_or_default());
-        if name.eq_ignore_ascii_case(b"domain") {
-            return None;
+        let (mut kept, mut path) = (Vec::new(), Vec::new());
+        for (at, part) in cookie.as_bytes().split(|byte| *byte == b';').enumerate() {
+            match attribute(part) {
+                _ if at == 0 => kept.push(part),
+                (name, _) if name.eq_ignore_ascii_case(b"domain") => {}
+                (name, value) if name.eq_ignore_ascii_case(b"path") => value.clone_into(&mut path),
+                _ => kept.push(part),
+            }
         }
-        if !name.eq_ignore_ascii_case(b"path") || !value.starts_with(b"/") {
-            return Some(part.to_owned());
-        }
-        Some([b" Path=", self.cookie_path(value).as_slice()].concat())
+        let path = [b" Path=", self.cookie_path(&path).as_slice()].concat();
+        kept.push(&path);
+        HeaderValue::try_from(kept.join(&b';')).unwrap_or(cookie)
     }
 
     fn cookie_path(&self, path: &[u8]) -> Vec<u8> {
@@ -105,15 +115,24 @@ impl Base {
         if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/")) {
             return path.to_owned();
         }
-        let path = if path == b"/" { b"" } else { path };
-        [prefix, path].concat()
+        let rooted = path.len() > 1 && path.starts_with(b"/");
+        [prefix, if rooted { path } else { b"" }].concat()
     }
 }
 
 /// Keeps the cookies of a server that has a host of its own on that host: one for the whole domain
-/// would be sent to all other sandboxes, and could stand in the place of theirs.
+/// would be sent to all other sandboxes, and could stand in the place of theirs. Nor may it take
+/// theirs away.
 pub(super) fn keep_on_host(headers: &mut HeaderMap) {
+    headers.remove(CLEAR_SITE_DATA);
     for_each_cookie(headers, without_domain);
+}
+
+/// Name and value of an attribute of a cookie.
+fn attribute(part: &[u8]) -> (&[u8], &[u8]) {
+    let mut halves = part.splitn(2, |byte| *byte == b'=').map(<[u8]>::trim_ascii);
+    let name = halves.next().unwrap_or_default();
+    (name, halves.next().unwrap_or_default())
 }
 
 fn for_each_cookie(headers: &mut HeaderMap, change: impl Fn(HeaderValue) -> HeaderValue) {
@@ -128,10 +147,7 @@ fn for_each_cookie(headers: &mut HeaderMap, change: impl Fn(HeaderValue) -> Head
 }
 
 fn without_domain(cookie: HeaderValue) -> HeaderValue {
-    let is_domain = |part: &&[u8]| {
-        let name = part.split(|byte| *byte == b'=').next().unwrap_or_default();
-        name.trim_ascii().eq_ignore_ascii_case(b"domain")
-    };
+    let is_domain = |part: &&[u8]| attribute(part).0.eq_ignore_ascii_case(b"domain");
     let mut parts = cookie.as_bytes().split(|byte| *byte == b';');
     let pair = parts.next().unwrap_or_default();
     let kept: Vec<_> = std::iter::once(pair)
@@ -148,6 +164,7 @@ mod tests {
     fn cookies_of_a_host_are_not_for_its_domain() {
         let mut headers = HeaderMap::new();
         headers.insert("service-worker-allowed", HeaderValue::from_static("/"));
+        headers.insert(CLEAR_SITE_DATA, HeaderValue::from_static("\"*\""));
         for cookie in [
             b"a=1; Path=/; HttpOnly".as_slice(),
             b"b=1;domain=.rt.example ; Secure",
@@ -167,24 +184,46 @@ mod tests {
             b"c=\xed",
         ];
         assert_eq!(cookies, expected);
-        // A host of its own is its to rule.
+        // A host of its own is its to rule, but the domain is not.
         assert!(headers.contains_key("service-worker-allowed"));
+        assert!(!headers.contains_key(CLEAR_SITE_DATA));
     }
 
     #[test]
     fn nobody_rules_over_an_origin_of_many() {
-        let mut headers = HeaderMap::new();
-        for name in &OF_THE_ORIGIN {
-            headers.insert(name, HeaderValue::from_static("/"));
+        for kept in [false, true] {
+            let mut headers = HeaderMap::new();
+            for name in OF_THE_ORIGIN.iter().chain([&CLEAR_SITE_DATA]) {
+                headers.insert(name, HeaderValue::from_static("/"));
+            }
+            base_of(kept).apply(&mut headers);
+            assert!(headers.is_empty(), "{headers:?}");
         }
-        base().apply(&mut headers);
-        assert!(headers.is_empty(), "{headers:?}");
+    }
+
+    #[test]
+    fn a_server_that_knows_its_prefix_has_it_in_its_links_and_keeps_its_cookies_below() {
+        let mut headers = HeaderMap::new();
+        headers.insert(LOCATION, HeaderValue::from_static("/y"));
+        headers.insert(SET_COOKIE, HeaderValue::from_static("a=1; Path=/"));
+        base_of(true).apply(&mut headers);
+        assert_eq!(headers[LOCATION], "/y");
+        assert_eq!(headers[SET_COOKIE], "a=1; Path=/id/work-1");
     }
 
     fn base() -> Base {
+        base_of(false)
+    }
+
+    fn base_of(kept: bool) -> Base {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_static("RT.example:8443"));
-        Base::new("/id/work-1", &headers)
+        let prefix = Prefix {
+            text: "/id/work-1".into(),
+            len: 0,
+            kept,
+        };
+        Base::new(&prefix, &headers)
     }
 
     #[test]
@@ -224,12 +263,17 @@ mod tests {
     #[test]
     fn cookies_stay_below_the_prefix() {
         for (cookie, expected) in [
-            ("a=1; Path=/; HttpOnly", "a=1; Path=/id/work-1; HttpOnly"),
-            ("a=/; path = /x ;Secure", "a=/; Path=/id/work-1/x;Secure"),
+            ("a=1; Path=/; HttpOnly", "a=1; HttpOnly; Path=/id/work-1"),
+            ("a=/; path = /x ;Secure", "a=/;Secure; Path=/id/work-1/x"),
             ("a=1; Path=/id/work-1/y", "a=1; Path=/id/work-1/y"),
-            ("a=1; Domain=rt.example; Max-Age=3", "a=1; Max-Age=3"),
-            ("a=1", "a=1"),
-            ("domain=1; domain=rt.example", "domain=1"),
+            (
+                "a=1; Domain=rt.example; Max-Age=3",
+                "a=1; Max-Age=3; Path=/id/work-1",
+            ),
+            ("a=1", "a=1; Path=/id/work-1"),
+            ("a=1; Path=x", "a=1; Path=/id/work-1"),
+            ("a=1; Path=/x; Path", "a=1; Path=/id/work-1"),
+            ("domain=1; domain=rt.example", "domain=1; Path=/id/work-1"),
             (
                 "path=/; path=/id/work-10",
                 "path=/; Path=/id/work-1/id/work-10",

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Version};
 
 use super::headers;
 use super::links::Base;
-use super::route::{Route, by_name, by_path, host, is_port_name};
+use super::route::{Prefix, Route, by_name, by_path, host, is_port_name};
 use crate::urls::{Scheme, UrlForm, Urls};
 
 const BASE: &str = "rt.example.com";
@@ -87,7 +87,13 @@ fn sent(request: &Request<Body>, route: &Route) {
     // No sandbox has a port with another kind of name, so nobody answers.
     let answers = is_port_name(&route.port);
     if let Some(prefix) = route.prefix.as_ref().filter(|_| answers) {
-        answered(&before.headers, &Base::new(&prefix.text, &parts.headers));
+        for kept in [false, true] {
+            let prefix = Prefix {
+                kept,
+                ..prefix.clone()
+            };
+            answered(&before.headers, &Base::new(&prefix, &parts.headers));
+        }
     }
 }
 

@@ -33,8 +33,10 @@ pub struct Route {
 pub struct Prefix {
     /// `/{id}/{port}`, or what there is of it.
     pub text: String,
-    /// So many bytes of the path are the prefix.
+    /// So many bytes of the path are taken away.
     pub(super) len: usize,
+    /// Whether the server behind the port knows of the prefix and sees it.
+    pub(super) kept: bool,
 }
 
 impl Proxy {
@@ -50,7 +52,7 @@ impl Proxy {
         let route = sandbox.or_else(|| {
             let route = by_path(request.uri().path())?;
             Some(if self.keeps_prefix(&route) {
-                route.unprefixed()
+                route.keeping_prefix()
             } else {
                 route
             })
@@ -86,11 +88,13 @@ impl Route {
     }
 
     /// The same for a server that sees the whole path.
-    fn unprefixed(self) -> Self {
-        Self {
-            prefix: None,
-            ..self
-        }
+    fn keeping_prefix(self) -> Self {
+        let prefix = self.prefix.map(|prefix| Prefix {
+            len: 0,
+            kept: true,
+            ..prefix
+        });
+        Self { prefix, ..self }
     }
 }
 
@@ -131,6 +135,7 @@ pub(super) fn by_path(path: &str) -> Option<Route> {
         prefix: Some(Prefix {
             text: format!("/{}", &path[start..end]),
             len: end,
+            kept: false,
         }),
     })
 }
