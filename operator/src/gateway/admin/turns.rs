@@ -2,6 +2,7 @@
 //! wrong ones: so there are two queues, and where somebody has failed a moment ago, or has another
 //! login under way, they wait in the one for such, behind each other and not before anybody else.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,6 +20,9 @@ const TURN_LIMIT: Duration = Duration::from_secs(5);
 const FAILED_FOR: Duration = Duration::from_mins(10);
 /// Most origins whose failure is remembered.
 const MOST: usize = 4096;
+/// Most logins of one origin in the queue of the suspect. The next ones are refused, so that a flood
+/// leaves turns to others who have failed.
+const MOST_SUSPECTS: usize = 16;
 
 /// Both queues. One login is computed of each at a time.
 #[derive(Debug, Clone)]
@@ -35,6 +39,8 @@ struct State {
 struct Origins {
     /// Those with a login in the queue of the trusted.
     busy: HashSet<IpAddr>,
+    /// How many each has in the queue of the suspect.
+    suspects: HashMap<IpAddr, usize>,
     failed: HashMap<IpAddr, Instant>,
     /// Oldest first.
     order: VecDeque<IpAddr>,
@@ -43,7 +49,6 @@ struct Origins {
 /// A turn, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Turn {
-    origin: IpAddr,
     place: Place,
     _permit: OwnedSemaphorePermit,
 }
@@ -52,7 +57,8 @@ pub(super) struct Turn {
 #[derive(Debug)]
 struct Place {
     turns: Turns,
-    trusted: Option<IpAddr>,
+    origin: IpAddr,
+    trusted: bool,
 }
 
 impl Default for Turns {
@@ -69,27 +75,33 @@ impl Default for Turns {
 impl Turns {
     /// Waits for a turn; `None` if it does not come in time.
     pub(super) async fn take(&self, address: IpAddr) -> Option<Turn> {
-        let origin = origin(address);
-        let place = self.place(origin);
+        let place = self.place(origin(address))?;
         let queue = match place.trusted {
-            Some(_) => &self.0.trusted,
-            None => &self.0.suspect,
+            true => &self.0.trusted,
+            false => &self.0.suspect,
         };
         let permit = timeout(TURN_LIMIT, queue.clone().acquire_owned()).await;
         Some(Turn {
-            origin,
             place,
             _permit: permit.ok()?.ok()?,
         })
     }
 
-    fn place(&self, origin: IpAddr) -> Place {
+    fn place(&self, origin: IpAddr) -> Option<Place> {
         let mut origins = self.0.origins.lock();
         let trusted = !origins.has_failed(origin) && origins.busy.insert(origin);
-        Place {
-            turns: self.clone(),
-            trusted: trusted.then_some(origin),
+        if !trusted {
+            let suspects = origins.suspects.entry(origin).or_default();
+            if *suspects >= MOST_SUSPECTS {
+                return None;
+            }
+            *suspects += 1;
         }
+        Some(Place {
+            turns: self.clone(),
+            origin,
+            trusted,
+        })
     }
 }
 
@@ -98,9 +110,9 @@ impl Turn {
     pub(super) fn end(self, proven: bool) {
         let mut origins = self.place.turns.0.origins.lock();
         if proven {
-            origins.failed.remove(&self.origin);
+            origins.failed.remove(&self.place.origin);
         } else {
-            origins.note_failure(self.origin);
+            origins.note_failure(self.place.origin);
         }
     }
 }
@@ -125,8 +137,14 @@ impl Origins {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(origin) = self.trusted {
-            self.turns.0.origins.lock().busy.remove(&origin);
+        let mut origins = self.turns.0.origins.lock();
+        if self.trusted {
+            origins.busy.remove(&self.origin);
+        } else if let Entry::Occupied(mut suspects) = origins.suspects.entry(self.origin) {
+            *suspects.get_mut() -= 1;
+            if *suspects.get() == 0 {
+                suspects.remove();
+            }
         }
     }
 }
@@ -175,7 +193,25 @@ mod tests {
         };
         let (crowd, waited) = tokio::join!(crowd, other);
         assert_eq!(waited, COST);
-        assert!(crowd.iter().filter(|served| **served).count() < 100);
+        let served = crowd.iter().filter(|served| **served).count();
+        assert_eq!(served, 1 + MOST_SUSPECTS);
+        assert!(turns.0.origins.lock().suspects.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_leaves_turns_to_others_who_have_failed() {
+        let turns = Turns::default();
+        for n in [1, 2] {
+            turns.take(address(n)).await.unwrap().end(false);
+        }
+        let login = async |address| {
+            let turn = turns.take(address).await?;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            Some(turn.end(false))
+        };
+        let flood = futures::future::join_all((0..1000).map(|_| login(address(1))));
+        let (_, other) = tokio::join!(flood, login(address(2)));
+        assert!(other.is_some());
     }
 
     #[tokio::test]
