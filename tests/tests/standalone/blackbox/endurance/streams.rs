@@ -1,5 +1,5 @@
 //! Event streams and web sockets that stay open, talking or silent, over either version of HTTP. They
-//! alone keep their sandbox awake: the server behind says that it has been idle for ever.
+//! alone keep their sandboxes awake: the servers behind say that they have been idle for ever.
 
 use std::time::Duration;
 
@@ -17,6 +17,10 @@ use crate::stage::{Stage, text};
 
 /// Between two events of a stream that talks.
 const PAUSE: Duration = Duration::from_millis(100);
+/// What a slow machine may take longer.
+const SPARE: Duration = Duration::from_mins(2);
+/// One whose streams talk, and those with a silent stream of either version of HTTP and a silent socket.
+const SESSIONS: [&str; 4] = ["talking", "silent", "silent-too", "quiet"];
 
 async fn events(
     info: &Value,
@@ -70,31 +74,43 @@ async fn item_11_streams_and_sockets_stay_open() {
     let Some(stage) = Stage::set_with("black-box item 11", &args) else {
         return;
     };
-    let environment = json!({"environment": {"IDLE_TIME": "1000000"}});
-    stage.start("s", &environment).await;
-    let info = stage.ready("s").await;
-    let mut silent = events(&info, scale.open, false).await;
-    let mut silent_too = events(&info, scale.open, true).await;
-    let mut quiet = socket(&info).await;
+    // Each kind of silence has a sandbox that nothing else keeps awake.
+    let mut infos = Vec::new();
+    for session in SESSIONS {
+        let environment = json!({"environment": {"IDLE_TIME": "1000000"}});
+        stage.start(session, &environment).await;
+        infos.push(stage.ready(session).await);
+    }
+    let [talking, silent, silent_too, quiet] = infos.try_into().unwrap();
+    let mut silent = events(&silent, scale.open, false).await;
+    let mut silent_too = events(&silent_too, scale.open, true).await;
+    let mut quiet = socket(&quiet).await;
     let count = scale.open.as_millis() / PAUSE.as_millis();
     let first = talk(
-        events(&info, PAUSE, false).await,
-        socket(&info).await,
+        events(&talking, PAUSE, false).await,
+        socket(&talking).await,
         count,
     );
-    let second = talk(events(&info, PAUSE, true).await, socket(&info).await, count);
+    let second = talk(
+        events(&talking, PAUSE, true).await,
+        socket(&talking).await,
+        count,
+    );
     let all = futures::future::join4(silent.next(), silent_too.next(), first, second);
-    let (event, event_too, (), ()) = timeout(scale.open * 3, all).await.unwrap();
+    let (event, event_too, (), ()) = timeout(scale.open * 2 + SPARE, all).await.unwrap();
     assert_eq!(event.unwrap(), "data: 0\n\n");
     assert_eq!(event_too.unwrap(), "data: 0\n\n");
     // Nothing has passed through this one for all that time.
     echoes(&mut quiet, Message::binary(vec![7; 70_000])).await;
-    let now = stage.session("s").await;
-    assert_eq!(
-        (&now["status"], &now["restart_count"]),
-        (&json!("running"), &json!(0))
-    );
-    // Without them it sleeps.
+    for session in &SESSIONS[1..] {
+        let now = stage.session(session).await;
+        let stayed = (&now["status"], &now["restart_count"]);
+        assert_eq!(stayed, (&json!("running"), &json!(0)), "{session}");
+    }
+    // Without them they sleep.
     drop((silent, silent_too, quiet));
-    stage.until("s", |info| info["status"] == "paused").await;
+    for session in SESSIONS {
+        let asleep = |info: &Value| info["status"] == "paused";
+        stage.until(session, asleep).await;
+    }
 }
