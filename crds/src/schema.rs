@@ -74,7 +74,7 @@ pub(crate) fn amounts(_: &mut SchemaGenerator) -> Schema {
         "additionalProperties": {
             "x-kubernetes-int-or-string": true,
             "minimum": 0,
-            "pattern": "^([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?$",
+            "pattern": "^[+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?$",
         },
     })
 }

@@ -15,14 +15,13 @@ mod urls;
 
 pub use lifecycle::LifecycleArgs;
 
-use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::keys::Keys;
 use crate::kubernetes::client::{Connection, connect};
-use crate::kubernetes::root_key;
+use crate::kubernetes::root_key::{self, RootKeyError};
 use crate::telemetry::{self, LogFormat};
 
 /// Sandboxes for AI agents on Kubernetes.
@@ -95,8 +94,12 @@ impl Installation {
     async fn keys(&self, client: &Client) -> anyhow::Result<Keys> {
         let namespace = self.namespace(client);
         let loaded = root_key::load(client, &namespace).await;
-        loaded
-            .with_context(|| format!("no operator in namespace {namespace} (--operator-namespace)"))
+        loaded.map_err(|error| match error {
+            RootKeyError::Absent => anyhow::Error::new(error).context(format!(
+                "no operator in namespace {namespace} (--operator-namespace)"
+            )),
+            error => error.into(),
+        })
     }
 }
 

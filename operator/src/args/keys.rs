@@ -49,7 +49,6 @@ enum Action {
 #[derive(Debug, Clone, clap::Args)]
 struct Create {
     /// Whose key it is. Keys of one name see the same sandboxes.
-    #[arg(value_parser = tenant)]
     name: String,
     /// Most sandboxes that may run at the same time.
     #[arg(long)]
@@ -78,7 +77,10 @@ impl KeysArgs {
         match self.action {
             Action::Create(create) => {
                 let record = create.record();
-                let make = |book: &mut Book| Ok(book.create(record.clone(), Timestamp::now())?);
+                let make = |book: &mut Book| {
+                    permit(book, &record.name)?;
+                    Ok(book.create(record.clone(), Timestamp::now())?)
+                };
                 let NewKey { id, key } = change(&client, &namespace, make).await?;
                 let name = &record.name;
                 eprintln!("Key {id} of {name:?} for the operator in namespace {namespace}.");
@@ -88,12 +90,11 @@ impl KeysArgs {
             }
             Action::Ensure(ensure) => ensure.run(&client, &namespace).await?,
             Action::List => {
-                let secret = bounded(secrets(&client, &namespace).get_opt(SECRET)).await?;
-                if secret.is_none() {
+                let book = stored(&client, &namespace).await?;
+                if book.is_none() {
                     eprintln!("There are no keys in namespace {namespace}.");
                 }
-                let book = secret.as_ref().map(read).transpose()?.unwrap_or_default();
-                print(&book.list());
+                print(&book.unwrap_or_default().list());
             }
             Action::Revoke { key } => {
                 let revoke = |book: &mut Book| Ok(book.revoke(&key)?);
@@ -120,19 +121,24 @@ impl Create {
     }
 }
 
-/// A name that can be shown, typed and searched for: it stands in lists, logs and metrics.
-fn tenant(text: &str) -> Result<String, String> {
+/// Refuses a new name that cannot be shown, typed and searched for: it stands in lists, logs and
+/// metrics. A name that has a key already stays good, so that its key can be replaced.
+fn permit(book: &Book, name: &str) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        is_plain(name) || book.has_name(name),
+        "{name:?} cannot be the name of a key: \
+         up to 63 letters and digits, with -, _, . and @ between them, as in team-a"
+    );
+    Ok(())
+}
+
+fn is_plain(name: &str) -> bool {
     let between = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
-    let plain = text.chars().all(between);
-    let ends = [text.chars().next(), text.chars().next_back()];
+    let ends = [name.chars().next(), name.chars().next_back()];
     let sound = ends
         .iter()
         .all(|c| c.is_some_and(|c| c.is_ascii_alphanumeric()));
-    if !plain || !sound || text.len() > MAX_NAME_LEN {
-        let rule = "up to 63 letters and digits, with -, _, . and @ between them, as in team-a";
-        return Err(rule.into());
-    }
-    Ok(text.to_owned())
+    sound && name.chars().all(between) && name.len() <= MAX_NAME_LEN
 }
 
 fn amount(text: &str) -> Result<String, String> {
@@ -178,6 +184,12 @@ async fn change<T>(
         }
     }
     anyhow::bail!("Secret {SECRET} is changed all the time by somebody else")
+}
+
+/// The keys that there are; `None` if there have never been any.
+async fn stored(client: &Client, namespace: &str) -> anyhow::Result<Option<Book>> {
+    let secret = bounded(secrets(client, namespace).get_opt(SECRET)).await?;
+    secret.as_ref().map(read).transpose()
 }
 
 fn read(secret: &Secret) -> anyhow::Result<Book> {
@@ -286,8 +298,9 @@ mod tests {
             let line = [&["x"], args].concat();
             Line::try_parse_from(line).map_err(|error| error.to_string())
         };
+        let mut book = Book::default();
         for name in ["a", "team-a", "Team_7", "who@example.org", &"x".repeat(63)] {
-            assert_eq!(parse(&[name]).unwrap().create.name, name);
+            assert!(permit(&book, name).is_ok(), "{name}");
         }
         for name in [
             "",
@@ -299,9 +312,15 @@ mod tests {
             "a\nb",
             &"x".repeat(64),
         ] {
-            let said = parse(&["--", name]).unwrap_err();
+            let said = permit(&book, name).unwrap_err().to_string();
             assert!(said.contains("as in team-a"), "{name:?}: {said}");
         }
+        let old = RawRecord {
+            name: "Team A".into(),
+            ..RawRecord::default()
+        };
+        book.create(old, Timestamp::UNIX_EPOCH).unwrap();
+        assert!(permit(&book, "Team A").is_ok() && permit(&book, "Team B").is_err());
         assert!(parse(&["a", "--max-cpu", "500m", "--max-memory", "32Gi"]).is_ok());
         let said = parse(&["a", "--max-cpu", "much"]).unwrap_err();
         assert!(

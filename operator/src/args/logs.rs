@@ -2,14 +2,15 @@
 //! of a failed one, whose Pod is gone, the end that the controller kept, which only who may read the
 //! root key can open.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write};
 
 use crds::sandbox::Phase;
 use crds::{Sandbox, names};
 use futures::{AsyncRead, AsyncReadExt as _};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::LogParams;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 
 use super::Installation;
 use crate::kubernetes::client::{CallError, bounded};
@@ -41,32 +42,40 @@ impl LogsArgs {
         let namespace = self.namespace.clone().unwrap_or_else(own);
         let api = Api::<Sandbox>::namespaced(client.clone(), &namespace);
         let sandbox = bounded(api.get(&self.name)).await?;
-        match self.live(&client, &namespace).await {
-            Ok(log) => print(log).await,
-            Err(error) if error.is_not_found() => {
-                let kept = self.kept(&client, &namespace, &sandbox).await?;
-                print!("{}", end_of(&kept, self.tail));
-                Ok(())
-            }
-            Err(error) => Err(error.into()),
-        }
+        let output = std::io::stdout();
+        let copied = if let Some(log) = self.live(&client, &namespace, &sandbox).await? {
+            copy(log, output).await
+        } else {
+            let kept = self.kept(&client, &namespace, &sandbox).await?;
+            copy(end_of(&kept, self.tail).as_bytes(), output).await
+        };
+        Ok(copied?)
     }
 
-    /// The log of the Pod, which may be long.
+    /// The log of its Pod, which may be long. A Pod of that name that another one owns is not its Pod.
     async fn live(
         &self,
         client: &Client,
         namespace: &str,
-    ) -> Result<impl AsyncRead + Unpin + use<>, CallError> {
+        sandbox: &Sandbox,
+    ) -> Result<Option<impl AsyncRead + Unpin + use<>>, CallError> {
         let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+        let pod = names::pod(&self.name);
+        let found = bounded(pods.get_metadata_opt(&pod)).await?;
+        if !found.is_some_and(|pod| is_of(sandbox, pod.owner_references())) {
+            return Ok(None);
+        }
         let params = LogParams {
             container: Some(names::CONTAINER.into()),
             tail_lines: self.tail.map(i64::from),
             previous: self.previous,
             ..LogParams::default()
         };
-        let stream = bounded(pods.log_stream(&names::pod(&self.name), &params)).await?;
-        Ok(Box::pin(stream))
+        match bounded(pods.log_stream(&pod, &params)).await {
+            Ok(stream) => Ok(Some(Box::pin(stream))),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The end of the log of a failed one.
@@ -87,6 +96,11 @@ impl LogsArgs {
     }
 }
 
+fn is_of(sandbox: &Sandbox, owners: &[OwnerReference]) -> bool {
+    let uid = sandbox.metadata.uid.as_deref();
+    owners.iter().any(|owner| Some(owner.uid.as_str()) == uid)
+}
+
 /// Why there is neither a Pod nor a kept log.
 fn absence(phase: Phase) -> &'static str {
     match phase {
@@ -94,17 +108,25 @@ fn absence(phase: Phase) -> &'static str {
         Phase::Starting | Phase::Running => "its Pod is gone; another one is being made",
         Phase::Pausing | Phase::Paused => "it is paused, and the log goes with the Pod",
         Phase::Stopped => "it is stopped",
-        Phase::Failed => "its command wrote nothing, or was never started",
+        Phase::Failed => {
+            "no log was kept: it wrote nothing, was never started, or its node did not answer in time"
+        }
     }
 }
 
-async fn print(mut log: impl AsyncRead + Unpin) -> anyhow::Result<()> {
-    let mut output = std::io::stdout().lock();
+/// Copies a log to its end, or until nobody reads on.
+async fn copy(mut log: impl AsyncRead + Unpin, mut output: impl Write) -> std::io::Result<()> {
     let mut chunk = vec![0; CHUNK];
     loop {
-        match log.read(&mut chunk).await? {
-            0 => return Ok(output.flush()?),
-            length => output.write_all(&chunk[..length])?,
+        let length = log.read(&mut chunk).await?;
+        let written = match length {
+            0 => output.flush(),
+            length => output.write_all(&chunk[..length]),
+        };
+        match written {
+            Ok(()) if length > 0 => {}
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error),
+            _ => return Ok(()),
         }
     }
 }
@@ -123,7 +145,72 @@ fn end_of(text: &str, lines: Option<u32>) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::kubernetes::fake::FakeApi;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        logs: LogsArgs,
+    }
+
+    async fn post(client: &Client, path: &str, object: &Value) {
+        let request = http::Request::post(path).body(serde_json::to_vec(object).unwrap());
+        client.request::<Value>(request.unwrap()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_pod_of_another_is_not_its_pod() {
+        let client = FakeApi::default().client();
+        let pods = "/api/v1/namespaces/ns/pods";
+        let name = names::pod("a");
+        let owner = json!({"apiVersion": "v1", "kind": "Sandbox", "name": "a", "uid": "one"});
+        let meta = json!({"name": name, "ownerReferences": [owner]});
+        post(&client, pods, &json!({"metadata": meta})).await;
+        let log = json!({"metadata": {"name": "log"}});
+        post(&client, &format!("{pods}/{name}"), &log).await;
+        let logs = Line::try_parse_from(["x", "a"]).unwrap().logs;
+        for (uid, name, found) in [("one", "a", true), ("two", "a", false), ("one", "b", false)] {
+            let mut sandbox = Sandbox::new(name, crds::sandbox::SandboxSpec::default());
+            sandbox.metadata.uid = Some(uid.into());
+            let logs = LogsArgs {
+                name: name.into(),
+                ..logs.clone()
+            };
+            let live = logs.live(&client, "ns", &sandbox).await.unwrap();
+            assert_eq!(live.is_some(), found, "{uid} {name}");
+        }
+    }
+
+    /// Takes so many bytes; then its reader is gone, or its disk is full.
+    struct Output(usize, ErrorKind);
+
+    impl Write for Output {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(self.1)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_has_enough_is_no_error() {
+        let text = vec![b'x'; 3 * CHUNK];
+        for (room, kind, good) in [
+            (text.len(), ErrorKind::StorageFull, true),
+            (CHUNK, ErrorKind::BrokenPipe, true),
+            (CHUNK, ErrorKind::StorageFull, false),
+        ] {
+            let copied = copy(&text[..], Output(room, kind)).await;
+            assert_eq!(copied.is_ok(), good, "{kind:?}");
+        }
+    }
 
     #[test]
     fn the_last_lines_are_as_many_as_asked_for() {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::kubernetes::slim::{SlimContainerStatus, SlimPod, SlimTerminated};
+use crate::kubernetes::slim::{SlimContainer, SlimContainerStatus, SlimPod, SlimTerminated};
 use crds::{contract, names};
 
 /// Reason of an end that the node did not see, as after its own restart.
@@ -212,7 +212,7 @@ impl PodFacts {
             supervised: supervised(pod),
             edition: Edition::read(pod),
             container: own
-                .map(|own| Container::read(own, supervised(pod)))
+                .map(|own| Container::read(own, has_own_words(pod)))
                 .unwrap_or_default(),
             trouble: status
                 .init_container_statuses
@@ -268,7 +268,7 @@ impl Edition {
 }
 
 impl Container {
-    fn read(status: &SlimContainerStatus, supervised: bool) -> Self {
+    fn read(status: &SlimContainerStatus, own_words: bool) -> Self {
         let waits_for = |reason: &str| {
             let waiting = status.state.waiting.as_ref();
             waiting.is_some_and(|w| w.reason.as_deref() == Some(reason))
@@ -290,7 +290,7 @@ impl Container {
             state,
             restarts: status.restart_count,
             last_end: last.map(end_of),
-            last_words: last.filter(|_| supervised).and_then(words_of),
+            last_words: last.filter(|_| own_words).and_then(words_of),
         }
     }
 
@@ -376,12 +376,22 @@ fn unschedulable(pod: &SlimPod) -> Option<String> {
     (condition.status == "False").then(|| condition.message.clone().unwrap_or_default())
 }
 
-fn supervised(pod: &SlimPod) -> bool {
+fn own(pod: &SlimPod) -> Option<&SlimContainer> {
     let mut containers = pod.spec.containers.iter();
-    containers
-        .find(|c| c.name == names::CONTAINER)
+    containers.find(|c| c.name == names::CONTAINER)
+}
+
+fn supervised(pod: &SlimPod) -> bool {
+    own(pod)
         .and_then(|c| c.command.first())
         .is_some_and(|program| program == contract::path::EXECUTOR)
+}
+
+/// Whether what it says of its end is the supervisor's. By another policy than `File` it may be the end
+/// of the log, where programs print secrets.
+fn has_own_words(pod: &SlimPod) -> bool {
+    let policy = own(pod).and_then(|c| c.termination_message_policy.as_deref());
+    supervised(pod) && policy.is_none_or(|policy| policy == "File")
 }
 
 fn end_of(terminated: &SlimTerminated) -> String {
@@ -394,10 +404,19 @@ fn end_of(terminated: &SlimTerminated) -> String {
 /// One short line: it comes from the sandbox, where anybody may have written it.
 fn words_of(terminated: &SlimTerminated) -> Option<String> {
     let message = terminated.message.as_deref()?;
-    let plain = message.split(|c: char| c.is_control() || c.is_whitespace());
+    let seen: String = message.chars().filter(|c| !is_unseen(*c)).collect();
+    let plain = seen.split(|c: char| c.is_control() || c.is_whitespace());
     let words: Vec<_> = plain.filter(|word| !word.is_empty()).collect();
     let words: String = words.join(" ").chars().take(LONGEST_WORDS).collect();
     (!words.is_empty()).then_some(words)
+}
+
+/// Characters without width and those that turn the direction of a text: they make it look like another.
+fn is_unseen(c: char) -> bool {
+    matches!(
+        c,
+        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
+    )
 }
 
 /// An exit code, with what shells and our supervisor mean by it.

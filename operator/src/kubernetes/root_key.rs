@@ -21,8 +21,10 @@ const FIELD: &str = "key";
 /// Why there is no root key.
 #[derive(Debug, thiserror::Error)]
 pub enum RootKeyError {
+    #[error("Secret {SECRET} cannot be read")]
+    Read(#[source] CallError),
     #[error("Secret {SECRET} cannot be read or made")]
-    Call(#[from] CallError),
+    Make(#[from] CallError),
     #[error("Secret {SECRET} is not there yet: a controller makes it")]
     Absent,
     #[error("Secret {SECRET} has no field {FIELD}")]
@@ -51,7 +53,8 @@ pub async fn load_or_create(client: &Client, namespace: &str) -> Result<Keys, Ro
 /// to create Secrets.
 pub async fn load(client: &Client, namespace: &str) -> Result<Keys, RootKeyError> {
     let api = Api::<Secret>::namespaced(client.clone(), namespace);
-    let secret = bounded(api.get_opt(SECRET)).await?;
+    let secret = bounded(api.get_opt(SECRET)).await;
+    let secret = secret.map_err(RootKeyError::Read)?;
     derive(&secret.ok_or(RootKeyError::Absent)?)
 }
 

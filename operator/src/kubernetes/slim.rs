@@ -30,10 +30,13 @@ pub struct SlimSpec {
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SlimContainer {
     pub name: String,
     #[serde(default)]
     pub command: Vec<String>,
+    #[serde(default)]
+    pub termination_message_policy: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

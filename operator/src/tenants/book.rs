@@ -73,11 +73,21 @@ impl Book {
         if key.len() < SHORTEST {
             return Err(BookError::Invalid("a key must have at least 16 bytes"));
         }
-        let known = hex(&hash(key));
-        if self.0.iter().any(|raw| raw["sha256"] == *known) {
+        if self.has_key(key) {
             return Ok(());
         }
         self.add(record, key, now).map(|_| ())
+    }
+
+    /// Whether there is a record for this key.
+    pub fn has_key(&self, key: &str) -> bool {
+        let known = hex(&hash(key));
+        self.0.iter().any(|raw| raw["sha256"] == *known)
+    }
+
+    /// Whether a key has this name already.
+    pub fn has_name(&self, name: &str) -> bool {
+        self.0.iter().any(|raw| raw["name"] == *name)
     }
 
     fn add(

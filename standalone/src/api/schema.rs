@@ -67,17 +67,17 @@ impl Schema {
     }
 
     /// Everything wrong with the object. What was wrong before already is let through, so that an object stored under
-    /// an older schema can still be reported on and repaired step by step.
+    /// an older schema can still be reported on and repaired step by step. A rule lets through only what has not changed.
     pub(crate) fn check(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
         let mut causes = self.check_values(object);
-        if causes.is_empty() {
-            causes = self.rules.evaluate(object, old);
-        }
         if let (false, Some(old)) = (causes.is_empty(), old) {
             let before = self.check_values(old);
             causes.retain(|cause| !before.contains(cause));
         }
-        causes
+        if !causes.is_empty() {
+            return causes;
+        }
+        self.rules.evaluate(object, old)
     }
 
     fn check_values(&self, object: &Value) -> Vec<Cause> {

@@ -105,7 +105,7 @@ async fn what_is_no_amount_is_refused_at_once() {
     ] {
         assert!(said.contains(fault), "{fault}: {said}");
     }
-    let limits = json!({"cpu": "1500m", "memory": 4_294_967_296_u64, "ephemeral-storage": "1e9"});
+    let limits = json!({"cpu": "1500m", "memory": 4_294_967_296_u64, "ephemeral-storage": "+1e9"});
     let good =
         json!({"image": "a", "workspace": {"size": "1.5Gi"}, "resources": {"limits": limits}});
     let (applied, said) = apply(good);

@@ -66,6 +66,7 @@ async fn a_lost_nodes_sandbox_comes_back_on_the_other() {
     assert_eq!(reasons.len(), 1, "{reasons:?}");
     let now = scene.get::<Pod>("moved").await;
     assert_ne!(now.uid(), pod.uid());
+    let restarts = scene.ready("moved").await.restarts;
     drop(kubelet);
     // The node that comes back takes nothing away.
     kubectl(&[
@@ -76,4 +77,6 @@ async fn a_lost_nodes_sandbox_comes_back_on_the_other() {
     ]);
     let status = scene.ready("moved").await;
     assert_eq!(status.node_name.as_deref(), Some(SECOND));
+    assert_eq!(status.restarts, restarts);
+    assert_eq!(scene.get::<Pod>("moved").await.uid(), now.uid());
 }

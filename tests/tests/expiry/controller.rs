@@ -7,10 +7,12 @@ use serde_yaml::Value;
 use tests::binaries::binary;
 use tests::http::Json;
 use tests::standalone::free_port;
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, sleep, timeout};
 
 /// Who it is in the audit log.
 pub(crate) const NAME: &str = "the-controller";
+/// Longest time until a signal has taken effect.
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running controller. Ends when dropped.
 pub(crate) struct Controller {
@@ -48,9 +50,13 @@ impl Controller {
     pub(crate) async fn stop(&self) {
         self.signal("-STOP");
         let stat = PathBuf::from(format!("/proc/{}/stat", self.child.id()));
-        while !std::fs::read_to_string(&stat).unwrap().contains(") T ") {
-            sleep(Duration::from_millis(10)).await;
-        }
+        let standing = async {
+            while !std::fs::read_to_string(&stat).unwrap().contains(") T ") {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let stopped = timeout(STOP_TIMEOUT, standing).await;
+        assert!(stopped.is_ok(), "it runs on: {}", self.log());
     }
 
     pub(crate) fn go_on(&self) {

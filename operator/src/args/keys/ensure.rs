@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::{ObjectMeta, PostParams};
 
-use super::{Create, change, secrets};
+use super::{Create, change, permit, secrets, stored};
 use crate::kubernetes::client::bounded;
 use crate::tenants::book::{Book, fresh_key};
 use crds::names;
@@ -32,8 +32,12 @@ impl Ensure {
     pub(super) async fn run(&self, client: &Client, namespace: &str) -> anyhow::Result<()> {
         let key = self.text(client, namespace).await?;
         let record = self.key.record();
-        let adopt =
-            |book: &mut Book| Ok(book.adopt(record.clone(), key.trim_end(), Timestamp::now())?);
+        let adopt = |book: &mut Book| {
+            if !book.has_key(key.trim_end()) {
+                permit(book, &record.name)?;
+            }
+            Ok(book.adopt(record.clone(), key.trim_end(), Timestamp::now())?)
+        };
         change(client, namespace, adopt).await?;
         println!("the key in Secret {} works", self.secret);
         Ok(())
@@ -45,6 +49,8 @@ impl Ensure {
         if let Some(found) = bounded(api.get_opt(&self.secret)).await? {
             return self.read(&found);
         }
+        let book = stored(client, namespace).await?;
+        permit(&book.unwrap_or_default(), &self.key.name)?;
         let made = self.fresh()?;
         match bounded(api.create(&PostParams::default(), &made)).await {
             Ok(made) => self.read(&made),
@@ -119,6 +125,29 @@ mod tests {
         ensure("a").run(&client, "ns").await.unwrap();
         assert_eq!(hashes(&client).await, first);
         assert_eq!(api.objects().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn names_of_before_the_rule_go_on() {
+        let api = FakeApi::default();
+        let client = api.client();
+        let refused = ensure("Team A").run(&client, "ns").await.unwrap_err();
+        assert!(refused.to_string().contains("as in team-a"), "{refused}");
+        assert!(api.objects().is_empty(), "no key that does not work");
+
+        let old = ensure("Team A").key.record();
+        let make = |book: &mut Book| Ok(book.create(old.clone(), Timestamp::UNIX_EPOCH)?);
+        change(&client, "ns", make).await.unwrap();
+        ensure("Team A").run(&client, "ns").await.unwrap();
+        assert_eq!(hashes(&client).await.len(), 2, "a second key of that name");
+
+        let revoke = |book: &mut Book| Ok(book.revoke("Team A")?);
+        change(&client, "ns", revoke).await.unwrap();
+        let refused = ensure("Team A").run(&client, "ns").await.unwrap_err();
+        assert!(refused.to_string().contains("as in team-a"), "{refused}");
+        ensure("team-a").run(&client, "ns").await.unwrap();
+        ensure("Team A").run(&client, "ns").await.unwrap();
+        assert_eq!(hashes(&client).await.len(), 1, "that key exists");
     }
 
     #[tokio::test]

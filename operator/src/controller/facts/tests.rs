@@ -54,4 +54,30 @@ fn the_last_words_of_a_supervised_container_are_one_short_line() {
     let long = supervised(&"\u{fc}".repeat(4096)).last_words.unwrap();
     assert_eq!(long.chars().count(), LONGEST_WORDS);
     assert_eq!(container("/bin/own", "hunter2").end(), "exit code 1");
+    let turned = supervised("\u{feff}a\u{200b}b\u{202e}c \u{2066}\u{2060}d\u{200f}");
+    assert_eq!(turned.end(), "exit code 1: abc d");
+    assert_eq!(supervised("\u{200b} \u{2069}").end(), "exit code 1");
+}
+
+#[test]
+fn the_end_of_a_log_is_nobodys_last_words() {
+    let words = |policy: &Value| {
+        let ended = json!({"terminated": {"exitCode": 1, "message": "words"}});
+        let container = json!({
+            "name": "sandbox", "command": [contract::path::EXECUTOR], "terminationMessagePolicy": policy,
+        });
+        let pod = json!({
+            "metadata": {"name": "a", "uid": "u"},
+            "spec": {"containers": [container]},
+            "status": {"containerStatuses": [{"name": "sandbox", "state": ended}]},
+        });
+        let pod: SlimPod = serde_json::from_value(pod).unwrap();
+        PodFacts::read(&pod).unwrap().container.last_words
+    };
+    for own in [json!("File"), Value::Null] {
+        assert_eq!(words(&own).as_deref(), Some("words"), "{own}");
+    }
+    for other in ["FallbackToLogsOnError", "Unknown"] {
+        assert_eq!(words(&json!(other)), None, "{other}");
+    }
 }

@@ -1,6 +1,7 @@
 //! What is said of pools: that no Pods are kept ready yet, so that `replicas` and `rollout` have no
 //! effect. Only pools that ask for it are written to, and only when there is something new to say.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use crds::SandboxPool;
@@ -27,21 +28,34 @@ const MESSAGE: &str = "no Pods are kept ready yet: replicas and rollout have no 
 /// Pause after a report that could not be written.
 const PAUSE: Duration = Duration::from_secs(30);
 
+/// Why the statuses of pools could not be written.
+type Failures = HashMap<Key, String>;
+
 /// Reports for ever. To be run by the leader alone.
 pub(in crate::controller) async fn run(context: &Context) {
+    let mut failures = Failures::new();
     loop {
-        let mut failed = false;
-        for (key, uid, status) in context.pools.reports(context.clock.now()) {
-            if let Err(error) = write(context, &key, &uid, &status).await {
-                tracing::warn!(pool = %key, %error, "the status of a pool was not written");
-                failed = true;
-            }
-        }
+        failures = report(context, &failures).await;
         tokio::select! {
             () = context.pools.changed.notified() => {}
-            () = sleep(PAUSE), if failed => {}
+            () = sleep(PAUSE), if !failures.is_empty() => {}
         }
     }
+}
+
+/// Writes what is due. A failure that has not changed is not logged again.
+async fn report(context: &Context, before: &Failures) -> Failures {
+    let mut failures = Failures::new();
+    for (key, uid, status) in context.pools.reports(context.clock.now()) {
+        if let Err(error) = write(context, &key, &uid, &status).await {
+            let error = error.to_string();
+            if before.get(&key) != Some(&error) {
+                tracing::warn!(pool = %key, %error, "the status of a pool was not written");
+            }
+            failures.insert(key, error);
+        }
+    }
+    failures
 }
 
 async fn write(

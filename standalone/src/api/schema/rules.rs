@@ -32,20 +32,30 @@ impl Rules {
         }))
     }
 
+    /// What the rules find fault with, but for values that have not changed and were as faulty before.
     pub(super) fn evaluate(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+        let mut faults = self.faults(object, old);
+        if let (false, Some(old)) = (faults.is_empty(), old) {
+            let before = self.faults(old, None);
+            faults.retain(|fault| {
+                let path = &fault.field_path;
+                let same = value_at(object, path) == value_at(old, path);
+                let is_this = |known: &ValidationError| {
+                    known.field_path == *path && known.message == fault.message
+                };
+                !(same && before.iter().any(is_this))
+            });
+        }
+        faults.iter().map(|fault| cause(fault, object)).collect()
+    }
+
+    fn faults(&self, object: &Value, old: Option<&Value>) -> Vec<ValidationError> {
         let Some(compiled) = &self.0 else {
             return Vec::new();
         };
-        let verdict = compiled
-            .validator
-            .lock()
-            .validate_compiled(&compiled.schema, object, old);
-        verdict
-            .err()
-            .into_iter()
-            .flatten()
-            .map(|error| cause(&error, object))
-            .collect()
+        let validator = compiled.validator.lock();
+        let verdict = validator.validate_compiled(&compiled.schema, object, old);
+        verdict.err().into_iter().flatten().collect()
     }
 }
 
@@ -75,15 +85,18 @@ fn cause(error: &ValidationError, object: &Value) -> Cause {
 
 /// The server shows the type in place of the value, which may be large.
 fn type_at(object: &Value, path: &str) -> &'static str {
+    value_at(object, path).map_or("object", super::check::type_name)
+}
+
+fn value_at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     let steps = path
         .split(['.', '['])
         .filter(|step| !step.is_empty())
         .map(|step| step.trim_end_matches(']'));
-    let found = steps
+    steps
         .into_iter()
         .try_fold(object, |value, step| match step.parse::<usize>() {
             Ok(index) if value.is_array() => value.get(index),
             _ => value.get(step),
-        });
-    found.map_or("object", super::check::type_name)
+        })
 }

@@ -137,3 +137,38 @@ fn what_was_wrong_before_is_let_through() {
     let new = json!({"spec": {"image": "a", "replicas": 9, "state": "Paused"}});
     assert!(schema().check(&new, Some(&old)).is_empty());
 }
+
+#[test]
+fn rules_let_through_what_has_not_changed() {
+    let crd = crds::schema::all()
+        .into_iter()
+        .find(|crd| crd.spec.names.plural == "sandboxes")
+        .unwrap();
+    let schema = Schema::new(crd.spec.versions[0].schema.as_ref());
+    let sandbox = |size: &str, image: &str| {
+        let spec = json!({"image": image, "state": "Running", "workspace": {"size": size}});
+        json!({"apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox", "metadata": {"name": "a"}, "spec": spec})
+    };
+    let old = sandbox("10GB", "a");
+    let faults = |new: &Value, old: Option<&Value>| {
+        let causes = schema.check(new, old).into_iter();
+        causes.map(|cause| cause.field).collect::<Vec<_>>()
+    };
+    let size = ["spec.workspace.size"];
+    assert_eq!(faults(&old, None), size, "nobody makes it now");
+
+    let mut stopped = old.clone();
+    stopped["spec"]["state"] = "Stopped".into();
+    assert_eq!(faults(&stopped, Some(&old)), Vec::<String>::new());
+    let mut reported = old.clone();
+    reported["status"] = json!({"phase": "Failed"});
+    assert_eq!(faults(&reported, Some(&old)), Vec::<String>::new());
+
+    let changed = faults(&sandbox("20GB", "a"), Some(&old));
+    assert!(changed.contains(&size[0].to_owned()), "{changed:?}");
+    let mut other = stopped.clone();
+    other["spec"]["resources"] = json!({"limits": {"cpu": "much"}});
+    assert_eq!(faults(&other, Some(&old)), ["spec.resources.limits.cpu"]);
+    other["spec"]["resources"]["limits"]["cpu"] = "+1".into();
+    assert_eq!(faults(&other, Some(&old)), Vec::<String>::new());
+}
