@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import urllib.error
+import urllib.parse
 import urllib.request
 import uuid
 
@@ -15,13 +16,24 @@ MAX_FRAMES = 30
 LIMIT = 120
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The key goes to the configured host and to no other."""
+
+    def redirect_request(self, request, answer, code, message, headers, url):
+        host = urllib.parse.urlsplit(url).netloc.rpartition("@")[2]
+        raise RuntimeError(f"HTTP status {code}: a redirect to {host} is not followed")
+
+
+_opener = urllib.request.build_opener(_NoRedirects)
+
+
 def _post(path, body, kind):
     base = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     key = os.environ.get("OPENAI_API_KEY") or os.environ.get("SANDBOX_ENV_OPENAI_API_KEY")
     headers = {"Authorization": f"Bearer {key}", "Content-Type": kind}
     request = urllib.request.Request(f"{base.rstrip('/')}/{path}", body, headers)
     try:
-        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
+        with _opener.open(request, timeout=LIMIT) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
         # Why is in the body.

@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::{ContextKind, ContextValue};
 
 /// Where Kubernetes looks (`terminationMessagePath`). It is there in every container, new and
 /// writable for everybody, and nowhere else.
@@ -27,15 +27,23 @@ pub fn leave_usage(error: &clap::Error) {
 
 fn usage(error: &clap::Error) -> String {
     let what = error.kind().as_str().unwrap_or("the command line is wrong");
-    let about = match error.kind() {
-        ErrorKind::InvalidSubcommand => error.get(ContextKind::InvalidSubcommand),
-        _ => error.get(ContextKind::InvalidArg),
+    let about = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(name)) => std::slice::from_ref(name),
+        Some(ContextValue::Strings(names)) => names,
+        _ => &[],
     };
-    match about {
-        Some(ContextValue::String(name)) => format!("{what}: {name}"),
-        Some(ContextValue::Strings(names)) => format!("{what}: {}", names.join(", ")),
-        _ => what.to_owned(),
+    let names: Vec<_> = about.iter().filter_map(|text| name(text)).collect();
+    if names.is_empty() {
+        what.to_owned()
+    } else {
+        format!("{what}: {}", names.join(", "))
     }
+}
+
+/// An option or a placeholder; anything else stands where a value does.
+fn name(text: &str) -> Option<&str> {
+    let name = text.split('=').next()?;
+    name.starts_with(['-', '<']).then_some(name)
 }
 
 fn write(file: &Path, text: &str) {
@@ -75,5 +83,13 @@ mod tests {
         assert!(unknown.contains("--colour"), "{unknown}");
         let missing = said("x serve");
         assert!(missing.contains("<PORT>"), "{missing}");
+        for line in [
+            "x serve 60000 hunter2",
+            "x hunter2",
+            "x serve 60000 --colour=hunter2",
+        ] {
+            let said = said(line);
+            assert!(!said.is_empty() && !said.contains("hunter2"), "{said}");
+        }
     }
 }

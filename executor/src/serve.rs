@@ -28,6 +28,7 @@ mod children;
 mod editor;
 mod executor;
 mod files;
+mod group;
 mod identity;
 mod mcp;
 mod observation;

@@ -512,6 +512,19 @@ fn is_alive(pid: &str) -> bool {
 }
 
 #[test]
+fn what_cells_started_ends_with_the_kernel() {
+    let world = World::new();
+    let start =
+        "import os, subprocess; left = subprocess.Popen(['sleep', '1000']); print(left.pid)";
+    let left = world.cell(start);
+    assert!(is_alive(&left), "{left}");
+    assert_eq!(world.cell("os._exit(3)"), restarted("exit status 3"));
+    while is_alive(&left) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn kernels_end_with_the_server() {
     let directory = tempfile::tempdir().unwrap();
     let temporary = directory.path().join("tmp");

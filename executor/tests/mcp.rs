@@ -374,6 +374,38 @@ fn the_newer_transport_is_a_message_in_and_its_answer_out() {
 }
 
 #[test]
+fn messages_that_come_at_once_are_answered_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    update(&process, &json!([local("t")]));
+    let (_, mut events) = Events::open(&process, "/sse");
+    let (_, endpoint) = events.next();
+    let post = format!("POST /{endpoint}");
+    let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let ping = |id: usize| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+    let answered = |id: usize| json!({"jsonrpc": "2.0", "id": id, "result": {}});
+    let batch = json!([ping(1), told, ping(2)]).to_string();
+    assert_eq!(
+        ask(&process, "POST /mcp", &batch).json(),
+        json!([answered(1), answered(2)])
+    );
+    assert_eq!(ask(&process, &post, &batch).status, 202);
+    let answer: Value = serde_json::from_str(&events.next().1).unwrap();
+    assert_eq!(answer, json!([answered(1), answered(2)]));
+    let answer = ask(&process, "POST /mcp", &json!([told]).to_string());
+    assert_eq!((answer.status, answer.body.as_str()), (202, ""));
+    // Bounded, and of messages only.
+    let many = |count| (0..count).map(ping).collect::<Value>().to_string();
+    assert_eq!(ask(&process, "POST /mcp", &many(32)).status, 200);
+    for body in [many(33), json!([ping(1), 1]).to_string()] {
+        let answer = ask(&process, "POST /mcp", &body);
+        assert_eq!(answer.status, 400, "{body}");
+        assert_eq!(answer.json()["error"]["code"], -32600, "{body}");
+        assert_eq!(ask(&process, &post, &body).status, 400, "{body}");
+    }
+}
+
+#[test]
 fn a_client_of_others_is_served() {
     let directory = tempfile::tempdir().unwrap();
     let process = serve(directory.path());

@@ -121,6 +121,20 @@ sys.modules['cv2'] = None";
             "[Reading image file from file]\nError with the request: HTTP status 401: {refusal}"
         )
     );
+    // The key stays with the host that it is for.
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    other.set_nonblocking(true).unwrap();
+    let host = other.local_addr().unwrap();
+    let moved = format!("302 Found\r\nLocation: http://user:word@{host}/v1");
+    let (_, text) = ask("parse_audio('file')", &moved, &json!({}));
+    assert_eq!(
+        text,
+        format!(
+            "[Transcribing audio file from file]\nError transcribing audio file: \
+             HTTP status 302: a redirect to {host} is not followed"
+        )
+    );
+    assert!(other.accept().is_err(), "the other host was asked");
     for (code, expected) in [
         (
             "parse_image('nope')",

@@ -180,6 +180,21 @@ fn one_that_ends_is_started_again() {
 }
 
 #[test]
+fn what_a_script_has_started_ends_with_it() {
+    let world = World::new();
+    let program = world.path("vscode/bin/openvscode-server");
+    let script = "#!/bin/sh\nsleep 1000 &\necho $! >> \"$(dirname \"$0\")/../calls\"\nexit 3\n";
+    fs::write(program, script).unwrap();
+    let process = world.serve(&[]);
+    token(&process);
+    let first = world.call().lines().next().unwrap().to_owned();
+    let stat = format!("/proc/{first}/stat");
+    while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn one_that_does_not_stay_is_told() {
     let world = World::new();
     let program = world.path("vscode/bin/openvscode-server");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::process::{Gid, Uid};
 use tokio::process::Command;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::settings::Settings;
 use super::users::{self, User, UserError};
@@ -143,6 +143,30 @@ impl Identity {
     ) -> io::Result<T> {
         let threads = Arc::clone(&self.threads);
         let permit = threads.acquire_owned().await.map_err(io::Error::other)?;
+        self.run_on_thread(Some(permit), work).await
+    }
+
+    /// Runs what cannot block, such as a signal, with this user's rights: threads that are stuck do
+    /// not hold it up.
+    ///
+    /// # Errors
+    /// If no thread can be had or the rights cannot be taken on.
+    pub(super) async fn run_at_once<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        if self.switch {
+            self.run_on_thread(None, work).await
+        } else {
+            Ok(work())
+        }
+    }
+
+    async fn run_on_thread<T: Send + 'static>(
+        &self,
+        permit: Option<OwnedSemaphorePermit>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
         let rights = self.switch.then(|| self.user.clone()).flatten();
         let (sender, receiver) = oneshot::channel();
         std::thread::Builder::new()

@@ -17,7 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 use self::config::Config;
 pub(super) use self::config::parse;
 use self::peer::CHANGES;
-pub(super) use self::proxy::answer;
+pub(super) use self::proxy::{answer, is_message};
 use self::server::Server;
 use self::sessions::Sessions;
 use super::shell::Start;

@@ -18,8 +18,9 @@ use super::identity::Identity;
 
 /// Those that are there. There is one process, so there is one set.
 static MADE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-/// For work that nobody waits for any more, when the server ends.
-const SETTLE_LIMIT: Duration = Duration::from_secs(2);
+/// For what is left to do at an end: threads that are stuck, as on a file system that is away, do not
+/// hold it up. What is not removed then stays.
+pub(super) const END_LIMIT: Duration = Duration::from_secs(2);
 
 /// Where the user may be allowed to make one, the best place first.
 pub(super) fn places(fallback: &Path) -> [PathBuf; 3] {
@@ -93,7 +94,8 @@ impl Private {
     pub(super) async fn remove(&self) {
         let directory = self.directory.clone();
         // Nothing depends on it: the names are never used again.
-        let _ = self.identity.run(move || remove(&directory)).await;
+        let removing = self.identity.run(move || remove(&directory));
+        let _ = tokio::time::timeout(END_LIMIT, removing).await;
     }
 }
 
@@ -108,12 +110,11 @@ impl Drop for Private {
 /// Removes what is left when all that could use it has ended: a kernel that is on its way makes files
 /// in a directory while it is being removed.
 pub(super) async fn remove_all(identity: &Identity) {
-    identity.settle(SETTLE_LIMIT).await;
+    identity.settle(END_LIMIT).await;
     let left: Vec<_> = MADE.lock().iter().cloned().collect();
     if !left.is_empty() {
-        let _ = identity
-            .run(move || left.iter().for_each(|directory| remove(directory)))
-            .await;
+        let removing = identity.run(move || left.iter().for_each(|directory| remove(directory)));
+        let _ = tokio::time::timeout(END_LIMIT, removing).await;
     }
 }
 
@@ -128,4 +129,32 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     options.open(path)?.write_all(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn stuck_threads_do_not_keep_the_server_from_ending() {
+        let identity = Arc::new(Identity::own());
+        let fallback = tempfile::tempdir().unwrap();
+        let private = Private::create(&identity, fallback.path(), |_| Vec::new());
+        let private = private.await.unwrap();
+        let mut stuck = Vec::new();
+        for _ in 0..16 {
+            let (release, released) = mpsc::channel::<()>();
+            let identity = Arc::clone(&identity);
+            let work = async move { identity.run(move || released.recv()).await };
+            stuck.push((release, tokio::spawn(work)));
+        }
+        tokio::task::yield_now().await;
+        let ending = async {
+            private.remove().await;
+            remove_all(&identity).await;
+        };
+        tokio::time::timeout(END_LIMIT * 4, ending).await.unwrap();
+    }
 }

@@ -46,7 +46,7 @@ impl Family {
                 self.signal(Signal::KILL);
             };
             if identity.is_other() {
-                let _ = identity.run(kill).await;
+                let _ = identity.run_at_once(kill).await;
             }
             super::children::reap();
             tokio::time::sleep(PAUSE).await;

@@ -132,7 +132,8 @@ async fn message(
     if !kind.is_some_and(is_json) {
         return plain(StatusCode::BAD_REQUEST, "Invalid Content-Type header");
     }
-    let Some(message @ Value::Object(_)) = read(request.into_body()).await else {
+    let message = read(request.into_body()).await.filter(mcp::is_message);
+    let Some(message) = message else {
         return plain(StatusCode::BAD_REQUEST, "Could not parse message");
     };
     let Some(slot) = executor.mcp.slot() else {
@@ -157,7 +158,7 @@ async fn exchange(State(executor): State<Arc<Executor>>, body: Body) -> Response
         (StatusCode::BAD_REQUEST, Json(answer)).into_response()
     };
     let message = match read(body).await {
-        Some(message @ Value::Object(_)) => message,
+        Some(message) if mcp::is_message(&message) => message,
         Some(_) => return refused(-32600, "Invalid Request"),
         None => return refused(-32700, "Parse error"),
     };

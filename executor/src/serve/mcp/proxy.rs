@@ -19,11 +19,34 @@ const VERSIONS: [&str; 3] = ["2024-11-05", "2025-03-26", VERSION];
 const LIST_LIMIT: Duration = Duration::from_secs(20);
 /// For a tool to do its work.
 const CALL_LIMIT: Duration = Duration::from_mins(10);
+/// Messages that come at once.
+const MAX_BATCH: usize = 32;
 /// Pages of a list of one server.
 const MAX_PAGES: usize = 50;
 
-/// The answer to a message; notifications have none.
+/// Whether it can be answered: a message, or some of them at once, as version 2025-03-26 has it.
+pub(in crate::serve) fn is_message(value: &Value) -> bool {
+    match value {
+        Value::Array(batch) => {
+            (1..=MAX_BATCH).contains(&batch.len()) && batch.iter().all(Value::is_object)
+        }
+        other => other.is_object(),
+    }
+}
+
+/// The answer to a message; notifications have none. Of several, one after the other.
 pub(in crate::serve) async fn answer(mcp: &Mcp, message: &Value) -> Option<Value> {
+    let Value::Array(batch) = message else {
+        return answer_one(mcp, message).await;
+    };
+    let mut answers = Vec::new();
+    for message in batch {
+        answers.extend(answer_one(mcp, message).await);
+    }
+    (!answers.is_empty()).then_some(Value::Array(answers))
+}
+
+async fn answer_one(mcp: &Mcp, message: &Value) -> Option<Value> {
     let id = message.get("id").filter(|id| !id.is_null())?;
     // Answers to questions that were never asked.
     let method = message.get("method")?.as_str().unwrap_or_default();

@@ -10,18 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::peer::{End, Inbox, Peer};
 use super::sessions::Sessions;
-use crate::serve::children::{self, Kept};
-use crate::serve::identity::Identity;
-use crate::serve::processes::Family;
+use crate::serve::group::{Group, Leader};
 use crate::serve::shell::Start;
 
 /// What a server inherits beside what it is configured with.
@@ -37,9 +35,7 @@ const DRAIN: Duration = Duration::from_millis(50);
 /// A process and all that it has started.
 #[derive(Debug)]
 pub(super) struct Process {
-    pid: Pid,
-    identity: Arc<Identity>,
-    gone: watch::Receiver<Option<End>>,
+    group: Group,
     _followers: [AbortOnDropHandle<()>; 2],
 }
 
@@ -51,26 +47,22 @@ pub(super) fn start(
     sessions: Sessions,
 ) -> io::Result<(Peer, Process)> {
     let mut child = build(command, arguments, environment, start).spawn()?;
-    let kept = children::keep(child.id());
-    let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-    let pid = pid.ok_or(io::ErrorKind::NotFound)?;
     let missing = io::ErrorKind::BrokenPipe;
     let input = child.stdin.take().ok_or(missing)?;
     let output = child.stdout.take().ok_or(missing)?;
     let errors = child.stderr.take().ok_or(missing)?;
     let (gone, watch) = watch::channel(None);
-    let (peer, queue, inbox) = Peer::new(watch.clone(), sessions);
-    let identity = Arc::clone(&start.identity);
-    let reading = read(output, inbox, pid, Arc::clone(&identity));
+    let (peer, queue, inbox) = Peer::new(watch, sessions);
+    let leader = Leader::new(child, &start.identity)?;
+    let group = leader.group();
+    let reading = read(output, inbox, group.clone());
     let writing = write(input, queue);
-    let ending = see_end(child, (pid, Arc::clone(&identity)), kept, errors);
+    let ending = see_end(leader, errors);
     tokio::spawn(async move {
         let _ = gone.send(Some(ending.await));
     });
     let process = Process {
-        pid,
-        identity,
-        gone: watch,
+        group,
         _followers: [tokio::spawn(reading), tokio::spawn(writing)].map(AbortOnDropHandle::new),
     };
     Ok((peer, process))
@@ -103,19 +95,8 @@ fn build(
 impl Process {
     /// Ends it and what it has started.
     pub(super) async fn end(&self) {
-        // The number of one that has ended may be another's by now.
-        if self.gone.borrow().is_some() {
-            return;
-        }
-        Family::Tree(self.pid).end(&self.identity).await;
-        kill_group(self.pid, &self.identity).await;
+        self.group.end().await;
     }
-}
-
-async fn kill_group(pid: Pid, identity: &Identity) {
-    // Gone already: then it was not needed.
-    let kill = move || rustix::process::kill_process_group(pid, Signal::KILL);
-    let _ = identity.run(kill).await;
 }
 
 async fn write(mut input: ChildStdin, mut queue: mpsc::Receiver<Value>) {
@@ -127,7 +108,7 @@ async fn write(mut input: ChildStdin, mut queue: mpsc::Receiver<Value>) {
     }
 }
 
-async fn read(output: ChildStdout, inbox: Inbox, pid: Pid, identity: Arc<Identity>) {
+async fn read(output: ChildStdout, inbox: Inbox, group: Group) {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
     loop {
@@ -140,7 +121,7 @@ async fn read(output: ChildStdout, inbox: Inbox, pid: Pid, identity: Arc<Identit
             Ok(1..) if line.ends_with(b"\n") => {}
             Ok(1..) if line.len() as u64 == MAX_LINE => {
                 tracing::warn!("a tool server wrote a line that is too long");
-                return kill_group(pid, &identity).await;
+                return group.signal(Signal::KILL).await;
             }
             _ => return,
         }
@@ -153,18 +134,11 @@ async fn read(output: ChildStdout, inbox: Inbox, pid: Pid, identity: Arc<Identit
 }
 
 /// Waits for its end, and sees to it that its group goes with it.
-async fn see_end(
-    mut child: Child,
-    (pid, identity): (Pid, Arc<Identity>),
-    kept: Kept,
-    errors: ChildStderr,
-) -> End {
+async fn see_end(mut leader: Leader, errors: ChildStderr) -> End {
     let words = Arc::new(Mutex::new(Vec::new()));
     let listening = tokio::spawn(listen(errors, Arc::clone(&words)));
     let listening = AbortOnDropHandle::new(listening);
-    let status = child.wait().await;
-    drop(kept);
-    kill_group(pid, &identity).await;
+    let status = leader.follow().await;
     let _ = tokio::time::timeout(DRAIN, listening).await;
     let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
     let words = String::from_utf8_lossy(&words.lock()).into_owned();

@@ -14,14 +14,14 @@ use std::time::Duration;
 use crds::contract::variable;
 use parking_lot::Mutex;
 use rustix::process::Signal;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Health, Name, Plugin, Work};
-use crate::serve::children;
+use crate::serve::group::Leader;
 use crate::serve::identity::Identity;
 use crate::serve::private;
 use crate::serve::set_up;
@@ -179,10 +179,12 @@ impl Launch {
         let mut pause = FIRST_PAUSE;
         loop {
             let since = Instant::now();
-            let problem = match self.command().spawn() {
-                Ok(child) => {
+            let started = self.command().spawn();
+            let started = started.and_then(|child| Leader::new(child, &self.identity));
+            let problem = match started {
+                Ok(leader) => {
                     self.health.send_replace(Health::Ready);
-                    match self.attend(child).await {
+                    match self.attend(leader).await {
                         Some(problem) => problem,
                         None => return,
                     }
@@ -217,31 +219,20 @@ impl Launch {
         command
     }
 
-    /// Until it has ended, and how; nothing if it was told to stop.
-    async fn attend(&self, mut child: Child) -> Option<String> {
-        let _kept = children::keep(child.id());
-        let pid = child.id();
+    /// Until it has ended, and how; nothing if it was told to stop. It is a script that has started a
+    /// program: both are in its process group.
+    async fn attend(&self, mut leader: Leader) -> Option<String> {
         tokio::select! {
-            ended = child.wait() => {
+            ended = leader.follow() => {
                 let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
                 Some(format!("openvscode-server has ended ({how})"))
             }
             () = self.stop.cancelled() => {
-                end(pid, &self.identity).await;
-                let _ = child.wait().await;
+                leader.group().signal(Signal::KILL).await;
+                let _ = leader.follow().await;
                 None
             }
         }
-    }
-}
-
-/// It is a script that has started a program: both are in its process group.
-async fn end(pid: Option<u32>, identity: &Identity) {
-    let pid = pid.and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
-    if let Some(pid) = pid {
-        let kill = move || rustix::process::kill_process_group(pid, Signal::KILL);
-        // Gone already: then it was not needed.
-        let _ = identity.run(kill).await;
     }
 }
 

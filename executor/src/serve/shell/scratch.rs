@@ -65,7 +65,8 @@ impl Scratch {
     pub(super) async fn remove(self) {
         let directory = self.directory;
         // Nothing depends on it: the names are never used again.
-        let _ = self.identity.run(|| fs::remove_dir_all(directory)).await;
+        let removing = self.identity.run(|| fs::remove_dir_all(directory));
+        let _ = tokio::time::timeout(private::END_LIMIT, removing).await;
     }
 }
 

@@ -5,18 +5,16 @@ use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
 
 use crds::contract::variable;
-use rustix::process::{Pid, Signal};
-use tokio::process::{Child, Command};
+use rustix::process::Signal;
+use tokio::process::Command;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::output::Cell;
 use super::pipe::Pipe;
-use crate::serve::children::{self, Kept};
-use crate::serve::identity::Identity;
+use crate::serve::group::{Group, Leader};
 use crate::serve::shell::Start;
 
 /// Starts `ipykernel`, with the two changes that make the outputs of its process this server's to
@@ -56,8 +54,7 @@ pub(super) struct Ended {
 
 #[derive(Debug)]
 pub(super) struct Process {
-    pid: Pid,
-    identity: Arc<Identity>,
+    group: Group,
     ended: watch::Receiver<Option<Ended>>,
     /// Standard output and standard error output.
     pipes: [Pipe; 2],
@@ -73,9 +70,6 @@ impl Process {
         cell: &watch::Sender<Cell>,
     ) -> io::Result<Self> {
         let mut child = command(python, connection, start, variables).spawn()?;
-        let kept = children::keep(child.id());
-        let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        let pid = pid.ok_or(io::ErrorKind::NotFound)?;
         let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let errors = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let pipes = [
@@ -85,12 +79,13 @@ impl Process {
         let followers = pipes.clone().map(|pipe| pipe.follow(cell.clone()));
         let (sender, ended) = watch::channel(None);
         let (errors, cell) = (pipes[1].clone(), cell.clone());
+        let leader = Leader::new(child, &start.identity)?;
+        let group = leader.group();
         tokio::spawn(async move {
-            let _ = sender.send(Some(follow(child, kept, &errors, &cell).await));
+            let _ = sender.send(Some(follow(leader, &errors, &cell).await));
         });
         Ok(Self {
-            pid,
-            identity: Arc::clone(&start.identity),
+            group,
             ended,
             pipes,
             _followers: followers.map(|follower| AbortOnDropHandle::new(tokio::spawn(follower))),
@@ -112,27 +107,13 @@ impl Process {
     /// To the kernel and to what it runs in the foreground: Python interrupts a cell, a program that
     /// the cell waits for ends.
     pub(super) async fn interrupt(&self) {
-        self.signal(Signal::INT).await;
+        self.group.signal(Signal::INT).await;
     }
 
     pub(super) async fn kill(&self) {
-        self.signal(Signal::KILL).await;
+        self.group.signal(Signal::KILL).await;
         // Killed: it takes no longer than the system does.
         let _ = self.watch().wait_for(Option::is_some).await;
-    }
-
-    async fn signal(&self, signal: Signal) {
-        if self.ended.borrow().is_some() {
-            return;
-        }
-        let pid = self.pid;
-        // Root without capabilities may not signal the user's processes; the user may.
-        let signalled = self
-            .identity
-            .run(move || rustix::process::kill_process_group(pid, signal));
-        if let Err(error) = signalled.await {
-            tracing::warn!(%error, "cannot signal the kernel");
-        }
     }
 }
 
@@ -171,10 +152,9 @@ fn command(
     command
 }
 
-/// Until it has ended.
-async fn follow(mut child: Child, kept: Kept, errors: &Pipe, cell: &watch::Sender<Cell>) -> Ended {
-    let status = child.wait().await;
-    drop(kept);
+/// Until it has ended, and with it what its cells left in its process group.
+async fn follow(mut leader: Leader, errors: &Pipe, cell: &watch::Sender<Cell>) -> Ended {
+    let status = leader.follow().await;
     errors.drain(cell);
     Ended {
         how: status.map_or_else(|error| error.to_string(), describe),
