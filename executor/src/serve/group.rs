@@ -74,12 +74,13 @@ impl Group {
         }
     }
 
-    /// Kills it, and what its leader has started elsewhere while it lives.
+    /// Kills it, and what its leader has started elsewhere while it lives, until nobody is left.
     pub(super) async fn end(&self) {
         let is_reaped = self.is_reaped.lock().await;
         if !*is_reaped {
             Family::Tree(self.pid).end(&self.identity).await;
-            self.send(Signal::KILL).await;
+            // Whoever has lost its parent by now is still in the group.
+            Family::Group(self.pid).end(&self.identity).await;
         }
     }
 

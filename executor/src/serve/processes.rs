@@ -17,6 +17,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 struct Process {
     pid: i32,
     parent: i32,
+    group: i32,
     session: i32,
     ended: bool,
 }
@@ -27,6 +28,8 @@ pub(super) enum Family {
     Session(Pid),
     /// A process and all its descendants.
     Tree(Pid),
+    /// The members of a process group, and all their descendants.
+    Group(Pid),
     /// All descendants of this process.
     Own,
 }
@@ -73,6 +76,7 @@ impl Family {
         let is_first = |process: &Process| match self {
             Self::Session(session) => process.session == session.as_raw_pid(),
             Self::Tree(root) => process.pid == root.as_raw_pid(),
+            Self::Group(group) => process.group == group.as_raw_pid(),
             Self::Own => process.parent == own,
         };
         let mut found = BTreeSet::new();
@@ -111,10 +115,11 @@ fn read(pid: i32) -> Option<Process> {
     let mut fields = fields.split_whitespace();
     let ended = matches!(fields.next()?, "Z" | "X");
     let mut next = || fields.next()?.parse().ok();
-    let (parent, _group, session) = (next()?, next()?, next()?);
+    let (parent, group, session) = (next()?, next()?, next()?);
     Some(Process {
         pid,
         parent,
+        group,
         session,
         ended,
     })
@@ -129,6 +134,7 @@ mod tests {
         let process = |pid, parent, session| Process {
             pid,
             parent,
+            group: session,
             session,
             ended: false,
         };
@@ -144,6 +150,22 @@ mod tests {
         let session = Family::Session(Pid::from_raw(10).unwrap());
         let found: Vec<i32> = session.members(&processes).into_iter().collect();
         assert_eq!(found, [10, 11, 12, 98, 99]);
+    }
+
+    #[test]
+    fn who_has_lost_its_parent_is_still_in_its_group() {
+        let process = |pid, parent, group| Process {
+            pid,
+            parent,
+            group,
+            session: 1,
+            ended: pid == 10,
+        };
+        let processes = [process(10, 1, 10), process(11, 1, 10), process(12, 1, 12)];
+        let of = |family: Family| family.members(&processes).into_iter().collect::<Vec<_>>();
+        let root = Pid::from_raw(10).unwrap();
+        assert_eq!(of(Family::Tree(root)), [10]);
+        assert_eq!(of(Family::Group(root)), [10, 11]);
     }
 
     #[test]
