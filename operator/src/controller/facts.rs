@@ -4,14 +4,15 @@ use std::borrow::Cow;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::kubernetes::slim::{SlimContainer, SlimContainerStatus, SlimPod, SlimTerminated};
+use crate::kubernetes::slim::{SlimContainer, SlimContainerStatus, SlimPod};
 use crds::{contract, names};
+
+use self::ends::{end_of, words_of};
+
+mod ends;
 
 /// Reason of an end that the node did not see, as after its own restart.
 const LOST_SIGHT: &str = "ContainerStatusUnknown";
-
-/// Longest text that is taken from an end, in characters.
-const LONGEST_WORDS: usize = 300;
 
 /// Annotation of a Pod that replaces a lost one: how often the command had been started again
 /// before this Pod, so that the count outlives both Pod and controller.
@@ -392,40 +393,6 @@ fn supervised(pod: &SlimPod) -> bool {
 fn has_own_words(pod: &SlimPod) -> bool {
     let policy = own(pod).and_then(|c| c.termination_message_policy.as_deref());
     supervised(pod) && policy.is_none_or(|policy| policy == "File")
-}
-
-fn end_of(terminated: &SlimTerminated) -> String {
-    match terminated.reason.as_deref() {
-        Some(reason) if reason != "Error" => reason.to_owned(),
-        _ => exit(terminated.exit_code),
-    }
-}
-
-/// One short line: it comes from the sandbox, where anybody may have written it.
-fn words_of(terminated: &SlimTerminated) -> Option<String> {
-    let message = terminated.message.as_deref()?;
-    let seen: String = message.chars().filter(|c| !is_unseen(*c)).collect();
-    let plain = seen.split(|c: char| c.is_control() || c.is_whitespace());
-    let words: Vec<_> = plain.filter(|word| !word.is_empty()).collect();
-    let words: String = words.join(" ").chars().take(LONGEST_WORDS).collect();
-    (!words.is_empty()).then_some(words)
-}
-
-/// Characters without width and those that turn the direction of a text: they make it look like another.
-fn is_unseen(c: char) -> bool {
-    matches!(
-        c,
-        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
-    )
-}
-
-/// An exit code, with what shells and our supervisor mean by it.
-fn exit(code: i32) -> String {
-    match code {
-        126 => "exit code 126 (cannot be executed)".into(),
-        127 => "exit code 127 (command not found)".into(),
-        code => format!("exit code {code}"),
-    }
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ fn the_last_words_of_a_supervised_container_are_one_short_line() {
     );
     assert_eq!(supervised(" ").end(), "exit code 1");
     let long = supervised(&"\u{fc}".repeat(4096)).last_words.unwrap();
-    assert_eq!(long.chars().count(), LONGEST_WORDS);
+    assert_eq!(long.chars().count(), ends::LONGEST_WORDS);
     assert_eq!(container("/bin/own", "hunter2").end(), "exit code 1");
     let turned = supervised("\u{feff}a\u{200b}b\u{202e}c \u{2066}\u{2060}d\u{200f}");
     assert_eq!(turned.end(), "exit code 1: abc d");
