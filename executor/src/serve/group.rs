@@ -108,7 +108,6 @@ async fn see_end(pid: Pid) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::process::Stdio;
-    use std::sync::mpsc;
 
     use tokio::io::{AsyncBufReadExt as _, BufReader};
     use tokio::process::{ChildStdout, Command};
@@ -149,14 +148,7 @@ mod tests {
     #[tokio::test]
     async fn signals_do_not_wait_for_stuck_threads() {
         let identity = Arc::new(Identity::own());
-        let mut stuck = Vec::new();
-        for _ in 0..16 {
-            let (release, released) = mpsc::channel::<()>();
-            let identity = Arc::clone(&identity);
-            let work = async move { identity.run(move || released.recv()).await };
-            stuck.push((release, tokio::spawn(work)));
-        }
-        tokio::task::yield_now().await;
+        let _stuck = identity.stick().await;
         let (mut leader, _output) = start("sleep 1000", &identity);
         leader.group().signal(Signal::KILL).await;
         assert_eq!(leader.follow().await.unwrap().code(), None);

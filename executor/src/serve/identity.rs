@@ -78,6 +78,20 @@ impl Identity {
         Self::new(None, false)
     }
 
+    /// Takes every thread until the senders are dropped.
+    #[cfg(test)]
+    pub(super) async fn stick(self: &Arc<Self>) -> Vec<std::sync::mpsc::Sender<()>> {
+        let mut stuck = Vec::new();
+        for _ in 0..MAX_THREADS {
+            let (release, released) = std::sync::mpsc::channel();
+            let identity = Arc::clone(self);
+            tokio::spawn(async move { identity.run(move || released.recv()).await });
+            stuck.push(release);
+        }
+        tokio::task::yield_now().await;
+        stuck
+    }
+
     /// Whether the agent is not who the server is.
     pub(super) fn is_other(&self) -> bool {
         self.switch

@@ -133,8 +133,6 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -143,14 +141,7 @@ mod tests {
         let fallback = tempfile::tempdir().unwrap();
         let private = Private::create(&identity, fallback.path(), |_| Vec::new());
         let private = private.await.unwrap();
-        let mut stuck = Vec::new();
-        for _ in 0..16 {
-            let (release, released) = mpsc::channel::<()>();
-            let identity = Arc::clone(&identity);
-            let work = async move { identity.run(move || released.recv()).await };
-            stuck.push((release, tokio::spawn(work)));
-        }
-        tokio::task::yield_now().await;
+        let _stuck = identity.stick().await;
         let ending = async {
             private.remove().await;
             remove_all(&identity).await;
