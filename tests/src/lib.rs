@@ -17,4 +17,5 @@ pub mod network_policy;
 pub mod plugins;
 pub mod session;
 pub mod standalone;
+pub mod tools;
 pub mod world;

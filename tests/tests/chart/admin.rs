@@ -36,6 +36,6 @@ pub(crate) async fn configs(release: &Release) {
 
 fn python(args: &[&str]) -> String {
     let args = [&["-c", ANSWER], args].concat();
-    let output = crate::tools::run("python3", &args);
+    let output = tests::tools::run("python3", &args);
     String::from_utf8(output.stdout).unwrap()
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::tools::{helm, text};
+use tests::tools::{helm, text};
 
 #[test]
 fn the_chart_has_the_crds_of_the_manifests() {

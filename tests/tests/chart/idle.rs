@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::release::{IMAGE, Release, SANDBOXES, client};
 use crate::rights::sandbox;
-use crate::tools::{get, kubectl, wait};
+use tests::tools::{get, kubectl, wait};
 
 pub(crate) async fn pauses_and_wakes(release: &Release) {
     let command = json!([

@@ -4,8 +4,8 @@ use tests::binaries::root;
 use tokio::time::Instant;
 
 use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key, client, names};
-use crate::tools::{CRDS_CHART, apply, get, helm, kubectl, run, text, until, wait};
 use crate::{admin, dns, files, idle, isolation, limits, render, rights, upgrade};
+use tests::tools::{CRDS_CHART, apply, get, helm, kubectl, run, text, until, wait};
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real cluster: make test-cluster"]

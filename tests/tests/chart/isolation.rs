@@ -10,8 +10,8 @@ use serde::de::DeserializeOwned;
 use tests::network_policy::{Cluster, TABLE};
 
 use crate::release::{IMAGE, NAMESPACE, Release, SANDBOXES};
-use crate::tools::{apply, get, kubectl, run, wait};
 use crate::upgrade::{act, sandbox, start};
+use tests::tools::{apply, get, kubectl, run, wait};
 
 /// Where cloud machines tell their secrets.
 const METADATA: &str = "169.254.169.254";

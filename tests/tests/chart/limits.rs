@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::release::{IMAGE, SANDBOXES};
 use crate::rights::sandbox;
-use crate::tools::{get, kubectl, until, wait};
+use tests::tools::{get, kubectl, until, wait};
 
 const POLICY: &str = "manifests/policies/sandbox-limits.yaml";
 const LABEL: &str = "openhands.dev/sandbox-limits";

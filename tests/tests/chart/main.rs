@@ -16,6 +16,5 @@ mod limits;
 mod release;
 mod render;
 mod rights;
-mod tools;
 mod upgrade;
 mod values;

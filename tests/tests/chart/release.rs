@@ -3,7 +3,7 @@
 use serde_json::json;
 use tests::http::Json;
 
-use crate::tools::{CHART, CRDS_CHART, Scratch, get, helm, kubectl};
+use tests::tools::{CHART, CRDS_CHART, Scratch, get, helm, kubectl};
 
 /// Namespace of the operator. It takes Pods of the profile `restricted` only.
 pub(crate) const NAMESPACE: &str = "operators";

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::release::{NAMESPACE, SANDBOXES};
-use crate::tools::{CHART, CRDS_CHART, Scratch, file, helm, kubectl, run, text};
+use tests::tools::{CHART, CRDS_CHART, Scratch, file, helm, kubectl, run, text};
 
 const HOST: &str = "baseUrl=https://rt.example.com";
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::audit::{Deed, deed, record};
 use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key, client};
-use crate::tools::{apply, get, kubectl, until, wait};
+use tests::tools::{apply, get, kubectl, until, wait};
 
 /// Granted for a race that no test can bring about at will: a deletion by the controller that met a
 /// conflict looks whether the object is still the same.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tests::http::Json;
 
 use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, client, names};
-use crate::tools::{get, helm, kubectl};
+use tests::tools::{get, helm, kubectl};
 
 static SANDBOX: OnceLock<String> = OnceLock::new();
 
@@ -102,10 +102,10 @@ pub(crate) async fn act(info: Value, command: &str) -> String {
 /// Waits until the command has made its file.
 fn wait_for(sandbox: &str, file: &str) {
     let path = format!("/workspace/{file}");
-    crate::tools::until("the command runs", || {
+    tests::tools::until("the command runs", || {
         let exec = [
             "exec", "-n", SANDBOXES, sandbox, "-c", "sandbox", "--", "test", "-e", &path,
         ];
-        crate::tools::run("kubectl", &exec).status.success()
+        tests::tools::run("kubectl", &exec).status.success()
     });
 }

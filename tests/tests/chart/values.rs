@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::tools::{file, text};
+use tests::tools::{file, text};
 
 const VALUES: &str = "charts/sandbox-operator/values.yaml";
 const SCHEMA: &str = "charts/sandbox-operator/values.schema.json";

@@ -1,35 +1,10 @@
-//! kubectl, as people and tools run it.
+//! Manifests in JSON for kubectl.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tests::binaries::root;
-
-/// Runs kubectl in the root of the checkout; its output if it succeeds.
-pub(crate) fn kubectl(args: &[&str]) -> String {
-    let (success, stdout, stderr) = try_kubectl(args);
-    assert!(success, "kubectl {args:?}: {stderr}");
-    stdout
-}
-
-/// As [`kubectl`], for what should be refused: what it complains of.
-pub(crate) fn kubectl_fails(args: &[&str]) -> String {
-    let (success, stdout, stderr) = try_kubectl(args);
-    assert!(!success, "kubectl {args:?} succeeds: {stdout}");
-    stderr
-}
-
-fn try_kubectl(args: &[&str]) -> (bool, String, String) {
-    let output = Command::new("kubectl")
-        .args(args)
-        .current_dir(root())
-        .output()
-        .unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let success = output.status.success();
-    (success, text(&output.stdout), text(&output.stderr))
-}
 
 /// `kubectl apply`; what it says.
 pub(crate) fn apply(manifest: &Value) -> String {

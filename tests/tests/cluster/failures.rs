@@ -66,7 +66,7 @@ async fn the_output_of_a_failed_command_is_for_administrators() {
         "{end}"
     );
     let object =
-        crate::command::kubectl(&["get", "sbx", "own", "-n", &scene.namespace, "-o", "json"]);
+        tests::tools::kubectl(&["get", "sbx", "own", "-n", &scene.namespace, "-o", "json"]);
     let object: serde_json::Value = serde_json::from_str(&object).unwrap();
     assert!(
         !object["status"]
@@ -95,7 +95,7 @@ async fn logs_and_tokens_are_found_or_missed_in_one_line() {
     let words = "sandbox-operator: no operator in namespace kube-system (--operator-namespace): \
         Secret sandbox-operator-root-key is not there yet: a controller makes it\n";
     assert_eq!(refused, words);
-    let secrets = crate::command::kubectl(&["get", "secrets", "-n", "kube-system", "-o", "name"]);
+    let secrets = tests::tools::kubectl(&["get", "secrets", "-n", "kube-system", "-o", "name"]);
     assert!(!secrets.contains("root-key"), "{secrets}");
     scene.patch("live", json!({"state": "Paused"})).await;
     scene

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use crate::command::kubectl;
 use crate::installation::{API_KEY, IMAGE, first_session_script, installed};
 use crate::scene::Scene;
+use tests::tools::kubectl;
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]

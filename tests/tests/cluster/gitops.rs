@@ -7,9 +7,10 @@ use crds::sandbox::Phase;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use crate::command::{kubectl, pipe};
+use crate::command::pipe;
 use crate::installation::IMAGE;
 use crate::scene::Scene;
+use tests::tools::kubectl;
 
 fn manifest(scene: &Scene) -> Value {
     json!({

@@ -11,7 +11,8 @@ use tests::http::Json;
 use tests::standalone::free_port;
 use tokio::sync::OnceCell;
 
-use crate::command::{apply, kubectl};
+use crate::command::apply;
+use tests::tools::kubectl;
 
 /// Key of the runtime API in these tests, and its SHA-256.
 pub(crate) const API_KEY: &str = "cluster-test-key";

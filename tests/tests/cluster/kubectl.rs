@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::command::{apply, kubectl, kubectl_fails, pipe};
+use crate::command::{apply, pipe};
 use crate::installation::IMAGE;
 use crate::scene::Scene;
+use tests::tools::{kubectl, kubectl_fails};
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]

@@ -9,9 +9,9 @@ use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::command::kubectl;
 use crate::machine::{Frozen, StoppedKubelet};
 use crate::scene::Scene;
+use tests::tools::kubectl;
 
 fn sleeper() -> serde_json::Value {
     json!({"command": ["sleep", "infinity"], "workspace": {"size": "10Mi"}})

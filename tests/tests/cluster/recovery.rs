@@ -8,10 +8,10 @@ use kube::api::{DeleteParams, EvictParams};
 use serde_json::json;
 use tests::session::Session;
 
-use crate::command::kubectl;
 use crate::machine::kill_container;
 use crate::scene::Scene;
 use crate::session;
+use tests::tools::kubectl;
 
 /// A sandbox of the runtime API with a file in its workspace.
 async fn begin(name: &str) -> (Scene, Session, Pod) {

@@ -16,8 +16,9 @@ use tests::binaries::binary;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::timeout;
 
-use crate::command::{apply, kubectl};
+use crate::command::apply;
 use crate::installation::{IMAGE, installed};
+use tests::tools::kubectl;
 
 /// The longest that anything here may take: an image is waited for for two minutes.
 const LIMIT: Duration = Duration::from_mins(3);

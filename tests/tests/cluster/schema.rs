@@ -4,8 +4,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Api;
 use serde_json::json;
 
-use crate::command::{kubectl, kubectl_fails, pipe};
+use crate::command::pipe;
 use crate::scene::Scene;
+use tests::tools::{kubectl, kubectl_fails};
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]

@@ -5,9 +5,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use crate::command::kubectl;
 use crate::machine::StoppedKubelet;
 use crate::scene::Scene;
+use tests::tools::kubectl;
 
 const FIRST: &str = "node";
 const SECOND: &str = "node-2";

@@ -4,8 +4,9 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use crate::command::{apply, kubectl};
+use crate::command::apply;
 use crate::scene::Scene;
+use tests::tools::kubectl;
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]

@@ -1,7 +1,6 @@
 //! Two thousand Sandboxes start at once, live on under a new controller, and go: what that costs in
 //! writes (design 9, invariant 4).
 
-use std::process::Command;
 use std::time::Duration;
 
 use crds::Sandbox;
@@ -10,7 +9,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::json;
 use tests::audit::{Writes, writes};
-use tests::binaries::root;
+use tests::tools::define_resources;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -76,23 +75,6 @@ async fn two_thousand_sandboxes_cost_what_they_should() {
     println!("all gone after {:.1?}", began.elapsed());
     shutdown.cancel();
     controller.await.unwrap();
-}
-
-fn define_resources() {
-    let kubectl = |args: &[&str]| {
-        let status = Command::new("kubectl")
-            .args(args)
-            .current_dir(root())
-            .status();
-        assert!(status.unwrap().success(), "{args:?}");
-    };
-    kubectl(&["apply", "--server-side", "-f", "manifests/crds"]);
-    kubectl(&[
-        "wait",
-        "--for=condition=Established",
-        "-f",
-        "manifests/crds",
-    ]);
 }
 
 /// Claim, Pod and a status for each; of those that wait long, which many do here, each state that lasts
