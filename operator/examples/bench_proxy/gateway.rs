@@ -1,9 +1,6 @@
 //! A gateway with one sandbox, as a process of its own, and without an API server.
 
 use std::collections::HashSet;
-use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,38 +22,6 @@ use tokio_util::sync::CancellationToken;
 
 /// First argument of the process.
 pub(crate) const ROLE: &str = "gateway";
-
-/// The running process.
-pub(crate) struct Running {
-    pub(crate) address: SocketAddr,
-    /// The sandbox's host.
-    pub(crate) host: String,
-    pub(crate) child: Child,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Starts the process; its sandbox is `server`.
-pub(crate) fn start(server: SocketAddr) -> anyhow::Result<Running> {
-    let mut child = Command::new(std::env::current_exe()?)
-        .args([ROLE, &server.port().to_string()])
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut line = String::new();
-    let out = child.stdout.take().context("a pipe")?;
-    BufReader::new(out).read_line(&mut line)?;
-    let (address, host) = line.trim().split_once(' ').context("address and host")?;
-    Ok(Running {
-        address: address.parse()?,
-        host: host.to_owned(),
-        child,
-    })
-}
 
 /// The process.
 pub(crate) async fn run() -> anyhow::Result<()> {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::Instant;
+use tokio::time::{Instant, interval};
 
+use super::processes;
 use super::server::{ANSWER, LARGE};
 
 /// Size of a request's body, and of a message through a tunnel.
@@ -21,7 +22,7 @@ pub(crate) struct Way {
     pub(crate) name: &'static str,
     address: SocketAddr,
     host: String,
-    /// Processes whose memory counts.
+    /// Processes whose memory and time count.
     pub(crate) processes: Vec<u32>,
 }
 
@@ -62,6 +63,7 @@ impl Way {
 
 /// Latencies and how many there were in a second.
 pub(crate) struct Measured {
+    count: u32,
     per_second: f64,
     p50: Duration,
     p99: Duration,
@@ -74,18 +76,23 @@ where
 {
     let mut direct: Option<Measured> = None;
     for way in ways {
+        let before = processes::cpu_time(&way.processes)?;
         let Measured {
+            count,
             per_second,
             p50,
             p99,
         } = measure(way.clone()).await?;
+        let used = processes::cpu_time(&way.processes)?.saturating_sub(before);
+        let each = used / count.max(1);
         print!(
-            "  {:<8} {per_second:>8.0}/s   p50 {p50:>9.1?}   p99 {p99:>9.1?}",
+            "  {:<8} {per_second:>8.0}/s   p50 {p50:>9.1?}   p99 {p99:>9.1?}   CPU {each:>7.1?}",
             way.name
         );
         match &direct {
             None => {
                 direct = Some(Measured {
+                    count,
                     per_second,
                     p50,
                     p99,
@@ -110,7 +117,25 @@ pub(crate) async fn posts(
     connections: usize,
     limit: Duration,
 ) -> anyhow::Result<Measured> {
-    run(way, connections, limit, post).await
+    run(way, connections, limit, |way, deadline| {
+        post(way, deadline, None)
+    })
+    .await
+}
+
+/// So many requests per second, over all connections together.
+pub(crate) async fn paced_posts(
+    way: Way,
+    connections: u32,
+    per_second: u32,
+    limit: Duration,
+) -> anyhow::Result<Measured> {
+    let gap = Duration::from_secs(connections.into()) / per_second;
+    let count = usize::try_from(connections)?;
+    run(way, count, limit, |way, deadline| {
+        post(way, deadline, Some(gap))
+    })
+    .await
 }
 
 /// One message after the other through each tunnel.
@@ -141,14 +166,16 @@ where
     let at = |part: usize| latencies.get(latencies.len() * part / 1000).copied();
     let count = u32::try_from(latencies.len())?;
     Ok(Measured {
+        count,
         per_second: f64::from(count) / limit.as_secs_f64(),
         p50: at(500).unwrap_or_default(),
         p99: at(990).unwrap_or_default(),
     })
 }
 
-async fn post(way: Way, deadline: Instant) -> anyhow::Result<Vec<Duration>> {
+async fn post(way: Way, deadline: Instant, gap: Option<Duration>) -> anyhow::Result<Vec<Duration>> {
     let mut stream = way.connect().await?;
+    let mut ticks = gap.map(interval);
     let head = format!(
         "POST /post HTTP/1.1\r\nHost: {}\r\nContent-Length: {BODY}\r\n\r\n",
         way.host
@@ -156,6 +183,9 @@ async fn post(way: Way, deadline: Instant) -> anyhow::Result<Vec<Duration>> {
     let request = [head.as_bytes(), &[b'x'; BODY]].concat();
     let (mut latencies, mut buffer) = (Vec::new(), vec![0; 8192]);
     while Instant::now() < deadline {
+        if let Some(ticks) = &mut ticks {
+            ticks.tick().await;
+        }
         let start = Instant::now();
         stream.write_all(&request).await?;
         let mut filled = 0;

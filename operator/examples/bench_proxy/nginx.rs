@@ -11,6 +11,8 @@ use tokio::time::{Duration, sleep};
 /// The running server.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
+    /// The same, shared out evenly among the workers: neither may open enough for all tunnels.
+    pub(crate) even: SocketAddr,
     master: Child,
     folder: PathBuf,
 }
@@ -46,9 +48,9 @@ pub(crate) async fn start(server: SocketAddr) -> anyhow::Result<Option<Running>>
     };
     let folder = std::env::temp_dir().join(format!("bench-proxy-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let address = super::free_address()?;
+    let (address, even) = (super::free_address()?, super::free_address()?);
     let file = folder.join("nginx.conf");
-    std::fs::write(&file, config(address, server))?;
+    std::fs::write(&file, config(address, even, server))?;
     let master = Command::new(program)
         .arg("-p")
         .arg(&folder)
@@ -58,6 +60,7 @@ pub(crate) async fn start(server: SocketAddr) -> anyhow::Result<Option<Running>>
         .spawn()?;
     let running = Running {
         address,
+        even,
         master,
         folder,
     };
@@ -70,12 +73,11 @@ pub(crate) async fn start(server: SocketAddr) -> anyhow::Result<Option<Running>>
     anyhow::bail!("nginx does not listen")
 }
 
-fn config(address: SocketAddr, server: SocketAddr) -> String {
+fn config(address: SocketAddr, even: SocketAddr, server: SocketAddr) -> String {
     format!(
         "daemon off;
 pid nginx.pid;
 worker_processes 2;
-worker_rlimit_nofile 65536;
 error_log stderr crit;
 events {{ worker_connections 32768; }}
 http {{
@@ -90,6 +92,7 @@ http {{
   map $http_upgrade $upstream_connection_header {{ default upgrade; '' ''; }}
   server {{
     listen {address} backlog=4096;
+    listen {even} backlog=4096 reuseport;
     client_max_body_size 0;
     location / {{
       proxy_pass http://server;

@@ -1,7 +1,6 @@
 //! The server behind every way: answers, streams, and echoes what comes through an upgrade.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -21,19 +20,21 @@ pub(crate) const ANSWER: usize = 1024;
 pub(crate) const LARGE: usize = 1 << 30;
 const PIECE: usize = 64 * 1024;
 
-pub(crate) async fn serve() -> anyhow::Result<SocketAddr> {
+/// First argument of the process.
+pub(crate) const ROLE: &str = "server";
+
+/// The process.
+pub(crate) async fn run() -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let address = listener.local_addr()?;
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let _ = stream.set_nodelay(true);
-            let connection = hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), service_fn(answer))
-                .with_upgrades();
-            tokio::spawn(connection);
-        }
-    });
-    Ok(address)
+    println!("{} x", listener.local_addr()?);
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let connection = hyper::server::conn::http1::Builder::new()
+            .serve_connection(TokioIo::new(stream), service_fn(answer))
+            .with_upgrades();
+        tokio::spawn(connection);
+    }
 }
 
 async fn answer(mut request: Request<Incoming>) -> Result<Response<Body>, Infallible> {

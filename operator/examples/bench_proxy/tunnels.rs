@@ -1,14 +1,12 @@
 //! Memory of tunnels that nobody uses at the moment.
 
-use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::load::Way;
+use super::processes::resident_kib;
 
-const WANTED: usize = 10_000;
-/// Descriptors for everything else.
-const OTHERS: u64 = 500;
+const COUNT: usize = 10_000;
 
 /// Allows this process, and those that it starts, as many descriptors as it may.
 pub(crate) fn raise_limit() -> anyhow::Result<()> {
@@ -20,39 +18,32 @@ pub(crate) fn raise_limit() -> anyhow::Result<()> {
     Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
-/// Opens many tunnels, uses each once, and prints what they cost the process in between.
-pub(crate) async fn report(way: &Way) -> anyhow::Result<()> {
-    if way.processes.is_empty() {
+/// Opens many tunnels, the same number each way, uses each once, and prints what they cost in between.
+pub(crate) async fn report(ways: &[Way]) -> anyhow::Result<()> {
+    let Some(first) = ways.first() else {
         return Ok(());
-    }
-    // The server and the load have an end each in this process, and so has the proxy in its own.
-    let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let count = usize::try_from(allowed.saturating_sub(OTHERS) / 2)?.min(WANTED);
-    let before = resident_kib(&way.processes)?;
+    };
+    let processes: Vec<_> = ways
+        .iter()
+        .flat_map(|way| &way.processes)
+        .copied()
+        .collect();
+    let before = resident_kib(&processes)?;
     let mut tunnels = Vec::new();
-    for _ in 0..count {
+    for way in ways.iter().cycle().take(COUNT) {
         let mut tunnel = way.tunnel().await?;
         tunnel.write_all(b"once").await?;
         tunnel.read_exact(&mut [0; 4]).await?;
         tunnels.push(tunnel);
     }
-    let after = resident_kib(&way.processes)?;
-    let each = after.saturating_sub(before) * 1024 / count.max(1);
+    let after = resident_kib(&processes)?;
     println!(
-        "{count} idle tunnels  {:<8} {} MiB resident, {} MiB before: {each} bytes each",
-        way.name,
+        "{COUNT} idle tunnels  {:<8} {} MiB resident in {} processes, {} MiB before: {} bytes each",
+        first.name,
         after / 1024,
+        processes.len(),
         before / 1024,
+        after.saturating_sub(before) * 1024 / COUNT,
     );
     Ok(())
-}
-
-fn resident_kib(processes: &[u32]) -> anyhow::Result<usize> {
-    let resident = processes.iter().map(|process| {
-        let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
-        let line = status.lines().find(|l| l.starts_with("VmRSS:"));
-        let kib = line.and_then(|line| line.split_whitespace().nth(1));
-        Ok(kib.context("no VmRSS")?.parse::<usize>()?)
-    });
-    resident.sum()
 }

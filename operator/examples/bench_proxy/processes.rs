@@ -1,0 +1,114 @@
+//! The processes of the benchmark: what they use, and on which cores they run.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// A process of this program in another role, which has said where it listens. Ends when dropped.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    /// The host that it answers for.
+    pub(crate) host: String,
+    child: Child,
+}
+
+impl Running {
+    pub(crate) fn start(args: &[&str]) -> anyhow::Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(args)
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        let out = child.stdout.take().context("a pipe")?;
+        BufReader::new(out).read_line(&mut line)?;
+        let (address, host) = line.trim().split_once(' ').context("address and host")?;
+        Ok(Self {
+            address: address.parse()?,
+            host: host.to_owned(),
+            child,
+        })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Their memory now.
+pub(crate) fn resident_kib(processes: &[u32]) -> anyhow::Result<usize> {
+    let resident = processes.iter().map(|process| {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+        let line = status.lines().find(|l| l.starts_with("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().nth(1));
+        Ok(kib.context("no VmRSS")?.parse::<usize>()?)
+    });
+    resident.sum()
+}
+
+/// The time that their threads have run so far.
+pub(crate) fn cpu_time(processes: &[u32]) -> anyhow::Result<Duration> {
+    let mut time = Duration::ZERO;
+    for thread in threads(processes)? {
+        let times = std::fs::read_to_string(thread.join("schedstat"))?;
+        let running = times.split_whitespace().next().context("no time")?;
+        time += Duration::from_nanos(running.parse()?);
+    }
+    Ok(time)
+}
+
+/// Their threads, as directories.
+fn threads(processes: &[u32]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut threads = Vec::new();
+    for process in processes {
+        for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
+            threads.push(thread?.path());
+        }
+    }
+    Ok(threads)
+}
+
+/// These processes, and those that they start, run on one core until it is dropped.
+pub(crate) struct Pinned {
+    processes: Vec<u32>,
+    before: CpuSet,
+}
+
+impl Pinned {
+    pub(crate) fn on_one_core(processes: Vec<u32>) -> anyhow::Result<Self> {
+        let before = sched_getaffinity(None)?;
+        let mut one = CpuSet::new();
+        let core = (0..CpuSet::MAX_CPU).find(|core| before.is_set(*core));
+        one.set(core.context("a core")?);
+        let pinned = Self { processes, before };
+        pinned.run_on(&one)?;
+        Ok(pinned)
+    }
+
+    fn run_on(&self, cores: &CpuSet) -> anyhow::Result<()> {
+        for thread in threads(&self.processes)? {
+            let id = thread.file_name().and_then(|name| name.to_str());
+            let id = id.context("a number")?.parse()?;
+            sched_setaffinity(Some(Pid::from_raw(id).context("a number")?), cores)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let _ = self.run_on(&self.before);
+    }
+}
