@@ -125,7 +125,7 @@ impl Gateway {
             drain: config.drain_limit,
             local_only: config.local_only,
         };
-        let (config, metrics) = (Arc::new(config), GatewayMetrics::default());
+        let (config, metrics) = (Arc::new(config), Arc::<GatewayMetrics>::default());
         let vitals = config.vitals.clone();
         vitals.metrics.add(|registry| metrics.register(registry));
         let (namespace, overlay) = (&config.namespace, settings.overlay_stored_configs);

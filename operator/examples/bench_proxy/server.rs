@@ -1,6 +1,7 @@
 //! The server behind every way: answers, streams, and echoes what comes through an upgrade.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -27,6 +28,18 @@ pub(crate) const ROLE: &str = "server";
 pub(crate) async fn run() -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("{} x", listener.local_addr()?);
+    accept(listener).await
+}
+
+/// The same in this process.
+pub(crate) async fn serve() -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(accept(listener));
+    Ok(address)
+}
+
+async fn accept(listener: TcpListener) -> anyhow::Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;

@@ -28,7 +28,7 @@ const METRICS: &str = "/metrics";
 pub(super) struct Dispatch {
     api: Router,
     proxy: Proxy,
-    metrics: GatewayMetrics,
+    metrics: Arc<GatewayMetrics>,
     vitals: Arc<Vitals>,
 }
 
@@ -36,7 +36,7 @@ impl Dispatch {
     pub(super) fn new(
         api: Router,
         proxy: Proxy,
-        metrics: GatewayMetrics,
+        metrics: Arc<GatewayMetrics>,
         vitals: Arc<Vitals>,
     ) -> Self {
         Self {

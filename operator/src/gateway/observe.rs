@@ -8,6 +8,7 @@ mod trace;
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ pub(super) struct Outcome(pub(super) &'static str);
 /// One request, from its head to the last byte of the answer.
 #[derive(Debug)]
 pub(super) struct Observation {
-    metrics: GatewayMetrics,
+    metrics: Arc<GatewayMetrics>,
     asked: Asked,
     start: Instant,
     status: Option<StatusCode>,
@@ -66,7 +67,7 @@ struct Observed {
 impl Observation {
     /// `target` is nobody for requests that are refused for what they are.
     pub(super) fn begin(
-        metrics: &GatewayMetrics,
+        metrics: &Arc<GatewayMetrics>,
         request: &Request<Body>,
         target: Option<&Target>,
         peer: SocketAddr,
@@ -78,7 +79,7 @@ impl Observation {
         };
         let under_way = Raised::new(&metrics.under_way.get_or_create(&label));
         Self {
-            metrics: metrics.clone(),
+            metrics: Arc::clone(metrics),
             asked,
             start: Instant::now(),
             status: None,

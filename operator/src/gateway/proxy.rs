@@ -65,7 +65,7 @@ struct Sent {
 pub struct Proxy {
     sandboxes: Sandboxes,
     config: Arc<GatewayConfig>,
-    metrics: GatewayMetrics,
+    metrics: Arc<GatewayMetrics>,
     /// Host of all sandboxes' names, without port.
     base_host: String,
     upstreams: Upstreams,
@@ -82,7 +82,7 @@ impl Proxy {
     pub(super) fn new(
         sandboxes: Sandboxes,
         config: Arc<GatewayConfig>,
-        metrics: GatewayMetrics,
+        metrics: Arc<GatewayMetrics>,
     ) -> Self {
         Self {
             base_host: route::base_host(&config.urls.base),

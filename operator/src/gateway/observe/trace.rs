@@ -1,10 +1,7 @@
 //! The trace that a request belongs to (W3C Trace Context, level 1): the client's, passed on as it
 //! came, or a new one. It stands in log lines, so that those of all parts can be put together.
 
-use std::fmt::Write as _;
-
 use http::{HeaderMap, HeaderName, HeaderValue};
-use ring::rand::{SecureRandom as _, SystemRandom};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
@@ -12,7 +9,7 @@ const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// A trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::gateway) struct Trace {
-    id: Option<String>,
+    id: String,
 }
 
 impl Trace {
@@ -23,9 +20,7 @@ impl Trace {
         let text = first.filter(|_| second.is_none());
         let known = text.and_then(|text| trace_id(text.to_str().ok()?));
         if let Some(id) = known {
-            return Self {
-                id: Some(id.to_owned()),
-            };
+            return Self { id: id.to_owned() };
         }
         headers.remove(TRACEPARENT);
         // It says something about a trace that is none.
@@ -33,24 +28,21 @@ impl Trace {
         Self { id: begin(headers) }
     }
 
-    /// 32 hexadecimal digits; `None` only if the system has no randomness.
-    pub(in crate::gateway) fn id(&self) -> Option<&str> {
-        self.id.as_deref()
+    /// 32 hexadecimal digits.
+    pub(in crate::gateway) fn id(&self) -> &str {
+        &self.id
     }
 }
 
-fn begin(headers: &mut HeaderMap) -> Option<String> {
-    let mut random = [0_u8; 24];
-    SystemRandom::new().fill(&mut random).ok()?;
-    let mut digits = String::with_capacity(48);
-    for byte in random {
-        write!(digits, "{byte:02x}").ok()?;
-    }
-    let (id, span) = digits.split_at(32);
+/// Ids are to be unlike others, not secret, so asking the system for each is spared.
+fn begin(headers: &mut HeaderMap) -> String {
+    let id = format!("{:032x}", fastrand::u128(1..));
     // Nobody has decided to keep this trace.
-    let line = HeaderValue::try_from(format!("00-{id}-{span}-00")).ok()?;
-    headers.insert(TRACEPARENT, line);
-    Some(id.to_owned())
+    let line = format!("00-{id}-{:016x}-00", fastrand::u64(1..));
+    if let Ok(line) = HeaderValue::try_from(line) {
+        headers.insert(TRACEPARENT, line);
+    }
+    id
 }
 
 /// The id in a `traceparent` that holds to the rules. Versions to come may have more parts.
@@ -92,7 +84,7 @@ mod tests {
         ] {
             let mut headers = headers(&[&line]);
             let before = headers.clone();
-            assert_eq!(Trace::of(&mut headers).id(), Some(ID));
+            assert_eq!(Trace::of(&mut headers).id(), ID);
             assert_eq!(headers, before);
         }
     }
@@ -112,13 +104,13 @@ mod tests {
             &[&*format!("00-{ID}-{}-01", "0".repeat(16))],
         ] {
             let mut headers = headers(lines);
-            let id = Trace::of(&mut headers).id().unwrap().to_owned();
+            let id = Trace::of(&mut headers).id().to_owned();
             assert_ne!(id, ID, "{lines:?}");
             let line = headers[TRACEPARENT].to_str().unwrap().to_owned();
             assert_eq!(trace_id(&line), Some(&*id));
             assert!(!headers.contains_key(TRACESTATE));
             let mut again = HeaderMap::new();
-            assert_ne!(Trace::of(&mut again).id(), Some(&*id));
+            assert_ne!(Trace::of(&mut again).id(), id);
         }
     }
 }

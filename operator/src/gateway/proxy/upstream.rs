@@ -29,7 +29,7 @@ use crate::traffic::Traffic;
 /// Below the 5 seconds after which Python servers close idle connections.
 const IDLE_LIMIT: Duration = Duration::from_secs(3);
 /// Idle connections kept per Pod.
-const IDLE_CONNECTIONS: usize = 32;
+const IDLE_CONNECTIONS: usize = 256;
 
 /// All connections to Pods.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Sandboxes that are being woken.
 #[derive(Debug)]
 pub(super) struct Wakes {
-    metrics: GatewayMetrics,
+    metrics: Arc<GatewayMetrics>,
     under_way: Mutex<HashSet<Key>>,
     /// The moment that the next write has to wait for.
     next: Mutex<Option<Instant>>,
@@ -36,7 +36,7 @@ struct Wake {
 }
 
 impl Wakes {
-    pub(super) fn new(metrics: GatewayMetrics) -> Self {
+    pub(super) fn new(metrics: Arc<GatewayMetrics>) -> Self {
         Self {
             metrics,
             under_way: Mutex::default(),
