@@ -64,11 +64,11 @@ pub struct PoolTemplate {
     pub image_pull_policy: Option<PullPolicy>,
     /// Program and arguments, run by the supervisor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 256), inner(length(max = 8192)))]
+    #[schemars(length(min = 1, max = 256), inner(length(max = 131_071)))]
     pub command: Option<Vec<String>>,
     /// Absolute directory in which the command starts; made if it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024), regex(pattern = "^/"))]
+    #[schemars(length(max = 4095), regex(pattern = "^/"))]
     pub working_dir: Option<String>,
     /// Plain environment variables. A sandbox's own of the same name win.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -85,12 +85,12 @@ pub struct SandboxSpec {
     /// Program and arguments, run by the supervisor. Absent: the image's own entrypoint runs
     /// unsupervised and takes its environment from a Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 256), inner(length(max = 8192)))]
+    #[schemars(length(min = 1, max = 256), inner(length(max = 131_071)))]
     pub command: Option<Vec<String>>,
 
     /// Absolute directory in which the command starts; made if it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024), regex(pattern = "^/"))]
+    #[schemars(length(max = 4095), regex(pattern = "^/"))]
     pub working_dir: Option<String>,
 
     /// Plain environment variables. Secrets belong in `valueFrom.secretKeyRef`.
@@ -320,6 +320,6 @@ pub struct Session {
     pub epoch: u32,
     /// How the client wrote the command: echoed in answers as a string if it was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 65_536))]
+    #[schemars(length(max = 131_072))]
     pub command_line: Option<String>,
 }

@@ -39,7 +39,13 @@ impl World {
         let open = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(&directory, open).unwrap();
         let root = directory.path().join("work");
+        // What a killed server leaves goes with the directory.
+        let temporary = directory.path().join("tmp");
+        std::fs::create_dir(&temporary).unwrap();
+        let anybodys = std::fs::Permissions::from_mode(0o1777);
+        std::fs::set_permissions(&temporary, anybodys).unwrap();
         let mut command = serve_command(&root, &["--username", username]);
+        command.env("TMPDIR", temporary);
         let process = Process::start(command.env("RUNTIME_USERNAME", username));
         let place = Place::Directory {
             _directory: directory,

@@ -161,7 +161,7 @@ impl Gateway {
     }
 
     /// Counts and gauges of this gateway.
-    pub fn metrics(&self) -> &GatewayMetrics {
+    pub fn metrics(&self) -> &Arc<GatewayMetrics> {
         self.dispatch.metrics()
     }
 

@@ -2,20 +2,25 @@
 //! where it is installed, in one run, because only the comparison means anything on a shared machine.
 //!
 //! `cargo run --release -p operator --example bench_proxy [seconds]`. Gateway and nginx are processes of
-//! their own.
+//! their own, and in the second half the server is one, too.
 
+mod compare;
 mod gateway;
+mod large;
 mod load;
 mod nginx;
 mod processes;
 mod server;
 mod tunnels;
+mod way;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use load::Way;
+use compare::compare;
+use load::Request::{self, Get, Post};
 use processes::{Pinned, Running};
+use way::Way;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -36,15 +41,17 @@ async fn main() -> anyhow::Result<()> {
 async fn measure(server: SocketAddr, limit: Duration) -> anyhow::Result<()> {
     let setting = Setting::start(server).await?;
     let ways = setting.ways()?;
-    for connections in [10, 50, 200] {
-        posts(&ways, connections, limit).await?;
+    for request in [Get, Post] {
+        for connections in [10, 50, 200] {
+            requests(&ways, request, connections, limit).await?;
+        }
     }
     for connections in [1, 50] {
         println!("WebSocket echo of 64 bytes, {connections} connections");
-        load::compare(&ways, |way| load::echoes(way, connections, limit)).await?;
+        compare(&ways, |way| load::echoes(way, connections, limit)).await?;
     }
     for way in &ways {
-        let (down, up) = (load::download(way).await?, load::upload(way).await?);
+        let (down, up) = (large::download(way).await?, large::upload(way).await?);
         println!(
             "1 GiB  {:<8} down {down:>6.0} MB/s   up {up:>6.0} MB/s",
             way.name
@@ -59,33 +66,42 @@ async fn measure_apart(limit: Duration) -> anyhow::Result<()> {
     let server = Running::start(&[server::ROLE])?;
     let setting = Setting::start(server.address).await?;
     let ways = setting.ways()?;
-    posts(&ways, 50, limit).await?;
-    println!("POST of 4 KiB, answer of 1 KiB, 16 connections, 1 000 requests/s");
-    load::compare(&ways, |way| load::paced_posts(way, 16, 1_000, limit)).await?;
+    for request in [Get, Post] {
+        requests(&ways, request, 50, limit).await?;
+    }
+    println!("{}, 16 connections, 1 000 requests/s", Post.title());
+    let paced = |way| load::paced_requests(way, Post, 16, 1_000, limit);
+    compare(&ways, paced).await?;
     lone(&ways, Some(server.id()), limit).await?;
     // As many processes as nginx has workers.
-    let second = Running::start(&[gateway::ROLE, &server.address.port().to_string()])?;
-    let second = Way::new("gateway", second.address, &second.host, vec![second.id()]);
-    tunnels::report(&[ways[1].clone(), second]).await?;
+    let port = server.address.port().to_string();
+    let second = Running::start(&[gateway::ROLE, &port])?;
+    tunnels::report(&[way_of(&setting.gateway), way_of(&second)]).await?;
     if let Some(nginx) = &setting.nginx {
         tunnels::report(&[Way::new("nginx", nginx.even, "x", nginx.workers()?)]).await?;
     }
     Ok(())
 }
 
-async fn posts(ways: &[Way], connections: usize, limit: Duration) -> anyhow::Result<()> {
-    println!("POST of 4 KiB, answer of 1 KiB, {connections} connections");
-    load::compare(ways, |way| load::posts(way, connections, limit)).await
+async fn requests(
+    ways: &[Way],
+    request: Request,
+    connections: u32,
+    limit: Duration,
+) -> anyhow::Result<()> {
+    println!("{}, {connections} connections", request.title());
+    let measure = |way| load::requests(way, request, connections, limit);
+    compare(ways, measure).await
 }
 
 /// One request at a time: as it comes, and on one core, which leaves out what waking another one costs.
 async fn lone(ways: &[Way], server: Option<u32>, limit: Duration) -> anyhow::Result<()> {
-    posts(ways, 1, limit).await?;
+    requests(ways, Post, 1, limit).await?;
     let all = ways.iter().flat_map(|way| way.processes.iter().copied());
     let all = all.chain(server).chain([std::process::id()]);
     let _pinned = Pinned::on_one_core(all.collect())?;
-    println!("POST of 4 KiB, answer of 1 KiB, 1 connection, all on one core");
-    load::compare(ways, |way| load::posts(way, 1, limit)).await
+    println!("All on one core:");
+    requests(ways, Post, 1, limit).await
 }
 
 /// What stands before a server.
@@ -109,17 +125,18 @@ impl Setting {
     }
 
     fn ways(&self) -> anyhow::Result<Vec<Way>> {
-        let gateway = &self.gateway;
-        let (address, host) = (gateway.address, &gateway.host);
-        let mut ways = vec![
-            Way::new("direct", self.server, "x", Vec::new()),
-            Way::new("gateway", address, host, vec![gateway.id()]),
-        ];
+        let direct = Way::new("direct", self.server, "x", Vec::new());
+        let mut ways = vec![direct, way_of(&self.gateway)];
         if let Some(nginx) = &self.nginx {
             ways.push(Way::new("nginx", nginx.address, "x", nginx.workers()?));
         }
         Ok(ways)
     }
+}
+
+fn way_of(gateway: &Running) -> Way {
+    let (address, host) = (gateway.address, &gateway.host);
+    Way::new("gateway", address, host, vec![gateway.id()])
 }
 
 /// An address of this machine that is free at the moment.

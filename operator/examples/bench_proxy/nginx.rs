@@ -8,6 +8,9 @@ use std::process::{Child, Command};
 use tokio::net::TcpStream;
 use tokio::time::{Duration, sleep};
 
+/// One for each core of the machine that the figures are from.
+const WORKERS: usize = 2;
+
 /// The running server.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
@@ -65,7 +68,9 @@ pub(crate) async fn start(server: SocketAddr) -> anyhow::Result<Option<Running>>
         folder,
     };
     for _ in 0..100 {
-        if TcpStream::connect(address).await.is_ok() {
+        // It listens before its workers are there.
+        let begun = running.workers()?.len() == WORKERS;
+        if begun && TcpStream::connect(address).await.is_ok() {
             return Ok(Some(running));
         }
         sleep(Duration::from_millis(50)).await;
@@ -77,7 +82,7 @@ fn config(address: SocketAddr, even: SocketAddr, server: SocketAddr) -> String {
     format!(
         "daemon off;
 pid nginx.pid;
-worker_processes 2;
+worker_processes {WORKERS};
 error_log stderr crit;
 events {{ worker_connections 32768; }}
 http {{

@@ -35,14 +35,19 @@ pub(crate) async fn run() -> anyhow::Result<()> {
 pub(crate) async fn serve() -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    tokio::spawn(accept(listener));
+    tokio::spawn(async {
+        if let Err(error) = accept(listener).await {
+            eprintln!("the server has ended: {error}");
+        }
+    });
     Ok(address)
 }
 
 async fn accept(listener: TcpListener) -> anyhow::Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;
-        stream.set_nodelay(true)?;
+        // A client that has left already is no end of the server.
+        let _ = stream.set_nodelay(true);
         let connection = hyper::server::conn::http1::Builder::new()
             .serve_connection(TokioIo::new(stream), service_fn(answer))
             .with_upgrades();

@@ -3,8 +3,8 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::load::Way;
 use super::processes::resident_kib;
+use super::way::Way;
 
 const COUNT: usize = 10_000;
 

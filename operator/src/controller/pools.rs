@@ -11,7 +11,7 @@ use crds::sandbox::{EnvVar, Lifecycle, SandboxSpec};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
 use ring::digest::{SHA256, digest};
 use tokio::sync::{Notify, watch};
 
@@ -30,10 +30,13 @@ pub(crate) struct Pools {
     changed: Notify,
 }
 
+type Table<'a> = RwLockWriteGuard<'a, HashMap<Key, Arc<Pool>>>;
+
 /// One pool.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     uid: String,
+    version: Option<u64>,
     generation: i64,
     spec: SandboxPoolSpec,
     status: SandboxPoolStatus,
@@ -48,6 +51,22 @@ impl Pool {
             spec,
             ..Self::default()
         }
+    }
+
+    fn read(pool: SandboxPool) -> Self {
+        Self {
+            uid: pool.uid().unwrap_or_default(),
+            version: pool.resource_version().and_then(|v| v.parse().ok()),
+            generation: pool.metadata.generation.unwrap_or_default(),
+            status: pool.status.unwrap_or_default(),
+            ..Self::new(pool.spec)
+        }
+    }
+
+    /// Whether this is a later state of the same pool.
+    fn follows(&self, other: &Self) -> bool {
+        let versions = self.version.zip(other.version);
+        self.uid == other.uid && versions.is_none_or(|(this, that)| this >= that)
     }
 
     /// A spec with what this pool supplies.
@@ -99,6 +118,26 @@ impl Pools {
         due.collect()
     }
 
+    /// Takes in the answer to a write. It may be late: the pool may be gone by now, or have been written
+    /// by somebody else, or another one may have its name.
+    fn written(&self, key: &Key, pool: SandboxPool) {
+        let pool = Pool::read(pool);
+        let pools = self.by_key.write();
+        if pools.get(key).is_some_and(|known| pool.follows(known)) {
+            self.replace(pools, key, pool);
+        }
+    }
+
+    fn replace(&self, mut pools: Table<'_>, key: &Key, pool: Pool) {
+        let spec = pool.spec.clone();
+        let known = pools.insert(key.clone(), Arc::new(pool));
+        drop(pools);
+        self.changed.notify_one();
+        if known.is_none_or(|known| known.spec != spec) {
+            self.announce(key);
+        }
+    }
+
     /// Asks for passes over the sandboxes of this pool: what it supplies, deadlines included, may
     /// be something else now.
     fn announce(&self, pool: &Key) {
@@ -120,18 +159,16 @@ impl Sink<SandboxPool> for Pools {
             namespace,
             name: pool.name_any(),
         };
-        let pool = Pool {
-            uid: pool.uid().unwrap_or_default(),
-            generation: pool.metadata.generation.unwrap_or_default(),
-            status: pool.status.unwrap_or_default(),
-            ..Pool::new(pool.spec)
-        };
-        let spec = pool.spec.clone();
-        let known = self.by_key.write().insert(key.clone(), Arc::new(pool));
-        self.changed.notify_one();
-        if known.is_none_or(|known| known.spec != spec) {
-            self.announce(&key);
+        let pool = Pool::read(pool);
+        let pools = self.by_key.write();
+        if let Some(known) = pools.get(&key)
+            && known.uid == pool.uid
+            && !pool.follows(known)
+        {
+            // From before our own write.
+            return;
         }
+        self.replace(pools, &key, pool);
     }
 
     fn remove(&self, key: &Key, _: &ObjectMeta) {
@@ -196,7 +233,10 @@ fn lifecycle(own: Option<Lifecycle>, pool: Option<&Lifecycle>) -> Option<Lifecyc
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::keys::Keys;
 
     fn env(name: &str, value: &str) -> EnvVar {
         EnvVar {
@@ -254,6 +294,43 @@ mod tests {
         assert_eq!(merged(None), pool);
         assert_eq!(lifecycle(pool.clone(), None), pool);
         assert_eq!(lifecycle(None, None), None);
+    }
+
+    fn state(uid: &str, version: &str, image: &str) -> SandboxPool {
+        let pool = json!({
+            "metadata": {"namespace": "ns", "name": "p", "uid": uid, "resourceVersion": version},
+            "spec": {"template": {"image": image}},
+        });
+        serde_json::from_value(pool).unwrap()
+    }
+
+    #[tokio::test]
+    async fn late_news_of_a_pool_are_ignored() {
+        let index = Index::new(Arc::new(Keys::derive(&[1; 32]).unwrap()));
+        let pools = Pools::new(Arc::new(index), Arc::default());
+        let spec = SandboxSpec {
+            pool: Some("p".into()),
+            ..SandboxSpec::default()
+        };
+        let image = || {
+            let pool = pools.of("ns", &spec)?;
+            Some(pool.spec.template.image.clone())
+        };
+        let key = Key {
+            namespace: "ns".into(),
+            name: "p".into(),
+        };
+        pools.apply(state("first", "9", "a"));
+        pools.written(&key, state("first", "10", "b"));
+        assert_eq!(image().as_deref(), Some("b"));
+        pools.apply(state("first", "9", "a"));
+        assert_eq!(image().as_deref(), Some("b"), "seen before it was written");
+        pools.apply(state("second", "12", "c"));
+        pools.written(&key, state("first", "11", "d"));
+        assert_eq!(image().as_deref(), Some("c"), "another one has the name");
+        pools.remove(&key, &ObjectMeta::default());
+        pools.written(&key, state("second", "13", "e"));
+        assert_eq!(image(), None, "gone");
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Dispatch {
         &self.proxy
     }
 
-    pub(super) fn metrics(&self) -> &GatewayMetrics {
+    pub(super) fn metrics(&self) -> &Arc<GatewayMetrics> {
         &self.metrics
     }
 

@@ -1,15 +1,18 @@
-//! What no program can be started with, however often the controller tries: found here, the client is
-//! told while it still listens.
+//! What no program can be started with, however often the controller tries, or no Sandbox holds: found
+//! here, the client is told while it still listens.
 
 /// Longest word or variable that Linux hands to a program, in bytes, with the final NUL
 /// (`MAX_ARG_STRLEN` of execve).
 const LONGEST_WORD: usize = 128 * 1024;
 /// Longest path that Linux takes, in bytes, with the final NUL (`PATH_MAX`).
 const LONGEST_PATH: usize = 4096;
+/// Most words of a command, and longest line that is split into them, in bytes: the bounds of a Sandbox.
+const MOST_WORDS: usize = 256;
+const LONGEST_LINE: usize = 128 * 1024;
 /// Most characters of a client's name that are told.
 const TOLD: usize = 64;
 
-/// Why no program can be started.
+/// Why nothing can be started.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Impossible {
     #[error("{0} has NUL in it")]
@@ -20,6 +23,10 @@ pub enum Impossible {
     LongVariable(String),
     #[error("command has a word longer than 128 KiB, the most that Linux gives to a program")]
     LongWord,
+    #[error("command has more than 256 words")]
+    ManyWords,
+    #[error("command is a line longer than 128 KiB")]
+    LongLine,
     #[error("working_dir is longer than 4095 bytes, the most that Linux takes for a path")]
     LongPath,
 }
@@ -34,11 +41,22 @@ pub(super) fn check_text(field: &str, text: &str) -> Result<(), Impossible> {
 
 /// Refuses a command that no program can be given.
 pub(super) fn check_command(words: &[String]) -> Result<(), Impossible> {
+    if words.len() > MOST_WORDS {
+        return Err(Impossible::ManyWords);
+    }
     for word in words {
         if word.len() + 1 > LONGEST_WORD {
             return Err(Impossible::LongWord);
         }
         check_text("command", word)?;
+    }
+    Ok(())
+}
+
+/// Refuses a line that no Sandbox holds.
+pub(super) fn check_line(line: &str) -> Result<(), Impossible> {
+    if line.len() > LONGEST_LINE {
+        return Err(Impossible::LongLine);
     }
     Ok(())
 }
@@ -68,13 +86,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_are_those_of_linux() {
+    fn the_longest_are_those_of_linux_and_of_a_sandbox() {
         let word = |length| vec!["a".to_owned(), "x".repeat(length)];
         assert_eq!(check_command(&word(LONGEST_WORD - 1)), Ok(()));
         assert_eq!(
             check_command(&word(LONGEST_WORD)),
             Err(Impossible::LongWord)
         );
+        let words = |count| vec!["a".to_owned(); count];
+        assert_eq!(check_command(&words(MOST_WORDS)), Ok(()));
+        let many = Err(Impossible::ManyWords);
+        assert_eq!(check_command(&words(MOST_WORDS + 1)), many);
+        assert_eq!(check_line(&"x".repeat(LONGEST_LINE)), Ok(()));
+        let long = Err(Impossible::LongLine);
+        assert_eq!(check_line(&"x".repeat(LONGEST_LINE + 1)), long);
         let path = |length| "/".repeat(length);
         assert_eq!(check_directory(&path(LONGEST_PATH - 1)), Ok(()));
         assert_eq!(

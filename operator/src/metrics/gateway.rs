@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 use super::SECONDS;
 
 /// Metrics of the gateway.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct GatewayMetrics {
     requests: Family<RequestLabels, Counter>,
     seconds: Family<TargetLabel, Histogram>,

@@ -154,7 +154,7 @@ async fn a_memory_hog_harms_itself_alone() {
 async fn a_fork_bomb_harms_itself_alone() {
     let scene = Scene::new("bomb").await;
     let bomb = "sleep 1; bomb() { bomb | bomb & }; bomb; exec sleep infinity";
-    let limits = json!({"memory": "48Mi", "cpu": "200m"});
+    let limits = json!({"memory": "48Mi", "cpu": "1"});
     let spec = json!({"command": ["bash", "-c", bomb], "resources": {"limits": limits}});
     scene.apply("quiet", &json!({"command": ["sleep", "infinity"]}));
     scene.ready("quiet").await;

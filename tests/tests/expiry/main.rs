@@ -6,6 +6,7 @@
 
 mod api_server;
 mod controller;
+mod older;
 mod relist;
 mod scene;
 mod upgrade;

@@ -9,7 +9,7 @@ use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
 use serde_json::json;
 use tests::audit::{Writes, writes_to};
-use tests::tools::kubectl;
+use tests::tools::{helm, kubectl};
 use tokio::time::{Duration, timeout};
 
 use crate::controller::NAME;
@@ -17,8 +17,9 @@ use crate::controller::NAME;
 /// The longest that anything may take.
 pub(crate) const LIMIT: Duration = Duration::from_mins(3);
 
-/// Removes the resources with all that is stored of them.
+/// Removes the resources with all that is stored of them, whoever defined them.
 pub(crate) fn forget_resources() {
+    helm(&["uninstall", "crds", "--ignore-not-found", "--wait"]);
     kubectl(&["delete", "crd", "--all", "--wait"]);
 }
 

@@ -17,7 +17,6 @@ use super::Pool;
 use crate::controller::reconcile::Context;
 use crate::index::Key;
 use crate::kubernetes::client::{CallError, bounded};
-use crate::kubernetes::watch::Sink as _;
 use crds::names;
 
 /// Condition of a pool that asks for Pods that wait ready.
@@ -76,7 +75,7 @@ async fn write(
     };
     match bounded(api.patch_status(&key.name, &params, &patch)).await {
         Ok(written) => {
-            context.pools.apply(written);
+            context.pools.written(key, written);
             Ok(())
         }
         Err(error) if error.is_not_found() => Ok(()),

@@ -1,4 +1,4 @@
-//! Connections to Pods: one client with a small pool for all, and for each Pod a token by which
+//! Connections to Pods: one client with a bounded pool for all, and for each Pod a token by which
 //! everything open to it ends when the index says that it is gone.
 
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ use crate::traffic::Traffic;
 
 /// Below the 5 seconds after which Python servers close idle connections.
 const IDLE_LIMIT: Duration = Duration::from_secs(3);
-/// Idle connections kept per Pod.
+/// Idle connections kept for each port of a Pod.
 const IDLE_CONNECTIONS: usize = 256;
 
 /// All connections to Pods.

@@ -3,7 +3,7 @@
 use super::request::RawCommand;
 use super::words;
 use crate::gateway::api::ApiError;
-use crate::gateway::impossible::check_command;
+use crate::gateway::impossible::{check_command, check_line};
 
 /// Program and arguments.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,11 +18,15 @@ pub(super) fn read(raw: Option<RawCommand>) -> Result<Option<Command>, ApiError>
     let command = match raw {
         None => return Ok(None),
         Some(RawCommand::Words(words)) => Command { words, line: None },
-        Some(RawCommand::Line(line)) => Command {
-            words: words::split(&line)
-                .map_err(|error| ApiError::bad(format!("command: {error}")))?,
-            line: Some(line),
-        },
+        Some(RawCommand::Line(line)) => {
+            check_line(&line)?;
+            let words = words::split(&line);
+            let words = words.map_err(|error| ApiError::bad(format!("command: {error}")))?;
+            Command {
+                words,
+                line: Some(line),
+            }
+        }
     };
     check_command(&command.words)?;
     Ok(Some(command).filter(|command| !command.words.is_empty()))
