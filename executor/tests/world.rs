@@ -22,7 +22,7 @@ pub(crate) struct World {
 
 /// What goes with the world.
 enum Place {
-    Directory { _directory: TempDir },
+    Directories { _directories: [TempDir; 2] },
     Private { _world: Private },
 }
 
@@ -39,16 +39,15 @@ impl World {
         let open = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(&directory, open).unwrap();
         let root = directory.path().join("work");
-        // What a killed server leaves goes with the directory.
-        let temporary = directory.path().join("tmp");
-        std::fs::create_dir(&temporary).unwrap();
+        // What a killed server leaves goes with this one.
+        let temporary = tempfile::tempdir().unwrap();
         let anybodys = std::fs::Permissions::from_mode(0o1777);
         std::fs::set_permissions(&temporary, anybodys).unwrap();
         let mut command = serve_command(&root, &["--username", username]);
-        command.env("TMPDIR", temporary);
+        command.env("TMPDIR", temporary.path());
         let process = Process::start(command.env("RUNTIME_USERNAME", username));
-        let place = Place::Directory {
-            _directory: directory,
+        let place = Place::Directories {
+            _directories: [directory, temporary],
         };
         Self::with(process, root, place)
     }
