@@ -1,6 +1,8 @@
 //! `SandboxPool`s as templates: what a Sandbox leaves open is filled in from the pool it names.
 
 pub(super) mod report;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -64,9 +66,9 @@ impl Pool {
     }
 
     /// Whether this is a later state of the same pool.
-    fn follows(&self, other: &Self) -> bool {
+    fn is_after(&self, other: &Self) -> bool {
         let versions = self.version.zip(other.version);
-        self.uid == other.uid && versions.is_none_or(|(this, that)| this >= that)
+        self.uid == other.uid && versions.is_some_and(|(this, that)| this > that)
     }
 
     /// A spec with what this pool supplies.
@@ -123,7 +125,8 @@ impl Pools {
     fn written(&self, key: &Key, pool: SandboxPool) {
         let pool = Pool::read(pool);
         let pools = self.by_key.write();
-        if pools.get(key).is_some_and(|known| pool.follows(known)) {
+        let known = pools.get(key).filter(|known| known.uid == pool.uid);
+        if known.is_some_and(|known| !known.is_after(&pool)) {
             self.replace(pools, key, pool);
         }
     }
@@ -161,14 +164,10 @@ impl Sink<SandboxPool> for Pools {
         };
         let pool = Pool::read(pool);
         let pools = self.by_key.write();
-        if let Some(known) = pools.get(&key)
-            && known.uid == pool.uid
-            && !pool.follows(known)
-        {
-            // From before our own write.
-            return;
+        // It may be from before our own write.
+        if pools.get(&key).is_none_or(|known| !known.is_after(&pool)) {
+            self.replace(pools, &key, pool);
         }
-        self.replace(pools, &key, pool);
     }
 
     fn remove(&self, key: &Key, _: &ObjectMeta) {
@@ -229,126 +228,4 @@ fn lifecycle(own: Option<Lifecycle>, pool: Option<&Lifecycle>) -> Option<Lifecyc
         delete_paused_after: own.delete_paused_after.or(pool.delete_paused_after),
         delete_stopped_after: own.delete_stopped_after.or(pool.delete_stopped_after),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::keys::Keys;
-
-    fn env(name: &str, value: &str) -> EnvVar {
-        EnvVar {
-            name: name.into(),
-            value: Some(value.into()),
-            value_from: None,
-        }
-    }
-
-    #[test]
-    fn a_pool_fills_only_what_is_open() {
-        let spec = SandboxSpec {
-            pool: Some("p".into()),
-            working_dir: Some("/own".into()),
-            env: vec![env("A", "own")],
-            ..SandboxSpec::default()
-        };
-        let pool = SandboxPoolSpec {
-            template: PoolTemplate {
-                image: "pool:1".into(),
-                working_dir: Some("/pool".into()),
-                env: vec![env("A", "pool"), env("B", "pool")],
-                ..PoolTemplate::default()
-            },
-            ..SandboxPoolSpec::default()
-        };
-        let filled = filled(&spec, &pool);
-        assert_eq!(filled.image.as_deref(), Some("pool:1"));
-        assert_eq!(filled.working_dir.as_deref(), Some("/own"));
-        assert_eq!(filled.env, [env("B", "pool"), env("A", "own")]);
-    }
-
-    #[test]
-    fn each_deadline_is_the_sandboxs_own_or_else_the_pools() {
-        let all = |seconds: [Option<u64>; 5]| {
-            let [idle, run, start, paused, stopped] =
-                seconds.map(|s| s.map(|s| std::time::Duration::from_secs(s).into()));
-            Some(Lifecycle {
-                idle_timeout: idle,
-                max_run_time: run,
-                start_timeout: start,
-                delete_paused_after: paused,
-                delete_stopped_after: stopped,
-            })
-        };
-        let pool = all([Some(1), Some(2), Some(3), Some(4), Some(5)]);
-        let merged = |own| lifecycle(own, pool.as_ref());
-        for field in 0..5 {
-            let (mut own, mut expected) = ([None; 5], [1, 2, 3, 4, 5].map(Some));
-            // Never is an answer, too.
-            own[field] = Some(0);
-            expected[field] = Some(0);
-            assert_eq!(merged(all(own)), all(expected), "{field}");
-        }
-        assert_eq!(merged(None), pool);
-        assert_eq!(lifecycle(pool.clone(), None), pool);
-        assert_eq!(lifecycle(None, None), None);
-    }
-
-    fn state(uid: &str, version: &str, image: &str) -> SandboxPool {
-        let pool = json!({
-            "metadata": {"namespace": "ns", "name": "p", "uid": uid, "resourceVersion": version},
-            "spec": {"template": {"image": image}},
-        });
-        serde_json::from_value(pool).unwrap()
-    }
-
-    #[tokio::test]
-    async fn late_news_of_a_pool_are_ignored() {
-        let index = Index::new(Arc::new(Keys::derive(&[1; 32]).unwrap()));
-        let pools = Pools::new(Arc::new(index), Arc::default());
-        let spec = SandboxSpec {
-            pool: Some("p".into()),
-            ..SandboxSpec::default()
-        };
-        let image = || {
-            let pool = pools.of("ns", &spec)?;
-            Some(pool.spec.template.image.clone())
-        };
-        let key = Key {
-            namespace: "ns".into(),
-            name: "p".into(),
-        };
-        pools.apply(state("first", "9", "a"));
-        pools.written(&key, state("first", "10", "b"));
-        assert_eq!(image().as_deref(), Some("b"));
-        pools.apply(state("first", "9", "a"));
-        assert_eq!(image().as_deref(), Some("b"), "seen before it was written");
-        pools.apply(state("second", "12", "c"));
-        pools.written(&key, state("first", "11", "d"));
-        assert_eq!(image().as_deref(), Some("c"), "another one has the name");
-        pools.remove(&key, &ObjectMeta::default());
-        pools.written(&key, state("second", "13", "e"));
-        assert_eq!(image(), None, "gone");
-    }
-
-    #[test]
-    fn a_revision_is_that_of_the_template() {
-        let of = |image: &str, replicas| {
-            let template = PoolTemplate {
-                image: image.into(),
-                ..PoolTemplate::default()
-            };
-            let spec = SandboxPoolSpec {
-                template,
-                replicas,
-                ..SandboxPoolSpec::default()
-            };
-            Pool::new(spec).revision
-        };
-        assert_eq!(of("a", 0), of("a", 1));
-        assert_ne!(of("a", 0), of("b", 0));
-        assert_eq!(of("a", 0).len(), 16);
-    }
 }
