@@ -1,6 +1,6 @@
 # `make help` lists the targets. The two that matter on a new machine are `make run` and `make test`.
 
-# Release for `make run` and benchmarks; tests use the dev profile.
+# `make run` and tests use the dev profile, with one set of features; benchmarks and images use release.
 TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 RELEASE = $(TARGET_DIR)/$(HOST)/release
@@ -8,40 +8,39 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-soak lint generate bench-start bench-executor bench-controller bench-proxy fuzz clean
+.PHONY: help run test test-cluster test-long lint generate bench-start bench-executor bench-controller bench-proxy fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## Build everything and start the operator on this machine, without a cluster (ARGS="--help" for flags)
 	hack/install base
-	cargo build --release --locked -p executor -p standalone
-	$(RELEASE)/sandbox-standalone --state-dir $(STATE) $(ARGS)
+	cargo build --locked --workspace --bins
+	$(DEV)/sandbox-standalone --state-dir $(STATE) $(ARGS)
 
 test: ## Install what the tests need, then run all of them, a real cluster included
 	hack/install base cluster h2spec
-	cargo test --workspace --locked --no-fail-fast
-	$(MAKE) test-cluster
+	hack/test
 
 test-cluster: ## Run the tests that need a real Kubernetes: it is started, used and removed
-	cargo build --locked -p executor -p operator -p tests --tests --bins
-	hack/test-cluster $(DEV)
+	hack/install base cluster
+	hack/test-cluster
 
-test-soak: ## Run the tests of silence, large files and long streams for as long as the specification says: an hour
-	hack/install base
-	cargo build --locked -p executor -p standalone -p tests --bins
-	SOAK=1 cargo test --locked -p tests --test standalone item_11
+test-long: ## Run all tests at full size: 10 000 starts, a day of faults with 1 000 sandboxes, gigabytes, streams of an hour
+	hack/install base cluster h2spec
+	LONG_TESTS=1 NEXTEST_PROFILE=long hack/test
 
-lint: ## Check format and lints
+lint: ## Check format, lints, import cycles, references and wording
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	hack/lint
 
 generate: ## Write what is generated: manifests, the CRDs of the chart, docs/lifecycle.md, docs/values.md
 	cargo run -q --locked -p crds --bin crdgen -- manifests/crds
 	cp manifests/crds/*.yaml charts/sandbox-operator-crds/files/
 	hack/manifests
-	UPDATE_DOCS=1 cargo test -q --locked -p tests --test chart the_table
-	UPDATE_DOCS=1 cargo test -q --locked -p operator --lib the_document_says_what_the_code_does
+	UPDATE_DOCS=1 cargo test -q --locked --workspace --test chart values_doc_matches_chart
+	UPDATE_DOCS=1 cargo test -q --locked --workspace --lib lifecycle_doc_matches_planner
 
 bench-start: ## Cold start to first action in standalone, and the executor's own figures
 	hack/install base
@@ -53,7 +52,9 @@ bench-executor: ## Executor: start, memory, echo and cell round trips, size; the
 	cargo build --release --locked -p executor --bins --examples
 	python=$$(hack/python-server/install) || true; \
 	kernel=$$(hack/python-kernel/install) || true; \
-	$(RELEASE)/examples/bench_executor $${python:+--python "$$python"} $${kernel:+--kernel "$$kernel"} $(RELEASE)/sandbox-executor
+	skills=$$(hack/python-kernel/install skills) || true; \
+	$(RELEASE)/examples/bench_executor $${python:+--python "$$python"} $${kernel:+--kernel "$$kernel"} \
+		$${skills:+--skills "$$skills"} $(RELEASE)/sandbox-executor
 
 bench-controller: ## Controller: starts and passes per second, CPU and memory at 10 000 and 100 000 sandboxes
 	cargo run --release --locked -p tests --example bench_controller

@@ -1,4 +1,5 @@
-//! Condition types and reasons, as enums: whoever adds one has to say it here.
+//! Condition types and reasons of Sandboxes as closed sets, so that controller, gateway and CRD
+//! schema share one list.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
@@ -11,82 +12,90 @@ pub enum ConditionType {
     Ready,
     /// Compute is released, the workspace is kept.
     Paused,
-    /// The operator has given up.
+    /// The sandbox has failed and is not retried.
     Failed,
+    /// The spec has changed since the Pod was created.
+    RestartNeeded,
 }
 
-/// Why a Sandbox is as it is. Also the reason of its conditions.
+/// Reason of the phase of a Sandbox and of its conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Reason {
-    /// The Pod has been asked for and is not there yet.
+    /// The Pod is being created.
     CreatingPod,
     /// No node can take the Pod.
     Unschedulable,
-    /// The workspace's volume claim is gone; it begins anew, empty.
+    /// The workspace PVC was deleted; a new, empty one is created.
     VolumeLost,
-    /// Its API key may use no more at the same time; it waits for its turn, or asks for too much.
+    /// The quota of the API key is exhausted, or the sandbox requests more than it allows.
     QuotaExceeded,
-    /// The image cannot be pulled; it is tried again.
-    ImagePull,
-    /// The container cannot be made.
-    ContainerConfig,
+    /// The image cannot be pulled; the pull is retried.
+    ImagePullBackOff,
+    /// The name of the image is invalid.
+    InvalidImageName,
+    /// The container cannot be created.
+    CreateContainerConfigError,
     /// The Pod runs and its command is being started.
     Initializing,
-    /// The command runs and its port does not answer yet.
+    /// The command runs and its readiness probe has not passed.
     WaitingForCommand,
-    /// The sandbox answers.
+    /// The readiness probe has passed.
     Ready,
-    /// Its node has stopped reporting and the sandbox does not answer. If that goes on, Kubernetes
-    /// takes the Pod away, and another one is made.
+    /// The node is not reporting and the sandbox does not respond. The Pod is replaced after
+    /// Kubernetes evicts it.
     NodeNotReady,
-    /// The Pod was lost; another one is being made.
+    /// The Pod was lost; a replacement is being created.
     PodReplaced,
-    /// The container ended and is started again.
+    /// The command terminated and is being restarted.
     Restarting,
-    /// It ended too often in a row.
+    /// The command terminated too often.
     CrashLoop,
-    /// It did not become ready in time.
+    /// The sandbox was not ready within `startTimeout`.
     StartTimeout,
-    /// Somebody asked for it.
+    /// Requested in the spec.
     Requested,
-    /// Nothing happened in it for `idleTimeout`.
+    /// There was no activity for `idleTimeout`.
     Idle,
-    /// It ran for `maxRunTime`.
+    /// The sandbox ran for `maxRunTime`.
     MaxRunTime,
-    /// It was at rest for `deletePausedAfter`.
+    /// The sandbox was paused for `deletePausedAfter`.
     Expired,
-    /// The spec asks for something that cannot be made; see the message.
+    /// The spec cannot be carried out; see the message.
     InvalidSpec,
-    /// The API server does not let the operator make it, for example because a quota is used up;
-    /// it is tried again.
+    /// The API server rejects an owned object, for example because of a `ResourceQuota`; the
+    /// request is retried.
     Refused,
     /// The named pool does not exist.
     PoolNotFound,
-    /// An object of the same name belongs to somebody else.
+    /// An object of the same name has another owner.
     NameTaken,
+    /// The spec has changed since the Pod was created. Reason of the condition `RestartNeeded`.
+    SpecChanged,
 }
 
 impl ConditionType {
-    /// The type as it stands in the object.
+    /// Type of the condition on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "Ready",
             Self::Paused => "Paused",
             Self::Failed => "Failed",
+            Self::RestartNeeded => "RestartNeeded",
         }
     }
 }
 
 impl Reason {
-    /// The reason as it stands in the object.
+    /// Reason on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::CreatingPod => "CreatingPod",
             Self::Unschedulable => "Unschedulable",
             Self::VolumeLost => "VolumeLost",
             Self::QuotaExceeded => "QuotaExceeded",
-            Self::ImagePull => "ImagePull",
-            Self::ContainerConfig => "ContainerConfig",
+            Self::ImagePullBackOff => "ImagePullBackOff",
+            Self::InvalidImageName => "InvalidImageName",
+            Self::CreateContainerConfigError => "CreateContainerConfigError",
             Self::Initializing => "Initializing",
             Self::WaitingForCommand => "WaitingForCommand",
             Self::Ready => "Ready",
@@ -103,11 +112,12 @@ impl Reason {
             Self::Refused => "Refused",
             Self::PoolNotFound => "PoolNotFound",
             Self::NameTaken => "NameTaken",
+            Self::SpecChanged => "SpecChanged",
         }
     }
 }
 
-/// A condition, with the transition time of `old` kept if its status is the same.
+/// Builds a condition. It keeps the transition time of `old` if the status is the same.
 pub fn condition(
     old: &[Condition],
     kind: ConditionType,

@@ -1,14 +1,15 @@
-//! What operator and executor agree on: ports, paths, variables, and the signed control calls.
-//!
-//! Both sides import these values, so neither can drift. Nothing here needs Kubernetes.
+//! Contract between operator and executor: ports, paths, variables and signed control calls.
+//! Both sides import these values, so that they cannot drift. Nothing here needs Kubernetes.
 
 pub mod control;
+pub mod identity;
+pub mod sealing;
 pub mod token;
 
 /// Port on which the supervisor listens for control calls from the controller.
 pub const CONTROL_PORT: u16 = 60009;
 
-/// Ports that every runtime image serves (runtime API spec 4.1).
+/// Ports that every runtime image serves (`docs/specs/runtime-api.md`, section 4.1).
 pub mod port {
     /// The sandbox server: action execution server or agent-server.
     pub const RUNTIME: u16 = 60000;
@@ -26,26 +27,39 @@ pub mod path {
     pub const BIN_DIR: &str = "/opt/sandbox/bin";
     /// The executor binary itself.
     pub const EXECUTOR: &str = "/opt/sandbox/bin/sandbox-executor";
-    /// Memory-backed directory in which the supervisor keeps its initialisation.
+    /// Memory-backed directory in which the supervisor stores its init message.
     pub const STATE_DIR: &str = "/run/sandbox";
 }
 
-/// Environment variables of the container. The supervisor reads them; the command never sees them.
+/// Environment variables of the container. The supervisor removes them from the command's
+/// environment, except for [`BIND_ADDRESS`](variable::BIND_ADDRESS).
 pub mod variable {
     /// Uid of the Pod, from the downward API. Control calls are bound to it.
     pub const POD_UID: &str = "SANDBOX_POD_UID";
     /// IP address of the Pod, from the downward API.
     pub const POD_IP: &str = "SANDBOX_POD_IP";
     /// Public key (Ed25519, unpadded base64url) that control calls are verified with.
+    pub const CONTROL_PUBLIC_KEY: &str = "SANDBOX_CONTROL_PUBLIC_KEY";
+    /// Name of [`CONTROL_PUBLIC_KEY`] in Pods of earlier versions.
     pub const CONTROL_KEY: &str = "SANDBOX_CONTROL_KEY";
-    /// If set, servers in the sandbox bind to this address instead of all: for Pods that share
-    /// the host's network. The one variable of these that the command inherits.
+    /// Identity key of the sandbox, see [`super::identity`].
+    pub const IDENTITY_KEY: &str = "SANDBOX_IDENTITY_KEY";
+    /// Variables of the supervisor that the command does not inherit.
+    pub const SUPERVISOR: [&str; 5] = [
+        POD_UID,
+        POD_IP,
+        CONTROL_PUBLIC_KEY,
+        CONTROL_KEY,
+        IDENTITY_KEY,
+    ];
+    /// Address that servers in the sandbox bind to instead of all: for Pods that share the
+    /// host's network. The command inherits it.
     pub const BIND_ADDRESS: &str = "SANDBOX_BIND_ADDRESS";
-    /// The session key as every sandbox server reads it (runtime API spec 4.8).
+    /// Session key as every sandbox server reads it (`docs/specs/runtime-api.md`, section 4.8).
     pub const SESSION_API_KEY: &str = "SESSION_API_KEY";
-    /// The session key as the agent-server reads it (runtime API spec 4.8).
+    /// Session key as the agent-server reads it.
     pub const OH_SESSION_API_KEYS_0: &str = "OH_SESSION_API_KEYS_0";
-    /// The key before a rotation, as the agent-server reads it (runtime API spec 4.8).
+    /// Session key before a rotation, as the agent-server reads it.
     pub const OH_SESSION_API_KEYS_1: &str = "OH_SESSION_API_KEYS_1";
 }
 
@@ -57,11 +71,14 @@ pub mod header {
     pub const SESSION_API_KEY: &str = "x-session-api-key";
 }
 
-/// Prefix of answers to HTTP requests that the supervisor's control server understands.
+/// Paths of the supervisor's control server (`docs/specs/supervisor.md`, section 2).
 pub mod endpoint {
-    /// `POST`, body = token with [`super::control::Grant::Init`]: starts the command, once.
+    /// `POST`, body = token with [`super::control::Grant::SealedInit`] or
+    /// [`super::control::Grant::Init`]: starts the command, once.
     pub const INIT: &str = "/v1/init";
     /// `GET ?timeout=SECONDS`, `Authorization: Bearer` token with [`super::control::Grant::Ready`]:
     /// a long poll that answers a [`super::control::ReadyReport`].
     pub const READY: &str = "/v1/ready";
+    /// `GET` with [`super::identity::NONCE_HEADER`]: an empty response with a proof.
+    pub const IDENTITY: &str = "/v1/identity";
 }

@@ -1,5 +1,5 @@
-//! Durations as they stand in a spec. kube's own type reads more than the CRDs accept and writes
-//! what they refuse (`0ns`), so an object that was read could not be written back.
+//! Duration of a spec that round-trips (`docs/decisions/061-round-trip-types.md`). kube's type
+//! reads more than the CRDs accept and writes what they reject (`0ns`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,27 +7,27 @@ use std::time;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Units and their length in nanoseconds; longer names first, or `ms` would be read as minutes.
+/// Units and their length in nanoseconds. `ms` comes before `m`, because prefixes are matched.
 const UNITS: [(&str, u128); 4] = [
     ("ms", 1_000_000),
     ("h", 3_600_000_000_000),
     ("m", 60_000_000_000),
     ("s", 1_000_000_000),
 ];
-/// Digits on each side of a decimal point, as in the CRDs.
-const DIGITS: usize = 9;
-/// What is longer is taken for this, 114 000 years in hours: a number with as many digits as the
-/// CRDs accept.
-const LONGEST: time::Duration = time::Duration::from_hours(999_999_999);
+/// Maximum number of digits on each side of a decimal point, as in the CRDs.
+const MAX_DIGITS: usize = 9;
+/// Upper bound of a duration; longer ones are capped. In hours it has as many digits as the CRDs
+/// accept.
+const MAX_DURATION: time::Duration = time::Duration::from_hours(999_999_999);
 
-/// A duration as Go writes it, for example `1h30m` or `0s`. It has whole milliseconds: what is
-/// shorter counts for one, because nothing at all means never.
+/// Duration as Go writes it, for example `1h30m`, in whole milliseconds. Shorter ones are rounded
+/// up to one, because `0s` means never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Duration(time::Duration);
 
-/// Why a text is no duration.
+/// Rejection of a text that is not a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("is no duration, as 90s, 20m and 1h30m are")]
+#[error("is not a duration (examples: 90s, 20m, 1h30m)")]
 pub struct DurationError;
 
 impl From<Duration> for time::Duration {
@@ -46,11 +46,11 @@ impl Duration {
     fn rounded(nanos: u128) -> Self {
         let millis = nanos.div_ceil(1_000_000);
         let millis = u64::try_from(millis).unwrap_or(u64::MAX);
-        Self(time::Duration::from_millis(millis).min(LONGEST))
+        Self(time::Duration::from_millis(millis).min(MAX_DURATION))
     }
 }
 
-/// Reads exactly what the CRDs accept.
+/// Accepts exactly what the CRDs accept.
 impl FromStr for Duration {
     type Err = DurationError;
 
@@ -58,7 +58,7 @@ impl FromStr for Duration {
         let mut rest = text;
         let mut nanos = 0_u128;
         while !rest.is_empty() {
-            let (part, left) = part(rest).ok_or(DurationError)?;
+            let (part, left) = parse_component(rest).ok_or(DurationError)?;
             nanos = nanos.saturating_add(part);
             rest = left;
         }
@@ -68,8 +68,8 @@ impl FromStr for Duration {
     }
 }
 
-/// The first number with its unit in nanoseconds, and what follows.
-fn part(text: &str) -> Option<(u128, &str)> {
+/// Reads the first number with its unit. Returns nanoseconds and the rest of the text.
+fn parse_component(text: &str) -> Option<(u128, &str)> {
     let (whole, rest) = number(text)?;
     let (fraction, rest) = match rest.strip_prefix('.') {
         Some(rest) => number(rest)?,
@@ -80,19 +80,19 @@ fn part(text: &str) -> Option<(u128, &str)> {
         .find_map(|(unit, nanos)| Some((*nanos, rest.strip_prefix(unit)?)))?;
     let scale = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
     let (whole, fraction): (u128, u128) = (whole.parse().ok()?, fraction.parse().ok()?);
-    // Rounded up: what is not nothing must not become nothing.
+    // Rounded up, because zero means never.
     Some((whole * nanos + (fraction * nanos).div_ceil(scale), rest))
 }
 
-/// Leading digits, and what follows; `None` if there are none or too many.
+/// Splits off the leading digits; `None` if there are none or too many.
 fn number(text: &str) -> Option<(&str, &str)> {
     let end = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
-    (1..=DIGITS).contains(&end).then(|| text.split_at(end))
+    (1..=MAX_DIGITS).contains(&end).then(|| text.split_at(end))
 }
 
-/// The one form in which it is written, whatever was read.
+/// Writes the canonical form.
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_zero() {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_is_written_in_one_form() {
+    fn duration_is_written_in_canonical_form() {
         for (read, form) in [
             ("0s", "0s"),
             ("0h0.0ms", "0s"),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_crds_refuse_is_not_read() {
+    fn duration_rejects_what_the_crds_reject() {
         for odd in [
             "", "0", "5", "-5s", "1d", "1e3s", ".5s", "5.s", "1s ", "0ns", "1us",
         ] {

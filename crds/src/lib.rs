@@ -1,29 +1,28 @@
-//! What the parts of Sandbox Operator agree on, and nothing that does I/O: the custom resources,
-//! the names of everything derived from them, and the [`contract`] between operator and executor.
-//!
-//! Without the feature `kube` only [`contract`] is compiled, so that the executor stays free of
-//! Kubernetes.
+//! Custom resources, names of owned objects, and the [`contract`] between operator and executor.
+//! Nothing here does I/O. Without the feature `kube` only [`contract`] and [`shell_words`] are
+//! compiled, so that the executor does not depend on Kubernetes.
 
 pub mod contract;
+pub mod shell_words;
 
-#[cfg(feature = "kube")]
-pub mod amount;
 #[cfg(feature = "kube")]
 pub mod conditions;
 #[cfg(feature = "kube")]
 pub mod duration;
 #[cfg(feature = "kube")]
+pub mod int_or_string;
+#[cfg(feature = "kube")]
 pub mod names;
 #[cfg(feature = "kube")]
 #[allow(
     unreachable_pub,
-    reason = "the derive declares the public types once more, in private"
+    reason = "the derive repeats the public types in a private module"
 )]
 pub mod pool;
 #[cfg(feature = "kube")]
 #[allow(
     unreachable_pub,
-    reason = "the derive declares the public types once more, in private"
+    reason = "the derive repeats the public types in a private module"
 )]
 pub mod sandbox;
 #[cfg(feature = "kube")]

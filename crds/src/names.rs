@@ -1,5 +1,5 @@
-//! Names, labels and annotations of everything that belongs to a sandbox: pure functions, so that
-//! a child can be found, created and recognised without looking anything up.
+//! Names, labels and annotations of Sandboxes and their owned objects. They are pure functions of
+//! the Sandbox, so that controller and gateway find an owned object without a lookup.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,23 @@ use ring::digest::{SHA256, digest};
 use crate::Sandbox;
 
 /// Field manager of every write of the controller.
-pub const CONTROLLER: &str = "sandbox-operator";
+pub const CONTROLLER_FIELD_MANAGER: &str = "sandbox-operator";
 /// Field manager of every write of the gateway.
-pub const GATEWAY: &str = "sandbox-gateway";
+pub const GATEWAY_FIELD_MANAGER: &str = "sandbox-gateway";
 
-/// Label of every object of a sandbox: the sandbox's name.
+/// Label of every owned object: name of the Sandbox.
 pub const SANDBOX_LABEL: &str = "openhands.dev/sandbox";
-/// Label of a Sandbox of the runtime API: hash of tenant and session id, see [`session_label`].
+/// Label of a Sandbox of the runtime API: [`session_label`].
 pub const SESSION_LABEL: &str = "openhands.dev/session";
-/// Label of every object: the runtime id.
+/// Label of a Pod whose Sandbox names a pool: the name of the pool.
+pub const POOL_LABEL: &str = "openhands.dev/pool";
+/// Label of every owned object: runtime id.
 pub const RUNTIME_ID_LABEL: &str = "openhands.dev/runtime-id";
-/// Label by which all objects of this operator are found.
+/// Label of every object of this operator.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 
-/// Annotation of a Sandbox that asks for it to be awake: an RFC 3339 time. A pause that the operator
-/// made by itself ends if it began at or before that time, and none begins before it.
+/// Annotation of a Sandbox with an RFC 3339 time. An automatic pause that began at or before that
+/// time ends, and none begins before it.
 pub const WAKE_ANNOTATION: &str = "openhands.dev/wake-at";
 
 /// Name of the container that the user's image runs in.
@@ -33,62 +35,61 @@ pub const CONTAINER: &str = "sandbox";
 /// Length of a runtime id.
 pub const RUNTIME_ID_LEN: usize = 16;
 
-/// The Pod of a sandbox. One name per sandbox: the API server itself refuses a second live Pod.
+/// Name of the Pod. It is fixed, so that the API server rejects a second live Pod.
 pub fn pod(sandbox: &str) -> String {
     sandbox.to_owned()
 }
 
-/// The volume claim of a sandbox's workspace.
+/// Name of the workspace PVC.
 pub fn workspace_claim(sandbox: &str) -> String {
     format!("{sandbox}-workspace")
 }
 
-/// End of the name of every Secret with a sandbox's environment.
+/// Suffix of the names of environment Secrets.
 const ENVIRONMENT: &str = "-sbx-env";
 
-/// The Secret with the environment of a sandbox that runs its image's own entrypoint.
+/// Name of the Secret with the environment of a sandbox that runs its image's entrypoint.
 pub fn environment_secret(sandbox: &str) -> String {
     format!("{sandbox}{ENVIRONMENT}")
 }
 
-/// Whether a Secret of this name is, or could be, the environment of a sandbox.
+/// Returns whether a Secret of this name can be the environment of a sandbox.
 pub fn is_environment_secret(secret: &str) -> bool {
     secret.ends_with(ENVIRONMENT)
 }
 
-/// Whether this may be the workspace of some sandbox.
+/// Returns whether a PVC of this name can be a workspace.
 pub fn is_workspace_claim(name: &str) -> bool {
     name.ends_with("-workspace")
 }
 
-/// Labels of a sandbox's children.
+/// Labels of owned objects.
 pub fn labels(sandbox: &str, runtime_id: &str) -> BTreeMap<String, String> {
     BTreeMap::from([
         (SANDBOX_LABEL.into(), sandbox.into()),
         (RUNTIME_ID_LABEL.into(), runtime_id.into()),
-        (MANAGED_BY_LABEL.into(), CONTROLLER.into()),
+        (MANAGED_BY_LABEL.into(), CONTROLLER_FIELD_MANAGER.into()),
     ])
 }
 
-/// Label value for a session: ids of clients are not label-safe, so it is a hash.
+/// Label value of a session: a hash, because session ids may hold any text.
 pub fn session_label(tenant: &str, session: &str) -> String {
     let text = format!("{}:{tenant}{session}", tenant.len());
-    letters(digest(&SHA256, text.as_bytes()).as_ref(), 32)
+    encode_letters(digest(&SHA256, text.as_bytes()).as_ref(), 32)
 }
 
 /// A runtime id made from at least 16 bytes of hash: a DNS label of 16 letters without hyphens
-/// (runtime API spec 0.4 rule 14).
+/// (`docs/specs/runtime-api.md`, section 0.4, rule 14).
 pub fn runtime_id(hash: &[u8]) -> String {
-    letters(hash, RUNTIME_ID_LEN)
+    encode_letters(hash, RUNTIME_ID_LEN)
 }
 
-/// Whether the text has the form of a runtime id.
+/// Returns whether the text has the form of a runtime id.
 pub fn is_runtime_id(text: &str) -> bool {
     text.len() == RUNTIME_ID_LEN && text.bytes().all(|b| b.is_ascii_lowercase())
 }
 
-/// The reference by which a child is deleted together with its sandbox. `None` for a sandbox that
-/// no API server has seen.
+/// Owner reference for owned objects. `None` for a Sandbox that has no uid.
 pub fn owner_reference(sandbox: &Sandbox) -> Option<OwnerReference> {
     Some(OwnerReference {
         api_version: Sandbox::api_version(&()).into_owned(),
@@ -100,8 +101,8 @@ pub fn owner_reference(sandbox: &Sandbox) -> Option<OwnerReference> {
     })
 }
 
-fn letters(hash: &[u8], len: usize) -> String {
-    // 11 letters hold 51 bits: three letters short of what 8 bytes offer, so the bias is below 2^-12.
+fn encode_letters(hash: &[u8], len: usize) -> String {
+    // 11 letters hold 51 of the 64 bits of a chunk, so the bias is below 2^-12.
     hash.chunks(8)
         .flat_map(|chunk| {
             let mut rest = chunk
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runtime_ids_are_letters_and_differ() {
+    fn runtime_ids_are_distinct_letters() {
         let ids: HashSet<_> = (0..100_000_u32)
             .map(|n| runtime_id(digest(&SHA256, &n.to_be_bytes()).as_ref()))
             .collect();
@@ -134,13 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn sessions_do_not_run_into_each_other() {
+    fn session_labels_separate_tenant_and_session() {
         assert_ne!(session_label("a", "bc"), session_label("ab", "c"));
         assert_eq!(session_label("a", "bc").len(), 32);
     }
 
     #[test]
-    fn names_of_children_fit() {
+    fn names_of_owned_objects_fit_kubernetes_limits() {
         let longest = "a".repeat(52);
         assert!(workspace_claim(&longest).len() <= 63);
         assert!(environment_secret(&longest).len() <= 63);

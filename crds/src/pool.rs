@@ -1,4 +1,4 @@
-//! `SandboxPool`: a template for sandboxes, and how many of them wait ready to be claimed.
+//! `SandboxPool`, the resource of a template for sandboxes.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
@@ -6,13 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::amount::IntOrString;
+use crate::int_or_string::IntOrString;
 use crate::sandbox::{
     EnvVar, ExecutorMode, Lifecycle, Port, PullPolicy, Resources, SecurityContext, Workspace,
 };
 use crate::schema::any_object;
 
-/// A pool of dormant Pods made from one template. With `replicas: 0` it is a plain template.
+/// A template for sandboxes. `replicas` has no effect until warm pools are implemented.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[kube(
     group = "openhands.dev",
@@ -23,32 +23,35 @@ use crate::schema::any_object;
     category = "openhands",
     namespaced,
     status = "SandboxPoolStatus",
-    doc = "A template for sandboxes, and how many of them wait ready to be claimed.",
+    doc = "A template for sandboxes.",
     derive = "PartialEq",
     derive = "Default",
     scale(
         spec_replicas_path = ".spec.replicas",
-        status_replicas_path = ".status.ready"
+        status_replicas_path = ".status.ready",
+        label_selector_path = ".status.selector"
     ),
-    printcolumn(name = "Desired", type_ = "integer", json_path = ".spec.replicas"),
-    printcolumn(name = "Ready", type_ = "integer", json_path = ".status.ready"),
-    printcolumn(name = "Claimed", type_ = "integer", json_path = ".status.claimed"),
+    printcolumn(name = "Image", type_ = "string", json_path = ".spec.template.image"),
+    printcolumn(
+        name = "Warm",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Warm\")].status"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Image", type_ = "string", json_path = ".spec.template.image", priority = 1),
     validation = Rule::new("size(self.metadata.name) <= 52").message("name must have at most 52 characters"),
 )]
 #[cfg_attr(feature = "cel", kube(cel))]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxPoolSpec {
     pub template: PoolTemplate,
-    /// How many dormant Pods to keep ready. Without effect yet: the condition `Warm` says so.
+    /// Number of dormant Pods. No effect yet; the condition `Warm` reports it.
     #[serde(default)]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: u32,
     /// Defaults for sandboxes of this pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Lifecycle>,
-    /// How a changed template reaches dormant members. Without effect yet, as `replicas`.
+    /// Replacement of dormant Pods after a change of the template. No effect yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
 }
@@ -66,11 +69,11 @@ pub struct PoolTemplate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256), inner(length(max = 131_071)))]
     pub command: Option<Vec<String>>,
-    /// Absolute directory in which the command starts; made if it is missing.
+    /// Absolute directory in which the command starts; created if it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4095), regex(pattern = "^/"))]
     pub working_dir: Option<String>,
-    /// Plain environment variables. A sandbox's own of the same name win.
+    /// Plain environment variables. Those of the sandbox override them by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub env: Vec<EnvVar>,
@@ -78,7 +81,7 @@ pub struct PoolTemplate {
     pub executor: Option<ExecutorMode>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
-    /// Isolation class, for example `gvisor`.
+    /// Runtime class, for example `gvisor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub runtime_class_name: Option<String>,
@@ -90,7 +93,7 @@ pub struct PoolTemplate {
     pub ports: Vec<Port>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Workspace>,
-    /// Strategic-merge patch (PodTemplateSpec) over the Pod.
+    /// PodTemplateSpec that is merged over the Pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]
     pub pod_template: Option<Value>,
@@ -100,38 +103,42 @@ pub struct PoolTemplate {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
-    /// How many members there may be beyond those asked for: a number, or a percentage of them.
+    /// Maximum number or percentage of Pods above `replicas`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_surge: Option<IntOrString>,
-    /// How many of those asked for may be missing: a number, or a percentage of them.
+    /// Maximum number or percentage of Pods missing from `replicas`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<IntOrString>,
 }
 
-/// What is true of a pool.
+/// Observed state of a pool.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxPoolStatus {
-    /// Dormant members that can be claimed at once.
+    /// Dormant Pods that are ready to be claimed.
     #[serde(default)]
     pub ready: u32,
-    /// Members that are being made.
+    /// Dormant Pods that are being created.
     #[serde(default)]
     pub starting: u32,
-    /// Sandboxes that live on a member of this pool.
+    /// Sandboxes that run on a Pod of this pool.
     #[serde(default)]
     pub claimed: u32,
-    /// Hash of the template that new members are made from.
+    /// Label selector of the Pods of this pool, for autoscalers. Set if `replicas` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub selector: Option<String>,
+    /// Hash of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub revision: Option<String>,
-    /// Members of older revisions.
+    /// Dormant Pods of older revisions.
     #[serde(default)]
     pub outdated: u32,
-    /// Generation of the spec that this status speaks of.
+    /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// What is true of the pool, by type.
+    /// Conditions of the pool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]

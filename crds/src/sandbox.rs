@@ -1,7 +1,6 @@
-//! `Sandbox`: one isolated session. Its spec says what the user wants, its status what is true.
-//!
-//! Kept small on purpose: every byte of an object is paid for at each write of it. Kubernetes types
-//! with large schemas (`podTemplate`, `valueFrom`) are untyped here and checked by the controller.
+//! `Sandbox`, the resource of one isolated session: desired state in `spec`, observed state in
+//! `status`. Kubernetes types with large schemas (`podTemplate`, `valueFrom`) are untyped here and
+//! validated by the controller, which keeps the CRD small.
 
 mod status;
 
@@ -12,11 +11,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::amount::IntOrString;
 use crate::duration::Duration;
-use crate::schema::{amounts, any_object, duration, factor, size};
+use crate::int_or_string::IntOrString;
+use crate::schema::{any_object, duration, resource_factor, resource_quantities, volume_size};
 
-pub use status::{PauseReason, Phase, PodStatus, Restarts, SandboxStatus};
+pub use status::{PauseReason, Phase, PodStatus, PoolSnapshot, Restarts, SandboxStatus};
 
 /// An isolated, durable sandbox for one agent session.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -78,17 +77,17 @@ pub struct SandboxSpec {
     #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
 
-    /// When the image is pulled. Default: as Kubernetes does for the image's tag.
+    /// Image pull policy. Default: that of Kubernetes for the tag of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<PullPolicy>,
 
-    /// Program and arguments, run by the supervisor. Absent: the image's own entrypoint runs
-    /// unsupervised and takes its environment from a Secret.
+    /// Program and arguments, run by the supervisor. Absent: the entrypoint of the image runs
+    /// without a supervisor and takes its environment from a Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256), inner(length(max = 131_071)))]
     pub command: Option<Vec<String>>,
 
-    /// Absolute directory in which the command starts; made if it is missing.
+    /// Absolute directory in which the command starts; created if it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4095), regex(pattern = "^/"))]
     pub working_dir: Option<String>,
@@ -104,28 +103,27 @@ pub struct SandboxSpec {
     #[schemars(length(max = 1_400_000))]
     pub sealed_env: Option<String>,
 
-    /// Whether a command that is the Python action execution server is replaced by the native one.
-    /// Default: `Native`.
+    /// Replacement of the Python action execution server by the native one. Default: `Native`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executor: Option<ExecutorMode>,
 
-    /// CPU, memory and ephemeral storage, as in a Pod. Limits are always set; absent ones come from
-    /// the operator's defaults.
+    /// CPU, memory and ephemeral storage, as in a Pod. Absent limits are the defaults of the
+    /// operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
 
-    /// Multiplies CPU and memory. Greater than 0; capped by the operator.
+    /// Factor for CPU and memory. Greater than 0; capped by the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "factor")]
+    #[schemars(schema_with = "resource_factor")]
     pub resource_factor: Option<f64>,
 
-    /// Isolation class, for example `gvisor`. Absent, or missing in the cluster: the operator's
-    /// default; the status says so then.
+    /// Runtime class, for example `gvisor`. Absent, or missing in the cluster: the default of the
+    /// operator; the status reports a missing one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub runtime_class_name: Option<String>,
 
-    /// User and groups that the container starts as. Absent: the image's own user.
+    /// User and groups of the container. Absent: the user of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_context: Option<SecurityContext>,
 
@@ -136,52 +134,53 @@ pub struct SandboxSpec {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub ports: Vec<Port>,
 
-    /// Volume that survives pause and resume. Absent: an emptyDir, lost on pause.
+    /// Volume that is kept across pause and resume. Absent: an emptyDir, lost on pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Workspace>,
 
-    /// What the user wants.
+    /// Desired state.
     #[serde(default)]
     pub state: DesiredState,
 
-    /// Deadlines. Absent ones come from the pool and from the operator.
+    /// Deadlines. Absent ones are those of the pool, or else of the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Lifecycle>,
 
-    /// Name of the `SandboxPool` whose template supplies what is absent here.
+    /// Name of the `SandboxPool` whose template supplies absent fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 52))]
     pub pool: Option<String>,
 
-    /// Whose session this is. Set by the gateway.
+    /// Client session of the sandbox. Set by the gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
 
-    /// Number of the session key. Raised by one, it gives the sandbox a new key when its Pod is next
-    /// started, as by a resume; until then nothing changes. The key before it stays valid beside
-    /// it. Without effect on servers that know a single key: the V0 action execution server.
+    /// Number of the session key. Raise it by one for a new key from the next start of the Pod,
+    /// for example by pause and resume. The previous key stays valid. Servers that accept a
+    /// single key (the V0 action execution server) use the new key only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub key_rotation: Option<u32>,
 
-    /// Strategic-merge patch (PodTemplateSpec) over the Pod, for what the fields above lack.
+    /// PodTemplateSpec that is merged over the Pod, for what the fields above lack. It adds and
+    /// overrides fields and cannot remove them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]
     pub pod_template: Option<Value>,
 }
 
-/// What the user wants a sandbox to be.
+/// Desired state of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum DesiredState {
     #[default]
     Running,
-    /// Compute released, workspace kept.
+    /// The Pod is deleted, the workspace is kept.
     Paused,
-    /// Everything released; the object stays for a while as a tombstone.
+    /// Pod and workspace are deleted; the object is kept for `deleteStoppedAfter`.
     Stopped,
 }
 
-/// When an image is pulled, as in a container.
+/// Image pull policy, as in a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PullPolicy {
     Always,
@@ -189,12 +188,12 @@ pub enum PullPolicy {
     Never,
 }
 
-/// Who serves actions in the sandbox.
+/// Server of actions in the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ExecutorMode {
     /// The native executor, in place of the Python action execution server.
     Native,
-    /// The command as it stands.
+    /// The unchanged command.
     Command,
 }
 
@@ -205,7 +204,7 @@ pub struct EnvVar {
     /// Name of the variable.
     #[schemars(length(min = 1, max = 256))]
     pub name: String,
-    /// Its value. Absent, and without `valueFrom`: empty.
+    /// Value. Absent, and without `valueFrom`: empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 131_072))]
     pub value: Option<String>,
@@ -219,13 +218,13 @@ pub struct EnvVar {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Resources {
-    /// What is reserved on the node, for example `cpu: 250m`.
+    /// Amounts reserved on the node, for example `cpu: 250m`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "amounts")]
+    #[schemars(schema_with = "resource_quantities")]
     pub requests: BTreeMap<String, IntOrString>,
-    /// The most that is used, for example `memory: 2Gi`.
+    /// Upper bounds, for example `memory: 2Gi`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "amounts")]
+    #[schemars(schema_with = "resource_quantities")]
     pub limits: BTreeMap<String, IntOrString>,
 }
 
@@ -233,15 +232,15 @@ pub struct Resources {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SecurityContext {
-    /// Number of the user. Not 0: the sandbox has no privileges at all.
+    /// User id. With an id other than 0 the container has no capabilities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub run_as_user: Option<i64>,
-    /// Number of the primary group.
+    /// Id of the primary group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub run_as_group: Option<i64>,
-    /// Number of the group that volumes belong to. Absent: the number of the user.
+    /// Id of the group of volumes. Absent: the user id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub fs_group: Option<i64>,
@@ -250,55 +249,55 @@ pub struct SecurityContext {
 /// A port that the gateway routes to as `{name}-{runtime id}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Port {
-    /// Name in URLs. The server of the sandbox is `runtime`.
+    /// Name in URLs. The sandbox server is `runtime`.
     #[schemars(
         length(min = 1, max = 15),
         regex(pattern = "^[a-z]([-a-z0-9]*[a-z0-9])?$")
     )]
     pub name: String,
-    /// Number of the port that the sandbox listens on.
+    /// TCP port on which the sandbox listens.
     #[schemars(range(min = 1, max = 65535))]
     pub port: u16,
 }
 
-/// The volume that outlives the Pod.
+/// Volume that is kept when the Pod is deleted.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Workspace {
     /// Requested size, for example `10Gi`.
-    #[schemars(schema_with = "size")]
+    #[schemars(schema_with = "volume_size")]
     pub size: IntOrString,
-    /// Storage class of the volume. Absent: the cluster's default.
+    /// Storage class of the volume. Absent: the default of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub storage_class_name: Option<String>,
-    /// Where it is mounted. Default: `/workspace`.
+    /// Mount path. Default: `/workspace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024), regex(pattern = "^/."))]
     pub mount_path: Option<String>,
 }
 
-/// Deadlines of a sandbox; a duration of `0s` means never.
+/// Deadlines of a sandbox; `0s` means never.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Lifecycle {
-    /// Paused after this long without activity.
+    /// Time without activity after which the sandbox is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "duration")]
     pub idle_timeout: Option<Duration>,
-    /// Paused this long after its start, busy or not.
+    /// Time after a start at which the sandbox is paused, also while it is active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "duration")]
     pub max_run_time: Option<Duration>,
-    /// Longest time to become ready.
+    /// Maximum time from start to ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "duration")]
     pub start_timeout: Option<Duration>,
-    /// Stopped after being paused for this long.
+    /// Time in a pause after which the sandbox is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "duration")]
     pub delete_paused_after: Option<Duration>,
-    /// How long the tombstone of a stopped sandbox stays.
+    /// Time after which the object of a stopped sandbox is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "duration")]
     pub delete_stopped_after: Option<Duration>,
@@ -308,17 +307,17 @@ pub struct Lifecycle {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
-    /// Name of the API key that started it.
+    /// Tenant: name of the API key that started the sandbox.
     #[schemars(length(min = 1, max = 63))]
     pub tenant: String,
-    /// The client's own id, any text.
+    /// Session id of the client; any text.
     #[schemars(length(min = 1, max = 256))]
     pub id: String,
-    /// Rises each time the session is started anew after a stop or a failure.
+    /// Number of earlier sandboxes of the session, which were stopped or failed.
     #[serde(default)]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub epoch: u32,
-    /// How the client wrote the command: echoed in answers as a string if it was one.
+    /// Command as the client wrote it, if it was a string; echoed in responses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 131_072))]
     pub command_line: Option<String>,

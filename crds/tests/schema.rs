@@ -1,13 +1,13 @@
-//! The CRDs as they are shipped: no drift from the types, and what Kubernetes demands of them.
+//! Generated CRDs: no drift from the types, and limits that Kubernetes demands.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, reason = "test helpers")]
 
 use std::path::Path;
 
 use serde_json::Value;
 
 fn schemas() -> Vec<(String, Value)> {
-    let crds = crds::schema::all().into_iter();
+    let crds = crds::schema::all_crds().into_iter();
     crds.map(|crd| {
         let kind = crd.spec.names.kind.clone();
         (
@@ -47,7 +47,7 @@ fn manifests_are_up_to_date() {
 }
 
 #[test]
-fn every_list_and_every_string_of_a_spec_is_bounded() {
+fn spec_lists_and_strings_are_bounded() {
     let mut unbounded = Vec::new();
     for (kind, schema) in schemas() {
         let spec = &schema["openAPIV3Schema"]["properties"]["spec"];
@@ -73,7 +73,7 @@ fn every_list_and_every_string_of_a_spec_is_bounded() {
 }
 
 #[test]
-fn lists_of_named_things_are_maps() {
+fn named_lists_are_maps() {
     let mut lists = Vec::new();
     for (kind, schema) in schemas() {
         walk(&kind, &schema["openAPIV3Schema"], &mut |path, node| {
@@ -86,7 +86,7 @@ fn lists_of_named_things_are_maps() {
 }
 
 #[test]
-fn defaults_are_these() {
+fn defaults_match_snapshot() {
     let mut defaults = Vec::new();
     for (kind, schema) in schemas() {
         walk(&kind, &schema["openAPIV3Schema"], &mut |path, node| {
@@ -98,7 +98,7 @@ fn defaults_are_these() {
     insta::assert_yaml_snapshot!(defaults);
 }
 
-/// What `kubectl explain` shows.
+/// `kubectl explain` shows the descriptions.
 #[test]
 fn every_field_has_a_description() {
     let mut silent = Vec::new();

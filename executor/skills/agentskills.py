@@ -1,8 +1,10 @@
-"""What an agent's kernel knows from its start: ``from agentskills import *``."""
+"""Skills that the kernel imports at its start: ``from agentskills import *``."""
 
 import os as _os
+from importlib import import_module as _import_module
+from importlib.util import find_spec as _find_spec
 
-# The kernel has found this file; what it starts need not.
+# Child processes of the kernel must not inherit the path of this directory.
 _here = _os.path.dirname(_os.path.abspath(__file__))
 _path = [entry for entry in _os.environ.get("PYTHONPATH", "").split(_os.pathsep) if entry not in ("", _here)]
 if _path:
@@ -37,20 +39,35 @@ __all__ = [
     "search_file",
 ]
 
-# The ones that ask a model need a key, and those that look at whole repositories need the
-# library that indexes them; a sandbox may have either.
+# These skills call a model and need its API key.
 if _os.environ.get("OPENAI_API_KEY") or _os.environ.get("SANDBOX_ENV_OPENAI_API_KEY"):
     from agentskills_models import parse_audio, parse_image, parse_video
 
     __all__ += ["parse_audio", "parse_image", "parse_video"]
 
-try:
-    from openhands_aci.indexing.locagent.tools import (  # noqa: F401
-        explore_tree_structure,
-        get_entity_contents,
-        search_code_snippets,
-    )
-except Exception:
-    pass
-else:
+# `openhands_aci` takes seconds to import, so its functions import it at their first call.
+_ACI_TOOLS = "openhands_aci.indexing.locagent.tools"
+
+
+def _has_aci_tools():
+    """Returns whether the module exists, without importing its packages."""
+    package, *path = _ACI_TOOLS.split(".")
+    spec = _find_spec(package)
+    roots = (spec and spec.submodule_search_locations) or []
+    return any(_os.path.isfile(_os.path.join(root, *path) + ".py") for root in roots)
+
+
+def _lazy(name):
+    def skill(*args, **kwargs):
+        return getattr(_import_module(_ACI_TOOLS), name)(*args, **kwargs)
+
+    skill.__name__ = skill.__qualname__ = name
+    skill.__doc__ = f"Calls `{_ACI_TOOLS}.{name}`."
+    return skill
+
+
+if _has_aci_tools():
+    explore_tree_structure = _lazy("explore_tree_structure")
+    get_entity_contents = _lazy("get_entity_contents")
+    search_code_snippets = _lazy("search_code_snippets")
     __all__ += ["explore_tree_structure", "get_entity_contents", "search_code_snippets"]

@@ -1,7 +1,8 @@
-"""Skills that print the text of documents. Office files need nothing but Python itself; the others
-say which library they need, if an image lacks it.
+"""Skills that print the text of documents. Office files need the standard library only; the other
+skills name the library that they need if the image lacks it.
 """
 
+import os
 import re
 import zipfile
 from xml.etree import ElementTree
@@ -10,33 +11,52 @@ _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 
 
-def _lacking(library):
+def _report_missing(library):
     print(f"ERROR: the library {library} is needed: pip install {library}")
+
+
+def _pdf_text(file_path):
+    try:
+        from pypdf import PdfReader
+    except ImportError:
+        from PyPDF2 import PdfReader
+    pages = PdfReader(file_path).pages
+    return "\n\n".join(f"@@ Page {number} @@\n{page.extract_text()}" for number, page in enumerate(pages, 1))
 
 
 def parse_pdf(file_path):
     """Prints the text of a PDF, page by page."""
     try:
-        from pypdf import PdfReader
+        text = _pdf_text(file_path)
     except ImportError:
-        try:
-            from PyPDF2 import PdfReader
-        except ImportError:
-            _lacking("pypdf")
-            return
+        _report_missing("pypdf")
+        return
     print(f"[Reading PDF file from {file_path}]")
-    pages = PdfReader(file_path).pages
-    print("\n\n".join(f"@@ Page {number} @@\n{page.extract_text()}" for number, page in enumerate(pages, 1)))
+    print(text)
+
+
+def document_text(file_path):
+    """Returns the text of a PDF, Word or PowerPoint file; None for other files and without a library."""
+    extension = os.path.splitext(file_path)[1].lower()
+    reader = {".pdf": _pdf_text, ".docx": _docx_text, ".pptx": _pptx_text}.get(extension)
+    try:
+        return reader(file_path) if reader else None
+    except Exception:
+        # The editor reports that it cannot convert the file.
+        return None
 
 
 def parse_docx(file_path):
     """Prints the paragraphs of a Word document."""
     print(f"[Reading DOCX file from {file_path}]")
+    print(_docx_text(file_path))
+
+
+def _docx_text(file_path):
     with zipfile.ZipFile(file_path) as archive:
         root = ElementTree.fromstring(archive.read("word/document.xml"))
     paragraphs = ["".join(_word_text(paragraph)) for paragraph in root.iter(f"{_WORD}p")]
-    text = "".join(f"@@ Page {number} @@\n{paragraph}\n\n" for number, paragraph in enumerate(paragraphs, 1))
-    print(text)
+    return "".join(f"@@ Page {number} @@\n{paragraph}\n\n" for number, paragraph in enumerate(paragraphs, 1))
 
 
 def _word_text(paragraph):
@@ -54,7 +74,7 @@ def parse_latex(file_path):
     try:
         from pylatexenc.latex2text import LatexNodes2Text
     except ImportError:
-        _lacking("pylatexenc")
+        _report_missing("pylatexenc")
         return
     print(f"[Reading LaTex file from {file_path}]")
     with open(file_path, encoding="utf-8") as file:
@@ -64,11 +84,15 @@ def parse_latex(file_path):
 def parse_pptx(file_path):
     """Prints the texts of a PowerPoint presentation, slide by slide."""
     print(f"[Reading PowerPoint file from {file_path}]")
+    print(_pptx_text(file_path))
+
+
+def _pptx_text(file_path):
     with zipfile.ZipFile(file_path) as archive:
         slides = [name for name in archive.namelist() if re.fullmatch(r"ppt/slides/slide\d+\.xml", name)]
         slides.sort(key=lambda name: int(re.search(r"\d+", name)[0]))
         texts = [_slide_text(archive.read(name)) for name in slides]
-    print("\n\n".join(f"@@ Slide {number} @@\n{text}" for number, text in enumerate(texts, 1)))
+    return "\n\n".join(f"@@ Slide {number} @@\n{text}" for number, text in enumerate(texts, 1))
 
 
 def _slide_text(xml):

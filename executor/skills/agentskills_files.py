@@ -1,12 +1,14 @@
-"""Skills that look at files in windows of a hundred lines, search them and edit them.
+"""Skills that show files in windows of 100 lines, search them and edit them.
 
-They print what they find, as a person would want to read it; only ``file_editor`` returns a text.
+They print their results; only ``file_editor`` returns a string.
 """
 
 import json
 import os
 import socket
 import uuid
+
+from agentskills_documents import document_text
 
 WINDOW = 100
 MAX_MATCHES = 100
@@ -39,11 +41,14 @@ def _lines(path):
     return text.splitlines() or [""]
 
 
-def _show(path, line, window):
+def _show(path, line, window, from_line=False):
+    """Shows the window around a line, or from it on. Returns whether lines follow."""
     lines = _lines(path)
     total = len(lines)
     half = max(1, window // 2)
     first, last = max(1, line - half), min(total, line + half)
+    if from_line:
+        first, last = line, min(total, line + window)
     if first == 1:
         last = min(total, window)
     if last == total:
@@ -53,13 +58,14 @@ def _show(path, line, window):
     for number in range(first, last + 1):
         print(f"{number}|{lines[number - 1]}")
     print(f"({total - last} more lines below)" if last < total else "(this is the end of the file)")
+    return last < total
 
 
-def _go_to(line):
-    """Moves to a line that is made to lie within the file, and shows what is around it."""
+def _scroll(lines):
+    """Moves by a number of lines within the file and shows the lines from there on."""
     global _current_line
-    _current_line = max(1, min(line, len(_lines(_current_file))))
-    _show(_current_file, _current_line, WINDOW)
+    _current_line = max(1, min(_current_line + lines, len(_lines(_current_file))))
+    _show(_current_file, _current_line, WINDOW, from_line=True)
 
 
 def open_file(path, line_number=1, context_lines=WINDOW):
@@ -77,35 +83,39 @@ def open_file(path, line_number=1, context_lines=WINDOW):
     if context_lines is None or context_lines < 1:
         context_lines = WINDOW
     _current_file, _current_line = os.path.abspath(path), line_number
-    _show(_current_file, line_number, min(int(context_lines), WINDOW))
+    if _show(_current_file, line_number, min(int(context_lines), WINDOW)):
+        print(f"[Use `scroll_down` to view the next {WINDOW} lines of the file!]")
 
 
 def goto_line(line_number):
     """Moves the window of the open file to a line."""
+    global _current_line
     if not _is_open():
         return
     total = len(_lines(_current_file))
     if not isinstance(line_number, int) or not 1 <= line_number <= total:
         _error(f"Line number must be between 1 and {total}.")
         return
-    _go_to(line_number)
+    _current_line = line_number
+    _show(_current_file, line_number, WINDOW)
 
 
 def scroll_down():
     """Moves the window of the open file down by 100 lines."""
     if _is_open():
-        _go_to(_current_line + WINDOW)
+        _scroll(WINDOW)
 
 
 def scroll_up():
     """Moves the window of the open file up by 100 lines."""
     if _is_open():
-        _go_to(_current_line - WINDOW)
+        _scroll(-WINDOW)
 
 
 def _visible_files(directory):
+    """Paths of the files whose own name is not hidden, also those in hidden directories."""
     for root, directories, names in os.walk(directory):
-        directories[:] = sorted(name for name in directories if not name.startswith("."))
+        directories.sort()
         for name in sorted(names):
             if not name.startswith("."):
                 yield os.path.join(root, name)
@@ -185,15 +195,15 @@ def find_file(file_name, dir_path="./"):
     print(f'[End of matches for "{file_name}" in {dir_path}]')
 
 
-def _consult(request):
-    """Hands an edit to the server, whose editor serves the action ``edit`` as well."""
-    place = os.path.join(os.path.dirname(os.path.abspath(__file__)), "editor.sock")
-    with socket.socket(socket.AF_UNIX) as desk:
-        desk.connect(place)
-        desk.sendall(json.dumps(request).encode())
-        desk.shutdown(socket.SHUT_WR)
-        with desk.makefile("rb") as answer:
-            return json.loads(answer.read())
+def _send_edit(request):
+    """Sends an edit to the server, whose editor also serves the action ``edit``."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "editor.sock")
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+        connection.sendall(json.dumps(request).encode())
+        connection.shutdown(socket.SHUT_WR)
+        with connection.makefile("rb") as response:
+            return json.loads(response.read())
 
 
 def file_editor(
@@ -208,14 +218,14 @@ def file_editor(
 ):
     """Views, creates and edits files: view, create, str_replace, insert, undo_edit.
 
-    Returns the outcome as JSON between two lines with a mark that no file contains.
+    Returns the result as JSON between two lines with a random mark.
     ``enable_linting`` is accepted and has no effect.
     """
-    answer = _consult(
+    response = _send_edit(
         {
             "command": command,
             "path": str(path),
-            "file_text": file_text,
+            "file_text": document_text(str(path)) if command == "view" else file_text,
             "view_range": view_range,
             "old_str": old_str,
             "new_str": new_str,
@@ -223,4 +233,4 @@ def file_editor(
         }
     )
     mark = f"oh_aci_output_{uuid.uuid4().hex}"
-    return f"<{mark}>\n{json.dumps(answer)}\n</{mark}>"
+    return f"<{mark}>\n{json.dumps(response)}\n</{mark}>"

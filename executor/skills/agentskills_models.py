@@ -1,5 +1,5 @@
-"""Skills that ask a model what is in a file, over the API of OpenAI or one like it. They need a key and
-nothing but Python, except that films need the library that reads them.
+"""Skills that describe files with a model over an OpenAI-compatible API. They need an API key and the
+standard library; videos also need OpenCV.
 """
 
 import base64
@@ -12,12 +12,12 @@ import uuid
 
 DESCRIBE = "Describe this image as detail as possible."
 MAX_FRAMES = 30
-# Seconds for one answer.
-LIMIT = 120
+# Seconds for one response.
+TIMEOUT = 120
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The key goes to the configured host and to no other."""
+    """Rejects redirects, so that the key is only sent to the configured host."""
 
     def redirect_request(self, request, answer, code, message, headers, url):
         host = urllib.parse.urlsplit(url).netloc.rpartition("@")[2]
@@ -33,10 +33,10 @@ def _post(path, body, kind):
     headers = {"Authorization": f"Bearer {key}", "Content-Type": kind}
     request = urllib.request.Request(f"{base.rstrip('/')}/{path}", body, headers)
     try:
-        with _opener.open(request, timeout=LIMIT) as answer:
+        with _opener.open(request, timeout=TIMEOUT) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
-        # Why is in the body.
+        # The body contains the reason.
         reason = error.read(2000).decode(errors="replace")
         raise RuntimeError(f"HTTP status {error.code}: {reason}") from None
 
@@ -54,7 +54,7 @@ def _describe(jpeg, task):
 
 
 def _form(model, file_path):
-    """A form with a file in it, and its media type."""
+    """Returns a form with a file and its media type."""
     mark = uuid.uuid4().hex
     name = os.path.basename(file_path).replace('"', "")
     with open(file_path, "rb") as file:
@@ -69,7 +69,7 @@ def _form(model, file_path):
 
 
 def parse_audio(file_path, model="whisper-1"):
-    """Prints what is said in an audio file, in English."""
+    """Prints the speech of an audio file, translated to English."""
     print(f"[Transcribing audio file from {file_path}]")
     try:
         print(_post("audio/translations", *_form(model, file_path))["text"])
@@ -78,7 +78,7 @@ def parse_audio(file_path, model="whisper-1"):
 
 
 def parse_image(file_path, task=DESCRIBE):
-    """Prints what a model sees in an image."""
+    """Prints the description of an image."""
     print(f"[Reading image file from {file_path}]")
     try:
         with open(file_path, "rb") as file:
@@ -88,7 +88,7 @@ def parse_image(file_path, task=DESCRIBE):
 
 
 def parse_video(file_path, task=DESCRIBE, frame_interval=30):
-    """Prints what a model sees in one out of ``frame_interval`` frames of a video, 30 at most."""
+    """Prints the description of every ``frame_interval``-th frame of a video, at most 30."""
     try:
         import cv2
     except ImportError:

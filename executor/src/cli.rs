@@ -1,5 +1,5 @@
-//! The command line. `serve` takes what the Python action execution server takes, so that
-//! `POST /start` commands of existing backends need no translation beyond the program's name.
+//! Command line. `serve` accepts the flags of the Python action execution server, so that
+//! `POST /start` commands of existing backends only change the name of the program.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -18,9 +18,9 @@ pub struct Cli {
 pub enum Command {
     /// Copy this binary to DIRECTORY/sandbox-executor
     Install { directory: PathBuf },
-    /// Make DIRECTORY, and those above it, as the user that this runs as
+    /// Create DIRECTORY and its parents as the current user
     MakeDirectory { directory: PathBuf },
-    /// Run as PID 1: wait for the initialisation, then run its command
+    /// Run as PID 1: wait for the init message, then run its command
     Supervise(SuperviseOptions),
     /// Run the action execution server
     Serve(Box<ServeOptions>),
@@ -28,7 +28,7 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct SuperviseOptions {
-    /// Memory-backed directory that keeps the initialisation across container restarts
+    /// Memory-backed directory that stores the init message across container restarts
     #[arg(long, default_value = path::STATE_DIR)]
     pub state_dir: PathBuf,
     /// Port of the control server; 0 picks one and prints it
@@ -38,15 +38,24 @@ pub struct SuperviseOptions {
     #[arg(long, env = variable::POD_UID, hide_env_values = true)]
     pub pod_uid: String,
     /// Public key that control calls are verified with
-    #[arg(long, env = variable::CONTROL_KEY, hide_env_values = true)]
-    pub control_key: String,
-    /// Listen and probe address in place of all
+    #[arg(long, env = variable::CONTROL_PUBLIC_KEY, hide_env_values = true)]
+    pub control_public_key: Option<String>,
+    /// Name of the public key in Pods of earlier versions
+    #[arg(long, env = variable::CONTROL_KEY, hide = true, hide_env_values = true)]
+    pub control_key: Option<String>,
+    /// Key that proves that the Pod belongs to its sandbox
+    #[arg(long, env = variable::IDENTITY_KEY, hide_env_values = true)]
+    pub identity_key: Option<String>,
+    /// Address of the Pod, part of these proofs
+    #[arg(long, env = variable::POD_IP)]
+    pub pod_ip: Option<IpAddr>,
+    /// Address to listen on and to probe instead of all addresses
     #[arg(long, env = variable::BIND_ADDRESS)]
     pub bind_address: Option<IpAddr>,
 }
 
 #[derive(Debug, Args)]
-// As with the original, the last of several wins.
+// Compatible with the Python server: the last of repeated flags wins.
 #[command(args_override_self = true)]
 pub struct ServeOptions {
     /// TCP port of the API; 0 picks one and prints it
@@ -78,28 +87,28 @@ pub struct ServeOptions {
     /// Seconds without new output after which a command is reported as still running
     #[arg(long, env = "NO_CHANGE_TIMEOUT_SECONDS", default_value_t = 10)]
     pub no_change_timeout_seconds: u64,
-    /// Most memory of one process in the sandbox, in GiB
+    /// Memory limit of the sandbox in GiB, which the container enforces
     #[arg(long, env = "RUNTIME_MAX_MEMORY_GB", hide = true)]
     pub runtime_max_memory_gb: Option<String>,
-    /// A user, beside root and openhands, that shells run as
+    /// User of shells besides root and openhands
     #[arg(long, env = "RUNTIME_USERNAME", hide = true)]
     pub runtime_username: Option<String>,
-    /// Whether shells run as the user, not as the server does
+    /// Run shells as the user instead of the user of the server
     #[arg(long, env = "SU_TO_USER", hide = true, default_value = "true")]
     pub su_to_user: String,
     /// Group of the working directory
     #[arg(long, env = "SANDBOX_GROUP_ID", hide = true, default_value = "root")]
     pub sandbox_group_id: String,
-    /// Who started the server
+    /// User that started the server
     #[arg(long, env = "USER", hide = true)]
     pub user: Option<String>,
-    /// Seconds that a plugin may take to start
+    /// Timeout of the start of a plugin, in seconds
     #[arg(long, env = "INIT_PLUGIN_TIMEOUT", hide = true, default_value_t = 120)]
     pub init_plugin_timeout: u64,
-    /// Port of the editor in the browser
+    /// Port of the VS Code server
     #[arg(long, env = "VSCODE_PORT", hide = true)]
     pub vscode_port: Option<String>,
-    /// Path below which that editor is reached
+    /// URL path prefix of the VS Code server
     #[arg(long, env = "OPENVSCODE_SERVER_BASE_PATH", hide = true)]
     pub vscode_base_path: Option<String>,
     /// Name of the sandbox in URLs
@@ -108,16 +117,27 @@ pub struct ServeOptions {
     /// URL of the sandbox
     #[arg(long, env = "RUNTIME_URL", hide = true)]
     pub runtime_url: Option<String>,
-    /// Directory that the editor in the browser opens
+    /// Directory that VS Code opens
     #[arg(long, env = "WORKSPACE_MOUNT_PATH_IN_SANDBOX", hide = true)]
     pub workspace: Option<PathBuf>,
-    /// Directory that gets the settings of the editor in the browser
+    /// Directory of the settings of VS Code
     #[arg(long, env = "WORKSPACE_BASE", hide = true)]
     pub workspace_base: Option<PathBuf>,
-    /// Listen address in place of all
+    /// Write the log as JSON (`1`, `true`)
+    #[arg(long, env = "LOG_JSON", hide = true, default_value = "0")]
+    pub log_json: String,
+    /// Log the memory of the sandbox (`1`, `true`, `yes`)
+    #[arg(
+        long,
+        env = "RUNTIME_MEMORY_MONITOR",
+        hide = true,
+        default_value = "false"
+    )]
+    pub memory_monitor: String,
+    /// Address to listen on instead of all addresses
     #[arg(long, env = variable::BIND_ADDRESS)]
     pub bind_address: Option<IpAddr>,
-    /// File that says where the file viewer listens
+    /// File with the URL of the file viewer
     #[arg(long, hide = true, default_value = "/tmp/oh-server-url")]
     pub viewer_url_file: PathBuf,
 }
@@ -127,8 +147,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plugins_are_greedy_until_the_next_flag() {
-        let line = "x serve 60000 --working-dir /w --plugins agent_skills jupyter --username root --user-id 0 --no-enable-browser";
+    fn plugins_option_takes_words_until_next_flag() {
+        let line = "x serve 60000 --working-dir /w --plugins agent_skills jupyter \
+                    --username root --user-id 0 --no-enable-browser";
         let Command::Serve(options) = Cli::parse_from(line.split(' ')).command else {
             panic!("not serve");
         };

@@ -1,5 +1,4 @@
-//! An HTTP/1.1 server with limits: connections are counted, headers must arrive in time, and
-//! shutdown lets requests finish for a moment. Used by the supervisor and by the action server.
+//! HTTP/1.1 server of the supervisor and of the action server, with limits of connections and times.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -7,7 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -15,13 +18,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use self::idle::IdleConnections;
+
+mod idle;
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Connections beyond this number wait in the kernel's queue.
+    /// Concurrent connections. A further one replaces the connection that is idle longest.
     pub(crate) connections: usize,
-    /// Covers both a slow request head and an idle kept-alive connection.
+    /// Limit of a slow request head and of an idle kept-alive connection.
     pub(crate) header_timeout: Duration,
-    /// How long requests under way may take once shutdown has begun.
+    /// Time for requests in flight after shutdown has begun.
     pub(crate) grace: Duration,
 }
 
@@ -38,9 +45,9 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> 
         .map_err(|source| BindError { address, source })
 }
 
-/// Tells on standard output where the server listens, for whoever started it with port 0.
+/// Prints the listening address on standard output, for callers that start the server with port 0.
 pub(crate) fn announce(listener: &TcpListener) -> std::io::Result<()> {
-    // Whoever has closed the output does not want to know.
+    // Ignored if the output is closed.
     let _ = writeln!(std::io::stdout(), "listening on {}", listener.local_addr()?);
     Ok(())
 }
@@ -53,30 +60,33 @@ pub(crate) async fn serve(
     stop: CancellationToken,
 ) {
     let slots = Arc::new(Semaphore::new(limits.connections));
+    let idle = Arc::new(IdleConnections::default());
     let graceful = GracefulShutdown::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
-            (stream, slot) = accept(&listener, &slots) => {
-                handle(stream, slot, router.clone(), limits, &graceful);
+            stream = accept(&listener, &slots, &idle) => {
+                handle(stream, router.clone(), limits, &idle, &graceful);
             }
         }
     }
     drop(listener);
-    // Past the grace period the process ends and takes the rest with it.
+    // After the grace period the end of the process closes the remaining connections.
     let _ = tokio::time::timeout(limits.grace, graceful.shutdown()).await;
 }
+
+type AcceptedStream = (TcpStream, Option<OwnedSemaphorePermit>);
 
 async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
-) -> (TcpStream, Option<OwnedSemaphorePermit>) {
-    let slot = Arc::clone(slots).acquire_owned().await.ok();
+    idle: &IdleConnections,
+) -> AcceptedStream {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, slot),
+            Ok((stream, _)) => return (stream, acquire_slot(slots, idle).await),
             Err(error) => {
-                // Out of descriptors, or the peer is gone already: neither is cured by haste.
+                // Out of descriptors, or the peer has disconnected: retrying at once does not help.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -84,24 +94,129 @@ async fn accept(
     }
 }
 
+async fn acquire_slot(
+    slots: &Arc<Semaphore>,
+    idle: &IdleConnections,
+) -> Option<OwnedSemaphorePermit> {
+    loop {
+        if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
+            return Some(slot);
+        }
+        if idle.close_longest_idle() {
+            return Arc::clone(slots).acquire_owned().await.ok();
+        }
+        tokio::select! {
+            slot = Arc::clone(slots).acquire_owned() => return slot.ok(),
+            // All were busy, and one no longer is.
+            () = idle.added() => {}
+        }
+    }
+}
+
 fn handle(
-    stream: TcpStream,
-    slot: Option<OwnedSemaphorePermit>,
+    (stream, slot): AcceptedStream,
     router: Router,
     limits: Limits,
+    idle: &Arc<IdleConnections>,
     graceful: &GracefulShutdown,
 ) {
     let _ = stream.set_nodelay(true);
+    let member = idle.join();
+    let of_requests = Arc::clone(&member);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |request: http::Request<Incoming>| {
+        let busy = of_requests.busy();
+        let response = router.call(request);
+        async move {
+            let response = response.await?;
+            // The body owns the guard: the connection is busy until its end has been sent.
+            let body = response.map(|body| {
+                Body::new(body.map_err(move |error| {
+                    let _busy = &busy;
+                    error
+                }))
+            });
+            Ok::<_, std::convert::Infallible>(body)
+        }
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     let connection = graceful.watch(connection);
-    // Ends by itself: by the peer, by a timeout or by the end of the process.
+    // Ended by the peer, by a timeout, by the registry or by the end of the process.
     tokio::spawn(async move {
         let _slot = slot;
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "connection ended");
+        tokio::select! {
+            // First, so that no request is read from a connection that was chosen to be closed.
+            biased;
+            () = member.closed() => tracing::debug!("closed an idle connection: too many"),
+            result = connection => if let Err(error) = result {
+                tracing::debug!(%error, "connection ended");
+            },
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::sync::Notify;
+
+    async fn connect(address: SocketAddr, request: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream
+    }
+
+    async fn read_response(stream: &mut TcpStream) -> String {
+        let mut text = Vec::new();
+        while !text.ends_with(b"ok") {
+            assert_ne!(stream.read_buf(&mut text).await.unwrap(), 0);
+        }
+        String::from_utf8(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn full_server_closes_the_connection_that_is_idle_longest() {
+        let (entered, leave) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (in_handler, until) = (Arc::clone(&entered), Arc::clone(&leave));
+        let wait = async move || {
+            in_handler.notify_one();
+            until.notified().await;
+            "ok"
+        };
+        let router = Router::new()
+            .route("/", get(async || "ok"))
+            .route("/wait", get(wait));
+        let listener = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let limits = Limits {
+            connections: 3,
+            header_timeout: Duration::from_mins(5),
+            grace: Duration::ZERO,
+        };
+        let stop = CancellationToken::new();
+        let server = tokio::spawn(serve(listener, router, limits, stop.clone()));
+
+        let mut busy = connect(address, "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        entered.notified().await;
+        let mut silent = connect(address, "GET / HTTP/1.1\r\n").await;
+        let mut idle = connect(address, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert!(read_response(&mut idle).await.contains("content-length: 2"));
+        let mut last = connect(address, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        let answered = tokio::time::timeout(Duration::from_secs(30), read_response(&mut last));
+        answered.await.expect("the server is full");
+        assert_eq!(silent.read(&mut [0]).await.unwrap_or(0), 0);
+        idle.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            .await
+            .unwrap();
+        read_response(&mut idle).await;
+        leave.notify_one();
+        read_response(&mut busy).await;
+        stop.cancel();
+        server.await.unwrap();
+    }
 }

@@ -1,6 +1,5 @@
-//! Puts this binary where the other containers of the Pod can run it.
-//!
-//! The image of the init container is empty (`FROM scratch`): there is no `cp`.
+//! Copies this binary to a volume that the other containers of the Pod share. The image of the
+//! init container is empty (`FROM scratch`) and has no `cp`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,13 +10,13 @@ const NAME: &str = "sandbox-executor";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InstallError {
-    #[error("cannot read my own binary")]
+    #[error("cannot read the running binary")]
     Source(#[source] io::Error),
     #[error("cannot write {path}")]
     Target { path: PathBuf, source: io::Error },
 }
 
-/// Copies the running binary to `directory`, mode 0755, in one step as seen by others.
+/// Copies the running binary to `directory` atomically, with mode 0755.
 pub(crate) fn install(directory: &Path) -> Result<(), InstallError> {
     let target = directory.join(NAME);
     let temporary = directory.join(format!(".{NAME}.{}", std::process::id()));
@@ -33,12 +32,12 @@ pub(crate) fn install(directory: &Path) -> Result<(), InstallError> {
         })
 }
 
-/// Makes a directory that an image's own entrypoint starts in. If that fails the sandbox starts all
-/// the same, and what runs in it has to cope (runtime API spec 7.20).
+/// Creates the working directory of an image's entrypoint. A failure is logged only, so that the
+/// sandbox starts (`docs/specs/runtime-api.md`, section 7, rule 20).
 pub(crate) fn make_directory(directory: &Path) {
     if let Err(error) = fs::create_dir_all(directory) {
         eprintln!(
-            "sandbox-executor: cannot make {}: {error}",
+            "sandbox-executor: cannot create {}: {error}",
             directory.display()
         );
     }
@@ -52,7 +51,7 @@ fn copy(mut source: File, target: &Path) -> io::Result<()> {
         .mode(0o755)
         .open(target)?;
     io::copy(&mut source, &mut file)?;
-    // The mode at creation passes through the umask.
+    // The umask applies to the mode at creation.
     file.set_permissions(fs::Permissions::from_mode(0o755))
 }
 
@@ -61,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_copy_is_whole_executable_and_alone() {
+    fn install_writes_one_complete_executable() {
         let directory = tempfile::tempdir().unwrap();
         install(directory.path()).unwrap();
         install(directory.path()).unwrap();
@@ -76,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_made_and_failing_to_is_no_end() {
+    fn make_directory_tolerates_failure() {
         let directory = tempfile::tempdir().unwrap();
         let wanted = directory.path().join("a/b");
         make_directory(&wanted);
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_directory_is_an_error() {
+    fn install_fails_when_directory_is_missing() {
         let error = install(Path::new("/nowhere/at/all")).unwrap_err();
         assert!(matches!(error, InstallError::Target { .. }));
     }

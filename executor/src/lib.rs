@@ -1,32 +1,31 @@
-//! What runs inside a sandbox: the supervisor (PID 1) and the action execution server.
-//!
-//! One static binary with three commands, so that one copy in a shared volume serves any image.
+//! Programs inside a sandbox: the supervisor (PID 1) and the action execution server. They are
+//! one static binary, so that one copy on a shared volume works in any image.
 
 use std::process::ExitCode;
 
 pub mod cli;
 mod http_server;
 mod install;
-mod last_words;
 mod serve;
 mod supervise;
 mod system;
+mod termination_message;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub use serve::properties;
 
-pub use last_words::leave_usage;
+pub use termination_message::write_usage_error;
 
-/// Runs the chosen command and turns its outcome into an exit status.
+/// Runs the subcommand and returns its exit status.
 pub fn run(cli: cli::Cli) -> ExitCode {
-    // One thread: a sandbox may have a tenth of a core, and idle memory is what pools pay for.
+    // One thread: a sandbox may have a tenth of a core, and idle memory should stay small.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let outcome = match runtime {
         Ok(runtime) => {
             let outcome = runtime.block_on(dispatch(cli));
-            // A blocked file operation must not hold up the exit.
+            // A blocked file operation must not delay the exit.
             runtime.shutdown_background();
             outcome
         }
@@ -34,7 +33,7 @@ pub fn run(cli: cli::Cli) -> ExitCode {
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("sandbox-executor: {error:#}");
-        last_words::leave(&format!("{error:#}"));
+        termination_message::write_message(&format!("{error:#}"));
         ExitCode::FAILURE
     })
 }
@@ -50,20 +49,25 @@ async fn dispatch(cli: cli::Cli) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         cli::Command::Supervise(options) => {
-            log_to_stderr();
+            system::hide_from_own_user();
+            log_to_stderr(false);
             supervise::run(options).await
         }
         cli::Command::Serve(options) => {
-            log_to_stderr();
+            log_to_stderr(["1", "true", "True"].contains(&options.log_json.as_str()));
             serve::run(*options).await
         }
     }
 }
 
-fn log_to_stderr() {
-    tracing_subscriber::fmt()
+fn log_to_stderr(as_json: bool) {
+    let log = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(false)
-        .with_target(false)
-        .init();
+        .with_target(false);
+    if as_json {
+        log.json().flatten_event(true).init();
+    } else {
+        log.init();
+    }
 }

@@ -1,4 +1,4 @@
-//! The binary of every sandbox: `install`, `supervise` and `serve`.
+//! Binary `sandbox-executor`.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ fn main() -> ExitCode {
         Ok(cli) => executor::run(cli),
         Err(error) => {
             if error.use_stderr() {
-                executor::leave_usage(&error);
+                executor::write_usage_error(&error);
             }
             error.exit()
         }

@@ -1,8 +1,9 @@
-//! The action execution server: what OpenHands V0 clients talk to inside a sandbox.
+//! Action execution server: the HTTP endpoint of OpenHands V0 clients inside a sandbox.
 //!
-//! The port opens only when the shell is up, so whoever reaches it is served.
+//! The port opens only after the shell has started, so that every accepted request can be served.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,58 +15,69 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::cli::ServeOptions;
 use crate::http_server::{self, Limits};
+use crate::system;
 
 use self::executor::Executor;
 use self::identity::Identity;
-use self::processes::Family;
+use self::process_tree::ProcessSet;
 use self::settings::Settings;
-use self::shell::Start;
+use self::shell::LaunchContext;
 
 mod action;
 mod activity;
 mod api;
-mod children;
 mod editor;
 mod executor;
+mod file_viewer;
 mod files;
-mod group;
 mod identity;
+mod launch_dir;
 mod mcp;
+mod memory_monitor;
 mod observation;
+mod orphan_reaper;
+mod owner;
 mod plugins;
-mod private;
-mod processes;
+mod private_dir;
+mod process_group;
+mod process_kill;
+mod process_tree;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod properties;
-mod python;
-mod resources;
-mod set_up;
+mod python_environment;
+mod python_repr;
+mod resource_usage;
+mod sandbox_setup;
 mod settings;
 mod shell;
 mod transfer;
 mod users;
-mod viewer;
 
 const LIMITS: Limits = Limits {
     connections: 512,
-    // Clients pool connections, and closing an idle one under them makes their next call fail.
+    // Clients pool connections. A shorter limit would make their next call on an idle one fail.
     header_timeout: Duration::from_mins(5),
     grace: Duration::from_secs(2),
 };
 
 pub(crate) async fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
+    resource_usage::open_io_counters();
+    system::hide_from_own_user();
     let settings = Settings::check(options)?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
-    children::adopt_orphans()?;
-    tokio::spawn(children::reap_orphans());
-    set_up::prepare(&settings)?;
-    let identity = Arc::new(Identity::resolve(&settings)?);
-    let start = Start {
+    orphan_reaper::adopt_orphans()?;
+    tokio::spawn(orphan_reaper::reap_orphans());
+    sandbox_setup::set_up(&settings)?;
+    let identity = Arc::new(Identity::resolve(
+        &settings.username,
+        settings.change_user(),
+    )?);
+    let start = LaunchContext {
         identity: Arc::clone(&identity),
         working_dir: settings.working_dir.clone(),
-        max_memory_gib: settings.max_memory_gib,
+        variables: python_environment::detect(Path::new("/"), std::env::var_os("PATH")),
     };
     let executor = Executor::start(start, &settings).await?;
 
@@ -74,15 +86,18 @@ pub(crate) async fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
         .unwrap_or(Ipv4Addr::UNSPECIFIED.into());
     let listener = http_server::bind(SocketAddr::new(address, settings.port)).await?;
     let stop = CancellationToken::new();
-    // Its own address means that others share the network, and the viewer has no key.
+    // A bind address means a shared network, and the viewer does not check a key.
     if settings.bind_address.is_none() {
         let port = listener.local_addr()?.port();
         let url_file = settings.viewer_url_file.clone();
-        if let Err(error) = viewer::start(&identity, port, url_file, stop.clone()).await {
-            tracing::warn!(%error, "there is no file viewer");
+        if let Err(error) = file_viewer::start(&identity, port, url_file, stop.clone()).await {
+            tracing::warn!(%error, "cannot start the file viewer");
         }
     }
     http_server::announce(&listener)?;
+    let _memory_log = settings
+        .memory_monitor
+        .then(|| AbortOnDropHandle::new(tokio::spawn(memory_monitor::log_memory())));
     let plugins = Arc::clone(&executor);
     let plugins =
         AbortOnDropHandle::new(tokio::spawn(async move { plugins.plugins.start().await }));
@@ -92,7 +107,7 @@ pub(crate) async fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        // Ends the command under way, and with it the request that waits for it.
+        // Ends the running command, and with it the request that waits for its observation.
         stop.cancel();
         drop(plugins);
         executor.close().await;
@@ -101,7 +116,7 @@ pub(crate) async fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
         http_server::serve(listener, router, LIMITS, stop.clone()),
         signals
     );
-    Family::Own.end(&identity).await;
-    private::remove_all(&identity).await;
+    ProcessSet::Own.kill_all(&identity).await;
+    private_dir::remove_all(&identity).await;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,34 +1,38 @@
-//! PID 1 of every sandbox container.
-//!
-//! Dormant until the controller's signed call says what to run; then it runs that command, tells
-//! when it is ready, forwards signals, reaps orphans and ends with the command's exit status.
+//! PID 1 of every sandbox container (`docs/specs/supervisor.md`). Dormant until the signed init
+//! message; then it runs the command, reports readiness, forwards signals, reaps orphans and ends
+//! with the command's exit status.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use crds::contract::control::{Init, SupervisorState};
+use crds::contract::identity::{IdentityKey, IdentityKeyError};
+use crds::contract::sealing::SealingError;
 use crds::contract::token::{TokenError, Verifier};
+use crds::contract::variable;
 use rustix::process::Pid;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::SuperviseOptions;
 use crate::http_server::{self, Limits};
-use crate::{last_words, system};
+use crate::{system, termination_message};
 
-use self::child::StartError;
-use self::control::Control;
-use self::lifecycle::Lifecycle;
-use self::reaper::{Reaper, Wake};
-use self::store::Store;
+use self::command::CommandStartError;
+use self::command_state::CommandState;
+use self::control::{Callers, Control};
+use self::identity::PodIdentity;
+use self::init_store::InitStore;
+use self::reaper::{Reaper, SignalEvent};
 
-mod child;
+mod command;
+mod command_state;
 mod control;
-mod lifecycle;
+mod identity;
+mod init_store;
 mod probe;
 mod reaper;
-mod store;
 
 const LIMITS: Limits = Limits {
     connections: 64,
@@ -38,19 +42,34 @@ const LIMITS: Limits = Limits {
 
 #[derive(Debug, thiserror::Error)]
 enum SuperviseError {
-    #[error("the control key is unusable")]
+    #[error("the control key is not valid")]
     Key(#[source] TokenError),
-    #[error("cannot take over the duties of an init process")]
+    #[error("{0} is required", variable::CONTROL_PUBLIC_KEY)]
+    NoKey,
+    #[error(transparent)]
+    Identity(#[from] IdentityKeyError),
+    #[error("{0} is required with {1}", variable::POD_IP, variable::IDENTITY_KEY)]
+    NoPodIp,
+    #[error("cannot create the key for the init message")]
+    Sealing(#[source] SealingError),
+    #[error("cannot set up signal handling of an init process")]
     Reaper(#[source] std::io::Error),
 }
 
 pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
-    let verifier = Verifier::new(&options.control_key).map_err(SuperviseError::Key)?;
+    let verifier = verifier(&options)?;
+    let identity = pod_identity(&options)?;
     let reaper = Reaper::new().map_err(SuperviseError::Reaper)?;
-    let store = Store::new(&options.state_dir);
+    let store = InitStore::new(&options.state_dir, identity.as_ref());
     let (starts, requests) = mpsc::channel(1);
-    let lifecycle = Lifecycle::dormant();
-    let control = Control::new(options.pod_uid, verifier, store, lifecycle.clone(), starts);
+    let lifecycle = CommandState::dormant();
+    let callers = Callers {
+        pod_uid: options.pod_uid,
+        verifier,
+        identity,
+    };
+    let control = Control::new(callers, store, lifecycle.clone(), starts);
+    let control = control.map_err(SuperviseError::Sealing)?;
     control.resume();
 
     let address = options.bind_address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
@@ -74,65 +93,88 @@ pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
+fn verifier(options: &SuperviseOptions) -> Result<Verifier, SuperviseError> {
+    let key = options.control_public_key.as_ref();
+    let key = key.or(options.control_key.as_ref());
+    Verifier::new(key.ok_or(SuperviseError::NoKey)?).map_err(SuperviseError::Key)
+}
+
+/// Identity of the Pod; `None` in Pods of earlier versions.
+fn pod_identity(options: &SuperviseOptions) -> Result<Option<PodIdentity>, SuperviseError> {
+    let Some(key) = &options.identity_key else {
+        return Ok(None);
+    };
+    Ok(Some(PodIdentity {
+        key: IdentityKey::from_text(key)?,
+        pod_uid: options.pod_uid.clone(),
+        address: options.pod_ip.ok_or(SuperviseError::NoPodIp)?,
+    }))
+}
+
 struct Supervisor {
     probe_address: IpAddr,
-    lifecycle: Lifecycle,
+    lifecycle: CommandState,
     reaper: Reaper,
 }
 
 impl Supervisor {
-    /// Waits for the initialisation, runs the command, and returns its exit status.
+    /// Waits for the init message, runs the command, and returns its exit status.
     async fn supervise(mut self, mut requests: mpsc::Receiver<Init>) -> u8 {
-        // Members of a pool wait for hours, and there are many of them.
-        system::give_back_code();
+        // A dormant Pod may wait for hours.
+        system::release_code_pages();
         let init = tokio::select! {
             Some(init) = requests.recv() => init,
             () = self.terminated() => return 0,
         };
-        let child = match child::start(&init) {
+        let child = match command::start(&init) {
             Ok(child) => child,
-            Err(error) => return self.refuse(&error),
+            Err(error) => return self.report_start_error(&error),
         };
-        tracing::info!(pid = child.as_raw_nonzero(), "command started");
+        tracing::debug!(pid = child.as_raw_nonzero(), "command started");
         let probing = probe::watch(self.probe_address, init.probe, self.lifecycle.clone());
         let probe = tokio::spawn(async {
             probing.await;
-            system::give_back_code();
+            system::release_code_pages();
         });
-        let code = self.follow(child).await;
+        let code = self.wait_for(child).await;
         probe.abort();
         self.lifecycle
             .set(SupervisorState::Exited, Some(format!("exit status {code}")));
-        tracing::info!(code, "command ended");
-        reaper::end_all_children();
+        // The log is that of the command: lines of the supervisor are for failures.
+        if code == 0 {
+            tracing::debug!("command ended");
+        } else {
+            tracing::warn!(code, "command ended");
+        }
+        reaper::kill_all_children();
         code
     }
 
-    /// Dormant, there is nothing to forward a signal to: the container just ends.
+    /// Waits for a signal while dormant. There is no command to forward it to, so PID 1 ends.
     async fn terminated(&mut self) {
-        while let Wake::Child = self.reaper.wake().await {
+        while let SignalEvent::Child = self.reaper.next_event().await {
             reaper::reap(None);
         }
     }
 
-    fn refuse(&self, error: &StartError) -> u8 {
+    fn report_start_error(&self, error: &CommandStartError) -> u8 {
         tracing::error!(error = %Chain(error), "cannot start the command");
         let detail = Chain(error).to_string();
-        last_words::leave(&detail);
+        termination_message::write_message(&detail);
         self.lifecycle.set(SupervisorState::Exited, Some(detail));
         error.exit_code()
     }
 
-    async fn follow(&mut self, child: Pid) -> u8 {
+    async fn wait_for(&mut self, child: Pid) -> u8 {
         loop {
-            match self.reaper.wake().await {
-                Wake::Child => {
+            match self.reaper.next_event().await {
+                SignalEvent::Child => {
                     if let Some(code) = reaper::reap(Some(child)) {
                         return code;
                     }
                 }
-                Wake::Forward(signal) => {
-                    // Fails only if the child is gone, which the next wake reports.
+                SignalEvent::Forward(signal) => {
+                    // Fails only if the child has ended, which the next event reports.
                     let _ = rustix::process::kill_process(child, signal);
                 }
             }

@@ -1,44 +1,52 @@
-//! What the system demands and the compiler cannot check: the moment between fork and exec, and
-//! memory that the kernel maps. All `unsafe` of this crate is here.
+//! System calls that need `unsafe`: code between fork and exec, and `madvise` on mapped code. All
+//! `unsafe` of this crate is here.
 
 use std::fs;
 use std::io;
 
 use rustix::mm::Advice;
-use rustix::process::{Gid, Uid};
+use rustix::process::{DumpableBehavior, Gid, Uid, set_dumpable_behavior};
 use rustix::thread::CapabilitySet;
 use tokio::process::Command;
 
-/// Changes the calling thread for good. Unlike the C library's functions these do not touch the
-/// other threads; in a forked child there are none.
-pub(crate) fn become_user(uid: Uid, gid: Gid, groups: &[Gid]) -> io::Result<()> {
+/// Changes the credentials of the calling thread only, unlike the functions of the C library.
+pub(crate) fn set_thread_credentials(uid: Uid, gid: Gid, groups: &[Gid]) -> io::Result<()> {
     rustix::thread::set_thread_groups(groups)?;
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;
     rustix::thread::set_thread_res_uid(uid, uid, uid)?;
     Ok(())
 }
 
-/// Whether this process has what [`become_user`] takes. Unknown counts as yes: the attempt will tell.
+/// Hides environment and memory of this process from others of the same user: commands of the
+/// sandbox must not read keys there. Programs that this process starts are not affected.
+pub(crate) fn hide_from_own_user() {
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        eprintln!("sandbox-executor: cannot hide its environment: {error}");
+    }
+}
+
+/// Returns whether this process has the capabilities to change its user. If they cannot be read,
+/// it returns true and the attempt fails.
 pub(crate) fn may_change_user() -> bool {
     let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
     rustix::thread::capabilities(None).map_or(true, |own| own.effective.contains(needed))
 }
 
-/// Makes a command run as a user. The standard library's `uid` and `gid` would drop the
+/// Configures a command to run as a user. `uid` and `gid` of the standard library would drop the
 /// supplementary groups.
 #[expect(unsafe_code, reason = "runs between fork and exec: system calls only")]
 pub(crate) fn run_as(command: &mut Command, uid: Uid, gid: Gid, groups: Vec<Gid>) {
     // SAFETY: the closure allocates nothing and makes three system calls.
     unsafe {
-        command.pre_exec(move || become_user(uid, gid, &groups));
+        command.pre_exec(move || set_thread_credentials(uid, gid, &groups));
     }
 }
 
-/// Lets go of the program's code. Who waits for hours needs little of what starting took; the rest
-/// comes back from the page cache when it is called.
-#[expect(unsafe_code, reason = "tells the kernel which pages it may drop")]
-pub(crate) fn give_back_code() {
-    // Without `/proc` it just stays.
+/// Releases the pages of the program's code. A process that waits for hours needs few of them;
+/// the kernel reads them again on use.
+#[expect(unsafe_code, reason = "madvise on mapped code")]
+pub(crate) fn release_code_pages() {
+    // Without `/proc` the pages stay.
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     for (start, end) in maps.lines().filter_map(code) {
         let address = std::ptr::with_exposed_provenance_mut(start);
@@ -47,7 +55,7 @@ pub(crate) fn give_back_code() {
     }
 }
 
-/// The place of a mapping that is a file's code: `START-END r-xp OFFSET DEVICE INODE PATH`.
+/// Address range of a mapping of a file's code: `START-END r-xp OFFSET DEVICE INODE PATH`.
 fn code(line: &str) -> Option<(usize, usize)> {
     let mut fields = line.split_whitespace();
     let (start, end) = fields.next()?.split_once('-')?;
@@ -61,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_files_code_is_given_back() {
+    fn only_pages_of_file_code_are_released() {
         let line = "7f00-9f00 r-xp 0012b000 fe:00 1234                       /bin/x y";
         assert_eq!(code(line), Some((0x7f00, 0x9f00)));
         for line in [
@@ -72,7 +80,7 @@ mod tests {
         ] {
             assert_eq!(code(line), None);
         }
-        give_back_code();
+        release_code_pages();
         assert_eq!(code(line), Some((0x7f00, 0x9f00)));
     }
 }

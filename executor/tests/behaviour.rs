@@ -1,7 +1,9 @@
-//! The binary as its users see it: started in temporary directories, spoken to over HTTP.
+//! Tests of the binary over HTTP, in temporary directories.
 //!
-//! `cfg(test)` is always true here; it tells clippy that helpers are test code as well.
+//! `cfg(test)` is always true here; with it, clippy treats helpers as test code as well.
 
+#[cfg(test)]
+mod agent_skills;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
@@ -11,21 +13,19 @@ mod editor;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod fixture;
+#[cfg(test)]
 mod jupyter;
 #[cfg(test)]
 mod mcp;
 #[cfg(test)]
+mod minimal_images;
+#[cfg(test)]
 mod plugins;
 #[cfg(test)]
-mod roots;
+mod python_client;
 #[cfg(test)]
 mod serve;
-#[cfg(test)]
-mod session;
-#[cfg(test)]
-mod shell;
-#[cfg(test)]
-mod skills;
 #[cfg(test)]
 mod soak;
 #[cfg(test)]
@@ -36,5 +36,3 @@ mod transfer;
 mod viewer;
 #[cfg(test)]
 mod vscode;
-#[cfg(test)]
-mod world;

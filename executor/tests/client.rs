@@ -1,5 +1,5 @@
-//! Starts the binary and talks to it. Blocking and without an HTTP library: what goes over the
-//! wire is visible here.
+//! Starts the binary and sends requests, blocking and without an HTTP library, so that tests
+//! control the bytes on the wire.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,25 +13,34 @@ use serde_json::{Value, json};
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_sandbox-executor");
 pub(crate) const KEY: &str = "secret-session-key";
 
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
+    head: String,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl HttpResponse {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines
+            .into_iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, value)| value)
+    }
+
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {}", self.body))
     }
 }
 
-/// A process that has printed where it listens. Ends with the test.
-pub(crate) struct Process {
+/// A process that has printed its address. Ends with the test.
+pub(crate) struct TestProcess {
     pub(crate) child: Child,
     pub(crate) output: BufReader<ChildStdout>,
     pub(crate) address: SocketAddr,
 }
 
-impl Process {
+impl TestProcess {
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -59,16 +68,21 @@ impl Process {
         self.child.wait().unwrap()
     }
 
-    pub(crate) fn request(&self, head: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    pub(crate) fn request(
+        &self,
+        head: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> HttpResponse {
         request(self.address, head, headers, body)
     }
 
-    pub(crate) fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> HttpResponse {
         self.request(&format!("GET {path}"), &[], b"")
     }
 
     /// Posts a raw body to `/execute_action`.
-    pub(crate) fn post(&self, body: &str) -> Answer {
+    pub(crate) fn post(&self, body: &str) -> HttpResponse {
         let key = [("X-Session-API-Key", KEY)];
         self.request("POST /execute_action", &key, body.as_bytes())
     }
@@ -90,20 +104,7 @@ impl Process {
         self.act(&json!({"action": "run", "args": args, "timeout": 0.2}))
     }
 
-    /// Runs a command that stays running, until it has written `text`; all that it has written.
-    pub(crate) fn run_until(&self, command: &str, text: &str) -> String {
-        let mut written = String::new();
-        let mut command = command;
-        while !written.contains(text) {
-            let answer = self.run_briefly(command);
-            assert_eq!(answer["success"], false, "ended early: {answer}");
-            written += answer["content"].as_str().unwrap();
-            command = "";
-        }
-        written
-    }
-
-    /// The greatest memory that it has ever had, in KiB.
+    /// Peak memory in KiB.
     pub(crate) fn peak(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(path).unwrap();
@@ -120,7 +121,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for TestProcess {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
@@ -129,8 +130,8 @@ impl Drop for Process {
     }
 }
 
-/// A port that nobody else takes meanwhile: not one of those that the system gives away, and no two
-/// the same in one process. Others of their own processes begin elsewhere.
+/// Returns a free port outside the ephemeral range, different for each call. Other test processes
+/// begin at other ports.
 pub(crate) fn free_port() -> u16 {
     static TAKEN: AtomicU16 = AtomicU16::new(0);
     let first = std::process::id() * 101;
@@ -144,9 +145,9 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-/// A server with a key, in a working directory of its own.
-pub(crate) fn serve(working_dir: &Path) -> Process {
-    Process::start(&mut serve_command(working_dir, &[]))
+/// Starts a server with a key.
+pub(crate) fn serve(working_dir: &Path) -> TestProcess {
+    TestProcess::start(&mut serve_command(working_dir, &[]))
 }
 
 pub(crate) fn serve_command(working_dir: &Path, flags: &[&str]) -> Command {
@@ -157,7 +158,7 @@ pub(crate) fn serve_command(working_dir: &Path, flags: &[&str]) -> Command {
         .args(flags)
         .env("SESSION_API_KEY", KEY)
         .env("SANDBOX_BIND_ADDRESS", "127.0.0.1")
-        // The start-up files of whoever runs the tests are not under test.
+        // Start-up files of the current user are not under test.
         .env("HOME", working_dir);
     command
 }
@@ -167,11 +168,11 @@ pub(crate) fn request(
     head: &str,
     headers: &[(&str, &str)],
     body: &[u8],
-) -> Answer {
+) -> HttpResponse {
     receive(send(address, head, headers, body))
 }
 
-/// The first half of a request that is answered later.
+/// Sends a request; `receive` reads the response.
 pub(crate) fn send(
     address: SocketAddr,
     head: &str,
@@ -193,12 +194,13 @@ pub(crate) fn send(
     stream
 }
 
-pub(crate) fn receive(mut stream: TcpStream) -> Answer {
+pub(crate) fn receive(mut stream: TcpStream) -> HttpResponse {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    Answer {
+    HttpResponse {
         status: head.split(' ').nth(1).unwrap().parse().unwrap(),
+        head: head.to_owned(),
         body: body.to_owned(),
     }
 }

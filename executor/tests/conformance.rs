@@ -1,17 +1,17 @@
-//! What the specification of the action execution server says about running commands and about
-//! its answers, case by case: each names its section. Every case runs as root and as the sandbox's
-//! user, uid 1000. What it says about files is in `editor`, `files` and `transfer`.
+//! Cases of `docs/specs/executor.md` about commands and responses; each names its section. Every
+//! case runs as root and as the sandbox user, uid 1000. Cases about files are in `editor`, `files`
+//! and `transfer`.
 
-mod count;
-mod grammar;
-mod hostile;
+mod case;
+mod coverage;
+pub(crate) mod environment;
+mod hostile_commands;
 mod keys;
 mod messages;
+mod multiple_commands;
+mod sandbox_setup;
 mod scenarios;
-mod script;
 mod sequences;
 mod server;
-mod set_up;
-mod simple;
+mod single_commands;
 mod wire;
-pub(crate) mod world;

@@ -1,13 +1,13 @@
-//! The editor over HTTP: spec 6.2 and 6.4, case by case, for every user that can be had.
+//! Cases of the editor over HTTP (`docs/specs/executor.md`, sections 6.2 and 6.4), for each user.
 
 mod changes;
-mod refusals;
-mod rights;
+mod errors;
+mod permissions;
 mod views;
 
 use serde_json::{Value, json};
 
-use crate::world::{World, everybody};
+use crate::fixture::{ServerFixture, all_users};
 
 const CAT: &str = "Here's the result of running `cat -n` on ";
 const TEN: &[u8] = b"l1\nl2\nl3\nl4\nl5\nl6\nl7\nl8\nl9\nl10\n";
@@ -40,7 +40,7 @@ fn case(
     }
 }
 
-/// An edit that is refused and leaves the file alone.
+/// An edit that fails and does not change the file.
 fn refused(section: &'static str, before: &'static [u8], args: Value, error: &str) -> Case {
     case(
         section,
@@ -53,31 +53,31 @@ fn refused(section: &'static str, before: &'static [u8], args: Value, error: &st
 }
 
 fn check(cases: &[Case]) {
-    for world in everybody() {
+    for fixture in all_users() {
         for case in cases {
-            world.clear();
+            fixture.clear();
             if let Some(before) = case.before {
-                world.put("f", before);
+                fixture.put("f", before);
             }
             let mut args = case.args.clone();
-            args["path"] = world.fill(args["path"].as_str().unwrap_or("{}/f")).into();
-            let answer = world.act("edit", &args);
+            args["path"] = fixture.fill(args["path"].as_str().unwrap_or("{}/f")).into();
+            let answer = fixture.act("edit", &args);
             let expected = json!({
                 "message": format!("I edited the file {}.", args["path"].as_str().unwrap()),
                 "observation": "edit",
-                "content": world.fill(&case.content),
+                "content": fixture.fill(&case.content),
                 "extras": {
                     "path": args["path"],
                     "prev_exist": false,
                     "old_content": args["old_str"],
                     "new_content": args["new_str"],
                     "impl_source": "oh_aci",
-                    "diff": world.fill(case.diff),
+                    "diff": fixture.fill(case.diff),
                     "_diff_cache": null,
                 },
             });
-            assert_eq!(answer, expected, "{} as {}", case.section, world.uid);
-            let after = std::fs::read(world.path("f")).ok();
+            assert_eq!(answer, expected, "{} as {}", case.section, fixture.uid);
+            let after = std::fs::read(fixture.path("f")).ok();
             assert_eq!(after.as_deref(), case.after, "{}", case.section);
         }
     }
@@ -91,8 +91,8 @@ fn insert(line: impl Into<Value>, new: &str) -> Value {
     json!({"command": "insert", "insert_line": line.into(), "new_str": new})
 }
 
-/// `read` through the editor.
-fn view(world: &World, path: &str, range: &Value) -> Value {
-    let args = json!({"path": world.fill(path), "impl_source": "oh_aci", "view_range": range});
-    world.act("read", &args)
+/// Reads a file through the editor.
+fn view(fixture: &ServerFixture, path: &str, range: &Value) -> Value {
+    let args = json!({"path": fixture.fill(path), "impl_source": "oh_aci", "view_range": range});
+    fixture.act("read", &args)
 }

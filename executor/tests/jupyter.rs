@@ -1,4 +1,4 @@
-//! The action `run_ipython` with a real kernel: spec 5.
+//! The action `run_ipython` with a real kernel (`docs/specs/executor.md`, section 5).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,8 +8,8 @@ use std::process::{Child, Command};
 use rustix::process::{Pid, Signal};
 use serde_json::json;
 
-use crate::client::{KEY, Process, serve_command};
-use crate::plugins::{PLUGINS, World, everybody, path, python};
+use crate::client::{KEY, TestProcess, serve_command};
+use crate::plugins::{PLUGINS, PluginFixture, all_users, is_alive, path, python};
 
 const NOTHING: &str = "[Code executed successfully with no output]";
 const DASHES: &str = "---------------------------------------------------------------------------";
@@ -22,9 +22,9 @@ fn restarted(why: &str) -> String {
 }
 
 #[test]
-fn the_table_of_5_2() {
-    for world in everybody() {
-        let root = world.root.to_str().unwrap();
+fn cells_match_the_table_of_5_2() {
+    for fixture in all_users() {
+        let root = fixture.root.to_str().unwrap();
         for (code, expected) in [
             ("x=1", NOTHING),
             ("x+1", "2"),
@@ -65,27 +65,27 @@ fn the_table_of_5_2() {
             ("import logging; logging.warning('w')", "WARNING:root:w"),
         ] {
             assert_eq!(
-                world.cell(code),
+                fixture.cell(code),
                 expected,
                 "5.2 as {}: {code}",
-                world.username
+                fixture.username
             );
         }
         let traceback = format!(
             "{DASHES}\nZeroDivisionError                         Traceback (most recent call last)\n\
              Cell In[1], line 1\n----> 1 1/0\n\nZeroDivisionError: division by zero"
         );
-        assert_eq!(world.cell("1/0"), traceback);
-        let exit = world.cell("raise SystemExit(\"bye\")");
+        assert_eq!(fixture.cell("1/0"), traceback);
+        let exit = fixture.cell("raise SystemExit(\"bye\")");
         assert!(
             exit.starts_with(
                 "An exception has occurred, use %tb to see the full traceback.\n\nSystemExit: bye"
             ),
             "{exit}"
         );
-        let input = world.cell("input(\"q\")");
+        let input = fixture.cell("input(\"q\")");
         assert!(input.ends_with("StdinNotImplementedError: raw_input was called, but this frontend does not support input requests."), "{input}");
-        let pip = world.cell("%pip --version");
+        let pip = fixture.cell("%pip --version");
         assert!(
             pip.starts_with("pip ")
                 && pip
@@ -96,24 +96,24 @@ fn the_table_of_5_2() {
 }
 
 #[test]
-fn an_answer_has_every_field() {
-    let world = World::new();
+fn cell_observation_has_every_field() {
+    let fixture = PluginFixture::new();
     let code = format!(
         "from IPython.display import Image; import base64\nImage(base64.b64decode('{PNG}'))"
     );
-    let answer = world.cell_within(&code, 60.0);
+    let answer = fixture.cell_within(&code, 60.0);
     let expected = json!({
         "message": "Code executed in IPython cell.",
         "observation": "run_ipython",
         "content": format!(
             "<IPython.core.display.Image object>\n[Jupyter current working directory: {}]\n\
-             [Jupyter Python interpreter: {}]", world.root.display(), world.interpreter),
+             [Jupyter Python interpreter: {}]", fixture.root.display(), fixture.interpreter),
         "extras": {"code": code, "image_urls": [format!("data:image/png;base64,{PNG}")]},
         "success": true,
     });
     assert_eq!(answer, expected);
     let args = json!({"code": "2", "include_extra": false});
-    let answer = world
+    let answer = fixture
         .process
         .act(&json!({"action": "run_ipython", "args": args}));
     assert_eq!(answer["content"], "2");
@@ -121,16 +121,16 @@ fn an_answer_has_every_field() {
 }
 
 #[test]
-fn a_figure_is_an_image() {
-    for world in everybody() {
-        // The first time it looks for fonts, and may complain.
-        world.cell("import matplotlib.pyplot as plt");
-        let answer = world.cell_within("plt.plot([1, 3, 2]); plt.show()", 120.0);
+fn figure_becomes_an_image() {
+    for fixture in all_users() {
+        // The first import builds a font cache and may print warnings.
+        fixture.cell("import matplotlib.pyplot as plt");
+        let answer = fixture.cell_within("plt.plot([1, 3, 2]); plt.show()", 120.0);
         assert_eq!(
-            world.text(&answer),
+            fixture.text(&answer),
             "<Figure size 640x480 with 1 Axes>",
             "5.2 as {}",
-            world.username
+            fixture.username
         );
         let images = answer["extras"]["image_urls"].as_array().unwrap();
         let image = images[0].as_str().unwrap();
@@ -138,12 +138,12 @@ fn a_figure_is_an_image() {
         let code = format!(
             "import base64, io, PIL.Image\nPIL.Image.open(io.BytesIO(base64.b64decode('{base64}'))).format"
         );
-        assert_eq!((images.len(), world.cell(&code).as_str()), (1, "'PNG'"));
+        assert_eq!((images.len(), fixture.cell(&code).as_str()), (1, "'PNG'"));
     }
 }
 
 #[test]
-fn without_the_plugin_there_is_no_kernel() {
+fn run_ipython_fails_without_the_plugin() {
     let directory = tempfile::tempdir().unwrap();
     let process = crate::client::serve(directory.path());
     let answer = process.post(r#"{"action":{"action":"run_ipython","args":{"code":"1"}}}"#);
@@ -157,10 +157,10 @@ fn without_the_plugin_there_is_no_kernel() {
 }
 
 #[test]
-fn the_kernel_is_where_and_who_the_shell_is() {
-    for world in everybody() {
+fn kernel_has_user_and_directory_of_the_shell() {
+    for fixture in all_users() {
         let shell = |command: &str| {
-            world.process.run(command)["content"]
+            fixture.process.run(command)["content"]
                 .as_str()
                 .unwrap()
                 .to_owned()
@@ -185,17 +185,17 @@ fn the_kernel_is_where_and_who_the_shell_is() {
                 "echo ${PYTHONPATH-None}",
             ),
         ] {
-            let (cell, shell) = (world.cell(code), shell(command));
-            assert_eq!(cell, shell, "{} {code}", world.username);
+            let (cell, shell) = (fixture.cell(code), shell(command));
+            assert_eq!(cell, shell, "{} {code}", fixture.username);
         }
-        // Who made a file does not show.
-        let path = world.root.join("file");
-        world.cell("open('file', 'w').close()");
+        // Files of the kernel, the shell and the editor have the same owner.
+        let path = fixture.root.join("file");
+        fixture.cell("open('file', 'w').close()");
         let made = shell("stat -c '%U %G %a' file");
         shell("rm file; touch file");
         assert_eq!(shell("stat -c '%U %G %a' file"), made);
         shell("rm file");
-        world.process.act(&json!({"action": "edit", "args": {"path": path, "command": "create", "file_text": ""}}));
+        fixture.process.act(&json!({"action": "edit", "args": {"path": path, "command": "create", "file_text": ""}}));
         assert_eq!(
             shell("stat -c '%U %G' file"),
             made.rsplit_once(' ').unwrap().0
@@ -204,105 +204,108 @@ fn the_kernel_is_where_and_who_the_shell_is() {
 }
 
 #[test]
-fn the_kernel_follows_the_shell() {
-    let world = World::new();
-    world.process.run("mkdir -p 'a \"b' c");
-    world.process.run("cd 'a \"b'");
-    let here = world.root.join("a \"b").display().to_string();
-    let answer = world.cell_within("import os; print(os.getcwd())", 60.0);
+fn kernel_follows_directory_of_the_shell() {
+    let fixture = PluginFixture::new();
+    fixture.process.run("mkdir -p 'a \"b' c");
+    fixture.process.run("cd 'a \"b'");
+    let here = fixture.root.join("a \"b").display().to_string();
+    let answer = fixture.cell_within("import os; print(os.getcwd())", 60.0);
     let tail = format!("{here}\n[Jupyter current working directory: {here}]");
     assert!(
         answer["content"].as_str().unwrap().starts_with(&tail),
         "{answer}"
     );
-    // The kernel's own change lasts until the shell's next one.
-    world.cell("%cd /");
-    world.process.run("true");
-    assert_eq!(world.cell("os.getcwd()"), "'/'");
-    world.process.run("cd ../c");
+    // A change by the kernel lasts until the next one of the shell.
+    fixture.cell("%cd /");
+    fixture.process.run("true");
+    assert_eq!(fixture.cell("os.getcwd()"), "'/'");
+    fixture.process.run("cd ../c");
     assert_eq!(
-        world.cell("print(os.getcwd())"),
-        world.root.join("c").display().to_string()
+        fixture.cell("print(os.getcwd())"),
+        fixture.root.join("c").display().to_string()
     );
-    world.process.run("mkdir gone; cd gone; rmdir $PWD");
-    assert_eq!(world.cell("1"), "1");
+    fixture.process.run("mkdir gone; cd gone; rmdir $PWD");
+    assert_eq!(fixture.cell("1"), "1");
 }
 
 #[test]
-fn time_that_is_over_keeps_what_was_written() {
-    let world = World::new();
-    world.cell("import time");
-    let answer = world.cell_within("x = 1; print('half', end=''); time.sleep(1000)", 4.5);
+fn timeout_keeps_partial_output() {
+    let fixture = PluginFixture::new();
+    fixture.cell("import time");
+    let answer = fixture.cell_within("x = 1; print('half', end=''); time.sleep(1000)", 4.5);
     assert_eq!(
-        world.text(&answer),
+        fixture.text(&answer),
         "half\n[Execution timed out (4.5 seconds).]",
         "5.3 partial output is kept"
     );
-    assert_eq!(world.cell("x"), "1");
-    let answer = world.cell_within("!sleep 1000", 3.0);
-    assert_eq!(world.text(&answer), "[Execution timed out (3.0 seconds).]");
-    assert_eq!(world.cell("x"), "1");
+    assert_eq!(fixture.cell("x"), "1");
+    let answer = fixture.cell_within("!sleep 1000", 3.0);
+    assert_eq!(
+        fixture.text(&answer),
+        "[Execution timed out (3.0 seconds).]"
+    );
+    assert_eq!(fixture.cell("x"), "1");
 }
 
 #[test]
-fn who_does_not_heed_interrupts_is_replaced() {
-    let world = World::new();
-    world.process.run("mkdir a; cd a");
-    world.cell("1");
+fn kernel_is_replaced_when_it_ignores_interrupt() {
+    let fixture = PluginFixture::new();
+    fixture.process.run("mkdir a; cd a");
+    fixture.cell("1");
     let deaf = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print('on')\nwhile True: time.sleep(1)";
-    let answer = world.cell_within(deaf, 4.0);
+    let answer = fixture.cell_within(deaf, 4.0);
     assert_eq!(
-        world.text(&answer),
+        fixture.text(&answer),
         "on\n[Execution timed out (4.0 seconds).]"
     );
-    let answer = world.cell_within("print(1)", 0.3);
+    let answer = fixture.cell_within("print(1)", 0.3);
     let expected = format!(
         "[Execution timed out (0.3 seconds).]\n{}",
-        restarted("it did not react")
+        restarted("it did not respond to the interrupt")
     );
-    assert_eq!(world.text(&answer), expected);
-    let here = world.root.join("a").display().to_string();
+    assert_eq!(fixture.text(&answer), expected);
+    let here = fixture.root.join("a").display().to_string();
     assert_eq!(
-        world.cell("print(os.getcwd(), open_file.__name__)"),
+        fixture.cell("print(os.getcwd(), open_file.__name__)"),
         format!("{here} open_file")
     );
 }
 
 #[test]
-fn a_kernel_that_ends_is_replaced() {
-    let world = World::new();
+fn kernel_is_replaced_when_it_ends() {
+    let fixture = PluginFixture::new();
     let gone = restarted("killed by signal 9");
     let die =
         "import os; os.write(1, b'last'); import time; time.sleep(0.5); os.kill(os.getpid(), 9)";
-    let answer = world.cell_within(die, 60.0);
-    let text = world.text(&answer);
+    let answer = fixture.cell_within(die, 60.0);
+    let text = fixture.text(&answer);
     assert_eq!(text, format!("last\n{gone}"), "5.3 killed in a cell");
-    assert_eq!(world.cell("print(1, open_file.__name__)"), "1 open_file");
-    // Between cells: the next one says so, and runs.
-    let pid = world.cell("import os; print(os.getpid())");
-    world.process.run(&format!(
+    assert_eq!(fixture.cell("print(1, open_file.__name__)"), "1 open_file");
+    // Killed between cells: the next cell reports it and runs.
+    let pid = fixture.cell("import os; print(os.getpid())");
+    fixture.process.run(&format!(
         "kill -9 {pid}; while kill -0 {pid}; do sleep 0.01; done"
     ));
-    assert_eq!(world.cell("print(2)"), format!("{gone}\n2"));
-    assert_eq!(world.cell("print(3)"), "3");
-    let exit = world.cell("os._exit(3)");
+    assert_eq!(fixture.cell("print(2)"), format!("{gone}\n2"));
+    assert_eq!(fixture.cell("print(3)"), "3");
+    let exit = fixture.cell("os._exit(3)");
     assert_eq!(exit, restarted("exit status 3"));
-    let pid = world.cell("import os; print(os.getpid())");
-    world.cell("exit");
-    world
+    let pid = fixture.cell("import os; print(os.getpid())");
+    fixture.cell("exit");
+    fixture
         .process
         .run(&format!("while kill -0 {pid}; do sleep 0.01; done"));
     assert_eq!(
-        world.cell("print(4)"),
+        fixture.cell("print(4)"),
         format!("{}\n4", restarted("exit status 0")),
         "5.3 exit"
     );
 }
 
-/// Programs that use every processor while they live.
-struct Load(Vec<Child>);
+/// Processes that use every CPU until they are dropped.
+struct CpuLoad(Vec<Child>);
 
-impl Load {
+impl CpuLoad {
     fn full() -> Self {
         let processors = std::thread::available_parallelism().unwrap().get();
         let busy = || {
@@ -315,7 +318,7 @@ impl Load {
     }
 }
 
-impl Drop for Load {
+impl Drop for CpuLoad {
     fn drop(&mut self) {
         for child in &mut self.0 {
             let _ = child.kill();
@@ -325,29 +328,29 @@ impl Drop for Load {
 }
 
 #[test]
-fn every_output_arrives_once_and_in_order_under_load() {
-    let world = World::new();
-    world.cell("x = 0");
-    let before = world.process.peak();
-    let _load = Load::full();
+fn output_arrives_once_and_in_order_under_load() {
+    let fixture = PluginFixture::new();
+    fixture.cell("x = 0");
+    let before = fixture.process.peak();
+    let _load = CpuLoad::full();
     for number in 0..500 {
         let code = format!("print({number}); x += 1; import sys; print('e', file=sys.stderr)\nx");
-        let text = world.cell(&code);
-        // The two streams have no order between them, not even within a line.
+        let text = fixture.cell(&code);
+        // The two streams have no order between them, even within a line.
         assert_eq!(text.matches('e').count(), 1, "{text}");
         let printed = text.replace('e', "\n");
         let words: Vec<_> = printed.split_whitespace().collect();
         let expected = [number.to_string(), (number + 1).to_string()];
         assert_eq!(words, expected, "{text}");
     }
-    assert!(world.process.peak() < before + (4 << 10));
+    assert!(fixture.process.peak() < before + (4 << 10));
 }
 
 #[test]
-fn text_that_is_none_is_told_all_the_same() {
-    let world = World::new();
+fn invalid_text_is_replaced() {
+    let fixture = PluginFixture::new();
     for (code, expected) in [
-        // Names of files are such.
+        // File names may be invalid UTF-8.
         (
             "import os; open(b'f\\xff', 'w').close(); print(*[name for name in os.listdir('.') if name[0] == 'f'])",
             "f\u{fffd}",
@@ -357,28 +360,28 @@ fn text_that_is_none_is_told_all_the_same() {
         ("'\\udcff'", "'\\udcff'"),
         ("!printf 'a\\377b'", "a\u{fffd}b"),
     ] {
-        assert_eq!(world.cell(code), expected, "{code}");
+        assert_eq!(fixture.cell(code), expected, "{code}");
     }
     for (code, end) in [
         ("raise ValueError('a\\udcffb')", "\nValueError: a\u{fffd}b"),
         ("raise ValueError('a\\ud800b')", "\nValueError: a?b"),
     ] {
-        let text = world.cell(code);
+        let text = fixture.cell(code);
         assert!(text.ends_with(end), "{text}");
     }
 }
 
 #[test]
-fn a_gigabyte_is_cut_and_costs_little() {
-    let world = World::new();
-    world.cell("1");
+fn gigabyte_of_output_is_truncated_in_bounded_memory() {
+    let fixture = PluginFixture::new();
+    fixture.cell("1");
     for code in [
         "for i in range(16384): print('x' * 65535)\nprint('end')",
-        // Past the kernel.
+        // Written directly to the pipe.
         "import subprocess; _ = subprocess.run(['sh', '-c', 'head -c 1073741824 /dev/zero | tr \"\\\\0\" x; echo; echo end'])",
     ] {
-        let answer = world.cell_within(code, 600.0);
-        let text = world.text(&answer);
+        let answer = fixture.cell_within(code, 600.0);
+        let text = fixture.text(&answer);
         assert!(
             text.contains("\n[... Observation truncated due to length ...]\n")
                 && text.ends_with("x\nend")
@@ -387,52 +390,37 @@ fn a_gigabyte_is_cut_and_costs_little() {
         );
         assert!(text.len() < 2 << 20);
     }
-    let text = world.cell("print('y' * (64 << 20))");
+    let text = fixture.cell("print('y' * (64 << 20))");
     assert!(text.starts_with("yyy") && text.contains("truncated") && text.len() < 2 << 20);
-    assert_eq!(world.cell("print(1)"), "1");
-    let many = world.cell("for i in range(20000): display(i)");
+    assert_eq!(fixture.cell("print(1)"), "1");
+    let many = fixture.cell("for i in range(20000): display(i)");
     assert!(many.starts_with("0123") && many.ends_with("19999"));
-    assert!(world.process.peak() < 100 << 10, "{}", world.process.peak());
+    assert!(
+        fixture.process.peak() < 100 << 10,
+        "{}",
+        fixture.process.peak()
+    );
 }
 
 #[test]
-fn what_is_too_large_to_be_told_is_no_success() {
-    let world = World::new();
+fn too_large_results_errors_and_images_are_reported() {
+    let fixture = PluginFixture::new();
     assert_eq!(
-        world.cell("'y' * (32 << 20)"),
+        fixture.cell("'y' * (32 << 20)"),
         "\n[A result is left out: too large]"
     );
-    let text = world.cell("print('before')\nraise ValueError('z' * (32 << 20))");
+    let text = fixture.cell("print('before')\nraise ValueError('z' * (32 << 20))");
     assert_eq!(
         text,
         "before\n\n[An error has occurred; what it says is left out: too large]"
     );
-}
-
-#[test]
-fn kernels_that_do_not_live_are_given_up() {
-    let directory = tempfile::tempdir().unwrap();
-    let root = directory.path().join("work");
-    let startup = root.join(".ipython/profile_default/startup");
-    fs::create_dir_all(&startup).unwrap();
-    // Each kernel ends on its way into the shell's directory.
-    let deadly = "import os; os.chdir = lambda directory: os._exit(5)";
-    fs::write(startup.join("deadly.py"), deadly).unwrap();
-    let process = Process::start(serve_command(&root, &PLUGINS).env("PATH", path()));
-    let args = json!({"code": "print(1)", "include_extra": false});
-    let answer = process.act(&json!({"action": "run_ipython", "args": args}));
-    assert_eq!(answer["content"], restarted("exit status 5"));
-}
-
-#[test]
-fn images_are_bounded() {
-    let world = World::new();
-    let code = "from IPython.display import display\nfor _ in range(5): display({'text/plain': 'i', 'image/png': 'A' * (8 << 20)}, raw=True)";
-    let answer = world.cell_within(code, 120.0);
+    let code =
+        "for _ in range(5): display({'text/plain': 'i', 'image/png': 'A' * (8 << 20)}, raw=True)";
+    let answer = fixture.cell_within(code, 120.0);
     assert_eq!(answer["extras"]["image_urls"].as_array().unwrap().len(), 2);
+    let left_out = fixture.text(&answer);
     assert_eq!(
-        world
-            .text(&answer)
+        left_out
             .matches("[An image is left out: too large]")
             .count(),
         3
@@ -440,15 +428,30 @@ fn images_are_bounded() {
 }
 
 #[test]
-fn cells_do_not_wait_for_commands() {
-    let world = World::new();
-    world.process.run("mkfifo gate");
+fn cell_fails_when_kernels_keep_ending() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("work");
+    let startup = root.join(".ipython/profile_default/startup");
+    fs::create_dir_all(&startup).unwrap();
+    // Each kernel ends when it changes to the directory of the shell.
+    let deadly = "import os; os.chdir = lambda directory: os._exit(5)";
+    fs::write(startup.join("deadly.py"), deadly).unwrap();
+    let process = TestProcess::start(serve_command(&root, &PLUGINS).env("PATH", path()));
+    let args = json!({"code": "print(1)", "include_extra": false});
+    let answer = process.act(&json!({"action": "run_ipython", "args": args}));
+    assert_eq!(answer["content"], restarted("exit status 5"));
+}
+
+#[test]
+fn cell_runs_while_a_command_runs() {
+    let fixture = PluginFixture::new();
+    fixture.process.run("mkfifo gate");
     std::thread::scope(|scope| {
-        let long = scope.spawn(|| world.process.run("cat gate"));
+        let long = scope.spawn(|| fixture.process.run("cat gate"));
         let gate = fs::OpenOptions::new()
             .write(true)
-            .open(world.root.join("gate"));
-        assert_eq!(world.cell("print(1)"), "1");
+            .open(fixture.root.join("gate"));
+        assert_eq!(fixture.cell("print(1)"), "1");
         drop(gate);
         long.join().unwrap();
     });
@@ -460,7 +463,7 @@ fn put_program(path: &Path, text: &str) {
 }
 
 #[test]
-fn a_plain_image_gets_a_clear_answer_and_a_second_chance() {
+fn missing_ipykernel_is_reported_and_next_cell_retries() {
     let directory = tempfile::tempdir().unwrap();
     let bin = directory.path().join("bin");
     fs::create_dir(&bin).unwrap();
@@ -469,7 +472,7 @@ fn a_plain_image_gets_a_clear_answer_and_a_second_chance() {
         .output()
         .unwrap();
     let bare = String::from_utf8(bare.stdout).unwrap();
-    // Not a link: Python finds what belongs to it beside the name that it is called by.
+    // Not a link: Python finds its library relative to the path of its executable.
     let wrapper = format!("#!/bin/sh\nexec {}/bin/python3 -I \"$@\"\n", bare.trim());
     let put = |text: &str| put_program(&bin.join("python3"), text);
     put(&wrapper);
@@ -477,7 +480,7 @@ fn a_plain_image_gets_a_clear_answer_and_a_second_chance() {
         std::os::unix::fs::symlink(format!("/bin/{tool}"), bin.join(tool)).unwrap();
     }
     let mut command = serve_command(&directory.path().join("w"), &PLUGINS);
-    let process = Process::start(command.env("PATH", &bin));
+    let process = TestProcess::start(command.env("PATH", &bin));
     let cell = || process.act(&json!({"action": "run_ipython", "args": {"code": "print(1)"}}));
     let answer = cell();
     assert_eq!(answer["observation"], "error");
@@ -506,33 +509,28 @@ fn a_plain_image_gets_a_clear_answer_and_a_second_chance() {
     );
 }
 
-fn is_alive(pid: &str) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
-    stat.is_ok_and(|stat| !stat.contains(") Z "))
-}
-
 #[test]
-fn what_cells_started_ends_with_the_kernel() {
-    let world = World::new();
+fn child_processes_end_with_kernel() {
+    let fixture = PluginFixture::new();
     let start =
         "import os, subprocess; left = subprocess.Popen(['sleep', '1000']); print(left.pid)";
-    let left = world.cell(start);
+    let left = fixture.cell(start);
     assert!(is_alive(&left), "{left}");
-    assert_eq!(world.cell("os._exit(3)"), restarted("exit status 3"));
+    assert_eq!(fixture.cell("os._exit(3)"), restarted("exit status 3"));
     while is_alive(&left) {
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn kernels_end_with_the_server() {
+fn kernel_ends_with_the_server() {
     let directory = tempfile::tempdir().unwrap();
     let temporary = directory.path().join("tmp");
     fs::create_dir(&temporary).unwrap();
     for signal in [Signal::TERM, Signal::KILL] {
         let mut command = serve_command(&directory.path().join("w"), &PLUGINS);
         command.env("PATH", path()).env("TMPDIR", &temporary);
-        let process = Process::start(&mut command);
+        let process = TestProcess::start(&mut command);
         let code = "import os, subprocess; print(os.getpid())";
         let answer = process.act(&json!({"action": "run_ipython", "args": {"code": code}}));
         let pid = answer["content"]
@@ -549,7 +547,7 @@ fn kernels_end_with_the_server() {
             assert!(!is_alive(&pid));
             assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
         }
-        // It looks for its parent about every second.
+        // ipykernel checks for its parent about every second.
         while is_alive(&pid) {
             std::thread::yield_now();
         }
@@ -557,16 +555,16 @@ fn kernels_end_with_the_server() {
 }
 
 #[test]
-fn a_stop_during_the_start_leaves_nothing() {
+fn shutdown_during_start_leaves_no_files() {
     let directory = tempfile::tempdir().unwrap();
     let temporary = directory.path().join("tmp");
     fs::create_dir(&temporary).unwrap();
-    let _load = Load::full();
+    let _load = CpuLoad::full();
     for moment in 0..20 {
         let mut command = serve_command(&directory.path().join("w"), &PLUGINS);
         command.env("PATH", path()).env("TMPDIR", &temporary);
-        let process = Process::start(&mut command);
-        // A little later each time.
+        let process = TestProcess::start(&mut command);
+        // Shuts down a little later each time.
         for _ in 0..moment {
             assert_eq!(process.get("/alive").status, 200);
         }
@@ -577,15 +575,15 @@ fn a_stop_during_the_start_leaves_nothing() {
 }
 
 #[test]
-fn a_stop_does_not_wait_for_a_cell() {
-    let world = World::new();
-    world.process.run("mkfifo gate");
+fn shutdown_does_not_wait_for_a_cell() {
+    let fixture = PluginFixture::new();
+    fixture.process.run("mkfifo gate");
     std::thread::scope(|scope| {
         let body =
             json!({"action": {"action": "run_ipython", "args": {"code": "open('gate').read()"}}});
         let body = body.to_string();
         let stream = crate::client::send(
-            world.process.address,
+            fixture.process.address,
             "POST /execute_action",
             &[("X-Session-API-Key", KEY)],
             body.as_bytes(),
@@ -593,9 +591,10 @@ fn a_stop_does_not_wait_for_a_cell() {
         let cell = scope.spawn(|| crate::client::receive(stream));
         let _gate = fs::OpenOptions::new()
             .write(true)
-            .open(world.root.join("gate"))
+            .open(fixture.root.join("gate"))
             .unwrap();
-        rustix::process::kill_process(Pid::from_child(&world.process.child), Signal::TERM).unwrap();
+        rustix::process::kill_process(Pid::from_child(&fixture.process.child), Signal::TERM)
+            .unwrap();
         let answer = cell.join().unwrap();
         assert_eq!(answer.status, 500);
         assert!(
@@ -607,12 +606,12 @@ fn a_stop_does_not_wait_for_a_cell() {
 }
 
 #[test]
-fn a_kernel_costs_the_start_nothing() {
+fn server_starts_before_the_kernel_is_ready() {
     let directory = tempfile::tempdir().unwrap();
     let (bin, gate) = (directory.path().join("bin"), directory.path().join("gate"));
     fs::create_dir(&bin).unwrap();
     Command::new("mkfifo").arg(&gate).status().unwrap();
-    // One that starts when it is let.
+    // The kernel starts when the gate opens.
     let wrapper = format!(
         "#!/bin/sh\nread line <{}\nexec {} \"$@\"\n",
         gate.display(),
@@ -620,7 +619,7 @@ fn a_kernel_costs_the_start_nothing() {
     );
     put_program(&bin.join("python3"), &wrapper);
     let mut command = serve_command(&directory.path().join("w"), &PLUGINS);
-    let process = Process::start(command.env("PATH", format!("{}:{}", bin.display(), path())));
+    let process = TestProcess::start(command.env("PATH", format!("{}:{}", bin.display(), path())));
     let health = || process.get("/server_info").json()["plugins"]["jupyter"].clone();
     assert_eq!(process.run("echo hi")["content"], "hi");
     assert_eq!(health(), "starting");

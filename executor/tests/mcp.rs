@@ -1,4 +1,4 @@
-//! Tool servers behind the one of the sandbox: spec 2.8 and 8, with real servers and a real client.
+//! MCP with real tool servers and a real client (`docs/specs/executor.md`, sections 2.8 and 8).
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -8,9 +8,10 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
-use crate::client::{Answer, KEY, Process, free_port, serve, serve_command};
-use crate::plugins::{World, python};
+use crate::client::{HttpResponse, KEY, TestProcess, free_port, serve, serve_command};
+use crate::plugins::{PluginFixture, is_alive, python};
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/server.py");
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/client.py");
@@ -20,8 +21,15 @@ fn bearer() -> String {
     format!("Bearer {KEY}")
 }
 
-/// A request with the key in both places.
-fn ask(process: &Process, head: &str, body: &str) -> Answer {
+/// A server in a directory of its own.
+fn start() -> (TempDir, TestProcess) {
+    let directory = tempfile::tempdir().unwrap();
+    let process = serve(directory.path());
+    (directory, process)
+}
+
+/// Request with the key in both headers.
+fn ask(process: &TestProcess, head: &str, body: &str) -> HttpResponse {
     let bearer = bearer();
     let headers = [
         ("X-Session-API-Key", KEY),
@@ -35,16 +43,18 @@ fn local(name: &str) -> Value {
     json!({"name": name, "command": python(), "args": [SERVER]})
 }
 
-/// Makes these the servers; what is wrong with them.
-pub(crate) fn update(process: &Process, servers: &Value) -> String {
+/// Updates the tool servers and returns their errors.
+pub(crate) fn update(process: &TestProcess, servers: &Value) -> String {
     let answer = ask(process, "POST /update_mcp_server", &servers.to_string());
     assert_eq!(answer.status, 200, "{}", answer.body);
     let answer = answer.json();
-    assert_eq!(answer["detail"], "MCP server updated successfully");
-    answer["router_error_log"].as_str().unwrap().to_owned()
+    let problems = answer["router_error_log"].as_str().unwrap().to_owned();
+    let succeeded = answer["detail"] == "MCP server updated successfully";
+    assert_eq!(succeeded, problems.is_empty(), "{answer}");
+    problems
 }
 
-fn call(process: &Process, method: &str, params: &Value) -> Value {
+fn call(process: &TestProcess, method: &str, params: &Value) -> Value {
     let message = json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": params});
     let answer = ask(process, "POST /mcp", &message.to_string());
     assert_eq!(answer.status, 200, "{}", answer.body);
@@ -56,7 +66,7 @@ fn call(process: &Process, method: &str, params: &Value) -> Value {
     answer
 }
 
-fn tools(process: &Process) -> Vec<String> {
+fn tools(process: &TestProcess) -> Vec<String> {
     let answer = call(process, "tools/list", &json!({}));
     let tools = answer["result"]["tools"].as_array();
     let tools = tools.unwrap_or_else(|| panic!("{answer}")).iter();
@@ -67,8 +77,8 @@ fn tools(process: &Process) -> Vec<String> {
     names
 }
 
-/// The text of a tool's result, and whether it failed.
-pub(crate) fn tool(process: &Process, name: &str, arguments: &Value) -> (String, bool) {
+/// Text of a tool's result, and true if the tool has failed.
+pub(crate) fn tool(process: &TestProcess, name: &str, arguments: &Value) -> (String, bool) {
     let params = json!({"name": name, "arguments": arguments});
     let answer = call(process, "tools/call", &params);
     let result = &answer["result"];
@@ -81,16 +91,11 @@ pub(crate) fn tool(process: &Process, name: &str, arguments: &Value) -> (String,
     )
 }
 
-fn pid(process: &Process, name: &str) -> String {
+fn pid(process: &TestProcess, name: &str) -> String {
     tool(process, name, &json!({"what": "pid"})).0
 }
 
-fn is_alive(pid: &str) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
-    stat.is_ok_and(|stat| !stat.contains(") Z "))
-}
-
-/// A server elsewhere. Ends with the test.
+/// Remote tool server. Ends with the test.
 struct Remote {
     child: Child,
     port: u16,
@@ -129,11 +134,11 @@ impl Drop for Remote {
     }
 }
 
-/// A stream of events.
+/// Event stream.
 struct Events(BufReader<TcpStream>);
 
 impl Events {
-    fn open(process: &Process, path: &str) -> (String, Self) {
+    fn open(process: &TestProcess, path: &str) -> (String, Self) {
         let mut stream = TcpStream::connect(process.address).unwrap();
         let head = format!(
             "GET {path} HTTP/1.1\r\nHost: x\r\nX-Session-API-Key: {KEY}\r\nAuthorization: {}\r\n\r\n",
@@ -148,7 +153,7 @@ impl Events {
         (head.to_ascii_lowercase(), events)
     }
 
-    /// Kind and data of the next one; pings and the sizes of chunks are passed over.
+    /// Kind and data of the next event. Skips pings and chunk sizes.
     fn next(&mut self) -> (String, String) {
         let mut kind = String::new();
         loop {
@@ -168,9 +173,8 @@ impl Events {
 }
 
 #[test]
-fn what_is_not_offered_is_not_found() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
+fn mcp_endpoints_return_404_before_first_update() {
+    let (_directory, process) = start();
     for head in [
         "GET /mcp/sse",
         "GET /sse",
@@ -202,9 +206,8 @@ fn what_is_not_offered_is_not_found() {
 }
 
 #[test]
-fn bad_updates_are_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
+fn invalid_updates_are_rejected() {
+    let (_directory, process) = start();
     let unexpected = r#"{"detail":"An unexpected error occurred. Please try again later."}"#;
     let no_list = r#"{"detail":"Request must be a list of MCP tools to sync"}"#;
     for (body, status, expected) in [
@@ -246,24 +249,32 @@ fn bad_updates_are_refused() {
 }
 
 #[test]
-fn the_key_is_needed_twice() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
+fn transports_accept_the_key_in_either_header() {
+    let (_directory, process) = start();
     update(&process, &json!([{"name": "a", "command": "cat"}]));
-    assert_eq!(process.get("/mcp/sse").status, 403);
-    for authorisation in ["", "Bearer wrong", KEY] {
-        let headers = [("X-Session-API-Key", KEY), ("Authorization", authorisation)];
-        let answer = process.request("GET /mcp/sse", &headers, b"");
-        assert_eq!(answer.status, 401);
-        let body = r#"{"error": "invalid_token", "error_description": "Authentication required"}"#;
-        assert_eq!(answer.body, body);
+    let ping = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let post = |path: &str, headers: &[(&str, &str)]| {
+        let answer = process.request(&format!("POST {path}"), headers, ping);
+        (answer.status, answer.body)
+    };
+    for header in [("X-Session-API-Key", KEY), ("Authorization", &bearer())] {
+        assert_eq!(post("/mcp", &[header]).0, 200, "{header:?}");
     }
+    let wrong = r#"{"error": "invalid_token", "error_description": "Authentication required"}"#;
+    for authorization in ["", "Bearer wrong", KEY] {
+        let answer = post("/mcp", &[("Authorization", authorization)]);
+        assert_eq!(answer, (401, wrong.to_owned()), "{authorization}");
+    }
+    assert_eq!(post("/mcp", &[]).0, 403);
+    assert_eq!(
+        post("/execute_action", &[("Authorization", &bearer())]).0,
+        403
+    );
 }
 
 #[test]
-fn messages_go_one_way_and_answers_the_other() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
+fn sse_transport_answers_over_the_stream() {
+    let (_directory, process) = start();
     update(&process, &json!([local("t")]));
     assert_eq!(ask(&process, "GET /mcp/sse/", "").status, 307);
     for (path, place) in [("/mcp/sse", "/mcp/"), ("/sse", "/")] {
@@ -279,7 +290,7 @@ fn messages_go_one_way_and_answers_the_other() {
         assert_eq!(kind, "endpoint");
         let post = format!("POST {place}{endpoint}");
         assert!(endpoint.starts_with("messages/?session_id=") && endpoint.len() == 21 + 32);
-        // A sandbox whose client listens is not idle.
+        // An open stream keeps the sandbox active.
         assert_eq!(process.get("/server_info").json()["idle_time"], 0.0);
         let request = r#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-03-26"}}"#;
         let answer = ask(&process, &post, request);
@@ -351,9 +362,8 @@ fn messages_go_one_way_and_answers_the_other() {
 }
 
 #[test]
-fn the_newer_transport_is_a_message_in_and_its_answer_out() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
+fn streamable_http_answers_in_the_response() {
+    let (_directory, process) = start();
     update(&process, &json!([local("t")]));
     for (body, code) in [("{", -32700), ("[]", -32600), ("1", -32600)] {
         let answer = ask(&process, "POST /mcp", body);
@@ -374,9 +384,8 @@ fn the_newer_transport_is_a_message_in_and_its_answer_out() {
 }
 
 #[test]
-fn messages_that_come_at_once_are_answered_at_once() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
+fn batches_are_answered_in_order_and_bounded() {
+    let (_directory, process) = start();
     update(&process, &json!([local("t")]));
     let (_, mut events) = Events::open(&process, "/sse");
     let (_, endpoint) = events.next();
@@ -394,7 +403,7 @@ fn messages_that_come_at_once_are_answered_at_once() {
     assert_eq!(answer, json!([answered(1), answered(2)]));
     let answer = ask(&process, "POST /mcp", &json!([told]).to_string());
     assert_eq!((answer.status, answer.body.as_str()), (202, ""));
-    // Bounded, and of messages only.
+    // Larger batches and other elements are rejected.
     let many = |count| (0..count).map(ping).collect::<Value>().to_string();
     assert_eq!(ask(&process, "POST /mcp", &many(32)).status, 200);
     for body in [many(33), json!([ping(1), 1]).to_string()] {
@@ -406,9 +415,8 @@ fn messages_that_come_at_once_are_answered_at_once() {
 }
 
 #[test]
-fn a_client_of_others_is_served() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
+fn python_mcp_client_works_with_every_transport() {
+    let (_directory, process) = start();
     let talk = |transport: &str, path: &str| {
         let url = format!("http://{}{path}", process.address);
         let mut command = Command::new(python());
@@ -439,7 +447,7 @@ fn a_client_of_others_is_served() {
 }
 
 #[test]
-fn a_server_over_https_must_be_who_it_says() {
+fn https_server_needs_a_trusted_certificate() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     let (key, certificate) = (path("key"), path("certificate"));
@@ -452,7 +460,7 @@ fn a_server_over_https_must_be_who_it_says() {
     let remote = Remote::with("https", &[&key, &certificate]);
     let server = json!([{"name": "t", "url": format!("https://127.0.0.1:{}/mcp", remote.port)}]);
     let mut trusting = serve_command(&path("w"), &[]);
-    let process = Process::start(trusting.env("SSL_CERT_FILE", &certificate));
+    let process = TestProcess::start(trusting.env("SSL_CERT_FILE", &certificate));
     assert_eq!(update(&process, &server), "");
     assert_eq!(tool(&process, "echo", &json!({"text": "hi"})).0, "E:hi");
     let process = serve(&path("w"));
@@ -464,9 +472,8 @@ fn a_server_over_https_must_be_who_it_says() {
 }
 
 #[test]
-fn tools_answer_or_say_why_not() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
+fn tool_failures_are_results() {
+    let (_directory, process) = start();
     update(&process, &json!([local("t")]));
     let params = json!({"name": "echo", "arguments": {"text": "hi"}});
     assert_eq!(
@@ -485,7 +492,7 @@ fn tools_answer_or_say_why_not() {
         tool(&process, "flood", &json!({})),
         ("still here".to_owned(), false)
     );
-    // One that ends takes only the call with it that it was answering.
+    // The end of a tool server fails only the current call.
     let (text, failed) = tool(&process, "die", &json!({}));
     assert!(
         failed && text.starts_with("t: it has ended (exit status: 7)"),
@@ -497,7 +504,7 @@ fn tools_answer_or_say_why_not() {
     );
 }
 
-/// A server in the language of shells: it does something, says hello, and goes on.
+/// Tool server as a shell script: runs `first`, answers `initialize`, then runs `then`.
 fn script_server(first: &str, then: &str) -> Value {
     let hello = r#"printf '{"jsonrpc":"2.0","id":0,"result":{}}\n'; read thanks"#;
     let script = format!("read hello; {first}\n{hello}\n{then}");
@@ -505,18 +512,17 @@ fn script_server(first: &str, then: &str) -> Value {
 }
 
 #[test]
-fn floods_of_a_server_are_its_own_harm() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
+fn output_of_tool_server_is_bounded() {
+    let (_directory, process) = start();
     let flood = "head -c 67108864 /dev/zero | tr '\\0' x";
-    // Lines that are no messages, on both outputs, before and between.
+    // Lines that are not messages, on both outputs, before and between messages.
     let answer = r#"printf '{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"here"}]}}\n'"#;
     let lines = format!("{flood} | fold -w 1023; echo; {flood} >&2");
     let server = script_server(&lines, &format!("read call; {lines}; {answer}; cat >&2"));
     assert_eq!(update(&process, &json!([server])), "");
     let call = || tool(&process, "any", &json!({}));
     assert_eq!(call(), ("here".to_owned(), false));
-    // One line without end.
+    // One endless line.
     update(
         &process,
         &json!([script_server("", &format!("read call; {flood}; cat >&2"))]),
@@ -529,9 +535,8 @@ fn floods_of_a_server_are_its_own_harm() {
 
 #[test]
 fn streams_and_requests_are_bounded() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
-    // It reads and never answers.
+    let (_directory, process) = start();
+    // It reads and never responds.
     let silent = json!([script_server("", "exec cat > /dev/null")]);
     assert_eq!(update(&process, &silent), "");
     let mut streams: Vec<_> = (0..128).map(|_| Events::open(&process, "/sse")).collect();
@@ -554,7 +559,7 @@ fn streams_and_requests_are_bounded() {
             "{head}"
         );
     }
-    // Who waits for a server that is taken away is told.
+    // Pending calls fail when their server is removed.
     update(&process, &json!([]));
     let mut answers = 0;
     while answers < 256 {
@@ -571,11 +576,10 @@ fn streams_and_requests_are_bounded() {
 }
 
 #[test]
-fn what_a_server_started_ends_with_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
+fn child_processes_end_with_tool_server() {
+    let (directory, process) = start();
     let pids = directory.path().join("pids");
-    // It starts a program that would stay, and ends at the next word.
+    // Starts a child that outlives it, and ends at the next message.
     let script = format!(
         "sleep 1000 & echo $! > {}; read end; echo 'no more' >&2; exit 4",
         pids.display()
@@ -585,7 +589,7 @@ fn what_a_server_started_ends_with_it() {
     for _ in 0..2 {
         assert_eq!(tool(&process, "any", &json!({})), expected);
         let pid = fs::read_to_string(&pids).unwrap();
-        // It is killed by then, and perhaps not gone.
+        // It has been killed, but may still be exiting.
         while is_alive(pid.trim()) {
             std::thread::yield_now();
         }
@@ -593,14 +597,13 @@ fn what_a_server_started_ends_with_it() {
 }
 
 #[test]
-fn clients_with_a_stream_are_told_of_changes() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
+fn list_changes_are_sent_to_event_streams() {
+    let (_directory, process) = start();
     update(&process, &json!([local("t")]));
     let (_, mut events) = Events::open(&process, "/sse");
     assert_eq!(events.next().0, "endpoint");
     let mut next = || serde_json::from_str::<Value>(&events.next().1).unwrap()["method"].clone();
-    // By a server, and by an update with other servers; not by one with the same.
+    // Sent by a server and by an update that changes the set, not by an equal update.
     assert_eq!(tool(&process, "change", &json!({})).0, "told");
     assert_eq!(next(), "notifications/tools/list_changed");
     update(&process, &json!([local("t")]));
@@ -613,9 +616,8 @@ fn clients_with_a_stream_are_told_of_changes() {
 }
 
 #[test]
-fn several_servers_are_told_apart_and_updates_count() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
+fn update_replaces_servers_and_prefixes_tools() {
+    let (_directory, process) = start();
     let names = ["change", "die", "echo", "fail", "flood", "tell", "wait"];
     update(&process, &json!([local("a")]));
     assert_eq!(tools(&process), names);
@@ -650,9 +652,8 @@ fn several_servers_are_told_apart_and_updates_count() {
 }
 
 #[test]
-fn a_server_that_never_answers_harms_nobody_else() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
+fn silent_tool_server_does_not_delay_others() {
+    let (directory, process) = start();
     process.run("mkfifo gate");
     let silent = json!({"name": "silent", "command": "sleep", "args": "1000"});
     assert_eq!(update(&process, &json!([local("t"), silent])), "");
@@ -671,23 +672,23 @@ fn a_server_that_never_answers_harms_nobody_else() {
 }
 
 #[test]
-fn servers_have_the_users_rights_and_little_else() {
-    let Some(world) = World::openhands() else {
+fn tool_server_runs_as_user_with_minimal_environment() {
+    let Some(fixture) = PluginFixture::openhands() else {
         return;
     };
-    let script = world.root.join("server.py");
+    let script = fixture.root.join("server.py");
     fs::copy(SERVER, &script).unwrap();
-    let prefix = Path::new(&world.interpreter).ancestors().nth(2).unwrap();
+    let prefix = Path::new(&fixture.interpreter).ancestors().nth(2).unwrap();
     let environment = json!({
         "PYTHONPATH": prefix.with_file_name("site"),
         "LD_LIBRARY_PATH": prefix.join("lib"),
     });
     let server =
-        json!({"name": "t", "command": world.interpreter, "args": [script], "env": environment});
-    assert_eq!(update(&world.process, &json!([server])), "");
-    let tell = |what: &str| tool(&world.process, "tell", &json!({"what": what})).0;
+        json!({"name": "t", "command": fixture.interpreter, "args": [script], "env": environment});
+    assert_eq!(update(&fixture.process, &json!([server])), "");
+    let tell = |what: &str| tool(&fixture.process, "tell", &json!({"what": what})).0;
     assert_eq!(tell("uid"), "1000");
-    assert_eq!(tell("cwd"), world.root.display().to_string());
+    assert_eq!(tell("cwd"), fixture.root.display().to_string());
     assert_eq!(tell("HOME"), "/home/openhands", "8.2 environment");
     let names = tell("names");
     assert!(
@@ -697,9 +698,8 @@ fn servers_have_the_users_rights_and_little_else() {
 }
 
 #[test]
-fn nobody_is_left_behind() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
+fn tool_servers_and_children_are_killed_on_update_and_shutdown() {
+    let (directory, process) = start();
     let pids = directory.path().join("pids");
     let script = format!(
         "sleep 1000 & echo $$ $! > {}; exec sleep 1000",

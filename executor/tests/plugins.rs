@@ -1,4 +1,4 @@
-//! Servers with plugins, and the Python that their kernels run in.
+//! Fixture of servers with plugins, and the Python of their kernels.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::client::{Process, serve_command};
-use crate::conformance::world::World as Private;
+use crate::client::{TestProcess, serve_command};
+use crate::conformance::environment::CaseEnvironment as Private;
 
-/// With ipykernel and mcp, installed once by the project's script.
+/// Python with ipykernel and mcp, installed once by `hack/python-kernel/install`.
 static PYTHON: LazyLock<PathBuf> = LazyLock::new(|| {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../hack/python-kernel/install");
     let output = Command::new(script).output().unwrap();
@@ -23,37 +23,42 @@ pub(crate) fn python() -> &'static Path {
     &PYTHON
 }
 
-/// The search path of a machine with that Python.
+/// `PATH` with that Python first.
 pub(crate) fn path() -> String {
     let directory = python().parent().unwrap().display();
     format!("{directory}:{}", std::env::var("PATH").unwrap())
 }
 
-/// A server with kernel and skills.
-pub(crate) struct World {
-    pub(crate) process: Process,
-    pub(crate) root: PathBuf,
-    /// Path of the Python as answers tell it.
-    pub(crate) interpreter: String,
-    pub(crate) username: &'static str,
-    _place: Place,
+pub(crate) fn is_alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-enum Place {
-    Directory { _directory: TempDir },
-    Private { _world: Private },
+/// Server with kernel and skills.
+pub(crate) struct PluginFixture {
+    pub(crate) process: TestProcess,
+    pub(crate) root: PathBuf,
+    /// Path of the Python in observations.
+    pub(crate) interpreter: String,
+    pub(crate) username: &'static str,
+    _directory: FixtureDir,
+}
+
+enum FixtureDir {
+    Directory { _tempdir: TempDir },
+    Private { _private: Private },
 }
 
 pub(crate) const PLUGINS: [&str; 3] = ["--plugins", "agent_skills", "jupyter"];
 
-/// As root, or as whoever runs the tests, and as the sandbox's user.
-pub(crate) fn everybody() -> Vec<World> {
-    let mut worlds = vec![World::new()];
-    worlds.extend(World::openhands());
-    worlds
+/// A server as the current user, and one as the sandbox user.
+pub(crate) fn all_users() -> Vec<PluginFixture> {
+    let mut fixtures = vec![PluginFixture::new()];
+    fixtures.extend(PluginFixture::openhands());
+    fixtures
 }
 
-impl World {
+impl PluginFixture {
     pub(crate) fn new() -> Self {
         Self::with(&[])
     }
@@ -64,17 +69,17 @@ impl World {
         let mut command = serve_command(&root, &PLUGINS);
         command.env("PATH", path()).envs(variables.iter().copied());
         Self {
-            process: Process::start(&mut command),
+            process: TestProcess::start(&mut command),
             interpreter: python().with_file_name("python3").display().to_string(),
             root,
             username: "root",
-            _place: Place::Directory {
-                _directory: directory,
+            _directory: FixtureDir::Directory {
+                _tempdir: directory,
             },
         }
     }
 
-    /// The Python lies where that user cannot see it, so it is shown elsewhere.
+    /// Mounts the Python at a path that the sandbox user can read.
     pub(crate) fn openhands() -> Option<Self> {
         let private = Private::private("openhands")?;
         let ask = |code: &str| {
@@ -89,15 +94,15 @@ impl World {
             .env("PYTHON_PREFIX", ask("import sys; print(sys.base_prefix)"))
             .env("PYTHON_SITE", ask("import ipykernel, os; print(os.path.dirname(os.path.dirname(ipykernel.__file__)))"))
             .env("PYTHONPATH", &site)
-            // Its own library is where it was installed, out of sight.
+            // Its shared library is at the original path, which the user cannot read.
             .env("LD_LIBRARY_PATH", prefix.join("lib"))
             .env("PATH", format!("{}/bin:/usr/bin:/bin", prefix.display()));
         Some(Self {
-            process: Process::start(&mut command),
+            process: TestProcess::start(&mut command),
             root: private.path("work"),
             interpreter: prefix.join("bin/python3").display().to_string(),
             username: "openhands",
-            _place: Place::Private { _world: private },
+            _directory: FixtureDir::Private { _private: private },
         })
     }
 
@@ -107,12 +112,12 @@ impl World {
             .act(&json!({"action": "run_ipython", "args": args, "timeout": timeout}))
     }
 
-    /// What a cell has written, without the two lines at the end.
+    /// Output of a cell, without the two lines at its end.
     pub(crate) fn cell(&self, code: &str) -> String {
         self.text(&self.cell_within(code, 120.0))
     }
 
-    /// The content without the two lines at its end.
+    /// Content without the two lines at its end.
     pub(crate) fn text(&self, answer: &Value) -> String {
         let content = answer["content"].as_str().unwrap();
         let (text, tail) = content
@@ -125,21 +130,21 @@ impl World {
 }
 
 #[test]
-fn a_session_with_everything() {
+fn session_with_all_plugins() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("work");
     let home = directory.path().join("vscode");
-    let calls = crate::vscode::put_stand_in(&home);
+    let calls = crate::vscode::install_fake_server(&home);
     let mut command = serve_command(&root, &["--plugins", "agent_skills", "jupyter", "vscode"]);
     command
         .env("PATH", path())
         .env("OPENVSCODE_SERVER_ROOT", &home);
     let process =
-        Process::start(command.env("VSCODE_PORT", crate::client::free_port().to_string()));
+        TestProcess::start(command.env("VSCODE_PORT", crate::client::free_port().to_string()));
     let cell = |code: &str| {
         process.act(&json!({"action": "run_ipython", "args": {"code": code}, "timeout": 60}))
     };
-    // What a client does first: variables for the kernel, then for the shell.
+    // As clients do first: variables for the kernel, then for the shell.
     cell("import os\nos.environ[\"GREETING\"] = \"hello\"\n\n");
     process.run("export GREETING=\"hello\"");
     let path = root.join("note.txt").display().to_string();

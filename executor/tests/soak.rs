@@ -1,5 +1,5 @@
-//! Many actions while other work keeps both cores busy: every answer is the right one, and the
-//! server neither grows nor leaves anything open.
+//! Many actions while other processes use the CPU: every response is correct, and the server leaks
+//! neither memory nor descriptors.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -8,19 +8,19 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::client::{Process, serve_command};
+use crate::client::{TestProcess, serve_command};
 
 const ACTIONS: usize = 2000;
 const WARM_UP: usize = 200;
-/// For connections that are being closed and orphans that are being waited for.
-const SETTLE: Duration = Duration::from_secs(30);
-/// More than the allocator may keep for later, in KiB.
-const GROWTH: u64 = 1 << 10;
+/// Timeout for connections to close and orphans to be reaped.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Allowed growth of the allocator, in KiB.
+const MAX_GROWTH_KIB: u64 = 1 << 10;
 
-/// Processes that do nothing but use a core.
-struct Load(Vec<Child>);
+/// Processes that only use CPU.
+struct CpuLoad(Vec<Child>);
 
-impl Load {
+impl CpuLoad {
     fn new() -> Self {
         let spin = || {
             let mut command = Command::new("sh");
@@ -33,7 +33,7 @@ impl Load {
     }
 }
 
-impl Drop for Load {
+impl Drop for CpuLoad {
     fn drop(&mut self) {
         for child in &mut self.0 {
             let _ = child.kill();
@@ -47,13 +47,13 @@ fn content(answer: &Value) -> &str {
 }
 
 /// Leaves the command running.
-fn briefly(process: &Process, command: &str) {
+fn briefly(process: &TestProcess, command: &str) {
     let args = json!({"command": command, "blocking": true});
     process.act(&json!({"action": "run", "args": args, "timeout": 0.02}));
 }
 
-/// One action of each kind in turn; all of them can be told from their neighbours'.
-fn act(process: &Process, number: usize) {
+/// Sends one action of each kind in turn. Outputs of neighbors differ.
+fn act(process: &TestProcess, number: usize) {
     match number % 10 {
         0 => assert_eq!(
             content(&process.run(&format!("echo one-{number}"))),
@@ -89,7 +89,7 @@ fn act(process: &Process, number: usize) {
             "orphans"
         ),
         7 => {
-            // Typed ahead: what the program does not read must not shift anything.
+            // Input that the program does not read must not affect the next command.
             briefly(process, "read -sn1 x");
             let answer = process.input("y");
             assert_eq!(answer["extras"]["metadata"]["exit_code"], 0);
@@ -114,18 +114,18 @@ fn act(process: &Process, number: usize) {
     }
 }
 
-/// What the server holds, in its own files under `/proc`.
+/// Memory, descriptors and zombies of the server.
 #[derive(Debug)]
 struct Usage {
-    /// In KiB.
+    /// Resident memory in KiB.
     rss: u64,
-    /// Descriptor and what it stands for.
+    /// Targets of the open descriptors.
     files: Vec<String>,
     zombies: usize,
 }
 
 impl Usage {
-    fn of(process: &Process) -> Self {
+    fn of(process: &TestProcess) -> Self {
         let pid = process.child.id();
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let line = status
@@ -133,7 +133,7 @@ impl Usage {
             .find(|line| line.starts_with("VmRSS:"))
             .unwrap();
         let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-        // A descriptor may be closed between the list and the look at it.
+        // A descriptor may be closed after it was listed.
         let targets = entries.flatten().map(|entry| fs::read_link(entry.path()));
         Self {
             rss: line.split_whitespace().nth(1).unwrap().parse().unwrap(),
@@ -145,9 +145,9 @@ impl Usage {
         }
     }
 
-    /// Looks until nothing more than `files` is open and no child is left unburied.
-    fn settled(process: &Process, files: usize) -> Self {
-        let deadline = Instant::now() + SETTLE;
+    /// Waits until at most `files` descriptors are open and no child is a zombie.
+    fn settled(process: &TestProcess, files: usize) -> Self {
+        let deadline = Instant::now() + SETTLE_TIMEOUT;
         loop {
             let usage = Self::of(process);
             if usage.files.len() <= files && usage.zombies == 0 {
@@ -173,19 +173,19 @@ fn zombies(parent: u32) -> usize {
 }
 
 #[test]
-fn two_thousand_actions_under_load() {
+fn two_thousand_actions_under_load_leak_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    let process = Process::start(&mut serve_command(directory.path(), &[]));
-    // Before the first connection: all that is ever open without one.
+    let process = TestProcess::start(&mut serve_command(directory.path(), &[]));
+    // Descriptors without any connection.
     let files = Usage::of(&process).files.len();
-    let load = Load::new();
+    let load = CpuLoad::new();
     (0..WARM_UP).for_each(|number| act(&process, number));
     let before = Usage::settled(&process, files);
     (WARM_UP..ACTIONS).for_each(|number| act(&process, number));
     drop(load);
     let after = Usage::settled(&process, files);
     assert!(
-        after.rss <= before.rss + GROWTH,
+        after.rss <= before.rss + MAX_GROWTH_KIB,
         "{} KiB, then {} KiB",
         before.rss,
         after.rss

@@ -1,20 +1,27 @@
-//! The supervisor: initialisation, environment, signals, orphans, readiness.
+//! Supervisor: init message, environment, signals, orphans, readiness.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crds::contract::control::{Claim, Grant, Init, Probe};
+use crds::contract::control::{ControlMessage, Grant, Init, Probe};
+use crds::contract::identity::IdentityKey;
+use crds::contract::sealing::SealedInit;
 use crds::contract::token::Signer;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::client::{Answer, BINARY, Process, free_port, receive};
+use crate::client::{BINARY, HttpResponse, TestProcess, free_port, receive};
 
 const POD: &str = "pod-uid";
+const POD_IP: &str = "10.0.0.1";
+static IDENTITY: LazyLock<IdentityKey> = LazyLock::new(|| IdentityKey::new([8; 32]));
 
 pub(crate) fn signer() -> Signer {
     Signer::from_seed(&[5; 32]).unwrap()
@@ -33,14 +40,15 @@ pub(crate) fn supervise_command(program: &str, state: &Path) -> Command {
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .env("SANDBOX_POD_UID", POD)
-        .env("SANDBOX_POD_IP", "10.0.0.1")
-        .env("SANDBOX_CONTROL_KEY", signer().public_key())
+        .env("SANDBOX_POD_IP", POD_IP)
+        .env("SANDBOX_CONTROL_PUBLIC_KEY", signer().public_key())
+        .env("SANDBOX_IDENTITY_KEY", IDENTITY.to_text())
         .env("SANDBOX_BIND_ADDRESS", "127.0.0.1");
     command
 }
 
-fn supervise(state: &Path) -> Process {
-    Process::start(&mut supervise_command(BINARY, state))
+fn supervise(state: &Path) -> TestProcess {
+    TestProcess::start(&mut supervise_command(BINARY, state))
 }
 
 pub(crate) fn init(command: &[&str]) -> Init {
@@ -59,42 +67,49 @@ fn shell(script: &str) -> Init {
     init(&["sh", "-c", script])
 }
 
-fn send(process: &Process, claim: &Claim, signer: &Signer) -> Answer {
-    let token = claim.sign(signer).unwrap();
+fn send(process: &TestProcess, message: &ControlMessage, signer: &Signer) -> HttpResponse {
+    let token = message.sign(signer).unwrap();
     process.request("POST /v1/init", &[], token.as_bytes())
 }
 
-pub(crate) fn start(process: &Process, init: Init) -> Answer {
-    let claim = Claim::new(POD, now(), Grant::Init(Box::new(init)));
-    send(process, &claim, &signer())
+/// Sends an init message as the controller does: encrypted, if the supervisor has a key.
+pub(crate) fn start(process: &TestProcess, init: Init) -> HttpResponse {
+    let report = ready(process.address, 0).json();
+    let grant = match report["sealingKey"].as_str() {
+        Some(key) => Grant::SealedInit(SealedInit::seal(&init, key, POD).unwrap()),
+        None => Grant::Init(Box::new(init)),
+    };
+    send(process, &ControlMessage::new(POD, now(), grant), &signer())
 }
 
-fn ready(address: SocketAddr, timeout: u64) -> Answer {
+fn ready(address: SocketAddr, timeout: u64) -> HttpResponse {
     receive(ask_ready(address, timeout))
 }
 
 fn ask_ready(address: SocketAddr, timeout: u64) -> TcpStream {
-    let token = Claim::new(POD, now(), Grant::Ready)
-        .sign(&signer())
-        .unwrap();
     let head = format!("GET /v1/ready?timeout={timeout}");
-    let bearer = format!("Bearer {token}");
+    let bearer = format!("Bearer {}", ready_token());
     crate::client::send(address, &head, &[("Authorization", &bearer)], b"")
 }
 
-fn state(answer: &Answer) -> String {
+fn ready_token() -> String {
+    let message = ControlMessage::new(POD, now(), Grant::Ready);
+    message.sign(&signer()).unwrap()
+}
+
+fn state(answer: &HttpResponse) -> String {
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.json()["state"].as_str().unwrap().to_owned()
 }
 
 #[test]
-fn only_a_valid_call_for_this_pod_is_obeyed() {
+fn calls_not_valid_for_this_pod_are_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let process = supervise(directory.path());
     let grant = || Grant::Init(Box::new(shell("exit 9")));
-    let mine = Claim::new(POD, now(), grant());
+    let mine = ControlMessage::new(POD, now(), grant());
     let stranger = Signer::from_seed(&[6; 32]).unwrap();
-    let refused = |answer: Answer, status: u16| {
+    let refused = |answer: HttpResponse, status: u16| {
         assert_eq!(answer.status, status, "{}", answer.body);
         assert!(answer.json()["detail"].is_string());
     };
@@ -105,15 +120,27 @@ fn only_a_valid_call_for_this_pod_is_obeyed() {
         401,
     );
     refused(
-        send(&process, &Claim::new("other", now(), grant()), &signer()),
+        send(
+            &process,
+            &ControlMessage::new("other", now(), grant()),
+            &signer(),
+        ),
         403,
     );
     refused(
-        send(&process, &Claim::new(POD, now() - 1000, grant()), &signer()),
+        send(
+            &process,
+            &ControlMessage::new(POD, now() - 1000, grant()),
+            &signer(),
+        ),
         403,
     );
     refused(
-        send(&process, &Claim::new(POD, now(), Grant::Ready), &signer()),
+        send(
+            &process,
+            &ControlMessage::new(POD, now(), Grant::Ready),
+            &signer(),
+        ),
         403,
     );
     refused(process.get("/v1/ready"), 401);
@@ -128,20 +155,102 @@ fn only_a_valid_call_for_this_pod_is_obeyed() {
 }
 
 #[test]
-fn the_first_call_wins_and_may_be_repeated() {
+fn first_init_wins_and_may_be_repeated() {
     let directory = tempfile::tempdir().unwrap();
     let mut process = supervise(directory.path());
-    let script = "echo started; exec sleep 1000";
-    assert_eq!(state(&start(&process, shell(script))), "starting");
+    let key = ready(process.address, 0).json()["sealingKey"].clone();
+    let seal = |script| {
+        let sealed = SealedInit::seal(&shell(script), key.as_str().unwrap(), POD).unwrap();
+        ControlMessage::new(POD, now(), Grant::SealedInit(sealed))
+    };
+    let first = seal("echo started; exec sleep 1000");
+    assert_eq!(state(&send(&process, &first, &signer())), "starting");
     assert_eq!(process.line(), "started");
-    let again = start(&process, shell(script));
+    let again = send(&process, &first, &signer());
     assert_eq!(again.status, 200, "{}", again.body);
-    assert_eq!(start(&process, shell("exit 1")).status, 409);
-    assert_eq!(state(&ready(process.address, 60)), "ready");
+    assert_eq!(send(&process, &seal("exit 1"), &signer()).status, 409);
+    let report = ready(process.address, 60);
+    assert_eq!(state(&report), "ready");
+    assert!(report.json()["sealingKey"].is_null());
 }
 
 #[test]
-fn the_environment_is_what_was_asked_for_and_nothing_else() {
+fn only_init_messages_for_the_present_key_are_accepted() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = supervise(directory.path());
+    let key = || ready(process.address, 0).json()["sealingKey"].clone();
+    let used = key();
+    let sealed = SealedInit::seal(&shell("exit 9"), used.as_str().unwrap(), "other").unwrap();
+    let plain = Grant::Init(Box::new(shell("exit 9")));
+    for grant in [plain, Grant::SealedInit(sealed)] {
+        let message = ControlMessage::new(POD, now(), grant);
+        assert_eq!(send(&process, &message, &signer()).status, 403);
+    }
+    assert_ne!(key(), used);
+    start(&process, shell("exit 3"));
+    assert_eq!(process.wait().code(), Some(3));
+}
+
+#[test]
+fn pods_without_identity_take_plain_init_messages() {
+    let directory = tempfile::tempdir().unwrap();
+    let supervise = || {
+        let mut command = supervise_command(BINARY, directory.path());
+        command
+            .env_remove("SANDBOX_IDENTITY_KEY")
+            .env_remove("SANDBOX_CONTROL_PUBLIC_KEY")
+            .env("SANDBOX_CONTROL_KEY", signer().public_key());
+        TestProcess::start(&mut command)
+    };
+    let process = supervise();
+    assert_eq!(process.get("/v1/identity").status, 404);
+    let message = ControlMessage::new(POD, now(), Grant::Init(Box::new(shell("exit 3"))));
+    assert_eq!(send(&process, &message, &signer()).status, 200);
+    assert_eq!(process.wait().code(), Some(3));
+    assert_eq!(supervise().wait().code(), Some(3));
+}
+
+#[test]
+fn responses_prove_the_identity_of_the_pod() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = supervise(directory.path());
+    let ip = POD_IP.parse().unwrap();
+    let long = "n".repeat(200);
+    assert_eq!(process.get("/v1/identity").status, 400);
+    let nonce = [("x-sandbox-nonce", long.as_str())];
+    assert_eq!(process.request("GET /v1/identity", &nonce, b"").status, 400);
+    let answer = process.request("GET /v1/identity", &[("x-sandbox-nonce", "once")], b"");
+    let proof = answer.header("x-sandbox-proof").unwrap();
+    assert!(IDENTITY.verify(proof, ip, "once", b""));
+    let token = ready_token();
+    let bearer = format!("Bearer {token}");
+    let report = process.request("GET /v1/ready", &[("Authorization", &bearer)], b"");
+    let proof = report.header("x-sandbox-proof").unwrap();
+    assert!(IDENTITY.verify(proof, ip, &token, report.body.as_bytes()));
+}
+
+/// Processes of the command have the user of PID 1.
+#[test]
+fn secrets_are_hidden_from_processes_of_the_same_user() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED secrets_are_hidden_from_processes_of_the_same_user: needs root");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let everyone = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(directory.path(), everyone).unwrap();
+    let state = directory.path().join("state");
+    let mut process = TestProcess::start(supervise_command(BINARY, &state).uid(65534).gid(65534));
+    let script = "cat /proc/$PPID/environ >/dev/null 2>&1 && echo readable || echo hidden";
+    assert_eq!(start(&process, shell(script)).status, 200);
+    assert_eq!(process.line(), "hidden");
+    // A token would be text.
+    let stored = std::fs::read(state.join("init")).unwrap();
+    assert!(String::from_utf8(stored).is_err());
+}
+
+#[test]
+fn command_gets_only_the_given_environment() {
     let directory = tempfile::tempdir().unwrap();
     let mut process = supervise(directory.path());
     let work = directory.path().join("made/for/it");
@@ -168,7 +277,7 @@ fn the_environment_is_what_was_asked_for_and_nothing_else() {
 }
 
 #[test]
-fn a_restarted_container_resumes_by_itself() {
+fn restarted_container_resumes_without_a_call() {
     let directory = tempfile::tempdir().unwrap();
     let process = supervise(directory.path());
     start(&process, shell("exit 3"));
@@ -178,7 +287,7 @@ fn a_restarted_container_resumes_by_itself() {
 }
 
 #[test]
-fn a_damaged_memory_leaves_the_pod_dormant() {
+fn damaged_init_token_leaves_pod_dormant() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("init"), "rubbish").unwrap();
     let process = supervise(directory.path());
@@ -188,7 +297,7 @@ fn a_damaged_memory_leaves_the_pod_dormant() {
 }
 
 #[test]
-fn exit_statuses_are_those_of_a_shell() {
+fn exit_status_is_that_of_a_shell() {
     for (words, code) in [
         (&["no-such-program"][..], 127),
         (&["/etc/passwd"][..], 126),
@@ -202,7 +311,7 @@ fn exit_statuses_are_those_of_a_shell() {
 }
 
 #[test]
-fn signals_reach_the_command() {
+fn signals_are_forwarded_to_the_command() {
     let directory = tempfile::tempdir().unwrap();
     let mut process = supervise(directory.path());
     let script = "trap 'exit 42' USR1; echo up; while :; do sleep 0.01; done";
@@ -213,7 +322,7 @@ fn signals_reach_the_command() {
 }
 
 #[test]
-fn a_dormant_pod_ends_when_told_to() {
+fn dormant_supervisor_ends_on_sigterm() {
     let directory = tempfile::tempdir().unwrap();
     let process = supervise(directory.path());
     process.signal(Signal::TERM);
@@ -224,7 +333,7 @@ fn a_dormant_pod_ends_when_told_to() {
 fn orphans_are_reaped_and_leftovers_killed() {
     let directory = tempfile::tempdir().unwrap();
     let mut process = supervise(directory.path());
-    // A process that has ended but was not waited for keeps its entry in /proc.
+    // A process that was not reaped keeps its entry in /proc.
     let script = "sleep 1000 & echo $!
         orphan=$(sh -c 'sh -c \"exec sleep 0.01\" >&2 & echo $!')
         while [ -e /proc/$orphan ]; do sleep 0.01; done
@@ -236,7 +345,7 @@ fn orphans_are_reaped_and_leftovers_killed() {
 }
 
 #[test]
-fn readiness_is_answered_when_the_server_can_serve() {
+fn reports_ready_when_probe_passes() {
     let directory = tempfile::tempdir().unwrap();
     let process = supervise(directory.path());
     let port = free_port();
@@ -264,11 +373,26 @@ fn readiness_is_answered_when_the_server_can_serve() {
 }
 
 #[test]
-fn a_waiting_call_learns_of_the_end() {
+fn command_without_port_is_ready_after_minimum_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = supervise(directory.path());
+    start(&process, shell("echo boom >&2; sleep 1; exit 3"));
+    assert_eq!(state(&ready(process.address, 60)), "exited");
+    let directory = tempfile::tempdir().unwrap();
+    let process = supervise(directory.path());
+    start(&process, shell("sleep infinity"));
+    assert_eq!(state(&ready(process.address, 0)), "starting");
+    assert_eq!(state(&ready(process.address, 60)), "ready");
+    process.signal(Signal::TERM);
+    process.wait();
+}
+
+#[test]
+fn long_poll_is_answered_when_command_exits() {
     let directory = tempfile::tempdir().unwrap();
     let process = supervise(directory.path());
     let poll = ask_ready(process.address, 60);
-    // On a later connection: the call above waits by the time this is answered.
+    // A later connection: when it is answered, the call above is waiting.
     assert_eq!(process.get("/v1/ready").status, 401);
     let mut init = shell("exit 5");
     init.probe.port = Some(1);
@@ -283,7 +407,7 @@ fn a_waiting_call_learns_of_the_end() {
 fn secrets_are_not_logged() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = supervise_command(BINARY, directory.path());
-    let mut process = Process::start(command.stderr(Stdio::piped()));
+    let mut process = TestProcess::start(command.stderr(Stdio::piped()));
     let mut init = init(&["no-such-program"]);
     init.environment = BTreeMap::from([("PASSWORD".to_owned(), "hunter2".to_owned())]);
     start(&process, init);

@@ -1,9 +1,10 @@
-//! Lists, uploads and downloads over HTTP: spec 2.4 to 2.6, and what hostile clients try.
+//! Lists, uploads and downloads over HTTP (`docs/specs/executor.md`, sections 2.4 to 2.6), and
+//! attacks.
 
 mod archives;
+mod common;
 mod downloads;
 mod lists;
-mod load;
 mod uploads;
 
 use std::io::{Cursor, Write as _};
@@ -12,8 +13,16 @@ use serde_json::json;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
+use crate::fixture::ServerFixture;
+
 fn detail(text: &str) -> String {
     json!({"detail": text}).to_string()
+}
+
+/// Fields of a case, which are separated by ` | `; `{}` stands for the working directory.
+fn fields<const COUNT: usize>(fixture: &ServerFixture, case: &str) -> [String; COUNT] {
+    let fields: Vec<_> = case.split(" | ").map(|field| fixture.fill(field)).collect();
+    fields.try_into().unwrap()
 }
 
 fn archive(entries: &[(&str, u32, &[u8])]) -> Vec<u8> {

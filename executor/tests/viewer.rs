@@ -1,24 +1,24 @@
-//! The file viewer: spec 2.9.
+//! File viewer (`docs/specs/executor.md`, section 2.9).
 
 use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
 
-use crate::client::{Answer, Process, request, serve_command};
+use crate::client::{HttpResponse, TestProcess, request, serve_command};
 
-struct World {
+struct ViewerFixture {
     directory: tempfile::TempDir,
-    process: Process,
+    process: TestProcess,
     viewer: SocketAddr,
 }
 
-impl World {
+impl ViewerFixture {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("url");
         let mut command = serve_command(&directory.path().join("w"), &["--viewer-url-file"]);
-        // Alone in its network, as in a Pod.
-        let process = Process::start(command.arg(&file).env_remove("SANDBOX_BIND_ADDRESS"));
+        // No shared network, as in a Pod.
+        let process = TestProcess::start(command.arg(&file).env_remove("SANDBOX_BIND_ADDRESS"));
         let url = fs::read_to_string(file).unwrap();
         let port = url
             .strip_prefix("http://localhost:")
@@ -32,7 +32,7 @@ impl World {
         }
     }
 
-    fn get(&self, path: &str) -> Answer {
+    fn get(&self, path: &str) -> HttpResponse {
         request(self.viewer, &format!("GET {path}"), &[], b"")
     }
 
@@ -49,11 +49,11 @@ impl World {
 }
 
 #[test]
-fn it_listens_near_the_server() {
-    let world = World::new();
-    let (viewer, server) = (world.viewer.port(), world.process.address.port());
+fn viewer_listens_near_the_server() {
+    let fixture = ViewerFixture::new();
+    let (viewer, server) = (fixture.viewer.port(), fixture.process.address.port());
     assert!(viewer > server && viewer - server <= 1024);
-    let answer = world.get("/");
+    let answer = fixture.get("/");
     assert_eq!(
         (answer.status, answer.body.as_str()),
         (200, r#"{"status":"File viewer server is running"}"#)
@@ -61,10 +61,10 @@ fn it_listens_near_the_server() {
 }
 
 #[test]
-fn pictures_are_shown() {
-    let world = World::new();
-    let path = world.put("test_image.PNG", b"\x89PN");
-    let (status, page) = world.view(&path);
+fn images_are_shown() {
+    let fixture = ViewerFixture::new();
+    let path = fixture.put("test_image.PNG", b"\x89PN");
+    let (status, page) = fixture.view(&path);
     assert_eq!(status, 200);
     assert!(
         page.contains("<title>File Viewer - test_image.PNG</title>"),
@@ -77,9 +77,9 @@ fn pictures_are_shown() {
 }
 
 #[test]
-fn documents_are_drawn_with_what_the_viewer_has() {
-    let world = World::new();
-    let (status, page) = world.view(&world.put("a.pdf", b"%PDF-1.4"));
+fn pdf_is_shown_with_bundled_scripts() {
+    let fixture = ViewerFixture::new();
+    let (status, page) = fixture.view(&fixture.put("a.pdf", b"%PDF-1.4"));
     assert_eq!(status, 200);
     assert!(
         page.contains("const data = \"JVBERi0xLjQ=\"") && !page.contains("https:"),
@@ -87,8 +87,8 @@ fn documents_are_drawn_with_what_the_viewer_has() {
     );
     for name in ["pdf.min.mjs", "pdf.worker.min.mjs"] {
         assert!(page.contains(&format!("\"/{name}\"")));
-        // A client that unpacks: the whole script, with the notice of its makers.
-        let url = format!("http://{}/{name}", world.viewer);
+        // The decompressed script is complete and has its copyright notice.
+        let url = format!("http://{}/{name}", fixture.viewer);
         let output = Command::new("curl")
             .args(["-sf", "--compressed", &url])
             .output()
@@ -102,46 +102,26 @@ fn documents_are_drawn_with_what_the_viewer_has() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_told() {
-    let world = World::new();
-    let root = world.directory.path().display().to_string();
-    let text = world.put("a.txt", b"");
-    let bare = world.put("bare", b"");
-    let extensions = "Supported extensions are: .pdf, .png, .jpg, .jpeg, .gif";
-    for (path, status, page) in [
-        (
-            "a.png".to_owned(),
-            400,
-            "<h1>Error: Path must be absolute</h1><p>a.png</p>".to_owned(),
-        ),
-        (
-            "/no/x.png".to_owned(),
-            404,
-            "<h1>Error: File not found</h1><p>/no/x.png</p>".to_owned(),
-        ),
-        (
-            root.clone(),
-            400,
-            format!("<h1>Error: Path is a directory</h1><p>{root}</p>"),
-        ),
-        (
-            text.clone(),
-            500,
-            format!(
-                "<h1>Error viewing file</h1><p>{text}</p><p>Unsupported file extension: .txt. {extensions}</p>"
-            ),
-        ),
-        (
-            bare.clone(),
-            500,
-            format!(
-                "<h1>Error viewing file</h1><p>{bare}</p><p>Unsupported file extension: . {extensions}</p>"
-            ),
-        ),
+fn unviewable_files_are_reported() {
+    let fixture = ViewerFixture::new();
+    let root = fixture.directory.path().display().to_string();
+    let text = fixture.put("a.txt", b"");
+    let bare = fixture.put("bare", b"");
+    let unsupported = "Supported extensions are: .pdf, .png, .jpg, .jpeg, .gif";
+    for (path, status, title, reason) in [
+        ("a.png", 400, "Error: Path must be absolute", None),
+        ("/no/x.png", 404, "Error: File not found", None),
+        (&root, 400, "Error: Path is a directory", None),
+        (&text, 500, "Error viewing file", Some(".txt")),
+        (&bare, 500, "Error viewing file", Some("")),
     ] {
-        assert_eq!(world.view(&path), (status, page), "2.9 {path}");
+        let why = reason.map_or_else(String::new, |extension| {
+            format!("<p>Unsupported file extension: {extension}. {unsupported}</p>")
+        });
+        let page = format!("<h1>{title}</h1><p>{path}</p>{why}");
+        assert_eq!(fixture.view(path), (status, page), "2.9 {path}");
     }
-    let large = world.put("large.png", b"");
+    let large = fixture.put("large.png", b"");
     fs::File::options()
         .write(true)
         .open(&large)
@@ -149,7 +129,7 @@ fn what_cannot_be_shown_is_told() {
         .set_len(33 << 20)
         .unwrap();
     assert!(
-        world
+        fixture
             .view(&large)
             .1
             .ends_with("<p>The file is larger than 32 MiB</p>")
@@ -158,15 +138,15 @@ fn what_cannot_be_shown_is_told() {
         .arg(format!("{root}/pipe.png"))
         .status()
         .unwrap();
-    assert_eq!(world.view(&format!("{root}/pipe.png")).0, 500);
+    assert_eq!(fixture.view(&format!("{root}/pipe.png")).0, 500);
 }
 
 #[test]
-fn where_others_share_the_network_there_is_none() {
+fn viewer_is_off_in_a_shared_network() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("url");
     let mut command = serve_command(&directory.path().join("w"), &["--viewer-url-file"]);
-    let process = Process::start(command.arg(&file));
+    let process = TestProcess::start(command.arg(&file));
     assert_eq!(process.run("echo hi")["content"], "hi");
     assert!(!file.exists());
 }

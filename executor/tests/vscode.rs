@@ -1,4 +1,4 @@
-//! VS Code in the browser: spec 1.10 and 2.7, with a stand-in for openvscode-server.
+//! VS Code with a fake openvscode-server (`docs/specs/executor.md`, sections 1.10 and 2.7).
 
 use std::fs;
 use std::net::TcpListener;
@@ -7,25 +7,25 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::client::{KEY, Process, free_port, serve_command};
-use crate::conformance::world::World as Private;
+use crate::client::{KEY, TestProcess, free_port, serve_command};
+use crate::conformance::environment::CaseEnvironment as Private;
 
-/// Writes how it was called.
-const STAND_IN: &str = r#"#!/bin/sh
+/// Writes its command line and environment to files.
+const FAKE_SERVER: &str = r#"#!/bin/sh
 cd "$(dirname "$0")/.." && { id; umask; echo "$HOME $USER $LOGNAME $SHELL $PATH"; } > who && cd "$OLDPWD"
 echo "$$ $(id -un) $PWD ${SESSION_API_KEY-none} $*" >> "$(dirname "$0")/../calls"
 exec sleep 1000
 "#;
 
-struct World {
+struct VsCodeFixture {
     directory: tempfile::TempDir,
     port: u16,
 }
 
-impl World {
+impl VsCodeFixture {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        put_stand_in(&directory.path().join("vscode"));
+        install_fake_server(&directory.path().join("vscode"));
         Self {
             directory,
             port: free_port(),
@@ -36,7 +36,7 @@ impl World {
         self.directory.path().join(name)
     }
 
-    fn serve(&self, variables: &[(&str, &str)]) -> Process {
+    fn serve(&self, variables: &[(&str, &str)]) -> TestProcess {
         let root = self.path("work");
         let mut command = serve_command(&root, &["--plugins", "vscode"]);
         command
@@ -47,7 +47,7 @@ impl World {
             .env_remove("RUNTIME_ID")
             .env_remove("RUNTIME_URL")
             .envs(variables.iter().copied());
-        Process::start(&mut command)
+        TestProcess::start(&mut command)
     }
 
     fn call(&self) -> String {
@@ -55,17 +55,17 @@ impl World {
     }
 }
 
-/// Puts the stand-in where the server looks; the file in which it notes its calls.
-pub(crate) fn put_stand_in(home: &Path) -> PathBuf {
+/// Installs the fake server and returns the file that it writes its command lines to.
+pub(crate) fn install_fake_server(home: &Path) -> PathBuf {
     let bin = home.join("bin");
     fs::create_dir_all(&bin).unwrap();
     let program = bin.join("openvscode-server");
-    fs::write(&program, STAND_IN).unwrap();
+    fs::write(&program, FAKE_SERVER).unwrap();
     fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
     home.join("calls")
 }
 
-/// What the stand-in was called with, once it has been.
+/// Waits until the fake server has been started and returns its command line.
 pub(crate) fn wait_for_line(calls: &Path) -> String {
     loop {
         let text = fs::read_to_string(calls).unwrap_or_default();
@@ -76,8 +76,8 @@ pub(crate) fn wait_for_line(calls: &Path) -> String {
     }
 }
 
-/// Once the plugin has started or failed.
-pub(crate) fn token(process: &Process) -> Value {
+/// Waits until the plugin has started or failed and returns the token.
+pub(crate) fn token(process: &TestProcess) -> Value {
     while health(process) == "starting" {
         std::thread::yield_now();
     }
@@ -87,30 +87,30 @@ pub(crate) fn token(process: &Process) -> Value {
     answer.json()["token"].clone()
 }
 
-fn health(process: &Process) -> Value {
+fn health(process: &TestProcess) -> Value {
     process.get("/server_info").json()["plugins"]["vscode"].clone()
 }
 
 #[test]
-fn it_is_started_with_the_token() {
-    let world = World::new();
-    let process = world.serve(&[
+fn vscode_starts_with_the_token() {
+    let fixture = VsCodeFixture::new();
+    let process = fixture.serve(&[
         ("RUNTIME_ID", "abc"),
         ("RUNTIME_URL", "http://h/abc/runtime"),
     ]);
     let token = token(&process);
-    let call = world.call();
+    let call = fixture.call();
     let (pid, rest) = call.split_once(' ').unwrap();
     let expected = format!(
         "{} {} none --host 127.0.0.1 --connection-token {} --port {} --disable-workspace-trust \
          --server-base-path /abc/vscode",
         process.run("id -un")["content"].as_str().unwrap(),
-        world.path("work").display(),
+        fixture.path("work").display(),
         token.as_str().unwrap(),
-        world.port,
+        fixture.port,
     );
     assert_eq!(rest, expected, "1.10 how it is started");
-    let settings = world.path("work/.vscode/settings.json");
+    let settings = fixture.path("work/.vscode/settings.json");
     assert_eq!(
         fs::metadata(&settings).unwrap().permissions().mode() & 0o777,
         0o666
@@ -125,12 +125,12 @@ fn it_is_started_with_the_token() {
 }
 
 #[test]
-fn it_belongs_to_the_sandbox_user() {
+fn vscode_runs_as_the_sandbox_user() {
     let Some(private) = Private::private("openhands") else {
         return;
     };
     let home = private.path("vscode");
-    let calls = put_stand_in(&home);
+    let calls = install_fake_server(&home);
     let port = free_port();
     let work = private.path("work");
     let mut command = private.command("work", &["--plugins", "vscode"]);
@@ -139,7 +139,7 @@ fn it_belongs_to_the_sandbox_user() {
         .env("VSCODE_PORT", port.to_string())
         .env("WORKSPACE_BASE", &work)
         .env("WORKSPACE_MOUNT_PATH_IN_SANDBOX", &work);
-    let process = Process::start(&mut command);
+    let process = TestProcess::start(&mut command);
     assert!(token(&process).is_string());
     let call = wait_for_line(&calls);
     assert!(
@@ -150,7 +150,7 @@ fn it_belongs_to_the_sandbox_user() {
     assert_eq!(
         fs::read_to_string(home.join("who")).unwrap().trim_end(),
         who["content"],
-        "1.10 the editor is who the shell is"
+        "1.10 the editor has user and environment of the shell"
     );
     assert_eq!(
         fs::metadata(home.join("bin/openvscode-server"))
@@ -167,27 +167,27 @@ fn it_belongs_to_the_sandbox_user() {
 }
 
 #[test]
-fn one_that_ends_is_started_again() {
-    let world = World::new();
-    let process = world.serve(&[]);
+fn vscode_restarts_when_it_ends() {
+    let fixture = VsCodeFixture::new();
+    let process = fixture.serve(&[]);
     token(&process);
-    let call = world.call();
+    let call = fixture.call();
     assert!(call.ends_with("--disable-workspace-trust"), "{call}");
     process.run(&format!("kill -9 {}", call.split(' ').next().unwrap()));
-    while world.call().lines().count() < 2 {
+    while fixture.call().lines().count() < 2 {
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn what_a_script_has_started_ends_with_it() {
-    let world = World::new();
-    let program = world.path("vscode/bin/openvscode-server");
+fn child_processes_end_with_vscode() {
+    let fixture = VsCodeFixture::new();
+    let program = fixture.path("vscode/bin/openvscode-server");
     let script = "#!/bin/sh\nsleep 1000 &\necho $! >> \"$(dirname \"$0\")/../calls\"\nexit 3\n";
     fs::write(program, script).unwrap();
-    let process = world.serve(&[]);
+    let process = fixture.serve(&[]);
     token(&process);
-    let first = world.call().lines().next().unwrap().to_owned();
+    let first = fixture.call().lines().next().unwrap().to_owned();
     let stat = format!("/proc/{first}/stat");
     while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
         std::thread::yield_now();
@@ -195,75 +195,70 @@ fn what_a_script_has_started_ends_with_it() {
 }
 
 #[test]
-fn one_that_does_not_stay_is_told() {
-    let world = World::new();
-    let program = world.path("vscode/bin/openvscode-server");
+fn vscode_exit_is_reported_in_health() {
+    let fixture = VsCodeFixture::new();
+    let program = fixture.path("vscode/bin/openvscode-server");
     fs::write(&program, "#!/bin/sh\nexit 3\n").unwrap();
-    let process = world.serve(&[]);
+    let process = fixture.serve(&[]);
     let told = "failed: openvscode-server has ended (exit status: 3)";
-    // Between two starts, for ever longer.
+    // Reported between two starts.
     while health(&process) != told {
         std::thread::yield_now();
     }
     assert!(token(&process).is_string());
-    fs::write(&program, STAND_IN).unwrap();
-    world.call();
+    fs::write(&program, FAKE_SERVER).unwrap();
+    fixture.call();
     while health(&process) != "ready" {
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn it_listens_where_the_server_does() {
-    let world = World::new();
-    // In a network with others, each has the same port at an address of its own.
-    let _other = TcpListener::bind(("127.0.0.2", world.port)).unwrap();
-    let process = world.serve(&[]);
+fn vscode_listens_on_the_address_of_the_server() {
+    let fixture = VsCodeFixture::new();
+    // In a shared network, each server has the same port at its own address.
+    let _other = TcpListener::bind(("127.0.0.2", fixture.port)).unwrap();
+    let process = fixture.serve(&[]);
     assert!(token(&process).is_string());
-    assert!(world.call().contains(" --host 127.0.0.1 "));
+    assert!(fixture.call().contains(" --host 127.0.0.1 "));
     drop(process);
-    let root = world.path("work");
+    let root = fixture.path("work");
     let mut command = serve_command(&root, &["--plugins", "vscode", "--viewer-url-file"]);
     command
-        .arg(world.path("url"))
+        .arg(fixture.path("url"))
         .env_remove("SANDBOX_BIND_ADDRESS")
-        .env("OPENVSCODE_SERVER_ROOT", world.path("vscode"))
+        .env("OPENVSCODE_SERVER_ROOT", fixture.path("vscode"))
         .env("VSCODE_PORT", free_port().to_string())
         .env("WORKSPACE_BASE", &root);
-    let process = Process::start(&mut command);
+    let process = TestProcess::start(&mut command);
     assert!(token(&process).is_string());
-    while !world.call().contains(" --host 0.0.0.0 ") {
+    while !fixture.call().contains(" --host 0.0.0.0 ") {
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn what_is_missing_is_no_failure() {
-    let world = World::new();
-    for (variables, reason) in [
+fn server_works_without_vscode() {
+    let fixture = VsCodeFixture::new();
+    for (name, value, reason) in [
+        ("VSCODE_PORT", "x", "VSCODE_PORT is missing or not a port"),
+        ("VSCODE_PORT", "0", "VSCODE_PORT is missing or not a port"),
         (
-            &[("VSCODE_PORT", "x")][..],
-            "failed: VSCODE_PORT is missing or no port",
-        ),
-        (
-            &[("VSCODE_PORT", "0")][..],
-            "failed: VSCODE_PORT is missing or no port",
-        ),
-        (
-            &[("OPENVSCODE_SERVER_ROOT", "/nowhere")][..],
-            "failed: the image has no openvscode-server",
+            "OPENVSCODE_SERVER_ROOT",
+            "/nowhere",
+            "the image has no openvscode-server",
         ),
     ] {
-        let process = world.serve(variables);
+        let process = fixture.serve(&[(name, value)]);
         assert_eq!(token(&process), Value::Null);
-        assert_eq!(health(&process), reason);
+        assert_eq!(health(&process), format!("failed: {reason}"));
         assert_eq!(process.run("echo hi")["content"], "hi");
     }
-    let root = world.path("other");
-    let mut command = serve_command(&root, &["--plugins", "vscode", "--username", "somebody"]);
-    let process = Process::start(command.env("USER", "somebody"));
+    let root = fixture.path("other");
+    let mut command = serve_command(&root, &["--plugins", "vscode", "--username", "developer"]);
+    let process = TestProcess::start(command.env("USER", "developer"));
     assert_eq!(token(&process), Value::Null);
-    assert_eq!(health(&process), "failed: this user may not have it");
+    assert_eq!(health(&process), "failed: not available to this user");
     let without = crate::client::serve(&root);
     let key = [("X-Session-API-Key", KEY)];
     let answer = without.request("GET /vscode/connection_token", &key, b"");
@@ -276,13 +271,13 @@ fn what_is_missing_is_no_failure() {
 }
 
 #[test]
-fn a_port_that_is_taken_gives_a_token_all_the_same() {
-    let world = World::new();
-    let _taken = TcpListener::bind(("0.0.0.0", world.port)).unwrap();
-    let process = world.serve(&[]);
+fn token_exists_when_the_port_is_in_use() {
+    let fixture = VsCodeFixture::new();
+    let _taken = TcpListener::bind(("0.0.0.0", fixture.port)).unwrap();
+    let process = fixture.serve(&[]);
     assert!(token(&process).is_string());
     assert_eq!(
         health(&process),
-        format!("failed: the port {} is taken", world.port)
+        format!("failed: port {} is in use", fixture.port)
     );
 }

@@ -1,34 +1,29 @@
-//! Command line and environment of the binary. The only module that knows of processes, flags and
-//! signals.
+//! Command line and environment of the binary. Only this module deals with flags and signals.
 
-mod admin;
+mod admin_server;
 mod check;
 mod controller;
 mod gateway;
 mod keys;
-mod lifecycle;
 mod logs;
-mod pods;
 mod purge;
 mod token;
 mod urls;
-
-pub use lifecycle::LifecycleArgs;
 
 use clap::{Parser, Subcommand};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use crate::keys::Keys;
-use crate::kubernetes::client::{Connection, connect};
-use crate::kubernetes::root_key::{self, RootKeyError};
-use crate::telemetry::{self, LogFormat};
+use shared::keys::Keys;
+use shared::kubernetes::client::{Connection, connect};
+use shared::kubernetes::root_key::{self, RootKeyError};
+use shared::logging::{self, LogFormat};
 
-/// Sandboxes for AI agents on Kubernetes.
+/// Sandboxes for AI agents on Kubernetes
 #[derive(Debug, Parser)]
 #[command(name = "sandbox-operator", version)]
 pub struct Args {
-    /// Format of the log: json or text. Default: text at a terminal, else json.
+    /// Log format: json or text. Default: text at a terminal, else json
     #[arg(long, env = "LOG_FORMAT", global = true)]
     log_format: Option<LogFormat>,
     #[command(subcommand)]
@@ -37,37 +32,37 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Role {
-    /// Makes Sandboxes real.
+    /// Run the controller
     Controller(Box<controller::ControllerArgs>),
-    /// Serves the runtime API and proxies to sandboxes.
-    Gateway(Box<gateway::RoleArgs>),
-    /// Makes, lists and revokes API keys.
+    /// Run the gateway (runtime API and proxy)
+    Gateway(Box<gateway::GatewayRoleArgs>),
+    /// Create, list and revoke API keys
     Keys(keys::KeysArgs),
-    /// Prints the session key of a Sandbox.
+    /// Print the session key of a Sandbox
     Token(token::TokenArgs),
-    /// Prints what the command of a Sandbox wrote, also after it has failed and its Pod is gone.
+    /// Print the log of a Sandbox, also after it has failed
     Logs(logs::LogsArgs),
-    /// Checks an installation as its clients see it.
+    /// Check an installation from the view of a client
     Check(check::CheckArgs),
-    /// Deletes all sandboxes of a namespace, with their files, and the Secrets of the operator.
+    /// Delete all sandboxes of a namespace, with their workspaces, and the Secrets of the operator
     Purge(purge::PurgeArgs),
 }
 
-/// What every role needs to know of its cluster.
+/// Flags that every role needs to reach its cluster.
 #[derive(Debug, Clone, clap::Args)]
 struct Installation {
     #[command(flatten)]
     connection: Connection,
-    /// Namespace of the operator itself: of root key, API keys and lease. Default: that of the
-    /// kubeconfig, or of the Pod.
+    /// Namespace of the operator (root key, API keys, lease). Default: that of the kubeconfig, or
+    /// of the Pod.
     #[arg(long, env = "POD_NAMESPACE")]
     operator_namespace: Option<String>,
 }
 
 impl Args {
-    /// Runs the role until it ends or a signal asks for it.
+    /// Runs the role until it ends or a signal stops it.
     pub async fn run(self) -> anyhow::Result<()> {
-        telemetry::init_as(self.log_format);
+        logging::init_as(self.log_format);
         match self.role {
             Role::Controller(args) => args.run().await,
             Role::Gateway(args) => args.run().await,
@@ -90,7 +85,7 @@ impl Installation {
         own.unwrap_or_else(|| client.default_namespace().to_owned())
     }
 
-    /// Those of the operator that is installed: whoever looks must not make another root key.
+    /// Loads the root key of the installed operator; never creates one.
     async fn keys(&self, client: &Client) -> anyhow::Result<Keys> {
         let namespace = self.namespace(client);
         let loaded = root_key::load(client, &namespace).await;
@@ -103,7 +98,7 @@ impl Installation {
     }
 }
 
-/// Cancelled by SIGINT or SIGTERM; a second signal ends the process as usual.
+/// Returns a token that SIGINT or SIGTERM cancels; a second signal ends the process.
 fn shutdown_on_signal() -> anyhow::Result<CancellationToken> {
     use tokio::signal::unix::{SignalKind, signal};
     let token = CancellationToken::new();

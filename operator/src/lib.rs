@@ -1,22 +1,11 @@
-//! The two roles of Sandbox Operator: the [`controller`] makes Sandboxes real, the [`gateway`]
-//! serves the remote runtime API and proxies to the sandboxes.
-//!
-//! Both stand on the same parts: the [`index`] of Sandboxes, the [`keys`] derived from one root
-//! key, the [`tenants`], and the [`urls`] of sandboxes.
+//! Sandbox Operator as one program: the [`controller`] reconciles Sandboxes, the [`gateway`] serves
+//! the runtime API and proxies to sandboxes. The modules of [`shared`] are re-exported.
 
-pub mod admin;
 pub mod args;
-pub mod clock;
-pub mod controller;
-pub mod gateway;
-pub mod index;
-pub mod keys;
-pub mod kubernetes;
-pub mod metrics;
-pub mod quantity;
-pub mod runtime_class;
-pub mod telemetry;
-pub mod tenants;
-pub mod traffic;
-pub mod urls;
-pub mod vitals;
+
+pub use controller;
+pub use gateway;
+pub use shared::{
+    admin_server, clock, diagnostics, hex, index, keys, kubernetes, logging, metrics, quantity,
+    runtime_class, tenants, traffic, urls,
+};

@@ -1,4 +1,4 @@
-//! The binary of both roles.
+//! Binary of controller, gateway and administrative commands.
 
 use std::process::ExitCode;
 

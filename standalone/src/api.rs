@@ -1,29 +1,34 @@
-//! A Kubernetes-style API in one process. Standalone runs on it where there is no cluster (kept in SQLite, spoken to by
-//! kubectl and kube-rs), and tests run on it in memory, under paused time and with injected faults. Both use this one
-//! implementation, so a test cannot pass against a server that behaves differently from the product's.
+//! Kubernetes-style API server in one process. Standalone stores it in SQLite and serves kubectl
+//! and kube-rs. Tests use the same code in memory, so that a test cannot pass against a server that
+//! behaves differently from the product.
 
 mod admission;
-mod clock;
-mod collect;
+mod deletion;
 mod discovery;
+mod encode;
 mod error;
-mod expiry;
-mod faults;
+mod event_ttl;
+mod fault_injection;
+mod garbage_collector;
+mod handler;
 mod kubeconfig;
-mod node;
+mod listing;
 mod object;
 mod patch;
+mod pod_logs;
 mod protobuf;
 mod registry;
 mod request;
-mod respond;
 mod schema;
 mod selector;
 mod service;
 mod store;
 mod table;
+mod timestamp;
+mod verb_result;
 mod verbs;
 mod watch;
+mod writer;
 
 use std::{path::Path, sync::Arc};
 
@@ -33,157 +38,148 @@ use parking_lot::RwLock;
 pub use operator::clock::Clock;
 
 pub use self::{
-    error::{ApiError, Cause, CauseReason, Group},
-    faults::{Failure, Faults, Outage, RequestInfo, Write},
+    error::{ApiError, Cause, CauseReason, Disconnected, QualifiedName},
+    fault_injection::{Failure, Faults, FaultyService, Outage, RequestInfo, TestApi, Write},
     kubeconfig::kubeconfig,
-    node::{LogError, LogQuery, PodLogs},
+    pod_logs::{LogError, LogQuery, LogStream, PodLogs},
     request::{Subresource, Verb},
-    service::{ApiService, Disconnected},
+    service::ApiService,
     store::JournalError,
 };
 
-use self::{registry::Registry, store::Store};
+use self::{registry::Registry, store::Store, writer::Writer};
 
-/// The largest request body, as on a real server.
-pub const BODY_LIMIT: usize = 3 * 1024 * 1024;
+/// Maximum size of a request body, as on a real server.
+pub const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 
-/// How an [`EmbeddedApi`] is set up.
+/// Attempts of a write that loses races.
+const MAX_WRITE_ATTEMPTS: usize = 32;
+
+/// Settings of an [`EmbeddedApi`].
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// The custom resources to serve.
+pub struct ApiOptions {
+    /// Custom resources to serve.
     pub definitions: Vec<CustomResourceDefinition>,
     pub clock: Clock,
     /// Events kept per resource for watches that resume.
     pub history: usize,
-    /// Write requests remembered for [`Faults::writes`].
-    pub records: usize,
 }
 
-impl Options {
-    /// For the product: the wall clock, no memory of writes.
+impl ApiOptions {
+    /// Settings of the product: wall clock.
     pub fn new(definitions: Vec<CustomResourceDefinition>) -> Self {
         Self {
             definitions,
             clock: Clock::wall(),
             history: 8192,
-            records: 0,
         }
     }
 
-    /// For tests: virtual time, starting at the start of 2026, and writes are remembered.
+    /// Settings of tests: virtual time from the start of 2026.
     pub fn for_tests(definitions: Vec<CustomResourceDefinition>) -> Self {
         let start = jiff::Timestamp::from_second(1_767_225_600).unwrap_or_default();
         Self {
             clock: Clock::starting_at(start),
-            records: 65_536,
             ..Self::new(definitions)
         }
     }
 }
 
-/// The API server. Clones are handles on the same one.
+/// API server. Clones share one server.
 #[derive(Clone, Debug)]
 pub struct EmbeddedApi {
-    inner: Arc<Inner>,
+    state: Arc<ApiState>,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct ApiState {
     store: Store,
     registry: Arc<Registry>,
     clock: Clock,
-    faults: Faults,
-    expiry: expiry::Expiry,
+    writer: Writer,
+    expiry: event_ttl::EventTtl,
     logs: RwLock<Option<Arc<dyn PodLogs>>>,
 }
 
 impl EmbeddedApi {
-    /// A server that forgets everything when the last handle goes.
-    pub fn in_memory(options: Options) -> Self {
+    /// Creates a server without storage.
+    pub fn in_memory(options: ApiOptions) -> Self {
         let registry = Registry::new(&options.definitions);
         let store = Store::in_memory(registry.shards().len(), options.history);
-        Self::with_store(options, registry, store)
+        Self::with_store(options, registry, store, Writer::inline())
     }
 
-    /// A server that keeps its objects in a SQLite file. What was answered is on disk.
-    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, JournalError> {
+    /// Opens a server that stores its objects in a SQLite file. A response means that the write is
+    /// on disk.
+    pub fn open(path: impl AsRef<Path>, options: ApiOptions) -> Result<Self, JournalError> {
         let registry = Registry::new(&options.definitions);
         let store = Store::open(path.as_ref(), registry.shards(), options.history)?;
-        Ok(Self::with_store(options, registry, store))
+        let writer = Writer::start().map_err(JournalError::Thread)?;
+        Ok(Self::with_store(options, registry, store, writer))
     }
 
-    fn with_store(options: Options, registry: Registry, store: Store) -> Self {
-        let Options {
-            definitions,
-            clock,
-            records,
-            ..
+    fn with_store(options: ApiOptions, registry: Registry, store: Store, writer: Writer) -> Self {
+        let ApiOptions {
+            definitions, clock, ..
         } = options;
-        let (registry, logs, faults) =
-            (Arc::new(registry), RwLock::new(None), Faults::new(records));
-        let api = Self {
-            inner: Arc::new(Inner {
-                store,
-                registry,
-                clock,
-                faults,
-                expiry: expiry::Expiry::default(),
-                logs,
-            }),
+        let state = ApiState {
+            store,
+            registry: Arc::new(registry),
+            clock,
+            writer,
+            expiry: event_ttl::EventTtl::default(),
+            logs: RwLock::new(None),
         };
-        verbs::bootstrap(&api.inner, &definitions);
-        api
+        verbs::bootstrap(&state, &definitions);
+        Self {
+            state: Arc::new(state),
+        }
     }
 
-    /// Makes `kubectl logs` work: from now on the node answers.
+    /// Sets the source of container logs.
     pub fn serve_logs(&self, logs: Arc<dyn PodLogs>) {
-        *self.inner.logs.write() = Some(logs);
-    }
-
-    pub fn faults(&self) -> &Faults {
-        &self.inner.faults
+        *self.state.logs.write() = Some(logs);
     }
 
     pub fn clock(&self) -> Clock {
-        self.inner.clock
+        self.state.clock
     }
 
-    /// The revision of the last change.
+    /// Revision of the last change.
     pub fn revision(&self) -> u64 {
-        self.inner.store.revision()
+        self.state.store.revision()
     }
 
-    /// Drops the history, as a compaction does: watches that resume are told 410 and list again.
-    pub fn forget_history(&self) {
-        self.inner.store.forget_history();
+    /// Drops the watch history. Watches that resume from before get 410 and list again.
+    pub fn compact(&self) {
+        self.state.store.forget_history();
     }
 
-    /// Ends the server: the database file is complete and free, writes fail, watches break. Clients may linger in tasks
-    /// that hold handles; this does not wait for them.
+    /// Closes the database, fails writes and breaks watches. Does not wait for tasks that hold
+    /// handles.
     pub fn close(&self) {
-        self.inner.store.close();
-        self.inner.faults.drop_watches();
+        self.state.store.close();
     }
 
-    /// A tower service for [`kube::Client::new`].
+    /// Tower service for [`kube::Client::new`].
     pub fn service(&self) -> ApiService {
-        ApiService::new(self.clone())
+        ApiService {
+            state: Arc::clone(&self.state),
+        }
     }
 
-    /// A client that reaches this server without a socket.
+    /// Client that reaches this server without a socket.
     pub fn client(&self) -> kube::Client {
         kube::Client::new(self.service(), "default")
     }
 
-    /// The HTTP side. May be nested below a path, which is all the protection a local server has: kubectl sends no
+    /// HTTP router. A secret path prefix is the only protection of a local server: kubectl sends no
     /// credentials over plain HTTP.
     pub fn router(&self) -> axum::Router {
-        let api = self.clone();
-        axum::Router::new()
-            .fallback(move |request| async move { service::serve(api, request).await })
+        axum::Router::new().fallback_service(self.service())
     }
 }
 
-impl std::fmt::Debug for Inner {
+impl std::fmt::Debug for ApiState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("EmbeddedApi")
             .field("revision", &self.store.revision())

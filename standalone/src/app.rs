@@ -1,7 +1,8 @@
-//! Everything in one process: embedded API, node, controller and gateway, each as on a cluster and
-//! joined by the ordinary kube client.
+//! Standalone process: embedded API, node, controller and gateway, connected by an ordinary kube
+//! client.
 
-mod parts;
+mod api_key;
+mod components;
 mod urls;
 
 use std::net::SocketAddr;
@@ -15,28 +16,30 @@ use operator::kubernetes::{client::install_crypto, root_key};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{EmbeddedApi, Options, kubeconfig};
+use crate::api::{ApiOptions, EmbeddedApi, kubeconfig};
 use crate::args::Args;
 use crate::banner::Banner;
-use crate::state::StateDir;
+use crate::state_dir::StateDir;
 
-use parts::Parts;
+use components::Components;
 
-/// Namespace of everything.
+/// Namespace of all objects.
 const NAMESPACE: &str = "default";
 
-/// How long the first list of Sandboxes may take.
-const SYNC_LIMIT: Duration = Duration::from_secs(30);
+/// Timeout of the first list of Sandboxes.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Serves until SIGINT or SIGTERM.
 ///
 /// # Errors
-/// If something that the product cannot do without is missing, or ends by itself.
+///
+/// If a prerequisite is missing or a component ends by itself.
 #[tokio::main]
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    operator::telemetry::init();
+    operator::logging::init();
     install_crypto();
     let state = StateDir::open(&args.state_dir)?;
     let gateway = listen(args.listen, "--listen").await?;
@@ -56,13 +59,18 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     };
     state.write("env", &banner.env())?;
 
-    let parts = assemble(args, &state, urls, &banner.api_key).await?;
-    let index = parts.index.clone();
-    let running = Running::start(&parts, gateway, api, &secret_path);
+    let components = assemble(args, &state, urls, &banner.api_key).await?;
+    let index = components.index.clone();
+    let mut keys_loaded = components.tenants.versions();
+    let running = RunningTasks::start(&components, gateway, api, &secret_path);
     anyhow::ensure!(
-        index.wait_synced(SYNC_LIMIT).await,
+        index.wait_synced(SYNC_TIMEOUT).await,
         "the embedded API does not answer"
     );
+    let loaded = keys_loaded.wait_for(|version| *version > 0);
+    timeout(SYNC_TIMEOUT, loaded)
+        .await
+        .context("the API keys cannot be read")??;
     println!("{banner}");
     running.until_interrupted().await
 }
@@ -70,7 +78,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 async fn listen(address: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address)
         .await
-        .with_context(|| format!("cannot listen on {address}, {flag} names another address"))
+        .with_context(|| format!("cannot listen on {address}, {flag} sets another address"))
 }
 
 async fn assemble(
@@ -78,19 +86,20 @@ async fn assemble(
     state: &StateDir,
     urls: operator::urls::Urls,
     api_key: &str,
-) -> anyhow::Result<Parts> {
+) -> anyhow::Result<Components> {
     let api = EmbeddedApi::open(
         state.path.join("objects.db"),
-        Options::new(crds::schema::all()),
+        ApiOptions::new(crds::schema::all_crds()),
     )?;
     let client = api.client();
     let keys = Arc::new(root_key::load_or_create(&client, NAMESPACE).await?);
-    Ok(Parts {
+    api_key::register(&client, api_key).await?;
+    Ok(Components {
         index: Arc::new(Index::new(keys.clone())),
-        tenants: Tenants::fixed([("default", api_key)]),
-        node: parts::node_config(args, &state.path)?,
+        tenants: Tenants::pending(),
+        node: components::node_config(args, &state.path)?,
         public: args.public,
-        deadlines: args.lifecycle.into(),
+        deadlines: args.deadlines,
         settings: args.settings.clone().into(),
         vitals: Arc::default(),
         api,
@@ -100,49 +109,58 @@ async fn assemble(
     })
 }
 
-/// The tasks, in the two groups in which they end: first what serves clients, then what it needs.
-struct Running {
+/// Tasks in shutdown order: first the gateway, then its dependencies.
+struct RunningTasks {
     tasks: JoinSet<anyhow::Result<()>>,
-    front: CancellationToken,
-    back: CancellationToken,
+    frontend_shutdown: CancellationToken,
+    backend_shutdown: CancellationToken,
 }
 
-impl Running {
-    fn start(parts: &Parts, listener: TcpListener, api: TcpListener, secret_path: &str) -> Self {
-        let (front, back) = (CancellationToken::new(), CancellationToken::new());
+impl RunningTasks {
+    fn start(
+        components: &Components,
+        listener: TcpListener,
+        api: TcpListener,
+        secret_path: &str,
+    ) -> Self {
+        let (frontend, backend) = (CancellationToken::new(), CancellationToken::new());
         let mut tasks = JoinSet::new();
-        tasks.spawn(parts.run_node(back.clone()));
-        tasks.spawn(parts.serve_api(api, secret_path, back.clone()));
-        tasks.spawn(parts.run_tenants(back.clone()));
-        let gateway = parts.gateway();
-        tasks.spawn(parts.run_controller(gateway.clone(), back.clone()));
-        let serving = gateway::run(gateway, listener, front.clone());
-        let clients_served = back.clone();
+        tasks.spawn(components.run_node(backend.clone()));
+        tasks.spawn(components.serve_api(api, secret_path, backend.clone()));
+        tasks.spawn(components.run_tenants(backend.clone()));
+        let gateway = components.gateway();
+        tasks.spawn(components.run_controller(gateway.clone(), backend.clone()));
+        let serving = gateway::run(gateway, listener, frontend.clone());
+        let clients_served = backend.clone();
         tasks.spawn(async move {
             serving.await;
             clients_served.cancel();
             Ok(())
         });
-        Self { tasks, front, back }
+        Self {
+            tasks,
+            frontend_shutdown: frontend,
+            backend_shutdown: backend,
+        }
     }
 
     async fn until_interrupted(mut self) -> anyhow::Result<()> {
-        let outcome = tokio::select! {
+        let result = tokio::select! {
             signal = interrupted() => signal,
             ended = self.tasks.join_next() => ended.map_or(Ok(()), |task| task?),
         };
-        self.front.cancel();
-        if outcome.is_err() {
-            self.back.cancel();
+        self.frontend_shutdown.cancel();
+        if result.is_err() {
+            self.backend_shutdown.cancel();
         }
         while let Some(task) = self.tasks.join_next().await {
             task??;
         }
-        outcome
+        result
     }
 }
 
-/// Waits for the first signal. A second one ends the process at once.
+/// Waits for the first signal. A second signal ends the process at once.
 async fn interrupted() -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -154,7 +172,7 @@ async fn interrupted() -> anyhow::Result<()> {
     };
     either().await;
     println!(
-        "\nStopping. Running sandboxes end, and come back with their workspaces at the next start."
+        "\nStopping. Running sandboxes stop now and resume with their workspaces at the next start."
     );
     tokio::spawn(async move {
         either().await;

@@ -1,24 +1,24 @@
-//! The command line. Every flag is also an environment variable.
+//! Command line flags. Every flag is also an environment variable.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Parser;
-use operator::args::LifecycleArgs;
+use operator::controller::Deadlines;
 use operator::gateway::SettingsArgs;
 use operator::urls::UrlForm;
 
-/// Sandbox Operator on one machine, without a cluster.
+/// Run Sandbox Operator on one machine, without a cluster.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub struct Args {
-    /// Directory of everything that survives a restart. One process at a time.
+    /// State directory, for one process at a time. All data that survives a restart is stored here.
     #[arg(long, env = "SANDBOX_STATE_DIR", default_value = ".state")]
     pub state_dir: PathBuf,
 
-    /// Address of the gateway. On 0.0.0.0, connections from other machines are refused unless
-    /// `--public` is given: loopback URLs need all of 127.0.0.0/8.
+    /// Address of the gateway. On 0.0.0.0, connections from other machines are rejected unless
+    /// --public is set: loopback URLs need all of 127.0.0.0/8.
     #[arg(long, env = "SANDBOX_LISTEN", default_value = "0.0.0.0:5000")]
     pub listen: SocketAddr,
 
@@ -30,20 +30,24 @@ pub struct Args {
     #[arg(long, env = "SANDBOX_API_LISTEN", default_value = "127.0.0.1:5001")]
     pub api_listen: SocketAddr,
 
-    /// Form of sandbox URLs: nested, path, loopback, or auto: nested below `localhost` if names
-    /// below it resolve here, else loopback.
+    /// Form of sandbox URLs: nested, path, loopback or auto. auto: nested below `localhost` if
+    /// names below it resolve here, else loopback.
     #[arg(long, env = "SANDBOX_URL_FORM", default_value = "auto")]
     pub url_form: FormChoice,
 
-    /// Root directory for an image name: NAME=DIRECTORY. Other images get the host's own /usr.
+    /// Root directory of an image, as NAME=DIRECTORY. Other images use the host's own /usr.
     #[arg(long = "image", value_name = "NAME=DIRECTORY")]
     pub images: Vec<ImageRoot>,
 
-    /// Refuse images that no --image names.
+    /// Reject images without --image.
     #[arg(long, env = "SANDBOX_NO_HOST_IMAGE")]
     pub no_host_image: bool,
 
-    /// The executor binary. Default: `sandbox-executor` beside this program.
+    /// Allow sandboxes to connect to private networks, such as the one of this machine.
+    #[arg(long, env = "SANDBOX_ALLOW_LAN")]
+    pub allow_lan: bool,
+
+    /// Path of the executor binary. Default: `sandbox-executor` beside this program.
     #[arg(long, env = "SANDBOX_EXECUTOR")]
     pub executor: Option<PathBuf>,
 
@@ -51,10 +55,10 @@ pub struct Args {
     pub settings: SettingsArgs,
 
     #[command(flatten)]
-    pub lifecycle: LifecycleArgs,
+    pub deadlines: Deadlines,
 }
 
-/// `auto` or a form.
+/// `auto` or a URL form.
 #[derive(Debug, Clone, Copy)]
 pub enum FormChoice {
     Auto,
@@ -72,7 +76,7 @@ impl FromStr for FormChoice {
     }
 }
 
-/// An image name and the directory that stands for it.
+/// Image name and its root directory.
 #[derive(Debug, Clone)]
 pub struct ImageRoot {
     pub name: String,
@@ -88,7 +92,7 @@ impl FromStr for ImageRoot {
             .ok_or_else(|| format!("{text:?} is not NAME=DIRECTORY"))?;
         let directory = PathBuf::from(directory);
         if !directory.is_dir() {
-            return Err(format!("{} is no directory", directory.display()));
+            return Err(format!("{} is not a directory", directory.display()));
         }
         Ok(Self {
             name: name.into(),

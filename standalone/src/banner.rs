@@ -1,22 +1,22 @@
-//! What the user sees when everything is up, and the file that sets the same in a shell.
+//! Startup message, and the file that sets the same values in a shell.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// How to reach a running standalone.
+/// Addresses and credentials of a running standalone.
 #[derive(Debug)]
 pub(crate) struct Banner {
     pub(crate) api_url: String,
     pub(crate) api_key: String,
     pub(crate) kubeconfig: PathBuf,
-    /// File that sets all of it: [`Banner::env`].
+    /// File with the content of [`Banner::env`].
     pub(crate) env_file: PathBuf,
-    /// A sandbox URL with a made-up id.
+    /// Example of a sandbox URL.
     pub(crate) sandbox_url: String,
 }
 
 impl Banner {
-    /// A file for `.` of a shell.
+    /// Content of a file for the shell command `.`.
     pub(crate) fn env(&self) -> String {
         format!(
             "export SANDBOX_API_URL='{}'\nexport SANDBOX_API_KEY='{}'\nexport KUBECONFIG='{}'\n",
@@ -53,7 +53,7 @@ impl fmt::Display for Banner {
         writeln!(f)?;
         write!(
             f,
-            "Sandbox Operator is ready. Ctrl-C ends it; what is kept is kept in the state directory."
+            "Sandbox Operator is ready. Press Ctrl-C to stop it; data stays in the state directory."
         )
     }
 }

@@ -5,6 +5,6 @@ pub mod api;
 pub mod app;
 pub mod args;
 mod banner;
-mod logs;
 pub mod node;
-mod state;
+mod node_logs;
+mod state_dir;

@@ -6,10 +6,11 @@ use clap::Parser as _;
 use standalone::{app, args::Args, node};
 
 fn main() -> ExitCode {
-    let mut words = std::env::args_os().skip(1).peekable();
-    // The process node starts this binary inside a container, where nothing else is at hand.
-    if words.next_if(|word| word == node::EXEC_AS).is_some() {
-        return node::exec_as(words);
+    let mut args = std::env::args_os().skip(1).peekable();
+    // The process node runs this binary inside containers, where no other program is certain to
+    // exist.
+    if args.next_if(|arg| arg == node::EXEC_AS).is_some() {
+        return node::exec_as(args);
     }
     match app::run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,32 +1,36 @@
-//! The process node: a small kubelet that runs Pods as local processes through bubblewrap.
+//! Process node: a small kubelet that runs Pods as local processes through bubblewrap.
 //!
-//! It talks to the API only through a client, like any node, and is its own scheduler and volume
-//! provisioner. Each Pod is a task of its own ([`lifecycle`]); whatever a Pod needs from the
-//! machine lives below the state directory or carries the node's tag, so that nothing leaks.
+//! It uses the API only through a client, and is its own scheduler and volume provisioner. Each Pod
+//! is a task ([`pod_worker`]). All it uses lies below the state directory or carries the node's
+//! tag, so that it can be removed.
 
 mod backoff;
-mod board;
 mod bwrap;
+mod capacity;
 mod cgroup;
 mod claims;
 mod container;
+mod container_runner;
+mod container_user;
 mod environment;
 mod exec_as;
-mod identity;
 mod image;
-mod last_words;
 mod launcher;
-mod lifecycle;
+mod leftover_containers;
 mod logs;
+mod mount;
 mod network;
+mod node_user;
 mod paths;
+mod pod_state;
+mod pod_worker;
 mod process;
-mod quantity;
-mod removal;
-mod report;
-mod restart;
+mod remove_tree;
+mod seccomp;
 mod status;
-mod sweep;
+mod status_writer;
+mod termination_message;
+mod user_namespace;
 mod volumes;
 mod watch;
 
@@ -43,39 +47,45 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::exec_as::{EXEC_AS, exec_as};
 pub use self::image::{EXECUTOR_IMAGE, ImageTable};
-pub use self::logs::{LogOptions, logs};
+pub use self::logs::{LogOptions, log_stream, logs};
 pub use self::network::{BadCidr, Cidr, NetworkError, PodNetwork};
 
-use self::cgroup::Groups;
-use self::claims::Claims;
-use self::identity::NodeUser;
+use self::capacity::Resources;
+use self::cgroup::NodeCgroups;
+use self::claims::ClaimProvisioner;
 use self::launcher::Launcher;
-use self::network::Network;
+use self::network::{Lan, Network};
+use self::node_user::NodeUser;
 use self::paths::Paths;
+use self::user_namespace::UserNamespace;
 
-/// What a node needs to know.
+/// Settings of a node.
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
-    /// Pods, volumes and logs live here. One process at a time.
+    /// Directory of Pods, volumes and logs, for one process at a time.
     pub state_dir: PathBuf,
     pub node_name: String,
     pub pod_network: PodNetwork,
+    /// Lets Pods connect to private networks, such as the one of this machine.
+    pub allow_lan: bool,
     pub images: ImageTable,
-    /// The static `sandbox-executor`.
+    /// Static `sandbox-executor`.
     pub executor_binary: PathBuf,
-    /// A static program whose subcommand `exec-as` is [`exec_as`]: this one.
+    /// Static program whose subcommand `exec-as` is [`exec_as`].
     pub self_exe: PathBuf,
     pub bwrap: PathBuf,
-    /// Containers that are being started at the same time.
+    /// Maximum number of processes and threads of one container.
+    pub process_limit: u64,
+    /// Maximum number of concurrent container starts.
     pub concurrent_starts: usize,
-    /// Bytes kept of the output of one start of a container.
+    /// Bytes kept of the output of one container run.
     pub log_limit: u64,
-    /// What containers get between SIGTERM and SIGKILL when the node shuts down.
+    /// Time between SIGTERM and SIGKILL when the node shuts down.
     pub shutdown_grace: Duration,
 }
 
 impl NodeConfig {
-    /// Defaults for everything but places.
+    /// Default settings for these paths.
     pub fn new(
         state_dir: impl Into<PathBuf>,
         executor_binary: impl Into<PathBuf>,
@@ -85,10 +95,12 @@ impl NodeConfig {
             state_dir: state_dir.into(),
             node_name: "standalone".to_owned(),
             pod_network: PodNetwork::detect(),
+            allow_lan: false,
             images: ImageTable::default(),
             executor_binary: executor_binary.into(),
             self_exe: self_exe.into(),
             bwrap: PathBuf::from("/usr/bin/bwrap"),
+            process_limit: 4096,
             concurrent_starts: 16,
             log_limit: 10 << 20,
             shutdown_grace: Duration::from_secs(3),
@@ -96,7 +108,7 @@ impl NodeConfig {
     }
 }
 
-/// Why the node cannot run.
+/// The node cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     #[error("{0} is missing: install bubblewrap")]
@@ -114,7 +126,7 @@ pub enum NodeError {
     Network(#[from] NetworkError),
 }
 
-/// What all Pods share.
+/// State that all Pods share.
 pub(crate) struct Node {
     client: Client,
     config: NodeConfig,
@@ -122,8 +134,11 @@ pub(crate) struct Node {
     user: NodeUser,
     launcher: Launcher,
     network: Network,
-    claims: Claims,
-    groups: Option<Groups>,
+    claims: ClaimProvisioner,
+    cgroups: NodeCgroups,
+    /// User namespace of containers under a root node.
+    users: Option<Arc<UserNamespace>>,
+    capacity: Resources,
     starts: Semaphore,
 }
 
@@ -133,12 +148,13 @@ impl std::fmt::Debug for Node {
     }
 }
 
-/// Runs the node until `shutdown`; returns when its containers have ended and everything that
-/// is outside of the state directory is removed.
+/// Runs the node until `shutdown`. Returns when its containers have ended and everything outside of
+/// the state directory is removed.
 ///
 /// # Errors
-/// If the machine lacks something, or the state directory is in use. Never because of a Pod or
-/// of the API.
+///
+/// If the machine lacks a prerequisite or the state directory is in use; never because of a Pod or
+/// the API.
 pub async fn run(
     client: Client,
     config: NodeConfig,
@@ -148,19 +164,36 @@ pub async fn run(
         return Err(NodeError::NoBubblewrap(config.bwrap));
     }
     let (paths, _lock) = open_state(&config.state_dir)?;
-    sweep::kill_containers(&paths.tag).await;
-    cgroup::remove_recorded(&paths.group_record()).await;
+    leftover_containers::kill_containers(&paths.tag).await;
+    cgroup::remove_recorded(&paths.cgroup_record()).await;
     let commands = Launcher::for_commands()
         .await
         .map_err(NodeError::Launcher)?;
     let launcher = Launcher::for_containers()
         .await
         .map_err(NodeError::Launcher)?;
-    let network = Network::start(config.pod_network, &paths, &commands).await?;
+    let lan = if config.allow_lan {
+        Lan::Open
+    } else {
+        Lan::Closed
+    };
+    let network = Network::start(config.pod_network, lan, &paths, &commands).await?;
+    paths.create_memory().map_err(|source| NodeError::State {
+        path: "/dev/shm".into(),
+        source,
+    })?;
+    let user = NodeUser::current();
+    let users = if user.is_root() {
+        user_namespace(&config, &paths, &launcher).await
+    } else {
+        None
+    };
     let node = Arc::new(Node {
-        user: NodeUser::current(),
-        claims: Claims::new(&paths),
-        groups: memory_groups(&paths),
+        user,
+        users,
+        capacity: Resources::of_machine(),
+        claims: ClaimProvisioner::new(&paths),
+        cgroups: NodeCgroups::create(&paths.tag, &paths.cgroup_record()),
         starts: Semaphore::new(config.concurrent_starts.max(1)),
         client,
         config,
@@ -169,12 +202,18 @@ pub async fn run(
         network,
     });
     let claims = watch::claims(Arc::clone(&node), shutdown.clone());
-    tokio::join!(watch::pods(Arc::clone(&node), shutdown), claims);
+    let publish = capacity::publish(&node.client, &node.config.node_name, node.capacity);
+    let publish = shutdown.run_until_cancelled(publish);
+    tokio::join!(
+        watch::pods(Arc::clone(&node), shutdown.clone()),
+        claims,
+        publish
+    );
     clean_up(&node).await;
     Ok(())
 }
 
-/// Makes the state directory and locks it.
+/// Creates and locks the state directory.
 fn open_state(state_dir: &Path) -> Result<(Paths, File), NodeError> {
     let failed = |source| NodeError::State {
         path: state_dir.to_owned(),
@@ -193,20 +232,42 @@ fn open_state(state_dir: &Path) -> Result<(Paths, File), NodeError> {
     Ok((paths, lock))
 }
 
-fn memory_groups(paths: &Paths) -> Option<Groups> {
-    match Groups::make(&paths.tag, &paths.group_record()) {
-        Ok(groups) => Some(groups),
-        Err(error) => {
-            tracing::info!(%error, "memory limits are not enforced: no memory group can be made");
-            None
+/// The user namespace of containers. Without one, root in a container is root of the host, with
+/// few capabilities.
+async fn user_namespace(
+    config: &NodeConfig,
+    paths: &Paths,
+    launcher: &Launcher,
+) -> Option<Arc<UserNamespace>> {
+    let range = u32::from_str_radix(&paths.tag, 16).unwrap_or_default();
+    let (directory, state, memory) = (paths.mapped_mounts(), paths.pods(), paths.memory());
+    let executables = [config.self_exe.clone(), config.executor_binary.clone()];
+    let created = tokio::task::spawn_blocking(move || {
+        let [program, executor] = &executables;
+        let sources = [Path::new("/usr"), &state, &memory, program, executor];
+        UserNamespace::create(range, directory, &sources).map(Arc::new)
+    });
+    let created = match created.await.map_err(std::io::Error::from) {
+        Ok(Ok(users)) => {
+            let prepared = Arc::clone(&users);
+            launcher
+                .run(move |_| prepared.prepare())
+                .await
+                .map(|()| users)
         }
-    }
+        Ok(Err(error)) | Err(error) => Err(error),
+    };
+    created
+        .inspect_err(|error| {
+            tracing::warn!(%error, "containers have no user namespace: cannot map their mounts");
+        })
+        .ok()
 }
 
-/// Removes what lies outside of the state directory.
+/// Removes everything outside of the state directory.
 async fn clean_up(node: &Node) {
-    sweep::kill_containers(&node.paths.tag).await;
+    leftover_containers::kill_containers(&node.paths.tag).await;
     node.network.stop().await;
-    cgroup::remove_recorded(&node.paths.group_record()).await;
-    removal::remove(&node.paths.memory());
+    cgroup::remove_recorded(&node.paths.cgroup_record()).await;
+    node.paths.remove_memory();
 }

@@ -1,4 +1,4 @@
-//! What the controller costs with many sandboxes: time and CPU to start them, CPU and rate of
+//! Cost of the controller with many sandboxes: time and CPU to start them, CPU and rate of
 //! passes that find nothing to do, memory, time from its start to reconciling, and CPU when idle.
 //!
 //! The API is the embedded one in a process of its own, which also plays the node; the controller
@@ -20,8 +20,8 @@ use tokio::time::Instant;
 
 use process::Process;
 
-/// How often all sandboxes are looked at in passes that find nothing to do.
-const ROUNDS: u32 = 5;
+/// Reconciles of each sandbox in the phase without changes.
+const REQUEUE_ROUNDS: u32 = 5;
 const IDLE: Duration = Duration::from_secs(30);
 
 #[tokio::main]
@@ -57,7 +57,7 @@ async fn measure(count: u32) {
     report("start to reconciling", begin.elapsed(), &controller);
     report(
         "start to at rest",
-        controller.rest_since(begin),
+        controller.wait_idle_since(begin),
         &controller,
     );
     println!(
@@ -99,15 +99,15 @@ async fn passes(url: &str, controller: &Process, count: u32) {
     let client = Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
     let pools: Api<crds::SandboxPool> = Api::namespaced(client, "default");
     let (mut time, mut cpu) = (Duration::ZERO, Duration::ZERO);
-    for round in 1..=ROUNDS {
+    for round in 1..=REQUEUE_ROUNDS {
         let (begin, before) = (Instant::now(), controller.cpu());
         let patch = Patch::Merge(json!({"spec": {"replicas": round}}));
         let params = PatchParams::default();
         pools.patch("bench", &params, &patch).await.unwrap();
-        time += controller.rest_since(begin);
+        time += controller.wait_idle_since(begin);
         cpu += controller.cpu().saturating_sub(before);
     }
-    let all = f64::from(ROUNDS) * f64::from(count);
+    let all = f64::from(REQUEUE_ROUNDS) * f64::from(count);
     println!(
         "  passes without a change: {:.0} per s, {:.1} µs CPU each",
         all / time.as_secs_f64(),

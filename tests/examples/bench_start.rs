@@ -10,11 +10,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tests::http::Json;
+use tests::json_client::JsonClient;
 use tests::standalone::Standalone;
 use tokio::time::Instant;
 
-const ROUNDS: usize = 30;
+const SAMPLES: usize = 30;
 
 #[tokio::main]
 async fn main() {
@@ -26,10 +26,10 @@ async fn main() {
     let state = tempfile::tempdir().unwrap();
     let standalone =
         Standalone::start_binary(&binaries.join("sandbox-standalone"), state.path(), &[]);
-    let api = Json::with_api_key(standalone.key());
+    let api = JsonClient::with_api_key(standalone.key());
 
     let mut starts = Vec::new();
-    for round in 0..=ROUNDS {
+    for round in 0..=SAMPLES {
         let begin = Instant::now();
         let info = start(&api, standalone.api(), &format!("bench-{round}")).await;
         first_action(&info).await;
@@ -38,16 +38,16 @@ async fn main() {
         api.post(&format!("{}/stop", standalone.api()), &id).await;
     }
     starts.remove(0); // warms file caches
-    let bare: Vec<_> = (0..ROUNDS).map(|_| bare_container()).collect();
+    let bare: Vec<_> = (0..SAMPLES).map(|_| bare_container()).collect();
 
     let (p50, max) = (percentile(&starts, 50), percentile(&starts, 100));
     let reference = percentile(&bare, 50);
-    println!("cold /start to first action, {ROUNDS} rounds: p50 {p50:.1?}, max {max:.1?}");
+    println!("cold /start to first action, {SAMPLES} rounds: p50 {p50:.1?}, max {max:.1?}");
     println!("bare bubblewrap container, one command:  p50 {reference:.1?}");
     println!("ratio {:.1}", p50.as_secs_f64() / reference.as_secs_f64());
 }
 
-async fn start(api: &Json, base: &str, session: &str) -> Value {
+async fn start(api: &JsonClient, base: &str, session: &str) -> Value {
     let body = json!({
         "session_id": session, "image": "debian:12", "working_dir": "/workspace",
         "command": ["python", "-m", "openhands.runtime.action_execution_server", "60000",
@@ -63,7 +63,7 @@ async fn start(api: &Json, base: &str, session: &str) -> Value {
 }
 
 async fn first_action(info: &Value) {
-    let sandbox = Json::with_header(
+    let sandbox = JsonClient::with_header(
         "X-Session-API-Key",
         info["session_api_key"].as_str().unwrap(),
     );

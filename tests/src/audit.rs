@@ -1,11 +1,11 @@
-//! What the audit log of a test's API server says that somebody wrote.
+//! Writes to the API server of a test, read from its audit log.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
 
-/// How often each thing was done: `create pods 201`.
+/// Number of each kind of write, for example `create pods 201`.
 pub type Writes = BTreeMap<String, usize>;
 
 /// Everything that was written under a name.
@@ -13,7 +13,7 @@ pub fn writes(name: &str) -> Writes {
     count(name, |_| true)
 }
 
-/// What was written under a name to objects of this name.
+/// Returns the writes of a user to objects of this name.
 pub fn writes_to(name: &str, object: &str) -> Writes {
     count(name, |written| written["name"] == object)
 }

@@ -1,4 +1,4 @@
-//! Where the binaries of the workspace are: beside the tests that run.
+//! Paths of the workspace's binaries, next to those of the tests.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Whether this test runs as root. If not, says loudly what is skipped.
+/// Returns whether this test runs as root. If not, prints SKIPPED with the reason.
 pub fn is_root_or_skips(what: &str) -> bool {
     let root =
         std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);

@@ -3,18 +3,18 @@
 //! they give up. Only the pauses between polls are shorter.
 
 pub mod admin;
-pub mod raised;
+pub mod exception;
+pub mod http_client;
 pub mod sdk;
 pub mod v0;
 pub mod v1;
-pub mod wire;
 
 pub use admin::Admin;
-pub use raised::Raised;
+pub use exception::ClientException;
+pub use http_client::{HttpClient, Reply};
 pub use sdk::Sdk;
 pub use v0::{V0, V0Config};
 pub use v1::{Enterprise, SandboxStatus, V1App};
-pub use wire::{Reply, Wire};
 
 use std::time::Duration;
 

@@ -10,12 +10,13 @@
 
 pub mod audit;
 pub mod binaries;
+pub mod cli_tools;
 pub mod clients;
-pub mod double;
-pub mod http;
+pub mod fake_agent_server;
+pub mod json_client;
 pub mod network_policy;
-pub mod plugins;
+pub mod plugin_session;
 pub mod session;
+pub mod size;
 pub mod standalone;
-pub mod tools;
-pub mod world;
+pub mod test_cluster;

@@ -1,6 +1,6 @@
-//! What network policies mean, as packet filter rules. The test cluster has nobody who enforces them, so
-//! a test that wants to see them work loads these rules into the node's network namespace. They are made
-//! from the objects as they are in the cluster, and hold for the Pods that there are at that moment.
+//! Network policies as packet filter rules. The test cluster does not enforce policies, so a test
+//! loads these rules into the node's network namespace. They are made from the objects in the
+//! cluster, for the Pods that exist at that moment.
 //!
 //! All of the API is understood but SCTP and IPv6; what is not understood is an error, so that no
 //! test passes by a rule that is not there.
@@ -19,7 +19,7 @@ use kube::core::{ParseExpressionError, Selector, SelectorExt as _};
 pub const TABLE: &str = "network-policies";
 
 #[derive(Debug, thiserror::Error)]
-pub enum NotUnderstood {
+pub enum UnsupportedPolicy {
     #[error(transparent)]
     Selector(#[from] ParseExpressionError),
     #[error("protocol {0}")]
@@ -30,15 +30,15 @@ pub enum NotUnderstood {
     Port(String),
 }
 
-/// Who is in the cluster.
+/// Objects of the cluster that policies select.
 #[derive(Debug)]
-pub struct Cluster {
+pub struct PolicyInput {
     pub policies: Vec<NetworkPolicy>,
     pub pods: Vec<Pod>,
     pub namespaces: Vec<Namespace>,
 }
 
-/// Which way packets go, seen from a Pod.
+/// Direction of packets, seen from a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     In,
@@ -55,11 +55,11 @@ impl Direction {
     }
 }
 
-impl Cluster {
+impl PolicyInput {
     /// The table for `nft -f`: it takes the place of an earlier one. What a policy does not allow is
     /// dropped; answers to what was allowed pass, and so does what the node itself sends, which the
     /// API wants for the kubelet.
-    pub fn ruleset(&self) -> Result<String, NotUnderstood> {
+    pub fn ruleset(&self) -> Result<String, UnsupportedPolicy> {
         let (mut chains, mut jumps) = (String::new(), String::new());
         let mut to_node = String::new();
         for (number, (pod, own)) in self.addressed().enumerate() {
@@ -102,7 +102,7 @@ impl Cluster {
         &self,
         pod: &Pod,
         direction: Direction,
-    ) -> Result<Option<Vec<String>>, NotUnderstood> {
+    ) -> Result<Option<Vec<String>>, UnsupportedPolicy> {
         let mut selected = None;
         for policy in &self.policies {
             let Some(spec) = &policy.spec else { continue };
@@ -120,11 +120,11 @@ impl Cluster {
     }
 }
 
-/// Whether a selector chooses an object; an absent one chooses all.
+/// Returns whether a selector matches an object; an absent one matches all.
 fn chosen(
     selector: Option<&LabelSelector>,
     of: &impl kube::ResourceExt,
-) -> Result<bool, NotUnderstood> {
+) -> Result<bool, UnsupportedPolicy> {
     Ok(match selector {
         None => true,
         Some(selector) => Selector::try_from(selector.clone())?.matches(of.labels()),
@@ -132,7 +132,7 @@ fn chosen(
 }
 
 /// The labels of each namespace.
-fn namespaces(cluster: &Cluster) -> BTreeMap<&str, &Namespace> {
+fn namespaces(cluster: &PolicyInput) -> BTreeMap<&str, &Namespace> {
     let named = cluster.namespaces.iter();
     named
         .filter_map(|n| Some((n.metadata.name.as_deref()?, n)))

@@ -5,35 +5,35 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::http::{Answer, Json};
+use crate::json_client::{JsonClient, JsonResponse};
 
 /// Looks at a sandbox that is not ready yet.
-const LOOKS: u32 = 600;
+const MAX_POLLS: u32 = 600;
 /// Pause between two of them.
-const PAUSE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// One sandbox as its client sees it.
 #[derive(Debug)]
 pub struct Session {
-    pub api: Json,
+    pub api: JsonClient,
     pub base: String,
     pub id: String,
     pub url: String,
     pub key: String,
-    sandbox: Json,
+    sandbox: JsonClient,
 }
 
 impl Session {
     /// Starts a sandbox by this body of a `/start`, or finds that of the session, and waits until it is
     /// ready.
     pub async fn start(base: &str, api_key: &str, body: &Value) -> Self {
-        let api = Json::with_api_key(api_key);
+        let api = JsonClient::with_api_key(api_key);
         let answer = api.post(&format!("{base}/start"), body).await;
         assert_eq!(answer.status, 201, "{}", answer.body);
         let text = |field: &str| answer.body[field].as_str().expect("a text").to_owned();
         let (id, url, key) = (text("runtime_id"), text("url"), text("session_api_key"));
         let session = Self {
-            sandbox: Json::with_header("X-Session-API-Key", &key),
+            sandbox: JsonClient::with_header("X-Session-API-Key", &key),
             base: base.to_owned(),
             api,
             id,
@@ -44,7 +44,7 @@ impl Session {
         session
     }
 
-    /// What the API says of the sandbox.
+    /// Returns the runtime info of the sandbox.
     pub async fn info(&self) -> Value {
         let url = format!("{}/runtime/{}", self.base, self.id);
         let answer = self.api.get(&url).await;
@@ -54,19 +54,19 @@ impl Session {
 
     /// Polls as a client does, until the sandbox is ready.
     pub async fn ready(&self) {
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_POLLS {
             let info = self.info().await;
             match info["pod_status"].as_str() {
                 Some("Ready") => return,
                 Some("Failed" | "CrashLoopBackOff" | "Unknown") | None => panic!("failed: {info}"),
-                Some(_) => tokio::time::sleep(PAUSE).await,
+                Some(_) => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
         panic!("never ready: {}", self.info().await);
     }
 
     /// Asks for `pause`, `resume` or `stop`.
-    pub async fn ask(&self, verb: &str) -> Value {
+    pub async fn change_state(&self, verb: &str) -> Value {
         let url = format!("{}/{verb}", self.base);
         let body = json!({"runtime_id": self.id});
         let answer = self.api.post(&url, &body).await;
@@ -75,7 +75,7 @@ impl Session {
     }
 
     /// Runs a command; the whole answer.
-    pub async fn act(&self, command: &str) -> Answer {
+    pub async fn act(&self, command: &str) -> JsonResponse {
         let args = json!({"command": command, "blocking": true});
         let action = json!({"action": {"action": "run", "args": args, "timeout": 60}});
         let url = format!("{}/execute_action", self.url);
@@ -92,7 +92,7 @@ impl Session {
 
     /// The status of a request to the sandbox's own server with this key.
     pub async fn status_with_key(&self, key: &str) -> StatusCode {
-        let client = Json::with_header("X-Session-API-Key", key);
+        let client = JsonClient::with_header("X-Session-API-Key", key);
         let action = json!({"action": {"action": "run", "args": {"command": "id"}}});
         let url = format!("{}/execute_action", self.url);
         client.post(&url, &action).await.status

@@ -13,7 +13,7 @@ use crate::binaries::{binary, root};
 #[derive(Debug)]
 pub struct Standalone {
     child: Child,
-    /// What `state/env` says.
+    /// Content of `state/env`.
     pub env: BTreeMap<String, String>,
     pub state: PathBuf,
 }
@@ -131,7 +131,7 @@ fn wait_ready(child: &mut Child) {
         "standalone ended before it was ready: {:?}",
         child.wait()
     );
-    // Whatever it prints later must not block it.
+    // Its later output must not block it.
     std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
 }
 
@@ -143,8 +143,8 @@ fn parse_env(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A port that is free, and stays so while nobody listens there: not one of those that the system gives
-/// away, and no two the same in one process. Others of their own processes begin elsewhere.
+/// Returns a free port outside of the ephemeral range, different for each call of a process.
+/// Processes begin at different ports.
 pub fn free_port() -> u16 {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id() * 101;

@@ -1,12 +1,12 @@
-//! What the rules that stand in for an enforcer of network policies say.
+//! Packet filter rules that stand in for an enforcer of network policies.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use serde_json::json;
-use tests::network_policy::Cluster;
+use tests::network_policy::PolicyInput;
 
 /// Two Pods of one namespace and one of another, under the given policy of the first.
-fn cluster(policy: &serde_json::Value) -> Cluster {
+fn cluster(policy: &serde_json::Value) -> PolicyInput {
     let pod = |namespace: &str, name: &str, address: &str| {
         serde_json::from_value(json!({
             "metadata": {"name": name, "namespace": namespace, "labels": {"app": name}},
@@ -20,7 +20,7 @@ fn cluster(policy: &serde_json::Value) -> Cluster {
             .unwrap()
     };
     let policy = json!({"metadata": {"name": "p", "namespace": "here"}, "spec": policy});
-    Cluster {
+    PolicyInput {
         policies: vec![serde_json::from_value(policy).unwrap()],
         pods: vec![
             pod("here", "a", "10.0.0.1"),
@@ -45,7 +45,7 @@ fn chain(policy: &serde_json::Value, name: &str) -> Option<Vec<String>> {
 }
 
 #[test]
-fn nobody_is_held_up_without_a_policy_for_them() {
+fn pods_without_policy_are_not_restricted() {
     let policy = json!({"podSelector": {"matchLabels": {"app": "a"}}, "policyTypes": ["Ingress"]});
     assert_eq!(chain(&policy, "in-0"), Some(vec![]));
     for open in ["out-0", "in-1", "out-1", "in-2", "out-2"] {
@@ -106,7 +106,7 @@ fn ports_have_numbers_or_the_names_of_whoever_is_called() {
 }
 
 #[test]
-fn what_is_not_understood_is_an_error() {
+fn unsupported_policy_is_an_error() {
     for policy in [
         json!({"podSelector": {}, "ingress": [{"ports": [{"port": 1, "protocol": "SCTP"}]}]}),
         json!({"podSelector": {}, "ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8; accept"}}]}]}),

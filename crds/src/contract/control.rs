@@ -1,86 +1,107 @@
-//! The control calls themselves: what the controller may ask of a supervisor, and its answers.
+//! Signed messages from the controller to a supervisor, and the supervisor's reports.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::sealing::SealedInit;
 use super::token::{Signer, TokenError, Verifier};
 
-/// Seconds for which a control call is valid after it was signed.
+/// Validity of a control call after signing, in seconds.
 pub const VALIDITY_SECONDS: i64 = 120;
 
-/// Longest wait that `/v1/ready` grants, in seconds.
+/// Seconds that a command without a port must run before it counts as ready. One that terminates at
+/// once never does.
+pub const MIN_RUN_SECONDS: u64 = 2;
+
+/// Maximum wait of `/v1/ready`, in seconds.
 pub const MAX_READY_WAIT_SECONDS: u64 = 60;
 
-/// A grant, bound to one Pod and to a moment.
+/// A grant, bound to one Pod and an expiry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Claim {
+pub struct ControlMessage {
     /// Uid of the Pod that the call is for.
     pub pod_uid: String,
-    /// Unix time in seconds after which the call is void.
+    /// Unix time in seconds after which the call is invalid.
     pub expires: i64,
     pub grant: Grant,
 }
 
-/// What the controller asks for.
+/// The call that a message permits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Grant {
-    /// Start this command. Valid once per Pod; repeating the same message is harmless.
+    /// Start this command. Valid once per Pod; the same message may be repeated.
     Init(Box<Init>),
-    /// Tell whether the command is ready.
+    /// As `Init`, encrypted to the key of the Pod.
+    SealedInit(SealedInit),
+    /// Report whether the command is ready.
     Ready,
 }
 
-/// Everything that turns a dormant Pod into somebody's sandbox.
+/// Init message of a dormant Pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Init {
-    /// Program and arguments; the program is looked up on the `PATH` of the result.
+    /// Program and arguments. The program is looked up on the `PATH` of the resulting environment.
     pub command: Vec<String>,
-    /// Absolute directory to start in; made if it is missing.
+    /// Absolute directory in which the command starts; created if it is missing.
     pub working_dir: String,
-    /// Laid over the container's own environment (that of the image and of the Pod).
+    /// Variables that override the container's environment.
     pub environment: BTreeMap<String, String>,
     pub probe: Probe,
 }
 
-/// When the command counts as ready.
+/// Readiness rule of the command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Probe {
-    /// Port that must accept connections. Absent: ready as soon as the command runs.
+    /// Port that must accept connections. Absent: ready after [`MIN_RUN_SECONDS`].
     pub port: Option<u16>,
-    /// Path on that port that must answer 2xx, for example `/alive`. Absent: accepting is enough.
+    /// Path on that port that must answer 2xx, for example `/alive`. Absent: a connection is
+    /// enough.
     pub path: Option<String>,
 }
 
-/// Answer of `/v1/ready`.
+/// Body of the responses of `/v1/init` and `/v1/ready`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReadyReport {
     pub state: SupervisorState,
-    /// For people: why it is not ready.
+    /// Last probe error or start error, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// While dormant: public key for [`SealedInit`]. Supervisors of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealing_key: Option<String>,
 }
 
-/// The supervisor's own view of its command.
+impl From<SupervisorState> for ReadyReport {
+    fn from(state: SupervisorState) -> Self {
+        Self {
+            state,
+            detail: None,
+            sealing_key: None,
+        }
+    }
+}
+
+/// Command state as the supervisor sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SupervisorState {
-    /// Waiting for its initialisation.
+    /// Waiting for the init message.
     Dormant,
     /// The command runs and its probe has not passed yet.
     Starting,
     /// The probe has passed.
     Ready,
-    /// The command has ended; the container is about to.
+    /// The command has ended; the container ends next.
     Exited,
 }
 
-/// Why a control call was refused.
+/// Rejection of a control call.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ControlError {
     #[error(transparent)]
@@ -91,8 +112,8 @@ pub enum ControlError {
     Expired,
 }
 
-impl Claim {
-    /// A call that is valid from `now` (Unix seconds) for [`VALIDITY_SECONDS`].
+impl ControlMessage {
+    /// Message that expires [`VALIDITY_SECONDS`] after `now` (Unix seconds).
     pub fn new(pod_uid: impl Into<String>, now: i64, grant: Grant) -> Self {
         Self {
             pod_uid: pod_uid.into(),
@@ -101,30 +122,30 @@ impl Claim {
         }
     }
 
-    /// Signs the call.
+    /// Signs the message.
     pub fn sign(&self, signer: &Signer) -> Result<String, TokenError> {
         signer.sign(self)
     }
 
-    /// Reads a call and checks that it is authentic, for this Pod and still valid at `now`.
+    /// Verifies signature, Pod and expiry, and returns the grant.
     pub fn verify(
         token: &str,
         verifier: &Verifier,
         pod_uid: &str,
         now: i64,
     ) -> Result<Grant, ControlError> {
-        let claim = Self::recall(token, verifier, pod_uid)?;
-        if now > claim.expires {
+        let message = Self::recall(token, verifier, pod_uid)?;
+        if now > message.expires {
             return Err(ControlError::Expired);
         }
-        Ok(claim.grant)
+        Ok(message.grant)
     }
 
-    /// As [`Claim::verify`] without the clock: for a call that was accepted before and kept.
+    /// As [`ControlMessage::verify`] without the expiry, for a stored message.
     pub fn recall(token: &str, verifier: &Verifier, pod_uid: &str) -> Result<Self, ControlError> {
-        let claim: Self = verifier.open(token)?;
-        if claim.pod_uid == pod_uid {
-            Ok(claim)
+        let message: Self = verifier.open(token)?;
+        if message.pod_uid == pod_uid {
+            Ok(message)
         } else {
             Err(ControlError::OtherPod)
         }
@@ -136,13 +157,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_bound_to_pod_and_time() {
+    fn control_message_is_bound_to_pod_and_expiry() {
         let signer = Signer::from_seed(&[1; 32]).unwrap();
         let verifier = Verifier::new(&signer.public_key()).unwrap();
-        let token = Claim::new("pod-a", 1000, Grant::Ready)
+        let token = ControlMessage::new("pod-a", 1000, Grant::Ready)
             .sign(&signer)
             .unwrap();
-        let verify = |pod, now| Claim::verify(&token, &verifier, pod, now);
+        let verify = |pod, now| ControlMessage::verify(&token, &verifier, pod, now);
         assert_eq!(verify("pod-a", 1000 + VALIDITY_SECONDS), Ok(Grant::Ready));
         assert_eq!(
             verify("pod-a", 1001 + VALIDITY_SECONDS),
@@ -152,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_is_stable_on_the_wire() {
+    fn control_message_is_stable_on_the_wire() {
         let init = Init {
             command: vec!["/bin/true".into()],
             working_dir: "/workspace".into(),
@@ -162,7 +183,7 @@ mod tests {
                 path: Some("/alive".into()),
             },
         };
-        let claim = Claim::new("uid", 0, Grant::Init(Box::new(init)));
-        insta::assert_json_snapshot!(claim);
+        let message = ControlMessage::new("uid", 0, Grant::Init(Box::new(init)));
+        insta::assert_json_snapshot!(message);
     }
 }

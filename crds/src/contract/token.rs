@@ -1,7 +1,5 @@
-//! A signed statement in two dot-separated parts of unpadded base64url: JSON, Ed25519 signature.
-//!
-//! Asymmetric on purpose: a sandbox knows only the public key, so code that takes over one
-//! sandbox cannot speak for the controller in another.
+//! Tokens of two dot-separated parts of unpadded base64url: JSON and Ed25519 signature. A sandbox
+//! knows only the public key, so that code which takes over a sandbox cannot sign control calls.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,20 +7,20 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Signatures cover this text before the payload, so that no other use of the key can collide.
+/// Domain separation: the signature covers this text and the payload.
 const CONTEXT: &str = "sandbox-control-v1.";
 
-/// Longest token that is looked at, in bytes: 1 MiB of environment and its overhead.
-pub const MAX_LEN: usize = 2 << 20;
+/// Maximum length of a token in bytes: 1 MiB of environment, encrypted and encoded twice.
+pub const MAX_TOKEN_BYTES: usize = 3 << 20;
 
-/// Signs control calls. Made from 32 secret bytes.
+/// Private half of the control key.
 pub struct Signer(Ed25519KeyPair);
 
-/// Verifies control calls; all that a sandbox knows.
+/// Public half of the control key.
 #[derive(Clone)]
 pub struct Verifier(Vec<u8>);
 
-/// Why a token was refused.
+/// Rejection of a token or key.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TokenError {
     #[error("the token is too long")]
@@ -37,14 +35,14 @@ pub enum TokenError {
 
 impl Signer {
     /// # Errors
-    /// [`TokenError::Key`] if the seed is refused, which 32 bytes never are.
+    /// [`TokenError::Key`] if the seed is rejected, which 32 bytes never are.
     pub fn from_seed(seed: &[u8; 32]) -> Result<Self, TokenError> {
         Ed25519KeyPair::from_seed_unchecked(seed)
             .map(Self)
             .map_err(|_| TokenError::Key)
     }
 
-    /// The public half, as it stands in a Pod's environment.
+    /// Public key in base64url, for the environment of a Pod.
     pub fn public_key(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.0.public_key().as_ref())
     }
@@ -52,7 +50,7 @@ impl Signer {
     /// Signs the JSON form of `statement`.
     ///
     /// # Errors
-    /// [`TokenError::Malformed`] if the statement has no JSON form.
+    /// [`TokenError::Malformed`] if the statement cannot be serialized as JSON.
     pub fn sign(&self, statement: &impl Serialize) -> Result<String, TokenError> {
         let json = serde_json::to_vec(statement).map_err(|_| TokenError::Malformed)?;
         let payload = URL_SAFE_NO_PAD.encode(json);
@@ -78,9 +76,9 @@ impl Verifier {
         }
     }
 
-    /// Checks the signature, and only then reads the payload.
+    /// Verifies the signature before it reads the payload.
     pub fn open<T: DeserializeOwned>(&self, token: &str) -> Result<T, TokenError> {
-        if token.len() > MAX_LEN {
+        if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::TooLong);
         }
         let (payload, signature) = token.split_once('.').ok_or(TokenError::Malformed)?;
@@ -120,14 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_signed_comes_back() {
+    fn signed_statement_round_trips() {
         let (signer, verifier) = pair();
         let token = signer.sign(&vec!["a", "b"]).unwrap();
         assert_eq!(verifier.open::<Vec<String>>(&token).unwrap(), ["a", "b"]);
     }
 
     #[test]
-    fn any_change_is_refused() {
+    fn token_with_any_changed_byte_is_rejected() {
         let (signer, verifier) = pair();
         let token = signer.sign(&"hello").unwrap();
         for at in 0..token.len() {
@@ -139,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_is_refused() {
+    fn token_of_another_key_is_rejected() {
         let (signer, _) = pair();
         let other = Signer::from_seed(&[8; 32]).unwrap();
         let verifier = Verifier::new(&other.public_key()).unwrap();
@@ -148,12 +146,12 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn malformed_token_or_key_is_rejected() {
         let (_, verifier) = pair();
         assert_eq!(verifier.open::<u8>(""), Err(TokenError::Malformed));
         assert_eq!(verifier.open::<u8>("a.%"), Err(TokenError::Malformed));
         assert_eq!(verifier.open::<u8>("a.AAAA"), Err(TokenError::Signature));
-        let long = "a".repeat(MAX_LEN + 1);
+        let long = "a".repeat(MAX_TOKEN_BYTES + 1);
         assert_eq!(verifier.open::<u8>(&long), Err(TokenError::TooLong));
         assert!(Verifier::new("short").is_err());
     }

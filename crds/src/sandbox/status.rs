@@ -1,24 +1,27 @@
-//! What is true of a sandbox: written by the controller alone, a few hundred bytes.
+//! Status of a Sandbox. Only the controller writes it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-/// What is true of a sandbox.
+use crate::schema::any_object;
+
+/// Observed state of a sandbox.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxStatus {
     #[serde(default)]
     pub phase: Phase,
-    /// Why, as one word.
+    /// Reason of the phase, as one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<crate::conditions::Reason>,
-    /// Why, for people.
+    /// Explanation of the phase, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
-    /// 16 letters that name the sandbox in URLs and in the runtime API, the same for life.
+    /// Runtime id: 16 letters that name the sandbox in URLs and in the runtime API.
     #[serde(default, rename = "runtimeID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub runtime_id: Option<String>,
@@ -26,99 +29,120 @@ pub struct SandboxStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub url: Option<String>,
-    /// The Pod, while there is one or one is being made.
+    /// Name of the Pod, while it exists or is being created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub pod_name: Option<String>,
-    /// Address of the Pod.
+    /// Uid of the Pod that `readyAt` refers to.
+    #[serde(default, rename = "podUID", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub pod_uid: Option<String>,
+    /// IP address of the Pod.
     #[serde(default, rename = "podIP", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 45))]
     pub pod_ip: Option<String>,
-    /// Node that the Pod runs on.
+    /// True if the supervisor of the Pod can prove that the address belongs to this sandbox. The
+    /// gateway requires the proof before it sends requests.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub proves_address: bool,
+    /// Ports that the pool supplies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub pool_ports: Vec<super::Port>,
+    /// Node of the Pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub node_name: Option<String>,
-    /// Volume claim of the workspace.
+    /// PVC of the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub workspace_claim: Option<String>,
-    /// State of the Pod in the words of the runtime API (spec 2.2).
+    /// Pod status in the terms of the runtime API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_status: Option<PodStatus>,
-    /// Whether it was claimed from a pool.
+    /// True if the sandbox was claimed from a warm pool.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm: bool,
-    /// Number of the session key that the sandbox knows; absent: 0.
+    /// Number of the session key that the sandbox has; absent: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub key_rotation: Option<u32>,
     #[serde(default, skip_serializing_if = "Restarts::is_empty")]
     pub restarts: Restarts,
-    /// When the current start began.
+    /// Time of the current start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
-    /// When it last became ready.
+    /// Time at which the sandbox last became ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_at: Option<Time>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Time>,
-    /// Who paused it.
+    /// Cause of the pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_reason: Option<PauseReason>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_at: Option<Time>,
-    /// End of the log of a failed sandbox, encrypted: programs print secrets. The runtime API shows
-    /// it to the owner, `sandbox-operator logs NAME` to who may read the root key.
+    /// Failure log: encrypted end of the log of a failed sandbox. The runtime API shows it to the
+    /// owner, `sandbox-operator logs NAME` to users who may read the root key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8192))]
     pub sealed_log: Option<String>,
-    /// Of a failed sandbox: the template of its pool with which it failed. Another template is tried
-    /// again.
+    /// Revision of the pool template with which the sandbox failed. It is retried when the
+    /// template changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub pool_revision: Option<String>,
-    /// Generation of the spec that this status speaks of.
+    /// Revision of the pool that the sandbox was made from. It keeps this when the pool is changed or
+    /// deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<PoolSnapshot>,
+    /// Installation of the operator that manages the sandbox, as namespace and name of its lease.
+    /// Another installation leaves the sandbox alone until this field is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 317))]
+    pub installation: Option<String>,
+    /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `Ready`, and `Paused` or `Failed` where that is so.
+    /// `Ready`; `Paused`, `Failed` and `RestartNeeded` where they apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }
 
-/// Where a sandbox is in its life. `Pending`: nothing is made yet, or what it needs is missing.
-/// `Starting`: its Pod is being made, or its command is not ready. `Running`: requests are answered.
-/// `Pausing`, `Paused`: compute is released, the workspace stays. `Stopped`: everything is released.
-/// `Failed`: given up until the spec is changed; `reason` and `message` say why.
+/// Phase of a sandbox. `Pending`: accepted, nothing is created yet. `Starting`: the Pod is being
+/// created, or the command is not ready. `Running`: requests are answered. `Pausing`, `Paused`:
+/// the Pod is deleted, the workspace is kept. `Stopped`: Pod and workspace are deleted. `Failed`:
+/// not retried until the spec changes; see `reason` and `message`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum Phase {
-    /// Accepted, nothing made yet.
+    /// Accepted, nothing is created yet.
     #[default]
     Pending,
-    /// The Pod is being made or its command is not ready yet.
+    /// The Pod is being created or the command is not ready.
     Starting,
     Running,
-    /// The Pod is going away, the workspace stays.
+    /// The Pod is terminating, the workspace is kept.
     Pausing,
     Paused,
     Stopped,
-    /// Given up; see `reason` and `message`.
+    /// Not retried; see `reason` and `message`.
     Failed,
 }
 
-/// Who paused a sandbox.
+/// Cause of a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PauseReason {
-    /// The spec asks for it.
+    /// Requested in the spec.
     Requested,
-    /// Nothing happened in it for `idleTimeout`.
+    /// There was no activity for `idleTimeout`.
     Idle,
-    /// It ran for `maxRunTime`.
+    /// The sandbox ran for `maxRunTime`.
     MaxRunTime,
 }
 
-/// State of the Pod as clients of the runtime API know it (spec 2.2).
+/// Pod status as clients of the runtime API know it (`docs/specs/runtime-api.md`, section 2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PodStatus {
     Ready,
@@ -131,27 +155,42 @@ pub enum PodStatus {
     Unknown,
 }
 
-/// How often the command had to be started again since the last start.
+/// Fields that a sandbox took from its pool.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolSnapshot {
+    /// Name of the pool.
+    #[schemars(length(max = 253))]
+    pub name: String,
+    /// Hash of the template.
+    #[schemars(length(max = 63))]
+    pub revision: String,
+    /// Template and lifecycle of the pool.
+    #[schemars(schema_with = "any_object")]
+    pub spec: Value,
+}
+
+/// Restarts of the command since the last start.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Restarts {
     /// Restarts of the container and replacements of the Pod.
     #[serde(default)]
     pub count: u32,
-    /// The latest reasons, oldest first, for example `OOMKilled`.
+    /// Latest termination reasons, oldest first, for example `OOMKilled`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5), inner(length(max = 64)))]
     pub reasons: Vec<String>,
 }
 
 impl Restarts {
-    /// Whether there is nothing to say.
+    /// Returns whether there were no restarts.
     pub fn is_empty(&self) -> bool {
         self == &Self::default()
     }
 }
 
 impl PodStatus {
-    /// The exact spelling that clients match on (runtime API spec 2.2).
+    /// Spelling that clients match.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "Ready",

@@ -1,7 +1,7 @@
-//! Figures to hold against the budgets of the design: `cargo run --release -p executor --example
-//! bench_executor -- [--python PYTHON] [--kernel PYTHON] [PATH-OF-BINARY]`. Without a path it measures
-//! the binary built beside it; with a Python that has the original server, that one as well; with
-//! one that has ipykernel, cells. Beside each figure: the budget.
+//! Benchmark of the executor: `cargo run --release -p executor --example bench_executor --
+//! [--python PYTHON] [--kernel PYTHON] [--skills PYTHON] [PATH-OF-BINARY]`, with the binary built
+//! beside it as the default. `--python` has the Python server, `--kernel` has ipykernel, `--skills`
+//! has the libraries of an OpenHands image. The last column is the budget.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +18,7 @@ mod server;
 
 const ECHOES: usize = 300;
 const STARTS: usize = 20;
-/// Starts of a kernel, which takes a second.
+/// Starts of a kernel; each takes about a second.
 const KERNELS: usize = 5;
 const PRINTS: usize = 300;
 
@@ -34,6 +34,10 @@ fn main() -> anyhow::Result<()> {
     if let Some(python) = &arguments.kernel {
         kernel(binary, python, directory.path())?;
     }
+    if let Some(python) = &arguments.skills {
+        let starts = first_cells(&plugins_command(binary, python, directory.path())?)?.1;
+        times("OpenHands skills: first cell", &starts, "<= 1000 ms");
+    }
     supervise(binary)?;
     times("reference: bash -c 'echo hi'", &spawns()?, "");
     let Some(python) = &arguments.python else {
@@ -46,22 +50,27 @@ fn main() -> anyhow::Result<()> {
 struct Arguments {
     binary: PathBuf,
     python: Option<PathBuf>,
-    /// Has ipykernel.
+    /// A Python with ipykernel.
     kernel: Option<PathBuf>,
+    /// Has ipykernel and openhands-aci.
+    skills: Option<PathBuf>,
 }
 
 impl Arguments {
     fn read() -> anyhow::Result<Self> {
         let mut words = std::env::args_os().skip(1);
-        let (mut binary, mut python, mut kernel) = (None, None, None);
+        let (mut binary, mut python, mut kernel, mut skills) = (None, None, None, None);
         while let Some(word) = words.next() {
-            if word == "--python" {
-                python = Some(words.next().context("--python needs a path")?.into());
-            } else if word == "--kernel" {
-                kernel = Some(words.next().context("--kernel needs a path")?.into());
-            } else {
-                binary = Some(word.into());
-            }
+            let target = match word.to_str() {
+                Some("--python") => &mut python,
+                Some("--kernel") => &mut kernel,
+                Some("--skills") => &mut skills,
+                _ => {
+                    binary = Some(word.into());
+                    continue;
+                }
+            };
+            *target = Some(words.next().context("a flag needs a path")?.into());
         }
         let this = std::env::current_exe()?;
         let directory = this.parent().and_then(Path::parent);
@@ -70,6 +79,7 @@ impl Arguments {
             binary: binary.unwrap_or(built),
             python,
             kernel,
+            skills,
         })
     }
 }
@@ -79,7 +89,7 @@ fn serve(binary: &Path, directory: &Path) -> anyhow::Result<()> {
         let mut command = Command::new(binary);
         command.args(["serve", "0", "--username", "root", "--working-dir"]);
         command.arg(directory);
-        // Whoever runs this has start-up files that an image does not have.
+        // Start-up files of the user must not be measured.
         command
             .env("HOME", "/nonexistent")
             .env_remove("SESSION_API_KEY");
@@ -94,11 +104,17 @@ fn serve(binary: &Path, directory: &Path) -> anyhow::Result<()> {
     server.stop()
 }
 
-/// With kernel and skills, from the start of the server to the first answer of a cell and after.
-fn kernel(binary: &Path, python: &Path, directory: &Path) -> anyhow::Result<()> {
+type Start<'a> = Box<dyn Fn() -> anyhow::Result<Server> + 'a>;
+
+/// Starts a server with kernel and skills.
+fn plugins_command<'a>(
+    binary: &'a Path,
+    python: &Path,
+    directory: &'a Path,
+) -> anyhow::Result<Start<'a>> {
     let found = python.parent().context("no directory")?.display();
     let path = format!("{found}:{}", std::env::var("PATH")?);
-    let start = || {
+    Ok(Box::new(move || {
         let mut command = Command::new(binary);
         command.args(["serve", "0", "--username", "root", "--working-dir"]);
         command
@@ -107,15 +123,24 @@ fn kernel(binary: &Path, python: &Path, directory: &Path) -> anyhow::Result<()> 
         command.env("HOME", directory).env("PATH", &path);
         command.env_remove("SESSION_API_KEY");
         Server::listening(command.env("SANDBOX_BIND_ADDRESS", "127.0.0.1"))
-    };
-    let (server, starts) = Server::starts(STARTS, start)?;
-    times("plugins: exec to listening", &starts, "<= 20 ms");
-    server.stop()?;
-    let (server, starts) = Server::starts(KERNELS, || {
+    }))
+}
+
+/// Times from the start of the server to the result of the first cell.
+fn first_cells(start: &Start<'_>) -> anyhow::Result<(Server, Vec<Duration>)> {
+    Server::starts(KERNELS, || {
         let server = start()?;
         server.prints(1)?;
         Ok(server)
-    })?;
+    })
+}
+
+fn kernel(binary: &Path, python: &Path, directory: &Path) -> anyhow::Result<()> {
+    let start = plugins_command(binary, python, directory)?;
+    let (server, starts) = Server::starts(STARTS, &start)?;
+    times("plugins: exec to listening", &starts, "<= 20 ms");
+    server.stop()?;
+    let (server, starts) = first_cells(&start)?;
     times("plugins: exec to first cell", &starts, "");
     let (prints, wrong) = server.prints(PRINTS)?;
     anyhow::ensure!(wrong == 0, "{wrong} wrong answers");
@@ -137,7 +162,7 @@ fn supervise(binary: &Path) -> anyhow::Result<()> {
         command.args(["--state-dir", "/tmp/no-such-state"]);
         command
             .env("SANDBOX_POD_UID", "uid")
-            .env("SANDBOX_CONTROL_KEY", &key);
+            .env("SANDBOX_CONTROL_PUBLIC_KEY", &key);
         Server::listening(&mut command)
     })?;
     times("supervise: exec to listening", &starts, "");
@@ -166,17 +191,17 @@ fn spawns() -> anyhow::Result<Vec<Duration>> {
         .collect()
 }
 
-fn times(what: &str, times: &[Duration], held_against: &str) {
+fn times(label: &str, times: &[Duration], held_against: &str) {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
     let at =
         |percent: usize| sorted[((sorted.len() - 1) * percent).div_ceil(100)].as_secs_f64() * 1e3;
     let (half, most) = (at(50), at(99));
-    println!("{what:28} p50 {half:9.2} ms   p99 {most:9.2} ms   {held_against}");
+    println!("{label:28} p50 {half:9.2} ms   p99 {most:9.2} ms   {held_against}");
 }
 
-fn memory(what: &str, server: &Server, held_against: &str) -> anyhow::Result<()> {
-    println!("{what:28} {:8.1} MiB   {held_against}", mib(server.rss()?));
+fn memory(label: &str, server: &Server, held_against: &str) -> anyhow::Result<()> {
+    println!("{label:28} {:8.1} MiB   {held_against}", mib(server.rss()?));
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! The Python action execution server, measured in the same run: without plugins and browser,
-//! which ours does not have either, and with the shell of whoever runs this.
+//! The Python action execution server, measured in the same run, without plugins and browser and
+//! with the shell of the current user.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -10,17 +10,17 @@ use anyhow::Context as _;
 
 use crate::server::Server;
 
-/// It takes many seconds to start.
+/// A start takes many seconds.
 pub(crate) const STARTS: usize = 3;
 pub(crate) const ECHOES: usize = 100;
-/// Small against its start.
-const PAUSE: Duration = Duration::from_millis(10);
-/// What it was seen to need elsewhere.
+/// Short in comparison with a start.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Published figures.
 pub(crate) const PUBLISHED: &str =
     "published: start 14-30 s, 412-458 MB, echo p50 0.14-0.63 s (not measured in this run)";
 
 pub(crate) fn start(python: &Path, directory: &Path) -> anyhow::Result<Server> {
-    // It prints no address, so it has to be given one; nobody else takes this one so soon.
+    // The server does not print its address, so it gets a free port.
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let user = if rustix::process::geteuid().is_root() {
         "root".to_owned()
@@ -37,7 +37,7 @@ pub(crate) fn start(python: &Path, directory: &Path) -> anyhow::Result<Server> {
         .env("USER", &user)
         .env("SU_TO_USER", "false")
         .env("HOME", directory)
-        // Its terminal program ends with it, or at least is found here.
+        // Keeps the socket of its tmux server in the test directory.
         .env("TMUX_TMPDIR", directory)
         .env_remove("SESSION_API_KEY")
         .stdout(Stdio::null())
@@ -45,7 +45,7 @@ pub(crate) fn start(python: &Path, directory: &Path) -> anyhow::Result<Server> {
     let mut child = command.spawn()?;
     while TcpStream::connect(address).is_err() {
         anyhow::ensure!(child.try_wait()?.is_none(), "it has ended");
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(Server {
         child,

@@ -1,4 +1,4 @@
-//! A server under measurement: started, listening, asked, stopped.
+//! A server under measurement.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Waits for the line that says where it listens.
+    /// Starts a server and waits until it prints its address.
     pub(crate) fn listening(command: &mut Command) -> anyhow::Result<Self> {
         let mut child = command
             .stdout(Stdio::piped())
@@ -36,7 +36,7 @@ impl Server {
         })
     }
 
-    /// Starts several, one after the other; the last one stays.
+    /// Starts several servers one after the other; the last one keeps running.
     pub(crate) fn starts(
         rounds: usize,
         start: impl Fn() -> anyhow::Result<Self>,
@@ -53,12 +53,12 @@ impl Server {
         }
     }
 
-    /// Round trips of a command over one connection, and how many answers lacked its output.
+    /// Round trips of a command over one connection, and the number of responses without output.
     pub(crate) fn echoes(&self, rounds: usize) -> anyhow::Result<(Vec<Duration>, usize)> {
         self.round_trips(rounds, ECHO, r#""content":"hi""#)
     }
 
-    /// The same of a cell.
+    /// Round trips of a cell.
     pub(crate) fn prints(&self, rounds: usize) -> anyhow::Result<(Vec<Duration>, usize)> {
         self.round_trips(rounds, PRINT, r#""content":"1\n[Jupyter"#)
     }
@@ -88,13 +88,13 @@ impl Server {
         Ok((times, wrong))
     }
 
-    /// Resident memory once it has settled, in bytes.
+    /// Resident memory after a short wait, in bytes.
     pub(crate) fn rss(&self) -> anyhow::Result<u64> {
         std::thread::sleep(Duration::from_millis(200));
         rss(self.child.id())
     }
 
-    /// Resident memory of its kernel, in bytes: the largest of its children.
+    /// Resident memory of the kernel, the largest child process, in bytes.
     pub(crate) fn kernel_rss(&self) -> anyhow::Result<u64> {
         let pid = self.child.id();
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
@@ -114,7 +114,7 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// After a failure; one that was stopped is gone.
+    /// Ends the server after a failure.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,18 +1,20 @@
-//! What a client asks for: the action envelope of spec 3.1, read leniently.
+//! Parses the action envelope (`docs/specs/executor.md`, section 3.1), leniently.
 //!
-//! Unknown keys are ignored; what is required and missing is refused in the original's words.
+//! Unknown keys are ignored. A missing argument is an error in the words of the Python server.
 
 use serde_json::{Map, Value};
 
 use self::arguments::Arguments;
 pub(super) use self::error::ActionError;
-use super::python::repr;
+pub(super) use self::lines::{LineNumber, Range};
+use super::python_repr::repr;
 
 mod arguments;
 mod error;
+mod lines;
 
-/// Every action word of the original, in its order; it lists them when it is given another.
-const WORDS: [&str; 20] = [
+/// Action names of the Python server in its order; an error for an unknown name lists them.
+const ACTION_NAMES: [&str; 20] = [
     "null",
     "run",
     "run_ipython",
@@ -42,7 +44,7 @@ pub(super) enum Action {
     Write(Write),
     Edit(Edit),
     RunCell(RunCell),
-    /// Known to clients, not served here.
+    /// An action that this server does not implement.
     Unavailable(&'static str),
 }
 
@@ -54,17 +56,17 @@ pub(super) struct Run {
     pub(super) is_static: bool,
     pub(super) cwd: Option<String>,
     pub(super) hidden: bool,
-    /// Seconds; absent and zero mean none.
+    /// Timeout in seconds; absent and zero mean none.
     pub(super) timeout: Option<f64>,
 }
 
-/// Python for the kernel.
+/// Python code for the kernel.
 #[derive(Debug, PartialEq)]
 pub(super) struct RunCell {
     pub(super) code: String,
-    /// Whether the answer ends with the directory and the interpreter.
+    /// True if the content ends with the directory and the interpreter.
     pub(super) include_extra: bool,
-    /// Seconds; absent and zero mean none.
+    /// Timeout in seconds; absent and zero mean none.
     pub(super) timeout: Option<f64>,
 }
 
@@ -72,7 +74,7 @@ pub(super) struct RunCell {
 pub(super) struct Read {
     pub(super) path: String,
     pub(super) range: Range,
-    /// The command for the editor, if that is asked and not the plain reader.
+    /// The editor command, if `impl_source` selects the editor.
     pub(super) through_editor: Option<Edit>,
 }
 
@@ -90,64 +92,42 @@ pub(super) struct Edit {
     pub(super) file_text: Option<String>,
     pub(super) old_str: Option<String>,
     pub(super) new_str: Option<String>,
-    pub(super) insert_line: Option<Line>,
-    /// As it came: the editor has its own words for a bad one.
+    pub(super) insert_line: Option<LineNumber>,
+    /// Not validated: the editor has its own error texts.
     pub(super) view_range: Option<Value>,
-}
-
-/// A line number; models send texts as well.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
-    Number(i64),
-    Text(String),
-}
-
-impl Line {
-    /// The number, or the text that is none.
-    pub(super) fn number(&self) -> Result<i64, String> {
-        match self {
-            Self::Number(number) => Ok(*number),
-            Self::Text(text) => text.trim().parse().map_err(|_| text.clone()),
-        }
-    }
-}
-
-/// Lines, from 0; an end of -1 means all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Range {
-    pub(super) start: i64,
-    pub(super) end: i64,
 }
 
 impl Action {
     pub(super) fn parse(envelope: &Map<String, Value>) -> Result<Self, ActionError> {
-        let Some(word) = envelope.get("action") else {
+        let Some(name) = envelope.get("action") else {
             return Err(if envelope.contains_key("observation") {
                 ActionError::Observation
             } else {
                 ActionError::UnknownEvent(repr(&Value::Object(envelope.clone())))
             });
         };
-        let word = word
+        let name = name
             .as_str()
-            .filter(|word| WORDS.contains(word))
+            .filter(|name| ACTION_NAMES.contains(name))
             .ok_or_else(|| {
-                let known = WORDS.map(|word| format!("'{word}'")).join(", ");
-                ActionError::UnknownWord(repr(word), format!("[{known}]"))
+                let known = ACTION_NAMES.map(|name| format!("'{name}'")).join(", ");
+                ActionError::UnknownName(repr(name), format!("[{known}]"))
             })?;
         check_source(envelope)?;
         let arguments = Arguments::of(envelope);
-        match word {
+        match name {
             "run" => run(&arguments).map(Self::Run),
             "read" => read(&arguments).map(Self::Read),
             "write" => write(&arguments).map(Self::Write),
             "run_ipython" => run_cell(&arguments).map(Self::RunCell),
-            "browse" => arguments.unavailable("browse", "BrowseURLAction", "url"),
-            "browse_interactive" => arguments.unavailable(
-                "browse_interactive",
-                "BrowseInteractiveAction",
-                "browser_actions",
-            ),
+            "browse" => {
+                arguments.require("BrowseURLAction", &["url"])?;
+                Ok(Self::Unavailable("browse"))
+            }
+            "browse_interactive" => {
+                arguments.require("BrowseInteractiveAction", &["browser_actions"])?;
+                Ok(Self::Unavailable("browse_interactive"))
+            }
             "edit" if arguments.text("impl_source")?.as_deref() == Some("llm_based_edit") => {
                 Err(ActionError::LlmEdit)
             }
@@ -230,6 +210,3 @@ fn write(arguments: &Arguments<'_>) -> Result<Write, ActionError> {
         range: arguments.range()?,
     })
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,5 +1,5 @@
-//! How long the sandbox has been idle. A command under way is activity for as long as it runs, also
-//! after its action has been answered: whoever pauses idle sandboxes must not pause this one.
+//! Idle time of the sandbox. A background command counts as activity until it ends, so that the
+//! controller does not pause the sandbox under it.
 
 use std::sync::Arc;
 
@@ -9,31 +9,31 @@ use tokio::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Activity {
     started: Instant,
-    state: Mutex<State>,
+    state: Mutex<ActivityState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ActivityState {
     running: usize,
     last: Instant,
 }
 
-/// One action or command under way.
-pub(super) struct Running(Arc<Activity>);
+/// Keeps the sandbox active during one action or command.
+pub(super) struct ActivityGuard(Arc<Activity>);
 
 impl Activity {
     pub(super) fn new() -> Arc<Self> {
         let started = Instant::now();
-        let state = Mutex::new(State {
+        let state = Mutex::new(ActivityState {
             running: 0,
             last: started,
         });
         Arc::new(Self { started, state })
     }
 
-    pub(super) fn begin(self: &Arc<Self>) -> Running {
+    pub(super) fn begin(self: &Arc<Self>) -> ActivityGuard {
         self.state.lock().running += 1;
-        Running(self.clone())
+        ActivityGuard(self.clone())
     }
 
     pub(super) fn uptime(&self) -> Duration {
@@ -50,7 +50,7 @@ impl Activity {
     }
 }
 
-impl Drop for Running {
+impl Drop for ActivityGuard {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.running -= 1;
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_running_action_is_not_idle() {
+    async fn idle_time_is_zero_while_an_action_runs() {
         let activity = Activity::new();
         let second = Duration::from_secs(1);
         tokio::time::advance(second).await;

@@ -1,4 +1,5 @@
-//! The HTTP side: routes, the session key, and the original's error bodies (spec 1.6, 1.7).
+//! HTTP routes, the session key and the error bodies of the Python server
+//! (`docs/specs/executor.md`, sections 1.6 and 1.7).
 
 use std::sync::Arc;
 
@@ -7,13 +8,14 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
-use http::StatusCode;
+use http::{HeaderValue, StatusCode, header};
 use subtle::ConstantTimeEq as _;
 
 use self::error::detail;
 use super::executor::Executor;
 
 mod alive;
+mod body;
 mod download_files;
 mod error;
 mod execute_action;
@@ -26,8 +28,8 @@ mod upload_file;
 mod validation;
 mod vscode_connection_token;
 
-/// Answered without a key.
-const OPEN: [&str; 2] = ["/alive", "/server_info"];
+/// Paths that need no key.
+const PUBLIC_PATHS: [&str; 2] = ["/alive", "/server_info"];
 
 pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
     let key: Arc<str> = key.into();
@@ -39,12 +41,12 @@ pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
         .route("/upload_file", post(upload_file::post))
         .route("/download_files", get(download_files::get))
         .route("/update_mcp_server", post(mcp::update))
-        .merge(mcp::router(&executor, &key))
+        .merge(mcp::router(&executor))
         .route(
             "/vscode/connection_token",
             get(vscode_connection_token::get),
         )
-        // Each reads its body within bounds of its own.
+        // Each handler has its own body limit.
         .layer(DefaultBodyLimit::disable())
         .fallback(async |executor| refuse(&executor, StatusCode::NOT_FOUND, "Not Found"))
         .method_not_allowed_fallback(async |executor| {
@@ -54,12 +56,12 @@ pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
                 "Method Not Allowed",
             )
         })
-        .layer(middleware::from_fn_with_state(key, authorise))
+        .layer(middleware::from_fn_with_state(key, authorize))
         .with_state(executor)
 }
 
-/// Once tool servers are offered, the original has their application answer for every path that it
-/// does not know.
+/// Rejects an unknown path. Once tool servers are configured, the MCP application of the Python
+/// server answers these requests, in plain text.
 fn refuse(executor: &State<Arc<Executor>>, status: StatusCode, text: &str) -> Response {
     if executor.mcp.is_offered() {
         (StatusCode::NOT_FOUND, "Not Found").into_response()
@@ -68,16 +70,27 @@ fn refuse(executor: &State<Arc<Executor>>, status: StatusCode, text: &str) -> Re
     }
 }
 
-/// Guards every path but the open ones, unknown ones included. Without a key all is open.
-async fn authorise(State(key): State<Arc<str>>, request: Request, next: Next) -> Response {
-    let given = request
+/// Requires the key for every path but `PUBLIC_PATHS`, also for unknown ones. An empty key disables
+/// the check.
+async fn authorize(State(key): State<Arc<str>>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let open = key.is_empty() || PUBLIC_PATHS.contains(&path);
+    let is_key =
+        |given: Option<&[u8]>| given.is_some_and(|given| given.ct_eq(key.as_bytes()).into());
+    let session_key = request
         .headers()
         .get(crds::contract::header::SESSION_API_KEY);
-    let given = given.map_or(&b""[..], |value| value.as_bytes());
-    let open = key.is_empty() || OPEN.contains(&request.uri().path());
-    if open || bool::from(given.ct_eq(key.as_bytes())) {
-        next.run(request).await
-    } else {
-        detail(StatusCode::FORBIDDEN, "Invalid API Key")
+    if open || is_key(session_key.map(HeaderValue::as_bytes)) {
+        return next.run(request).await;
+    }
+    match request.headers().get(header::AUTHORIZATION) {
+        Some(given) if mcp::is_transport(path) => {
+            if is_key(given.as_bytes().strip_prefix(b"Bearer ")) {
+                next.run(request).await
+            } else {
+                mcp::invalid_token()
+            }
+        }
+        _ => detail(StatusCode::FORBIDDEN, "Invalid API Key"),
     }
 }

@@ -1,4 +1,4 @@
-//! Carries out actions: commands one after the other in the shell, files beside it.
+//! Executes actions: commands one after the other in the shell, file actions independent of it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,23 +12,28 @@ use tokio_util::task::AbortOnDropHandle;
 use super::action::{Action, ActionError, Run};
 use super::activity::Activity;
 use super::editor::Editor;
-use super::files::FileError;
 use super::mcp::Mcp;
 use super::observation::Observation;
 use super::plugins::Plugins;
 use super::plugins::jupyter::JupyterError;
-use super::resources::Meter;
+use super::resource_usage::Meter;
 use super::settings::Settings;
-use super::shell::{Answer, Request, Session, ShellError, Start};
+use super::shell::{CommandOutcome, LaunchContext, Request, RunResponse, Session, ShellError};
 
-mod cells;
-mod documents;
-mod exchange;
+mod background_command;
+mod file_actions;
+mod ipython;
+mod transfers;
 
-/// Commands in shells of their own at once; each costs a process.
-const MAX_STATIC: u32 = 4;
-/// Actions under way or waiting. A client has one; more come from retries.
+/// Concurrent isolated shells; each is a process.
+const MAX_ISOLATED_SHELLS: u32 = 4;
+/// Concurrent uploads and downloads: each has a thread for as long as its client takes.
+const MAX_TRANSFERS: usize = 8;
+/// Running and waiting actions. A client has one; more come from retries.
 const MAX_ACTIONS: usize = 64;
+
+/// Clients match this text.
+const NO_BROWSER: &str = "Browser functionality is not supported or disabled.";
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExecuteError {
@@ -37,10 +42,8 @@ pub(super) enum ExecuteError {
     #[error("{0}: {cause}", cause = cause(.0))]
     Shell(#[from] ShellError),
     #[error(transparent)]
-    File(FileError),
-    #[error(transparent)]
     Jupyter(#[from] JupyterError),
-    #[error("cannot act for the sandbox user: {0}")]
+    #[error("cannot run as the sandbox user: {0}")]
     Identity(#[source] std::io::Error),
     #[error("too many actions at once")]
     Busy,
@@ -57,70 +60,76 @@ fn cause(error: &ShellError) -> String {
 #[derive(Debug)]
 pub(super) struct Executor {
     pub(super) activity: Arc<Activity>,
-    /// Watches a command that outlived its action, for as long as it runs.
-    left_behind: Lock<Option<AbortOnDropHandle<()>>>,
+    /// Task that counts a command as activity after its action was answered.
+    background_command: Lock<Option<AbortOnDropHandle<()>>>,
     pub(super) meter: Meter,
     pub(super) plugins: Plugins,
     pub(super) mcp: Mcp,
-    start: Start,
+    launch_context: LaunchContext,
     no_change: Duration,
     /// Absent once the server shuts down.
     session: Mutex<Option<Session>>,
-    /// Of the shell, after its last command: known without waiting for the shell.
+    /// Directory of the shell after its last command, readable while the shell is busy.
     working_dir: Lock<PathBuf>,
     editor: Arc<Editor>,
     static_slots: Semaphore,
-    slots: Semaphore,
+    action_slots: Semaphore,
     transfers: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
 impl Executor {
     /// Starts the shell; the executor can serve when this returns.
-    pub(super) async fn start(start: Start, settings: &Settings) -> Result<Arc<Self>, ShellError> {
+    pub(super) async fn start(
+        start: LaunchContext,
+        settings: &Settings,
+    ) -> Result<Arc<Self>, ShellError> {
         let no_change = settings.no_change;
         let session = Session::main(start.clone(), no_change).await?;
         let editor = Arc::new(Editor::new());
         Ok(Arc::new(Self {
             activity: Activity::new(),
-            left_behind: Lock::default(),
+            background_command: Lock::default(),
             meter: Meter::new(),
             plugins: Plugins::new(settings, &start, &editor),
             mcp: Mcp::new(start.clone()),
             working_dir: Lock::new(session.working_dir().to_path_buf()),
             session: Mutex::new(Some(session)),
-            start,
+            launch_context: start,
             no_change,
-            static_slots: Semaphore::new(MAX_STATIC as usize),
-            slots: Semaphore::new(MAX_ACTIONS),
+            static_slots: Semaphore::new(MAX_ISOLATED_SHELLS as usize),
+            action_slots: Semaphore::new(MAX_ACTIONS),
             editor,
-            transfers: Arc::new(Semaphore::new(exchange::MAX_TRANSFERS)),
+            transfers: Arc::new(Semaphore::new(MAX_TRANSFERS)),
             stop: CancellationToken::new(),
         }))
     }
 
-    /// Ends the shell, the plugins and everything in them, also in the middle of a command.
+    /// Ends the shell, the plugins and all their processes, also during a command.
     pub(super) async fn close(&self) {
         self.stop.cancel();
         if let Some(session) = self.session.lock().await.take() {
             session.close().await;
         }
         tokio::join!(self.plugins.stop(), self.mcp.close());
-        // Each static command closes its own shell.
-        let _ = self.static_slots.acquire_many(MAX_STATIC).await;
+        // Each isolated command closes its own shell.
+        let _ = self.static_slots.acquire_many(MAX_ISOLATED_SHELLS).await;
     }
 
-    /// Carries out an action to its end, whether or not somebody still waits for the answer.
+    /// Executes an action. It completes even if the client disconnects.
     pub(super) async fn execute(
         self: &Arc<Self>,
         action: Action,
     ) -> Result<Observation, ExecuteError> {
         let executor = Arc::clone(self);
-        tokio::spawn(async move { executor.carry_out(action).await }).await?
+        tokio::spawn(async move { executor.perform(action).await }).await?
     }
 
-    async fn carry_out(&self, action: Action) -> Result<Observation, ExecuteError> {
-        let _slot = self.slots.try_acquire().map_err(|_| ExecuteError::Busy)?;
+    async fn perform(&self, action: Action) -> Result<Observation, ExecuteError> {
+        let _slot = self
+            .action_slots
+            .try_acquire()
+            .map_err(|_| ExecuteError::Busy)?;
         let _running = self.activity.begin();
         match action {
             Action::Run(run) => self.run(run).await,
@@ -128,7 +137,7 @@ impl Executor {
             Action::Write(write) => self.write(write).await,
             Action::Edit(edit) => self.edit(edit).await,
             Action::RunCell(cell) => self.run_cell(cell).await,
-            Action::Unavailable(word) => Ok(unavailable(word)),
+            Action::Unavailable(_) => Ok(Observation::error(NO_BROWSER.to_owned())),
         }
     }
 
@@ -138,44 +147,53 @@ impl Executor {
             is_input: run.is_input,
             blocking: run.blocking,
             timeout: run.timeout,
-            // Clients cannot take an `error` in answer to a hidden command.
+            // Clients cannot handle an `error` observation of a hidden command.
             only_one: !run.hidden,
         };
-        let answer = if run.is_static {
-            self.run_apart(&request, run.cwd).await?
+        let response = if run.is_static {
+            self.run_isolated(&request, run.cwd).await
         } else {
-            self.run_in_session(&request).await?
+            self.run_in_session(&request).await
         };
-        Ok(match answer {
-            Answer::Outcome(outcome) => Observation::run(&request.command, run.hidden, outcome),
-            Answer::Refused(text) => Observation::error(text),
-        })
+        let outcome = match response {
+            Ok(RunResponse::Outcome(outcome)) => outcome,
+            Ok(RunResponse::Refused(text)) => return Ok(Observation::error(text)),
+            Err(ExecuteError::Shell(error)) => {
+                let text = ExecuteError::Shell(error).to_string();
+                if !run.hidden {
+                    return Ok(Observation::error(text));
+                }
+                CommandOutcome {
+                    content: text,
+                    ..CommandOutcome::default()
+                }
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Observation::run(&request.command, run.hidden, outcome))
     }
 
-    async fn run_in_session(&self, request: &Request) -> Result<Answer, ExecuteError> {
+    async fn run_in_session(&self, request: &Request) -> Result<RunResponse, ExecuteError> {
         let mut guard = self.session.lock().await;
         let session = guard.as_mut().ok_or(ExecuteError::Closed)?;
-        let answer = tokio::select! {
-            answer = session.run(request) => answer?,
+        let response = tokio::select! {
+            response = session.run(request) => response?,
             () = self.stop.cancelled() => return Err(ExecuteError::Closed),
         };
         *self.working_dir.lock() = session.working_dir().to_path_buf();
-        *self.left_behind.lock() = session.rest().map(|rest| {
-            let running = self.activity.begin();
-            AbortOnDropHandle::new(tokio::spawn(async move {
-                rest.await;
-                drop(running);
-            }))
+        *self.background_command.lock() = session.running_command().map(|(ended, usage)| {
+            let tracking = background_command::track(Arc::clone(&self.activity), ended, usage);
+            AbortOnDropHandle::new(tokio::spawn(tracking))
         });
-        Ok(answer)
+        Ok(response)
     }
 
-    /// In a shell of its own that lives as long as the command.
-    async fn run_apart(
+    /// Runs a command in a shell of its own.
+    async fn run_isolated(
         &self,
         request: &Request,
         cwd: Option<String>,
-    ) -> Result<Answer, ExecuteError> {
+    ) -> Result<RunResponse, ExecuteError> {
         let _slot = self
             .static_slots
             .acquire()
@@ -184,31 +202,25 @@ impl Executor {
         if self.stop.is_cancelled() {
             return Err(ExecuteError::Closed);
         }
-        let mut start = self.start.clone();
-        // A directory that does not exist falls back, as in the original.
+        let mut start = self.launch_context.clone();
+        // The Python server also falls back to the initial directory.
         if let Some(cwd) = cwd.map(PathBuf::from).filter(|cwd| cwd.is_dir()) {
             start.working_dir = cwd;
         }
-        let mut session = Session::fresh(start, self.no_change).await?;
-        let answer = tokio::select! {
-            answer = session.run(request) => answer.map_err(ExecuteError::from),
+        let mut session = Session::isolated(start, self.no_change).await?;
+        let response = tokio::select! {
+            response = session.run(request) => response.map_err(ExecuteError::from),
             () = self.stop.cancelled() => Err(ExecuteError::Closed),
         };
         session.close().await;
-        answer
+        response
     }
 
-    async fn as_user<T: Send + 'static>(
+    async fn run_as_user<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ExecuteError> {
-        let done = self.start.identity.run(work).await;
+        let done = self.launch_context.identity.run(work).await;
         done.map_err(ExecuteError::Identity)
     }
-}
-
-fn unavailable(what: &str) -> Observation {
-    Observation::error(format!(
-        "The action {what} is not available in this sandbox."
-    ))
 }

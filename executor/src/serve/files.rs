@@ -1,76 +1,35 @@
-//! The actions `read` and `write` (spec 6.1, 6.3), done with the sandbox user's rights.
-//!
-//! The original does them as root and leaves root's files behind; here the kernel decides.
+//! The actions `read` and `write` (`docs/specs/executor.md`, sections 6.1 and 6.3), with the rights
+//! of the sandbox user. The Python server reads and writes as root.
 
 mod binary;
 mod charset;
 mod directories;
-mod document;
-mod errno;
+mod error;
 mod lines;
 mod list;
-mod nameless;
+mod os_error;
 mod read;
 mod replace;
 mod text;
+mod text_document;
+mod unnamed_file;
 mod write;
 
-use std::io;
 use std::path::{Component, Path, PathBuf};
 
 pub(super) use self::binary::is_binary;
 pub(super) use self::directories::make as make_directories;
-pub(super) use self::document::Document;
-pub(super) use self::errno::{describe, is_absence};
+pub(super) use self::error::FileError;
 pub(super) use self::list::list;
-pub(super) use self::nameless::nameless;
+pub(super) use self::os_error::{describe, is_not_found};
 pub(super) use self::read::read;
-pub(super) use self::replace::{Links, Replacement, put};
+pub(super) use self::replace::{Replacement, SymlinkPolicy, replace_file};
 pub(super) use self::text::bytes;
+pub(super) use self::text_document::TextDocument;
+pub(super) use self::unnamed_file::unnamed;
 pub(super) use self::write::write;
 
-#[derive(Debug, thiserror::Error)]
-pub(super) enum FileError {
-    #[error("File not found: {0}")]
-    NotFound(String),
-    #[error("File could not be decoded as utf-8: {0}")]
-    NotText(String),
-    #[error("Path is a directory: {0}")]
-    Directory(String),
-    #[error("ERROR_BINARY_FILE")]
-    Binary,
-    #[error("File is too large or not a regular file: {0}")]
-    Unreadable(String),
-    #[error("File {path} written, but failed to change ownership and permissions: {source}")]
-    Permissions {
-        path: String,
-        #[source]
-        source: io::Error,
-    },
-    /// Answered as a failure of the server, in Python's form.
-    #[error("{}", describe(source, path))]
-    System {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-}
-
-impl FileError {
-    fn of(source: io::Error, path: &Path) -> Self {
-        let shown = path.display().to_string();
-        match source.kind() {
-            io::ErrorKind::NotFound => Self::NotFound(shown),
-            io::ErrorKind::IsADirectory => Self::Directory(shown),
-            _ => Self::System {
-                path: path.to_path_buf(),
-                source,
-            },
-        }
-    }
-}
-
-/// Joins a relative path to the shell's directory. `..` stays: links decide where it leads.
+/// Joins a relative path to the directory of the shell. `..` is kept because of links.
 pub(super) fn resolve(path: &str, working_dir: &Path) -> PathBuf {
     let joined = working_dir.join(path);
     let kept = joined
@@ -84,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn relative_paths_follow_the_shell() {
+    fn relative_path_is_joined_to_working_directory() {
         let resolve = |path| resolve(path, Path::new("/w")).display().to_string();
         assert_eq!(resolve("a.txt"), "/w/a.txt");
         assert_eq!(resolve("./a//b/../c"), "/w/a/b/../c");

@@ -1,24 +1,31 @@
-//! On whose behalf things are done in the sandbox.
+//! The sandbox user, and processes and threads that run as that user.
 //!
 //! The server may run as root while the agent is an ordinary user. Shells change to that user
-//! before they start; file access happens on threads that have changed to it for good, so the
-//! kernel itself refuses what the agent may not touch, through whatever link it is reached.
+//! before they start. File access happens on threads that change to it permanently, so that the
+//! kernel checks every access, also through links.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::mpsc::{self, SyncSender};
+use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::{Gid, Uid};
 use tokio::process::Command;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::settings::Settings;
 use super::users::{self, User, UserError};
 use crate::system;
 
-/// File operations at once; each has a thread while it lasts.
+/// Concurrent file operations; each has a thread.
 const MAX_THREADS: u32 = 16;
+/// Jobs that wait for the reserve thread: all file operations, and signals.
+const MAX_RESERVE_JOBS: usize = 32;
+
+/// Work for a thread; the argument tells whether the thread has the rights of the user.
+type Job = Box<dyn FnOnce(io::Result<()>) + Send>;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IdentityError {
@@ -29,34 +36,36 @@ pub(super) enum IdentityError {
     #[error(
         "started as root without the right to become {0}: securityContext.runAsUser is missing"
     )]
-    Powerless(String),
+    MissingPrivilege(String),
 }
 
 #[derive(Debug)]
 pub(super) struct Identity {
-    /// Whom to change to; absent when the server itself is nobody special.
+    /// The sandbox user; absent if the user database does not know the server's own user.
     user: Option<User>,
-    /// Whether changing is needed at all.
+    /// True if the sandbox user differs from the user of the server.
     switch: bool,
     threads: Arc<Semaphore>,
+    /// A running thread for the time when the process limit allows no new ones: killing processes
+    /// must work then. Absent if it could not be created.
+    reserve: Option<SyncSender<Job>>,
 }
 
 impl Identity {
-    /// Whose rights the agent has. Only root can act for another user; and it does so only for the
-    /// users that the original changes to.
-    pub(super) fn resolve(settings: &Settings) -> Result<Self, IdentityError> {
+    /// Determines the sandbox user. Only root can change users.
+    pub(super) fn resolve(username: &str, change_user: bool) -> Result<Self, IdentityError> {
         let own = rustix::process::geteuid();
-        if !own.is_root() || !settings.change_user() {
+        if !own.is_root() || !change_user {
             return Ok(Self::new(users::find_by_uid(own.as_raw())?, false));
         }
-        let user = users::find_by_name(&settings.username)?;
-        match (settings.username.as_str(), user) {
-            // A minimal image may do without a user database.
+        let user = users::find_by_name(username)?;
+        match (username, user) {
+            // A minimal image may have no user database.
             ("root", user) => Ok(Self::new(user, false)),
             (_, Some(user)) => {
                 let switch = user.uid != 0;
                 if switch && !system::may_change_user() {
-                    return Err(IdentityError::Powerless(user.name));
+                    return Err(IdentityError::MissingPrivilege(user.name));
                 }
                 Ok(Self::new(Some(user), switch))
             }
@@ -65,22 +74,26 @@ impl Identity {
     }
 
     fn new(user: Option<User>, switch: bool) -> Self {
+        let reserve = start_reserve(user.clone().filter(|_| switch));
         Self {
+            reserve: reserve
+                .inspect_err(|error| tracing::warn!(%error, "no thread in reserve"))
+                .ok(),
             user,
             switch,
             threads: Arc::new(Semaphore::new(MAX_THREADS as usize)),
         }
     }
 
-    /// The server's own.
+    /// The identity of the server.
     #[cfg(test)]
     pub(super) fn own() -> Self {
         Self::new(None, false)
     }
 
-    /// Takes every thread until the senders are dropped.
+    /// Blocks every thread until the senders are dropped.
     #[cfg(test)]
-    pub(super) async fn stick(self: &Arc<Self>) -> Vec<std::sync::mpsc::Sender<()>> {
+    pub(super) async fn occupy_all_threads(self: &Arc<Self>) -> Vec<std::sync::mpsc::Sender<()>> {
         let mut stuck = Vec::new();
         for _ in 0..MAX_THREADS {
             let (release, released) = std::sync::mpsc::channel();
@@ -92,19 +105,19 @@ impl Identity {
         stuck
     }
 
-    /// Whether the agent is not who the server is.
-    pub(super) fn is_other(&self) -> bool {
+    /// True if the sandbox user differs from the user of the server.
+    pub(super) fn differs_from_server(&self) -> bool {
         self.switch
     }
 
-    /// Uid and primary group, if this server has the right to give files away to them.
+    /// Uid and primary group of the sandbox user, if this server may change owners to them.
     pub(super) fn owner(&self) -> Option<(u32, u32)> {
         let user = self.user.as_ref().filter(|_| self.switch)?;
         Some((user.uid, user.gid))
     }
 
-    /// Makes a command run as this user, with the variables that a login would set.
-    pub(super) fn adopt(&self, command: &mut Command) {
+    /// Makes a command run as this user, with the variables that a login sets.
+    pub(super) fn apply_to(&self, command: &mut Command) {
         let Some(user) = &self.user else {
             return;
         };
@@ -115,7 +128,7 @@ impl Identity {
             ("SHELL", user.shell.as_os_str()),
         ];
         for (name, value) in variables {
-            // Without a change of user, what the container says about itself is right.
+            // Without a change of user, variables of the container have precedence.
             if self.switch || std::env::var_os(name).is_none() {
                 command.env(name, value);
             }
@@ -128,7 +141,7 @@ impl Identity {
         system::run_as(command, uid, gid, groups);
     }
 
-    /// Hands a terminal over, so that programs can open it by its name.
+    /// Makes this user the owner of a terminal, so that programs can open it by name.
     pub(super) fn own_terminal(&self, terminal: impl AsFd) -> io::Result<()> {
         match &self.user {
             Some(user) => Ok(rustix::fs::fchown(
@@ -140,9 +153,9 @@ impl Identity {
         }
     }
 
-    /// Waits until no thread works for this user any more, or the time is over: also what nobody waits
-    /// for is completed or undone.
-    pub(super) async fn settle(&self, limit: Duration) {
+    /// Waits, up to `limit`, until all threads of this user have ended, including those whose
+    /// callers have gone.
+    pub(super) async fn wait_idle(&self, limit: Duration) {
         let all = self.threads.acquire_many(MAX_THREADS);
         let _ = tokio::time::timeout(limit, all).await;
     }
@@ -150,7 +163,7 @@ impl Identity {
     /// Runs blocking work, usually on files, with this user's rights.
     ///
     /// # Errors
-    /// If no thread can be had or the rights cannot be taken on.
+    /// If no thread can be created or the credentials cannot be changed.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -160,12 +173,12 @@ impl Identity {
         self.run_on_thread(Some(permit), work).await
     }
 
-    /// Runs what cannot block, such as a signal, with this user's rights: threads that are stuck do
-    /// not hold it up.
+    /// Runs work that cannot block, such as a signal, with this user's rights. It does not wait for
+    /// other threads.
     ///
     /// # Errors
-    /// If no thread can be had or the rights cannot be taken on.
-    pub(super) async fn run_at_once<T: Send + 'static>(
+    /// If no thread can be created or the credentials cannot be changed.
+    pub(super) async fn run_unqueued<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
@@ -181,24 +194,61 @@ impl Identity {
         permit: Option<OwnedSemaphorePermit>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
-        let rights = self.switch.then(|| self.user.clone()).flatten();
         let (sender, receiver) = oneshot::channel();
-        std::thread::Builder::new()
-            .name("as-user".to_owned())
-            .spawn(move || {
-                // The receiver is gone only if nobody wants the result any more.
-                let _ = sender.send(with_rights(rights.as_ref(), work));
-                drop(permit);
-            })?;
+        self.start(Box::new(move |rights| {
+            // The receiver is gone if the caller no longer waits.
+            let _ = sender.send(rights.map(|()| work()));
+            drop(permit);
+        }))?;
         receiver.await.map_err(io::Error::other)?
+    }
+
+    /// Starts a job on a new thread, or on the one in reserve if there can be no new one.
+    fn start(&self, job: Job) -> io::Result<()> {
+        let user = self.user.clone().filter(|_| self.switch);
+        let slot = Arc::new(Mutex::new(Some(job)));
+        let taken = Arc::clone(&slot);
+        let started = thread_builder().spawn(move || {
+            let job = taken.lock().take();
+            if let Some(job) = job {
+                job(change_user(user.as_ref()));
+            }
+        });
+        let Err(error) = started else {
+            return Ok(());
+        };
+        let job = slot.lock().take();
+        match job.zip(self.reserve.as_ref()) {
+            Some((job, reserve)) => reserve.try_send(job).map_err(|_| error),
+            None => Err(error),
+        }
     }
 }
 
-/// The thread that calls this ends after `work`, so nothing is ever changed back.
-fn with_rights<T>(user: Option<&User>, work: impl FnOnce() -> T) -> io::Result<T> {
+fn thread_builder() -> thread::Builder {
+    thread::Builder::new().name("as-user".to_owned())
+}
+
+/// The thread ends when the sender is dropped, or at once if it cannot change to the user.
+fn start_reserve(user: Option<User>) -> io::Result<SyncSender<Job>> {
+    let (sender, jobs) = mpsc::sync_channel::<Job>(MAX_RESERVE_JOBS);
+    thread_builder().spawn(move || {
+        if let Err(error) = change_user(user.as_ref()) {
+            tracing::warn!(%error, "no thread in reserve");
+            return;
+        }
+        for job in jobs {
+            job(Ok(()));
+        }
+    })?;
+    Ok(sender)
+}
+
+/// Changes the credentials of the calling thread, for as long as it lives.
+fn change_user(user: Option<&User>) -> io::Result<()> {
     if let Some(user) = user {
         let groups: Vec<Gid> = user.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
-        system::become_user(Uid::from_raw(user.uid), Gid::from_raw(user.gid), &groups)?;
+        system::set_thread_credentials(Uid::from_raw(user.uid), Gid::from_raw(user.gid), &groups)?;
     }
-    Ok(work())
+    Ok(())
 }

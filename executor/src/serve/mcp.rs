@@ -1,55 +1,56 @@
-//! MCP: the sandbox's tool servers, offered to clients as one (spec 8).
+//! MCP: the tool servers of the sandbox behind one endpoint (`docs/specs/executor.md`, section 8).
 //!
-//! Clients post which servers there shall be and then speak MCP with this server, which passes
-//! their requests on. Servers start with the update that names them, stay while they are named,
-//! and are started again, ever more slowly, when they end.
+//! Clients post the list of tool servers and then speak MCP with this server, which forwards their
+//! requests. A tool server starts with the update that adds it, stops with the update that drops
+//! it, and is restarted with a backoff when it ends.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_util::task::AbortOnDropHandle;
 
 use self::config::Config;
 pub(super) use self::config::parse;
-use self::peer::CHANGES;
-pub(super) use self::proxy::{answer, is_message};
+use self::join::join_all;
+use self::peer::FORWARDED_NOTIFICATIONS;
+pub(super) use self::proxy::is_message;
 use self::server::Server;
 use self::sessions::Sessions;
-use super::shell::Start;
+use super::shell::LaunchContext;
 
 mod config;
-mod events;
 mod http;
+mod join;
 mod peer;
 mod proxy;
 mod server;
 mod sessions;
+mod sse;
 mod stdio;
 
-/// What an update waits for its servers, so that it can tell what is wrong with them. A client waits
-/// a minute; a server that is downloaded first may take longer, and simply is not there yet.
-const LOOK: Duration = Duration::from_secs(5);
-/// Requests of clients under way.
+/// Time that an update waits for its servers, to report their errors. Clients wait a minute; a
+/// server that is downloaded first may take longer and is not an error.
+const UPDATE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Requests of clients in flight.
 const MAX_REQUESTS: usize = 256;
 
 /// All tool servers.
 #[derive(Debug)]
 pub(super) struct Mcp {
-    start: Start,
+    start: LaunchContext,
     servers: Mutex<BTreeMap<String, Arc<Server>>>,
     pub(super) sessions: Sessions,
     slots: Arc<Semaphore>,
-    /// There has been an update with servers.
+    /// An update has configured at least one server.
     is_offered: AtomicBool,
 }
 
 impl Mcp {
-    pub(super) fn new(start: Start) -> Self {
+    pub(super) fn new(start: LaunchContext) -> Self {
         Self {
             start,
             servers: Mutex::default(),
@@ -63,32 +64,31 @@ impl Mcp {
         self.is_offered.load(Ordering::Relaxed)
     }
 
-    /// Room for a request of a client, if there is any.
+    /// Acquires a slot for a request of a client.
     pub(super) fn slot(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.slots).try_acquire_owned().ok()
     }
 
-    /// Makes these the servers: keeps those that are the same, ends the others, starts new ones.
-    /// What is wrong with those that cannot start, a line each.
-    pub(super) async fn update(&self, configs: Vec<Config>) -> String {
+    /// Replaces the set of servers: keeps unchanged ones, ends the others and starts new ones.
+    /// Returns the errors of servers that cannot start.
+    pub(super) async fn update(&self, configs: Vec<Config>) -> Vec<String> {
         let before = self.all();
         let (current, ended) = self.replace(configs);
         end_all(ended).await;
         let same = |(one, other): (&Arc<Server>, &Arc<Server>)| Arc::ptr_eq(one, other);
         if before.len() != current.len() || !before.iter().zip(&current).all(same) {
-            for kind in CHANGES {
-                self.sessions.tell(kind);
+            for kind in FORWARDED_NOTIFICATIONS {
+                self.sessions.broadcast(kind);
             }
         }
-        let problems = together(current.into_iter().map(|server| async move {
-            let problem = tokio::time::timeout(LOOK, server.peer())
+        let problems = join_all(current.into_iter().map(|server| async move {
+            let problem = tokio::time::timeout(UPDATE_TIMEOUT, server.peer())
                 .await
                 .ok()?
                 .err()?;
             Some(format!("{}: {problem}", server.name()))
         }));
-        let problems: Vec<_> = problems.await.into_iter().flatten().collect();
-        problems.join("\n")
+        problems.await.into_iter().flatten().collect()
     }
 
     fn replace(&self, configs: Vec<Config>) -> (Vec<Arc<Server>>, Vec<Arc<Server>>) {
@@ -117,6 +117,11 @@ impl Mcp {
         self.servers.lock().values().cloned().collect()
     }
 
+    /// Responds to a message or a batch of a client. Notifications have no response.
+    pub(super) async fn answer(&self, message: &Value) -> Option<Value> {
+        proxy::answer(&self.all(), message).await
+    }
+
     pub(super) async fn close(&self) {
         self.sessions.close();
         let (_, ended) = self.replace(Vec::new());
@@ -125,24 +130,10 @@ impl Mcp {
 }
 
 async fn end_all(servers: Vec<Arc<Server>>) {
-    together(
+    join_all(
         servers
             .into_iter()
             .map(|server| async move { server.end().await }),
     )
     .await;
-}
-
-/// Does several things at once; what came of them, in their order.
-async fn together<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
-    works: impl Iterator<Item = F>,
-) -> Vec<T> {
-    let works: Vec<_> = works
-        .map(|work| AbortOnDropHandle::new(tokio::spawn(work)))
-        .collect();
-    let mut results = Vec::new();
-    for work in works {
-        results.extend(work.await);
-    }
-    results
 }

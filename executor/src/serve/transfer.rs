@@ -1,59 +1,18 @@
-//! Uploads and downloads (spec 2.5, 2.6), as streams: a thread with the sandbox user's rights
-//! reads or writes files, a bounded channel connects it with the client.
+//! Uploads and downloads (`docs/specs/executor.md`, sections 2.5 and 2.6) as streams.
+//!
+//! A thread with the credentials of the sandbox user reads or writes files. A bounded channel
+//! connects it with the client.
 
 mod archive;
+mod error;
 mod stream;
-mod time;
 mod unpack;
 mod upload;
-
-use std::io;
-use std::path::{Path, PathBuf};
+mod zip_time;
 
 pub(super) use self::archive::send;
-pub(super) use self::stream::{Download, Received, Sending, channel, receiving};
+pub(super) use self::error::TransferError;
+pub(super) use self::stream::{Download, UploadReader, UploadSender, channel, upload_channel};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) use self::unpack::properties;
 pub(super) use self::upload::{Upload, store};
-use super::files::describe;
-
-/// Answered with status 500 as they are, as in the original.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum TransferError {
-    #[error("400: Destination must be an absolute path")]
-    RelativeDestination,
-    #[error("400: Recursive uploads must be zip files")]
-    NoZipName,
-    #[error("400: Path must be an absolute path")]
-    RelativePath,
-    #[error("404: File not found")]
-    Missing,
-    #[error("{} is not a zip file", .0.display())]
-    NoZip(PathBuf),
-    #[error("{name}: {reason}", name = .path.display())]
-    Archive { path: PathBuf, reason: String },
-    #[error("{}", describe(source, path))]
-    System {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    #[error("the upload broke off")]
-    Broken,
-    #[error("cannot act for the sandbox user: {0}")]
-    Identity(#[source] io::Error),
-}
-
-impl TransferError {
-    fn of(path: &Path) -> impl Fn(io::Error) -> Self {
-        move |source| {
-            if stream::is_broken(&source) {
-                return Self::Broken;
-            }
-            Self::System {
-                path: path.to_path_buf(),
-                source,
-            }
-        }
-    }
-}

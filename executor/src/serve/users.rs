@@ -1,7 +1,7 @@
 //! The sandbox's own user database.
 //!
-//! The binary is static, and the C library's look-ups would load shared objects of whatever image
-//! it runs in; so the two files are read here.
+//! The binary is static, and the lookups of the C library would load shared objects of the image, so
+//! the two files are read here.
 
 use std::fs;
 use std::io;

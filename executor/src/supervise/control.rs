@@ -1,6 +1,5 @@
-//! The control server: takes the one initialisation of this Pod and tells when it is ready.
-//!
-//! Whoever reaches the port can talk to it, so nothing is believed before its signature is.
+//! Control server: accepts the init message of this Pod and reports readiness. The sandbox's own
+//! code can reach the port, so every call needs a signature.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,42 +11,53 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use crds::contract::control::{
-    Claim, ControlError, Grant, Init, MAX_READY_WAIT_SECONDS, ReadyReport, SupervisorState,
+    ControlError, ControlMessage, Grant, Init, MAX_READY_WAIT_SECONDS, ReadyReport, SupervisorState,
 };
 use crds::contract::endpoint;
-use crds::contract::token::{MAX_LEN, Verifier};
-use http::{HeaderMap, StatusCode, header};
+use crds::contract::identity::{MAX_NONCE_BYTES, NONCE_HEADER, PROOF_HEADER};
+use crds::contract::sealing::{SealingError, SealingKey};
+use crds::contract::token::{MAX_TOKEN_BYTES, Verifier};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::lifecycle::Lifecycle;
-use super::store::{Store, StoreError};
+use super::command_state::CommandState;
+use super::identity::PodIdentity;
+use super::init_store::{InitStore, InitStoreError};
 
-/// Longer than any wait that `ready` grants.
+/// Timeout of a request, longer than the maximum wait of `ready`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(MAX_READY_WAIT_SECONDS + 10);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
     #[error(transparent)]
     Refused(#[from] ControlError),
-    #[error("the token grants something else")]
+    #[error("the token does not grant this call")]
     OtherGrant,
     #[error("a bearer token is required")]
     NoToken,
-    #[error("the sandbox was initialised with a different message")]
+    #[error("the Pod was initialized with another init message")]
     Conflict,
-    #[error("the body is no text or too long")]
+    #[error("the body must be text of at most 3 MiB")]
     Body,
-    #[error("the timeout is no number of seconds")]
+    #[error("timeout must be a number of seconds")]
     Query,
-    #[error("there is no such call")]
+    #[error("unknown path")]
     Unknown,
     #[error("the request took too long")]
-    Slow,
+    BodyTimeout,
     #[error(transparent)]
-    Store(#[from] StoreError),
+    InitStore(#[from] InitStoreError),
+    #[error("the init message cannot be decrypted: {0}")]
+    Sealed(#[from] SealingError),
+    #[error("this Pod accepts encrypted init messages only")]
+    NotSealed,
+    #[error("{NONCE_HEADER} must be text of at most {MAX_NONCE_BYTES} bytes")]
+    Nonce,
+    #[error("this Pod has no identity key")]
+    NoIdentity,
 }
 
 impl CallError {
@@ -56,110 +66,210 @@ impl CallError {
             Self::Refused(ControlError::Token(_)) | Self::NoToken | Self::Body => {
                 StatusCode::UNAUTHORIZED
             }
-            Self::Query => StatusCode::BAD_REQUEST,
-            Self::Unknown => StatusCode::NOT_FOUND,
-            Self::Slow => StatusCode::REQUEST_TIMEOUT,
-            Self::Refused(_) | Self::OtherGrant => StatusCode::FORBIDDEN,
+            Self::Query | Self::Nonce => StatusCode::BAD_REQUEST,
+            Self::Unknown | Self::NoIdentity => StatusCode::NOT_FOUND,
+            Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Refused(_) | Self::OtherGrant | Self::Sealed(_) | Self::NotSealed => {
+                StatusCode::FORBIDDEN
+            }
             Self::Conflict => StatusCode::CONFLICT,
-            Self::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::InitStore(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }
 
 impl IntoResponse for CallError {
     fn into_response(self) -> Response {
-        tracing::warn!(error = %self, "control call refused");
+        tracing::warn!(error = %self, "control call rejected");
         (self.status(), Json(json!({"detail": self.to_string()}))).into_response()
     }
 }
 
 #[derive(Clone)]
-pub(super) struct Control(Arc<Inner>);
+pub(super) struct Control(Arc<ControlState>);
 
-struct Inner {
-    pod_uid: String,
-    verifier: Verifier,
-    store: Store,
-    lifecycle: Lifecycle,
-    accepted: Mutex<Option<Init>>,
+struct ControlState {
+    callers: Callers,
+    store: InitStore,
+    lifecycle: CommandState,
+    acceptance: Mutex<Acceptance>,
     starts: mpsc::Sender<Init>,
 }
 
+/// Authentication of calls, and of this Pod to its callers.
+pub(super) struct Callers {
+    pub(super) pod_uid: String,
+    pub(super) verifier: Verifier,
+    pub(super) identity: Option<PodIdentity>,
+}
+
+/// Progress of the initialization.
+enum Acceptance {
+    /// Dormant: `None` in Pods of earlier versions, which get plain messages.
+    Open(Option<SealingKey>),
+    /// Initialized; `ephemeral` is the key of the encrypted message that this process accepted.
+    Done {
+        init: Init,
+        ephemeral: Option<String>,
+    },
+}
+
 impl Control {
+    /// # Errors
+    /// If the operating system has no random bytes.
     pub(super) fn new(
-        pod_uid: String,
-        verifier: Verifier,
-        store: Store,
-        lifecycle: Lifecycle,
+        callers: Callers,
+        store: InitStore,
+        lifecycle: CommandState,
         starts: mpsc::Sender<Init>,
-    ) -> Self {
-        Self(Arc::new(Inner {
-            pod_uid,
-            verifier,
+    ) -> Result<Self, SealingError> {
+        let acceptance = Acceptance::open(&callers)?;
+        Ok(Self(Arc::new(ControlState {
+            callers,
             store,
             lifecycle,
-            accepted: Mutex::new(None),
+            acceptance: Mutex::new(acceptance),
             starts,
-        }))
+        })))
     }
 
     pub(super) fn router(self) -> Router {
         Router::new()
             .route(endpoint::INIT, post(init))
             .route(endpoint::READY, get(ready))
+            .route(endpoint::IDENTITY, get(identity))
             .fallback(async || CallError::Unknown)
-            .layer(DefaultBodyLimit::max(MAX_LEN))
+            .layer(DefaultBodyLimit::max(MAX_TOKEN_BYTES))
             .layer(middleware::from_fn(in_time))
             .with_state(self)
     }
 
-    /// Starts what this container ran before it was restarted. A kept token that does not verify
-    /// leaves the Pod dormant, so that the controller can initialise it again.
+    /// Starts the command of the stored init token after a restart of the container. A token that
+    /// does not verify leaves the Pod dormant, so that the controller can initialize it again.
     pub(super) fn resume(&self) {
-        let Some(token) = self.0.store.load() else {
+        let Some(stored) = self.0.store.load() else {
             return;
         };
-        match Claim::recall(&token, &self.0.verifier, &self.0.pod_uid) {
-            Ok(Claim {
-                grant: Grant::Init(init),
-                ..
-            }) => self.start(*init, &mut self.0.accepted.lock()),
-            Ok(_) => tracing::error!("the kept token is no initialisation; staying dormant"),
-            Err(error) => tracing::error!(%error, "the kept token is unusable; staying dormant"),
-        }
-    }
-
-    fn verify(&self, token: &str) -> Result<Grant, CallError> {
-        let grant = Claim::verify(token, &self.0.verifier, &self.0.pod_uid, unix_now())?;
-        Ok(grant)
-    }
-
-    /// Exactly one initialisation wins; repeating it is harmless.
-    fn accept(&self, token: &str) -> Result<ReadyReport, CallError> {
-        let Grant::Init(init) = self.verify(token)? else {
-            return Err(CallError::OtherGrant);
-        };
-        let mut accepted = self.0.accepted.lock();
-        match accepted.as_ref() {
-            Some(earlier) if *earlier == *init => {}
-            Some(_) => return Err(CallError::Conflict),
-            None => {
-                // First to memory volume, then to life: a restart must find what ran. The write
-                // goes to memory, so it may happen here and under the lock.
-                self.0.store.save(token)?;
-                self.start(*init, &mut accepted);
+        match self.0.callers.recall(&stored) {
+            Ok(init) => self.start(init, None, &mut self.0.acceptance.lock()),
+            Err(error) => {
+                tracing::error!(%error, "the stored init message is not valid; staying dormant");
             }
         }
+    }
+
+    /// Accepts the first init message. The same call may be repeated.
+    fn accept(&self, token: &str) -> Result<ReadyReport, CallError> {
+        let callers = &self.0.callers;
+        let grant = callers.verify(token)?;
+        let mut acceptance = self.0.acceptance.lock();
+        if let Acceptance::Done { init, ephemeral } = &*acceptance {
+            let is_same = match grant {
+                Grant::Ready => return Err(CallError::OtherGrant),
+                Grant::Init(again) => *again == *init,
+                Grant::SealedInit(again) => ephemeral.as_ref() == Some(&again.ephemeral),
+            };
+            return if is_same {
+                Ok(self.0.lifecycle.report())
+            } else {
+                Err(CallError::Conflict)
+            };
+        }
+        let ephemeral = match &grant {
+            Grant::SealedInit(sealed) => Some(sealed.ephemeral.clone()),
+            _ => None,
+        };
+        let init = acceptance.open_init(grant, callers)?;
+        // Stored before the start, so that a restart finds it. The volume is in memory, so the
+        // write may block here, under the lock.
+        self.0.store.save(&callers.stored_form(&init, token)?)?;
+        self.start(init, ephemeral, &mut acceptance);
         Ok(self.0.lifecycle.report())
     }
 
-    fn start(&self, init: Init, accepted: &mut Option<Init>) {
-        *accepted = Some(init.clone());
-        self.0.lifecycle.set(SupervisorState::Starting, None);
-        // The channel holds one message and this is the only one there will ever be.
-        if self.0.starts.try_send(init).is_err() {
-            tracing::error!("nobody is left to start the command");
+    /// Ready report with the key for the init message, as long as one is accepted.
+    fn with_key(&self, mut report: ReadyReport) -> ReadyReport {
+        if let Acceptance::Open(Some(key)) = &*self.0.acceptance.lock() {
+            report.sealing_key = Some(key.public_key().to_owned());
         }
+        report
+    }
+
+    fn start(&self, init: Init, ephemeral: Option<String>, acceptance: &mut Acceptance) {
+        *acceptance = Acceptance::Done {
+            init: init.clone(),
+            ephemeral,
+        };
+        self.0.lifecycle.set(SupervisorState::Starting, None);
+        // The channel holds one message, and this is the only one.
+        if self.0.starts.try_send(init).is_err() {
+            tracing::error!("the supervisor has ended; the command is not started");
+        }
+    }
+}
+
+impl Acceptance {
+    fn open(callers: &Callers) -> Result<Self, SealingError> {
+        let key = callers.identity.as_ref().map(|_| SealingKey::generate());
+        key.transpose().map(Self::Open)
+    }
+
+    /// Init message of a grant. A key opens one message; the next ready report has a new one.
+    fn open_init(&mut self, grant: Grant, callers: &Callers) -> Result<Init, CallError> {
+        let key = match self {
+            Self::Open(key) => key.take(),
+            Self::Done { .. } => return Err(CallError::Conflict),
+        };
+        let opened = match (grant, key) {
+            (Grant::Init(init), None) => return Ok(*init),
+            (Grant::SealedInit(sealed), Some(key)) => {
+                key.open(&sealed, &callers.pod_uid).map_err(Into::into)
+            }
+            (Grant::Init(_), Some(_)) => Err(CallError::NotSealed),
+            (Grant::SealedInit(_), None) => Err(CallError::NoIdentity),
+            (Grant::Ready, _) => Err(CallError::OtherGrant),
+        };
+        *self = Self::open(callers)?;
+        opened
+    }
+}
+
+impl Callers {
+    fn verify(&self, token: &str) -> Result<Grant, CallError> {
+        let grant = ControlMessage::verify(token, &self.verifier, &self.pod_uid, unix_now())?;
+        Ok(grant)
+    }
+
+    /// Text that the next run of the container starts from: the message itself where the store
+    /// encrypts it, and otherwise the token, whose signature shows changes.
+    fn stored_form(&self, init: &Init, token: &str) -> Result<String, CallError> {
+        match &self.identity {
+            Some(_) => Ok(serde_json::to_string(init).map_err(|_| SealingError::Malformed)?),
+            None => Ok(token.to_owned()),
+        }
+    }
+
+    fn recall(&self, stored: &str) -> Result<Init, CallError> {
+        if self.identity.is_some() {
+            let init = serde_json::from_str(stored);
+            return Ok(init.map_err(|_| SealingError::Malformed)?);
+        }
+        match ControlMessage::recall(stored, &self.verifier, &self.pod_uid)?.grant {
+            Grant::Init(init) => Ok(*init),
+            _ => Err(CallError::OtherGrant),
+        }
+    }
+
+    /// Response with the proof of this Pod, if it has an identity.
+    fn prove(&self, nonce: &str, body: Vec<u8>) -> Response {
+        let proof = self.identity.as_ref().map(|id| id.prove(nonce, &body));
+        let mut response = body.into_response();
+        let headers = response.headers_mut();
+        headers.remove(header::CONTENT_TYPE);
+        if let Some(proof) = proof.and_then(|proof| HeaderValue::from_str(&proof).ok()) {
+            headers.insert(PROOF_HEADER, proof);
+        }
+        response
     }
 }
 
@@ -171,31 +281,47 @@ async fn init(
     control.accept(token.trim_end()).map(Json)
 }
 
-/// A body that never ends must not hold one of the few connections.
+/// Proves that this Pod belongs to its sandbox. The call has no effect, so it needs no token.
+async fn identity(
+    State(control): State<Control>,
+    headers: HeaderMap,
+) -> Result<Response, CallError> {
+    let callers = &control.0.callers;
+    if callers.identity.is_none() {
+        return Err(CallError::NoIdentity);
+    }
+    let nonce = headers.get(NONCE_HEADER).and_then(|n| n.to_str().ok());
+    let nonce = nonce.filter(|n| !n.is_empty() && n.len() <= MAX_NONCE_BYTES);
+    Ok(callers.prove(nonce.ok_or(CallError::Nonce)?, Vec::new()))
+}
+
+/// Bounds the time of a request, so that a slow body does not hold a connection.
 async fn in_time(request: Request, next: Next) -> Result<Response, CallError> {
     tokio::time::timeout(REQUEST_TIMEOUT, next.run(request))
         .await
-        .map_err(|_| CallError::Slow)
+        .map_err(|_| CallError::BodyTimeout)
 }
 
 #[derive(Deserialize)]
-struct Wait {
+struct ReadyQuery {
     #[serde(default)]
     timeout: u64,
 }
 
 async fn ready(
     State(control): State<Control>,
-    wait: Result<Query<Wait>, QueryRejection>,
+    wait: Result<Query<ReadyQuery>, QueryRejection>,
     headers: HeaderMap,
-) -> Result<Json<ReadyReport>, CallError> {
+) -> Result<Response, CallError> {
     let token = bearer(&headers).ok_or(CallError::NoToken)?;
-    if control.verify(token)? != Grant::Ready {
+    if control.0.callers.verify(token)? != Grant::Ready {
         return Err(CallError::OtherGrant);
     }
     let Query(wait) = wait.map_err(|_| CallError::Query)?;
     let wait = Duration::from_secs(wait.timeout.min(MAX_READY_WAIT_SECONDS));
-    Ok(Json(control.0.lifecycle.settled(wait).await))
+    let report = control.with_key(control.0.lifecycle.wait_settled(wait).await);
+    let body = serde_json::to_vec(&report).map_err(|_| SealingError::Malformed)?;
+    Ok(control.0.callers.prove(token, body))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -205,7 +331,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 fn unix_now() -> i64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
-    // Before 1970 every call is still valid and after the year 292 billion none is.
+    // A clock before 1970 counts as 1970.
     elapsed.map_or(0, |elapsed| {
         i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX)
     })

@@ -1,53 +1,56 @@
-//! Finds out when the command can serve: its port accepts, and its path answers well.
-//!
-//! The kubelet's probe would notice seconds later; this one retries within milliseconds.
+//! Readiness probe of the command: its port accepts connections, its path answers 2xx. It retries
+//! within milliseconds; probes of the kubelet have a period of at least one second.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use crds::contract::control::{Probe, SupervisorState};
+use crds::contract::control::{MIN_RUN_SECONDS, Probe, SupervisorState};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use tokio::net::TcpStream;
 
-use super::lifecycle::Lifecycle;
+use super::command_state::CommandState;
 
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(5);
+const MAX_BACKOFF: Duration = Duration::from_millis(200);
 const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_BODY: usize = 64 << 10;
 
 #[derive(Debug, thiserror::Error)]
 enum ProbeError {
-    #[error("port {0} does not accept: {1}")]
+    #[error("port {0} does not accept connections: {1}")]
     Connect(u16, std::io::Error),
-    #[error("no answer from {0}: {1}")]
+    #[error("no response from {0}: {1}")]
     Request(String, hyper::Error),
-    #[error("{0} is no path")]
+    #[error("{0} is not a path")]
     Path(String),
     #[error("{0} answers {1}")]
     Status(String, http::StatusCode),
-    #[error("the answer of {0} is too long or broken off")]
+    #[error("the response of {0} is too long or incomplete")]
     Body(String),
-    #[error("{0} says that it is not initialized")]
+    #[error("{0} reports that it is not initialized")]
     NotInitialized(String),
-    #[error("no answer in time")]
+    #[error("no response within {} s", TIMEOUT.as_secs())]
     Timeout,
 }
 
-/// Reports ready once the probe passes. Ends then, or when it is aborted.
-pub(super) async fn watch(address: IpAddr, probe: Probe, lifecycle: Lifecycle) {
-    let mut pause = FIRST_PAUSE;
+/// Probes until the probe passes, and then reports the command ready. A command without a port is
+/// ready once it has run for [`MIN_RUN_SECONDS`].
+pub(super) async fn watch(address: IpAddr, probe: Probe, lifecycle: CommandState) {
+    if probe.port.is_none() {
+        tokio::time::sleep(Duration::from_secs(MIN_RUN_SECONDS)).await;
+    }
+    let mut pause = INITIAL_BACKOFF;
     while let Err(error) = attempt(address, &probe).await {
         lifecycle.set(SupervisorState::Starting, Some(error.to_string()));
         tokio::time::sleep(pause).await;
-        pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+        pause = (pause * 3 / 2).min(MAX_BACKOFF);
     }
     lifecycle.set(SupervisorState::Ready, None);
-    tracing::info!("command is ready");
+    tracing::debug!("command is ready");
 }
 
 async fn attempt(address: IpAddr, probe: &Probe) -> Result<(), ProbeError> {
@@ -81,9 +84,9 @@ async fn get(stream: TcpStream, path: &str) -> Result<(), ProbeError> {
         .map_err(failed)?;
     let exchange = async {
         let response = sender.send_request(request).await.map_err(failed)?;
-        judge(path, response).await
+        check_response(path, response).await
     };
-    // The connection only moves bytes; when it ends first, the exchange learns of it.
+    // The connection only moves bytes; if it ends first, the exchange fails.
     let driven = async {
         let _ = connection.await;
         std::future::pending().await
@@ -94,7 +97,7 @@ async fn get(stream: TcpStream, path: &str) -> Result<(), ProbeError> {
     }
 }
 
-async fn judge(
+async fn check_response(
     path: &str,
     response: http::Response<hyper::body::Incoming>,
 ) -> Result<(), ProbeError> {
@@ -111,7 +114,7 @@ async fn judge(
     Ok(())
 }
 
-/// The Python server may answer 200 with this body before it can serve.
+/// Detects the body that the Python server may send with status 200 before it can serve.
 fn says_not_initialized(body: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Body {
@@ -125,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_one_status_counts_as_not_initialized() {
+    fn probe_recognizes_not_initialized_status() {
         assert!(says_not_initialized(br#"{"status":"not initialized"}"#));
         assert!(!says_not_initialized(br#"{"status":"ok"}"#));
         assert!(!says_not_initialized(b"OK"));

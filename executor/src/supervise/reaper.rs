@@ -1,6 +1,5 @@
-//! The duties of PID 1: every orphan ends here and must be waited for, and the signals meant for
-//! the container must reach its command. Children are not started through tokio, whose own
-//! waiting would compete with this one.
+//! Duties of PID 1: it reaps orphans and receives the signals of the container. Children are not
+//! started through tokio, whose reaping would compete with this one.
 
 use std::io;
 
@@ -16,8 +15,8 @@ const FORWARDED: [(Signal, SignalKind); 6] = [
     (Signal::USR2, SignalKind::user_defined2()),
 ];
 
-/// What the kernel wants.
-pub(super) enum Wake {
+/// Signal that was received.
+pub(super) enum SignalEvent {
     Child,
     Forward(Signal),
 }
@@ -30,7 +29,7 @@ pub(super) struct Reaper {
 impl Reaper {
     pub(super) fn new() -> io::Result<Self> {
         if rustix::process::getpid() != Pid::INIT {
-            // Any process but PID 1 must ask for its orphans.
+            // Only PID 1 gets orphans without this.
             rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         }
         let listen = |(name, kind)| signal(kind).map(|stream| (name, stream));
@@ -41,20 +40,20 @@ impl Reaper {
         })
     }
 
-    pub(super) async fn wake(&mut self) -> Wake {
+    pub(super) async fn next_event(&mut self) -> SignalEvent {
         std::future::poll_fn(|context| {
             for (name, stream) in &mut self.forwarded {
                 if stream.poll_recv(context).is_ready() {
-                    return Wake::Forward(*name).into();
+                    return SignalEvent::Forward(*name).into();
                 }
             }
-            self.children.poll_recv(context).map(|_| Wake::Child)
+            self.children.poll_recv(context).map(|_| SignalEvent::Child)
         })
         .await
     }
 }
 
-/// Waits for everything that has ended; the exit status of `child` if it was among them.
+/// Reaps all ended children. Returns the exit status of `child` if it is one of them.
 pub(super) fn reap(child: Option<Pid>) -> Option<u8> {
     let mut code = None;
     while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
@@ -65,9 +64,9 @@ pub(super) fn reap(child: Option<Pid>) -> Option<u8> {
     code
 }
 
-/// Kills and waits for whatever the command left behind. Each death may hand over grandchildren,
-/// so this goes on until the kernel knows of no child any more.
-pub(super) fn end_all_children() {
+/// Kills and reaps the remaining processes. Their orphans become children of this process, so it
+/// repeats until there are no children.
+pub(super) fn kill_all_children() {
     loop {
         let children = children();
         if children.is_empty() {
@@ -93,7 +92,7 @@ fn children() -> Vec<Pid> {
     pids.filter_map(Pid::from_raw).collect()
 }
 
-/// As a shell reports it: 128 + n for a death by signal n.
+/// Exit status as a shell reports it: 128 + n after signal n.
 fn exit_code(status: WaitStatus) -> u8 {
     let code = status
         .exit_status()

@@ -1,12 +1,12 @@
-//! Keys and input (4.6), and programs that draw.
+//! Keys and input (section 4.6), and full-screen programs.
 
-use super::script::{Case, case, check_all, check_in_one, input, run, start};
-use super::world::worlds;
+use super::case::{Case, case, check_all, check_in_one, input, run, start};
+use super::environment::environments;
 
 #[test]
 #[allow(clippy::too_many_lines, reason = "a table of cases")]
 fn keys() {
-    for world in worlds() {
+    for environment in environments() {
         let cases = [
             case(
                 "4.6 C-c at an idle prompt",
@@ -119,11 +119,11 @@ fn keys() {
                 ],
             ),
         ];
-        check_all(&world, &cases);
+        check_all(&environment, &cases);
     }
 }
 
-/// Name, and what the program reads.
+/// Key name, and the bytes that the program reads, quoted by bash.
 const NAMED: &[(&str, &str)] = &[
     ("Down", "\\E[B"),
     ("Right", "\\E[C"),
@@ -140,7 +140,7 @@ const NAMED: &[(&str, &str)] = &[
 
 #[test]
 fn named_keys() {
-    for world in worlds() {
+    for environment in environments() {
         let cases: Vec<Case> = NAMED
             .iter()
             .map(|(key, bytes)| {
@@ -151,13 +151,13 @@ fn named_keys() {
                 case("4.6 a key by its name", steps)
             })
             .collect();
-        check_in_one(&world, "named-keys", &cases);
+        check_in_one(&environment, "named-keys", &cases);
     }
 }
 
 #[test]
-fn programs_that_draw() {
-    for world in worlds() {
+fn full_screen_programs() {
+    for environment in environments() {
         let python = [
             case(
                 "4.10 python3 REPL",
@@ -188,7 +188,18 @@ fn programs_that_draw() {
                 ],
             ),
         ];
-        check_all(&world, &python);
+        check_all(&environment, &python);
+        let menu = "import curses; s = curses.initscr(); s.keypad(True); s.addstr('menu'); \
+                    s.refresh(); keys = [s.getch() for _ in range(3)]; curses.endwin(); print(keys)";
+        let curses = [case(
+            "4.6 cursor keys in a menu of curses",
+            [
+                start(&format!("python3 -c \"{menu}\""), "menu"),
+                input("Up").times_out(0.5).any_prefix(),
+                input("Home").contains("[259, 10, 262]"),
+            ],
+        )];
+        check_all(&environment, &curses);
         let less = [case(
             "4.10 less",
             [
@@ -199,7 +210,7 @@ fn programs_that_draw() {
                 run("echo after").gives("after"),
             ],
         )];
-        check_all(&world, &less);
+        check_all(&environment, &less);
         let vim = [case(
             "4.10 vi",
             [
@@ -211,6 +222,6 @@ fn programs_that_draw() {
                 run("cat f").gives("hello\none\ntwo"),
             ],
         )];
-        check_all(&world, &vim);
+        check_all(&environment, &vim);
     }
 }

@@ -1,17 +1,17 @@
-//! The texts of 4.5 where they belong, and `hidden` (3.3).
+//! Texts of section 4.5, and `hidden` (section 3.3).
 
 use serde_json::{Value, json};
 
-use super::script::{P2, case, check_all, input, run, start};
-use super::world::worlds;
-use crate::client::Process;
+use super::case::{P2, case, check_all, input, run, start};
+use super::environment::environments;
+use crate::client::TestProcess;
 
 const E1: &str = "ERROR: No previous running command to retrieve logs from.";
 const E2: &str = "ERROR: No previous running command to interact with.";
 
 #[test]
 fn texts() {
-    for world in worlds() {
+    for environment in environments() {
         let cases = [
             case(
                 "4.5 C1",
@@ -67,16 +67,22 @@ fn texts() {
             ),
             case(
                 "4.5 E1",
-                [run("").nothing_there(E1), run(" \n").nothing_there(E1)],
+                [
+                    run("").no_command_running(E1),
+                    run(" \n").no_command_running(E1),
+                ],
             ),
-            case("4.5 E1, also as input", [input("").nothing_there(E1)]),
+            case("4.5 E1, also as input", [input("").no_command_running(E1)]),
             case(
                 "4.5 E2",
-                [input("x").nothing_there(E2), input("C-c").nothing_there(E2)],
+                [
+                    input("x").no_command_running(E2),
+                    input("C-c").no_command_running(E2),
+                ],
             ),
             case(
                 "4.4 E1 after a completed command",
-                [run("true"), run("").nothing_there(E1)],
+                [run("true"), run("").no_command_running(E1)],
             ),
             case(
                 "4.4 refusals do not touch the running command",
@@ -87,19 +93,19 @@ fn texts() {
                 ],
             ),
         ];
-        check_all(&world, &cases);
+        check_all(&environment, &cases);
     }
 }
 
-fn hidden(process: &Process, command: &str, timeout: f64) -> Value {
+fn hidden(process: &TestProcess, command: &str, timeout: f64) -> Value {
     let args = json!({"command": command, "hidden": true, "blocking": true});
     process.act(&json!({"action": "run", "args": args, "timeout": timeout}))
 }
 
 #[test]
-fn hidden_is_copied_as_the_original_does() {
-    for world in worlds() {
-        let process = world.serve("hidden");
+fn hidden_is_true_only_for_completed_commands() {
+    for environment in environments() {
+        let process = environment.serve("hidden");
         assert_eq!(hidden(&process, "true", 60.0)["extras"]["hidden"], true);
         let several = hidden(&process, "echo a\necho b", 60.0);
         assert_eq!(
@@ -115,9 +121,9 @@ fn hidden_is_copied_as_the_original_does() {
 }
 
 #[test]
-fn the_command_of_an_answer_is_the_stripped_one() {
-    for world in worlds() {
-        let process = world.serve("command");
+fn command_of_observation_has_no_surrounding_blanks() {
+    for environment in environments() {
+        let process = environment.serve("command");
         assert_eq!(process.run("  echo x \n")["extras"]["command"], "echo x");
         assert_eq!(process.input("x")["extras"]["command"], "");
         process.run_briefly("cat");

@@ -1,14 +1,14 @@
-//! The sequences of 4.10, 4.11, 4.12 and 4.14. Nothing here waits for a time to pass but what is
-//! told to: other things are let go on by what is typed.
+//! Sequences of requests (sections 4.10, 4.11, 4.12 and 4.14). Input lets commands continue; only
+//! timeouts that are under test wait for time.
 
 use serde_json::{Value, json};
 
-use super::script::{P2, case, check_all, input, run, start};
-use super::world::worlds;
+use super::case::{P2, case, check_all, input, run, start};
+use super::environment::environments;
 
 #[test]
 fn sequences() {
-    for world in worlds() {
+    for environment in environments() {
         let cases = [
             case(
                 "4.10 output is told once",
@@ -84,7 +84,7 @@ fn sequences() {
                 ],
             ),
         ];
-        check_all(&world, &cases);
+        check_all(&environment, &cases);
     }
 }
 
@@ -94,24 +94,24 @@ fn metadata<'a>(answer: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn background_jobs() {
-    for world in worlds() {
-        let process = world.serve("jobs");
+    for environment in environments() {
+        let process = environment.serve("jobs");
         let answer = process.run("sleep 1000 &");
         let pid = metadata(&answer, "pid").as_i64().unwrap();
         assert_eq!(answer["content"], format!("[1] {pid}"));
         assert_eq!(metadata(&process.run("true"), "pid"), pid);
-        // Bash tells of the end when it notices, which may be at the next prompt.
+        // Bash reports the end when it notices it, possibly at the next prompt.
         let answers = ["jobs; kill %1; wait; :", ":"].map(|command| process.run(command));
-        let told = answers.map(|answer| answer["content"].as_str().unwrap().to_owned());
+        let reported = answers.map(|answer| answer["content"].as_str().unwrap().to_owned());
         assert_eq!(
-            told.join("\n").trim_end(),
+            reported.join("\n").trim_end(),
             "[1]+  Running                 sleep 1000 &\n[1]+  Terminated              sleep 1000"
         );
-        // What a job writes while nothing else runs is not lost.
+        // Output of a job while no command runs is kept.
         process.run("mkfifo gate done");
         process.run("(cat gate; echo from the job; echo > done) &");
-        std::fs::write(world.path("jobs/gate"), "").unwrap();
-        std::fs::read(world.path("jobs/done")).unwrap();
+        std::fs::write(environment.path("jobs/gate"), "").unwrap();
+        std::fs::read(environment.path("jobs/done")).unwrap();
         let answer = process.run("echo next");
         let text = answer["content"].as_str().unwrap();
         assert!(text.starts_with("from the job\nnext"), "{answer}");
@@ -119,9 +119,9 @@ fn background_jobs() {
 }
 
 #[test]
-fn the_shell_is_replaced() {
-    for world in worlds() {
-        let process = world.serve("ends");
+fn shell_is_replaced_when_it_ends() {
+    for environment in environments() {
+        let process = environment.serve("ends");
         process.run("mkdir sub; cd sub");
         for (command, status) in [
             ("exit 3", 3),
@@ -130,7 +130,7 @@ fn the_shell_is_replaced() {
             ("exec true", 0),
         ] {
             let answer = process.run(command);
-            let place = world.path("ends/sub").display().to_string();
+            let place = environment.path("ends/sub").display().to_string();
             assert_eq!(metadata(&answer, "exit_code"), status, "4.11 {command}");
             assert_eq!(
                 metadata(&answer, "suffix").as_str().unwrap(),
@@ -140,7 +140,7 @@ fn the_shell_is_replaced() {
             );
             assert_eq!(metadata(&process.run("pwd"), "working_dir"), place.as_str());
         }
-        // Its background jobs go on.
+        // Background jobs keep running.
         process.run("sleep 1000 & echo $! > job; exit");
         assert_eq!(
             process.run("ps -o args= -p $(cat job)")["content"],
@@ -150,13 +150,13 @@ fn the_shell_is_replaced() {
 }
 
 #[test]
-fn odd_directories() {
-    for world in worlds() {
-        let process = world.serve("odd");
+fn directories_with_special_characters() {
+    for environment in environments() {
+        let process = environment.serve("odd");
         for name in [
             "a b", "q\"q", "b\\b", "n\nn", "é", "x'y", "$HOME", "\u{1b}e",
         ] {
-            let made = world.path("odd").join(name);
+            let made = environment.path("odd").join(name);
             process.run("cd ..; cd odd");
             std::fs::create_dir(&made).unwrap();
             let quoted = name.replace('\'', "'\\''");
@@ -171,16 +171,16 @@ fn odd_directories() {
 }
 
 #[test]
-fn commands_apart() {
-    for world in worlds() {
-        let process = world.serve("apart");
+fn isolated_commands() {
+    for environment in environments() {
+        let process = environment.serve("apart");
         process.run("X=1; mkdir sub; cd sub; alias hi='echo hi'");
         process.run("echo 'export FROM_RC=rc' >> ~/.bashrc");
         let apart = |command: &str, cwd: Value| {
             let args = json!({"command": command, "is_static": true, "cwd": cwd, "hidden": true});
             process.act(&json!({"action": "run", "args": args, "timeout": 60}))
         };
-        let own = world.path("apart").display().to_string();
+        let own = environment.path("apart").display().to_string();
         for (name, command, cwd, content) in [
             (
                 "4.12 the initial directory",
@@ -210,7 +210,7 @@ fn commands_apart() {
             ),
         ] {
             let answer = apart(command, cwd);
-            assert_eq!(answer["content"], content, "{name} as {}", world.user);
+            assert_eq!(answer["content"], content, "{name} as {}", environment.user);
             assert_eq!(answer["extras"]["hidden"], true, "{name}");
         }
         let json = apart(

@@ -1,15 +1,15 @@
-//! More of 4.3, 4.4 and 4.10 to 4.14: what waits, what is told when, and what a running command
-//! hears. What has to end at some moment waits at a pipe with a name until the next step.
+//! Waiting and reporting (sections 4.3, 4.4 and 4.10 to 4.14). A command that must end at a certain
+//! moment waits at a named pipe until the next step.
 
 use serde_json::json;
 
-use super::script::{P2, case, check_all, input, run, start};
-use super::world::worlds;
+use super::case::{P2, case, check_all, input, run, start};
+use super::environment::environments;
 
 #[test]
 #[allow(clippy::too_many_lines, reason = "a table of cases")]
-fn waiting_and_telling() {
-    for world in worlds() {
+fn waiting_and_reporting() {
+    for environment in environments() {
         let cases = [
             case(
                 "4.3 a directory counts only for commands apart",
@@ -94,21 +94,21 @@ fn waiting_and_telling() {
                 ],
             ),
         ];
-        check_all(&world, &cases);
+        check_all(&environment, &cases);
     }
 }
 
 #[test]
-fn the_empty_command_tells_of_the_end() {
-    for world in worlds() {
-        let process = world.serve("end");
+fn empty_command_reports_end_of_pending_command() {
+    for environment in environments() {
+        let process = environment.serve("end");
         process.run("mkfifo gate");
         process.run_briefly("cat gate; echo late");
         let args = json!({"command": "", "blocking": true});
         let action = json!({"action": "run", "args": args, "timeout": 60});
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| process.act(&action));
-            std::fs::write(world.path("end/gate"), "").unwrap();
+            std::fs::write(environment.path("end/gate"), "").unwrap();
             let answer = waiting.join().unwrap();
             assert_eq!(answer["content"], "late", "4.10 {answer}");
             assert_eq!(answer["extras"]["metadata"]["prefix"], "", "4.10 {answer}");

@@ -1,24 +1,24 @@
-//! Around the commands: 1.7, 1.8, 2.2, 2.3 and 3.1.
+//! Requests and concurrency (sections 1.7, 1.8, 2.2, 2.3 and 3.1).
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use super::world::{World, worlds};
-use crate::client::{KEY, Process};
+use super::environment::{CaseEnvironment, environments};
+use crate::client::{KEY, TestProcess};
 
 const WORDS: &str = "['null', 'run', 'run_ipython', 'browse', 'browse_interactive', 'read', 'write', 'edit', 'think', 'finish', 'reject', 'recall', 'change_agent_state', 'message', 'system', 'condensation', 'condensation_request', 'call_tool_mcp', 'task_tracking', 'loop_recovery']";
 
 #[test]
-fn refused_bodies() {
-    for world in worlds() {
-        refused_bodies_for(&world.serve("bodies"));
+fn invalid_bodies_are_rejected() {
+    for environment in environments() {
+        refused_bodies_for(&environment.serve("bodies"));
     }
 }
 
 #[allow(clippy::too_many_lines, reason = "a table of cases")]
-fn refused_bodies_for(process: &Process) {
+fn refused_bodies_for(process: &TestProcess) {
     let invalid = |errors: &str| json!({"detail": "Invalid request parameters", "errors": format!("[{errors}]")});
     let internal = |text: &str| json!({"detail": format!("Internal server error: {text}")});
     let unknown =
@@ -164,12 +164,12 @@ fn refused_bodies_for(process: &Process) {
 
 #[test]
 fn lenient_envelopes() {
-    for world in worlds() {
-        lenient_envelopes_for(&world.serve("lenient"));
+    for environment in environments() {
+        lenient_envelopes_for(&environment.serve("lenient"));
     }
 }
 
-fn lenient_envelopes_for(process: &Process) {
+fn lenient_envelopes_for(process: &TestProcess) {
     let command = |extra: Value| {
         let mut action = json!({"action": "run", "args": {"command": "echo hi"}, "timeout": 60});
         for (pointer, value) in extra.as_object().unwrap() {
@@ -236,14 +236,14 @@ fn lenient_envelopes_for(process: &Process) {
 }
 
 #[test]
-fn the_answer_on_the_wire() {
-    let process = World::plain().serve("wire");
+fn response_is_compact_json_with_ordered_keys() {
+    let process = CaseEnvironment::plain().serve("wire");
     let directory = process.run("pwd")["content"].as_str().unwrap().to_owned();
     let body = json!({"action": {"action": "run", "args": {"command": "echo ü"}, "timeout": 60}});
     let answer = process.post(&body.to_string());
     let value = answer.json();
     let metadata = |name: &str| value["extras"]["metadata"][name].to_string();
-    // 1.7 compact, not escaped; 3.3 keys in their order.
+    // Section 1.7: compact and not escaped. Section 3.3: order of keys.
     assert_eq!(
         answer.body,
         format!(
@@ -256,7 +256,7 @@ fn the_answer_on_the_wire() {
 
 #[test]
 fn keep_alive_and_pipelines() {
-    let process = World::plain().serve("keep-alive");
+    let process = CaseEnvironment::plain().serve("keep-alive");
     let mut stream = TcpStream::connect(process.address).unwrap();
     let body =
         "{\"action\":{\"action\":\"run\",\"args\":{\"command\":\"echo $((++n))\"},\"timeout\":60}}";
@@ -280,9 +280,9 @@ fn keep_alive_and_pipelines() {
 }
 
 #[test]
-fn a_client_that_goes_away_cancels_nothing() {
-    let world = World::plain();
-    let process = world.serve("gone");
+fn command_continues_when_client_disconnects() {
+    let environment = CaseEnvironment::plain();
+    let process = environment.serve("gone");
     process.run("mkfifo gate");
     let body = json!({"action": {"action": "run", "args": {"command": "cat gate; touch done"}}});
     let key = [("X-Session-API-Key", KEY)];
@@ -292,20 +292,20 @@ fn a_client_that_goes_away_cancels_nothing() {
         &key,
         body.to_string().as_bytes(),
     );
-    // Opens once the command has opened its end.
+    // Opens when the command has opened its end.
     let gate = std::fs::OpenOptions::new()
         .write(true)
-        .open(world.path("gone/gate"))
+        .open(environment.path("gone/gate"))
         .unwrap();
     drop(stream);
     drop(gate);
-    // Waits for its turn behind the abandoned command.
+    // Runs after the command of the disconnected client.
     assert_eq!(process.run("ls done")["content"], "done");
 }
 
 #[test]
-fn commands_take_turns() {
-    let process = World::plain().serve("turns");
+fn commands_of_the_shared_shell_run_one_after_the_other() {
+    let process = CaseEnvironment::plain().serve("turns");
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
@@ -317,9 +317,9 @@ fn commands_take_turns() {
 }
 
 #[test]
-fn idle_means_that_nothing_runs() {
-    let world = World::plain();
-    let process = world.serve("idle");
+fn idle_time_is_zero_while_a_command_runs() {
+    let environment = CaseEnvironment::plain();
+    let process = environment.serve("idle");
     let idle = || {
         process.get("/server_info").json()["idle_time"]
             .as_f64()
@@ -330,7 +330,7 @@ fn idle_means_that_nothing_runs() {
         let long = scope.spawn(|| process.run("cat gate"));
         let gate = std::fs::OpenOptions::new()
             .write(true)
-            .open(world.path("idle/gate"))
+            .open(environment.path("idle/gate"))
             .unwrap();
         assert!(idle() == 0.0);
         drop(gate);
@@ -341,11 +341,11 @@ fn idle_means_that_nothing_runs() {
     process.get("/alive");
     assert!(idle() > second, "2.2 no other endpoint resets it");
 
-    // What its action did not live to see the end of is not idle either.
+    // A command that outlives its action counts as activity.
     let late = json!({"action": "run", "args": {"command": "cat gate"}, "timeout": 0.2});
     assert_eq!(process.act(&late)["extras"]["metadata"]["exit_code"], -1);
     assert!(idle() == 0.0);
-    std::fs::write(world.path("idle/gate"), "").unwrap();
+    std::fs::write(environment.path("idle/gate"), "").unwrap();
     while idle() == 0.0 {
         std::thread::yield_now();
     }

@@ -1,11 +1,11 @@
-//! Requests and answers byte for byte: 2.1, 2.2, 3.3 and the examples of 3.4.
+//! Requests and responses byte for byte (sections 2.1, 2.2, 3.3 and 3.4).
 
 use serde_json::{Value, json};
 
 use crate::client::KEY;
-use crate::world::{World, everybody};
+use crate::fixture::{ServerFixture, all_users};
 
-/// Section, the action, and the answer; `{}` stands for the working directory.
+/// Section, action and response; `{}` stands for the working directory.
 const EXAMPLES: &[(&str, &str, &str)] = &[
     (
         "3.4 run, hard timeout",
@@ -50,24 +50,24 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     (
         "3.2 browse is not served",
         r#"{"action":"browse","args":{"url":"http://x"}}"#,
-        r#"{"message":"The action browse is not available in this sandbox.","observation":"error","content":"The action browse is not available in this sandbox.","extras":{"error_id":""}}"#,
+        r#"{"message":"Browser functionality is not supported or disabled.","observation":"error","content":"Browser functionality is not supported or disabled.","extras":{"error_id":""}}"#,
     ),
     (
         "3.2 browse_interactive is not served",
         r#"{"action":"browse_interactive","args":{"browser_actions":"noop()"}}"#,
-        r#"{"message":"The action browse_interactive is not available in this sandbox.","observation":"error","content":"The action browse_interactive is not available in this sandbox.","extras":{"error_id":""}}"#,
+        r#"{"message":"Browser functionality is not supported or disabled.","observation":"error","content":"Browser functionality is not supported or disabled.","extras":{"error_id":""}}"#,
     ),
 ];
 
 #[test]
-fn the_examples() {
-    for world in everybody() {
+fn actions_get_exact_responses() {
+    for environment in all_users() {
         for (section, action, expected) in EXAMPLES {
-            let body = format!("{{\"action\":{}}}", world.fill(action));
-            let answer = world.process.post(&body);
+            let body = format!("{{\"action\":{}}}", environment.fill(action));
+            let answer = environment.process.post(&body);
             assert_eq!(
                 (answer.status, answer.body),
-                (200, world.fill(expected)),
+                (200, environment.fill(expected)),
                 "{section}"
             );
         }
@@ -75,13 +75,13 @@ fn the_examples() {
 }
 
 #[test]
-fn only_output_of_commands_is_cut() {
-    for world in everybody() {
+fn only_command_output_is_cut() {
+    for environment in all_users() {
         let long = "x".repeat(40_000);
-        world.put("long", long.as_bytes());
-        let answer = world.act("read", &json!({"path": "long"}));
+        environment.put("long", long.as_bytes());
+        let answer = environment.act("read", &json!({"path": "long"}));
         assert_eq!(answer["content"], long, "3.3 files are not cut");
-        let cut = world.process.run("cat long");
+        let cut = environment.process.run("cat long");
         let half = "x".repeat(15_000);
         assert_eq!(
             cut["content"],
@@ -91,17 +91,17 @@ fn only_output_of_commands_is_cut() {
     }
 }
 
-fn info(world: &World) -> Value {
-    let answer = world.process.get("/server_info");
+fn info(environment: &ServerFixture) -> Value {
+    let answer = environment.process.get("/server_info");
     assert_eq!(answer.status, 200);
     answer.json()
 }
 
 #[test]
 #[expect(clippy::float_cmp, reason = "the same computation")]
-fn the_open_paths() {
-    for world in everybody() {
-        let answer = world.process.get("/alive");
+fn paths_without_key() {
+    for environment in all_users() {
+        let answer = environment.process.get("/alive");
         assert_eq!(
             (answer.status, answer.body.as_str()),
             (200, "{\"status\":\"ok\"}"),
@@ -113,14 +113,14 @@ fn the_open_paths() {
             ("2.2 POST", "POST /server_info"),
             ("2.3 GET", "GET /execute_action"),
         ] {
-            let answer = world.process.request(head, &key, b"");
+            let answer = environment.process.request(head, &key, b"");
             assert_eq!(
                 (answer.status, answer.body.as_str()),
                 (405, "{\"detail\":\"Method Not Allowed\"}"),
                 "{section}"
             );
         }
-        let info = info(&world);
+        let info = info(&environment);
         let number = |pointer: &str| info.pointer(pointer).unwrap().as_f64().unwrap();
         let whole = |pointer: &str| info.pointer(pointer).unwrap().as_u64().unwrap();
         assert!(number("/uptime") > number("/idle_time"), "2.2 uptime");

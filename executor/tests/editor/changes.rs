@@ -1,9 +1,9 @@
-//! What the editor changes: files, texts and what it says about them (spec 6.4, templates).
+//! Changes of files and their texts (`docs/specs/executor.md`, section 6.4).
 
 use serde_json::{Value, json};
 
 use super::{CAT, Case, TEN, case, check, insert, replace};
-use crate::world::everybody;
+use crate::fixture::all_users;
 
 const SNIPPET: &str =
     "The file {}/f has been edited. Here's the result of running `cat -n` on a snippet of {}/f:\n";
@@ -252,12 +252,12 @@ fn lines_are_inserted() {
 
 #[test]
 fn edits_are_undone_up_to_ten_times() {
-    for world in everybody() {
-        let path = world.fill("{}/f");
+    for fixture in all_users() {
+        let path = fixture.fill("{}/f");
         let edit = |args: Value| {
             let mut args = args;
             args["path"] = path.clone().into();
-            world.act("edit", &args)
+            fixture.act("edit", &args)
         };
         let undo = || {
             edit(json!({"command": "undo_edit"}))["content"]

@@ -1,11 +1,11 @@
-//! What the editor shows, also through `read` (spec 6.2, 6.4).
+//! Views of the editor, also through `read` (`docs/specs/executor.md`, sections 6.2 and 6.4).
 
 use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
 
 use super::{CAT, TEN, view};
-use crate::world::{World, everybody};
+use crate::fixture::{ServerFixture, all_users};
 
 #[test]
 fn files_are_viewed() {
@@ -49,40 +49,40 @@ fn files_are_viewed() {
         ("6.2 a null byte is no path", b"x", "{}/a\0b", Value::Null,
             "ERROR:\nInvalid `path` parameter: {}/a\0b. The path {}/a\0b does not exist. Please provide a valid path.".to_owned()),
     ];
-    for world in everybody() {
+    for fixture in all_users() {
         for (section, content, path, range, expected) in &cases {
-            world.clear();
-            world.put("f", content);
-            let answer = view(&world, path, range);
+            fixture.clear();
+            fixture.put("f", content);
+            let answer = view(&fixture, path, range);
             let expected = json!({
-                "message": format!("I read the file {}.", world.fill(path)),
+                "message": format!("I read the file {}.", fixture.fill(path)),
                 "observation": "read",
-                "content": world.fill(expected),
-                "extras": {"path": world.fill(path), "impl_source": "oh_aci"},
+                "content": fixture.fill(expected),
+                "extras": {"path": fixture.fill(path), "impl_source": "oh_aci"},
             });
             assert_eq!(answer, expected, "{section}");
         }
-        world.put("b", b"\0\xff");
-        let answer = view(&world, "{}/b", &Value::Null);
+        fixture.put("b", b"\0\xff");
+        let answer = view(&fixture, "{}/b", &Value::Null);
         assert_eq!(
             (&answer["observation"], &answer["content"]),
             (&json!("error"), &json!("ERROR_BINARY_FILE")),
             "6.2 binary"
         );
-        std::fs::File::create(world.path("big"))
+        std::fs::File::create(fixture.path("big"))
             .unwrap()
             .set_len(11 << 20)
             .unwrap();
-        std::fs::write(world.path("big"), "x".repeat(11 << 20)).unwrap();
-        let answer = view(&world, "{}/big", &Value::Null);
+        std::fs::write(fixture.path("big"), "x".repeat(11 << 20)).unwrap();
+        let answer = view(&fixture, "{}/big", &Value::Null);
         let expected = "ERROR:\nFile validation failed for {}/big: File is too large (11.0MB). Maximum allowed size is 10MB.";
-        assert_eq!(answer["content"], world.fill(expected), "6.4 too large");
-        world.put("a.docx", b"text");
-        let answer = view(&world, "{}/a.docx", &Value::Null);
+        assert_eq!(answer["content"], fixture.fill(expected), "6.4 too large");
+        fixture.put("a.docx", b"text");
+        let answer = view(&fixture, "{}/a.docx", &Value::Null);
         let expected = "ERROR:\nError in converting file to Markdown: no converter is installed. Please use Python code to read {}/a.docx";
         assert_eq!(
             answer["content"],
-            world.fill(expected),
+            fixture.fill(expected),
             "6.4 a document, no converter"
         );
     }
@@ -90,13 +90,13 @@ fn files_are_viewed() {
 
 #[test]
 fn long_files_are_clipped() {
-    let world = World::new("root");
-    world.put("f", "é".repeat(20_000).as_bytes());
+    let fixture = ServerFixture::new("root");
+    fixture.put("f", "é".repeat(20_000).as_bytes());
     let notice = "<response clipped><NOTE>Due to the max output limit, only part of this file has been shown to you. You should retry this tool after you have searched inside the file with `grep -n` in order to find the line numbers of what you are looking for.</NOTE>";
     let expected = format!("{CAT}{{}}/f:\n     1\t{}{notice}\n", "é".repeat(16_000));
     assert_eq!(
-        view(&world, "{}/f", &Value::Null)["content"],
-        world.fill(&expected),
+        view(&fixture, "{}/f", &Value::Null)["content"],
+        fixture.fill(&expected),
         "6.4 a long file is clipped"
     );
 }
@@ -105,10 +105,10 @@ fn long_files_are_clipped() {
 fn directories_are_viewed() {
     let header =
         "Here's the files and directories up to 2 levels deep in {}, excluding hidden items:\n";
-    for world in everybody() {
+    for fixture in all_users() {
         assert_eq!(
-            view(&world, "{}", &Value::Null)["content"],
-            world.fill(&format!("{header}{{}}/")),
+            view(&fixture, "{}", &Value::Null)["content"],
+            fixture.fill(&format!("{header}{{}}/")),
             "6.4 an empty directory"
         );
         for name in [
@@ -119,26 +119,26 @@ fn directories_are_viewed() {
             ".env",
             "Z",
         ] {
-            world.put(name, b"");
+            fixture.put(name, b"");
         }
-        symlink("a b", world.path("link")).unwrap();
-        symlink(".", world.path("loop")).unwrap();
-        symlink("nothing", world.path("dangling")).unwrap();
+        symlink("a b", fixture.path("link")).unwrap();
+        symlink(".", fixture.path("loop")).unwrap();
+        symlink("nothing", fixture.path("dangling")).unwrap();
         let expected = format!(
             "{header}{{}}/\n{{}}/Z\n{{}}/a b/\n{{}}/a b/x $(id)/\n{{}}/a.txt\n{{}}/dangling\n{{}}/link/\n{{}}/link/x $(id)/\n{{}}/loop/\
              \n\n2 hidden files/directories in this directory are excluded. You can use 'ls -la {{}}' to see them."
         );
         for path in ["{}", "{}/", "{}//."] {
             assert_eq!(
-                view(&world, path, &Value::Null)["content"],
-                world.fill(&expected),
+                view(&fixture, path, &Value::Null)["content"],
+                fixture.fill(&expected),
                 "6.4 a directory, two levels deep"
             );
         }
-        let edit = world.act(
+        let edit = fixture.act(
             "edit",
-            &json!({"command": "view", "path": world.fill("{}")}),
+            &json!({"command": "view", "path": fixture.fill("{}")}),
         );
-        assert_eq!(edit["content"], world.fill(&expected));
+        assert_eq!(edit["content"], fixture.fill(&expected));
     }
 }

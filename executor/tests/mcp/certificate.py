@@ -1,4 +1,4 @@
-"""Writes a key and a certificate for 127.0.0.1 that nobody but a test trusts: `certificate.py KEY CERTIFICATE`."""
+"""Writes a key and a certificate for 127.0.0.1 that only a test trusts: `certificate.py KEY CERTIFICATE`."""
 
 import datetime
 import ipaddress

@@ -1,4 +1,4 @@
-"""A client of MCP as others write them: lists and calls over the transport and URL that it is given."""
+"""An MCP client with the Python library: lists and calls over a transport and URL."""
 
 import asyncio
 import os

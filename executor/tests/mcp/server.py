@@ -1,4 +1,4 @@
-"""A tool server: over stdio, or over HTTP with the words `sse PORT` or `streamable-http PORT`, or over
+"""A tool server: over stdio, or over HTTP with the arguments `sse PORT` or `streamable-http PORT`, or over
 HTTPS with `https PORT KEY CERTIFICATE`."""
 
 import os
@@ -12,7 +12,7 @@ server = MCPServer("test")
 
 @server.tool()
 def echo(text: str) -> str:
-    """Says it again."""
+    """Returns the text."""
     return f"E:{text}"
 
 
@@ -42,7 +42,7 @@ def flood() -> str:
 
 @server.tool()
 async def change(context: Context) -> str:
-    """Says that there are other tools than before."""
+    """Notifies of a changed list of tools."""
     await context.session.send_tool_list_changed()
     return "told"
 

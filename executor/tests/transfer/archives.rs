@@ -1,4 +1,4 @@
-//! `POST /upload_file` with archives, honest and hostile (spec 2.5).
+//! `POST /upload_file` with valid and hostile archives (`docs/specs/executor.md`, section 2.5).
 
 use std::fs::{self, Permissions};
 use std::io::{Cursor, Write as _};
@@ -8,11 +8,11 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::{archive, detail};
-use crate::world::{World, everybody};
+use crate::fixture::{ServerFixture, all_users};
 
 #[test]
 fn archives_are_unpacked() {
-    for world in everybody() {
+    for fixture in all_users() {
         let zip = archive(&[
             ("project/run.sh", 0o755, b"#!/bin/sh\n"),
             ("project/a/b/c.txt", 0o600, b"deep"),
@@ -21,9 +21,9 @@ fn archives_are_unpacked() {
             ("project/suid", 0o4755, b""),
             ("./project//twice", 0o644, b"tidied"),
         ]);
-        world.put("project/run.sh", b"old");
-        let to = format!("{}/", world.root.display());
-        let (status, body) = world.upload(
+        fixture.put("project/run.sh", b"old");
+        let to = format!("{}/", fixture.root.display());
+        let (status, body) = fixture.upload(
             &format!("?destination={to}&recursive=true"),
             "tmpabc.zip",
             &zip,
@@ -39,26 +39,26 @@ fn archives_are_unpacked() {
             ("suid", 0o755, b""),
             ("twice", 0o644, b"tidied"),
         ] {
-            let path = world.path("project").join(name);
+            let path = fixture.path("project").join(name);
             assert_eq!(fs::read(&path).unwrap(), content, "{name}");
             let found = fs::metadata(&path).unwrap();
             assert_eq!(
                 (found.mode() & 0o7777, found.uid()),
-                (mode, world.uid),
+                (mode, fixture.uid),
                 "12.16 {name}"
             );
         }
-        let empty = fs::metadata(world.path("project/empty")).unwrap();
+        let empty = fs::metadata(fixture.path("project/empty")).unwrap();
         assert_eq!((empty.is_dir(), empty.mode() & 0o7777), (true, 0o750));
-        // 2.5: the archive itself is gone.
-        assert_eq!(world.list("{}").1, "[\"project/\"]");
+        // 2.5: the archive itself is not kept.
+        assert_eq!(fixture.list("{}").1, "[\"project/\"]");
     }
 }
 
 #[test]
-fn no_archive_escapes() {
-    for world in everybody() {
-        let outside = world.root.parent().unwrap().join("outside");
+fn archive_is_not_unpacked_outside_its_destination() {
+    for fixture in all_users() {
+        let outside = fixture.root.parent().unwrap().join("outside");
         fs::create_dir(&outside).unwrap();
         fs::set_permissions(&outside, Permissions::from_mode(0o777)).unwrap();
         let outside_name = outside.join("abs").display().to_string();
@@ -81,21 +81,21 @@ fn no_archive_escapes() {
             writer.write_all(b"x").unwrap();
         }
         let zip = writer.finish().unwrap().into_inner();
-        let query = format!("?destination={}/dest", world.root.display());
-        let (status, body) = world.upload(&query, "evil.zip", &zip);
+        let query = format!("?destination={}/dest", fixture.root.display());
+        let (status, body) = fixture.upload(&query, "evil.zip", &zip);
         assert_eq!(
             fs::read_dir(&outside).unwrap().count(),
             0,
             "{status} {body}"
         );
-        // Links of the archive do not stand yet when files are written: those became directories.
-        assert!(!world.path("dest/up").is_symlink());
-        assert!(!world.path("dest/out").is_symlink());
-        assert_eq!(fs::read(world.path("dest/good")).unwrap(), b"x");
+        // Links are created after the files: `up` and `out` have become directories.
+        assert!(!fixture.path("dest/up").is_symlink());
+        assert!(!fixture.path("dest/out").is_symlink());
+        assert_eq!(fs::read(fixture.path("dest/good")).unwrap(), b"x");
 
-        // A link that is already there is not followed either.
-        symlink(&outside, world.path("dest/ready")).unwrap();
-        let (status, body) = world.upload(
+        // An existing link is not followed either.
+        symlink(&outside, fixture.path("dest/ready")).unwrap();
+        let (status, body) = fixture.upload(
             &query,
             "evil.zip",
             &archive(&[("ready/planted", 0o644, b"x")]),
@@ -106,14 +106,14 @@ fn no_archive_escapes() {
                 500,
                 detail(&format!(
                     "[Errno 20] Not a directory: '{}/dest/ready'",
-                    world.root.display()
+                    fixture.root.display()
                 ))
             )
         );
         fs::write(outside.join("file"), "kept").unwrap();
-        symlink(outside.join("file"), world.path("dest/name")).unwrap();
+        symlink(outside.join("file"), fixture.path("dest/name")).unwrap();
         assert_eq!(
-            world
+            fixture
                 .upload(&query, "x.zip", &archive(&[("name", 0o644, b"x")]))
                 .0,
             200
@@ -127,20 +127,22 @@ fn no_archive_escapes() {
             .add_symlink("links/out", "../../outside", options)
             .unwrap();
         let zip = writer.finish().unwrap().into_inner();
-        assert_eq!(world.upload(&query, "links.zip", &zip).0, 200);
+        assert_eq!(fixture.upload(&query, "links.zip", &zip).0, 200);
         assert_eq!(
-            fs::read_link(world.path("dest/links/in")).unwrap().to_str(),
+            fs::read_link(fixture.path("dest/links/in"))
+                .unwrap()
+                .to_str(),
             Some("../good")
         );
-        assert!(world.path("dest/links/out").symlink_metadata().is_err());
+        assert!(fixture.path("dest/links/out").symlink_metadata().is_err());
     }
 }
 
 #[test]
-fn bombs_and_damaged_archives_do_no_harm() {
-    let world = World::new("root");
-    let query = format!("?destination={}/dest", world.root.display());
-    // 2 GiB of zeros in 2 MiB: refused by what it claims.
+fn bombs_and_damaged_archives_are_rejected() {
+    let fixture = ServerFixture::new("root");
+    let query = format!("?destination={}/dest", fixture.root.display());
+    // Claims 3 GiB: rejected by its claim.
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
     writer.start_file("small", options).unwrap();
@@ -159,15 +161,15 @@ fn bombs_and_damaged_archives_do_no_harm() {
             .position(|bytes| bytes == claim)
             .unwrap();
     bomb[size..size + 4].copy_from_slice(&(3u32 << 30).to_le_bytes());
-    let (status, body) = world.upload(&query, "bomb.zip", &bomb);
+    let (status, body) = fixture.upload(&query, "bomb.zip", &bomb);
     assert_eq!(status, 500);
     assert!(
         body.contains("more than 1073741824 bytes would come out of it"),
         "{body}"
     );
-    assert_eq!(world.list("{\"path\":\"dest\"}").1, "[]");
+    assert_eq!(fixture.list("{\"path\":\"dest\"}").1, "[]");
 
-    // Every byte of a small archive, damaged in turn: an answer each time, and no escape.
+    // Each byte of a small archive damaged in turn: a response each time, and nothing outside.
     let good = archive(&[
         ("a/b.txt", 0o644, b"hello hello hello hello"),
         ("c", 0o600, b"x"),
@@ -175,28 +177,56 @@ fn bombs_and_damaged_archives_do_no_harm() {
     for index in 0..good.len() {
         let mut bad = good.clone();
         bad[index] ^= 0x41;
-        let (status, _) = world.upload(&query, "bad.zip", &bad);
+        let (status, _) = fixture.upload(&query, "bad.zip", &bad);
         assert!([200, 500].contains(&status), "{status} at {index}");
     }
     for length in 0..good.len() {
-        let (status, _) = world.upload(&query, "cut.zip", &good[..length]);
+        let (status, _) = fixture.upload(&query, "cut.zip", &good[..length]);
         assert_eq!(status, 500, "cut at {length}");
     }
-    assert_eq!(world.root.parent().unwrap().read_dir().unwrap().count(), 1);
-    // The damage is told, and the half of a file is not left.
+    assert_eq!(
+        fixture.root.parent().unwrap().read_dir().unwrap().count(),
+        1
+    );
+    // The damage is reported, and no partial file is left.
     let mut bad = archive(&[("text", 0o644, b"stored text")]);
     let at = bad.windows(4).position(|bytes| bytes == b"text").unwrap() + 4;
     bad[at] ^= 1;
-    let query = format!("?destination={}/told", world.root.display());
-    let (status, body) = world.upload(&query, "bad.zip", &bad);
+    let query = format!("?destination={}/told", fixture.root.display());
+    let (status, body) = fixture.upload(&query, "bad.zip", &bad);
     assert_eq!(status, 500);
     assert!(body.contains("is damaged"), "{body}");
-    assert_eq!(world.list("{\"path\":\"told\"}").1, "[]");
+    assert_eq!(fixture.list("{\"path\":\"told\"}").1, "[]");
 }
 
 #[test]
-fn many_entries_and_huge_names_pass_or_are_refused() {
-    let world = World::new("root");
+fn unsupported_compression_is_reported_before_anything_is_written() {
+    let fixture = ServerFixture::new("root");
+    let query = format!("?destination={}/dest", fixture.root.display());
+    for (offset, value, reason) in [
+        (
+            10,
+            12,
+            "\\\"b\\\" is compressed with Bzip2, which is not supported",
+        ),
+        (8, 1, "\\\"b\\\" is encrypted, which is not supported"),
+    ] {
+        let mut zip = archive(&[("a", 0o644, b"text"), ("b", 0o644, b"text")]);
+        let at = zip
+            .windows(4)
+            .rposition(|bytes| bytes == b"PK\x01\x02")
+            .unwrap();
+        zip[at + offset] = value;
+        let (status, body) = fixture.upload(&query, "x.zip", &zip);
+        assert_eq!(status, 500, "{body}");
+        assert!(body.contains(reason), "{body}");
+        assert_eq!(fixture.list("{\"path\":\"dest\"}").1, "[]");
+    }
+}
+
+#[test]
+fn many_entries_are_unpacked_and_long_names_rejected() {
+    let fixture = ServerFixture::new("root");
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     for index in 0..20_000 {
         writer
@@ -207,11 +237,11 @@ fn many_entries_and_huge_names_pass_or_are_refused() {
             .unwrap();
     }
     let zip = writer.finish().unwrap().into_inner();
-    let query = format!("?destination={}", world.root.display());
-    assert_eq!(world.upload(&query, "many.zip", &zip).0, 200);
-    assert_eq!(fs::read_dir(world.path("d3")).unwrap().count(), 2000);
+    let query = format!("?destination={}", fixture.root.display());
+    assert_eq!(fixture.upload(&query, "many.zip", &zip).0, 200);
+    assert_eq!(fs::read_dir(fixture.path("d3")).unwrap().count(), 2000);
     let long = format!("{}/x", "n".repeat(300));
-    let (status, body) = world.upload(&query, "long.zip", &archive(&[(&long, 0o644, b"")]));
+    let (status, body) = fixture.upload(&query, "long.zip", &archive(&[(&long, 0o644, b"")]));
     assert_eq!(
         (status, body.contains("[Errno 36] File name too long")),
         (500, true),

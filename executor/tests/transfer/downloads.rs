@@ -1,4 +1,4 @@
-//! `GET /download_files`, case by case (spec 2.6).
+//! `GET /download_files` (`docs/specs/executor.md`, section 2.6).
 
 use std::fs::{self, File, Permissions};
 use std::io::{Cursor, Read as _};
@@ -8,32 +8,32 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 use zip::{CompressionMethod, ZipArchive};
 
-use super::detail;
-use crate::world::everybody;
+use super::{detail, fields};
+use crate::fixture::all_users;
 
 #[test]
 fn directories_are_downloaded() {
-    for world in everybody() {
-        world.put("d/sub/b.txt", b"b");
-        world.put("d/a.txt", b"aaa");
-        world.put("d/.hidden", b"h");
-        world.put("d/empty", b"");
-        fs::create_dir(world.path("d/nothing")).unwrap();
-        world.own(&world.path("d/nothing"));
-        symlink("a.txt", world.path("d/file-link")).unwrap();
-        symlink("sub", world.path("d/dir-link")).unwrap();
-        symlink("gone", world.path("d/dangling")).unwrap();
-        symlink(".", world.path("d/sub/loop")).unwrap();
-        symlink("self", world.path("d/self")).unwrap();
+    for fixture in all_users() {
+        fixture.put("d/sub/b.txt", b"b");
+        fixture.put("d/a.txt", b"aaa");
+        fixture.put("d/.hidden", b"h");
+        fixture.put("d/empty", b"");
+        fs::create_dir(fixture.path("d/nothing")).unwrap();
+        fixture.own(&fixture.path("d/nothing"));
+        symlink("a.txt", fixture.path("d/file-link")).unwrap();
+        symlink("sub", fixture.path("d/dir-link")).unwrap();
+        symlink("gone", fixture.path("d/dangling")).unwrap();
+        symlink(".", fixture.path("d/sub/loop")).unwrap();
+        symlink("self", fixture.path("d/self")).unwrap();
         rustix::fs::mknodat(
             rustix::fs::CWD,
-            world.path("d/pipe"),
+            fixture.path("d/pipe"),
             rustix::fs::FileType::Fifo,
             0o666.into(),
             0,
         )
         .unwrap();
-        fs::set_permissions(world.path("d/a.txt"), Permissions::from_mode(0o750)).unwrap();
+        fs::set_permissions(fixture.path("d/a.txt"), Permissions::from_mode(0o750)).unwrap();
         let ancient = SystemTime::UNIX_EPOCH - Duration::from_secs(1000);
         for (name, time) in [
             ("d/.hidden", ancient),
@@ -44,12 +44,13 @@ fn directories_are_downloaded() {
         ] {
             File::options()
                 .write(true)
-                .open(world.path(name))
+                .open(fixture.path(name))
                 .unwrap()
                 .set_modified(time)
                 .unwrap();
         }
-        let (status, headers, body) = world.download(&format!("?path={}/d", world.root.display()));
+        let (status, headers, body) =
+            fixture.download(&format!("?path={}/d", fixture.root.display()));
         assert_eq!(status, 200);
         assert!(
             headers.contains("content-type: application/zip\r\n"),
@@ -86,60 +87,42 @@ fn directories_are_downloaded() {
 }
 
 #[test]
-fn what_cannot_be_downloaded_says_so() {
-    for world in everybody() {
-        world.put("f", b"text");
-        let root = world.root.display().to_string();
+fn invalid_downloads_are_rejected() {
+    for fixture in all_users() {
+        fixture.put("f", b"text");
+        let root = fixture.root.display().to_string();
         let missing =
             "{'type': 'missing', 'loc': ('query', 'path'), 'msg': 'Field required', 'input': None}";
         let invalid =
             json!({"detail": "Invalid request parameters", "errors": format!("[{missing}]")})
                 .to_string();
-        for (section, query, answer) in [
-            (
-                "2.6 relative",
-                "?path=f".to_owned(),
-                (500, detail("400: Path must be an absolute path")),
-            ),
-            (
-                "2.6 empty",
-                "?path=".to_owned(),
-                (500, detail("400: Path must be an absolute path")),
-            ),
-            (
-                "2.6 missing",
-                format!("?path={root}/nope"),
-                (500, detail("404: File not found")),
-            ),
-            (
-                "2.6 null byte",
-                format!("?path={root}/a%00b"),
-                (500, detail("404: File not found")),
-            ),
-            ("2.6 no path", String::new(), (422, invalid)),
+        for case in [
+            "2.6 relative | ?path=f | 400: Path must be an absolute path",
+            "2.6 empty | ?path= | 400: Path must be an absolute path",
+            "2.6 missing | ?path={}/nope | 404: File not found",
+            "2.6 null byte | ?path={}/a%00b | 404: File not found",
         ] {
-            let (status, _, body) = world.download(&query);
-            assert_eq!(
-                (status, String::from_utf8(body).unwrap()),
-                answer,
-                "{section}"
-            );
+            let [section, query, text] = fields(&fixture, case);
+            let (status, _, body) = fixture.download(&query);
+            let body = String::from_utf8(body).unwrap();
+            assert_eq!((status, body), (500, detail(&text)), "{section}");
         }
+        let (status, _, body) = fixture.download("");
+        assert_eq!((status, body), (422, invalid.into_bytes()), "2.6 no path");
         for (section, path, name) in [
-            (
-                "2.6 a file gives an empty archive",
-                "f",
-                "filename=\"f.zip\"",
-            ),
-            ("2.6 a trailing slash", "", "filename=\".zip\""),
+            ("2.6 a file", "/f", "filename=\"f.zip\""),
+            ("2.6 a trailing slash", "/", "filename=\".zip\""),
         ] {
-            let (status, headers, body) = world.download(&format!("?path={root}/{path}"));
+            let (status, headers, body) = fixture.download(&format!("?path={root}{path}"));
             assert_eq!(status, 200, "{section}");
             assert!(headers.contains(name), "{section}: {headers}");
-            assert!(path.is_empty() || body.len() == 22, "{section}");
+            let mut zip = ZipArchive::new(Cursor::new(body)).unwrap();
+            let mut text = String::new();
+            zip.by_name("f").unwrap().read_to_string(&mut text).unwrap();
+            assert_eq!((zip.len(), text.as_str()), (1, "text"), "{section}");
         }
-        fs::create_dir(world.path("ü x")).unwrap();
-        let (_, headers, body) = world.download(&format!("?path={root}/%C3%BC%20x"));
+        fs::create_dir(fixture.path("ü x")).unwrap();
+        let (_, headers, body) = fixture.download(&format!("?path={root}/%C3%BC%20x"));
         assert!(
             headers.contains("filename*=utf-8''%c3%bc%20x.zip"),
             "{headers}"

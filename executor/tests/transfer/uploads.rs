@@ -1,4 +1,4 @@
-//! `POST /upload_file` with single files, and what it refuses (spec 2.5).
+//! `POST /upload_file` with single files and its errors (`docs/specs/executor.md`, section 2.5).
 
 use std::fs::{self, Permissions};
 use std::io::Write as _;
@@ -8,9 +8,9 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{archive, detail};
+use super::{archive, detail, fields};
 use crate::client::{KEY, request, send};
-use crate::world::{World, everybody};
+use crate::fixture::{ServerFixture, all_users};
 
 const MISSING: &str =
     "{'type': 'missing', 'loc': ('body', 'file'), 'msg': 'Field required', 'input': None}";
@@ -22,60 +22,37 @@ fn invalid(errors: &str) -> String {
 
 #[test]
 fn uploads_are_stored() {
-    for world in everybody() {
-        let root = world.root.display().to_string();
+    for fixture in all_users() {
+        let root = fixture.root.display().to_string();
         let stored = |name: &str, to: &str, recursive: bool| {
             format!(r#"{{"filename":"{name}","destination":"{to}","recursive":{recursive}}}"#)
         };
-        // Section, query, filename, answered filename, where it is.
-        for (section, query, filename, name, recursive_zip) in [
-            (
-                "2.5 into a new directory",
-                "up/deep",
-                "a.txt",
-                "a.txt",
-                false,
-            ),
-            ("2.5 over a file", "up/deep", "a.txt", "a.txt", false),
-            (
-                "2.5 [R] only the base name",
-                "up",
-                "../b.txt",
-                "b.txt",
-                false,
-            ),
-            (
-                "2.5 [R] an absolute name",
-                "up",
-                "/etc/passwd",
-                "passwd",
-                false,
-            ),
-            ("2.5 Unicode", "up", "ü 字.txt", "ü 字.txt", false),
-            ("2.5 no zip by its name", "up", "x.ZIP", "x.ZIP", false),
+        // Section, directory, filename, filename in the response.
+        for case in [
+            "2.5 into a new directory | up/deep | a.txt | a.txt",
+            "2.5 over a file | up/deep | a.txt | a.txt",
+            "2.5 [R] only the base name | up | ../b.txt | b.txt",
+            "2.5 [R] an absolute name | up | /etc/passwd | passwd",
+            "2.5 Unicode | up | ü 字.txt | ü 字.txt",
+            "2.5 no zip by its name | up | x.ZIP | x.ZIP",
         ] {
+            let [section, query, filename, name] = fields(&fixture, case);
             let to = format!("{root}/{query}");
-            let answer = world.upload(
-                &format!("?destination={to}"),
-                filename,
-                b"\0bytes\r\n--x\xff",
-            );
-            assert_eq!(answer, (200, stored(name, &to, recursive_zip)), "{section}");
-            let path = world.path(query).join(name);
-            assert_eq!(fs::read(&path).unwrap(), b"\0bytes\r\n--x\xff", "{section}");
+            let content = b"\0bytes\r\n--x\xff";
+            let answer = fixture.upload(&format!("?destination={to}"), &filename, content);
+            assert_eq!(answer, (200, stored(&name, &to, false)), "{section}");
+            let path = fixture.path(&query).join(&name);
+            assert_eq!(fs::read(&path).unwrap(), content, "{section}");
             let found = fs::metadata(&path).unwrap();
             // 12.16: the original leaves root's files.
-            assert_eq!(
-                (found.uid(), found.mode() & 0o7777),
-                (world.uid, 0o644),
-                "{section}"
-            );
-            assert_eq!(fs::metadata(world.path("up")).unwrap().uid(), world.uid);
+            let owner_and_mode = (found.uid(), found.mode() & 0o7777);
+            assert_eq!(owner_and_mode, (fixture.uid, 0o644), "{section}");
+            assert_eq!(fs::metadata(fixture.path("up")).unwrap().uid(), fixture.uid);
         }
-        let script = world.path("up/run.sh");
-        world.put("up/run.sh", b"old");
+        let script = fixture.path("up/run.sh");
+        fixture.put("up/run.sh", b"old");
         fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
-        world.upload(&format!("?destination={root}/up"), "run.sh", b"new");
+        fixture.upload(&format!("?destination={root}/up"), "run.sh", b"new");
         assert_eq!(
             (
                 fs::read(&script).unwrap(),
@@ -84,218 +61,123 @@ fn uploads_are_stored() {
             (b"new".to_vec(), 0o755)
         );
         // A link at the name is replaced, not followed.
-        world.put("target", b"kept");
-        symlink(world.path("target"), world.path("up/link")).unwrap();
-        world.upload(&format!("?destination={root}/up"), "link", b"new");
-        assert_eq!(fs::read(world.path("target")).unwrap(), b"kept");
-        assert_eq!(fs::read(world.path("up/link")).unwrap(), b"new");
-        // Nothing else is left behind.
-        let names = world.list(&json!({"path": "up"}).to_string()).1;
+        fixture.put("target", b"kept");
+        symlink(fixture.path("target"), fixture.path("up/link")).unwrap();
+        fixture.upload(&format!("?destination={root}/up"), "link", b"new");
+        assert_eq!(fs::read(fixture.path("target")).unwrap(), b"kept");
+        assert_eq!(fs::read(fixture.path("up/link")).unwrap(), b"new");
+        // No temporary file is left.
+        let names = fixture.list(&json!({"path": "up"}).to_string()).1;
         assert!(!names.contains("sandbox-executor"), "{names}");
     }
 }
 
 #[test]
-fn bad_uploads_are_refused_in_the_originals_words() {
-    for world in everybody() {
-        let root = world.root.display().to_string();
-        world.put("a.txt", b"file");
-        let at = |rest: &str| format!("?destination={root}{rest}");
-        for (section, query, filename, content, answer) in [
-            (
-                "2.5 relative destination",
-                "?destination=up".to_owned(),
-                "a",
-                &b"x"[..],
-                (500, detail("400: Destination must be an absolute path")),
-            ),
-            (
-                "2.5 empty destination",
-                "?destination=".to_owned(),
-                "a",
-                b"x",
-                (500, detail("400: Destination must be an absolute path")),
-            ),
-            (
-                "2.5 recursive but no zip",
-                at("&recursive=true"),
-                "a.tar",
-                b"x",
-                (500, detail("400: Recursive uploads must be zip files")),
-            ),
-            (
-                "2.5 bad zip",
-                at("/up"),
-                "b.zip",
-                b"no zip",
-                (500, detail(&format!("{root}/up/b.zip is not a zip file"))),
-            ),
-            (
-                "2.5 empty zip file",
-                at("/up&recursive=1"),
-                "b.zip",
-                b"",
-                (500, detail(&format!("{root}/up/b.zip is not a zip file"))),
-            ),
-            (
-                "2.5 destination is a file",
-                at("/a.txt"),
-                "q.txt",
-                b"x",
-                (
-                    500,
-                    detail(&format!("[Errno 20] Not a directory: '{root}/a.txt/q.txt'")),
-                ),
-            ),
-            (
-                "2.5 destination below a file",
-                at("/a.txt/b/c"),
-                "q.txt",
-                b"x",
-                (
-                    500,
-                    detail(&format!("[Errno 20] Not a directory: '{root}/a.txt/b'")),
-                ),
-            ),
-            (
-                "2.5 no filename",
-                at("/up"),
-                "",
-                b"x",
-                (
-                    500,
-                    detail(&format!("[Errno 21] Is a directory: '{root}/up/'")),
-                ),
-            ),
-            (
-                "2.5 a name that is none",
-                at("/up"),
-                "..",
-                b"x",
-                (
-                    500,
-                    detail(&format!("[Errno 21] Is a directory: '{root}/up/'")),
-                ),
-            ),
-            (
-                "2.5 a null byte",
-                at("/a%00b"),
-                "q",
-                b"x",
-                (500, detail("embedded null byte")),
-            ),
-            (
-                "2.5 bad bool",
-                at("&recursive=maybe"),
-                "a",
-                b"x",
-                (422, invalid(FLAG)),
-            ),
+fn invalid_uploads_get_the_errors_of_the_python_server() {
+    for fixture in all_users() {
+        fixture.put("a.txt", b"file");
+        for case in [
+            "2.5 relative destination | =up | a | x | 400: Destination must be an absolute path",
+            "2.5 empty destination | = | a | x | 400: Destination must be an absolute path",
+            "2.5 recursive but no zip | ={}&recursive=true | a.tar | x | \
+             400: Recursive uploads must be zip files",
+            "2.5 bad zip | ={}/up | b.zip | no zip | {}/up/b.zip is not a zip file",
+            "2.5 empty zip | ={}/up&recursive=1 | b.zip |  | {}/up/b.zip is not a zip file",
+            "2.5 destination is a file | ={}/a.txt | q.txt | x | \
+             [Errno 20] Not a directory: '{}/a.txt/q.txt'",
+            "2.5 destination below a file | ={}/a.txt/b/c | q.txt | x | \
+             [Errno 20] Not a directory: '{}/a.txt/b'",
+            "2.5 no filename | ={}/up |  | x | [Errno 21] Is a directory: '{}/up/'",
+            "2.5 a name that is none | ={}/up | .. | x | [Errno 21] Is a directory: '{}/up/'",
+            "2.5 a null byte | ={}/a%00b | q | x | embedded null byte",
         ] {
-            assert_eq!(world.upload(&query, filename, content), answer, "{section}");
+            let [section, to, filename, content, text] = fields(&fixture, case);
+            let query = format!("?destination{to}");
+            let answer = fixture.upload(&query, &filename, content.as_bytes());
+            assert_eq!(answer, (500, detail(&text)), "{section}");
         }
-        // What was refused has left nothing.
-        assert_eq!(world.list("{\"path\":\"up\"}").1, "[]");
-        assert_eq!(fs::read(world.path("a.txt")).unwrap(), b"file");
+        let query = fixture.fill("?destination={}&recursive=maybe");
+        let answer = fixture.upload(&query, "a", b"x");
+        assert_eq!(answer, (422, invalid(FLAG)), "2.5 bad bool");
+        let query = fixture.fill("?destination={}/up");
+        let (status, body) = fixture.upload(&query, &"n".repeat(300), b"x");
+        assert_eq!(status, 500, "2.5 too long name");
+        assert!(body.contains("[Errno 36] File name too long: "), "{body}");
+        // Rejected uploads have left no file.
+        assert_eq!(fixture.list("{\"path\":\"up\"}").1, "[]");
+        assert_eq!(fs::read(fixture.path("a.txt")).unwrap(), b"file");
     }
 }
 
 #[test]
-fn names_that_are_too_long_are_refused() {
-    for world in everybody() {
-        let root = world.root.display();
-        let at = |rest: &str| format!("?destination={root}{rest}");
-        let long = "n".repeat(300);
-        let (status, body) = world.upload(&at("/up"), &long, b"x");
-        assert_eq!(
-            (status, body.contains("[Errno 36] File name too long: ")),
-            (500, true),
-            "{body}"
-        );
-    }
-}
-
-#[test]
-fn forms_without_a_file_are_refused() {
-    for world in everybody() {
-        let root = world.root.display().to_string();
-        let at = |rest: &str| format!("?destination={root}{rest}");
-        let form = b"--xx\r\nContent-Disposition: form-data; name=\"other\"\r\n\r\nx\r\n--xx--\r\n";
+fn forms_without_a_file_are_rejected() {
+    for fixture in all_users() {
+        let form = "--xx\r\nContent-Disposition: form-data; name=\"other\"\r\n\r\nx\r\n--xx--\r\n";
+        let both = invalid(&format!("{FLAG}, {MISSING}"));
+        let parse = detail("There was an error parsing the body");
+        let boundary = detail("Missing boundary in multipart.");
         let kind = "multipart/form-data; boundary=xx";
-        for (section, query, kind, form, answer) in [
-            (
-                "2.5 no file part",
-                at(""),
-                kind,
-                &form[..],
-                (422, invalid(MISSING)),
-            ),
+        for (section, flag, kind, form, answer) in [
+            ("2.5 no file part", "", kind, form, (422, invalid(MISSING))),
             (
                 "2.5 no form",
-                at(""),
+                "",
                 "application/json",
-                b"{}",
+                "{}",
                 (422, invalid(MISSING)),
             ),
             (
                 "2.5 nothing right",
-                at("&recursive=maybe"),
+                "&recursive=maybe",
                 kind,
                 form,
-                (422, invalid(&format!("{FLAG}, {MISSING}"))),
+                (422, both),
             ),
             (
                 "2.5 no boundary",
-                at(""),
+                "",
                 "multipart/form-data",
                 form,
-                (400, detail("Missing boundary in multipart.")),
+                (400, boundary),
             ),
             (
                 "2.5 broken form",
-                at(""),
+                "",
                 kind,
-                b"--xx\r\nContent-",
-                (400, detail("There was an error parsing the body")),
+                "--xx\r\nContent-",
+                (400, parse),
             ),
         ] {
-            assert_eq!(world.upload_form(&query, kind, form), answer, "{section}");
+            let query = fixture.fill(&format!("?destination={{}}{flag}"));
+            let found = fixture.upload_form(&query, kind, form.as_bytes());
+            assert_eq!(found, answer, "{section}");
         }
     }
 }
 
 #[test]
-fn every_spelling_of_recursive_is_read() {
-    let world = World::new("root");
+fn recursive_accepts_every_boolean_spelling() {
+    let fixture = ServerFixture::new("root");
     let zip = archive(&[("x", 0o644, b"x")]);
-    for (spelling, expected) in [
-        ("true", true),
-        ("1", true),
-        ("on", true),
-        ("yes", true),
-        ("t", true),
-        ("Y", true),
-        ("True", true),
-        ("false", false),
-        ("0", false),
-        ("off", false),
-        ("no", false),
-        ("F", false),
-        ("n", false),
+    for (spellings, expected) in [
+        ("true 1 on yes t Y True", true),
+        ("false 0 off no F n", false),
     ] {
-        let query = format!("?destination={}&recursive={spelling}", world.root.display());
-        let (status, body) = world.upload(&query, "x.zip", &zip);
-        let body: Value = serde_json::from_str(&body).unwrap();
-        assert_eq!(
-            (status, &body["recursive"]),
-            (200, &json!(expected)),
-            "{spelling}"
-        );
+        for spelling in spellings.split(' ') {
+            let query = fixture.fill(&format!("?destination={{}}&recursive={spelling}"));
+            let (status, body) = fixture.upload(&query, "x.zip", &zip);
+            let body: Value = serde_json::from_str(&body).unwrap();
+            assert_eq!(
+                (status, &body["recursive"]),
+                (200, &json!(expected)),
+                "{spelling}"
+            );
+        }
     }
 }
 
-/// The first half of an upload to `dest`.
-fn half(world: &World, name: &str) -> TcpStream {
+/// First half of an upload to `dest`.
+fn half(fixture: &ServerFixture, name: &str) -> TcpStream {
     let body = format!(
         "--xx\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\nhalf"
     );
@@ -303,79 +185,79 @@ fn half(world: &World, name: &str) -> TcpStream {
         "POST /upload_file?destination={}/dest HTTP/1.1\r\nHost: x\r\nX-Session-API-Key: {KEY}\r\n\
          Content-Type: multipart/form-data; boundary=xx\r\nTransfer-Encoding: chunked\r\n\r\n\
          {:x}\r\n{body}\r\n",
-        world.root.display(),
+        fixture.root.display(),
         body.len()
     );
-    let mut stream = TcpStream::connect(world.process.address).unwrap();
+    let mut stream = TcpStream::connect(fixture.process.address).unwrap();
     stream.write_all(text.as_bytes()).unwrap();
     stream
 }
 
-/// Files of the server in `dest`, with or without a name.
-fn open_in_dest(world: &World) -> usize {
-    let files = fs::read_dir(format!("/proc/{}/fd", world.process.child.id())).unwrap();
+/// Number of files in `dest` that the server has open, named or not.
+fn open_in_dest(fixture: &ServerFixture) -> usize {
+    let files = fs::read_dir(format!("/proc/{}/fd", fixture.process.child.id())).unwrap();
     let targets = files.flatten().map(|file| fs::read_link(file.path()));
-    let dest = world.path("dest");
+    let dest = fixture.path("dest");
     targets
         .flatten()
         .filter(|path| path.starts_with(&dest))
         .count()
 }
 
-/// Half an upload each of an existing file, of a new one and of an archive.
-fn halves(world: &World) -> [TcpStream; 3] {
-    world.put("dest/kept", b"old");
-    let streams = ["kept", "new", "archive.zip"].map(|name| half(world, name));
-    while open_in_dest(world) < streams.len() {
+/// First halves of uploads of an existing file, a new file and an archive.
+fn halves(fixture: &ServerFixture) -> [TcpStream; 3] {
+    fixture.put("dest/kept", b"old");
+    let streams = ["kept", "new", "archive.zip"].map(|name| half(fixture, name));
+    while open_in_dest(fixture) < streams.len() {
         std::thread::yield_now();
     }
     streams
 }
 
-fn only_the_old_file_is_there(world: &World) {
-    let names = fs::read_dir(world.path("dest")).unwrap();
+fn only_the_old_file_is_there(fixture: &ServerFixture) {
+    let names = fs::read_dir(fixture.path("dest")).unwrap();
     let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["kept"]);
-    assert_eq!(fs::read(world.path("dest/kept")).unwrap(), b"old");
+    assert_eq!(fs::read(fixture.path("dest/kept")).unwrap(), b"old");
 }
 
 #[test]
-fn an_upload_that_breaks_off_leaves_nothing() {
-    let world = World::new("root");
-    drop(halves(&world));
-    // Until the server has noticed.
-    while open_in_dest(&world) > 0 {
+fn aborted_upload_leaves_no_file() {
+    let fixture = ServerFixture::new("root");
+    drop(halves(&fixture));
+    // Wait until the server has noticed.
+    while open_in_dest(&fixture) > 0 {
         std::thread::yield_now();
     }
-    only_the_old_file_is_there(&world);
+    only_the_old_file_is_there(&fixture);
 }
 
 #[test]
-fn a_server_that_is_killed_leaves_nothing_of_an_upload() {
-    let mut world = World::new("root");
-    let _streams = halves(&world);
-    world.process.signal(Signal::KILL);
-    world.process.child.wait().unwrap();
-    only_the_old_file_is_there(&world);
+fn killed_server_leaves_no_part_of_an_upload() {
+    let mut fixture = ServerFixture::new("root");
+    let _streams = halves(&fixture);
+    fixture.process.signal(Signal::KILL);
+    fixture.process.child.wait().unwrap();
+    only_the_old_file_is_there(&fixture);
 }
 
 #[test]
-fn a_refused_upload_is_answered_although_it_is_large() {
-    let world = World::new("root");
+fn large_rejected_upload_gets_its_error() {
+    let fixture = ServerFixture::new("root");
     let content = vec![b'x'; 8 << 20];
     assert_eq!(
-        world.upload("?destination=relative", "x", &content),
+        fixture.upload("?destination=relative", "x", &content),
         (500, detail("400: Destination must be an absolute path"))
     );
     let stream = send(
-        world.process.address,
+        fixture.process.address,
         "POST /list_files",
         &[("X-Session-API-Key", KEY)],
         b"{}",
     );
     drop(stream);
     assert_eq!(
-        request(world.process.address, "GET /alive", &[], b"").status,
+        request(fixture.process.address, "GET /alive", &[], b"").status,
         200
     );
 }

@@ -1,12 +1,12 @@
-//! The same measurement on every way, and what a way adds to the first.
+//! The same measurement on every target, and the difference to the first.
 
 use std::future::Future;
 use std::time::Duration;
 
 use super::processes;
-use super::way::Way;
+use super::target::Target;
 
-/// Latencies and how many there were in a second.
+/// Latencies and throughput.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measured {
     count: u32,
@@ -28,8 +28,8 @@ impl Measured {
         })
     }
 
-    fn print(&self, way: &Way, used: Duration, direct: Option<&Self>) {
-        let (name, Self { p50, p99, .. }) = (way.name, self);
+    fn print(&self, target: &Target, used: Duration, direct: Option<&Self>) {
+        let (name, Self { p50, p99, .. }) = (target.name, self);
         let per_second = self.per_second;
         print!("  {name:<8} {per_second:>8.0}/s   p50 {p50:>9.1?}   p99 {p99:>9.1?}");
         if let Some(direct) = direct {
@@ -44,17 +44,20 @@ impl Measured {
     }
 }
 
-/// Measures every way, and prints what it adds to the first.
-pub(crate) async fn compare<F>(ways: &[Way], measure: impl Fn(Way) -> F) -> anyhow::Result<()>
+/// Measures every target and prints the difference to the first.
+pub(crate) async fn compare<F>(
+    targets: &[Target],
+    measure: impl Fn(Target) -> F,
+) -> anyhow::Result<()>
 where
     F: Future<Output = anyhow::Result<Measured>>,
 {
     let mut direct: Option<Measured> = None;
-    for way in ways {
-        let before = processes::cpu_time(&way.processes)?;
-        let measured = measure(way.clone()).await?;
-        let used = processes::cpu_time(&way.processes)?.saturating_sub(before);
-        measured.print(way, used, direct.as_ref());
+    for target in targets {
+        let before = processes::cpu_time(&target.processes)?;
+        let measured = measure(target.clone()).await?;
+        let used = processes::cpu_time(&target.processes)?.saturating_sub(before);
+        measured.print(target, used, direct.as_ref());
         direct.get_or_insert(measured);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A gateway with one sandbox, as a process of its own, and without an API server.
+//! A gateway with one sandbox in its own process, without an API server.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use tokio_util::sync::CancellationToken;
 /// First argument of the process.
 pub(crate) const ROLE: &str = "gateway";
 
-/// The process.
+/// Runs the process.
 pub(crate) async fn run() -> anyhow::Result<()> {
     let port = std::env::args().nth(2).context("a port")?.parse()?;
-    // As in production, where most requests leave no line.
-    operator::telemetry::init();
+    // As in production, where most requests write no log line.
+    operator::logging::init();
     let keys = Arc::new(Keys::derive(&[1; 32])?);
     let index = Arc::new(Index::new(keys.clone()));
     index.retain(&HashSet::new());
@@ -80,6 +80,7 @@ fn config() -> GatewayConfig {
         local_only: false,
         proxy: ProxyConfig {
             requests_per_sandbox: 16_384,
+            loopback_pods: true,
             ..ProxyConfig::default()
         },
         vitals: Arc::default(),

@@ -1,28 +1,30 @@
-//! Bodies of a gibibyte, both ways.
+//! Bodies of 1 GiB in both directions.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 
-use super::server::LARGE;
-use super::way::{Way, read_head};
+use super::server::LARGE_BODY_BYTES;
+use super::target::{Target, read_head};
 
-const PIECE: usize = 64 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 
 fn megabytes_per_second(start: Instant) -> f64 {
-    f64::from(u32::try_from(LARGE).unwrap_or(u32::MAX)) / 1e6 / start.elapsed().as_secs_f64()
+    f64::from(u32::try_from(LARGE_BODY_BYTES).unwrap_or(u32::MAX))
+        / 1e6
+        / start.elapsed().as_secs_f64()
 }
 
-/// 1 GiB from the server, in MB/s.
-pub(crate) async fn download(way: &Way) -> anyhow::Result<f64> {
-    let mut stream = way.connect().await?;
-    let head = format!("GET /down HTTP/1.1\r\nHost: {}\r\n\r\n", way.host);
+/// Downloads 1 GiB; returns MB/s.
+pub(crate) async fn download(target: &Target) -> anyhow::Result<f64> {
+    let mut stream = target.connect().await?;
+    let head = format!("GET /down HTTP/1.1\r\nHost: {}\r\n\r\n", target.host);
     let start = Instant::now();
     stream.write_all(head.as_bytes()).await?;
     let (_, mut found) = read_head(&mut stream).await?;
-    let mut buffer = vec![0; 4 * PIECE];
+    let mut buffer = vec![0; 4 * CHUNK_BYTES];
     let mut end = Vec::new();
-    // What chunks add makes it more than the body, and the last one is empty.
-    while found < LARGE || !end.ends_with(b"0\r\n\r\n") {
+    // Chunk framing adds bytes, and the last chunk is empty.
+    while found < LARGE_BODY_BYTES || !end.ends_with(b"0\r\n\r\n") {
         let read = stream.read(&mut buffer).await?;
         anyhow::ensure!(read > 0, "the answer broke off after {found} bytes");
         found += read;
@@ -32,18 +34,18 @@ pub(crate) async fn download(way: &Way) -> anyhow::Result<f64> {
     Ok(megabytes_per_second(start))
 }
 
-/// 1 GiB to the server, in MB/s.
-pub(crate) async fn upload(way: &Way) -> anyhow::Result<f64> {
-    let mut stream = way.connect().await?;
+/// Uploads 1 GiB; returns MB/s.
+pub(crate) async fn upload(target: &Target) -> anyhow::Result<f64> {
+    let mut stream = target.connect().await?;
     let head = format!(
-        "POST /up HTTP/1.1\r\nHost: {}\r\nContent-Length: {LARGE}\r\n\r\n",
-        way.host
+        "POST /up HTTP/1.1\r\nHost: {}\r\nContent-Length: {LARGE_BODY_BYTES}\r\n\r\n",
+        target.host
     );
     let start = Instant::now();
     stream.write_all(head.as_bytes()).await?;
-    let piece = vec![b'x'; PIECE];
-    for _ in 0..LARGE / PIECE {
-        stream.write_all(&piece).await?;
+    let chunk = vec![b'x'; CHUNK_BYTES];
+    for _ in 0..LARGE_BODY_BYTES / CHUNK_BYTES {
+        stream.write_all(&chunk).await?;
     }
     read_head(&mut stream).await?;
     Ok(megabytes_per_second(start))

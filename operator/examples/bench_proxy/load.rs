@@ -1,4 +1,4 @@
-//! Clients that do one thing after the other, each on a connection of its own.
+//! Sequential clients, each on its own connection.
 
 use std::future::Future;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::compare::Measured;
-use super::server::ANSWER;
-use super::way::Way;
+use super::server::RESPONSE_BYTES;
+use super::target::Target;
 
-/// Size of a request's body, and of a message through a tunnel.
-const BODY: usize = 4096;
-const MESSAGE: usize = 64;
+/// Size of a request body and of a tunnel message in bytes.
+const BODY_BYTES: usize = 4096;
+const MESSAGE_BYTES: usize = 64;
 
-/// What is asked for. The answer is the same.
+/// Kind of request. The response is the same.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Request {
     Get,
@@ -35,27 +35,27 @@ impl Request {
             Self::Get => format!("GET /get HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes(),
             Self::Post => {
                 let head = format!("POST /post HTTP/1.1\r\nHost: {host}\r\n");
-                let head = format!("{head}Content-Length: {BODY}\r\n\r\n");
-                [head.as_bytes(), &[b'x'; BODY]].concat()
+                let head = format!("{head}Content-Length: {BODY_BYTES}\r\n\r\n");
+                [head.as_bytes(), &[b'x'; BODY_BYTES]].concat()
             }
         }
     }
 }
 
-/// One request after the other on each connection.
+/// Sends one request after the other on each connection.
 pub(crate) async fn requests(
-    way: Way,
+    target: Target,
     request: Request,
     connections: u32,
     limit: Duration,
 ) -> anyhow::Result<Measured> {
-    let client = |way, _, deadline| ask(way, request, None, deadline);
-    run(way, connections, limit, client).await
+    let client = |target, _, deadline| send_requests(target, request, None, deadline);
+    run(target, connections, limit, client).await
 }
 
-/// So many requests per second, over all connections together and as evenly.
+/// Sends requests at a fixed rate, spread evenly over all connections.
 pub(crate) async fn paced_requests(
-    way: Way,
+    target: Target,
     request: Request,
     connections: u32,
     per_second: u32,
@@ -63,36 +63,36 @@ pub(crate) async fn paced_requests(
 ) -> anyhow::Result<Measured> {
     let gap = Duration::from_secs(1) / per_second;
     let first = Instant::now() + gap;
-    let client = |way, number, deadline| {
+    let client = |target, number, deadline| {
         let mut ticks = interval_at(first + gap * number, gap * connections);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        ask(way, request, Some(ticks), deadline)
+        send_requests(target, request, Some(ticks), deadline)
     };
-    run(way, connections, limit, client).await
+    run(target, connections, limit, client).await
 }
 
-/// One message after the other through each tunnel.
+/// Sends one message after the other through each tunnel.
 pub(crate) async fn echoes(
-    way: Way,
+    target: Target,
     connections: u32,
     limit: Duration,
 ) -> anyhow::Result<Measured> {
-    let client = |way, _, deadline| echo(way, deadline);
-    run(way, connections, limit, client).await
+    let client = |target, _, deadline| echo(target, deadline);
+    run(target, connections, limit, client).await
 }
 
-/// Starts the clients, which are numbered, and takes their latencies together.
+/// Runs numbered clients and collects their latencies.
 async fn run<F>(
-    way: Way,
+    target: Target,
     connections: u32,
     limit: Duration,
-    client: impl Fn(Way, u32, Instant) -> F,
+    client: impl Fn(Target, u32, Instant) -> F,
 ) -> anyhow::Result<Measured>
 where
     F: Future<Output = anyhow::Result<Vec<Duration>>> + Send + 'static,
 {
     let deadline = Instant::now() + limit;
-    let clients = (0..connections).map(|number| client(way.clone(), number, deadline));
+    let clients = (0..connections).map(|number| client(target.clone(), number, deadline));
     let clients: Vec<_> = clients.map(tokio::spawn).collect();
     let mut latencies = Vec::new();
     for client in clients {
@@ -101,14 +101,14 @@ where
     Measured::of(latencies, limit)
 }
 
-async fn ask(
-    way: Way,
+async fn send_requests(
+    target: Target,
     request: Request,
     mut ticks: Option<Interval>,
     deadline: Instant,
 ) -> anyhow::Result<Vec<Duration>> {
-    let mut stream = way.connect().await?;
-    let request = request.bytes(&way.host);
+    let mut stream = target.connect().await?;
+    let request = request.bytes(&target.host);
     let (mut latencies, mut buffer) = (Vec::new(), vec![0; 8192]);
     while Instant::now() < deadline {
         if let Some(ticks) = &mut ticks {
@@ -122,7 +122,7 @@ async fn ask(
     Ok(latencies)
 }
 
-/// Reads one answer, which has to be a good one.
+/// Reads one response, which must be 200.
 async fn receive(stream: &mut TcpStream, buffer: &mut [u8]) -> anyhow::Result<()> {
     let mut filled = 0;
     while !is_whole(&buffer[..filled])? {
@@ -134,7 +134,7 @@ async fn receive(stream: &mut TcpStream, buffer: &mut [u8]) -> anyhow::Result<()
     Ok(())
 }
 
-/// Answers have a length, or one chunk.
+/// True if a response is complete: it has a length, or one chunk.
 fn is_whole(answer: &[u8]) -> anyhow::Result<bool> {
     const GOOD: &[u8] = b"HTTP/1.1 200 ";
     let Some(head) = answer.windows(4).position(|four| four == b"\r\n\r\n") else {
@@ -142,15 +142,15 @@ fn is_whole(answer: &[u8]) -> anyhow::Result<bool> {
     };
     anyhow::ensure!(answer.starts_with(GOOD), "{}", answer.escape_ascii());
     let body = &answer[head + 4..];
-    Ok(body.len() == ANSWER || body.ends_with(b"\r\n0\r\n\r\n"))
+    Ok(body.len() == RESPONSE_BYTES || body.ends_with(b"\r\n0\r\n\r\n"))
 }
 
-async fn echo(way: Way, deadline: Instant) -> anyhow::Result<Vec<Duration>> {
-    let mut stream = way.tunnel().await?;
-    let (mut latencies, mut buffer) = (Vec::new(), [0; MESSAGE]);
+async fn echo(target: Target, deadline: Instant) -> anyhow::Result<Vec<Duration>> {
+    let mut stream = target.tunnel().await?;
+    let (mut latencies, mut buffer) = (Vec::new(), [0; MESSAGE_BYTES]);
     while Instant::now() < deadline {
         let start = Instant::now();
-        stream.write_all(&[b'x'; MESSAGE]).await?;
+        stream.write_all(&[b'x'; MESSAGE_BYTES]).await?;
         stream.read_exact(&mut buffer).await?;
         latencies.push(start.elapsed());
     }

@@ -1,8 +1,9 @@
-//! What the proxy costs: the same load straight to a server, through the gateway, and through nginx
-//! where it is installed, in one run, because only the comparison means anything on a shared machine.
+//! Cost of the proxy: the same load directly to a server, through the gateway, and through nginx
+//! where it is installed. All in one run, because only the comparison is meaningful on a shared
+//! machine.
 //!
-//! `cargo run --release -p operator --example bench_proxy [seconds]`. Gateway and nginx are processes of
-//! their own, and in the second half the server is one, too.
+//! `cargo run --release -p operator --example bench_proxy [seconds]`. Gateway and nginx are
+//! separate processes, and in the second half the server is one too.
 
 mod compare;
 mod gateway;
@@ -11,16 +12,16 @@ mod load;
 mod nginx;
 mod processes;
 mod server;
+mod target;
 mod tunnels;
-mod way;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use compare::compare;
 use load::Request::{self, Get, Post};
-use processes::{Pinned, Running};
-use way::Way;
+use processes::{ChildProcess, Pinned};
+use target::Target;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -37,81 +38,87 @@ async fn main() -> anyhow::Result<()> {
     measure_apart(limit).await
 }
 
-/// Load and server in one process: the way in which other routers were measured.
+/// Load and server in one process, the target in which other routers were measured.
 async fn measure(server: SocketAddr, limit: Duration) -> anyhow::Result<()> {
-    let setting = Setting::start(server).await?;
-    let ways = setting.ways()?;
+    let setup = Setup::start(server).await?;
+    let targets = setup.targets()?;
     for request in [Get, Post] {
         for connections in [10, 50, 200] {
-            requests(&ways, request, connections, limit).await?;
+            requests(&targets, request, connections, limit).await?;
         }
     }
     for connections in [1, 50] {
         println!("WebSocket echo of 64 bytes, {connections} connections");
-        compare(&ways, |way| load::echoes(way, connections, limit)).await?;
+        compare(&targets, |target| load::echoes(target, connections, limit)).await?;
     }
-    for way in &ways {
-        let (down, up) = (large::download(way).await?, large::upload(way).await?);
+    for target in &targets {
+        let (down, up) = (large::download(target).await?, large::upload(target).await?);
         println!(
             "1 GiB  {:<8} down {down:>6.0} MB/s   up {up:>6.0} MB/s",
-            way.name
+            target.name
         );
     }
-    lone(&ways, None, limit).await
+    single_request_latency(&targets, None, limit).await
 }
 
-/// Each a process of its own, as in production: what one request alone waits longer, and tunnels, of
-/// which one process may not hold all ends.
+/// Separate processes, as in production: added latency of a single request, and tunnels, whose ends
+/// do not fit into one process.
 async fn measure_apart(limit: Duration) -> anyhow::Result<()> {
-    let server = Running::start(&[server::ROLE])?;
-    let setting = Setting::start(server.address).await?;
-    let ways = setting.ways()?;
+    let server = ChildProcess::start(&[server::ROLE])?;
+    let setup = Setup::start(server.address).await?;
+    let targets = setup.targets()?;
     for request in [Get, Post] {
-        requests(&ways, request, 50, limit).await?;
+        requests(&targets, request, 50, limit).await?;
     }
     println!("{}, 16 connections, 1 000 requests/s", Post.title());
-    let paced = |way| load::paced_requests(way, Post, 16, 1_000, limit);
-    compare(&ways, paced).await?;
-    lone(&ways, Some(server.id()), limit).await?;
+    let paced = |target| load::paced_requests(target, Post, 16, 1_000, limit);
+    compare(&targets, paced).await?;
+    single_request_latency(&targets, Some(server.id()), limit).await?;
     // As many processes as nginx has workers.
     let port = server.address.port().to_string();
-    let second = Running::start(&[gateway::ROLE, &port])?;
-    tunnels::report(&[way_of(&setting.gateway), way_of(&second)]).await?;
-    if let Some(nginx) = &setting.nginx {
-        tunnels::report(&[Way::new("nginx", nginx.even, "x", nginx.workers()?)]).await?;
+    let second = ChildProcess::start(&[gateway::ROLE, &port])?;
+    tunnels::report(&[gateway_target(&setup.gateway), gateway_target(&second)]).await?;
+    if let Some(nginx) = &setup.nginx {
+        tunnels::report(&[Target::new("nginx", nginx.even, "x", nginx.workers()?)]).await?;
     }
     Ok(())
 }
 
 async fn requests(
-    ways: &[Way],
+    targets: &[Target],
     request: Request,
     connections: u32,
     limit: Duration,
 ) -> anyhow::Result<()> {
     println!("{}, {connections} connections", request.title());
-    let measure = |way| load::requests(way, request, connections, limit);
-    compare(ways, measure).await
+    let measure = |target| load::requests(target, request, connections, limit);
+    compare(targets, measure).await
 }
 
-/// One request at a time: as it comes, and on one core, which leaves out what waking another one costs.
-async fn lone(ways: &[Way], server: Option<u32>, limit: Duration) -> anyhow::Result<()> {
-    requests(ways, Post, 1, limit).await?;
-    let all = ways.iter().flat_map(|way| way.processes.iter().copied());
+/// One request at a time, on all cores and on one, which leaves out the cost of waking a core.
+async fn single_request_latency(
+    targets: &[Target],
+    server: Option<u32>,
+    limit: Duration,
+) -> anyhow::Result<()> {
+    requests(targets, Post, 1, limit).await?;
+    let all = targets
+        .iter()
+        .flat_map(|target| target.processes.iter().copied());
     let all = all.chain(server).chain([std::process::id()]);
     let _pinned = Pinned::on_one_core(all.collect())?;
     println!("All on one core:");
-    requests(ways, Post, 1, limit).await
+    requests(targets, Post, 1, limit).await
 }
 
-/// What stands before a server.
-struct Setting {
+/// The proxies in front of a server.
+struct Setup {
     server: SocketAddr,
-    gateway: Running,
-    nginx: Option<nginx::Running>,
+    gateway: ChildProcess,
+    nginx: Option<nginx::Nginx>,
 }
 
-impl Setting {
+impl Setup {
     async fn start(server: SocketAddr) -> anyhow::Result<Self> {
         let nginx = nginx::start(server).await?;
         if nginx.is_none() {
@@ -119,27 +126,27 @@ impl Setting {
         }
         Ok(Self {
             server,
-            gateway: Running::start(&[gateway::ROLE, &server.port().to_string()])?,
+            gateway: ChildProcess::start(&[gateway::ROLE, &server.port().to_string()])?,
             nginx,
         })
     }
 
-    fn ways(&self) -> anyhow::Result<Vec<Way>> {
-        let direct = Way::new("direct", self.server, "x", Vec::new());
-        let mut ways = vec![direct, way_of(&self.gateway)];
+    fn targets(&self) -> anyhow::Result<Vec<Target>> {
+        let direct = Target::new("direct", self.server, "x", Vec::new());
+        let mut targets = vec![direct, gateway_target(&self.gateway)];
         if let Some(nginx) = &self.nginx {
-            ways.push(Way::new("nginx", nginx.address, "x", nginx.workers()?));
+            targets.push(Target::new("nginx", nginx.address, "x", nginx.workers()?));
         }
-        Ok(ways)
+        Ok(targets)
     }
 }
 
-fn way_of(gateway: &Running) -> Way {
+fn gateway_target(gateway: &ChildProcess) -> Target {
     let (address, host) = (gateway.address, &gateway.host);
-    Way::new("gateway", address, host, vec![gateway.id()])
+    Target::new("gateway", address, host, vec![gateway.id()])
 }
 
-/// An address of this machine that is free at the moment.
+/// A free loopback address.
 fn free_address() -> std::io::Result<SocketAddr> {
     std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()
 }

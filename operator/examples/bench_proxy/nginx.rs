@@ -1,5 +1,5 @@
-//! The reference: nginx with one worker per core, connections to the server kept, and nothing
-//! buffered, as the gateway does it.
+//! The reference: nginx with one worker per core, upstream keepalive, and no buffering, like the
+//! gateway.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,20 +8,20 @@ use std::process::{Child, Command};
 use tokio::net::TcpStream;
 use tokio::time::{Duration, sleep};
 
-/// One for each core of the machine that the figures are from.
+/// One per core of the machine of the published figures.
 const WORKERS: usize = 2;
 
-/// The running server.
-pub(crate) struct Running {
+/// A running nginx.
+pub(crate) struct Nginx {
     pub(crate) address: SocketAddr,
-    /// The same, shared out evenly among the workers: neither may open enough for all tunnels.
+    /// The same with connections spread evenly: one worker cannot open enough for all tunnels.
     pub(crate) even: SocketAddr,
     master: Child,
     folder: PathBuf,
 }
 
-impl Running {
-    /// The processes that serve.
+impl Nginx {
+    /// Process ids of the workers.
     pub(crate) fn workers(&self) -> anyhow::Result<Vec<u32>> {
         let master = self.master.id();
         let path = format!("/proc/{master}/task/{master}/children");
@@ -31,9 +31,9 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for Nginx {
     fn drop(&mut self) {
-        // The master ends its workers when it is asked to.
+        // The master stops its workers on SIGTERM.
         let id = self.master.id().to_string();
         let _ = Command::new("kill").arg(id).status();
         let _ = self.master.wait();
@@ -42,7 +42,7 @@ impl Drop for Running {
 }
 
 /// Starts nginx in front of `server`; `None` if it is not installed.
-pub(crate) async fn start(server: SocketAddr) -> anyhow::Result<Option<Running>> {
+pub(crate) async fn start(server: SocketAddr) -> anyhow::Result<Option<Nginx>> {
     let Some(program) = ["/usr/sbin/nginx", "/usr/bin/nginx"]
         .into_iter()
         .find(|path| std::path::Path::new(path).exists())
@@ -61,14 +61,14 @@ pub(crate) async fn start(server: SocketAddr) -> anyhow::Result<Option<Running>>
         .arg(&file)
         .args(["-e", "stderr"])
         .spawn()?;
-    let running = Running {
+    let running = Nginx {
         address,
         even,
         master,
         folder,
     };
     for _ in 0..100 {
-        // It listens before its workers are there.
+        // It listens before its workers have started.
         let begun = running.workers()?.len() == WORKERS;
         if begun && TcpStream::connect(address).await.is_ok() {
             return Ok(Some(running));

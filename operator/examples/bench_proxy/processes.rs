@@ -1,4 +1,4 @@
-//! The processes of the benchmark: what they use, and on which cores they run.
+//! CPU time, memory and core affinity of the benchmark's processes.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -10,15 +10,15 @@ use anyhow::Context as _;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// A process of this program in another role, which has said where it listens. Ends when dropped.
-pub(crate) struct Running {
+/// A child process of this program in another role, with its address. Killed on drop.
+pub(crate) struct ChildProcess {
     pub(crate) address: SocketAddr,
-    /// The host that it answers for.
+    /// Host name that it serves.
     pub(crate) host: String,
     child: Child,
 }
 
-impl Running {
+impl ChildProcess {
     pub(crate) fn start(args: &[&str]) -> anyhow::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(args)
@@ -40,14 +40,14 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Their memory now.
+/// Resident memory of the processes.
 pub(crate) fn resident_kib(processes: &[u32]) -> anyhow::Result<usize> {
     let resident = processes.iter().map(|process| {
         let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
@@ -58,7 +58,7 @@ pub(crate) fn resident_kib(processes: &[u32]) -> anyhow::Result<usize> {
     resident.sum()
 }
 
-/// The time that their threads have run so far.
+/// CPU time of their threads so far.
 pub(crate) fn cpu_time(processes: &[u32]) -> anyhow::Result<Duration> {
     let mut time = Duration::ZERO;
     for thread in threads(processes)? {
@@ -69,7 +69,7 @@ pub(crate) fn cpu_time(processes: &[u32]) -> anyhow::Result<Duration> {
     Ok(time)
 }
 
-/// Their threads, as directories.
+/// Directories of their threads in /proc.
 fn threads(processes: &[u32]) -> anyhow::Result<Vec<PathBuf>> {
     let mut threads = Vec::new();
     for process in processes {
@@ -80,7 +80,7 @@ fn threads(processes: &[u32]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(threads)
 }
 
-/// These processes, and those that they start, run on one core until it is dropped.
+/// Pins processes and their future children to one core until it is dropped.
 pub(crate) struct Pinned {
     processes: Vec<u32>,
     before: CpuSet,

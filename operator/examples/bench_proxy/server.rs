@@ -1,4 +1,4 @@
-//! The server behind every way: answers, streams, and echoes what comes through an upgrade.
+//! The server behind every target: responses, streams, and echoes after an upgrade.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -15,29 +15,29 @@ use hyper_util::rt::TokioIo;
 use tokio::io::split;
 use tokio::net::TcpListener;
 
-/// Size of an answer.
-pub(crate) const ANSWER: usize = 1024;
-/// Size of a large body.
-pub(crate) const LARGE: usize = 1 << 30;
-const PIECE: usize = 64 * 1024;
+/// Size of a response in bytes.
+pub(crate) const RESPONSE_BYTES: usize = 1024;
+/// Size of a large body in bytes.
+pub(crate) const LARGE_BODY_BYTES: usize = 1 << 30;
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// First argument of the process.
 pub(crate) const ROLE: &str = "server";
 
-/// The process.
+/// Runs the process.
 pub(crate) async fn run() -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("{} x", listener.local_addr()?);
     accept(listener).await
 }
 
-/// The same in this process.
+/// Runs the server in this process.
 pub(crate) async fn serve() -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async {
         if let Err(error) = accept(listener).await {
-            eprintln!("the server has ended: {error}");
+            eprintln!("server stopped: {error}");
         }
     });
     Ok(address)
@@ -46,7 +46,7 @@ pub(crate) async fn serve() -> anyhow::Result<SocketAddr> {
 async fn accept(listener: TcpListener) -> anyhow::Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;
-        // A client that has left already is no end of the server.
+        // A client that has already left does not end the server.
         let _ = stream.set_nodelay(true);
         let connection = hyper::server::conn::http1::Builder::new()
             .serve_connection(TokioIo::new(stream), service_fn(answer))
@@ -64,11 +64,12 @@ async fn answer(mut request: Request<Incoming>) -> Result<Response<Body>, Infall
     while let Some(Ok(_)) = body.frame().await {}
     let body = match &*path {
         "/down" => {
-            let piece = Bytes::from(vec![b'x'; PIECE]);
-            let pieces = (0..LARGE / PIECE).map(move |_| Ok::<_, Infallible>(piece.clone()));
-            Body::from_stream(stream::iter(pieces))
+            let chunk = Bytes::from(vec![b'x'; CHUNK_BYTES]);
+            let chunks = (0..LARGE_BODY_BYTES / CHUNK_BYTES)
+                .map(move |_| Ok::<_, Infallible>(chunk.clone()));
+            Body::from_stream(stream::iter(chunks))
         }
-        _ => Body::from(Bytes::from_static(&[b'x'; ANSWER])),
+        _ => Body::from(Bytes::from_static(&[b'x'; RESPONSE_BYTES])),
     };
     Ok(Response::new(body))
 }

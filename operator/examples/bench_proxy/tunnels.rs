@@ -1,14 +1,14 @@
-//! Memory of tunnels that nobody uses at the moment.
+//! Memory of idle tunnels.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::processes::resident_kib;
-use super::way::Way;
+use super::target::Target;
 
 const COUNT: usize = 10_000;
 
-/// Allows this process, and those that it starts, as many descriptors as it may.
+/// Raises the limit of open files of this process and its children.
 pub(crate) fn raise_limit() -> anyhow::Result<()> {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let limit = Rlimit {
@@ -18,20 +18,20 @@ pub(crate) fn raise_limit() -> anyhow::Result<()> {
     Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
-/// Opens many tunnels, the same number each way, uses each once, and prints what they cost in between.
-pub(crate) async fn report(ways: &[Way]) -> anyhow::Result<()> {
-    let Some(first) = ways.first() else {
+/// Opens tunnels, spread evenly over the targets, uses each once, and prints their memory.
+pub(crate) async fn report(targets: &[Target]) -> anyhow::Result<()> {
+    let Some(first) = targets.first() else {
         return Ok(());
     };
-    let processes: Vec<_> = ways
+    let processes: Vec<_> = targets
         .iter()
-        .flat_map(|way| &way.processes)
+        .flat_map(|target| &target.processes)
         .copied()
         .collect();
     let before = resident_kib(&processes)?;
     let mut tunnels = Vec::new();
-    for way in ways.iter().cycle().take(COUNT) {
-        let mut tunnel = way.tunnel().await?;
+    for target in targets.iter().cycle().take(COUNT) {
+        let mut tunnel = target.tunnel().await?;
         tunnel.write_all(b"once").await?;
         tunnel.read_exact(&mut [0; 4]).await?;
         tunnels.push(tunnel);

@@ -1,5 +1,4 @@
-//! `sandbox-operator check`: whether an installation does its work, from where a client is. It is what
-//! `helm test` runs.
+//! `sandbox-operator check`: checks an installation from the view of a client. `helm test` runs it.
 
 mod http;
 
@@ -10,23 +9,23 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use self::http::{Answer, Gateway};
+use self::http::{ApiResponse, GatewayClient};
 
-/// Pause between two looks.
-const PAUSE: Duration = Duration::from_millis(500);
+/// Interval between polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct CheckArgs {
-    /// Where the gateway is, with plain HTTP.
+    /// URL of the gateway, plain HTTP.
     #[arg(long, env = "GATEWAY_URL")]
     gateway_url: String,
-    /// API key to check with. Absent: nothing that needs one is checked.
+    /// API key. Absent: only the health of the gateway is checked.
     #[arg(long, env = "SANDBOX_API_KEY", hide_env_values = true)]
     api_key: Option<SecretString>,
-    /// Image of a sandbox that is started, asked and stopped; it needs bash. Absent: none is.
+    /// Image of a sandbox to start, call and stop; it needs bash. Absent: no sandbox is started.
     #[arg(long, env = "CHECK_IMAGE")]
     image: Option<String>,
-    /// Seconds until it is given up.
+    /// Timeout in seconds.
     #[arg(long, default_value_t = 120)]
     timeout: u64,
 }
@@ -35,7 +34,7 @@ impl CheckArgs {
     pub(super) async fn run(self) -> anyhow::Result<()> {
         let key = self.api_key.as_ref().map(|k| k.expose_secret().to_owned());
         let key = key.filter(|key| !key.is_empty());
-        let gateway = Gateway::new(&self.gateway_url, key.clone());
+        let gateway = GatewayClient::new(&self.gateway_url, key.clone());
         let limit = Duration::from_secs(self.timeout);
         let checks = async {
             healthy(&gateway).await;
@@ -46,30 +45,30 @@ impl CheckArgs {
             let list = gateway.get("/list").await?.ok()?;
             println!("the API key works; {} sandboxes", list["total"]);
             match self.image.as_deref().filter(|image| !image.is_empty()) {
-                Some(image) => session(&gateway, image).await,
+                Some(image) => check_sandbox_lifecycle(&gateway, image).await,
                 None => Ok(()),
             }
         };
         match timeout(limit, checks).await {
-            Ok(done) => done,
-            Err(_) => anyhow::bail!("not done within {} s", self.timeout),
+            Ok(result) => result,
+            Err(_) => anyhow::bail!("timed out after {} s", self.timeout),
         }
     }
 }
 
-async fn healthy(gateway: &Gateway) {
+async fn healthy(gateway: &GatewayClient) {
     loop {
         match gateway.get("/health").await {
             Ok(answer) if answer.status == StatusCode::OK => return,
             Ok(answer) => eprintln!("not healthy: {}", answer.body),
             Err(error) => eprintln!("no answer: {error:#}"),
         }
-        sleep(PAUSE).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
-/// The life of one sandbox.
-async fn session(gateway: &Gateway, image: &str) -> anyhow::Result<()> {
+/// Starts, calls and stops one sandbox.
+async fn check_sandbox_lifecycle(gateway: &GatewayClient, image: &str) -> anyhow::Result<()> {
     let name = format!("check-{}", jiff::Timestamp::now().as_millisecond());
     let start = json!({
         "session_id": name, "image": image, "working_dir": "/workspace",
@@ -82,37 +81,37 @@ async fn session(gateway: &Gateway, image: &str) -> anyhow::Result<()> {
         .unwrap_or_default()
         .to_owned();
     anyhow::ensure!(!id.is_empty(), "the answer has no runtime_id: {started}");
-    let used = used(gateway, &id).await;
-    // Whatever came of it, nothing is left.
+    let used = check_action(gateway, &id).await;
+    // Stop it also after a failure.
     let stopped = gateway.post("/stop", &json!({"runtime_id": id})).await;
     used?;
     stopped?.ok()?;
-    println!("a sandbox of {image} was started, asked and stopped");
+    println!("a sandbox of {image} was started, called and stopped");
     Ok(())
 }
 
-async fn used(gateway: &Gateway, id: &str) -> anyhow::Result<()> {
+async fn check_action(gateway: &GatewayClient, id: &str) -> anyhow::Result<()> {
     loop {
         let info = gateway.get(&format!("/runtime/{id}")).await?.ok()?;
         match info["pod_status"].as_str() {
             Some("Ready") => break,
             Some("Failed" | "CrashLoopBackOff" | "Unknown") => {
-                anyhow::bail!("the sandbox failed: {}", public(&info))
+                anyhow::bail!("the sandbox failed: {}", redacted(&info))
             }
-            _ => sleep(PAUSE).await,
+            _ => sleep(POLL_INTERVAL).await,
         }
     }
     let alive = gateway.get(&format!("/{id}/runtime/alive")).await?;
     alive.ok().map(|_| ())
 }
 
-/// What may be printed of a sandbox: its session key stays out of logs.
-fn public(info: &Value) -> Value {
+/// Reduces a response to printable fields: the session key stays out of logs.
+fn redacted(info: &Value) -> Value {
     json!({"pod_status": info["pod_status"], "detail": info["status_detail"]})
 }
 
-impl Answer {
-    /// The body of a success.
+impl ApiResponse {
+    /// Returns the body of a successful response.
     fn ok(self) -> anyhow::Result<Value> {
         anyhow::ensure!(
             self.status.is_success(),

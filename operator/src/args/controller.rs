@@ -1,51 +1,49 @@
-//! `sandbox-operator controller`.
+//! `sandbox-operator controller`: flags and wiring of the controller.
 
 use std::sync::Arc;
 
 use kube::Client;
 
-use super::admin::{self, AdminArgs};
-use super::lifecycle::LifecycleArgs;
-use super::pods::PodArgs;
+use super::admin_server::{self, AdminArgs};
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
-use crate::clock::Clock;
-use crate::controller::{self, ControllerConfig, HttpSupervisors, Peers};
-use crate::index::Index;
-use crate::keys::Keys;
-use crate::kubernetes::leader::Candidacy;
-use crate::kubernetes::root_key;
-use crate::tenants::{self, Tenants};
-use crate::traffic::{Gateways, HttpGateways, NoGateways};
-use crate::vitals::Vitals;
+use controller::{self, ControllerConfig, Deadlines, HttpSupervisors, PeerClients, PodArgs};
+use shared::clock::Clock;
+use shared::diagnostics::Diagnostics;
+use shared::index::Index;
+use shared::keys::Keys;
+use shared::kubernetes::leader::LeaseConfig;
+use shared::kubernetes::root_key;
+use shared::tenants::{self, Tenants};
+use shared::traffic::{Gateways, HttpGateways, NoGateways};
 
-/// Name of the controllers' lease.
-pub(super) const LEASE: &str = "sandbox-operator-controller";
+/// Name of the controllers' Lease.
+pub(super) const LEASE_NAME: &str = "sandbox-operator-controller";
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct ControllerArgs {
     #[command(flatten)]
     installation: Installation,
-    /// Namespace whose Sandboxes are served. Default: all.
+    /// Namespace whose Sandboxes are reconciled. Default: all.
     #[arg(long, env = "SANDBOX_NAMESPACE")]
     namespace: Option<String>,
     #[command(flatten)]
     urls: UrlArgs,
-    /// Act without winning a lease: for a controller that is certainly alone.
+    /// Disable leader election. Only safe with exactly one controller.
     #[arg(long)]
     no_leader_election: bool,
-    /// Name in the lease; unique among controllers.
+    /// Identity in the lease, unique among controllers.
     #[arg(long, env = "POD_NAME")]
     identity: Option<String>,
-    /// Where the gateways' administration ports are, as HOST:PORT, separated by commas. All addresses
-    /// of each host are asked before a sandbox is paused as idle. Absent: there are no gateways.
+    /// Admin servers of the gateways, as HOST:PORT, separated by commas. All addresses of each host
+    /// are queried before an idle pause. Absent: there are no gateways.
     #[arg(long, env = "GATEWAYS", value_delimiter = ',')]
     gateways: Vec<String>,
     #[command(flatten)]
     admin: AdminArgs,
-    // Last, because their headings would otherwise cover what follows.
+    // Last: their help headings apply to all flags that follow.
     #[command(flatten)]
-    lifecycle: LifecycleArgs,
+    deadlines: Deadlines,
     #[command(flatten)]
     pods: PodArgs,
 }
@@ -54,14 +52,14 @@ impl ControllerArgs {
     pub(super) async fn run(self) -> anyhow::Result<()> {
         let client = self.installation.client().await?;
         let shutdown = shutdown_on_signal()?;
-        let vitals = Arc::new(Vitals::default());
+        let vitals = Arc::new(Diagnostics::default());
         let port = self.admin.open(&vitals).await?;
         let namespace = self.installation.namespace(&client);
-        let places = self.gateways.clone();
+        let gateway_addresses = self.gateways.clone();
         let mut config = self.config(&client)?;
         config.vitals = vitals.clone();
         let load = || root_key::load_or_create(&client, &namespace);
-        let Some(keys) = admin::keys(load, &vitals, &shutdown).await else {
+        let Some(keys) = admin_server::wait_for_root_key(load, &vitals, &shutdown).await else {
             return Ok(());
         };
         let keys = Arc::new(keys);
@@ -70,15 +68,15 @@ impl ControllerArgs {
         tokio::spawn({
             let (tenants, client) = (config.tenants.clone(), client.clone());
             let shutdown = shutdown.clone();
-            async move { Box::pin(tenants::follow(tenants, client, &namespace, shutdown)).await }
+            async move { Box::pin(tenants::watch_secret(tenants, client, &namespace, shutdown)).await }
         });
-        let gateways = gateways(&places, &keys);
+        let gateways = gateways(&gateway_addresses, &keys);
         let ended = controller::run(
             client,
             config,
             keys,
             index,
-            Peers {
+            PeerClients {
                 supervisors: Arc::new(HttpSupervisors::default()),
                 gateways,
             },
@@ -93,31 +91,31 @@ impl ControllerArgs {
     fn config(self, client: &Client) -> anyhow::Result<ControllerConfig> {
         let mut config = ControllerConfig::new(self.urls.into());
         if !self.no_leader_election {
-            config.leader = Some(Candidacy {
+            config.leader = Some(LeaseConfig {
                 namespace: self.installation.namespace(client),
-                name: LEASE.into(),
+                name: LEASE_NAME.into(),
                 identity: self.identity.map_or_else(random_identity, Ok)?,
             });
         }
         config.namespace = self.namespace.filter(|namespace| !namespace.is_empty());
-        config.defaults.lifecycle = self.lifecycle.into();
-        self.pods.apply(&mut config)?;
+        config.defaults.lifecycle = self.deadlines;
+        self.pods.apply(&mut config);
         Ok(config)
     }
 }
 
-fn gateways(places: &[String], keys: &Arc<Keys>) -> Arc<dyn Gateways> {
-    // Charts set variables to the empty text when a value is absent.
-    let places = places.iter().filter(|place| !place.is_empty());
-    let places: Vec<_> = places.cloned().collect();
-    if places.is_empty() {
+fn gateways(addresses: &[String], keys: &Arc<Keys>) -> Arc<dyn Gateways> {
+    // Charts set the variable of an absent value to the empty text.
+    let addresses = addresses.iter().filter(|address| !address.is_empty());
+    let addresses: Vec<_> = addresses.cloned().collect();
+    if addresses.is_empty() {
         return Arc::new(NoGateways);
     }
-    Arc::new(HttpGateways::new(places, keys.clone(), Clock::wall()))
+    Arc::new(HttpGateways::new(addresses, keys.clone(), Clock::wall()))
 }
 
 fn random_identity() -> anyhow::Result<String> {
     let random = ring::rand::generate::<[u8; 8]>(&ring::rand::SystemRandom::new())
-        .map_err(|_| anyhow::anyhow!("no randomness"))?;
+        .map_err(|_| anyhow::anyhow!("cannot read random bytes from the operating system"))?;
     Ok(format!("{:016x}", u64::from_be_bytes(random.expose())))
 }

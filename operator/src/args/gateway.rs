@@ -1,4 +1,4 @@
-//! `sandbox-operator gateway`.
+//! `sandbox-operator gateway`: flags and wiring of the gateway.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::admin::{self, AdminArgs};
+use super::admin_server::{self, AdminArgs};
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
-use crate::clock::Clock;
-use crate::gateway::{self, Gateway, GatewayArgs};
-use crate::index::Index;
-use crate::keys::Keys;
-use crate::kubernetes::{root_key, watch, wire};
-use crate::tenants::{self, Tenants};
-use crate::traffic::Desk;
-use crate::vitals::Vitals;
+use gateway::{self, Gateway, GatewayArgs};
+use shared::clock::Clock;
+use shared::diagnostics::Diagnostics;
+use shared::index::Index;
+use shared::keys::Keys;
+use shared::kubernetes::{middleware, root_key, watch};
+use shared::tenants::{self, Tenants};
+use shared::traffic::TrafficEndpoint;
 
-/// What health calls everything that comes before the first request can be answered.
-const START: &str = "start";
+/// Name of the startup in health checks.
+const STARTUP_CHECK: &str = "start";
 
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct RoleArgs {
+pub(super) struct GatewayRoleArgs {
     #[command(flatten)]
     installation: Installation,
-    /// Namespace whose Sandboxes are proxied to. Default: all.
+    /// Namespace whose Sandboxes are served. Default: all.
     #[arg(long = "namespace", env = "SANDBOX_NAMESPACE")]
     sandbox_namespace: Option<String>,
     #[command(flatten)]
@@ -38,40 +38,38 @@ pub(super) struct RoleArgs {
     gateway: GatewayArgs,
 }
 
-impl RoleArgs {
+impl GatewayRoleArgs {
     pub(super) async fn run(self) -> anyhow::Result<()> {
         let watched = self.watched()?;
         let client = self.installation.client().await?;
         let shutdown = shutdown_on_signal()?;
-        let vitals = Arc::new(Vitals::default());
-        // Nobody may be told to come before there is somebody to listen.
-        vitals
-            .health
-            .lacks(START, "it has only just started".into());
+        let vitals = Arc::new(Diagnostics::default());
+        // Not ready before the listener exists.
+        vitals.health.set_unmet(STARTUP_CHECK, "starting".into());
         let port = self.admin.open(&vitals).await?;
         let namespace = self.installation.namespace(&client);
-        let client = wire::observed(&client, &vitals, None);
+        let client = middleware::instrument(&client, &vitals, None);
         let load = || root_key::load(&client, &namespace);
-        let Some(keys) = admin::keys(load, &vitals, &shutdown).await else {
+        let Some(keys) = admin_server::wait_for_root_key(load, &vitals, &shutdown).await else {
             return Ok(());
         };
         let keys = Arc::new(keys);
-        let index = Arc::new(Index::new(keys.clone()));
+        let index = Arc::new(Index::without_environments(keys.clone()));
         let address = self.gateway.listen;
         let listener = TcpListener::bind(address)
             .await
             .with_context(|| format!("cannot listen on {address}"))?;
-        let followers = TaskTracker::new();
-        // What open requests and new ones of the last moments go by.
+        let tasks = TaskTracker::new();
+        // Cancelled after the drain: open requests still use the watches.
         let served = CancellationToken::new();
         let tenants = Tenants::pending();
-        followers.spawn({
+        tasks.spawn({
             let (tenants, client) = (tenants.clone(), client.clone());
             let (namespace, served) = (namespace.clone(), served.clone());
-            async move { Box::pin(tenants::follow(tenants, client, &namespace, served)).await }
+            async move { Box::pin(tenants::watch_secret(tenants, client, &namespace, served)).await }
         });
-        // By default every namespace: sandboxes made with kubectl are proxied to as well.
-        followers.spawn(watch::run::<Sandbox>(
+        // By default every namespace, because sandboxes made with kubectl are proxied to as well.
+        tasks.spawn(watch::run::<Sandbox>(
             watch::api(&client, watched.as_deref()),
             None,
             index.clone(),
@@ -81,22 +79,28 @@ impl RoleArgs {
         let settings = self.gateway.settings();
         let mut config = self.gateway.config(self.urls.into());
         config.vitals = vitals.clone();
-        let (ours, known) = (tenants.clone(), index.clone());
-        let gateway = Gateway::with_settings(&client, config, keys.clone(), known, ours, settings);
-        tell(&vitals, &gateway, &keys)?;
-        begin(&vitals, &tenants, &index);
-        followers.spawn(refuse_after(shutdown.clone(), vitals));
+        let gateway = Gateway::with_settings(
+            &client,
+            config,
+            keys.clone(),
+            index.clone(),
+            tenants.clone(),
+            settings,
+        );
+        set_traffic_endpoint(&vitals, &gateway, &keys)?;
+        register_readiness_checks(&vitals, &tenants, &index);
+        tasks.spawn(fail_readiness_on_shutdown(shutdown.clone(), vitals));
         gateway::run(gateway, listener, shutdown).await;
         served.cancel();
-        followers.close();
-        followers.wait().await;
+        tasks.close();
+        tasks.wait().await;
         port.close().await;
         Ok(())
     }
 }
 
-impl RoleArgs {
-    /// The namespace that is watched; `None` for all.
+impl GatewayRoleArgs {
+    /// Returns the watched namespace; `None` for all.
     fn watched(&self) -> anyhow::Result<Option<String>> {
         let watched = self.sandbox_namespace.clone();
         let watched = watched.filter(|namespace| !namespace.is_empty());
@@ -109,34 +113,40 @@ impl RoleArgs {
     }
 }
 
-/// What controllers and probes may ask of this gateway.
-fn tell(vitals: &Vitals, gateway: &Gateway, keys: &Keys) -> anyhow::Result<()> {
+/// Sets the endpoint at which controllers query the traffic of a sandbox.
+fn set_traffic_endpoint(
+    vitals: &Diagnostics,
+    gateway: &Gateway,
+    keys: &Keys,
+) -> anyhow::Result<()> {
     let seen = gateway.clone();
-    let desk = Desk::new(keys, Clock::wall(), move |sandbox| seen.seen(sandbox))?;
-    // Set nowhere else, so it was empty.
-    let _ = vitals.traffic.set(desk);
+    let endpoint =
+        TrafficEndpoint::new(keys, Clock::wall(), move |sandbox| seen.traffic_of(sandbox))?;
+    // Not set anywhere else, so it was empty.
+    let _ = vitals.traffic.set(endpoint);
     Ok(())
 }
 
-/// From now on the gateway is ready when it knows who may call and what there is. It listens already.
-fn begin(vitals: &Vitals, tenants: &Tenants, index: &Arc<Index>) {
+/// Makes readiness depend on the API keys and the index. The listener exists already.
+fn register_readiness_checks(vitals: &Diagnostics, tenants: &Tenants, index: &Arc<Index>) {
     let (tenants, index) = (tenants.clone(), index.clone());
-    vitals.health.need(move || {
+    vitals.health.add_readiness_check(move || {
         let missing = !tenants.is_loaded();
-        missing.then(|| "the API keys have not been read yet".to_owned())
+        missing.then(|| "the API keys are not loaded yet".to_owned())
     });
-    // The watch says so too, but only once it has begun.
-    vitals.health.need(move || {
-        let missing = !index.synced();
-        missing.then(|| "the Sandboxes have not been listed yet".to_owned())
+    // The watch reports this too, but only after its start.
+    vitals.health.add_readiness_check(move || {
+        let missing = !index.is_synced();
+        missing.then(|| "the Sandboxes are not listed yet".to_owned())
     });
-    vitals.health.has(START);
+    vitals.health.serve_while_stale();
+    vitals.health.clear_unmet(STARTUP_CHECK);
 }
 
-/// A gateway that shuts down is not ready, so that nobody sends it new clients while it drains.
-async fn refuse_after(shutdown: CancellationToken, vitals: Arc<Vitals>) {
+/// Fails readiness at shutdown, so that load balancers send no new clients during the drain.
+async fn fail_readiness_on_shutdown(shutdown: CancellationToken, vitals: Arc<Diagnostics>) {
     shutdown.cancelled().await;
-    vitals.health.stop();
+    vitals.health.begin_shutdown();
 }
 
 #[cfg(test)]
@@ -148,25 +158,25 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Parser)]
-    struct Line {
+    struct TestArgs {
         #[command(flatten)]
-        role: RoleArgs,
+        role: GatewayRoleArgs,
     }
 
     fn watched(flags: &[&str]) -> anyhow::Result<Option<String>> {
-        let line = Line::try_parse_from([&["x"], flags].concat())?;
+        let line = TestArgs::try_parse_from([&["x"], flags].concat())?;
         line.role.watched()
     }
 
     #[test]
-    fn a_gateway_is_ready_when_it_knows_everything_and_not_before() {
-        let (vitals, tenants) = (Vitals::default(), Tenants::pending());
+    fn gateway_is_ready_when_keys_and_sandboxes_are_loaded() {
+        let (vitals, tenants) = (Diagnostics::default(), Tenants::pending());
         let keys = Arc::new(Keys::derive(&[1; 32]).unwrap());
         let index = Arc::new(Index::new(keys));
-        vitals.health.lacks(START, "started".into());
-        let missing = || vitals.health.missing().len();
+        vitals.health.set_unmet(STARTUP_CHECK, "started".into());
+        let missing = || vitals.health.readiness_failures().len();
         assert_eq!(missing(), 1);
-        begin(&vitals, &tenants, &index);
+        register_readiness_checks(&vitals, &tenants, &index);
         assert_eq!(missing(), 2);
         tenants.clear();
         assert_eq!(missing(), 1);
@@ -175,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn sandboxes_are_started_where_they_are_watched() {
+    fn gateway_namespace_must_match_watched_namespace() {
         assert_eq!(watched(&["--gateway-namespace=a"]).unwrap(), None);
         assert_eq!(watched(&["--namespace="]).unwrap(), None);
         let same = watched(&["--namespace=a", "--gateway-namespace=a"]);

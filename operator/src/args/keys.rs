@@ -1,5 +1,5 @@
-//! `sandbox-operator keys`: makes, lists and revokes API keys. A key is shown once, when it is
-//! made; the Secret holds only its hash. Gateways and controllers see the change at once.
+//! `sandbox-operator keys`: creates, lists and revokes API keys. A key is printed once, when it is
+//! created; the Secret holds only its hash. Gateways and controllers watch the Secret.
 
 mod ensure;
 
@@ -11,16 +11,16 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 
 use super::Installation;
-use crate::kubernetes::client::{CallError, bounded};
-use crate::kubernetes::root_key;
-use crate::quantity;
-use crate::tenants::book::{Book, Listed, NewKey};
-use crate::tenants::record::RawRecord;
-use crate::tenants::{MAX_NAME_LEN, SECRET, SECRET_KEY};
-use crate::urls::UrlForm;
+use shared::kubernetes::client::{CallError, with_timeout};
+use shared::kubernetes::root_key;
+use shared::quantity;
+use shared::tenants::key_document::{KeyDocument, ListedKey, NewKey};
+use shared::tenants::record::RawRecord;
+use shared::tenants::{MAX_NAME_LEN, SECRET_KEY, SECRET_NAME};
+use shared::urls::UrlForm;
 
-/// Attempts to change the Secret while others change it too.
-const ATTEMPTS: u32 = 5;
+/// Attempts to change the Secret after conflicts.
+const MAX_UPDATE_ATTEMPTS: u32 = 5;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct KeysArgs {
@@ -32,14 +32,14 @@ pub(super) struct KeysArgs {
 
 #[derive(Debug, Clone, Subcommand)]
 enum Action {
-    /// Makes a key and prints it.
-    Create(Box<Create>),
-    /// Sees to it that the key in another Secret works; makes the key and that Secret if there are
-    /// none. For installations: it may run again and again.
-    Ensure(Box<ensure::Ensure>),
-    /// Lists the keys, without the keys themselves.
+    /// Create a key and print it.
+    Create(Box<CreateArgs>),
+    /// Make the key in another Secret valid; create key and Secret if absent. Idempotent, for
+    /// installations.
+    Ensure(Box<ensure::EnsureArgs>),
+    /// List ids, names and limits of the keys.
     List,
-    /// Revokes a key by its id, or all keys of a name.
+    /// Revoke a key by its id, or all keys of a name.
     Revoke {
         /// Id as `list` shows it, or name.
         key: String,
@@ -47,27 +47,30 @@ enum Action {
 }
 
 #[derive(Debug, Clone, clap::Args)]
-struct Create {
-    /// Whose key it is. Keys of one name see the same sandboxes.
+struct CreateArgs {
+    /// Tenant name. Keys of one name share their sandboxes.
     name: String,
-    /// Most sandboxes that may run at the same time.
+    /// Maximum number of running sandboxes.
     #[arg(long)]
     max_sandboxes: Option<u32>,
-    /// Sum of their CPU limits, for example 16 or 500m.
+    /// Maximum sum of their CPU limits, for example 16 or 500m.
     #[arg(long, value_parser = amount)]
     max_cpu: Option<String>,
-    /// Sum of their memory limits, for example 32Gi.
+    /// Maximum sum of their memory limits, for example 32Gi.
     #[arg(long, value_parser = amount)]
     max_memory: Option<String>,
-    /// Starts that may wait for one of the limits above [default: 100].
+    /// Maximum number of starts that wait for quota [default: 100].
     #[arg(long)]
     max_waiting: Option<u32>,
-    /// Form of sandbox URLs: nested, flat, path or loopback. Default: that of the installation.
+    /// URL form: nested, flat, path or loopback. Default: that of the installation.
     #[arg(long)]
     url_form: Option<UrlForm>,
-    /// Calls per second; faster ones wait.
+    /// Calls per second; faster ones are delayed; 0 means no limit [default: 100].
     #[arg(long)]
     calls_per_second: Option<u32>,
+    /// Time until the key expires, for example 720h. Default: never.
+    #[arg(long, value_parser = expiry)]
+    expires_in: Option<jiff::SignedDuration>,
 }
 
 impl KeysArgs {
@@ -77,28 +80,31 @@ impl KeysArgs {
         match self.action {
             Action::Create(create) => {
                 let record = create.record();
-                let make = |book: &mut Book| {
-                    permit(book, &record.name)?;
-                    Ok(book.create(record.clone(), Timestamp::now())?)
+                let create = |document: &mut KeyDocument| {
+                    validate_name(document, &record.name)?;
+                    Ok(document.create(record.clone(), Timestamp::now())?)
                 };
-                let NewKey { id, key } = change(&client, &namespace, make).await?;
+                let NewKey { id, key } = update_secret(&client, &namespace, create).await?;
                 let name = &record.name;
-                eprintln!("Key {id} of {name:?} for the operator in namespace {namespace}.");
-                eprintln!("It is shown only now:");
+                eprintln!(
+                    "Created key {id} of {name:?} for the operator in namespace {namespace}."
+                );
+                eprintln!("It is printed only once:");
                 println!("{key}");
-                warn_of_absence(&client, &namespace).await;
+                warn_if_not_installed(&client, &namespace).await;
             }
             Action::Ensure(ensure) => ensure.run(&client, &namespace).await?,
             Action::List => {
-                let book = stored(&client, &namespace).await?;
-                if book.is_none() {
-                    eprintln!("There are no keys in namespace {namespace}.");
+                let document = load_document(&client, &namespace).await?;
+                if document.is_none() {
+                    eprintln!("No API keys are stored in namespace {namespace}.");
+                    eprintln!("The key that sandbox-standalone prints at its start is not stored.");
                 }
-                print(&book.unwrap_or_default().list());
+                print(&document.unwrap_or_default().list());
             }
             Action::Revoke { key } => {
-                let revoke = |book: &mut Book| Ok(book.revoke(&key)?);
-                let revoked = change(&client, &namespace, revoke).await?;
+                let revoke = |document: &mut KeyDocument| Ok(document.revoke(&key)?);
+                let revoked = update_secret(&client, &namespace, revoke).await?;
                 println!("{revoked} revoked");
             }
         }
@@ -106,7 +112,7 @@ impl KeysArgs {
     }
 }
 
-impl Create {
+impl CreateArgs {
     fn record(&self) -> RawRecord {
         RawRecord {
             name: self.name.clone(),
@@ -116,23 +122,26 @@ impl Create {
             max_waiting: self.max_waiting,
             url_form: self.url_form.map(|form| form.to_string()),
             calls_per_second: self.calls_per_second,
+            expires_at: self
+                .expires_in
+                .map(|after| (Timestamp::now() + after).strftime("%FT%TZ").to_string()),
             ..RawRecord::default()
         }
     }
 }
 
-/// Refuses a new name that cannot be shown, typed and searched for: it stands in lists, logs and
-/// metrics. A name that has a key already stays good, so that its key can be replaced.
-fn permit(book: &Book, name: &str) -> anyhow::Result<()> {
+/// Rejects a new name that is hard to show, type or search for in lists, logs and metrics. The name
+/// of an existing key stays valid, so that the key can be replaced.
+fn validate_name(document: &KeyDocument, name: &str) -> anyhow::Result<()> {
     anyhow::ensure!(
-        is_plain(name) || book.has_name(name),
-        "{name:?} cannot be the name of a key: \
-         up to 63 letters and digits, with -, _, . and @ between them, as in team-a"
+        is_valid_name(name) || document.has_name(name),
+        "{name:?} is not a valid name of a key: \
+         use up to 63 letters and digits, with -, _, . and @ between them, as in team-a"
     );
     Ok(())
 }
 
-fn is_plain(name: &str) -> bool {
+fn is_valid_name(name: &str) -> bool {
     let between = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
     let ends = [name.chars().next(), name.chars().next_back()];
     let sound = ends
@@ -141,17 +150,29 @@ fn is_plain(name: &str) -> bool {
     sound && name.chars().all(between) && name.len() <= MAX_NAME_LEN
 }
 
+/// Reads a duration of at most 100 years, so that the time of expiry exists.
+fn expiry(text: &str) -> Result<jiff::SignedDuration, String> {
+    const CENTURY: jiff::SignedDuration = jiff::SignedDuration::from_hours(100 * 365 * 24);
+    let parsed = text.parse::<jiff::SignedDuration>();
+    let duration = parsed.map_err(|_| "not a duration (examples: 720h, 30m)")?;
+    if duration.is_positive() && duration <= CENTURY {
+        return Ok(duration);
+    }
+    Err("must be positive and at most 100 years".into())
+}
+
 fn amount(text: &str) -> Result<String, String> {
     match quantity::whole(text, 1000.0) {
         Some(_) => Ok(text.to_owned()),
-        None => Err("no quantity, such as 16, 500m or 32Gi".into()),
+        None => Err("not a quantity (examples: 16, 500m, 32Gi)".into()),
     }
 }
 
-/// Warns where no operator has ever been: its controller makes the root key when it first starts.
-async fn warn_of_absence(client: &Client, namespace: &str) {
-    let found = bounded(secrets(client, namespace).get_metadata_opt(root_key::SECRET)).await;
-    // Who may not look is not told.
+/// Warns if the namespace has no root key, which a controller creates at its first start.
+async fn warn_if_not_installed(client: &Client, namespace: &str) {
+    let found =
+        with_timeout(secrets(client, namespace).get_metadata_opt(root_key::SECRET_NAME)).await;
+    // Without the permission to read it, there is no warning.
     if matches!(found, Ok(None)) {
         eprintln!("No operator has run in namespace {namespace} yet: the key works where one does");
         eprintln!("(--operator-namespace, or the namespace of the kubeconfig's context).");
@@ -162,72 +183,72 @@ fn secrets(client: &Client, namespace: &str) -> Api<Secret> {
     Api::namespaced(client.clone(), namespace)
 }
 
-/// Changes the Secret, made if there is none, and again if somebody else changed it meanwhile.
-async fn change<T>(
+/// Changes the Secret, created if absent, with retries after conflicts.
+async fn update_secret<T>(
     client: &Client,
     namespace: &str,
-    change: impl Fn(&mut Book) -> anyhow::Result<T>,
+    change: impl Fn(&mut KeyDocument) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let api = secrets(client, namespace);
-    for _ in 0..ATTEMPTS {
-        let found = bounded(api.get_opt(SECRET)).await?;
-        let mut book = found.as_ref().map(read).transpose()?.unwrap_or_default();
-        let before = book.clone();
-        let changed = change(&mut book)?;
-        if book == before {
+    for _ in 0..MAX_UPDATE_ATTEMPTS {
+        let found = with_timeout(api.get_opt(SECRET_NAME)).await?;
+        let mut document = found.as_ref().map(read).transpose()?.unwrap_or_default();
+        let before = document.clone();
+        let changed = change(&mut document)?;
+        if document == before {
             return Ok(changed);
         }
-        match store(&api, found, &book).await? {
+        match store(&api, found, &document).await? {
             Ok(()) => return Ok(changed),
             Err(error) if error.is_conflict() || error.is_already_exists() => {}
             Err(error) => return Err(error.into()),
         }
     }
-    anyhow::bail!("Secret {SECRET} is changed all the time by somebody else")
+    anyhow::bail!("Secret {SECRET_NAME} keeps changing; try again")
 }
 
-/// The keys that there are; `None` if there have never been any.
-async fn stored(client: &Client, namespace: &str) -> anyhow::Result<Option<Book>> {
-    let secret = bounded(secrets(client, namespace).get_opt(SECRET)).await?;
+/// Loads the keys; `None` if the Secret does not exist.
+async fn load_document(client: &Client, namespace: &str) -> anyhow::Result<Option<KeyDocument>> {
+    let secret = with_timeout(secrets(client, namespace).get_opt(SECRET_NAME)).await?;
     secret.as_ref().map(read).transpose()
 }
 
-fn read(secret: &Secret) -> anyhow::Result<Book> {
+fn read(secret: &Secret) -> anyhow::Result<KeyDocument> {
     let json = secret.data.as_ref().and_then(|data| data.get(SECRET_KEY));
     Ok(json
-        .map(|json| Book::read(&json.0))
+        .map(|json| KeyDocument::read(&json.0))
         .transpose()?
         .unwrap_or_default())
 }
 
-/// Writes the Secret only as a successor of the version that was read.
+/// Writes the Secret if it has not changed since it was read.
 async fn store(
     api: &Api<Secret>,
     found: Option<Secret>,
-    book: &Book,
+    document: &KeyDocument,
 ) -> anyhow::Result<Result<(), CallError>> {
     let params = PostParams::default();
     let is_new = found.is_none();
     let mut secret = found.unwrap_or_else(|| Secret {
         metadata: ObjectMeta {
-            name: Some(SECRET.into()),
+            name: Some(SECRET_NAME.into()),
             ..ObjectMeta::default()
         },
         ..Secret::default()
     });
     let data = secret.data.get_or_insert_default();
-    data.insert(SECRET_KEY.into(), ByteString(book.write()?));
+    data.insert(SECRET_KEY.into(), ByteString(document.write()?));
     let written = if is_new {
-        bounded(api.create(&params, &secret)).await
+        with_timeout(api.create(&params, &secret)).await
     } else {
-        bounded(api.replace(SECRET, &params, &secret)).await
+        with_timeout(api.replace(SECRET_NAME, &params, &secret)).await
     };
     Ok(written.map(|_| ()))
 }
 
-fn print(keys: &[Listed]) {
+fn print(keys: &[ListedKey]) {
     println!("ID        NAME                  CREATED               LIMITS");
-    for Listed { id, record, fault } in keys {
+    for ListedKey { id, record, fault } in keys {
         let created = record.created_at.as_deref().unwrap_or("-");
         let limits = fault.map_or_else(|| limits(record), |fault| format!("no effect: {fault}"));
         println!("{id:8}  {:20}  {created:20}  {limits}", record.name);
@@ -243,6 +264,7 @@ fn limits(record: &RawRecord) -> String {
         ("waiting", number(record.max_waiting)),
         ("calls/s", number(record.calls_per_second)),
         ("urls", record.url_form.clone()),
+        ("expires", record.expires_at.clone()),
     ];
     let set = all.into_iter();
     let set: Vec<_> = set
@@ -260,21 +282,26 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::kubernetes::fake::FakeApi;
+    use testing::FakeApi;
 
     #[tokio::test]
-    async fn the_secret_is_made_and_then_changed_under_its_version() {
+    async fn concurrent_updates_of_the_secret_are_all_kept() {
         let api = FakeApi::default();
         let client = api.client();
         let record = RawRecord {
             name: "a".into(),
             ..RawRecord::default()
         };
-        let make = |book: &mut Book| Ok(book.create(record.clone(), Timestamp::UNIX_EPOCH)?);
-        let first = change(&client, "ns", make).await.unwrap();
+        let create = |document: &mut KeyDocument| {
+            Ok(document.create(record.clone(), Timestamp::UNIX_EPOCH)?)
+        };
+        let first = update_secret(&client, "ns", create).await.unwrap();
         let (other, second) = (api.client(), api.client());
-        let (a, b) = tokio::join!(change(&other, "ns", make), change(&second, "ns", make));
-        let secret = secrets(&client, "ns").get(SECRET).await.unwrap();
+        let (a, b) = tokio::join!(
+            update_secret(&other, "ns", create),
+            update_secret(&second, "ns", create)
+        );
+        let secret = secrets(&client, "ns").get(SECRET_NAME).await.unwrap();
         let ids: Vec<_> = read(&secret)
             .unwrap()
             .list()
@@ -287,20 +314,20 @@ mod tests {
     }
 
     #[derive(Debug, clap::Parser)]
-    struct Line {
+    struct TestArgs {
         #[command(flatten)]
-        create: Create,
+        create: CreateArgs,
     }
 
     #[test]
-    fn names_and_amounts_are_checked_where_they_are_typed() {
+    fn names_and_quantities_are_validated() {
         let parse = |args: &[&str]| {
             let line = [&["x"], args].concat();
-            Line::try_parse_from(line).map_err(|error| error.to_string())
+            TestArgs::try_parse_from(line).map_err(|error| error.to_string())
         };
-        let mut book = Book::default();
+        let mut document = KeyDocument::default();
         for name in ["a", "team-a", "Team_7", "who@example.org", &"x".repeat(63)] {
-            assert!(permit(&book, name).is_ok(), "{name}");
+            assert!(validate_name(&document, name).is_ok(), "{name}");
         }
         for name in [
             "",
@@ -312,19 +339,34 @@ mod tests {
             "a\nb",
             &"x".repeat(64),
         ] {
-            let said = permit(&book, name).unwrap_err().to_string();
+            let said = validate_name(&document, name).unwrap_err().to_string();
             assert!(said.contains("as in team-a"), "{name:?}: {said}");
         }
         let old = RawRecord {
             name: "Team A".into(),
             ..RawRecord::default()
         };
-        book.create(old, Timestamp::UNIX_EPOCH).unwrap();
-        assert!(permit(&book, "Team A").is_ok() && permit(&book, "Team B").is_err());
+        document.create(old, Timestamp::UNIX_EPOCH).unwrap();
+        assert!(
+            validate_name(&document, "Team A").is_ok()
+                && validate_name(&document, "Team B").is_err()
+        );
         assert!(parse(&["a", "--max-cpu", "500m", "--max-memory", "32Gi"]).is_ok());
+        let record = parse(&["a", "--expires-in", "24h"])
+            .unwrap()
+            .create
+            .record();
+        let expiry: Timestamp = record.expires_at.unwrap().parse().unwrap();
+        assert!(expiry > Timestamp::now());
+        for wrong in ["-1h", "0s", "soon", "99999999h"] {
+            assert!(
+                parse(&["a", &format!("--expires-in={wrong}")]).is_err(),
+                "{wrong}"
+            );
+        }
         let said = parse(&["a", "--max-cpu", "much"]).unwrap_err();
         assert!(
-            said.contains("--max-cpu") && said.contains("such as 16"),
+            said.contains("--max-cpu") && said.contains("examples: 16"),
             "{said}"
         );
     }

@@ -1,6 +1,5 @@
-//! `sandbox-operator logs NAME`: what the command of a Sandbox wrote. While there is a Pod, its log;
-//! of a failed one, whose Pod is gone, the end that the controller kept, which only who may read the
-//! root key can open.
+//! `sandbox-operator logs NAME`: prints the log of the Pod of a Sandbox. After a failure, when the
+//! Pod is deleted, it prints the encrypted log tail from the status, which needs the root key.
 
 use std::io::{ErrorKind, Write};
 
@@ -13,7 +12,7 @@ use kube::api::LogParams;
 use kube::{Api, Client, ResourceExt as _};
 
 use super::Installation;
-use crate::kubernetes::client::{CallError, bounded};
+use shared::kubernetes::client::{CallError, with_timeout};
 
 /// Bytes that are copied at a time.
 const CHUNK: usize = 16 << 10;
@@ -27,10 +26,10 @@ pub(super) struct LogsArgs {
     /// Namespace of the Sandbox. Default: that of the kubeconfig.
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Lines from the end. Default: all that there are.
+    /// Number of lines from the end. Default: all.
     #[arg(long)]
     tail: Option<u32>,
-    /// What the command wrote before it was last started again.
+    /// Print the log of the previous container run.
     #[arg(short, long)]
     previous: bool,
 }
@@ -41,19 +40,19 @@ impl LogsArgs {
         let own = || client.default_namespace().to_owned();
         let namespace = self.namespace.clone().unwrap_or_else(own);
         let api = Api::<Sandbox>::namespaced(client.clone(), &namespace);
-        let sandbox = bounded(api.get(&self.name)).await?;
+        let sandbox = with_timeout(api.get(&self.name)).await?;
         let output = std::io::stdout();
-        let copied = if let Some(log) = self.live(&client, &namespace, &sandbox).await? {
+        let copied = if let Some(log) = self.pod_log(&client, &namespace, &sandbox).await? {
             copy(log, output).await
         } else {
-            let kept = self.kept(&client, &namespace, &sandbox).await?;
-            copy(end_of(&kept, self.tail).as_bytes(), output).await
+            let log = self.read_sealed_log(&client, &namespace, &sandbox).await?;
+            copy(last_lines(&log, self.tail).as_bytes(), output).await
         };
         Ok(copied?)
     }
 
-    /// The log of its Pod, which may be long. A Pod of that name that another one owns is not its Pod.
-    async fn live(
+    /// Streams the log of the Pod. A Pod of that name with another owner is ignored.
+    async fn pod_log(
         &self,
         client: &Client,
         namespace: &str,
@@ -61,8 +60,8 @@ impl LogsArgs {
     ) -> Result<Option<impl AsyncRead + Unpin + use<>>, CallError> {
         let pods = Api::<Pod>::namespaced(client.clone(), namespace);
         let pod = names::pod(&self.name);
-        let found = bounded(pods.get_metadata_opt(&pod)).await?;
-        if !found.is_some_and(|pod| is_of(sandbox, pod.owner_references())) {
+        let found = with_timeout(pods.get_metadata_opt(&pod)).await?;
+        if !found.is_some_and(|pod| is_owned_by(sandbox, pod.owner_references())) {
             return Ok(None);
         }
         let params = LogParams {
@@ -71,15 +70,15 @@ impl LogsArgs {
             previous: self.previous,
             ..LogParams::default()
         };
-        match bounded(pods.log_stream(&pod, &params)).await {
+        match with_timeout(pods.log_stream(&pod, &params)).await {
             Ok(stream) => Ok(Some(Box::pin(stream))),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// The end of the log of a failed one.
-    async fn kept(
+    /// Decrypts the log tail of a failed sandbox.
+    async fn read_sealed_log(
         &self,
         client: &Client,
         namespace: &str,
@@ -87,34 +86,37 @@ impl LogsArgs {
     ) -> anyhow::Result<String> {
         let status = sandbox.status.clone().unwrap_or_default();
         let Some(sealed) = &status.sealed_log else {
-            let why = absence(status.phase);
+            let why = no_log_message(status.phase);
             anyhow::bail!("Sandbox {} has no log: {why}", self.name);
         };
-        anyhow::ensure!(!self.previous, "only the log of its last run was kept");
+        anyhow::ensure!(
+            !self.previous,
+            "only the log of the last container run is stored"
+        );
         let keys = self.installation.keys(client).await?;
         Ok(keys.open_log(namespace, &self.name, sealed)?)
     }
 }
 
-fn is_of(sandbox: &Sandbox, owners: &[OwnerReference]) -> bool {
+fn is_owned_by(sandbox: &Sandbox, owners: &[OwnerReference]) -> bool {
     let uid = sandbox.metadata.uid.as_deref();
     owners.iter().any(|owner| Some(owner.uid.as_str()) == uid)
 }
 
-/// Why there is neither a Pod nor a kept log.
-fn absence(phase: Phase) -> &'static str {
+/// Explains why there is neither a Pod nor a stored log.
+fn no_log_message(phase: Phase) -> &'static str {
     match phase {
-        Phase::Pending => "its Pod is not made yet",
-        Phase::Starting | Phase::Running => "its Pod is gone; another one is being made",
-        Phase::Pausing | Phase::Paused => "it is paused, and the log goes with the Pod",
+        Phase::Pending => "its Pod is not created yet",
+        Phase::Starting | Phase::Running => "its Pod is being replaced",
+        Phase::Pausing | Phase::Paused => "it is paused, and its Pod is deleted",
         Phase::Stopped => "it is stopped",
         Phase::Failed => {
-            "no log was kept: it wrote nothing, was never started, or its node did not answer in time"
+            "no log is stored: no output, never started, or the node did not answer in time"
         }
     }
 }
 
-/// Copies a log to its end, or until nobody reads on.
+/// Copies a log to its end, or until the reader has closed the output.
 async fn copy(mut log: impl AsyncRead + Unpin, mut output: impl Write) -> std::io::Result<()> {
     let mut chunk = vec![0; CHUNK];
     loop {
@@ -131,8 +133,8 @@ async fn copy(mut log: impl AsyncRead + Unpin, mut output: impl Write) -> std::i
     }
 }
 
-/// The last lines of a text.
-fn end_of(text: &str, lines: Option<u32>) -> &str {
+/// Returns the last lines of a text.
+fn last_lines(text: &str, lines: Option<u32>) -> &str {
     let Some(lines) = lines.and_then(|lines| usize::try_from(lines).ok()) else {
         return text;
     };
@@ -149,10 +151,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::kubernetes::fake::FakeApi;
+    use testing::FakeApi;
 
     #[derive(Debug, clap::Parser)]
-    struct Line {
+    struct TestArgs {
         #[command(flatten)]
         logs: LogsArgs,
     }
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_pod_of_another_is_not_its_pod() {
+    async fn pod_of_another_owner_is_ignored() {
         let client = FakeApi::default().client();
         let pods = "/api/v1/namespaces/ns/pods";
         let name = names::pod("a");
@@ -172,7 +174,7 @@ mod tests {
         post(&client, pods, &json!({"metadata": meta})).await;
         let log = json!({"metadata": {"name": "log"}});
         post(&client, &format!("{pods}/{name}"), &log).await;
-        let logs = Line::try_parse_from(["x", "a"]).unwrap().logs;
+        let logs = TestArgs::try_parse_from(["x", "a"]).unwrap().logs;
         for (uid, name, found) in [("one", "a", true), ("two", "a", false), ("one", "b", false)] {
             let mut sandbox = Sandbox::new(name, crds::sandbox::SandboxSpec::default());
             sandbox.metadata.uid = Some(uid.into());
@@ -180,12 +182,12 @@ mod tests {
                 name: name.into(),
                 ..logs.clone()
             };
-            let live = logs.live(&client, "ns", &sandbox).await.unwrap();
+            let live = logs.pod_log(&client, "ns", &sandbox).await.unwrap();
             assert_eq!(live.is_some(), found, "{uid} {name}");
         }
     }
 
-    /// Takes so many bytes; then its reader is gone, or its disk is full.
+    /// Output that fails after this number of bytes.
     struct Output(usize, ErrorKind);
 
     impl Write for Output {
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_that_has_enough_is_no_error() {
+    async fn closed_output_is_not_an_error() {
         let text = vec![b'x'; 3 * CHUNK];
         for (room, kind, good) in [
             (text.len(), ErrorKind::StorageFull, true),
@@ -213,13 +215,13 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_are_as_many_as_asked_for() {
+    fn last_lines_returns_requested_number() {
         let text = "a\nb\nc\n";
         for (lines, end) in [(0, ""), (1, "c\n"), (2, "b\nc\n"), (3, text), (9, text)] {
-            assert_eq!(end_of(text, Some(lines)), end, "{lines}");
+            assert_eq!(last_lines(text, Some(lines)), end, "{lines}");
         }
-        assert_eq!(end_of(text, None), text);
-        assert_eq!(end_of("a\nb", Some(1)), "b");
-        assert_eq!(end_of("", Some(1)), "");
+        assert_eq!(last_lines(text, None), text);
+        assert_eq!(last_lines("a\nb", Some(1)), "b");
+        assert_eq!(last_lines("", Some(1)), "");
     }
 }

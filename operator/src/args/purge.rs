@@ -1,5 +1,5 @@
-//! `sandbox-operator purge`: what an uninstallation leaves, removed when somebody asks for it. The
-//! files of all sandboxes go with them, so it wants to be told twice.
+//! `sandbox-operator purge`: deletes the resources that an uninstallation keeps. This includes the
+//! workspaces of all sandboxes, so it requires a confirmation flag.
 
 use std::time::Duration;
 
@@ -14,30 +14,30 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
 use super::Installation;
-use super::controller::LEASE;
-use crate::kubernetes::client::{CallError, bounded};
-use crate::kubernetes::root_key;
-use crate::tenants;
+use super::controller::LEASE_NAME;
+use shared::kubernetes::client::{CallError, with_timeout};
+use shared::kubernetes::root_key;
+use shared::tenants;
 
-/// Objects that are deleted before the next ones are listed.
-const PAGE: u32 = 100;
-/// Pause between two looks.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Page size of lists.
+const PAGE_SIZE: u32 = 100;
+/// Interval between lists.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct PurgeArgs {
     #[command(flatten)]
     installation: Installation,
-    /// Namespace whose sandboxes and pools are deleted. Default: that of the operator.
+    /// Namespace of the sandboxes and pools to delete. Default: that of the operator.
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Further Secrets to delete in the namespace of the operator, separated by commas.
+    /// More Secrets to delete in the namespace of the operator, separated by commas.
     #[arg(long, value_delimiter = ',')]
     secret: Vec<String>,
-    /// Seconds until it is given up.
+    /// Timeout in seconds.
     #[arg(long, default_value_t = 300)]
     timeout: u64,
-    /// Yes: the files of all sandboxes are to be deleted.
+    /// Confirm that the workspaces of all sandboxes are deleted.
     #[arg(long)]
     yes: bool,
 }
@@ -46,28 +46,28 @@ impl PurgeArgs {
     pub(super) async fn run(self) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.yes,
-            "this deletes the files of all sandboxes: say --yes"
+            "this deletes the workspaces of all sandboxes: confirm with --yes"
         );
         let client = self.installation.client().await?;
         let own = self.installation.namespace(&client);
         let namespace = self.namespace.as_ref().unwrap_or(&own);
         let end = Instant::now() + Duration::from_secs(self.timeout);
-        empty::<Sandbox>(&client, namespace, end).await?;
-        empty::<SandboxPool>(&client, namespace, end).await?;
+        delete_all::<Sandbox>(&client, namespace, end).await?;
+        delete_all::<SandboxPool>(&client, namespace, end).await?;
         let secrets = Api::<Secret>::namespaced(client.clone(), &own);
         let named = self.secret.iter().map(String::as_str);
-        for name in named.chain([root_key::SECRET, tenants::SECRET]) {
+        for name in named.chain([root_key::SECRET_NAME, tenants::SECRET_NAME]) {
             remove(&secrets, name, &DeleteParams::default()).await?;
         }
         let leases = Api::<Lease>::namespaced(client, &own);
-        remove(&leases, LEASE, &DeleteParams::default()).await?;
-        println!("nothing is left in {namespace}");
+        remove(&leases, LEASE_NAME, &DeleteParams::default()).await?;
+        println!("all resources in {namespace} are deleted");
         Ok(())
     }
 }
 
-/// Deletes all objects of a kind and waits until they, and what belongs to them, are gone.
-async fn empty<K>(client: &Client, namespace: &str, end: Instant) -> anyhow::Result<()>
+/// Deletes all objects of a kind and waits until they and their owned objects are gone.
+async fn delete_all<K>(client: &Client, namespace: &str, end: Instant) -> anyhow::Result<()>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
         + Clone
@@ -75,12 +75,12 @@ where
         + DeserializeOwned,
 {
     let api = Api::<K>::namespaced(client.clone(), namespace);
-    let page = ListParams::default().limit(PAGE);
+    let page = ListParams::default().limit(PAGE_SIZE);
     let kind = K::plural(&());
     loop {
-        let found = match bounded(api.list_metadata(&page)).await {
+        let found = match with_timeout(api.list_metadata(&page)).await {
             Ok(found) => found.items,
-            // The resource itself is gone, and all its objects with it.
+            // The CRD has been deleted, and all objects with it.
             Err(error) if error.is_not_found() => return Ok(()),
             Err(error) => return Err(error.into()),
         };
@@ -89,18 +89,18 @@ where
         }
         anyhow::ensure!(
             Instant::now() < end,
-            "some {kind} are still there, among them {}",
+            "timed out: some {kind} still exist, for example {}",
             found[0].name_any()
         );
-        let alive = found
+        let remaining = found
             .iter()
             .filter(|o| o.metadata.deletion_timestamp.is_none());
-        for object in alive {
+        for object in remaining {
             println!("deleting {kind} {}", object.name_any());
-            // In the foreground: an object is gone after its Pod and its volume.
+            // Foreground deletion: an object disappears after its Pod and volume.
             remove(&api, &object.name_any(), &DeleteParams::foreground()).await?;
         }
-        sleep(PAUSE).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -108,7 +108,7 @@ async fn remove<K>(api: &Api<K>, name: &str, params: &DeleteParams) -> Result<()
 where
     K: Clone + std::fmt::Debug + DeserializeOwned,
 {
-    match bounded(api.delete(name, params)).await {
+    match with_timeout(api.delete(name, params)).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
     }

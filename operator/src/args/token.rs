@@ -1,11 +1,11 @@
-//! `sandbox-operator token NAME`: the session key, for an administrator. It is derived, not
-//! stored, so there is nothing to look up in the cluster but the Sandbox's uid and the root key.
+//! `sandbox-operator token NAME`: prints the session key of a Sandbox for an administrator. It is
+//! derived from the uid of the Sandbox and the root key.
 
 use crds::Sandbox;
 use kube::{Api, ResourceExt as _};
 
 use super::Installation;
-use crate::kubernetes::client::bounded;
+use shared::kubernetes::client::with_timeout;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct TokenArgs {
@@ -25,7 +25,7 @@ impl TokenArgs {
         let own = || client.default_namespace().to_owned();
         let namespace = self.namespace.clone().unwrap_or_else(own);
         let api = Api::<Sandbox>::namespaced(client.clone(), &namespace);
-        let sandbox = bounded(api.get(&self.name)).await?;
+        let sandbox = with_timeout(api.get(&self.name)).await?;
         let uid = sandbox
             .uid()
             .ok_or_else(|| anyhow::anyhow!("the Sandbox has no uid"))?;

@@ -1,15 +1,15 @@
-//! Flags about public URLs, the same for both roles: they have to agree.
+//! Flags for public URLs, which must be the same for controller and gateway.
 
-use crate::urls::{Scheme, UrlForm, Urls};
+use shared::urls::{Scheme, UrlForm, Urls};
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct UrlArgs {
-    /// URL under which clients reach the gateway; sandboxes get URLs below it. The same for
-    /// controller and gateway.
+    /// URL at which clients reach the gateway; URLs of sandboxes derive from it. Must be the same
+    /// for controller and gateway.
     #[arg(long, env = "BASE_URL", default_value = "http://localhost:5000")]
     base_url: BaseUrl,
-    /// How the id stands in the URLs that are handed out: nested, flat, path or loopback. The
-    /// gateway serves all of them. The same for controller and gateway.
+    /// Form of the URLs of sandboxes: nested, flat, path or loopback. Must be the same for
+    /// controller and gateway.
     #[arg(long, env = "URL_FORM", default_value = "nested")]
     url_form: UrlForm,
 }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_base_url_is_scheme_and_host() {
+    fn base_url_must_be_scheme_and_host() {
         let url: BaseUrl = "https://rt.example.com:8443/".parse().unwrap();
         assert_eq!(
             (url.scheme, url.base.as_str()),

@@ -1,10 +1,10 @@
-//! From what a client sent to what is stored: identity, defaults, the checks of the kind, and the rules about which
-//! part of an object a request may change. Pure functions of the old object, the new one and the time.
+//! Admission of objects: identity, defaults, validation, and the rules about immutable parts. Pure
+//! functions of the old object, the new object and the time.
 
-mod conform;
+mod builtin_rules;
 mod create;
-mod kinds;
-mod names;
+mod field_validation;
+mod metadata_validation;
 mod update;
 
 use serde_json::Value;
@@ -18,14 +18,14 @@ use super::{
     registry::Kind,
 };
 
-/// An object fit to be stored, and what the client should be warned about.
+/// Object ready to be stored, with the warnings for the client.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) object: Value,
     pub(crate) warnings: Vec<String>,
 }
 
-/// Kinds that count changes of their specification.
+/// True for kinds with `metadata.generation`.
 fn has_generation(kind: &Kind) -> bool {
     kind.is_custom() || kind.is_pod() || kind.is("networking.k8s.io", "networkpolicies")
 }

@@ -1,5 +1,5 @@
-//! What the server says about itself: versions, groups, resources, schemas, health. kubectl asks before every command
-//! and refuses to work when an answer is missing.
+//! Discovery: versions, groups, resources, schemas and health. kubectl reads it before every
+//! command and stops if a document is missing.
 
 mod openapi;
 
@@ -8,16 +8,16 @@ use http::{Method, StatusCode, header, request::Parts};
 use serde_json::{Value, json};
 
 use super::{
-    Inner,
+    ApiState,
+    encode::{failure, json as json_response, with_body},
     error::ApiError,
     registry::{Kind, Registry},
-    respond::encode::{failure, json as json_response, with_body},
 };
 
-/// The answer if the path is not about objects.
-pub(super) fn answer(inner: &Inner, parts: &Parts) -> Option<Response> {
+/// Responds to discovery paths; `None` for resource paths.
+pub(super) fn answer(state: &ApiState, parts: &Parts) -> Option<Response> {
     let segments: Vec<_> = parts.uri.path().trim_matches('/').split('/').collect();
-    let registry = &inner.registry;
+    let registry = &state.registry;
     let document = match segments.as_slice() {
         [""] => Some(json!({"paths": paths(registry)})),
         ["version"] => Some(version()),
@@ -46,23 +46,28 @@ pub(super) fn answer(inner: &Inner, parts: &Parts) -> Option<Response> {
     })
 }
 
-/// Clients that insist on protobuf are told so, and then ask for version 3.
+/// Version 2 in JSON, or in protobuf without resources. kubectl reads the latter before it applies
+/// a `kind: List`, and then leaves validation to the server.
 fn openapi_v2(registry: &Registry, parts: &Parts) -> Response {
-    let accept = parts
-        .headers
-        .get(header::ACCEPT)
+    let accept = parts.headers.get(header::ACCEPT);
+    let accept = accept
         .and_then(|value| value.to_str().ok())
         .unwrap_or("*/*");
     if accept.contains("json") || accept.contains("*/*") {
         json_response(StatusCode::OK, &openapi::version_2(registry))
+    } else if accept.contains(openapi::PROTOBUF) {
+        let document = openapi::version_2_protobuf();
+        with_body(StatusCode::OK, openapi::PROTOBUF_RESPONSE, document.into())
     } else {
         failure(&ApiError::NotAcceptable)
     }
 }
 
 fn version() -> Value {
-    json!({"major": "1", "minor": "37", "gitVersion": concat!("v1.37.0+standalone-", env!("CARGO_PKG_VERSION")), "gitCommit": "",
-        "gitTreeState": "clean", "buildDate": "", "goVersion": "", "compiler": "rustc", "platform": "linux/amd64"})
+    json!({"major": "1", "minor": "37", "gitVersion": concat!("v1.37.0+standalone-",
+        env!("CARGO_PKG_VERSION")), "gitCommit": "",
+        "gitTreeState": "clean", "buildDate": "", "goVersion": "", "compiler": "rustc",
+            "platform": "linux/amd64"})
 }
 
 fn paths(registry: &Registry) -> Vec<String> {
@@ -103,7 +108,12 @@ fn group(registry: &Registry, name: &str) -> Value {
         .versions()
         .into_iter()
         .filter(|(group, _)| *group == name);
-    let versions: Vec<_> = versions.map(|(group, version)| json!({"groupVersion": format!("{group}/{version}"), "version": version})).collect();
+    let versions: Vec<_> = versions
+        .map(|(group, version)| {
+            json!({"groupVersion": format!("{group}/{version}"),
+        "version": version})
+        })
+        .collect();
     json!({"name": name, "versions": versions, "preferredVersion": versions[0]})
 }
 
@@ -130,7 +140,10 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
     } else {
         format!("{group}/{version}")
     };
-    (!resources.is_empty()).then(|| json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": resources}))
+    (!resources.is_empty()).then(|| {
+        json!({"kind": "APIResourceList", "apiVersion": "v1",
+        "groupVersion": name, "resources": resources})
+    })
 }
 
 fn entries(kind: &Kind) -> Vec<Value> {
@@ -178,6 +191,7 @@ fn entries(kind: &Kind) -> Vec<Value> {
 }
 
 fn entry(kind: &Kind, subresource: &str, of: &str, verbs: &[&str]) -> Value {
-    json!({"name": format!("{}{subresource}", kind.plural), "singularName": "", "namespaced": kind.namespaced,
+    json!({"name": format!("{}{subresource}", kind.plural), "singularName": "",
+        "namespaced": kind.namespaced,
         "kind": of, "verbs": verbs})
 }

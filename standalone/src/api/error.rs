@@ -1,31 +1,33 @@
-//! Every way a request can fail, and how each reads on the wire. Clients branch on the code and the reason of a
-//! Kubernetes Status, and people read its message, so all three follow the real server word for word.
+//! Errors of requests and their Kubernetes Status. Clients branch on code and reason and people
+//! search for the message, so all three follow the real server.
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
-/// Why a request failed.
+use super::store::JournalError;
+
+/// Error of a request.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ApiError {
     #[error("{} \"{name}\" not found", .of.qualified())]
-    NotFound { of: Group, name: String },
+    NotFound { of: QualifiedName, name: String },
     #[error("the server could not find the requested resource")]
     UnknownPath,
     #[error("{} \"{name}\" already exists", .of.qualified())]
-    AlreadyExists { of: Group, name: String },
-    #[error("Operation cannot be fulfilled on {} \"{name}\": {why}", .of.qualified())]
+    AlreadyExists { of: QualifiedName, name: String },
+    #[error("Operation cannot be fulfilled on {} \"{name}\": {message}", .of.qualified())]
     Conflict {
-        of: Group,
+        of: QualifiedName,
         name: String,
-        why: String,
+        message: String,
     },
     #[error("{} \"{name}\" is invalid: {}", .kind.qualified(), join(.causes))]
     Invalid {
-        kind: Group,
+        kind: QualifiedName,
         name: String,
         causes: Vec<Cause>,
     },
-    /// A JSON patch whose operations do not fit the object.
+    /// JSON patch whose operations do not fit the object.
     #[error("{0}")]
     Unprocessable(String),
     #[error("{0}")]
@@ -44,19 +46,31 @@ pub enum ApiError {
     TooLarge(usize),
     #[error("{0}")]
     Internal(String),
-    /// A failure a test asked for.
-    #[error("injected failure")]
-    Injected(StatusCode),
+    /// An apply that would change fields of other managers.
+    #[error("{}", apply_conflict(.0))]
+    ApplyConflict(Vec<Cause>),
 }
 
-/// A resource or kind together with its API group.
+/// Broken connection: the outcome of the request is unknown.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("connection reset by the embedded API")]
+pub struct Disconnected;
+
+impl From<JournalError> for ApiError {
+    fn from(error: JournalError) -> Self {
+        tracing::error!(%error, "cannot store a change");
+        Self::Internal(error.to_string())
+    }
+}
+
+/// Resource or kind with its API group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Group {
+pub struct QualifiedName {
     pub group: String,
     pub item: String,
 }
 
-impl Group {
+impl QualifiedName {
     pub(crate) fn qualified(&self) -> String {
         if self.group.is_empty() {
             self.item.clone()
@@ -66,7 +80,7 @@ impl Group {
     }
 }
 
-/// One broken field.
+/// One invalid field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
     pub reason: CauseReason,
@@ -84,6 +98,7 @@ pub enum CauseReason {
     TooLong,
     TooMany,
     Forbidden,
+    FieldManagerConflict,
 }
 
 impl CauseReason {
@@ -97,6 +112,7 @@ impl CauseReason {
             Self::TooLong => "FieldValueTooLong",
             Self::TooMany => "FieldValueTooMany",
             Self::Forbidden => "FieldValueForbidden",
+            Self::FieldManagerConflict => "FieldManagerConflict",
         }
     }
 }
@@ -115,11 +131,11 @@ impl Cause {
     }
 
     /// `Invalid value: …: why`, the most common shape.
-    pub(crate) fn invalid(field: impl Into<String>, value: &Value, why: &str) -> Self {
+    pub(crate) fn invalid(field: impl Into<String>, value: &Value, message: &str) -> Self {
         Self::new(
             CauseReason::Invalid,
             field,
-            format!("Invalid value: {value}: {why}"),
+            format!("Invalid value: {value}: {message}"),
         )
     }
 }
@@ -140,7 +156,9 @@ impl ApiError {
     pub(crate) fn code(&self) -> StatusCode {
         match self {
             Self::NotFound { .. } | Self::UnknownPath => StatusCode::NOT_FOUND,
-            Self::AlreadyExists { .. } | Self::Conflict { .. } => StatusCode::CONFLICT,
+            Self::AlreadyExists { .. } | Self::Conflict { .. } | Self::ApplyConflict(_) => {
+                StatusCode::CONFLICT
+            }
             Self::Invalid { .. } | Self::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
@@ -150,7 +168,6 @@ impl ApiError {
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Injected(code) => *code,
         }
     }
 
@@ -158,7 +175,7 @@ impl ApiError {
         match self {
             Self::NotFound { .. } | Self::UnknownPath => "NotFound",
             Self::AlreadyExists { .. } => "AlreadyExists",
-            Self::Conflict { .. } => "Conflict",
+            Self::Conflict { .. } | Self::ApplyConflict(_) => "Conflict",
             Self::Invalid { .. } | Self::Unprocessable(_) => "Invalid",
             Self::BadRequest(_) => "BadRequest",
             Self::Forbidden(_) => "Forbidden",
@@ -168,11 +185,10 @@ impl ApiError {
             Self::NotAcceptable => "NotAcceptable",
             Self::TooLarge(_) => "RequestEntityTooLarge",
             Self::Internal(_) => "InternalError",
-            Self::Injected(code) => injected_reason(*code),
         }
     }
 
-    /// The Status object of this failure.
+    /// Kubernetes Status of this error.
     pub fn to_status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -195,6 +211,9 @@ impl ApiError {
                 "name": name, "group": kind.group, "kind": kind.item,
                 "causes": causes.iter().map(describe).collect::<Vec<_>>(),
             })),
+            Self::ApplyConflict(causes) => {
+                Some(json!({"causes": causes.iter().map(describe).collect::<Vec<_>>()}))
+            }
             _ => None,
         }
     }
@@ -204,18 +223,18 @@ fn describe(cause: &Cause) -> Value {
     json!({"reason": cause.reason.name(), "field": cause.field, "message": cause.message})
 }
 
-fn injected_reason(code: StatusCode) -> &'static str {
-    match code.as_u16() {
-        409 => "Conflict",
-        410 => "Expired",
-        429 => "TooManyRequests",
-        503 => "ServiceUnavailable",
-        504 => "Timeout",
-        _ => "InternalError",
-    }
+fn apply_conflict(causes: &[Cause]) -> String {
+    let plural = if causes.len() == 1 { "" } else { "s" };
+    let lines: Vec<_> = causes
+        .iter()
+        .map(|cause| format!("{}: {}", cause.message, cause.field))
+        .collect();
+    let (count, lines) = (causes.len(), lines.join(", "));
+    format!("Apply failed with {count} conflict{plural}: {lines}")
 }
 
-/// The answer to a deletion that left nothing behind.
+/// Status of a completed deletion.
 pub(crate) fn success(details: &Value) -> Value {
-    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+        "details": details})
 }

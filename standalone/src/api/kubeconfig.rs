@@ -1,6 +1,6 @@
-//! The file that points kubectl, and everything else that knows Kubernetes, at this server.
+//! Kubeconfig for clients of this server.
 
-/// A kubeconfig for the server at `base_url`, which may end in a path.
+/// Returns a kubeconfig for the server at `base_url`, which may end in a path.
 pub fn kubeconfig(base_url: &str) -> String {
     let server = serde_json::Value::from(base_url.trim_end_matches('/'));
     format!(

@@ -1,9 +1,9 @@
-//! Reading and writing the few metadata fields the server itself cares about. Objects stay untyped JSON so that what a
-//! client stored comes back unchanged, also when it no longer fits a Rust type.
+//! Access to the metadata fields that the server uses. Objects stay untyped JSON, so that stored
+//! objects survive even if they no longer fit a Rust type.
 
 use serde_json::{Map, Value, json};
 
-/// A string field of `metadata`; absent and empty are the same.
+/// String field of `metadata`; `None` if absent or empty.
 pub(crate) fn meta<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
     object["metadata"][field]
         .as_str()
@@ -40,7 +40,7 @@ pub(crate) fn generation(object: &Value) -> i64 {
     object["metadata"]["generation"].as_i64().unwrap_or(0)
 }
 
-/// The uids in `metadata.ownerReferences`.
+/// Uids in `metadata.ownerReferences`.
 pub(crate) fn owner_uids(object: &Value) -> impl Iterator<Item = &str> {
     let references = object["metadata"]["ownerReferences"].as_array();
     references
@@ -62,7 +62,7 @@ fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
     child_mut(as_object(object), "metadata")
 }
 
-/// The object below `key`, made if it is not there (or is no object).
+/// The object below `key`; created if it is missing or has another type.
 pub(crate) fn child_mut<'a>(
     parent: &'a mut Map<String, Value>,
     key: &str,
@@ -70,7 +70,7 @@ pub(crate) fn child_mut<'a>(
     as_object(parent.entry(key).or_insert_with(|| json!({})))
 }
 
-/// The value as an object; anything else becomes an empty one.
+/// The value as an object; any other type becomes an empty object.
 pub(crate) fn as_object(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = json!({});
@@ -81,7 +81,7 @@ pub(crate) fn as_object(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-/// Copies the top-level field `key` from one object to another; absent stays absent.
+/// Copies the top-level field `key` between objects; an absent field is removed.
 pub(crate) fn copy_field(from: &Value, to: &mut Value, key: &str) {
     let to = as_object(to);
     match from.get(key) {

@@ -1,5 +1,5 @@
-//! `kubectl create secret`, `configmap` and `namespace` send protobuf and do not fall back to JSON. This reads the few
-//! types they send, by field number; everything else that matters speaks JSON.
+//! Decoder for the few protobuf messages that kubectl sends without falling back to JSON (`create
+//! secret`, `configmap`, `namespace`; delete options).
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
@@ -8,10 +8,10 @@ use super::error::ApiError;
 
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// Before every Kubernetes message.
+/// Prefix of every Kubernetes protobuf message.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Number, name and form of a field. Numbers that are not listed are skipped.
+/// Number, name and type of each field. Other numbers are skipped.
 type Fields = &'static [(u64, &'static str, Form)];
 
 #[derive(Clone, Copy)]
@@ -68,7 +68,7 @@ const EVICTION: Fields = &[
 const ENTRY: Fields = &[(1, "key", Form::Text), (2, "value", Form::Text)];
 const BYTES_ENTRY: Fields = &[(1, "key", Form::Text), (2, "value", Form::Bytes)];
 
-/// The message as JSON.
+/// Decodes a message to JSON.
 pub(crate) fn decode(body: &[u8]) -> Result<Value, ApiError> {
     let malformed = || ApiError::BadRequest("the protobuf body cannot be read".to_owned());
     let envelope =
@@ -107,7 +107,7 @@ fn message(mut bytes: &[u8], fields: Fields) -> Option<Value> {
     Some(object.into())
 }
 
-/// The content of a field, by its wire type.
+/// Content of a field, by wire type.
 enum Raw<'a> {
     Number(u64),
     Bytes(&'a [u8]),
@@ -161,7 +161,7 @@ fn add(object: &mut Map<String, Value>, name: &str, form: Form, raw: &Raw<'_>) -
         }
         _ => return None,
     };
-    // An empty text is how protobuf says "not set".
+    // Protobuf encodes "not set" as an empty string.
     if value != "" {
         object.insert(name.to_owned(), value);
     }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_read() {
+    fn decode_reads_secret() {
         let meta = [field(1, b"s"), field(2, b""), field(7, b"skipped")].concat();
         let raw = [
             field(1, &meta),
@@ -215,12 +215,13 @@ mod tests {
             field(3, b"Opaque"),
         ]
         .concat();
-        let expected = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"k": "/w=="}, "type": "Opaque"});
+        let expected = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"},
+            "data": {"k": "/w=="}, "type": "Opaque"});
         assert_eq!(decode(&envelope("Secret", &raw)).unwrap(), expected);
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn malformed_input_is_rejected() {
         let whole = envelope("Secret", &field(1, &field(1, b"s")));
         for end in 0..whole.len() {
             let _ = decode(&whole[..end]);

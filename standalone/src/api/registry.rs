@@ -1,57 +1,59 @@
-//! Which resources exist and what is special about each. Everything below the request parser asks a [`Kind`] and never
-//! compares names of resources, so one new line here (or a CRD) is a new resource.
+//! Registry of resource types. Code below the request parser uses a [`Kind`] and never compares
+//! resource names, so that one entry (or CRD) adds a resource.
 
 mod builtin;
 mod custom;
 mod event;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
-use super::{error::Group, schema::Schema, table::Column};
+use super::{error::QualifiedName, schema::Schema, table::Column};
 
-/// One resource type.
+/// Resource type.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) plural: String,
     pub(crate) singular: String,
-    /// `Pod`, as in the field `kind` of objects.
+    /// `Pod`, as in the field `kind`.
     pub(crate) name: String,
     pub(crate) short_names: Vec<String>,
     pub(crate) categories: Vec<String>,
     pub(crate) namespaced: bool,
     pub(crate) read_only: bool,
-    /// Status is written through its own subresource only.
+    /// True if the status is a subresource.
     pub(crate) status: bool,
     pub(crate) scale: Option<Scale>,
-    /// The shard of the store that holds the objects; two kinds may share one.
+    /// Index of the storage shard. Two kinds may share one.
     pub(crate) shard: usize,
-    pub(crate) model: Model,
+    pub(crate) model: ObjectValidation,
     pub(crate) columns: Vec<Column>,
     pub(crate) alias: Option<Alias>,
+    /// Paths that field selectors may use.
+    pub(crate) selectable: Vec<String>,
 }
 
-/// How objects of a kind are checked.
+/// Validation method of a kind.
 #[derive(Debug)]
-pub(crate) enum Model {
-    /// Through the Rust type: what it does not know is an unknown field.
+pub(crate) enum ObjectValidation {
+    /// By the Rust type: fields it does not have are unknown.
     Typed(fn(&Value) -> Result<Value, serde_json::Error>),
-    /// By the schema of a custom resource definition.
+    /// By the schema of a CRD.
     Schema(Box<Schema>),
 }
 
-/// Another spelling of objects that are stored as a different kind.
+/// Second representation of objects that are stored as another kind.
 #[derive(Debug)]
 pub(crate) struct Alias {
     pub(crate) from_stored: fn(&Value) -> Value,
     pub(crate) to_stored: fn(&Value) -> Value,
 }
 
-/// Where a custom resource keeps what `/scale` shows: paths below the object, without the leading dot.
+/// Fields that `/scale` reads and writes: paths without the leading dot.
 #[derive(Clone, Debug)]
 pub(crate) struct Scale {
     pub(crate) spec: Vec<String>,
@@ -68,19 +70,35 @@ impl Kind {
         }
     }
 
-    /// `sandboxes` of `openhands.dev`, for messages about an object.
-    pub(crate) fn resource_group(&self) -> Group {
-        Group {
+    /// `sandboxes.openhands.dev`, for messages about an object.
+    pub(crate) fn resource_group(&self) -> QualifiedName {
+        QualifiedName {
             group: self.group.clone(),
             item: self.plural.clone(),
         }
     }
 
-    /// `Sandbox` of `openhands.dev`, for messages about a type.
-    pub(crate) fn kind_group(&self) -> Group {
-        Group {
+    /// `Sandbox.openhands.dev`, for messages about a type.
+    pub(crate) fn kind_group(&self) -> QualifiedName {
+        QualifiedName {
             group: self.group.clone(),
             item: self.name.clone(),
+        }
+    }
+
+    /// The object in the representation of this kind.
+    pub(crate) fn to_own<'a>(&self, stored: &'a Value) -> Cow<'a, Value> {
+        match &self.alias {
+            Some(alias) => Cow::Owned((alias.from_stored)(stored)),
+            None => Cow::Borrowed(stored),
+        }
+    }
+
+    /// The object in its storage representation.
+    pub(crate) fn to_stored(&self, object: Value) -> Value {
+        match &self.alias {
+            Some(alias) => (alias.to_stored)(&object),
+            None => object,
         }
     }
 
@@ -93,18 +111,18 @@ impl Kind {
     }
 
     pub(crate) fn is_custom(&self) -> bool {
-        matches!(self.model, Model::Schema(_))
+        matches!(self.model, ObjectValidation::Schema(_))
     }
 
     pub(crate) fn schema(&self) -> Option<&Schema> {
         match &self.model {
-            Model::Schema(schema) => Some(schema),
-            Model::Typed(_) => None,
+            ObjectValidation::Schema(schema) => Some(schema),
+            ObjectValidation::Typed(_) => None,
         }
     }
 }
 
-/// All kinds, and one shard name per kind of stored object.
+/// All kinds, and the names of the storage shards.
 #[derive(Debug)]
 pub(crate) struct Registry {
     kinds: Vec<Arc<Kind>>,
@@ -149,7 +167,7 @@ impl Registry {
         self.kinds.push(kind);
     }
 
-    /// The shard that holds `pods`, `sandboxes.openhands.dev`, …
+    /// Index of the shard `pods`, `sandboxes.openhands.dev`, …
     pub(crate) fn shard(&self, name: &str) -> Option<usize> {
         self.shards.iter().position(|shard| shard == name)
     }
@@ -174,7 +192,7 @@ impl Registry {
             .find(|kind| kind.shard == shard && kind.alias.is_none())
     }
 
-    /// Group and version pairs in the order they were added; the core group has the empty name.
+    /// Group and version pairs in registration order. The core group has an empty name.
     pub(crate) fn versions(&self) -> Vec<(&str, &str)> {
         let mut seen = Vec::new();
         for kind in &self.kinds {

@@ -1,7 +1,8 @@
-//! From an HTTP request to what it asks for: a verb on a resource, options, and the form of the answer. Nothing below
-//! here looks at URLs or headers again.
+//! Parsing of HTTP requests: verb, resource, options, body and response format. Later stages do not
+//! read URLs or headers.
 
 mod accept;
+mod body;
 mod options;
 mod path;
 
@@ -9,15 +10,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, header};
+use serde_json::Value;
 
-pub(crate) use accept::{Form, negotiate};
-pub(crate) use options::{FieldValidation, Options};
+pub(crate) use accept::{ResponseFormat, negotiate};
+pub(crate) use body::{json_object, yaml_object};
+pub(crate) use options::{FieldValidation, RequestOptions};
 pub use path::Subresource;
 pub(crate) use path::Target;
 
 use super::{error::ApiError, registry::Registry};
 
-/// What a request does, by the names that access rules use for it.
+/// Verb of a request, named as in RBAC rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     Get,
@@ -36,14 +39,14 @@ impl Verb {
     }
 }
 
-/// A request about a resource.
+/// Parsed request for a resource.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) verb: Verb,
     pub(crate) target: Target,
-    pub(crate) options: Options,
-    pub(crate) form: Form,
-    /// Without parameters.
+    pub(crate) options: RequestOptions,
+    pub(crate) format: ResponseFormat,
+    /// Media type without parameters.
     pub(crate) content_type: String,
     pub(crate) user_agent: String,
     pub(crate) body: Bytes,
@@ -56,19 +59,25 @@ impl Request {
         body: Bytes,
     ) -> Result<Self, ApiError> {
         let target = Target::parse(registry, parts.uri.path())?;
-        let options = Options::parse(&parts.uri)?;
+        let options = RequestOptions::parse(&parts.uri)?;
+        options.selector.check_fields(&target.kind.selectable)?;
         Ok(Self {
             verb: verb(&parts.method, &target, &options)?,
             target,
             options,
-            form: negotiate(&text(&parts.headers, header::ACCEPT))?,
+            format: negotiate(&text(&parts.headers, header::ACCEPT))?,
             content_type: content_type(&parts.headers),
             user_agent: text(&parts.headers, header::USER_AGENT),
             body,
         })
     }
 
-    /// Who writes: the field manager, or the first word of the user agent.
+    /// The object in the body.
+    pub(crate) fn decode_body(&self) -> Result<Value, ApiError> {
+        body::decode(&self.content_type, &self.body)
+    }
+
+    /// Field manager, or the product token of the user agent.
     pub(crate) fn manager(&self) -> &str {
         let agent = self
             .user_agent
@@ -80,7 +89,7 @@ impl Request {
     }
 }
 
-fn verb(method: &Method, target: &Target, options: &Options) -> Result<Verb, ApiError> {
+fn verb(method: &Method, target: &Target, options: &RequestOptions) -> Result<Verb, ApiError> {
     let named = target.name.is_some();
     match *method {
         Method::GET | Method::HEAD if named => Ok(Verb::Get),

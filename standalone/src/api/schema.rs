@@ -1,10 +1,9 @@
-//! The schema of a custom resource, applied as the real server does: unknown fields are pruned, defaults filled in,
-//! values checked, rules evaluated. What a test learns from this API about a manifest then also holds in a cluster.
+//! Schema of a custom resource: pruning, defaults, value checks and CEL rules, as on a real server.
 
+mod cel_rules;
 mod check;
 mod defaults;
 mod prune;
-mod rules;
 
 use std::collections::HashMap;
 
@@ -12,10 +11,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use regex::Regex;
 use serde_json::{Value, json};
 
-use self::rules::Rules;
+use self::cel_rules::Rules;
 use super::error::Cause;
 
-/// The schema of one version of a custom resource.
+/// Schema of one version of a custom resource.
 #[derive(Debug)]
 pub(crate) struct Schema {
     root: Value,
@@ -44,18 +43,18 @@ impl Schema {
         }
     }
 
-    /// The schema as JSON, for OpenAPI.
+    /// Schema as JSON, for OpenAPI.
     pub(crate) fn document(&self) -> &Value {
         &self.root
     }
 
-    /// The schema of the field at `path`; list items and map values count as one step each.
+    /// Schema of the field at `path`. List items and map values count as one step each.
     pub(crate) fn field(&self, path: &[&str]) -> Option<&Value> {
         path.iter()
             .try_fold(&self.root, |schema, &step| step_into(schema, step))
     }
 
-    /// Removes the fields the schema does not know and names them.
+    /// Removes unknown fields and returns their paths.
     pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut unknown = Vec::new();
         prune::prune_root(&self.root, object, &mut unknown);
@@ -66,8 +65,8 @@ impl Schema {
         defaults::fill(&self.root, object);
     }
 
-    /// Everything wrong with the object. What was wrong before already is let through, so that an object stored under
-    /// an older schema can still be reported on and repaired step by step. A rule lets through only what has not changed.
+    /// Returns all violations. Violations that the old object already has are accepted, so that an
+    /// object of an older schema can be updated and repaired.
     pub(crate) fn check(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
         let mut causes = self.check_values(object);
         if let (false, Some(old)) = (causes.is_empty(), old) {
@@ -85,7 +84,7 @@ impl Schema {
     }
 }
 
-/// The schema of a property, a list item or a map value.
+/// Schema of a property, list item or map value.
 fn step_into<'a>(schema: &'a Value, step: &str) -> Option<&'a Value> {
     let property = schema["properties"].get(step);
     property
@@ -117,12 +116,13 @@ fn compile(pattern: &str, patterns: &mut HashMap<String, Regex>) {
             patterns.insert(pattern.to_owned(), regex);
         }
         Err(error) => {
-            tracing::warn!(pattern, %error, "a pattern in a schema does not compile and is not checked");
+            tracing::warn!(pattern, %error,
+                "a pattern in a schema does not compile and is not checked");
         }
     }
 }
 
-/// `spec.env[3].name`: the dot is left out before the first field.
+/// Joins a path such as `spec.env[3].name`.
 fn join_path(path: &str, field: &str) -> String {
     if path.is_empty() {
         field.to_owned()

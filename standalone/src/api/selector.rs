@@ -8,7 +8,7 @@ use serde_json::Value;
 use self::{field::FieldSelector, label::LabelSelector};
 use super::error::ApiError;
 
-/// Which objects of a kind a request is about.
+/// Label and field selector of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selector {
     labels: LabelSelector,
@@ -21,6 +21,11 @@ impl Selector {
             labels: LabelSelector::parse(labels.unwrap_or_default())?,
             fields: FieldSelector::parse(fields.unwrap_or_default())?,
         })
+    }
+
+    /// Rejects fields that the kind cannot be selected by.
+    pub(crate) fn check_fields(&self, selectable: &[String]) -> Result<(), ApiError> {
+        self.fields.check(selectable)
     }
 
     pub(crate) fn matches(&self, object: &Value) -> bool {

@@ -1,34 +1,23 @@
-//! The two doors: a tower service for clients in the same process, where a broken connection can be real, and a handler
-//! for HTTP, where it has to be an answer.
+//! Entry points: a tower service for clients in the same process, and an HTTP handler.
 
 use std::{
     convert::Infallible,
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
-use http::{Request, StatusCode};
+use http::Request;
 use tower::BoxError;
 
-use super::{EmbeddedApi, error::ApiError, respond};
+use super::{ApiState, handler};
 
-/// The connection broke; nothing is known about the request.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("connection reset by the embedded API")]
-pub struct Disconnected;
-
-/// The API as a tower service.
+/// API as a tower service.
 #[derive(Clone, Debug)]
 pub struct ApiService {
-    api: EmbeddedApi,
-}
-
-impl ApiService {
-    pub(super) fn new(api: EmbeddedApi) -> Self {
-        Self { api }
-    }
+    pub(super) state: Arc<ApiState>,
 }
 
 impl<B> tower::Service<Request<B>> for ApiService
@@ -37,24 +26,16 @@ where
     B::Error: Into<BoxError>,
 {
     type Response = Response;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response, BoxError>>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let inner = self.api.inner.clone();
-        async move { Ok(respond::respond(inner, request.map(Body::new)).await?) }.boxed()
+        handler::handle(Arc::clone(&self.state), request.map(Body::new))
+            .map(Ok)
+            .boxed()
     }
-}
-
-pub(super) async fn serve(
-    api: EmbeddedApi,
-    request: Request<Body>,
-) -> Result<Response, Infallible> {
-    let answer = respond::respond(api.inner, request).await;
-    let away = || respond::encode::failure(&ApiError::Injected(StatusCode::SERVICE_UNAVAILABLE));
-    Ok(answer.unwrap_or_else(|_: Disconnected| away()))
 }

@@ -1,6 +1,6 @@
-//! The objects and their history. One lock covers both: a change gets the next revision, goes to the journal, and only
-//! then becomes visible and is announced, so whoever was answered will find the object again after a crash.
-//! Writers compare and swap: they prepare an object outside the lock and lose to whoever was faster.
+//! Objects and their watch history. A change gets the next revision, is written to the journal and
+//! then becomes visible, so that acknowledged writes survive a crash. Writers compare and swap.
+//! They take turns at the journal, and readers never wait for the disk.
 
 mod journal;
 mod shard;
@@ -23,65 +23,86 @@ use super::object;
 
 #[derive(Debug)]
 pub(crate) struct Store {
-    state: Mutex<State>,
+    /// Held during a whole write. Locked before `state`.
+    journal: Mutex<Option<Journal>>,
+    state: Mutex<StoreState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct StoreState {
     revision: u64,
     shards: Vec<Shard>,
-    /// Who names a uid as its owner; the garbage collector asks.
-    dependents: HashMap<String, BTreeSet<Place>>,
-    /// Uids that exist.
-    uids: BTreeSet<String>,
-    journal: Option<Journal>,
-    closed: bool,
+    /// Keys of the objects that name a uid as owner, for the garbage collector.
+    dependents: HashMap<String, BTreeSet<ObjectKey>>,
+    /// Existing objects by uid.
+    uids: HashMap<String, ObjectKey>,
+    is_closed: bool,
 }
 
-/// Where an object is.
+/// Storage key of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct ObjectKey {
     pub(crate) shard: usize,
     pub(crate) key: Key,
 }
 
-/// How a write ended.
+impl ObjectKey {
+    /// Key of an object in `shard`.
+    pub(crate) fn of(shard: usize, object: &Value) -> Self {
+        let key = Key {
+            namespace: object::namespace(object).to_owned(),
+            name: object::name(object).to_owned(),
+        };
+        Self { shard, key }
+    }
+
+    /// Key of a cluster-scoped object.
+    pub(crate) fn cluster(shard: usize, name: &str) -> Self {
+        let key = Key {
+            namespace: String::new(),
+            name: name.to_owned(),
+        };
+        Self { shard, key }
+    }
+}
+
+/// Outcome of a write.
 #[derive(Debug)]
-pub(crate) enum Swap {
+pub(crate) enum SwapResult {
     Done(Arc<Value>),
-    /// Somebody else changed, made or removed the object meanwhile.
+    /// Another writer created, changed or removed the object meanwhile.
     Lost,
 }
 
-/// What a watcher finds after its last event.
+/// Watch history after a revision.
 #[derive(Debug)]
 pub(crate) enum History {
-    /// `caught_up`: the revision of the whole store, when these are all events there are.
+    /// `caught_up` is the revision of the store if no events are left.
     Events {
         events: Vec<Arc<Event>>,
         caught_up: Option<u64>,
     },
-    /// The events after the asked revision are forgotten.
+    /// The events after the requested revision are compacted.
     Forgotten(u64),
 }
 
 impl Store {
     pub(crate) fn in_memory(shards: usize, history: usize) -> Self {
         let shards = (0..shards).map(|_| Shard::new(history)).collect();
-        let state = State {
+        let state = StoreState {
             revision: 1,
             shards,
             dependents: HashMap::new(),
-            uids: BTreeSet::new(),
-            journal: None,
-            closed: false,
+            uids: HashMap::new(),
+            is_closed: false,
         };
         Self {
+            journal: Mutex::new(None),
             state: Mutex::new(state),
         }
     }
 
-    /// Loads what the database holds. Rows that are not objects of a known resource are left alone and reported.
+    /// Loads the database. Rows that are not objects of a known resource are skipped and logged.
     pub(crate) fn open(
         path: &Path,
         names: &[String],
@@ -92,18 +113,18 @@ impl Store {
         let mut state = store.state.lock();
         state.revision = loaded.revision.max(1);
         for row in loaded.rows {
-            state.index(&row.place, &row.object);
-            state.shards[row.place.shard]
+            state.index(&row.object_key, &row.object);
+            state.shards[row.object_key.shard]
                 .objects
-                .insert(row.place.key, Arc::new(row.object));
+                .insert(row.object_key.key, Arc::new(row.object));
         }
         let revision = state.revision;
         state
             .shards
             .iter_mut()
             .for_each(|shard| shard.forget(revision));
-        state.journal = Some(journal);
         drop(state);
+        *store.journal.lock() = Some(journal);
         Ok(store)
     }
 
@@ -111,20 +132,20 @@ impl Store {
         self.state.lock().revision
     }
 
-    pub(crate) fn get(&self, place: &Place) -> Option<Arc<Value>> {
-        self.state.lock().shards[place.shard]
+    pub(crate) fn get(&self, object_key: &ObjectKey) -> Option<Arc<Value>> {
+        self.state.lock().shards[object_key.shard]
             .objects
-            .get(&place.key)
+            .get(&object_key.key)
             .cloned()
     }
 
-    /// The objects of a shard, of one namespace or of all, and the revision they are from.
+    /// Returns the objects of a shard (and namespace) and the revision of the store.
     pub(crate) fn list(&self, shard: usize, namespace: Option<&str>) -> (Vec<Arc<Value>>, u64) {
         let state = self.state.lock();
         (state.shards[shard].list(namespace), state.revision)
     }
 
-    /// At most `limit` of the objects after `last` that `matches` accepts, and the revision they are from.
+    /// Returns at most `limit` matching objects after `last`, and the revision of the store.
     pub(crate) fn list_after(
         &self,
         shard: usize,
@@ -140,99 +161,130 @@ impl Store {
         (found.take(limit).cloned().collect(), state.revision)
     }
 
-    /// Puts `next` in the place of `expected`, or makes it when nothing is expected there.
+    /// Replaces `expected` by `next`; creates the object if nothing is expected.
     pub(crate) fn swap(
         &self,
-        place: &Place,
+        object_key: &ObjectKey,
         expected: Option<&Arc<Value>>,
         next: Value,
-    ) -> Result<Swap, JournalError> {
-        let mut state = self.state.lock();
-        if !state.holds(place, expected) {
-            return Ok(Swap::Lost);
-        }
-        let change = if expected.is_some() {
-            Change::Modified
-        } else {
-            Change::Added
+    ) -> Result<SwapResult, JournalError> {
+        let change = match expected {
+            Some(_) => Change::Modified,
+            None => Change::Added,
         };
-        let object = state.stamp(next);
-        state.write_journal(place, Some(&object))?;
-        if let Some(expected) = expected {
-            state.unindex(place, expected);
-        }
-        state.index(place, &object);
-        Ok(Swap::Done(state.record(place, change, object)))
+        self.write(object_key, expected, next, change)
     }
 
-    /// Removes `expected`, with `last` as the state that watchers are told.
+    /// Removes `expected`. Watchers see `last` as the final state.
     pub(crate) fn remove(
         &self,
-        place: &Place,
+        object_key: &ObjectKey,
         expected: &Arc<Value>,
         last: Value,
-    ) -> Result<Swap, JournalError> {
-        let mut state = self.state.lock();
-        if !state.holds(place, Some(expected)) {
-            return Ok(Swap::Lost);
-        }
-        let object = state.stamp(last);
-        state.write_journal(place, None)?;
-        state.unindex(place, expected);
-        Ok(Swap::Done(state.record(place, Change::Deleted, object)))
+    ) -> Result<SwapResult, JournalError> {
+        self.write(object_key, Some(expected), last, Change::Deleted)
     }
 
-    /// Objects that name `uid` as an owner.
-    pub(crate) fn dependents(&self, uid: &str) -> Vec<(Place, Arc<Value>)> {
+    fn write(
+        &self,
+        object_key: &ObjectKey,
+        expected: Option<&Arc<Value>>,
+        mut object: Value,
+        change: Change,
+    ) -> Result<SwapResult, JournalError> {
+        let mut journal = self.journal.lock();
+        let revision = {
+            let state = self.state.lock();
+            if state.is_closed {
+                return Err(JournalError::Closed);
+            }
+            if !state.matches_expected(object_key, expected) {
+                return Ok(SwapResult::Lost);
+            }
+            state.revision + 1
+        };
+        object::set_meta(&mut object, "resourceVersion", revision.to_string());
+        let is_kept = change != Change::Deleted;
+        if let Some(journal) = &mut *journal {
+            journal.write(object_key, is_kept.then_some(&object), revision)?;
+        }
+        let mut state = self.state.lock();
+        if let Some(expected) = expected {
+            state.unindex(object_key, expected);
+        }
+        if is_kept {
+            state.index(object_key, &object);
+        }
+        state.revision = revision;
+        let object = Arc::new(object);
+        let shard = &mut state.shards[object_key.shard];
+        shard.record(&object_key.key, change, object.clone(), revision);
+        Ok(SwapResult::Done(object))
+    }
+
+    /// Returns the objects that name `uid` as an owner.
+    pub(crate) fn dependents(&self, uid: &str) -> Vec<(ObjectKey, Arc<Value>)> {
         let state = self.state.lock();
-        let places = state.dependents.get(uid).into_iter().flatten();
-        places
-            .filter_map(|place| {
+        let object_keys = state.dependents.get(uid).into_iter().flatten();
+        object_keys
+            .filter_map(|object_key| {
                 Some((
-                    place.clone(),
-                    state.shards[place.shard].objects.get(&place.key)?.clone(),
+                    object_key.clone(),
+                    state.shards[object_key.shard]
+                        .objects
+                        .get(&object_key.key)?
+                        .clone(),
                 ))
             })
             .collect()
     }
 
-    /// Owners that objects name and that do not exist.
+    /// Returns owners that objects name and that do not exist.
     pub(crate) fn orphan_owners(&self) -> Vec<String> {
         let state = self.state.lock();
         state
             .dependents
             .keys()
-            .filter(|uid| !state.uids.contains(*uid))
+            .filter(|uid| !state.uids.contains_key(*uid))
             .cloned()
             .collect()
     }
 
-    pub(crate) fn exists(&self, uid: &str) -> bool {
-        self.state.lock().uids.contains(uid)
+    /// Returns the object with this uid.
+    pub(crate) fn find(&self, uid: &str) -> Option<(ObjectKey, Arc<Value>)> {
+        let state = self.state.lock();
+        let key = state.uids.get(uid)?;
+        let object = state.shards[key.shard].objects.get(&key.key)?;
+        Some((key.clone(), object.clone()))
     }
 
-    /// Events of a shard after `revision`, at most `limit`.
+    /// Returns at most `limit` events of a shard after `revision`.
     pub(crate) fn history(&self, shard: usize, revision: u64, limit: usize) -> History {
         let state = self.state.lock();
         state.shards[shard].after(revision, limit, state.revision)
     }
 
-    /// The oldest revision a watch of the shard may start from, if `revision` is older.
+    /// Returns the oldest revision that a watch may start from, if `revision` is older.
     pub(crate) fn compacted_after(&self, shard: usize, revision: u64) -> Option<u64> {
         let compacted = self.state.lock().shards[shard].compacted;
         (revision < compacted).then_some(compacted)
     }
 
-    /// Wakes a watcher whenever the shard changed.
+    /// Returns a receiver that changes whenever the shard changes.
     pub(crate) fn subscribe(&self, shard: usize) -> watch::Receiver<u64> {
         self.state.lock().shards[shard].signal.subscribe()
     }
 
-    /// Gives the file back. Writes fail from now on.
+    /// Closes the database. Later writes fail, and watches end.
     pub(crate) fn close(&self) {
+        *self.journal.lock() = None;
         let mut state = self.state.lock();
-        state.closed = true;
-        state.journal = None;
+        state.is_closed = true;
+        state.shards.iter().for_each(Shard::wake_watchers);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.lock().is_closed
     }
 
     /// Drops all history, as a compaction of etcd does.
@@ -246,60 +298,59 @@ impl Store {
     }
 }
 
-impl State {
-    fn holds(&self, place: &Place, expected: Option<&Arc<Value>>) -> bool {
-        match (self.shards[place.shard].objects.get(&place.key), expected) {
+impl StoreState {
+    fn matches_expected(&self, object_key: &ObjectKey, expected: Option<&Arc<Value>>) -> bool {
+        match (
+            self.shards[object_key.shard].objects.get(&object_key.key),
+            expected,
+        ) {
             (None, None) => true,
             (Some(current), Some(expected)) => Arc::ptr_eq(current, expected),
             _ => false,
         }
     }
 
-    fn stamp(&mut self, mut object: Value) -> Value {
-        object::set_meta(
-            &mut object,
-            "resourceVersion",
-            (self.revision + 1).to_string(),
-        );
-        object
-    }
-
-    fn write_journal(&mut self, place: &Place, object: Option<&Value>) -> Result<(), JournalError> {
-        match &mut self.journal {
-            _ if self.closed => Err(JournalError::Closed),
-            Some(journal) => journal.write(place, object, self.revision + 1),
-            None => Ok(()),
-        }
-    }
-
-    fn record(&mut self, place: &Place, change: Change, object: Value) -> Arc<Value> {
-        self.revision += 1;
-        let object = Arc::new(object);
-        self.shards[place.shard].record(&place.key, change, object.clone(), self.revision);
-        object
-    }
-
-    fn index(&mut self, place: &Place, object: &Value) {
+    fn index(&mut self, object_key: &ObjectKey, object: &Value) {
         for owner in object::owner_uids(object) {
             self.dependents
                 .entry(owner.to_owned())
                 .or_default()
-                .insert(place.clone());
+                .insert(object_key.clone());
         }
         if !object::uid(object).is_empty() {
-            self.uids.insert(object::uid(object).to_owned());
+            let uid = object::uid(object).to_owned();
+            self.uids.insert(uid, object_key.clone());
         }
     }
 
-    fn unindex(&mut self, place: &Place, object: &Value) {
+    fn unindex(&mut self, object_key: &ObjectKey, object: &Value) {
         for owner in object::owner_uids(object) {
-            if let Some(places) = self.dependents.get_mut(owner) {
-                places.remove(place);
-                if places.is_empty() {
+            if let Some(object_keys) = self.dependents.get_mut(owner) {
+                object_keys.remove(object_key);
+                if object_keys.is_empty() {
                     self.dependents.remove(owner);
                 }
             }
         }
         self.uids.remove(object::uid(object));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn readers_do_not_wait_for_a_commit() {
+        let store = Store::in_memory(1, 8);
+        let object = json!({"metadata": {"name": "a", "uid": "u"}});
+        let key = ObjectKey::of(0, &object);
+        store.swap(&key, None, object).unwrap();
+        let _commit = store.journal.lock();
+        assert!(store.get(&key).is_some());
+        assert_eq!(store.list(0, None).1, store.revision());
+        assert!(store.find("u").is_some());
     }
 }

@@ -1,5 +1,4 @@
-//! What `kubectl get` prints. The server renders the rows, so that a client needs to know nothing about a resource; a
-//! column is a name and a way to a cell.
+//! Tables for `kubectl get`: the server renders the rows.
 
 mod age;
 mod builtin;
@@ -7,7 +6,7 @@ mod jsonpath;
 mod pod;
 
 use jiff::Timestamp;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceColumnDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
 use serde_json::{Value, json};
 
 #[cfg(test)]
@@ -20,7 +19,7 @@ pub(crate) use pod::columns as pod_columns;
 
 use self::jsonpath::JsonPath;
 
-/// One column of a table.
+/// Column of a table.
 #[derive(Debug)]
 pub(crate) struct Column {
     name: String,
@@ -35,11 +34,11 @@ pub(crate) struct Column {
 enum Cell {
     Computed(fn(&Value, Timestamp) -> Value),
     Path(JsonPath),
-    /// A time, shown as the age it has.
+    /// Timestamp, shown as age.
     Age(JsonPath),
 }
 
-/// How much of the object a row carries.
+/// Part of the object that a row carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Include {
     None,
@@ -61,7 +60,7 @@ impl Column {
         }
     }
 
-    /// Shown by `-o wide` only.
+    /// Column of `-o wide`.
     fn wide(name: &str, cell: fn(&Value, Timestamp) -> Value) -> Self {
         Self {
             priority: 1,
@@ -70,7 +69,8 @@ impl Column {
     }
 
     fn definition(&self) -> Value {
-        json!({"name": self.name, "type": self.kind, "format": self.format, "description": self.description,
+        json!({"name": self.name, "type": self.kind, "format": self.format,
+            "description": self.description,
             "priority": self.priority})
     }
 
@@ -85,8 +85,10 @@ impl Column {
     }
 }
 
-/// The printer columns of a custom resource, after its name.
-pub(crate) fn custom_columns(definitions: &[CustomResourceColumnDefinition]) -> Vec<Column> {
+/// Printer columns of a custom resource, after its name.
+pub(crate) fn custom_columns(
+    definitions: &[apiextensions::CustomResourceColumnDefinition],
+) -> Vec<Column> {
     if definitions.is_empty() {
         return plain_columns();
     }
@@ -96,7 +98,7 @@ pub(crate) fn custom_columns(definitions: &[CustomResourceColumnDefinition]) -> 
         .collect()
 }
 
-fn custom_column(definition: &CustomResourceColumnDefinition) -> Column {
+fn custom_column(definition: &apiextensions::CustomResourceColumnDefinition) -> Column {
     let path = JsonPath::parse(&definition.json_path);
     Column {
         name: definition.name.clone(),
@@ -125,15 +127,15 @@ fn age_of(time: &Value, now: Timestamp) -> Value {
     json!(age::since(time.as_str(), now))
 }
 
-/// A table of `objects`. Later events of a watch leave the headers out, or kubectl prints them again.
+/// Renders a table. Later watch events omit the headers, or kubectl prints them again.
 pub(crate) fn table<'a>(
     columns: &[Column],
     objects: impl Iterator<Item = &'a Value>,
     list_meta: &Value,
     now: Timestamp,
-    shape: (Include, bool),
+    options: (Include, bool),
 ) -> Value {
-    let (include, headers) = shape;
+    let (include, headers) = options;
     let rows: Vec<_> = objects
         .map(|object| row(columns, object, now, include))
         .collect();
@@ -160,9 +162,10 @@ fn row(columns: &[Column], object: &Value, now: Timestamp, include: Include) -> 
     row
 }
 
-/// Only the metadata of an object.
+/// Metadata of an object.
 pub(crate) fn partial(object: &Value) -> Value {
-    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+        "metadata": object["metadata"]})
 }
 
 #[cfg(test)]

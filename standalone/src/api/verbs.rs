@@ -1,109 +1,79 @@
-//! What each verb does. Reads look into the store; writes prepare an object from what they read and swap it in, again
-//! if somebody was faster.
+//! Execution of verbs. Writers prepare an object from what they read and swap it in, again after a
+//! lost race.
 
+mod bootstrap;
 mod delete;
-mod pods;
-mod read;
+mod pod_subresources;
 mod scale;
 mod write;
 
 use std::sync::Arc;
 
-use axum::body::Body;
-use bytes::Bytes;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
-pub(crate) use delete::remove_object;
-pub(crate) use read::list_matching;
-
 use super::{
-    Inner, collect,
+    ApiState,
     error::ApiError,
+    garbage_collector, listing,
     request::{Request, Subresource, Verb},
-    store::{JournalError, Place},
-    watch,
+    store::ObjectKey,
+    verb_result::VerbResult,
 };
 
-/// The result of a request, before it has a form.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    Object {
-        object: Arc<Value>,
-        created: bool,
-        changed: bool,
-        warnings: Vec<String>,
-    },
-    List {
-        items: Vec<Arc<Value>>,
-        revision: u64,
-        /// What to ask for to get the next page, if there is one.
-        proceed: Option<String>,
-    },
-    Status {
-        status: Value,
-        changed: bool,
-    },
-    /// Something else than the resource itself, like a Scale.
-    Plain(Value),
-    Text(Bytes),
-    Watch(Body),
-}
-
-/// How often a write that lost a race is prepared anew.
-const ATTEMPTS: usize = 32;
-
-impl From<JournalError> for ApiError {
-    fn from(error: JournalError) -> Self {
-        tracing::error!(%error, "a change could not be stored");
-        Self::Internal(error.to_string())
-    }
-}
-
-pub(crate) async fn execute(inner: &Arc<Inner>, request: Request) -> Result<Answer, ApiError> {
-    let target = &request.target;
-    if request.verb.is_write() && target.kind.read_only {
-        return Err(ApiError::MethodNotAllowed);
-    }
-    match (request.verb, target.subresource) {
-        (Verb::Get, Some(Subresource::Log)) => pods::logs(inner, &request).await,
-        (Verb::Get, Some(Subresource::Scale)) => scale::get(inner, &request),
-        (Verb::Update | Verb::Patch, Some(Subresource::Scale)) => scale::set(inner, &request),
-        (Verb::Create, Some(Subresource::Binding)) => pods::bind(inner, &request),
-        (Verb::Create, Some(Subresource::Eviction)) => pods::evict(inner, &request),
-        (Verb::Get, None | Some(Subresource::Status)) => read::get(inner, &request),
-        (Verb::List, _) => read::list(inner, &request),
-        (Verb::Watch, _) => Ok(Answer::Watch(watch::stream(inner, request)?)),
-        (Verb::Create, None) => write::create(inner, &request),
-        (Verb::Update, None | Some(Subresource::Status | Subresource::Finalize)) => {
-            write::replace(inner, &request)
+/// Executes get and list.
+pub(super) async fn read(state: &ApiState, request: &Request) -> Result<VerbResult, ApiError> {
+    match (request.verb, request.target.subresource) {
+        (Verb::Get, Some(Subresource::Log)) => pod_subresources::logs(state, request).await,
+        (Verb::Get, Some(Subresource::Scale)) => scale::get(state, request),
+        (Verb::Get, None | Some(Subresource::Status)) => {
+            let (_, object) = current(state, request)?;
+            Ok(VerbResult::object(object, false))
         }
-        (Verb::Patch, None | Some(Subresource::Status)) => write::patch(inner, &request),
-        (Verb::Delete, None) => delete::delete(inner, &request),
-        (Verb::DeleteCollection, None) => delete::delete_collection(inner, &request),
+        (Verb::List, _) => listing::list(state, request),
         _ => Err(ApiError::MethodNotAllowed),
     }
 }
 
-/// What exists before the first request: the namespace everybody uses, and the definitions of the custom resources.
-/// Garbage that a crash left is collected too.
-pub(crate) fn bootstrap(inner: &Arc<Inner>, definitions: &[CustomResourceDefinition]) {
+/// Executes a verb that writes.
+pub(super) fn write(state: &ApiState, request: &Request) -> Result<VerbResult, ApiError> {
+    let target = &request.target;
+    if target.kind.read_only {
+        return Err(ApiError::MethodNotAllowed);
+    }
+    match (request.verb, target.subresource) {
+        (Verb::Update | Verb::Patch, Some(Subresource::Scale)) => scale::set(state, request),
+        (Verb::Create, Some(Subresource::Binding)) => pod_subresources::bind(state, request),
+        (Verb::Create, Some(Subresource::Eviction)) => pod_subresources::evict(state, request),
+        (Verb::Create, None) => write::create(state, request),
+        (Verb::Update, None | Some(Subresource::Status | Subresource::Finalize)) => {
+            write::replace(state, request)
+        }
+        (Verb::Patch, None | Some(Subresource::Status)) => write::patch(state, request),
+        (Verb::Delete, None) => delete::delete(state, request),
+        (Verb::DeleteCollection, None) => delete::delete_collection(state, request),
+        _ => Err(ApiError::MethodNotAllowed),
+    }
+}
+
+/// Creates the default namespace and the CRDs, and collects the garbage of a crash.
+pub(super) fn bootstrap(state: &ApiState, definitions: &[CustomResourceDefinition]) {
     for result in [
-        write::ensure_default_namespace(inner),
-        write::publish_definitions(inner, definitions),
-        collect::sweep(inner),
+        bootstrap::ensure_default_namespace(state),
+        bootstrap::publish_definitions(state, definitions),
+        garbage_collector::collect_orphans(state),
     ] {
         if let Err(error) = result {
-            tracing::error!(%error, "the embedded API could not be prepared");
+            tracing::error!(%error, "cannot prepare the embedded API");
         }
     }
 }
 
-fn current(inner: &Inner, request: &Request) -> Result<(Place, Arc<Value>), ApiError> {
-    let place = request.target.place();
-    let object = inner
+fn current(state: &ApiState, request: &Request) -> Result<(ObjectKey, Arc<Value>), ApiError> {
+    let object_key = request.target.object_key();
+    let object = state
         .store
-        .get(&place)
+        .get(&object_key)
         .ok_or_else(|| request.target.not_found())?;
-    Ok((place, object))
+    Ok((object_key, object))
 }

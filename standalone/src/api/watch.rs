@@ -1,250 +1,245 @@
-//! Watches: the stored state, then every change after it, as lines of JSON. The stream holds no event of its own, only
-//! a revision; a reader that is too slow for the history is told so and lists again.
+//! Watches: the stored objects, then every change, as lines of JSON. A stream holds only a
+//! revision, no events. A reader slower than the history gets 410 and lists again.
 
-mod lines;
+mod encode;
 
-use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures::stream;
+use futures::{
+    StreamExt as _, TryStreamExt as _,
+    stream::{self, BoxStream},
+};
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    Inner,
-    error::ApiError,
-    faults::Outage,
+    ApiState,
+    encode::ResponseEncoder,
+    error::{ApiError, Disconnected},
+    listing::list_matching,
+    object::set_meta,
     request::Request,
-    respond::encode::Shape,
-    service::Disconnected,
     store::{Event, History},
-    verbs::list_matching,
 };
-use lines::{bookmark, error_line, event_line, event_type};
+use encode::{bookmark, error_line, event_line, event_type};
 
-/// How often a quiet watch hears which revision it is at.
-const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
-/// The longest watch; clients ask for less.
-const LONGEST: Duration = Duration::from_hours(1);
-/// Events taken from the history at once.
+/// Interval of bookmarks on a quiet watch.
+const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
+/// Maximum duration of a watch; clients ask for less.
+const MAX_WATCH_DURATION: Duration = Duration::from_hours(1);
+/// Events read from the history at once.
 const BATCH: usize = 256;
 
-/// The body of the answer to a watch request.
-pub(crate) fn stream(inner: &Arc<Inner>, request: Request) -> Result<Body, ApiError> {
-    let watcher = Watcher::start(inner, request)?;
-    Ok(Body::from_stream(stream::unfold(
-        watcher,
-        |mut watcher| async {
-            let line = watcher.next().await?;
-            Some((line, watcher))
-        },
-    )))
+/// Line of a watch, with the time of the change.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) line: Bytes,
+    pub(super) at: Option<Instant>,
+}
+
+pub(super) type Frames = BoxStream<'static, Result<Frame, Disconnected>>;
+pub(super) type Lines = BoxStream<'static, Result<Bytes, Disconnected>>;
+
+/// Extension of a request that changes how its lines are delivered. Requests over HTTP have none.
+#[derive(Clone)]
+pub(super) struct WatchHook(pub(super) Arc<dyn Fn(Frames) -> Lines + Send + Sync>);
+
+impl fmt::Debug for WatchHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WatchHook")
+    }
+}
+
+/// Body of the response to a watch request.
+pub(super) fn stream(
+    state: &Arc<ApiState>,
+    request: Request,
+    hook: Option<WatchHook>,
+) -> Result<Body, ApiError> {
+    let watcher = Watcher::start(state, request)?;
+    let frames = stream::unfold(watcher, |mut watcher| async {
+        let frame = watcher.next().await?;
+        Some((frame, watcher))
+    });
+    Ok(match hook {
+        Some(WatchHook(wrap)) => Body::from_stream(wrap(frames.boxed())),
+        None => Body::from_stream(frames.map_ok(|frame| frame.line)),
+    })
 }
 
 struct Watcher {
-    inner: Arc<Inner>,
+    state: Arc<ApiState>,
     request: Request,
-    shape: Shape,
-    pending: VecDeque<Bytes>,
+    encoder: ResponseEncoder,
+    pending: VecDeque<Frame>,
     position: u64,
     changes: watch::Receiver<u64>,
-    drops: watch::Receiver<u64>,
-    outage: watch::Receiver<Outage>,
     next_bookmark: Instant,
     end: Instant,
     headers: bool,
-    over: bool,
-    /// Meets no faults.
-    spared: bool,
+    is_finished: bool,
 }
 
 impl Watcher {
-    fn start(inner: &Arc<Inner>, request: Request) -> Result<Self, ApiError> {
-        let shard = request.target.kind.shard;
+    fn start(state: &Arc<ApiState>, request: Request) -> Result<Self, ApiError> {
         let now = Instant::now();
+        let timeout = request.options.timeout.unwrap_or(MAX_WATCH_DURATION);
         let mut watcher = Self {
-            shape: Shape::of(inner, &request),
+            encoder: ResponseEncoder::of(state, &request),
             pending: VecDeque::new(),
-            position: inner.store.revision(),
-            changes: inner.store.subscribe(shard),
-            drops: inner.faults.drops(),
-            outage: inner.faults.outage(),
-            next_bookmark: now + BOOKMARK_EVERY,
-            end: now + request.options.timeout.unwrap_or(LONGEST).min(LONGEST),
+            position: state.store.revision(),
+            changes: state.store.subscribe(request.target.kind.shard),
+            next_bookmark: now + BOOKMARK_INTERVAL,
+            end: now + timeout.min(MAX_WATCH_DURATION),
             headers: true,
-            over: false,
-            spared: inner.faults.spares(&request.user_agent),
-            inner: inner.clone(),
+            is_finished: false,
+            state: state.clone(),
             request,
         };
-        match watcher.rewind() {
-            // As a real server: an event and no refusal, which kube-rs would ask for again for ever.
-            Err(error @ ApiError::Expired(_)) => {
-                watcher.pending.push_back(error_line(&error));
-                watcher.over = true;
-            }
+        match watcher.start_position() {
+            // An ERROR event as on a real server: kube-rs would retry an HTTP error for ever.
+            Err(error @ ApiError::Expired(_)) => watcher.finish_with(&error),
             other => other?,
         }
         Ok(watcher)
     }
 
-    /// Decides where the stream starts.
-    fn rewind(&mut self) -> Result<(), ApiError> {
+    /// Decides from which revision the stream starts.
+    fn start_position(&mut self) -> Result<(), ApiError> {
         let options = &self.request.options;
-        let asked = options.resource_version.as_deref().unwrap_or("0");
-        let revision: u64 = asked
+        let requested = options.resource_version.as_deref().unwrap_or("0");
+        let revision: u64 = requested
             .parse()
-            .map_err(|_| ApiError::BadRequest(format!("invalid resource version {asked:?}")))?;
+            .map_err(|_| ApiError::BadRequest(format!("invalid resource version {requested:?}")))?;
         if revision == 0 || options.send_initial_events {
             self.send_initial();
-        } else if revision > self.position {
+            return Ok(());
+        }
+        if revision > self.position {
             return Err(ApiError::Expired(format!(
                 "Too large resource version: {revision}, current: {}",
                 self.position
             )));
-        } else if let Some(oldest) = self
-            .inner
-            .store
-            .compacted_after(self.request.target.kind.shard, revision)
-        {
-            return Err(ApiError::Expired(format!(
-                "too old resource version: {revision} ({oldest})"
-            )));
-        } else {
-            self.position = revision;
         }
+        let shard = self.request.target.kind.shard;
+        if let Some(oldest) = self.state.store.compacted_after(shard, revision) {
+            return Err(too_old(revision, oldest));
+        }
+        self.position = revision;
         Ok(())
     }
 
     fn send_initial(&mut self) {
-        let (items, revision) = list_matching(&self.inner, &self.request);
+        let (items, revision) = list_matching(&self.state, &self.request);
         self.position = revision;
         for item in items {
             let line = self.render("ADDED", &item);
-            self.pending.push_back(line);
+            self.push(line, None);
         }
         if self.request.options.send_initial_events {
-            self.pending
-                .push_back(bookmark(&self.shape.kind, revision, true));
+            let line = bookmark(&self.encoder.kind, revision, true);
+            self.push(line, None);
         }
+    }
+
+    fn push(&mut self, line: Bytes, at: Option<Instant>) {
+        self.pending.push_back(Frame { line, at });
+    }
+
+    fn finish_with(&mut self, error: &ApiError) {
+        self.push(error_line(error), None);
+        self.is_finished = true;
     }
 
     fn render(&mut self, event: &str, object: &Value) -> Bytes {
-        self.shape.now = self.inner.clock.now();
+        self.encoder.now = self.state.clock.now();
         let headers = std::mem::replace(&mut self.headers, false);
-        event_line(event, &self.shape.object(object, headers))
+        event_line(event, &self.encoder.object(object, headers))
     }
 
-    /// The next line, or a broken connection, or the end.
-    async fn next(&mut self) -> Option<Result<Bytes, Disconnected>> {
+    /// Returns the next line, a broken connection, or the end.
+    async fn next(&mut self) -> Option<Result<Frame, Disconnected>> {
         loop {
-            if self.over && self.pending.is_empty() {
+            if let Some(frame) = self.pending.pop_front() {
+                return Some(Ok(frame));
+            }
+            if self.is_finished {
                 return None;
             }
-            if self.breaks() {
-                self.over = true;
-                self.pending.clear();
+            if self.state.store.is_closed() {
+                self.is_finished = true;
                 return Some(Err(Disconnected));
             }
-            if let Some(line) = self.pending.pop_front() {
-                return Some(Ok(line));
-            }
-            let hanging = *self.outage.borrow() == Outage::Hang && !self.spared;
-            let due = if hanging { None } else { self.fetch() };
-            if self.pending.is_empty() && !self.over {
-                self.wait(due, hanging).await;
+            self.fetch();
+            if self.pending.is_empty() && !self.is_finished {
+                self.wait().await;
             }
         }
     }
 
-    fn breaks(&mut self) -> bool {
-        let dropped = self.drops.has_changed().unwrap_or(true);
-        if self.spared && dropped {
-            self.drops.mark_unchanged();
-        }
-        !self.spared && (dropped || *self.outage.borrow() == Outage::Refuse)
-    }
-
-    /// Takes new events from the history. Returns when the next one may be told, if it is held back.
-    fn fetch(&mut self) -> Option<Instant> {
+    /// Reads new events from the history.
+    fn fetch(&mut self) {
         self.changes.mark_unchanged();
-        let (events, caught_up) =
-            match self
-                .inner
-                .store
-                .history(self.shape.kind.shard, self.position, BATCH)
-            {
-                History::Events { events, caught_up } => (events, caught_up),
-                History::Forgotten(oldest) => {
-                    let error = ApiError::Expired(format!(
-                        "too old resource version: {} ({oldest})",
-                        self.position
-                    ));
-                    self.pending.push_back(error_line(&error));
-                    self.over = true;
-                    return None;
+        let shard = self.encoder.kind.shard;
+        match self.state.store.history(shard, self.position, BATCH) {
+            History::Events { events, caught_up } => {
+                for event in events {
+                    self.position = event.revision;
+                    self.push_event(&event);
                 }
-            };
-        let lag = if self.spared {
-            Duration::ZERO
-        } else {
-            self.inner.faults.watch_lag()
-        };
-        for event in events {
-            if event.at + lag > Instant::now() {
-                return Some(event.at + lag);
+                self.position = self.position.max(caught_up.unwrap_or(0));
             }
-            self.position = event.revision;
-            self.take(&event);
+            History::Forgotten(oldest) => self.finish_with(&too_old(self.position, oldest)),
         }
-        self.position = self.position.max(caught_up.unwrap_or(0));
-        None
     }
 
-    fn take(&mut self, event: &Arc<Event>) {
-        let target = &self.request.target;
-        let here = target
-            .namespace
-            .as_ref()
-            .is_none_or(|namespace| *namespace == event.namespace);
+    fn push_event(&mut self, event: &Arc<Event>) {
+        let namespace = self.request.target.namespace.as_ref();
+        if namespace.is_some_and(|namespace| *namespace != event.namespace) {
+            return;
+        }
         let selector = &self.request.options.selector;
-        if let Some(word) = here
-            .then(|| event_type(event, |object| selector.matches(object)))
-            .flatten()
-        {
-            let line = self.render(word, &event.object);
-            self.pending.push_back(line);
-        }
+        let Some(name) = event_type(event, |object| selector.matches(object)) else {
+            return;
+        };
+        let line = match &event.previous {
+            // The object has left the selector: as on a real server, in the state that matched.
+            Some(previous) if name == "DELETED" && !selector.matches(&event.object) => {
+                let mut object = Value::clone(previous);
+                set_meta(&mut object, "resourceVersion", event.revision.to_string());
+                self.render(name, &object)
+            }
+            _ => self.render(name, &event.object),
+        };
+        self.push(line, Some(event.at));
     }
 
-    /// Sleeps until there may be something to say.
-    async fn wait(&mut self, due: Option<Instant>, hanging: bool) {
-        let mut deadline = if hanging {
-            self.end + LONGEST
-        } else {
-            self.end.min(due.unwrap_or(self.end))
-        };
-        if self.request.options.bookmarks && !hanging {
+    /// Waits for a change or a deadline.
+    async fn wait(&mut self) {
+        let mut deadline = self.end;
+        if self.request.options.bookmarks {
             deadline = deadline.min(self.next_bookmark);
         }
-        let (mut outage, mut drops) = (self.outage.clone(), self.drops.clone());
         tokio::select! {
             biased;
-            _ = drops.changed() => {}
-            _ = outage.changed() => { self.outage.mark_unchanged(); }
-            _ = self.changes.changed(), if !hanging && due.is_none() => {}
-            () = pin!(tokio::time::sleep_until(deadline)) => self.on_time(Instant::now(), hanging),
+            _ = self.changes.changed() => {}
+            () = tokio::time::sleep_until(deadline) => self.on_time(Instant::now()),
         }
     }
 
-    fn on_time(&mut self, now: Instant, hanging: bool) {
+    fn on_time(&mut self, now: Instant) {
         if now >= self.end {
-            self.over = true;
-        } else if self.request.options.bookmarks && !hanging && now >= self.next_bookmark {
-            self.next_bookmark = now + BOOKMARK_EVERY;
-            self.pending
-                .push_back(bookmark(&self.shape.kind, self.position, false));
+            self.is_finished = true;
+        } else if self.request.options.bookmarks && now >= self.next_bookmark {
+            self.next_bookmark = now + BOOKMARK_INTERVAL;
+            let line = bookmark(&self.encoder.kind, self.position, false);
+            self.push(line, None);
         }
     }
+}
+
+fn too_old(revision: u64, oldest: u64) -> ApiError {
+    ApiError::Expired(format!("too old resource version: {revision} ({oldest})"))
 }

@@ -1,4 +1,4 @@
-//! The form of URL that works on this machine.
+//! URL form that works on this machine.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use tokio::time::timeout;
 
 use crate::args::FormChoice;
 
-/// How long the machine's resolver may think.
-const RESOLVE_LIMIT: Duration = Duration::from_secs(3);
+/// Timeout of the name lookup.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Decides the form and the base of sandbox URLs for a gateway that listens on `address`.
+/// Decides form and base of sandbox URLs for a gateway that listens on `address`.
 pub(super) async fn choose(choice: FormChoice, address: SocketAddr) -> Urls {
     let form = match choice {
         FormChoice::Form(form) => form,
-        FormChoice::Auto if localhost_has_subdomains().await => UrlForm::Nested,
+        FormChoice::Auto if resolves_localhost_subdomains().await => UrlForm::Nested,
         FormChoice::Auto => UrlForm::Loopback,
     };
     let host = match form {
@@ -31,14 +31,14 @@ pub(super) async fn choose(choice: FormChoice, address: SocketAddr) -> Urls {
     }
 }
 
-/// Whether names below `localhost` resolve for programs of this machine. Asked of the machine's
-/// own tool: this static binary cannot load the modules that decide it.
-async fn localhost_has_subdomains() -> bool {
+/// True if names below `localhost` resolve here. Uses `getent`, because a static binary cannot load
+/// NSS modules.
+async fn resolves_localhost_subdomains() -> bool {
     let lookup = Command::new("getent")
         .args(["hosts", "sandbox-probe.localhost"])
         .kill_on_drop(true)
         .output();
-    match timeout(RESOLVE_LIMIT, lookup).await {
+    match timeout(RESOLVE_TIMEOUT, lookup).await {
         Ok(Ok(output)) => output.status.success() && !output.stdout.is_empty(),
         _ => false,
     }

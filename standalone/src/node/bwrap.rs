@@ -1,72 +1,51 @@
-//! The command line of bubblewrap for one container: pure, so that it can be read in a snapshot.
+//! Arguments of bubblewrap for one container, as a pure function.
 //!
-//! Options travel in a memory file (`--args`), not on the command line or in the environment:
-//! they hold secrets, and an `LD_PRELOAD` meant for the container must not reach bubblewrap.
+//! They travel in a memory file (`--args`), because they contain secrets and an `LD_PRELOAD` of the
+//! container must not reach bubblewrap.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use super::container_user::ContainerUser;
 use super::exec_as::EXEC_AS;
-use super::identity::Identity;
+use super::mount::Mount;
 
-/// Directory of the node's own binary in every container. Its entry is the node's tag, which
-/// makes containers recognisable from outside (see [`super::sweep`]).
+/// Mount point of the node's binary in every container. Its entry is the node's tag, by which
+/// [`super::leftover_containers`] finds containers.
 pub(crate) const MARKER_DIR: &str = "/.sandbox-node";
 
-/// One step in making the container's file system, in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Mount {
-    Bind {
-        from: PathBuf,
-        to: PathBuf,
-        writable: bool,
-    },
-    Symlink {
-        target: PathBuf,
-        at: PathBuf,
-    },
-    Dir {
-        at: PathBuf,
-    },
-}
+/// Size of `/dev/shm`, as in container runtimes.
+const SHM_BYTES: u32 = 64 << 20;
 
-impl Mount {
-    fn place(&self) -> &Path {
-        match self {
-            Self::Bind { to: at, .. } | Self::Symlink { at, .. } | Self::Dir { at } => at,
-        }
-    }
-}
-
-/// All that bubblewrap is told about a container.
+/// Input of bubblewrap for one container.
 #[derive(Debug, Clone)]
-pub(crate) struct Sandbox {
+pub(crate) struct BwrapSpec {
     pub hostname: String,
     pub tag: String,
     pub self_exe: PathBuf,
-    /// The root, before `/proc` and `/dev`.
+    /// Root file system, before `/proc` and `/dev`.
     pub root: Vec<Mount>,
-    /// Volumes, after them: a volume may be mounted at `/dev/shm`.
+    /// Volumes, mounted afterwards: one may be mounted at `/dev/shm`.
     pub volumes: Vec<Mount>,
     pub environment: Vec<(String, String)>,
-    pub identity: Identity,
+    pub user: ContainerUser,
     pub directory: PathBuf,
     pub command: Vec<String>,
 }
 
 #[derive(Default)]
-struct Options(Vec<OsString>);
+struct BwrapOptions(Vec<OsString>);
 
-impl Options {
-    fn add<const N: usize>(&mut self, words: [&dyn AsRef<OsStr>; N]) {
+impl BwrapOptions {
+    fn add<const N: usize>(&mut self, args: [&dyn AsRef<OsStr>; N]) {
         self.0
-            .extend(words.iter().map(|word| word.as_ref().to_owned()));
+            .extend(args.iter().map(|arg| arg.as_ref().to_owned()));
     }
 
-    /// Directories above a mount point, as every user may enter them: bubblewrap makes what is
-    /// missing for its own user alone.
-    fn parents(&mut self, place: &Path) {
-        let above: Vec<_> = place.ancestors().skip(1).collect();
+    /// Creates the directories above a mount point for all users; bubblewrap would create them for
+    /// its own user only.
+    fn parents(&mut self, path: &Path) {
+        let above: Vec<_> = path.ancestors().skip(1).collect();
         for directory in above.iter().rev().filter(|d| d.parent().is_some()) {
             self.add([&"--dir", directory]);
         }
@@ -84,20 +63,28 @@ impl Options {
     }
 }
 
-impl Sandbox {
-    /// The options, NUL-terminated as `--args` wants them.
+impl BwrapSpec {
+    /// Files and directories of the host that are mounted.
+    pub(crate) fn sources_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let mounts = self.root.iter_mut().chain(&mut self.volumes);
+        mounts
+            .filter_map(Mount::source_mut)
+            .chain([&mut self.self_exe])
+    }
+
+    /// Options in the NUL-terminated format of `--args`.
     pub(crate) fn options(&self) -> Vec<u8> {
-        let words = self.words();
+        let args = self.args();
         let mut bytes = Vec::new();
-        for word in words {
-            bytes.extend_from_slice(word.as_encoded_bytes());
+        for arg in args {
+            bytes.extend_from_slice(arg.as_encoded_bytes());
             bytes.push(0);
         }
         bytes
     }
 
-    fn words(&self) -> Vec<OsString> {
-        let mut options = Options::default();
+    fn args(&self) -> Vec<OsString> {
+        let mut options = BwrapOptions::default();
         self.namespaces(&mut options);
         self.file_system(&mut options);
         for (name, value) in &self.environment {
@@ -106,7 +93,7 @@ impl Sandbox {
         options.0
     }
 
-    fn namespaces(&self, options: &mut Options) {
+    fn namespaces(&self, options: &mut BwrapOptions) {
         options.add([&"--die-with-parent", &"--new-session", &"--clearenv"]);
         options.add([
             &"--unshare-pid",
@@ -114,28 +101,37 @@ impl Sandbox {
             &"--unshare-ipc",
             &"--unshare-uts",
         ]);
+        options.add([&"--unshare-cgroup-try"]);
         options.add([&"--hostname", &self.hostname]);
-        match &self.identity {
-            Identity::Switched(switch) => {
+        match &self.user {
+            ContainerUser::Switched(switch) => {
                 options.add([&"--cap-drop", &"ALL"]);
                 for capability in switch.capabilities_outside() {
                     options.add([&"--cap-add", &capability]);
                 }
             }
-            Identity::Mapped { uid, gid } => {
+            ContainerUser::Mapped { uid, gid } => {
                 options.add([&"--unshare-user", &"--uid", &uid.to_string()]);
                 options.add([&"--gid", &gid.to_string()]);
             }
         }
     }
 
-    fn file_system(&self, options: &mut Options) {
+    fn file_system(&self, options: &mut BwrapOptions) {
         self.root.iter().for_each(|mount| options.mount(mount));
         options.add([&"--proc", &"/proc", &"--dev", &"/dev"]);
-        options.add([&"--perms", &"1777", &"--tmpfs", &"/dev/shm"]);
+        let size = SHM_BYTES.to_string();
+        options.add([
+            &"--perms",
+            &"1777",
+            &"--size",
+            &size,
+            &"--tmpfs",
+            &"/dev/shm",
+        ]);
         options.add([&"--ro-bind", &self.self_exe, &self.marker()]);
         for volume in &self.volumes {
-            options.parents(volume.place());
+            options.parents(volume.path());
             options.mount(volume);
         }
     }
@@ -144,12 +140,12 @@ impl Sandbox {
         format!("{MARKER_DIR}/{}", self.tag)
     }
 
-    /// What bubblewrap executes: the inner step, which executes the container's command.
+    /// Command of bubblewrap: the inner step, which executes the container's command.
     pub(crate) fn inner(&self) -> Vec<OsString> {
-        let mut words = Options::default();
-        words.add([&self.marker(), &EXEC_AS]);
-        if let Identity::Switched(switch) = &self.identity {
-            words.add([
+        let mut args = BwrapOptions::default();
+        args.add([&self.marker(), &EXEC_AS]);
+        if let ContainerUser::Switched(switch) = &self.user {
+            args.add([
                 &"--uid",
                 &switch.uid.to_string(),
                 &"--gid",
@@ -157,26 +153,26 @@ impl Sandbox {
             ]);
             if !switch.groups.is_empty() {
                 let groups: Vec<String> = switch.groups.iter().map(u32::to_string).collect();
-                words.add([&"--groups", &groups.join(",")]);
+                args.add([&"--groups", &groups.join(",")]);
             }
-            words.add([&"--caps", &format!("{:x}", switch.mask())]);
+            args.add([&"--caps", &format!("{:x}", switch.mask())]);
             if switch.no_new_privs {
-                words.add([&"--no-new-privs"]);
+                args.add([&"--no-new-privs"]);
             }
         }
-        words.add([&"--gate", &"--cwd", &self.directory, &"--"]);
-        words.0.extend(self.command.iter().map(OsString::from));
-        words.0
+        args.add([&"--gate", &"--cwd", &self.directory, &"--"]);
+        args.0.extend(self.command.iter().map(OsString::from));
+        args.0
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::identity::Switch;
+    use crate::node::container_user::RootSwitch;
 
-    fn sandbox(identity: Identity) -> Sandbox {
-        Sandbox {
+    fn sandbox(user: ContainerUser) -> BwrapSpec {
+        BwrapSpec {
             hostname: "pod".into(),
             tag: "abcde".into(),
             self_exe: "/bin/standalone".into(),
@@ -200,59 +196,59 @@ mod tests {
                 writable: true,
             }],
             environment: vec![("LD_PRELOAD".into(), "/x.so".into())],
-            identity,
+            user,
             directory: "/workspace".into(),
             command: vec!["sh".into(), "-c".into(), "true".into()],
         }
     }
 
-    fn text(words: &[OsString]) -> String {
-        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-        words.join(" ").replace(" --", "\n--")
+    fn text(args: &[OsString]) -> String {
+        let args: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
+        args.join(" ").replace(" --", "\n--")
     }
 
     #[test]
-    fn as_root_with_a_user() {
-        let switch = Switch {
+    fn args_of_root_node_with_user() {
+        let switch = RootSwitch {
             uid: 1000,
             gid: 1000,
             groups: vec![2000],
             capabilities: vec!["CHOWN".into()],
             no_new_privs: true,
         };
-        let sandbox = sandbox(Identity::Switched(switch));
+        let sandbox = sandbox(ContainerUser::Switched(switch));
         let expected = "--die-with-parent\n--new-session\n--clearenv\n--unshare-pid\n--as-pid-1\n\
-            --unshare-ipc\n--unshare-uts\n--hostname pod\n--cap-drop ALL\n--cap-add CAP_CHOWN\n\
+            --unshare-ipc\n--unshare-uts\n--unshare-cgroup-try\n--hostname pod\n--cap-drop ALL\n--cap-add CAP_CHOWN\n\
             --cap-add CAP_SETGID\n--cap-add CAP_SETUID\n--cap-add CAP_SETPCAP\n\
             --ro-bind /usr /usr\n--symlink usr/bin /bin\n--dir /workspace\n--proc /proc\n\
-            --dev /dev\n--perms 1777\n--tmpfs /dev/shm\n\
+            --dev /dev\n--perms 1777\n--size 67108864\n--tmpfs /dev/shm\n\
             --ro-bind /bin/standalone /.sandbox-node/abcde\n--dir /dev\n--bind /v /dev/shm\n\
             --setenv LD_PRELOAD /x.so";
-        assert_eq!(text(&sandbox.words()), expected);
+        assert_eq!(text(&sandbox.args()), expected);
         let expected = "/.sandbox-node/abcde exec-as\n--uid 1000\n--gid 1000\n--groups 2000\n\
             --caps 1\n--no-new-privs\n--gate\n--cwd /workspace\n-- sh -c true";
         assert_eq!(text(&sandbox.inner()), expected);
     }
 
     #[test]
-    fn without_root_the_user_is_mapped() {
-        let sandbox = sandbox(Identity::Mapped {
+    fn args_of_unprivileged_node_map_user() {
+        let sandbox = sandbox(ContainerUser::Mapped {
             uid: 1000,
             gid: 1000,
         });
-        let words = text(&sandbox.words());
+        let args = text(&sandbox.args());
         assert!(
-            words.contains("--unshare-user\n--uid 1000\n--gid 1000"),
-            "{words}"
+            args.contains("--unshare-user\n--uid 1000\n--gid 1000"),
+            "{args}"
         );
-        assert!(!words.contains("--cap-add"));
+        assert!(!args.contains("--cap-add"));
         let expected = "/.sandbox-node/abcde exec-as\n--gate\n--cwd /workspace\n-- sh -c true";
         assert_eq!(text(&sandbox.inner()), expected);
     }
 
     #[test]
     fn options_are_nul_terminated() {
-        let bytes = sandbox(Identity::Mapped { uid: 0, gid: 0 }).options();
+        let bytes = sandbox(ContainerUser::Mapped { uid: 0, gid: 0 }).options();
         assert_eq!(bytes.last(), Some(&0));
         assert!(bytes.starts_with(b"--die-with-parent\0--new-session\0"));
     }

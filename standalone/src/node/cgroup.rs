@@ -1,17 +1,32 @@
-//! Memory limits by cgroup, version 1 or 2, where the node may make groups. Where it may not,
-//! containers run without a limit, and the log says so once.
+//! Limits of memory, processes and CPU by cgroup v1 or v2. A controller that this machine lacks
+//! limits nothing, and the log reports it once.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The node's own group, parent of those of the containers.
-#[derive(Debug, Clone)]
-pub(crate) struct Groups {
-    base: PathBuf,
-    version: Version,
+/// CPU time is granted per period of this many microseconds.
+const CPU_PERIOD: u64 = 100_000;
+
+/// Limits of one container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Bytes.
+    pub memory: Option<u64>,
+    pub processes: u64,
+    /// Thousandths of a CPU.
+    pub cpu: Option<u64>,
 }
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Controller {
+    Memory,
+    Processes,
+    Cpu,
+}
+
+const CONTROLLERS: [Controller; 3] = [Controller::Memory, Controller::Processes, Controller::Cpu];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
@@ -19,127 +34,223 @@ enum Version {
     Two,
 }
 
-/// The group of one start of one container; removed when dropped.
-#[derive(Debug)]
-pub(crate) struct Group {
+/// The node's cgroup of one controller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Hierarchy {
+    controller: Controller,
     path: PathBuf,
     version: Version,
 }
 
-impl Groups {
-    /// Makes the node's group, and records where.
-    pub(crate) fn make(tag: &str, record: &Path) -> io::Result<Self> {
-        let name = format!("sandbox-standalone-{tag}");
-        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-        let own = fs::read_to_string("/proc/self/cgroup")?;
-        let (parent, version) = hierarchy(&mounts, &own)
-            .ok_or_else(|| io::Error::other("no memory controller is mounted"))?;
-        let base = parent.join(name);
-        fs::create_dir_all(&base)?;
-        fs::write(record, base.as_os_str().as_encoded_bytes())?;
-        if version == Version::Two {
-            fs::write(base.join("cgroup.subtree_control"), "+memory")?;
-        }
-        let groups = Self { base, version };
-        // The proof that limits work here.
-        drop(groups.group("probe", 64 << 20)?);
-        Ok(groups)
-    }
+/// The node's cgroups, parents of the container cgroups.
+#[derive(Debug, Default)]
+pub(crate) struct NodeCgroups(Vec<Hierarchy>);
 
-    /// A group with a limit in bytes.
-    pub(crate) fn group(&self, name: &str, limit: u64) -> io::Result<Group> {
-        let group = Group {
-            path: self.base.join(name),
-            version: self.version,
-        };
-        fs::create_dir_all(&group.path)?;
-        match self.version {
-            Version::One => fs::write(group.path.join("memory.limit_in_bytes"), limit.to_string())?,
-            Version::Two => {
-                fs::write(group.path.join("memory.max"), limit.to_string())?;
-                let _ = fs::write(group.path.join("memory.swap.max"), "0");
-                // One victim is all victims, as the kubelet has it.
-                let _ = fs::write(group.path.join("memory.oom.group"), "1");
+/// Cgroups of one container run; removed when dropped.
+#[derive(Debug)]
+pub(crate) struct ContainerCgroup(Vec<Hierarchy>);
+
+impl Controller {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Processes => "pids",
+            Self::Cpu => "cpu",
+        }
+    }
+}
+
+impl NodeCgroups {
+    /// Creates the node's cgroups and records their paths.
+    pub(crate) fn create(tag: &str, record: &Path) -> Self {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let mut cgroups = Self::default();
+        for controller in CONTROLLERS {
+            let created = hierarchy(&mounts, &own, controller)
+                .ok_or_else(|| io::Error::other("not mounted"))
+                .and_then(|parent| cgroups.add(&parent, tag, record));
+            if let Err(error) = created {
+                let controller = controller.name();
+                tracing::info!(controller, %error, "cgroup limits are not enforced");
             }
         }
-        Ok(group)
-    }
-}
-
-impl Group {
-    pub(crate) fn add(&self, pid: i32) -> io::Result<()> {
-        fs::write(self.path.join("cgroup.procs"), pid.to_string())
+        cgroups
     }
 
-    /// Whether the kernel killed a process of the group for want of memory.
-    pub(crate) fn had_oom_kill(&self) -> bool {
-        let file = match self.version {
-            Version::One => "memory.oom_control",
-            Version::Two => "memory.events",
+    fn add(&mut self, parent: &Hierarchy, tag: &str, record: &Path) -> io::Result<()> {
+        let node = Hierarchy {
+            path: parent.path.join(format!("sandbox-standalone-{tag}")),
+            ..parent.clone()
         };
-        let text = fs::read_to_string(self.path.join(file)).unwrap_or_default();
-        let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
-        count.is_some_and(|count| count.trim() != "0")
+        fs::create_dir_all(&node.path)?;
+        let mut paths: Vec<_> = self.0.iter().map(|node| &node.path).collect();
+        paths.push(&node.path);
+        paths.dedup();
+        let lines: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
+        fs::write(record, lines.join("\n"))?;
+        if node.version == Version::Two {
+            let enable = format!("+{}", node.controller.name());
+            fs::write(node.path.join("cgroup.subtree_control"), enable)?;
+        }
+        // Proves that limits work here.
+        let probe = Limits {
+            memory: Some(64 << 20),
+            processes: 1024,
+            cpu: Some(1000),
+        };
+        drop(Self(vec![node.clone()]).container("probe", probe)?);
+        self.0.push(node);
+        Ok(())
+    }
+
+    /// Creates the cgroups of a container.
+    pub(crate) fn container(&self, name: &str, limits: Limits) -> io::Result<ContainerCgroup> {
+        let mut container = ContainerCgroup(Vec::new());
+        for node in &self.0 {
+            let own = Hierarchy {
+                path: node.path.join(name),
+                ..node.clone()
+            };
+            fs::create_dir_all(&own.path)?;
+            container.0.push(own.clone());
+            own.limit(limits)?;
+        }
+        Ok(container)
     }
 }
 
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir(&self.path) {
-            tracing::debug!(%error, path = %self.path.display(), "memory group stays for now");
+impl Hierarchy {
+    fn limit(&self, limits: Limits) -> io::Result<()> {
+        let write = |file: &str, value: u64| fs::write(self.path.join(file), value.to_string());
+        let quota = limits.cpu.map(|cpu| (cpu * CPU_PERIOD / 1000).max(1000));
+        match (self.controller, self.version) {
+            (Controller::Processes, _) => write("pids.max", limits.processes),
+            (Controller::Memory, Version::One) => limits
+                .memory
+                .map_or(Ok(()), |bytes| write("memory.limit_in_bytes", bytes)),
+            (Controller::Memory, Version::Two) => {
+                let Some(bytes) = limits.memory else {
+                    return Ok(());
+                };
+                write("memory.max", bytes)?;
+                let _ = write("memory.swap.max", 0);
+                // Kills the whole container on OOM, as the kubelet does.
+                let _ = write("memory.oom.group", 1);
+                Ok(())
+            }
+            (Controller::Cpu, Version::One) => {
+                quota.map_or(Ok(()), |quota| write("cpu.cfs_quota_us", quota))
+            }
+            (Controller::Cpu, Version::Two) => quota.map_or(Ok(()), |quota| {
+                fs::write(self.path.join("cpu.max"), format!("{quota} {CPU_PERIOD}"))
+            }),
         }
     }
 }
 
-/// Where the node's group goes: version 1 below the node's own group, version 2 at the top, as
-/// its groups may not hold processes and have children at once.
-fn hierarchy(mounts: &str, own: &str) -> Option<(PathBuf, Version)> {
+impl ContainerCgroup {
+    pub(crate) fn add(&self, pid: i32) -> io::Result<()> {
+        let mut groups = self.0.iter();
+        groups.try_for_each(|own| fs::write(own.path.join("cgroup.procs"), pid.to_string()))
+    }
+
+    /// True if the kernel killed a process of the cgroup for lack of memory.
+    pub(crate) fn had_oom_kill(&self) -> bool {
+        let memory = self
+            .0
+            .iter()
+            .find(|own| own.controller == Controller::Memory);
+        memory.is_some_and(|own| {
+            let file = match own.version {
+                Version::One => "memory.oom_control",
+                Version::Two => "memory.events",
+            };
+            let text = fs::read_to_string(own.path.join(file)).unwrap_or_default();
+            let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+            count.is_some_and(|count| count.trim() != "0")
+        })
+    }
+}
+
+impl Drop for ContainerCgroup {
+    fn drop(&mut self) {
+        for own in &self.0 {
+            match fs::remove_dir(&own.path) {
+                // With version 2 the controllers share it.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::debug!(%error, path = %own.path.display(), "cgroup not removed yet");
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Finds the parent cgroup: with version 1 below the process's own cgroup, with version 2 at the
+/// root, because a v2 cgroup with processes cannot have children.
+fn hierarchy(mounts: &str, own: &str, controller: Controller) -> Option<Hierarchy> {
     let fields = |line: &str| -> Option<(PathBuf, PathBuf, String, String)> {
         let (left, right) = line.split_once(" - ")?;
         let mut left = left.split(' ').skip(3);
         let (root, point) = (left.next()?.into(), left.next()?.into());
         let mut right = right.split(' ');
-        Some((
-            root,
-            point,
-            right.next()?.to_owned(),
-            right.nth(1)?.to_owned(),
-        ))
+        let kind = right.next()?.to_owned();
+        Some((root, point, kind, right.nth(1)?.to_owned()))
     };
     let mounts: Vec<_> = mounts.lines().filter_map(fields).collect();
+    let is_listed = |list: &str| list.split(',').any(|name| name == controller.name());
     let one = mounts
         .iter()
-        .find(|mount| mount.2 == "cgroup" && mount.3.split(',').any(|option| option == "memory"));
+        .find(|(_, _, kind, options)| kind == "cgroup" && is_listed(options));
     if let Some((root, point, ..)) = one {
-        let path = own.lines().find_map(|line| line.split_once(":memory:"))?.1;
+        let path = own.lines().find_map(|line| {
+            let (_, (names, path)) = (
+                line.split_once(':')?.0,
+                line.split_once(':')?.1.split_once(':')?,
+            );
+            is_listed(names).then_some(path)
+        })?;
         let path = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
         let nested = point.join(path);
-        let parent = if nested.is_dir() {
-            nested
-        } else {
-            point.clone()
-        };
-        return Some((parent, Version::One));
+        return Some(Hierarchy {
+            controller,
+            path: if nested.is_dir() {
+                nested
+            } else {
+                point.clone()
+            },
+            version: Version::One,
+        });
     }
-    let two = mounts.iter().find(|mount| mount.2 == "cgroup2")?;
-    Some((two.1.clone(), Version::Two))
+    let two = mounts.iter().find(|(_, _, kind, _)| kind == "cgroup2")?;
+    Some(Hierarchy {
+        controller,
+        path: two.1.clone(),
+        version: Version::Two,
+    })
 }
 
-/// Kills what is left in the groups that the record names, and removes them.
+/// Kills the processes in the recorded cgroups and removes them.
 pub(crate) async fn remove_recorded(record: &Path) {
-    let Ok(base) = fs::read_to_string(record) else {
+    let Ok(paths) = fs::read_to_string(record) else {
         return;
     };
-    let base = PathBuf::from(base);
+    for base in paths.lines().map(Path::new) {
+        remove(base).await;
+    }
+    let _ = fs::remove_file(record);
+}
+
+async fn remove(base: &Path) {
     for _ in 0..100 {
-        if !base.exists() || remove_tree(&base) {
-            let _ = fs::remove_file(record);
+        if !base.exists() || remove_tree(base) {
             return;
         }
-        // Killed processes leave their group when the kernel gets to it.
+        // A killed process leaves its cgroup asynchronously.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    tracing::warn!(path = %base.display(), "memory group cannot be removed");
+    tracing::warn!(path = %base.display(), "cannot remove cgroup");
 }
 
 fn remove_tree(base: &Path) -> bool {
@@ -168,14 +279,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_versions_are_found() {
+    fn hierarchy_finds_both_cgroup_versions() {
+        let find = |mounts: &str, own: &str, controller| {
+            let found = hierarchy(mounts, own, controller)?;
+            Some((found.path.to_string_lossy().into_owned(), found.version))
+        };
         let one = "30 23 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+                   32 23 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
                    31 23 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
-        let found = hierarchy(one, "4:memory:/nonexistent\n0::/\n").unwrap();
-        assert_eq!(found, ("/sys/fs/cgroup/memory".into(), Version::One));
+        let own = "4:memory:/nonexistent\n2:cpu,cpuacct:/\n0::/\n";
+        let version = |path: &str, version| Some((path.to_owned(), version));
+        let found = find(one, own, Controller::Memory);
+        assert_eq!(found, version("/sys/fs/cgroup/memory", Version::One));
+        let found = find(one, own, Controller::Cpu);
+        assert_eq!(found, version("/sys/fs/cgroup/cpu/", Version::One));
+        let found = find(one, own, Controller::Processes);
+        assert_eq!(found, version("/sys/fs/cgroup/unified", Version::Two));
         let two = "31 23 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
-        let found = hierarchy(two, "0::/user.slice\n").unwrap();
-        assert_eq!(found, ("/sys/fs/cgroup".into(), Version::Two));
-        assert_eq!(hierarchy("", ""), None);
+        let found = find(two, "0::/user.slice\n", Controller::Processes);
+        assert_eq!(found, version("/sys/fs/cgroup", Version::Two));
+        assert_eq!(find("", "", Controller::Memory), None);
     }
 }

@@ -1,5 +1,5 @@
-//! Volume claims: each becomes a directory that outlives Pods and this process, and goes when
-//! the claim is deleted. The node is its own provisioner.
+//! Provisioner of `PersistentVolumeClaim`s: each claim is a directory that outlives Pods and this
+//! process.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
-use operator::kubernetes::words;
+use operator::kubernetes::error_text;
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -18,14 +18,14 @@ use super::paths::Paths;
 /// Namespace and name.
 type Key = (String, String);
 
-/// The claims that exist, by name, with their uids.
+/// Existing claims by name, with their uids.
 #[derive(Debug)]
-pub(crate) struct Claims {
+pub(crate) struct ClaimProvisioner {
     known: watch::Sender<BTreeMap<Key, String>>,
     directory: PathBuf,
 }
 
-/// A claim as far as it matters here.
+/// Key and uid of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Claim {
     key: Key,
@@ -43,7 +43,7 @@ impl Claim {
     }
 }
 
-impl Claims {
+impl ClaimProvisioner {
     pub(crate) fn new(paths: &Paths) -> Self {
         Self {
             known: watch::Sender::new(BTreeMap::new()),
@@ -51,19 +51,19 @@ impl Claims {
         }
     }
 
-    /// Waits for a claim and returns its uid, which names its directory.
+    /// Waits for a claim and returns its uid, the name of its directory.
     pub(crate) async fn bound(&self, namespace: &str, name: &str) -> String {
         let key = (namespace.to_owned(), name.to_owned());
         let mut known = self.known.subscribe();
         let found = known.wait_for(|claims| claims.contains_key(&key)).await;
-        // The sender lives in `self`, so the wait cannot end without a result.
+        // The sender lives in `self`, so the wait cannot fail.
         found
             .ok()
             .and_then(|claims| claims.get(&key).cloned())
             .unwrap_or_default()
     }
 
-    /// Takes note of a claim and binds it if it is not bound.
+    /// Records a claim and binds it if necessary.
     pub(crate) async fn applied(&self, client: &Client, object: &PersistentVolumeClaim) {
         let Some(claim) = Claim::of(object) else {
             return;
@@ -108,10 +108,10 @@ impl Claims {
             }
         });
         let path = self.directory.join(&claim.uid);
-        tokio::task::spawn_blocking(move || super::removal::remove(&path));
+        tokio::task::spawn_blocking(move || super::remove_tree::remove(&path));
     }
 
-    /// Removes what belongs to claims that were deleted while nobody watched.
+    /// Removes claims that were deleted while no watch was open.
     pub(crate) fn retain(&self, listed: &[PersistentVolumeClaim]) {
         let claims: Vec<Claim> = listed.iter().filter_map(Claim::of).collect();
         self.known.send_modify(|known| {
@@ -128,7 +128,7 @@ impl Claims {
         {
             let name = entry.file_name();
             if !claims.iter().any(|claim| name == claim.uid.as_str()) {
-                tokio::task::spawn_blocking(move || super::removal::remove(&entry.path()));
+                tokio::task::spawn_blocking(move || super::remove_tree::remove(&entry.path()));
             }
         }
     }
@@ -149,7 +149,7 @@ async fn bind(client: &Client, claim: &Claim, object: &PersistentVolumeClaim) {
         .patch_status(name, &PatchParams::default(), &Patch::Merge(status))
         .await;
     if let Err(error) = patched {
-        let error = words::of(&error);
+        let error = error_text::error_text(&error);
         tracing::warn!(error, claim = name, "claim not marked as bound");
     }
 }
@@ -173,10 +173,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_claim_is_a_directory_for_life() {
+    async fn claim_directory_lives_as_long_as_claim() {
         let state = tempfile::tempdir().unwrap();
         let paths = Paths::new(state.path());
-        let claims = Claims::new(&paths);
+        let claims = ClaimProvisioner::new(&paths);
         claims.applied(&client(), &claim("a", "uid-a")).await;
         claims.applied(&client(), &claim("b", "uid-b")).await;
         assert_eq!(claims.bound("n", "a").await, "uid-a");

@@ -1,25 +1,26 @@
-//! From a container of a Pod to a running process: image, user, environment, volumes, limit.
+//! Start of a container: image, user, environment, volumes, limits.
 
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-use super::bwrap::{Mount, Sandbox};
-use super::cgroup::Group;
-use super::environment::{Downward, EnvironmentError, Variables, resolve};
-use super::identity::{self, Identity, IdentityError};
-use super::image::{Defaults, Image, ImageError, Names};
-use super::last_words::LastWords;
+use super::bwrap::BwrapSpec;
+use super::capacity::limit;
+use super::cgroup::{ContainerCgroup, Limits};
+use super::container_user::{self, ContainerUser, ContainerUserError};
+use super::environment::{DownwardApi, EnvironmentError, Variables, resolve};
+use super::image::{Image, ImageDefaults, ImageError, PodIdentity};
 use super::logs::LogWriter;
+use super::mount::Mount;
 use super::network::Attachment;
-use super::process::{Launch, Process};
-use super::quantity;
+use super::process::{LaunchSpec, Process};
+use super::termination_message::TerminationMessage;
 use super::volumes::{VolumeError, Volumes, mounts};
-use super::{Node, removal};
+use super::{Node, remove_tree};
 
-/// A Pod with all that its containers share.
+/// Pod with the resources that its containers share.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedPod {
     pub node: Arc<Node>,
     pub pod: Arc<Pod>,
     pub uid: String,
@@ -27,13 +28,13 @@ pub(crate) struct Prepared {
     pub volumes: Volumes,
 }
 
-/// Why a container could not be started.
+/// A container cannot be started.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum StartError {
+pub(crate) enum ContainerStartError {
     #[error(transparent)]
     Image(#[from] ImageError),
     #[error(transparent)]
-    Identity(#[from] IdentityError),
+    Identity(#[from] ContainerUserError),
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
     #[error(transparent)]
@@ -44,8 +45,8 @@ pub(crate) enum StartError {
     Io(#[from] std::io::Error),
 }
 
-impl StartError {
-    /// The reason at once, and the one while the next attempt is awaited.
+impl ContainerStartError {
+    /// Waiting reasons: of this failure, and during the backoff.
     pub(crate) fn reasons(&self) -> (&'static str, &'static str) {
         match self {
             Self::Image(ImageError::Name(_)) => ("InvalidImageName", "InvalidImageName"),
@@ -62,7 +63,7 @@ impl StartError {
     }
 }
 
-impl Prepared {
+impl PreparedPod {
     pub(crate) fn name(&self) -> &str {
         self.pod.metadata.name.as_deref().unwrap_or_default()
     }
@@ -76,7 +77,7 @@ impl Prepared {
             .spec()
             .hostname
             .unwrap_or_else(|| self.name().to_owned());
-        // The kernel's limit, as the kubelet applies it.
+        // Host name limit of the kernel, as the kubelet applies it.
         name.chars()
             .take(63)
             .collect::<String>()
@@ -84,12 +85,12 @@ impl Prepared {
             .to_owned()
     }
 
-    /// Starts `container` for the `number`th time.
+    /// Starts run `number` of `container`.
     pub(crate) async fn start(
         &self,
         container: &Container,
         number: i32,
-    ) -> Result<Process, StartError> {
+    ) -> Result<Process, ContainerStartError> {
         let reference = container.image.as_deref().unwrap_or_default();
         let image = self.node.config.images.resolve(reference)?;
         if image == Image::Host && number == 0 {
@@ -97,12 +98,12 @@ impl Prepared {
             tracing::info!(
                 pod,
                 image = reference,
-                "this machine's own programs take the place of the image"
+                "the image is replaced by the host root"
             );
         }
         let defaults = image.defaults()?;
-        let identity = identity::resolve(&self.spec(), container, &defaults, self.node.user)?;
-        let variables = self.variables(container, &defaults, &identity).await?;
+        let user = container_user::resolve(&self.spec(), container, &defaults, self.node.user)?;
+        let variables = self.variables(container, &defaults, &user).await?;
         let command = command(container, &defaults, &variables)?;
         let volumes = mounts(container, &self.volumes, &variables)?;
         let root = self.root(image, container).await?;
@@ -110,14 +111,14 @@ impl Prepared {
             .working_dir
             .clone()
             .filter(|path| !path.is_empty());
-        let sandbox = Sandbox {
+        let sandbox = BwrapSpec {
             hostname: self.hostname(),
             tag: self.node.paths.tag.clone(),
             self_exe: self.node.config.self_exe.clone(),
             root,
             volumes,
             environment: variables.into_pairs(),
-            identity,
+            user,
             directory: directory.map_or(defaults.directory, Into::into),
             command,
         };
@@ -130,44 +131,44 @@ impl Prepared {
 
     fn launch(
         &self,
-        mut sandbox: Sandbox,
+        mut sandbox: BwrapSpec,
         container: &Container,
         number: i32,
-    ) -> Result<Launch, StartError> {
+    ) -> Result<LaunchSpec, ContainerStartError> {
         let logs = self.node.paths.logs(&self.uid).join(&container.name);
         let log = LogWriter::create(&logs, number, self.node.config.log_limit)?;
-        let last_words = LastWords::create(&logs)?;
-        sandbox.volumes.insert(0, last_words.mount());
-        Ok(Launch {
+        let termination_message = TerminationMessage::create(&logs)?;
+        sandbox.volumes.insert(0, termination_message.mount());
+        Ok(LaunchSpec {
             bwrap: self.node.config.bwrap.clone(),
+            users: self.node.users.clone(),
             sandbox,
             network: self.attachment.namespace.clone(),
             group: self.group(container, number)?,
             log,
-            last_words,
+            termination_message,
         })
     }
 
-    fn group(&self, container: &Container, number: i32) -> std::io::Result<Option<Group>> {
-        let resources = container.resources.as_ref();
-        let limit = resources.and_then(|resources| resources.limits.as_ref()?.get("memory"));
-        let limit = limit.and_then(|limit| quantity::bytes(&limit.0));
+    fn group(&self, container: &Container, number: i32) -> std::io::Result<ContainerCgroup> {
         let name = format!("{}-{}-{number}", self.uid, container.name);
-        let groups = self.node.groups.as_ref().zip(limit);
-        groups
-            .map(|(groups, limit)| groups.group(&name, limit))
-            .transpose()
+        let limits = Limits {
+            memory: limit(container, "memory", 1.0).filter(|bytes| *bytes > 0),
+            processes: self.node.config.process_limit,
+            cpu: limit(container, "cpu", 1000.0).filter(|cpu| *cpu > 0),
+        };
+        self.node.cgroups.container(&name, limits)
     }
 
     async fn variables(
         &self,
         container: &Container,
-        defaults: &Defaults,
-        identity: &Identity,
-    ) -> Result<Variables, StartError> {
-        let uid = match identity {
-            Identity::Switched(switch) => switch.uid,
-            Identity::Mapped { uid, .. } => *uid,
+        defaults: &ImageDefaults,
+        user: &ContainerUser,
+    ) -> Result<Variables, ContainerStartError> {
+        let uid = match user {
+            ContainerUser::Switched(switch) => switch.uid,
+            ContainerUser::Mapped { uid, .. } => *uid,
         };
         let mut base = Variables::default();
         for (name, value) in &defaults.environment {
@@ -179,7 +180,7 @@ impl Prepared {
         if self.node.network.is_shared() {
             base.set(crds::contract::variable::BIND_ADDRESS, address.clone());
         }
-        let downward = Downward {
+        let downward = DownwardApi {
             pod: &self.pod,
             pod_ip: address,
             host_ip: self.node.network.host_ip().to_string(),
@@ -188,41 +189,45 @@ impl Prepared {
         Ok(resolve(&self.node.client, &downward, container, base).await?)
     }
 
-    /// A fresh root: what an earlier start wrote outside of volumes is gone, as on a cluster.
-    async fn root(&self, image: Image, container: &Container) -> Result<Vec<Mount>, StartError> {
+    /// Creates a fresh root. Files of an earlier run outside of volumes are gone, as on a cluster.
+    async fn root(
+        &self,
+        image: Image,
+        container: &Container,
+    ) -> Result<Vec<Mount>, ContainerStartError> {
         let scratch = self.node.paths.root(&self.uid, &container.name);
         let executor = self.node.config.executor_binary.clone();
-        let names = Names {
+        let pod_identity = PodIdentity {
             hostname: self.hostname(),
             address: self.attachment.address().to_string(),
             resolv_conf: self.node.network.resolv_conf(),
             node: self.node.user,
         };
         let made = tokio::task::spawn_blocking(move || {
-            removal::remove(&scratch);
-            image.root(&scratch, &executor, &names)
+            remove_tree::remove(&scratch);
+            image.root(&scratch, &executor, &pod_identity)
         });
         Ok(made.await.map_err(std::io::Error::other)??)
     }
 }
 
-/// The command line: `command` replaces the image's, `args` its arguments.
+/// Command line: `command` replaces the image's entrypoint, `args` its arguments.
 fn command(
     container: &Container,
-    defaults: &Defaults,
+    defaults: &ImageDefaults,
     variables: &Variables,
-) -> Result<Vec<String>, StartError> {
+) -> Result<Vec<String>, ContainerStartError> {
     let own = container.command.as_deref().unwrap_or_default();
     let args = container.args.as_deref().unwrap_or_default();
-    let words: Vec<String> = if !own.is_empty() {
+    let args: Vec<String> = if !own.is_empty() {
         own.iter()
             .chain(args)
-            .map(|word| variables.expand(word))
+            .map(|arg| variables.expand(arg))
             .collect()
     } else if args.is_empty() {
         defaults.command.clone()
     } else {
-        let args = args.iter().map(|word| variables.expand(word));
+        let args = args.iter().map(|arg| variables.expand(arg));
         defaults
             .command
             .iter()
@@ -231,10 +236,10 @@ fn command(
             .chain(args)
             .collect()
     };
-    if words.is_empty() {
-        Err(StartError::NoCommand)
+    if args.is_empty() {
+        Err(ContainerStartError::NoCommand)
     } else {
-        Ok(words)
+        Ok(args)
     }
 }
 
@@ -243,30 +248,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_combine_as_on_a_cluster() {
-        let mut defaults = Defaults::host();
-        let words = |command: &[&str], args: &[&str], defaults: &Defaults| {
-            let list = |words: &[&str]| Some(words.iter().map(ToString::to_string).collect());
+    fn command_and_args_combine_as_on_a_cluster() {
+        let mut defaults = ImageDefaults::host();
+        let args = |command: &[&str], args: &[&str], defaults: &ImageDefaults| {
+            let list = |args: &[&str]| Some(args.iter().map(ToString::to_string).collect());
             let container = Container {
                 command: list(command),
                 args: list(args),
                 ..Container::default()
             };
             super::command(&container, defaults, &Variables::default())
-                .map(|words| words.join(" "))
+                .map(|args| args.join(" "))
                 .ok()
         };
         assert_eq!(
-            words(&["sh"], &["-c", "x"], &defaults).as_deref(),
+            args(&["sh"], &["-c", "x"], &defaults).as_deref(),
             Some("sh -c x")
         );
-        assert_eq!(words(&[], &[], &defaults), None);
+        assert_eq!(args(&[], &[], &defaults), None);
         defaults.command = vec!["entry".into(), "default".into()];
-        assert_eq!(words(&[], &[], &defaults).as_deref(), Some("entry default"));
-        assert_eq!(
-            words(&[], &["own"], &defaults).as_deref(),
-            Some("entry own")
-        );
-        assert_eq!(words(&["sh"], &[], &defaults).as_deref(), Some("sh"));
+        assert_eq!(args(&[], &[], &defaults).as_deref(), Some("entry default"));
+        assert_eq!(args(&[], &["own"], &defaults).as_deref(), Some("entry own"));
+        assert_eq!(args(&["sh"], &[], &defaults).as_deref(), Some("sh"));
     }
 }

@@ -1,18 +1,18 @@
-//! The environment of a container: the image's, what `env` and `envFrom` name, and `$(NAME)`
-//! references, as the kubelet resolves them.
+//! Environment of a container: image defaults, `env`, `envFrom` and `$(NAME)` references, as the
+//! kubelet resolves them.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVar, EnvVarSource, Pod, Secret};
 use kube::{Api, Client};
-use operator::kubernetes::words;
+use operator::kubernetes::error_text;
 
-/// Why the environment cannot be made.
+/// The environment cannot be resolved.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EnvironmentError {
     #[error("reading {0}: {1}")]
     Read(String, String),
-    /// In the words of the kubelet.
+    /// Text of the kubelet.
     #[error("{kind} \"{name}\" not found")]
     Missing { kind: &'static str, name: String },
     #[error("couldn't find key {key} in {object}")]
@@ -23,16 +23,16 @@ pub(crate) enum EnvironmentError {
     Text(String),
 }
 
-/// What the downward API can tell about a Pod.
+/// Data of the downward API.
 #[derive(Debug, Clone)]
-pub(crate) struct Downward<'a> {
+pub(crate) struct DownwardApi<'a> {
     pub pod: &'a Pod,
     pub pod_ip: String,
     pub host_ip: String,
     pub node_name: &'a str,
 }
 
-/// Variables in the order of their first mention; later values win.
+/// Variables in the order of their first occurrence; later values win.
 #[derive(Debug, Default)]
 pub(crate) struct Variables(Vec<(String, String)>);
 
@@ -53,7 +53,7 @@ impl Variables {
         self.0
     }
 
-    /// Replaces `$(NAME)` where NAME is known, and `$$` by `$`.
+    /// Expands `$(NAME)` of known variables and `$$`.
     pub(crate) fn expand(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -82,11 +82,11 @@ impl Variables {
 /// Resolves the variables of `container` on top of `base`.
 pub(crate) async fn resolve(
     client: &Client,
-    downward: &Downward<'_>,
+    downward: &DownwardApi<'_>,
     container: &Container,
     mut base: Variables,
 ) -> Result<Variables, EnvironmentError> {
-    let mut objects = Objects {
+    let mut objects = ObjectCache {
         client,
         namespace: downward.namespace(),
         known: BTreeMap::new(),
@@ -94,12 +94,12 @@ pub(crate) async fn resolve(
     for source in container.env_from.iter().flatten() {
         let prefix = source.prefix.as_deref().unwrap_or_default();
         let reference = if let Some(map) = &source.config_map_ref {
-            Some((Kind::ConfigMap, &map.name, map.optional))
+            Some((DataSource::ConfigMap, &map.name, map.optional))
         } else {
             source
                 .secret_ref
                 .as_ref()
-                .map(|secret| (Kind::Secret, &secret.name, secret.optional))
+                .map(|secret| (DataSource::Secret, &secret.name, secret.optional))
         };
         let Some((kind, name, optional)) = reference else {
             continue;
@@ -118,8 +118,8 @@ pub(crate) async fn resolve(
 
 async fn value_of(
     variable: &EnvVar,
-    downward: &Downward<'_>,
-    objects: &mut Objects<'_>,
+    downward: &DownwardApi<'_>,
+    objects: &mut ObjectCache<'_>,
     known: &Variables,
 ) -> Result<Option<String>, EnvironmentError> {
     let Some(source) = &variable.value_from else {
@@ -147,19 +147,24 @@ async fn value_of(
     }
 }
 
-fn key_of(source: &EnvVarSource) -> Option<(Kind, &str, &str, Option<bool>)> {
+fn key_of(source: &EnvVarSource) -> Option<(DataSource, &str, &str, Option<bool>)> {
     if let Some(secret) = &source.secret_key_ref {
-        return Some((Kind::Secret, &secret.name, &secret.key, secret.optional));
+        return Some((
+            DataSource::Secret,
+            &secret.name,
+            &secret.key,
+            secret.optional,
+        ));
     }
     let map = source.config_map_key_ref.as_ref()?;
-    Some((Kind::ConfigMap, &map.name, &map.key, map.optional))
+    Some((DataSource::ConfigMap, &map.name, &map.key, map.optional))
 }
 
 fn text(key: &str, value: Vec<u8>) -> Result<String, EnvironmentError> {
     String::from_utf8(value).map_err(|_| EnvironmentError::Text(key.to_owned()))
 }
 
-impl Downward<'_> {
+impl DownwardApi<'_> {
     fn namespace(&self) -> &str {
         self.pod.metadata.namespace.as_deref().unwrap_or_default()
     }
@@ -198,14 +203,14 @@ impl Downward<'_> {
     }
 }
 
-/// The two kinds that values and files come from.
+/// Object kinds with key-value data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum DataSource {
     ConfigMap,
     Secret,
 }
 
-impl Kind {
+impl DataSource {
     fn as_str(self) -> &'static str {
         match self {
             Self::ConfigMap => "configmap",
@@ -216,17 +221,17 @@ impl Kind {
 
 type Data = BTreeMap<String, Vec<u8>>;
 
-/// Objects read for one container, each once.
-struct Objects<'a> {
+/// Cache of the objects read for one container.
+struct ObjectCache<'a> {
     client: &'a Client,
     namespace: &'a str,
-    known: BTreeMap<(Kind, String), Option<Data>>,
+    known: BTreeMap<(DataSource, String), Option<Data>>,
 }
 
-impl Objects<'_> {
+impl ObjectCache<'_> {
     async fn get(
         &mut self,
-        kind: Kind,
+        kind: DataSource,
         name: &str,
         optional: Option<bool>,
     ) -> Result<Option<Data>, EnvironmentError> {
@@ -251,13 +256,13 @@ impl Objects<'_> {
 pub(crate) async fn read(
     client: &Client,
     namespace: &str,
-    kind: Kind,
+    kind: DataSource,
     name: &str,
     optional: bool,
 ) -> Result<Option<Data>, EnvironmentError> {
     let data = match kind {
-        Kind::ConfigMap => config_map(client, namespace, name).await,
-        Kind::Secret => secret(client, namespace, name).await,
+        DataSource::ConfigMap => config_map(client, namespace, name).await,
+        DataSource::Secret => secret(client, namespace, name).await,
     };
     match data {
         Err(kube::Error::Api(status)) if status.code == 404 && optional => Ok(None),
@@ -267,7 +272,7 @@ pub(crate) async fn read(
         }),
         Err(error) => Err(EnvironmentError::Read(
             format!("{} {name}", kind.as_str()),
-            words::of(&error),
+            error_text::error_text(&error),
         )),
         Ok(data) => Ok(Some(data)),
     }
@@ -307,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_expanded_once() {
+    fn expand_replaces_references_once() {
         let mut variables = Variables::default();
         variables.set("A", "1".into());
         variables.set("B", "$(A)".into());
@@ -323,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn later_values_win_in_place() {
+    fn variables_keep_order_and_last_value() {
         let mut variables = Variables::default();
         variables.set("A", "1".into());
         variables.set("B", "2".into());
@@ -335,12 +340,12 @@ mod tests {
     }
 
     #[test]
-    fn the_downward_api_knows_the_pod() {
+    fn downward_api_returns_fields_of_pod() {
         let pod: Pod = serde_json::from_value(serde_json::json!({
             "metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {"a/b": "c"}},
         }))
         .unwrap();
-        let downward = Downward {
+        let downward = DownwardApi {
             pod: &pod,
             pod_ip: "1.2.3.4".into(),
             host_ip: "5.6.7.8".into(),

@@ -1,14 +1,14 @@
-//! The last step into a container: becomes the container's user and executes its command.
+//! Inner step of a container start: switches to the container's user and executes its command.
 //!
-//! bubblewrap can drop capabilities but not switch users without a user namespace, so the
-//! standalone binary is bound into every container and called there as `exec-as`. It runs before
-//! any thread exists and ends in `execve`; it is not meant for people.
+//! bubblewrap cannot switch users without a user namespace, so this binary is mounted into every
+//! container and run there as `exec-as`. It runs before any thread exists and ends in `execve`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use nix::sched::{CloneFlags, setns};
 use nix::unistd::{Gid, Uid, close, setgid, setgroups, setuid};
 use rustix::io::Errno;
 use rustix::stdio::{dup2_stdin, stdin};
@@ -17,27 +17,29 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-/// Name of the subcommand, first word after the program.
+/// Name of the internal subcommand.
 pub const EXEC_AS: &str = "exec-as";
 
-/// Exit codes as shells give them: found but not executable, and not found.
+/// Exit codes of shells: found but not executable, and not found.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// What to become and to execute.
+/// Parsed arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Step {
+struct ExecStep {
     uid: Option<u32>,
     gid: Option<u32>,
     groups: Vec<u32>,
     capabilities: u64,
     no_new_privs: bool,
     gate: bool,
+    /// Descriptor of a user namespace to enter as its root, before bubblewrap.
+    user_namespace: Option<u32>,
     directory: Option<PathBuf>,
     argv: Vec<OsString>,
 }
 
-/// Why the command could not be executed.
+/// The command cannot be executed.
 #[derive(Debug, thiserror::Error)]
 enum ExecError {
     #[error("exec-as: bad argument {0:?}")]
@@ -54,14 +56,14 @@ enum ExecError {
     Exec(OsString, std::io::Error),
 }
 
-/// Runs `exec-as`; `args` are those after the subcommand:
-/// `[--uid U --gid G] [--groups A,B] [--caps HEX] [--no-new-privs] [--gate] [--cwd DIR] -- ARGV…`.
-/// With `--gate`, standard input is a socket: a byte goes out when the container stands, and one
-/// must come in before the command is executed.
+/// Runs `exec-as`; `args` are those after the subcommand: `[--uid U --gid G] [--groups A,B] [--caps
+/// HEX] [--no-new-privs] [--gate] [--cwd DIR] -- ARGV…`. With `--gate`, standard input is a socket:
+/// the step sends a byte when the container is set up and waits for one before it executes the
+/// command.
 ///
-/// Returns only if the command could not be executed, with the exit code to end with.
+/// Returns the exit code only if the command cannot be executed.
 pub fn exec_as(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let error = match parse(args).and_then(Step::run) {
+    let error = match parse(args).and_then(ExecStep::run) {
         Ok(never) => match never {},
         Err(error) => error,
     };
@@ -74,9 +76,9 @@ pub fn exec_as(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Step, ExecError> {
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<ExecStep, ExecError> {
     let mut args = args.into_iter();
-    let mut step = Step::default();
+    let mut step = ExecStep::default();
     while let Some(flag) = args.next() {
         let mut value = || args.next().ok_or_else(|| ExecError::Argument(flag.clone()));
         match flag.to_str() {
@@ -86,6 +88,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Step, ExecError> {
             Some("--caps") => step.capabilities = hexadecimal(&value()?)?,
             Some("--no-new-privs") => step.no_new_privs = true,
             Some("--gate") => step.gate = true,
+            Some("--user-namespace") => step.user_namespace = Some(number(&value()?)?),
             Some("--cwd") => step.directory = Some(value()?.into()),
             Some("--") => step.argv = args.by_ref().collect(),
             _ => return Err(ExecError::Argument(flag)),
@@ -111,15 +114,20 @@ fn hexadecimal(value: &OsStr) -> Result<u64, ExecError> {
     number.ok_or_else(|| ExecError::Argument(value.to_owned()))
 }
 
-impl Step {
+impl ExecStep {
     fn run(self) -> Result<std::convert::Infallible, ExecError> {
         let (program, arguments) = self.argv.split_first().ok_or(ExecError::NoCommand)?;
         if self.gate {
-            pass_gate().map_err(ExecError::Gate)?;
+            wait_for_start_gate().map_err(ExecError::Gate)?;
+        }
+        if let Some(namespace) = self.user_namespace {
+            enter_user_namespace(namespace)?;
+            // The descriptors are those of bubblewrap.
+            return Err(execute(program, arguments));
         }
         close_inherited();
         if let Some(directory) = &self.directory {
-            // Container runtimes make a missing working directory, as root.
+            // Container runtimes create a missing working directory as root.
             let _ = std::fs::create_dir_all(directory);
         }
         if let Some(uid) = self.uid {
@@ -129,8 +137,7 @@ impl Step {
             set_no_new_privs(true).map_err(privileges("set no_new_privs"))?;
         }
         self.enter_directory()?;
-        let error = Command::new(program).args(arguments).exec();
-        Err(ExecError::Exec(program.clone(), error))
+        Err(execute(program, arguments))
     }
 
     fn enter_directory(&self) -> Result<(), ExecError> {
@@ -161,11 +168,26 @@ impl Step {
     }
 }
 
-/// Reports to the node, waits for its word, and leaves an empty standard input.
-fn pass_gate() -> std::io::Result<()> {
-    let mut word = [0];
+fn execute(program: &OsString, arguments: &[OsString]) -> ExecError {
+    let error = Command::new(program).args(arguments).exec();
+    ExecError::Exec(program.clone(), error)
+}
+
+/// Becomes root of the namespace. bubblewrap can only create namespaces with a single user.
+fn enter_user_namespace(descriptor: u32) -> Result<(), ExecError> {
+    let namespace = std::fs::File::open(format!("/proc/self/fd/{descriptor}"));
+    let namespace = namespace.map_err(privileges("open the user namespace"))?;
+    setns(namespace, CloneFlags::CLONE_NEWUSER).map_err(privileges("enter the user namespace"))?;
+    setgroups(&[]).map_err(privileges("set groups"))?;
+    setgid(Gid::from_raw(0)).map_err(privileges("set the group"))?;
+    setuid(Uid::from_raw(0)).map_err(privileges("set the user"))
+}
+
+/// Reports to the node, waits for its permission, and replaces standard input by `/dev/null`.
+fn wait_for_start_gate() -> std::io::Result<()> {
+    let mut byte = [0];
     rustix::io::write(stdin(), b"+")?;
-    if rustix::io::read(stdin(), &mut word)? == 0 {
+    if rustix::io::read(stdin(), &mut byte)? == 0 {
         return Err(std::io::ErrorKind::UnexpectedEof.into());
     }
     dup2_stdin(std::fs::File::open("/dev/null")?)?;
@@ -176,7 +198,7 @@ fn privileges<E: Into<std::io::Error>>(what: &'static str) -> impl Fn(E) -> Exec
     move |error| ExecError::Privileges(what, error.into())
 }
 
-/// Takes everything but `keep` out of reach of this process and all its children.
+/// Drops all other capabilities from the bounding set.
 fn drop_bounding(keep: CapabilitySet) -> Result<(), ExecError> {
     for bit in (0..u64::BITS).map(|shift| 1 << shift) {
         let capability = CapabilitySet::from_bits_retain(bit);
@@ -184,7 +206,7 @@ fn drop_bounding(keep: CapabilitySet) -> Result<(), ExecError> {
             continue;
         }
         match remove_capability_from_bounding_set(capability) {
-            // Beyond the last capability that this kernel knows.
+            // Beyond the last capability of this kernel.
             Ok(()) | Err(Errno::INVAL) => {}
             Err(error) => return Err(privileges("drop capabilities")(error)),
         }
@@ -192,7 +214,7 @@ fn drop_bounding(keep: CapabilitySet) -> Result<(), ExecError> {
     Ok(())
 }
 
-/// Descriptors that whoever started the node forgot to mark close-on-exec stay outside.
+/// Closes descriptors that were inherited without close-on-exec.
 fn close_inherited() {
     let open = std::fs::read_dir("/proc/self/fd")
         .into_iter()
@@ -209,20 +231,21 @@ fn close_inherited() {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Step, ExecError> {
+    fn parsed(line: &str) -> Result<ExecStep, ExecError> {
         parse(line.split_whitespace().map(OsString::from))
     }
 
     #[test]
-    fn arguments_of_the_command_stay_untouched() {
+    fn parse_keeps_arguments_of_command() {
         let step = parsed("--uid 7 --gid 8 --groups 1,2 --caps c0 --cwd /w -- ls --uid 9").unwrap();
-        let expected = Step {
+        let expected = ExecStep {
             uid: Some(7),
             gid: Some(8),
             groups: vec![1, 2],
             capabilities: 0xc0,
             no_new_privs: false,
             gate: false,
+            user_namespace: None,
             directory: Some("/w".into()),
             argv: vec!["ls".into(), "--uid".into(), "9".into()],
         };
@@ -230,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn malformed_input_is_rejected() {
         assert!(parsed("--uid").is_err());
         assert!(parsed("--uid x -- ls").is_err());
         assert!(parsed("ls").is_err());

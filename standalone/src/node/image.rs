@@ -1,33 +1,34 @@
-//! From an image reference to a root file system. There is no registry here: an image is a
-//! directory that the user unpacked, the executor's own tiny image, or the host itself.
+//! Image references and root file systems. There is no registry: an image is an unpacked directory,
+//! the executor's own image, or the host.
 
 mod directory;
-mod etc;
-mod host;
+mod etc_files;
+mod host_root;
 mod reference;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::bwrap::Mount;
-use super::identity::NodeUser;
+use super::mount::Mount;
+use super::node_user::NodeUser;
 
-/// The executor's image unless configured otherwise.
+/// Default reference of the executor's image.
 pub const EXECUTOR_IMAGE: &str = "localhost/sandbox-executor:dev";
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// User and group of `openhands`, under which agents work.
+/// Uid and gid of `openhands`, the user of agents.
 const OPENHANDS: u32 = 1000;
 
-/// What each image reference stands for.
+/// Image references and their root file systems.
 #[derive(Debug, Clone)]
 pub struct ImageTable {
-    /// Exact references to unpacked directories: a root, or an OCI bundle (`rootfs`, `config.json`).
+    /// Exact references to unpacked directories: a root, or an OCI bundle (`rootfs`,
+    /// `config.json`).
     pub directories: BTreeMap<String, PathBuf>,
-    /// The reference of the image that holds only the executor binary.
+    /// Reference of the image that contains only the executor.
     pub executor: String,
-    /// Whether every other reference means the host's own programs.
+    /// True if every other reference uses the host's own programs.
     pub host_fallback: bool,
 }
 
@@ -41,10 +42,10 @@ impl Default for ImageTable {
     }
 }
 
-/// Why there is no root file system.
+/// The root file system cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImageError {
-    /// In the words of the kubelet.
+    /// Text of the kubelet.
     #[error("couldn't parse image name {0:?}: invalid reference format")]
     Name(String),
     #[error("image {0:?} is not in the image table")]
@@ -60,7 +61,7 @@ pub(crate) enum ImageError {
     Copy(String),
 }
 
-/// A resolved reference.
+/// Resolved reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Image {
     Executor,
@@ -86,19 +87,19 @@ impl ImageTable {
     }
 }
 
-/// What an image says about its processes.
+/// Process defaults of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Defaults {
+pub(crate) struct ImageDefaults {
     pub uid: u32,
     pub gid: u32,
     pub command: Vec<String>,
     pub environment: Vec<(String, String)>,
     pub directory: PathBuf,
-    /// Home directories of known users.
+    /// Home directories by uid.
     pub homes: BTreeMap<u32, String>,
 }
 
-impl Defaults {
+impl ImageDefaults {
     pub(crate) fn host() -> Self {
         Self {
             uid: 0,
@@ -123,36 +124,36 @@ impl Defaults {
     }
 }
 
-/// What the container's own files must know about its Pod.
+/// Pod data for the files in the container's `/etc`.
 #[derive(Debug, Clone)]
-pub(crate) struct Names {
+pub(crate) struct PodIdentity {
     pub hostname: String,
     pub address: String,
     pub resolv_conf: String,
-    /// User that runs the container, for `/etc/passwd` under a non-root node.
+    /// User of the node, for `/etc/passwd` under a non-root node.
     pub node: NodeUser,
 }
 
 impl Image {
-    /// The image's defaults, read before its root is made.
-    pub(crate) fn defaults(&self) -> Result<Defaults, ImageError> {
+    /// Reads the image's defaults, before its root is built.
+    pub(crate) fn defaults(&self) -> Result<ImageDefaults, ImageError> {
         match self {
-            Self::Executor => Ok(Defaults {
+            Self::Executor => Ok(ImageDefaults {
                 command: vec!["/sandbox-executor".into()],
                 homes: BTreeMap::new(),
-                ..Defaults::host()
+                ..ImageDefaults::host()
             }),
-            Self::Host => Ok(Defaults::host()),
+            Self::Host => Ok(ImageDefaults::host()),
             Self::Directory(path) => directory::defaults(path),
         }
     }
 
-    /// Makes the private parts of the root below `scratch`, which is empty.
+    /// Builds the private parts of the root in the empty directory `scratch`.
     pub(crate) fn root(
         &self,
         scratch: &Path,
         executor: &Path,
-        names: &Names,
+        pod_identity: &PodIdentity,
     ) -> Result<Vec<Mount>, ImageError> {
         std::fs::create_dir_all(scratch)?;
         match self {
@@ -161,8 +162,8 @@ impl Image {
                 to: "/sandbox-executor".into(),
                 writable: false,
             }]),
-            Self::Host => Ok(host::root(scratch, names)?),
-            Self::Directory(path) => directory::root(path, scratch, names),
+            Self::Host => Ok(host_root::root(scratch, pod_identity)?),
+            Self::Directory(path) => directory::root(path, scratch, pod_identity),
         }
     }
 }
@@ -172,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_exact_and_the_rest_is_the_host() {
+    fn resolve_matches_exactly_and_falls_back_to_host() {
         let mut table = ImageTable::default();
         table.directories.insert("a:1".into(), "/images/a".into());
         assert_eq!(
@@ -187,8 +188,8 @@ mod tests {
     }
 
     #[test]
-    fn users_have_groups_and_homes() {
-        let host = Defaults::host();
+    fn image_defaults_have_groups_and_homes() {
+        let host = ImageDefaults::host();
         assert_eq!(
             (host.group_of(0), host.group_of(1000), host.group_of(7)),
             (0, 1000, 0)

@@ -1,9 +1,9 @@
 //! Threads that start processes and enter namespaces.
 //!
 //! Namespaces are entered per thread, and `--die-with-parent` watches the *thread* that forked,
-//! while worker threads of the runtime may end early. As root the thread for containers moreover
-//! forks into a process namespace of its own: when the first process in there ends, which it does
-//! when the node's end of a pipe closes, the kernel kills all others, whatever user they are.
+//! while worker threads of the runtime may end. As root, the thread for containers forks into a
+//! separate PID namespace. When its first process ends, because the node's end of a pipe was
+//! closed, the kernel kills all others.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -16,32 +16,31 @@ use tokio::process::Child;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-type Job = Box<dyn FnOnce(&Home) + Send>;
+type Job = Box<dyn FnOnce(&HostNamespace) + Send>;
 
-/// Jobs that wait for the thread; more block their senders.
+/// Queued jobs; further senders block.
 const QUEUE: usize = 64;
 
-/// A handle on the thread. When the last one is gone the thread ends, and the kernel kills
-/// every container it started.
+/// Handle of the thread. With the last handle the thread ends, and the kernel kills its containers.
 #[derive(Debug, Clone)]
 pub(crate) struct Launcher {
     jobs: mpsc::Sender<Job>,
 }
 
-/// The network namespace that a thread comes from.
+/// Network namespace of the host.
 #[derive(Debug)]
-pub(crate) struct Home(File);
+pub(crate) struct HostNamespace(File);
 
 impl Launcher {
-    /// A thread for short commands. To be called inside the runtime, as is the next.
+    /// Starts a thread for short commands. Must be called inside the runtime.
     pub(crate) async fn for_commands() -> io::Result<Self> {
         Self::start(|| Ok(None)).await
     }
 
-    /// A thread for containers, which end with it.
+    /// Starts a thread for containers, which end with it.
     pub(crate) async fn for_containers() -> io::Result<Self> {
         let is_root = rustix::process::geteuid().is_root();
-        Self::start(move || is_root.then(anchor).transpose()).await
+        Self::start(move || is_root.then(spawn_pid_namespace_init).transpose()).await
     }
 
     async fn start(
@@ -53,35 +52,35 @@ impl Launcher {
         let serve = move || {
             let _entered = runtime.enter();
             let prepared = current_namespace()
-                .map(Home)
-                .and_then(|home| Ok((home, prepare()?)));
-            let (home, anchor) = match prepared {
+                .map(HostNamespace)
+                .and_then(|host| Ok((host, prepare()?)));
+            let (host, init) = match prepared {
                 Ok(prepared) => prepared,
                 Err(error) => return drop(ready.send(Err(error))),
             };
             let _ = ready.send(Ok(()));
             while let Some(job) = queue.blocking_recv() {
-                job(&home);
+                job(&host);
             }
-            // Closes its input.
-            drop(anchor);
+            // Closes its standard input.
+            drop(init);
         };
         thread::Builder::new()
             .name("node-launcher".into())
             .spawn(serve)?;
-        started.await.map_err(|_| gone())??;
+        started.await.map_err(|_| thread_ended())??;
         Ok(Self { jobs })
     }
 
     /// Runs `job` on the thread.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&Home) -> io::Result<T> + Send + 'static,
+        job: impl FnOnce(&HostNamespace) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let (answer, result) = oneshot::channel();
-        let job = Box::new(move |home: &Home| drop(answer.send(job(home))));
-        self.jobs.send(job).await.map_err(|_| gone())?;
-        result.await.map_err(|_| gone())?
+        let job = Box::new(move |host: &HostNamespace| drop(answer.send(job(host))));
+        self.jobs.send(job).await.map_err(|_| thread_ended())?;
+        result.await.map_err(|_| thread_ended())?
     }
 
     /// Runs a short command to its end, with `input`, and checks that it succeeded.
@@ -90,42 +89,43 @@ impl Launcher {
     }
 }
 
-fn gone() -> io::Error {
+fn thread_ended() -> io::Error {
     io::Error::other("the launcher thread has ended")
 }
 
-/// The first process of a new process namespace, into which this thread forks from now on. It
-/// waits for its input to close. Bubblewrap needs a `/proc` that fits, hence the mount namespace.
-fn anchor() -> io::Result<Child> {
-    const WAIT: &str = "mount --make-rslave / && mount -t proc proc /proc && echo && exec cat";
+/// Starts the first process of a new PID namespace, into which this thread forks from now on. It
+/// waits for its input to close. Bubblewrap needs a matching `/proc`, hence the mount namespace.
+fn spawn_pid_namespace_init() -> io::Result<Child> {
+    const INIT_SCRIPT: &str =
+        "mount --make-rslave / && mount -t proc proc /proc && echo && exec cat";
     unshare(CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS)?;
     let (mut ready, output) = io::pipe()?;
     let mut command = tokio::process::Command::new("sh");
     command
-        .args(["-c", WAIT])
+        .args(["-c", INIT_SCRIPT])
         .stdin(Stdio::piped())
         .stdout(output);
-    let anchor = command.spawn()?;
+    let init = command.spawn()?;
     drop(command);
     let mut line = [0];
     ready
         .read_exact(&mut line)
         .map_err(|_| io::Error::other("no process namespace can be made"))?;
-    Ok(anchor)
+    Ok(init)
 }
 
-/// A new network namespace. It lives as long as the descriptor or a process inside.
-pub(crate) fn new_network_namespace(home: &Home) -> io::Result<OwnedFd> {
+/// Creates a network namespace. It lives as long as the descriptor or a process inside.
+pub(crate) fn new_network_namespace(host: &HostNamespace) -> io::Result<OwnedFd> {
     unshare(CloneFlags::CLONE_NEWNET)?;
     let made = current_namespace();
-    setns(&home.0, CloneFlags::CLONE_NEWNET)?;
+    setns(&host.0, CloneFlags::CLONE_NEWNET)?;
     Ok(made?.into())
 }
 
 /// Runs `job` inside `namespace`.
 pub(crate) fn inside<T>(
     namespace: Option<&OwnedFd>,
-    home: &Home,
+    host: &HostNamespace,
     job: impl FnOnce() -> io::Result<T>,
 ) -> io::Result<T> {
     let Some(namespace) = namespace else {
@@ -133,7 +133,7 @@ pub(crate) fn inside<T>(
     };
     setns(namespace.as_fd(), CloneFlags::CLONE_NEWNET)?;
     let result = job();
-    setns(&home.0, CloneFlags::CLONE_NEWNET)?;
+    setns(&host.0, CloneFlags::CLONE_NEWNET)?;
     result
 }
 
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn commands_run_and_fail_by_name() {
+    async fn command_error_names_program() {
         let launcher = Launcher::for_commands().await.unwrap();
         let output = launcher
             .command(Command::new("cat"), "hello".into())

@@ -1,35 +1,50 @@
-//! Output of containers: one bounded file per start, kept until the Pod is removed.
+//! Container logs: one bounded file per run, kept until the Pod is removed.
 //!
-//! The node copies the output itself (the container dies with it anyway), because only the
-//! copier can bound a file that an untrusted program writes.
+//! The node copies the output itself, because only the copier can bound a file that an untrusted
+//! program writes. Each stored line begins with its time and a tag, as in the CRI log format.
+
+mod follow;
+mod record;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
+use futures::stream::{BoxStream, StreamExt as _};
+use jiff::Timestamp;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 
+use self::follow::Follower;
+use self::record::{END, Renderer, encode, texts};
 use super::paths::Paths;
 
-/// Most bytes that one read of a log returns.
-const LONGEST_READ: u64 = 16 << 20;
+/// Maximum number of bytes returned by one read.
+const MAX_READ_BYTES: u64 = 16 << 20;
 
-/// What to return of a log.
+/// Options of a log read.
 #[derive(Debug, Clone, Default)]
 pub struct LogOptions {
-    /// The container's previous start.
+    /// The previous run of the container.
     pub previous: bool,
-    /// At most this many lines, from the end.
+    /// Continues until the container terminates.
+    pub follow: bool,
+    /// Maximum number of lines, from the end.
     pub tail_lines: Option<usize>,
-    /// At most this many bytes, from the start of what the other options leave.
+    /// Maximum number of bytes, from the start of the selected part.
     pub limit_bytes: Option<usize>,
+    /// Omits earlier lines.
+    pub since: Option<Timestamp>,
+    /// Prefixes each line with its time.
+    pub timestamps: bool,
 }
 
-/// Reads the log of a container of a Pod that this node runs or ran.
+/// Reads the log of a container of a Pod on this node.
 ///
 /// # Errors
-/// [`io::ErrorKind::NotFound`] if the node knows no such Pod, container or start.
+///
+/// [`io::ErrorKind::NotFound`] if the node knows no such Pod, container or run.
 pub fn logs(
     state_dir: &Path,
     namespace: &str,
@@ -37,30 +52,69 @@ pub fn logs(
     container: &str,
     options: &LogOptions,
 ) -> io::Result<Vec<u8>> {
-    let names = [namespace, pod, container];
-    if names
-        .iter()
-        .any(|name| name.contains('/') || name.starts_with('.'))
-    {
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    let directory = Paths::new(state_dir)
-        .log_link(namespace, pod)
-        .join(container);
-    let file = start_file(&directory, options.previous)?;
-    let mut bytes = tail_of(&rotated(&file), LONGEST_READ)?;
-    bytes.extend(tail_of(&file, LONGEST_READ)?);
-    let from = options
-        .tail_lines
-        .map_or(0, |lines| tail_start(&bytes, lines));
-    let length = options
-        .limit_bytes
-        .unwrap_or(usize::MAX)
-        .min(bytes.len() - from);
-    Ok(bytes[from..from + length].to_vec())
+    let file = log_file(state_dir, namespace, pod, container, options.previous)?;
+    let mut renderer = Renderer::new(options);
+    Ok(renderer.first(&stored(&file)?))
 }
 
-/// The file of the last start, or of the one before.
+/// Reads like [`logs`], in parts; with `follow`, until the container terminates.
+///
+/// # Errors
+///
+/// As for [`logs`].
+pub fn log_stream(
+    state_dir: &Path,
+    namespace: &str,
+    pod: &str,
+    container: &str,
+    options: &LogOptions,
+) -> io::Result<BoxStream<'static, io::Result<Bytes>>> {
+    let path = log_file(state_dir, namespace, pod, container, options.previous)?;
+    let mut renderer = Renderer::new(options);
+    if !options.follow {
+        let log = renderer.first(&stored(&path)?);
+        return Ok(futures::stream::once(async { Ok(log.into()) }).boxed());
+    }
+    let mut follower = Follower::open(path.clone())?;
+    let mut bytes = tail_of(&rotated(&path), MAX_READ_BYTES)?;
+    bytes.extend(follower.read()?);
+    let first = renderer.first(&bytes);
+    let rest = follower.stream(renderer);
+    Ok(futures::stream::once(async { Ok(first.into()) })
+        .chain(rest)
+        .boxed())
+}
+
+fn log_file(
+    state_dir: &Path,
+    namespace: &str,
+    pod: &str,
+    container: &str,
+    previous: bool,
+) -> io::Result<PathBuf> {
+    let is_path = |name: &&str| name.contains('/') || name.starts_with('.');
+    if [namespace, pod, container].iter().any(is_path) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let pod = Paths::new(state_dir).log_link(namespace, pod);
+    start_file(&pod.join(container), previous)
+}
+
+/// Both halves of a log, as stored.
+fn stored(file: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = tail_of(&rotated(file), MAX_READ_BYTES)?;
+    bytes.extend(tail_of(file, MAX_READ_BYTES)?);
+    Ok(bytes)
+}
+
+/// The last line of a log, without its time.
+pub(crate) fn last_line(file: &Path) -> Option<String> {
+    let stored = stored(file).ok()?;
+    let last = texts(&stored).pop()?;
+    Some(String::from_utf8_lossy(&last).trim_end().to_owned())
+}
+
+/// File of the last run, or of the one before.
 fn start_file(directory: &Path, previous: bool) -> io::Result<PathBuf> {
     let entries = fs::read_dir(directory)?.flatten();
     let starts = entries.filter_map(|entry| {
@@ -97,21 +151,7 @@ fn tail_of(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Where the last `lines` lines begin.
-fn tail_start(bytes: &[u8], lines: usize) -> usize {
-    if lines == 0 {
-        return bytes.len();
-    }
-    let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-    let ends = body
-        .iter()
-        .enumerate()
-        .rev()
-        .filter(|(_, byte)| **byte == b'\n');
-    ends.map(|(at, _)| at + 1).nth(lines - 1).unwrap_or(0)
-}
-
-/// Appends to the log of one start; the older half goes when the bound is reached.
+/// Writer of the log of one run; the older half is dropped at the limit.
 #[derive(Debug)]
 pub(crate) struct LogWriter {
     path: PathBuf,
@@ -121,7 +161,7 @@ pub(crate) struct LogWriter {
 }
 
 impl LogWriter {
-    /// Opens the log of start `number`. `limit` bounds what both halves hold.
+    /// Opens the log of run `number`. `limit` bounds both halves together.
     pub(crate) fn create(directory: &Path, number: i32, limit: u64) -> io::Result<Self> {
         fs::create_dir_all(directory)?;
         let path = directory.join(format!("{number}.log"));
@@ -140,22 +180,27 @@ impl LogWriter {
         &self.path
     }
 
-    /// Copies until the container has closed its output.
+    /// Copies until the container closes its output.
     pub(crate) async fn copy(mut self, mut from: pipe::Receiver) -> io::Result<()> {
         let mut buffer = vec![0; 16 << 10];
         loop {
             let length = from.read(&mut buffer).await?;
             if length == 0 {
-                return Ok(());
+                return self.store(&encode(b"", END));
             }
-            // A full disk must not stop the container at a full pipe: its output is dropped.
+            // On a full disk the output is dropped, so that the container does not block.
             if let Err(error) = self.append(&buffer[..length]) {
                 tracing::debug!(%error, path = %self.path.display(), "output lost");
             }
         }
     }
 
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn append(&mut self, output: &[u8]) -> io::Result<()> {
+        let lines = output.split_inclusive(|byte| *byte == b'\n');
+        self.store(&lines.flat_map(record::encode_line).collect::<Vec<_>>())
+    }
+
+    fn store(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.written + bytes.len() as u64 > self.limit / 2 {
             fs::rename(&self.path, rotated(&self.path))?;
             self.file = OpenOptions::new()
@@ -169,7 +214,7 @@ impl LogWriter {
     }
 }
 
-/// Only the last start and the one before can be asked for.
+/// Removes all but the last two runs.
 fn remove_older(directory: &Path, number: i32) {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     for entry in entries {
@@ -188,30 +233,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tails_count_lines() {
-        let text = b"a\nb\nc\n";
-        let tail = |lines| &text[tail_start(text, lines)..];
-        assert_eq!(tail(0), b"");
-        assert_eq!(tail(1), b"c\n");
-        assert_eq!(tail(2), b"b\nc\n");
-        assert_eq!(tail(9), text);
-        assert_eq!(tail_start(b"x", 1), 0);
-    }
-
-    #[test]
-    fn a_log_is_bounded_and_read_in_order() {
+    fn log_is_bounded_and_read_in_order() {
         let directory = tempfile::tempdir().unwrap();
-        let mut log = LogWriter::create(directory.path(), 0, 20).unwrap();
+        let mut log = LogWriter::create(directory.path(), 0, 100).unwrap();
         for line in ["1234567\n", "2345678\n", "3456789\n"] {
             log.append(line.as_bytes()).unwrap();
         }
         let file = start_file(directory.path(), false).unwrap();
-        assert_eq!(tail_of(&rotated(&file), 99).unwrap(), b"2345678\n");
-        assert_eq!(tail_of(&file, 99).unwrap(), b"3456789\n");
+        let lines = |file: &Path| texts(&tail_of(file, 99).unwrap()).concat();
+        assert_eq!(lines(&rotated(&file)), b"2345678\n");
+        assert_eq!(lines(&file), b"3456789\n");
     }
 
     #[test]
-    fn two_starts_are_kept() {
+    fn log_keeps_two_runs() {
         let directory = tempfile::tempdir().unwrap();
         for number in 0..4 {
             let mut log = LogWriter::create(directory.path(), number, 1 << 20).unwrap();
@@ -219,11 +254,11 @@ mod tests {
         }
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
         let previous = start_file(directory.path(), true).unwrap();
-        assert_eq!(fs::read(previous).unwrap(), b"2");
+        assert_eq!(last_line(&previous).unwrap(), "2");
     }
 
     #[test]
-    fn names_do_not_leave_the_directory() {
+    fn logs_reject_names_with_path_separators() {
         let state = tempfile::tempdir().unwrap();
         let error = logs(state.path(), "..", "pod", "c", &LogOptions::default()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);

@@ -1,9 +1,9 @@
-//! Addresses of Pods. As root each Pod has a network namespace; without root it shares the host's
-//! network and has a loopback address of its own, which its servers are asked to bind to.
+//! Pod network. As root, each Pod has a network namespace. Without root, it shares the host's
+//! network and gets a loopback address, which its servers are asked to bind to.
 
-mod address;
 mod firewall;
-mod forwarding;
+mod ip_forward;
+mod ipam;
 mod namespaces;
 mod resolver;
 
@@ -11,18 +11,18 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use self::address::{Addresses, Lease};
-pub use self::address::{BadCidr, Cidr};
+use self::ipam::{AddressLease, AddressPool};
+pub use self::ipam::{BadCidr, Cidr};
 use self::namespaces::Namespaces;
 use super::launcher::Launcher;
 use super::paths::Paths;
 
-/// How Pods are connected.
+/// Network type of Pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodNetwork {
-    /// One namespace per Pod, addresses from a part of this range. Needs root.
+    /// One namespace per Pod, with addresses from a part of this range. Needs root.
     Namespaces(Cidr),
-    /// The host's network, one address in 127.0.0.0/8 per Pod.
+    /// The host's network, with one address in 127.0.0.0/8 per Pod.
     Loopback,
 }
 
@@ -37,7 +37,14 @@ impl PodNetwork {
     }
 }
 
-/// Why Pods cannot be connected.
+/// Private networks beyond this host, such as the one it is part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lan {
+    Open,
+    Closed,
+}
+
+/// A Pod cannot be connected.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
     #[error("no free part of {0} for this node's Pods")]
@@ -48,17 +55,17 @@ pub enum NetworkError {
     Io(#[from] std::io::Error),
 }
 
-/// The node's end of the network.
+/// Network of the node.
 #[derive(Debug)]
 pub(crate) struct Network {
-    addresses: Arc<Addresses>,
+    addresses: Arc<AddressPool>,
     namespaces: Option<Namespaces>,
 }
 
-/// A Pod's connection; gone when dropped and no process of the Pod is left.
+/// Connection of a Pod; removed when it is dropped and no process of the Pod is left.
 #[derive(Debug)]
 pub(crate) struct Attachment {
-    pub lease: Lease,
+    pub lease: AddressLease,
     pub namespace: Option<Arc<OwnedFd>>,
 }
 
@@ -69,28 +76,29 @@ impl Attachment {
 }
 
 impl Network {
-    /// Sets up the node's end, after removing that of an earlier run.
+    /// Sets up the network, after removing that of an earlier run.
     pub(crate) async fn start(
-        wish: PodNetwork,
+        requested: PodNetwork,
+        lan: Lan,
         paths: &Paths,
         launcher: &Launcher,
     ) -> Result<Self, NetworkError> {
-        match wish {
+        match requested {
             PodNetwork::Loopback => Ok(Self {
-                addresses: Addresses::new(address::loopback_part(&paths.tag)),
+                addresses: AddressPool::new(ipam::loopback_part(&paths.tag)),
                 namespaces: None,
             }),
             PodNetwork::Namespaces(range) => {
-                let namespaces = Namespaces::start(range, paths, launcher).await?;
+                let namespaces = Namespaces::start(range, lan, paths, launcher).await?;
                 Ok(Self {
-                    addresses: Addresses::new(namespaces.part()),
+                    addresses: AddressPool::new(namespaces.part()),
                     namespaces: Some(namespaces),
                 })
             }
         }
     }
 
-    /// Connects a Pod, at `preferred` if that is free.
+    /// Connects a Pod, at `preferred` if that address is free.
     pub(crate) async fn attach(
         &self,
         preferred: Option<Ipv4Addr>,
@@ -106,7 +114,7 @@ impl Network {
         Ok(Attachment { lease, namespace })
     }
 
-    /// Whether Pods have the host's network.
+    /// True if Pods share the host's network.
     pub(crate) fn is_shared(&self) -> bool {
         self.namespaces.is_none()
     }
@@ -119,12 +127,12 @@ impl Network {
             .into()
     }
 
-    /// The `/etc/resolv.conf` of Pods.
+    /// Content of `/etc/resolv.conf` in Pods.
     pub(crate) fn resolv_conf(&self) -> String {
         resolver::resolv_conf(self.is_shared())
     }
 
-    /// Removes the node's end.
+    /// Removes the network.
     pub(crate) async fn stop(&self) {
         if let Some(namespaces) = &self.namespaces {
             namespaces.stop().await;

@@ -1,16 +1,19 @@
-//! Where the node keeps things, and the tag that marks what belongs to it outside of its state
-//! directory: interfaces, firewall table, memory group, shared memory.
+//! Paths in the state directory, and the tag that marks everything outside of it: interfaces,
+//! firewall table, cgroup, shared memory.
 
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom as _, SystemRandom};
 
-/// The layout of one state directory.
+use super::remove_tree;
+
+/// Layout of one state directory.
 #[derive(Debug, Clone)]
 pub(crate) struct Paths {
     state: PathBuf,
-    /// Five hexadecimal digits of the state directory's hash: short, because the names of
-    /// network interfaces are.
+    /// Five hexadecimal digits of the path's hash; short, because interface names are.
     pub tag: String,
 }
 
@@ -36,7 +39,7 @@ impl Paths {
         self.pod(uid).join("logs")
     }
 
-    /// Links a name to the logs of the Pod that has the name now.
+    /// Link from a Pod's name to the logs of the current Pod of that name.
     pub(crate) fn log_link(&self, namespace: &str, pod: &str) -> PathBuf {
         self.state.join("logs").join(namespace).join(pod)
     }
@@ -46,28 +49,64 @@ impl Paths {
         self.state.join("volumes")
     }
 
-    /// Memory-backed volumes; on disk where the host has no shared memory.
+    /// Directory of memory-backed volumes; on disk if the host has no shared memory. Its name has a
+    /// random part, so that no other user can create it beforehand.
     pub(crate) fn memory(&self) -> PathBuf {
-        let shared = Path::new("/dev/shm");
-        if shared.is_dir() {
-            shared.join(format!("sandbox-standalone-{}", self.tag))
-        } else {
-            self.state.join("memory")
-        }
+        let recorded = std::fs::read_to_string(self.memory_record());
+        recorded.map_or_else(|_| self.state.join("memory"), PathBuf::from)
     }
 
-    /// Where containers of a Pod have their private roots.
+    /// Creates the directory of memory-backed volumes, unless an earlier run has.
+    pub(crate) fn create_memory(&self) -> std::io::Result<()> {
+        let is_own = |path: &Path| {
+            let metadata = std::fs::symlink_metadata(path);
+            let user = rustix::process::geteuid().as_raw();
+            metadata.is_ok_and(|found| found.is_dir() && found.uid() == user)
+        };
+        let shared = Path::new("/dev/shm");
+        if !shared.is_dir() || is_own(&self.memory()) {
+            return Ok(());
+        }
+        let mut random = [0; 8];
+        let filled = SystemRandom::new().fill(&mut random);
+        filled.map_err(|_| std::io::Error::other("cannot read random bytes"))?;
+        let name = format!(
+            "sandbox-standalone-{}-{:016x}",
+            self.tag,
+            u64::from_ne_bytes(random)
+        );
+        let path = shared.join(name);
+        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+        std::fs::write(self.memory_record(), path.as_os_str().as_encoded_bytes())
+    }
+
+    /// Removes the directory of memory-backed volumes.
+    pub(crate) fn remove_memory(&self) {
+        remove_tree::remove(&self.memory());
+        let _ = std::fs::remove_file(self.memory_record());
+    }
+
+    fn memory_record(&self) -> PathBuf {
+        self.state.join("memory-volumes")
+    }
+
+    /// Directory of the mounts that are mapped into the user namespace.
+    pub(crate) fn mapped_mounts(&self) -> PathBuf {
+        Path::new("/run").join(format!("sandbox-standalone-{}", self.tag))
+    }
+
+    /// Private root of a container.
     pub(crate) fn root(&self, uid: &str, container: &str) -> PathBuf {
         self.pod(uid).join("roots").join(container)
     }
 
-    /// Held by the process that runs this node.
+    /// Lock file of the process that runs this node.
     pub(crate) fn lock(&self) -> PathBuf {
         self.state.join("node.lock")
     }
 
-    /// Remembers where the memory groups were made.
-    pub(crate) fn group_record(&self) -> PathBuf {
-        self.state.join("memory-group")
+    /// Record of the node's cgroup.
+    pub(crate) fn cgroup_record(&self) -> PathBuf {
+        self.state.join("cgroups")
     }
 }

@@ -1,10 +1,10 @@
-//! One running container: the bubblewrap process, a handle on the container's PID 1, its output
-//! and its memory group.
+//! Running container: the bubblewrap process, a handle on the container's PID 1, its output and its
+//! cgroup.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, PipeReader, Seek as _, Write as _};
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -21,81 +21,98 @@ use tokio::process::Child;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::bwrap::Sandbox;
-use super::cgroup::Group;
-use super::last_words::LastWords;
-use super::launcher::{Home, Launcher, inside};
-use super::logs::LogWriter;
+use super::bwrap::BwrapSpec;
+use super::cgroup::ContainerCgroup;
+use super::exec_as::EXEC_AS;
+use super::launcher::{HostNamespace, Launcher, inside};
+use super::logs::{LogWriter, last_line};
+use super::seccomp;
+use super::termination_message::TerminationMessage;
+use super::user_namespace::{MappedMounts, UserNamespace};
 
-/// How long bubblewrap may take to make a container.
-const SETUP_LIMIT: Duration = Duration::from_mins(1);
+/// Timeout of the setup of a container.
+const SETUP_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Everything needed for one start.
+/// Input of one start.
 #[derive(Debug)]
-pub(crate) struct Launch {
+pub(crate) struct LaunchSpec {
     pub bwrap: PathBuf,
-    pub sandbox: Sandbox,
+    pub sandbox: BwrapSpec,
     pub network: Option<Arc<OwnedFd>>,
-    pub group: Option<Group>,
+    /// User namespace of the container, if the node is root and the machine supports it.
+    pub users: Option<Arc<UserNamespace>>,
+    pub group: ContainerCgroup,
     pub log: LogWriter,
-    pub last_words: LastWords,
+    pub termination_message: TerminationMessage,
 }
 
-/// A started container.
+/// Started container.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
     init: OwnedFd,
     output: JoinHandle<io::Result<()>>,
-    group: Option<Group>,
-    last_words: LastWords,
+    group: ContainerCgroup,
+    termination_message: TerminationMessage,
 }
 
-/// How a container ended.
+/// Exit of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exit {
     pub code: i32,
     pub out_of_memory: bool,
 }
 
-/// The ends that stay here once bubblewrap runs.
-struct Started {
+/// Handles of a started bubblewrap.
+struct StartedProcess {
     child: Child,
     gate: StdUnixStream,
     output: PipeReader,
+    mounts: MappedMounts,
 }
 
 impl Process {
-    /// Starts bubblewrap, puts the container into its memory group, and lets it execute.
-    pub(crate) async fn start(launcher: &Launcher, launch: Launch) -> io::Result<Self> {
-        let Launch {
+    /// Starts bubblewrap, moves the container into its cgroup, and lets it execute.
+    pub(crate) async fn start(launcher: &Launcher, launch: LaunchSpec) -> io::Result<Self> {
+        let LaunchSpec {
             bwrap,
             sandbox,
             network,
+            users,
             group,
             log,
-            last_words,
+            termination_message,
         } = launch;
         let path = log.path().to_owned();
-        let started = launcher.run(move |home| start(bwrap, &sandbox, network.as_deref(), home));
-        let Started {
+        let started = launcher
+            .run(move |host| start(bwrap, sandbox, users.as_deref(), network.as_deref(), host));
+        let StartedProcess {
             mut child,
             gate,
             output,
+            mounts,
         } = started.await?;
         let output = tokio::spawn(log.copy(receiver(output)?));
-        let passed = timeout(SETUP_LIMIT, pass_gate(&child, gate, group.as_ref())).await;
+        let passed = timeout(SETUP_TIMEOUT, open_start_gate(&child, gate, &group)).await;
+        // bubblewrap has its own copies by now.
+        let unmount = move |_: &HostNamespace| {
+            drop(mounts);
+            Ok(())
+        };
+        launcher.run(unmount).await?;
         let Ok(Ok(init)) = passed else {
             child.start_kill()?;
             let _ = output.await;
-            return Err(io::Error::other(last_line(&path)));
+            let line = last_line(&path);
+            let line = line.unwrap_or("bubblewrap ended before it made the container".to_owned());
+            return Err(io::Error::other(line));
         };
         Ok(Self {
             child,
             init,
             output,
             group,
-            last_words,
+            termination_message,
         })
     }
 
@@ -106,49 +123,46 @@ impl Process {
         }
     }
 
-    /// Waits for the end; safe to be cancelled and called again.
+    /// Waits for the exit. Cancel-safe; can be called again.
     pub(crate) async fn wait(&mut self) -> io::Result<Exit> {
         let status = self.child.wait().await?;
         let code = status.code().unwrap_or(137);
-        let killed = self.group.as_ref().is_some_and(Group::had_oom_kill);
+        let killed = self.group.had_oom_kill();
         Ok(Exit {
             code,
             out_of_memory: code == 137 && killed,
         })
     }
 
-    /// Collects the last output once `wait` has returned. What the container said of its end.
+    /// Collects the remaining output after `wait` has returned. Returns the termination message.
     pub(crate) async fn finish(self) -> String {
         match self.output.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "log incomplete"),
             Err(error) => tracing::warn!(%error, "log task failed"),
         }
-        self.last_words.take()
+        self.termination_message.take()
     }
 }
 
-/// Waits for the inner step's word that the container stands, and answers it. Whatever fails
-/// before, bubblewrap says in the log.
-async fn pass_gate(
+/// Waits for the inner step's report and permits it to continue. Bubblewrap logs earlier failures.
+async fn open_start_gate(
     bwrap: &Child,
     gate: StdUnixStream,
-    group: Option<&Group>,
+    group: &ContainerCgroup,
 ) -> io::Result<OwnedFd> {
     gate.set_nonblocking(true)?;
     let mut gate = UnixStream::from_std(gate)?;
     gate.read_u8().await?;
     let pid = only_child(bwrap)?;
     let init = pidfd_open(pid, PidfdFlags::empty())?;
-    if let Some(group) = group {
-        group.add(pid.as_raw_nonzero().get())?;
-    }
+    group.add(pid.as_raw_nonzero().get())?;
     gate.write_u8(b'+').await?;
     Ok(init)
 }
 
-/// The container's first process. Its parent has no other, and what bubblewrap could report is
-/// a number of another process namespace.
+/// First process of the container. bubblewrap's own report would be a number of another PID
+/// namespace.
 fn only_child(bwrap: &Child) -> io::Result<Pid> {
     let missing = || io::Error::other("the container's first process is gone");
     let id = bwrap.id().ok_or_else(missing)?;
@@ -157,14 +171,6 @@ fn only_child(bwrap: &Child) -> io::Result<Pid> {
     first
         .and_then(|pid| Pid::from_raw(pid.parse().ok()?))
         .ok_or_else(missing)
-}
-
-fn last_line(log: &std::path::Path) -> String {
-    let text = std::fs::read_to_string(log).unwrap_or_default();
-    text.lines()
-        .last()
-        .unwrap_or("bubblewrap ended before it made the container")
-        .to_owned()
 }
 
 fn receiver(pipe: PipeReader) -> io::Result<pipe::Receiver> {
@@ -176,34 +182,53 @@ fn receiver(pipe: PipeReader) -> io::Result<pipe::Receiver> {
 /// Runs on the launcher thread.
 fn start(
     bwrap: PathBuf,
-    sandbox: &Sandbox,
+    mut sandbox: BwrapSpec,
+    users: Option<&UserNamespace>,
     network: Option<&OwnedFd>,
-    home: &Home,
-) -> io::Result<Started> {
+    host: &HostNamespace,
+) -> io::Result<StartedProcess> {
     let (gate, inner) = StdUnixStream::pair()?;
     let (output, output_in) = io::pipe()?;
+    let mut mounts = MappedMounts::default();
+    let namespace = users.map(|users| users.descriptor().try_clone_to_owned());
+    let namespace = namespace.transpose()?;
+    let mut command = Command::new(&bwrap);
+    if let (Some(users), Some(namespace)) = (users, &namespace) {
+        let number = inheritable(namespace)?;
+        command = Command::new(&sandbox.self_exe);
+        command
+            .args([EXEC_AS, "--user-namespace", &number, "--"])
+            .arg(bwrap);
+        let mut sources = sandbox.sources_mut();
+        sources.try_for_each(|source| users.map(source, &mut mounts))?;
+    }
     let options = memory_file(&sandbox.options())?;
-    // Inheritable only now and here; it is closed when this function returns.
-    fcntl_setfd(&options, FdFlags::empty())?;
-    let mut command = Command::new(bwrap);
+    let filter = memory_file(&seccomp::program())?;
     command
         .env_clear()
-        .arg("--args")
-        .arg(options.as_raw_fd().to_string())
-        .arg("--");
+        .arg("--seccomp")
+        .arg(inheritable(&filter)?);
+    command.arg("--args").arg(inheritable(&options)?).arg("--");
     command.args::<Vec<OsString>, _>(sandbox.inner());
     command.stdin(Stdio::from(OwnedFd::from(inner)));
     command.stdout(Stdio::from(OwnedFd::from(output_in.try_clone()?)));
     command.stderr(Stdio::from(OwnedFd::from(output_in)));
-    // A process that is dropped, because the node ends, is killed.
+    // Kills the process if the handle is dropped.
     let mut command = tokio::process::Command::from(command);
     command.kill_on_drop(true);
-    let child = inside(network, home, || command.spawn())?;
-    Ok(Started {
+    let child = inside(network, host, || command.spawn())?;
+    Ok(StartedProcess {
         child,
         gate,
         output,
+        mounts,
     })
+}
+
+/// Lets only this child inherit a descriptor, which the caller closes; its number.
+fn inheritable(descriptor: impl AsFd) -> io::Result<String> {
+    fcntl_setfd(&descriptor, FdFlags::empty())?;
+    Ok(descriptor.as_fd().as_raw_fd().to_string())
 }
 
 fn memory_file(bytes: &[u8]) -> io::Result<File> {

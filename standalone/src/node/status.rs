@@ -1,5 +1,5 @@
-//! What is known about a Pod here, and its translation into `status`: a pure function, so that
-//! the words that Kubernetes users know are checked in one place.
+//! Facts about a Pod and their translation to `status`, a pure function that checks Kubernetes'
+//! wording in one place.
 
 mod conditions;
 
@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// All that the node knows about a Pod.
+/// Facts about a Pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub init: Vec<ContainerFacts>,
@@ -20,24 +20,26 @@ pub(crate) struct Facts {
     pub address: Option<IpAddr>,
     pub host: Option<IpAddr>,
     pub started: Option<Timestamp>,
-    /// Nothing will be started any more.
-    pub over: bool,
+    /// Message of the scheduler if the Pod does not fit on this machine.
+    pub unschedulable: Option<String>,
+    /// No container will be started again.
+    pub is_finished: bool,
 }
 
-/// One container.
+/// Facts about a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ContainerFacts {
     pub name: String,
     pub image: String,
-    /// Distinguishes starts; empty before the first.
+    /// Id of the container run; empty before the first.
     pub id: String,
-    pub state: State,
+    pub state: ContainerRunState,
     pub last: Option<Termination>,
     pub restarts: i32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ContainerRunState {
     Waiting {
         reason: &'static str,
         message: String,
@@ -57,7 +59,7 @@ pub(crate) struct Termination {
     pub finished: Timestamp,
 }
 
-/// Reasons in the words of the kubelet.
+/// Reasons as reported by the kubelet.
 pub(crate) mod reason {
     pub(crate) const CREATING: &str = "ContainerCreating";
     pub(crate) const INITIALIZING: &str = "PodInitializing";
@@ -65,7 +67,7 @@ pub(crate) mod reason {
     pub(crate) const COMPLETED: &str = "Completed";
     pub(crate) const ERROR: &str = "Error";
     pub(crate) const OOM_KILLED: &str = "OOMKilled";
-    /// The node itself was gone when the container ended.
+    /// The node was down when the container terminated.
     pub(crate) const UNKNOWN: &str = "ContainerStatusUnknown";
 }
 
@@ -89,16 +91,16 @@ impl Phase {
 }
 
 impl ContainerFacts {
-    fn ended_well(&self) -> bool {
-        matches!(&self.state, State::Terminated(end) if end.code == 0)
+    fn succeeded(&self) -> bool {
+        matches!(&self.state, ContainerRunState::Terminated(end) if end.code == 0)
     }
 
     fn is_running(&self) -> bool {
-        matches!(self.state, State::Running { .. })
+        matches!(self.state, ContainerRunState::Running { .. })
     }
 
     fn was_started(&self) -> bool {
-        !matches!(self.state, State::Waiting { .. }) || self.last.is_some()
+        !matches!(self.state, ContainerRunState::Waiting { .. }) || self.last.is_some()
     }
 
     fn to_status(&self, init: bool) -> ContainerStatus {
@@ -108,20 +110,20 @@ impl ContainerFacts {
             image: self.image.clone(),
             image_id: self.image.clone(),
             container_id: (!self.id.is_empty()).then(|| format!("process://{}", self.id)),
-            ready: if init { self.ended_well() } else { running },
+            ready: if init { self.succeeded() } else { running },
             started: Some(running),
             restart_count: self.restarts,
             state: Some(self.state.to_status(&self.id)),
             last_state: self
                 .last
                 .as_ref()
-                .map(|end| State::Terminated(end.clone()).to_status("")),
+                .map(|end| ContainerRunState::Terminated(end.clone()).to_status("")),
             ..ContainerStatus::default()
         }
     }
 }
 
-impl State {
+impl ContainerRunState {
     pub(crate) fn waiting(reason: &'static str) -> Self {
         Self::Waiting {
             reason,
@@ -165,12 +167,12 @@ fn text(text: &str) -> Option<String> {
 
 impl Facts {
     fn initialized(&self) -> bool {
-        self.init.iter().all(ContainerFacts::ended_well)
+        self.init.iter().all(ContainerFacts::succeeded)
     }
 
     fn phase(&self) -> Phase {
-        if self.over {
-            let well = self.initialized() && self.main.iter().all(ContainerFacts::ended_well);
+        if self.is_finished {
+            let well = self.initialized() && self.main.iter().all(ContainerFacts::succeeded);
             return if well {
                 Phase::Succeeded
             } else {
@@ -190,8 +192,7 @@ impl Facts {
         unready.map(|container| container.name.as_str()).collect()
     }
 
-    /// The status to report. `pod` gives what others have written, such as its conditions and
-    /// the moments since when ours hold.
+    /// Computes the status. `pod` provides conditions of others and the transition times of ours.
     pub(crate) fn to_status(&self, pod: &Pod, now: Timestamp) -> PodStatus {
         let old = pod.status.clone().unwrap_or_default();
         let address = self.address.map(|address| address.to_string());
@@ -229,7 +230,7 @@ fn statuses(containers: &[ContainerFacts], init: bool) -> Option<Vec<ContainerSt
 mod tests {
     use super::*;
 
-    fn container(state: State) -> ContainerFacts {
+    fn container(state: ContainerRunState) -> ContainerFacts {
         ContainerFacts {
             name: "c".into(),
             image: "i".into(),
@@ -240,14 +241,14 @@ mod tests {
         }
     }
 
-    fn ended(code: i32) -> State {
+    fn ended(code: i32) -> ContainerRunState {
         let at = Timestamp::UNIX_EPOCH;
         let reason = if code == 0 {
             reason::COMPLETED
         } else {
             reason::ERROR
         };
-        State::Terminated(Termination {
+        ContainerRunState::Terminated(Termination {
             code,
             reason,
             message: String::new(),
@@ -256,21 +257,21 @@ mod tests {
         })
     }
 
-    fn facts(init: State, main: State, over: bool) -> Facts {
+    fn facts(init: ContainerRunState, main: ContainerRunState, over: bool) -> Facts {
         Facts {
             init: vec![container(init)],
             main: vec![container(main)],
-            over,
+            is_finished: over,
             ..Facts::default()
         }
     }
 
     #[test]
-    fn phases_follow_the_containers() {
-        let running = State::Running {
+    fn phase_follows_containers() {
+        let running = ContainerRunState::Running {
             since: Timestamp::UNIX_EPOCH,
         };
-        let waiting = State::waiting(reason::CREATING);
+        let waiting = ContainerRunState::waiting(reason::CREATING);
         for (facts, phase) in [
             (
                 facts(waiting.clone(), waiting.clone(), false),
@@ -292,9 +293,13 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_loop_reads_as_on_a_cluster() {
-        let mut facts = facts(ended(0), State::waiting(reason::CRASH_LOOP), false);
-        let State::Terminated(end) = ended(3) else {
+    fn crash_loop_status_matches_cluster() {
+        let mut facts = facts(
+            ended(0),
+            ContainerRunState::waiting(reason::CRASH_LOOP),
+            false,
+        );
+        let ContainerRunState::Terminated(end) = ended(3) else {
             unreachable!()
         };
         facts.main[0].last = Some(end);

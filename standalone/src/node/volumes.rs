@@ -1,4 +1,4 @@
-//! The volumes of a Pod as directories of the host, and how containers mount them.
+//! Volumes of a Pod as host directories, and their mounts.
 
 mod subpath;
 
@@ -11,21 +11,21 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::{Container, KeyToPath, Pod, Volume};
 use kube::Client;
 
-use super::bwrap::Mount;
-use super::claims::Claims;
-use super::environment::{EnvironmentError, Kind, Variables, read};
-use super::identity::volume_group;
+use super::claims::ClaimProvisioner;
+use super::container_user::volume_group;
+use super::environment::{DataSource, EnvironmentError, Variables, read};
+use super::mount::Mount;
 use super::paths::Paths;
 
-/// Mode of volumes that name no group: every user of the container may write, as on a cluster.
+/// Mode without `fsGroup`: every user of the container may write, as on a cluster.
 const OPEN: u32 = 0o777;
-/// With a group: its members may write, and what they make stays theirs.
+/// Mode with `fsGroup`: members may write, and new files inherit the group.
 const GROUP: u32 = 0o2775;
 
-/// Why a volume cannot be provided.
+/// A volume cannot be provided.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum VolumeError {
-    #[error("volume {0} is of a type that this node refuses or does not know")]
+    #[error("volume {0} has an unsupported type")]
     Kind(String),
     #[error("volume {0} is not defined")]
     Undefined(String),
@@ -37,28 +37,28 @@ pub(crate) enum VolumeError {
     Data(#[from] EnvironmentError),
 }
 
-/// A volume that exists.
+/// Existing volume.
 #[derive(Debug, Clone)]
-pub(crate) struct Provided {
+pub(crate) struct ProvidedVolume {
     directory: PathBuf,
     read_only: bool,
 }
 
-/// The volumes of one Pod by name.
-pub(crate) type Volumes = BTreeMap<String, Provided>;
+/// Volumes of one Pod by name.
+pub(crate) type Volumes = BTreeMap<String, ProvidedVolume>;
 
-/// Makes the volumes of `pod`. Waits for claims that are not bound yet.
+/// Creates the volumes of `pod`. Waits for unbound claims.
 pub(crate) async fn provide(
     client: &Client,
     paths: &Paths,
-    claims: &Claims,
+    claims: &ClaimProvisioner,
     pod: &Pod,
 ) -> Result<Volumes, VolumeError> {
     let spec = pod.spec.clone().unwrap_or_default();
     let group = volume_group(&spec).filter(|_| rustix::process::geteuid().is_root());
     let mut volumes = Volumes::new();
     for volume in spec.volumes.iter().flatten() {
-        let source = Source {
+        let source = VolumeProvider {
             client,
             paths,
             claims,
@@ -71,16 +71,16 @@ pub(crate) async fn provide(
     Ok(volumes)
 }
 
-struct Source<'a> {
+struct VolumeProvider<'a> {
     client: &'a Client,
     paths: &'a Paths,
-    claims: &'a Claims,
+    claims: &'a ClaimProvisioner,
     pod: &'a Pod,
     group: Option<u32>,
 }
 
-impl Source<'_> {
-    async fn provide(&self, volume: &Volume) -> Result<Provided, VolumeError> {
+impl VolumeProvider<'_> {
+    async fn provide(&self, volume: &Volume) -> Result<ProvidedVolume, VolumeError> {
         let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
         let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
         if let Some(empty) = &volume.empty_dir {
@@ -99,7 +99,7 @@ impl Source<'_> {
         }
         let (kind, name, optional, items, mode) = if let Some(map) = &volume.config_map {
             (
-                Kind::ConfigMap,
+                DataSource::ConfigMap,
                 Some(map.name.clone()),
                 map.optional,
                 &map.items,
@@ -107,7 +107,7 @@ impl Source<'_> {
             )
         } else if let Some(secret) = &volume.secret {
             (
-                Kind::Secret,
+                DataSource::Secret,
                 secret.secret_name.clone(),
                 secret.optional,
                 &secret.items,
@@ -131,7 +131,7 @@ impl Source<'_> {
             .unwrap_or(0o444);
         let files = projected(data.unwrap_or_default(), items.as_deref(), mode)?;
         write_files(&directory, &files, self.group).map_err(in_volume(&volume.name))?;
-        Ok(Provided {
+        Ok(ProvidedVolume {
             directory,
             read_only: true,
         })
@@ -142,9 +142,9 @@ impl Source<'_> {
         volume: &Volume,
         directory: PathBuf,
         read_only: bool,
-    ) -> Result<Provided, VolumeError> {
+    ) -> Result<ProvidedVolume, VolumeError> {
         make_shared(&directory, self.group).map_err(in_volume(&volume.name))?;
-        Ok(Provided {
+        Ok(ProvidedVolume {
             directory,
             read_only,
         })
@@ -155,7 +155,7 @@ fn in_volume(name: &str) -> impl Fn(io::Error) -> VolumeError {
     move |error| VolumeError::Io(name.to_owned(), error)
 }
 
-/// Makes a directory for containers to write to. Its parents are closed to other users.
+/// Creates a directory that containers may write. Its parents are closed to other users.
 fn make_shared(directory: &Path, group: Option<u32>) -> io::Result<()> {
     if let Some(parent) = directory.parent() {
         fs::DirBuilder::new()
@@ -169,7 +169,7 @@ fn make_shared(directory: &Path, group: Option<u32>) -> io::Result<()> {
         Err(error) => return Err(error),
     }
     let Some(group) = group else { return Ok(()) };
-    // As `fsGroupChangePolicy: OnRootMismatch`: a large workspace is walked once, not each start.
+    // As with `fsGroupChangePolicy: OnRootMismatch`, a large workspace is walked only once.
     let metadata = fs::symlink_metadata(directory)?;
     if metadata.gid() == group && metadata.mode() & 0o7777 == GROUP {
         return Ok(());
@@ -178,7 +178,7 @@ fn make_shared(directory: &Path, group: Option<u32>) -> io::Result<()> {
     fs::set_permissions(directory, fs::Permissions::from_mode(GROUP))
 }
 
-/// Gives everything below `path` to `group`, following no link.
+/// Sets the group of everything below `path`, without following links.
 fn hand_over(path: &Path, group: u32) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
     lchown(path, None, Some(group))?;
@@ -200,9 +200,9 @@ fn hand_over(path: &Path, group: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// A file of a configuration volume.
+/// File of a `ConfigMap` or `Secret` volume.
 #[derive(Debug, PartialEq, Eq)]
-struct Projected {
+struct ProjectedFile {
     path: PathBuf,
     mode: u32,
     bytes: Vec<u8>,
@@ -212,10 +212,10 @@ fn projected(
     mut data: BTreeMap<String, Vec<u8>>,
     items: Option<&[KeyToPath]>,
     mode: u32,
-) -> Result<Vec<Projected>, VolumeError> {
+) -> Result<Vec<ProjectedFile>, VolumeError> {
     let Some(items) = items else {
         let file = |(key, bytes): (String, Vec<u8>)| {
-            Ok(Projected {
+            Ok(ProjectedFile {
                 path: subpath::relative(&key)?,
                 mode,
                 bytes,
@@ -231,7 +231,7 @@ fn projected(
             .mode
             .and_then(|mode| u32::try_from(mode).ok())
             .unwrap_or(mode);
-        Ok(Projected {
+        Ok(ProjectedFile {
             path: subpath::relative(&item.path)?,
             mode,
             bytes,
@@ -240,8 +240,8 @@ fn projected(
     items.iter().map(file).collect()
 }
 
-/// Writes the files anew; containers see them read-only.
-fn write_files(directory: &Path, files: &[Projected], group: Option<u32>) -> io::Result<()> {
+/// Replaces the files; containers see them read-only.
+fn write_files(directory: &Path, files: &[ProjectedFile], group: Option<u32>) -> io::Result<()> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -262,28 +262,29 @@ fn write_files(directory: &Path, files: &[Projected], group: Option<u32>) -> io:
     Ok(())
 }
 
-/// The mounts of `container`, outer ones first.
+/// Mounts of `container`, outer ones first.
 pub(crate) fn mounts(
     container: &Container,
     volumes: &Volumes,
     variables: &Variables,
 ) -> Result<Vec<Mount>, VolumeError> {
     let mut mounts = Vec::new();
-    let mut wishes: Vec<_> = container.volume_mounts.iter().flatten().collect();
-    wishes.sort_by_key(|wish| Path::new(&wish.mount_path).components().count());
-    for wish in wishes {
+    let mut volume_mounts: Vec<_> = container.volume_mounts.iter().flatten().collect();
+    volume_mounts
+        .sort_by_key(|volume_mount| Path::new(&volume_mount.mount_path).components().count());
+    for volume_mount in volume_mounts {
         let volume = volumes
-            .get(&wish.name)
-            .ok_or_else(|| VolumeError::Undefined(wish.name.clone()))?;
-        let below = match (&wish.sub_path, &wish.sub_path_expr) {
+            .get(&volume_mount.name)
+            .ok_or_else(|| VolumeError::Undefined(volume_mount.name.clone()))?;
+        let below = match (&volume_mount.sub_path, &volume_mount.sub_path_expr) {
             (Some(path), _) => path.clone(),
             (None, Some(expression)) => variables.expand(expression),
             (None, None) => String::new(),
         };
         mounts.push(Mount::Bind {
             from: subpath::inside(&volume.directory, &below, volume.read_only)?,
-            to: Path::new("/").join(&wish.mount_path),
-            writable: !(volume.read_only || wish.read_only == Some(true)),
+            to: Path::new("/").join(&volume_mount.mount_path),
+            writable: !(volume.read_only || volume_mount.read_only == Some(true)),
         });
     }
     Ok(mounts)
@@ -294,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn volumes_are_open_to_all_users_of_the_container_only() {
+    fn volume_is_world_writable_below_private_parent() {
         let state = tempfile::tempdir().unwrap();
         let directory = state.path().join("pods/uid/volumes/work");
         make_shared(&directory, None).unwrap();
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_become_files_with_modes() {
+    fn projected_keys_become_files_with_modes() {
         let data = BTreeMap::from([
             ("a".to_owned(), b"1".to_vec()),
             ("b".to_owned(), b"2".to_vec()),
@@ -320,7 +321,7 @@ mod tests {
         let one = projected(data.clone(), Some(&[item]), 0o400).unwrap();
         assert_eq!(
             one,
-            [Projected {
+            [ProjectedFile {
                 path: "x/y".into(),
                 mode: 0o444,
                 bytes: b"2".to_vec()

@@ -1,5 +1,5 @@
-//! The two watches of the node. An object that cannot be decoded is skipped, and both recover
-//! from interruptions by themselves.
+//! Watches of the node. Objects that cannot be decoded are skipped; both watches recover from
+//! errors.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,15 +11,15 @@ use kube::Api;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Config, Event, watcher};
-use operator::kubernetes::words;
+use operator::kubernetes::error_text;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::lifecycle::{self, Observed};
-use super::{Node, removal};
+use super::pod_worker::{self, WatchedPod};
+use super::{Node, remove_tree};
 
-/// Follows the claims until `shutdown`.
+/// Handles claims until `shutdown`.
 pub(crate) async fn claims(node: Arc<Node>, shutdown: CancellationToken) {
     let api = Api::<DeserializeGuard<PersistentVolumeClaim>>::all(node.client.clone());
     let mut events = std::pin::pin!(events(watcher(api, Config::default()).default_backoff()));
@@ -38,7 +38,7 @@ pub(crate) async fn claims(node: Arc<Node>, shutdown: CancellationToken) {
     }
 }
 
-/// Follows the Pods until `shutdown`, and then waits for theirs to end.
+/// Handles Pods until `shutdown`, and then waits for them to end.
 pub(crate) async fn pods(node: Arc<Node>, shutdown: CancellationToken) {
     let api = Api::<DeserializeGuard<Pod>>::all(node.client.clone());
     let mut events = std::pin::pin!(events(watcher(api, Config::default()).default_backoff()));
@@ -57,14 +57,14 @@ pub(crate) async fn pods(node: Arc<Node>, shutdown: CancellationToken) {
     pods.tasks.wait().await;
 }
 
-/// What can be decoded. Errors are logged: the stream itself starts anew.
+/// Yields decoded objects. Errors are logged; the stream restarts itself.
 fn events<K: Send + 'static>(
     stream: impl Stream<Item = watcher::Result<Event<DeserializeGuard<K>>>> + Send,
 ) -> impl Stream<Item = Event<K>> + Send {
     stream.filter_map(async |event| {
         let event = event
             .inspect_err(|error| {
-                let error = words::of_watch(error);
+                let error = error_text::watch_error_text(error);
                 tracing::warn!(error, "watch interrupted");
             })
             .ok()?;
@@ -86,11 +86,11 @@ fn decoded<K>(object: DeserializeGuard<K>) -> Option<K> {
     logged.ok()
 }
 
-/// The Pods of this node, by uid.
+/// Pods of this node by uid.
 struct Pods {
     node: Arc<Node>,
-    running: BTreeMap<String, watch::Sender<Observed>>,
-    /// Those of the list that is being read.
+    running: BTreeMap<String, watch::Sender<WatchedPod>>,
+    /// Uids of the list being read.
     seen: Vec<String>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
@@ -115,9 +115,9 @@ impl Pods {
             return;
         };
         pod.metadata.managed_fields = None;
-        let seen = Observed {
+        let seen = WatchedPod {
             pod: Arc::new(pod),
-            gone: false,
+            is_deleted: false,
         };
         if let Some(known) = self.running.get(&uid) {
             known.send_replace(seen);
@@ -128,7 +128,7 @@ impl Pods {
         }
     }
 
-    /// A Pod without a node is ours too: there is no other.
+    /// True for Pods of this node and for unscheduled ones: there is no other node.
     fn is_ours(&self, pod: &Pod) -> bool {
         let spec = pod.spec.as_ref();
         let node = spec
@@ -140,10 +140,10 @@ impl Pods {
         node.map_or(!gated, |node| node == self.node.config.node_name)
     }
 
-    fn start(&mut self, uid: String, seen: Observed) {
+    fn start(&mut self, uid: String, seen: WatchedPod) {
         let (sender, receiver) = watch::channel(seen);
-        let life = lifecycle::run(Arc::clone(&self.node), receiver, self.shutdown.clone());
-        self.tasks.spawn(life);
+        let worker = pod_worker::run(Arc::clone(&self.node), receiver, self.shutdown.clone());
+        self.tasks.spawn(worker);
         self.running.insert(uid, sender);
     }
 
@@ -154,32 +154,37 @@ impl Pods {
             .as_ref()
             .and_then(|uid| self.running.remove(uid));
         if let Some(known) = known {
-            known.send_replace(Observed {
+            known.send_replace(WatchedPod {
                 pod: Arc::new(pod),
-                gone: true,
+                is_deleted: true,
             });
         }
     }
 
-    /// After a list: ends what is gone, and removes what Pods of an earlier run left.
+    /// After a list: ends deleted Pods and removes files of an earlier run.
     fn retain_seen(&mut self) {
         let seen = std::mem::take(&mut self.seen);
         self.running.retain(|uid, known| {
             let alive = seen.contains(uid);
             if !alive {
-                known.send_modify(|observed| observed.gone = true);
+                known.send_modify(|observed| observed.is_deleted = true);
             }
             alive
         });
-        let places = [self.node.paths.pods(), self.node.paths.memory()];
-        for entry in places.iter().flat_map(fs::read_dir).flatten().flatten() {
+        let directories = [self.node.paths.pods(), self.node.paths.memory()];
+        for entry in directories
+            .iter()
+            .flat_map(fs::read_dir)
+            .flatten()
+            .flatten()
+        {
             let name = entry.file_name();
             if !name
                 .to_str()
                 .is_some_and(|uid| seen.iter().any(|known| known == uid))
             {
                 self.tasks
-                    .spawn_blocking(move || removal::remove(&entry.path()));
+                    .spawn_blocking(move || remove_tree::remove(&entry.path()));
             }
         }
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// A process that has used no CPU worth mentioning for so long is at rest.
-const AT_REST: Duration = Duration::from_millis(500);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const IDLE_PERIOD: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// CPU time that says nothing: the kernel counts in ticks.
 const TICK: Duration = Duration::from_millis(10);
 
@@ -30,7 +30,7 @@ impl Process {
             .expect("this program");
         let errors = BufReader::new(child.stderr.take().expect("a pipe"));
         let (sender, lines) = channel();
-        // Whatever it says must not block it.
+        // Its output must not block it.
         std::thread::spawn(move || {
             for line in errors.lines().map_while(Result::ok) {
                 let _ = sender.send(line);
@@ -49,11 +49,11 @@ impl Process {
     }
 
     /// Waits until it is at rest. How long after `begin` it was still busy.
-    pub(crate) fn rest_since(&self, begin: Instant) -> Duration {
+    pub(crate) fn wait_idle_since(&self, begin: Instant) -> Duration {
         let mut busy = Instant::now();
         let mut used = self.cpu();
-        while busy.elapsed() < AT_REST {
-            std::thread::sleep(LOOK_EVERY);
+        while busy.elapsed() < IDLE_PERIOD {
+            std::thread::sleep(POLL_INTERVAL);
             let now = self.cpu();
             if now > used + TICK {
                 (busy, used) = (Instant::now(), now);

@@ -8,19 +8,21 @@ use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
-use operator::controller::{self, ControllerConfig, Peers, SupervisorError, Supervisors};
+use operator::controller::{
+    self, ControllerConfig, PeerClients, SupervisorAddress, SupervisorError, Supervisors,
+};
 use operator::index::Index;
 use operator::keys::Keys;
 use operator::traffic::NoGateways;
 use operator::urls::{Scheme, UrlForm, Urls};
 use serde_json::json;
-use standalone::api::{EmbeddedApi, Options};
-use tests::world::{ScriptedNode, ScriptedSupervisors};
+use standalone::api::{ApiOptions, EmbeddedApi};
+use tests::test_cluster::{ScriptedNode, ScriptedSupervisors};
 use tokio_util::sync::CancellationToken;
 
 /// Serves an API that holds this many Sandboxes, and plays their node. Says when all run.
 pub(crate) async fn api(count: u32) {
-    let api = EmbeddedApi::in_memory(Options::new(crds::schema::all()));
+    let api = EmbeddedApi::in_memory(ApiOptions::new(crds::schema::all_crds()));
     let client = api.client();
     let node = ScriptedNode::new(client.clone(), api.clock(), Arc::default());
     let node = Arc::new(node);
@@ -81,7 +83,7 @@ async fn fill(client: &Client, count: u32) {
 
 /// Runs a controller for the API at this URL. Supervisors are dormant, or ready since long.
 pub(crate) async fn controller(url: &str, ready: bool) {
-    operator::telemetry::init();
+    operator::logging::init();
     let client = Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
     let keys = Arc::new(Keys::derive(&[7; 32]).unwrap());
     let dormant = ScriptedSupervisors::default();
@@ -96,7 +98,7 @@ pub(crate) async fn controller(url: &str, ready: bool) {
         base: "sandboxes.example.com".into(),
         form: UrlForm::Nested,
     };
-    let peers = Peers {
+    let peers = PeerClients {
         supervisors,
         gateways: Arc::new(NoGateways),
     };
@@ -117,29 +119,28 @@ pub(crate) async fn controller(url: &str, ready: bool) {
 struct ReadySupervisors;
 
 impl Supervisors for ReadySupervisors {
-    fn init<'a>(&'a self, _: &'a str, _: String) -> BoxFuture<'a, Result<(), SupervisorError>> {
+    fn init<'a>(
+        &'a self,
+        _: &'a SupervisorAddress,
+        _: String,
+    ) -> BoxFuture<'a, Result<(), SupervisorError>> {
         Box::pin(async { Ok(()) })
     }
 
     fn ready<'a>(
         &'a self,
-        _: &'a str,
+        _: &'a SupervisorAddress,
         _: String,
         _: Duration,
     ) -> BoxFuture<'a, Result<ReadyReport, SupervisorError>> {
-        Box::pin(async {
-            Ok(ReadyReport {
-                state: SupervisorState::Ready,
-                detail: None,
-            })
-        })
+        Box::pin(async { Ok(SupervisorState::Ready.into()) })
     }
 
-    fn accepts<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, bool> {
+    fn accepts_connections<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, bool> {
         Box::pin(async { true })
     }
 
-    fn idle<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, Option<Duration>> {
+    fn server_idle_time<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, Option<Duration>> {
         Box::pin(async { Some(Duration::ZERO) })
     }
 }

@@ -1,4 +1,4 @@
-//! `APIRemoteWorkspace` of the SDK (runtime API spec 3.9).
+//! `APIRemoteWorkspace` of the SDK (`docs/specs/runtime-api.md`, section 3.9).
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use hyper::body::Bytes;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::raised::{restarts, text};
-use super::{POLL, Raised, Reply, Wire};
+use super::exception::{restarts, text};
+use super::{ClientException, HttpClient, POLL, Reply};
 
 /// `init_timeout`, `api_timeout`, and that of `/pause` and `/stop`.
 const INIT: Duration = Duration::from_mins(5);
@@ -27,9 +27,9 @@ pub struct Sdk {
     pub keep_alive: bool,
     pub pause_on_close: bool,
     pub startup_wait_timeout: Duration,
-    pub wire: Wire,
+    pub wire: HttpClient,
     /// The client of the agent-server.
-    pub sandbox: Wire,
+    pub sandbox: HttpClient,
     pub runtime_id: Option<String>,
     pub host: String,
     pub key: String,
@@ -48,8 +48,8 @@ impl Sdk {
             keep_alive: false,
             pause_on_close: false,
             startup_wait_timeout: INIT,
-            wire: Wire::new(api_key),
-            sandbox: Wire::of_session(""),
+            wire: HttpClient::new(api_key),
+            sandbox: HttpClient::of_session(""),
             runtime_id: None,
             host: String::new(),
             key: String::new(),
@@ -57,7 +57,7 @@ impl Sdk {
     }
 
     /// The constructor. What fails leads to [`Sdk::cleanup`].
-    pub async fn construct(&mut self) -> Result<(), Raised> {
+    pub async fn construct(&mut self) -> Result<(), ClientException> {
         let made = self.start_or_attach().await;
         if made.is_err() {
             self.cleanup().await;
@@ -65,7 +65,7 @@ impl Sdk {
         made
     }
 
-    async fn start_or_attach(&mut self) -> Result<(), Raised> {
+    async fn start_or_attach(&mut self) -> Result<(), ClientException> {
         if !self.find_existing().await? {
             self.start().await?;
         }
@@ -73,13 +73,13 @@ impl Sdk {
         // httpx gives a base URL with a path a slash at its end, so this fails for such.
         let rest = self.host.split_once("://").map_or("", |(_, rest)| rest);
         if rest.contains('/') {
-            return Err(Raised::Assertion(format!("host is {}", self.host)));
+            return Err(ClientException::Assertion(format!("host is {}", self.host)));
         }
-        self.sandbox = Wire::of_session(&self.key);
+        self.sandbox = HttpClient::of_session(&self.key);
         Ok(())
     }
 
-    async fn find_existing(&mut self) -> Result<bool, Raised> {
+    async fn find_existing(&mut self) -> Result<bool, ClientException> {
         let reply = self.wire.get(&self.session_url(), API).await?;
         if reply.status == 404 {
             return Ok(false);
@@ -96,7 +96,7 @@ impl Sdk {
         }
     }
 
-    async fn start(&mut self) -> Result<(), Raised> {
+    async fn start(&mut self) -> Result<(), ClientException> {
         let mut body = json!({
             "image": self.server_image,
             "command": "/usr/local/bin/openhands-agent-server --port 60000",
@@ -114,8 +114,8 @@ impl Sdk {
         self.remember(&runtime)
     }
 
-    fn remember(&mut self, runtime: &Value) -> Result<(), Raised> {
-        let value = |error| Raised::Value(format!("{error:?}"));
+    fn remember(&mut self, runtime: &Value) -> Result<(), ClientException> {
+        let value = |error| ClientException::Value(format!("{error:?}"));
         self.runtime_id = Some(text(runtime, "runtime_id").map_err(value)?);
         self.host = text(runtime, "url").map_err(value)?;
         self.host.truncate(self.host.trim_end_matches('/').len());
@@ -124,7 +124,7 @@ impl Sdk {
     }
 
     /// Polls the session. Any HTTP error is fatal, any trouble with `/health` is not.
-    async fn wait_until_ready(&mut self) -> Result<(), Raised> {
+    async fn wait_until_ready(&mut self) -> Result<(), ClientException> {
         let end = Instant::now() + self.startup_wait_timeout;
         while Instant::now() < end {
             let reply = self.wire.get(&self.session_url(), API).await?;
@@ -136,17 +136,19 @@ impl Sdk {
             };
             match pod.as_str() {
                 "ready" if self.is_healthy().await => return Ok(()),
-                "failed" | "unknown" | "crashloopbackoff" => return Err(Raised::Value(pod)),
+                "failed" | "unknown" | "crashloopbackoff" => {
+                    return Err(ClientException::Value(pod));
+                }
                 _ => sleep(POLL).await,
             }
         }
-        Err(Raised::Timeout)
+        Err(ClientException::Timeout)
     }
 
     /// `GET /health` by urllib, without headers.
     async fn is_healthy(&self) -> bool {
         let limit = Duration::from_secs(5);
-        let reply = Wire::with_headers(&[]);
+        let reply = HttpClient::with_headers(&[]);
         let reply = reply.get(&format!("{}/health", self.host), limit).await;
         reply.is_ok_and(|reply| reply.is_success())
     }
@@ -160,17 +162,17 @@ impl Sdk {
         let _ = self.change(verb, CLEANUP).await;
     }
 
-    pub async fn pause(&self) -> Result<(), Raised> {
+    pub async fn pause(&self) -> Result<(), ClientException> {
         self.change("pause", CLEANUP).await?.success().map(drop)
     }
 
     /// Neither key nor URL are read again.
-    pub async fn resume(&mut self) -> Result<(), Raised> {
+    pub async fn resume(&mut self) -> Result<(), ClientException> {
         self.change("resume", INIT).await?.success()?;
         self.wait_until_ready().await
     }
 
-    async fn change(&self, verb: &str, limit: Duration) -> Result<Reply, Raised> {
+    async fn change(&self, verb: &str, limit: Duration) -> Result<Reply, ClientException> {
         let url = format!("{}/{verb}", self.api_url);
         let body = json!({"runtime_id": self.runtime_id});
         self.wire.post(&url, &body, limit).await
@@ -181,7 +183,12 @@ impl Sdk {
     }
 
     /// A call of the agent-server.
-    pub async fn call(&self, method: Method, path: &str, body: Bytes) -> Result<Reply, Raised> {
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Reply, ClientException> {
         let url = format!("{}{path}", self.host);
         self.sandbox.send(method, &url, body, API).await
     }

@@ -1,4 +1,4 @@
-//! `RemoteRuntime` of V0: connect, act, recover, close (runtime API spec 3.1 to 3.5).
+//! `RemoteRuntime` of V0: connect, act, recover, close (`docs/specs/runtime-api.md`, sections 3.1 to 3.5).
 
 mod actions;
 mod build;
@@ -12,8 +12,8 @@ use hyper::body::Bytes;
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
-use super::raised::{index, text};
-use super::{POLL, Raised, Reply, Wire};
+use super::exception::{index, text};
+use super::{ClientException, HttpClient, POLL, Reply};
 
 pub use nested::{NestedManager, Routing};
 
@@ -74,32 +74,32 @@ impl V0Config {
 #[derive(Debug)]
 pub struct V0 {
     pub config: V0Config,
-    pub wire: Wire,
+    pub wire: HttpClient,
     pub runtime_id: Option<String>,
     pub url: String,
     pub work_hosts: Map<String, Value>,
     pub session_key: Option<String>,
     closed: bool,
     /// An action is under way and holds the semaphore.
-    acting: bool,
+    action_in_progress: bool,
 }
 
 impl V0 {
     pub fn new(config: V0Config) -> Self {
         Self {
-            wire: Wire::new(&config.api_key),
+            wire: HttpClient::new(&config.api_key),
             runtime_id: None,
             url: String::new(),
             work_hosts: Map::new(),
             session_key: None,
             closed: false,
-            acting: false,
+            action_in_progress: false,
             config,
         }
     }
 
     /// `connect()`. What fails leads to `close()`, whose error wins.
-    pub async fn connect(&mut self) -> Result<(), Raised> {
+    pub async fn connect(&mut self) -> Result<(), ClientException> {
         let connected = self.start_or_attach().await;
         if connected.is_err() {
             self.close().await?;
@@ -107,10 +107,10 @@ impl V0 {
         connected
     }
 
-    async fn start_or_attach(&mut self) -> Result<(), Raised> {
+    async fn start_or_attach(&mut self) -> Result<(), ClientException> {
         if !self.find_existing().await? {
             if self.config.attach_to_existing {
-                return Err(Raised::NotFound);
+                return Err(ClientException::NotFound);
             }
             self.start().await?;
         }
@@ -119,10 +119,10 @@ impl V0 {
     }
 
     /// Step 1 and 2: whether there is a runtime of this session that can be used.
-    async fn find_existing(&mut self) -> Result<bool, Raised> {
+    async fn find_existing(&mut self) -> Result<bool, ClientException> {
         let url = format!("{}/sessions/{}", self.config.api_url, self.config.sid);
         let reply = match self.api(Method::GET, &url, None, 200).await {
-            Err(Raised::Http { status: 404, .. }) => return Ok(false),
+            Err(ClientException::Http { status: 404, .. }) => return Ok(false),
             other => other?,
         };
         let runtime = reply.json()?;
@@ -137,7 +137,7 @@ impl V0 {
     }
 
     /// Step 4.
-    async fn start(&mut self) -> Result<(), Raised> {
+    async fn start(&mut self) -> Result<(), ClientException> {
         let image = match self.config.image.clone() {
             Some(image) => image,
             None => self.build_image().await?,
@@ -154,18 +154,22 @@ impl V0 {
         let url = format!("{}/start", config.api_url);
         let started = self.api(Method::POST, &url, Some(&body), 201).await;
         let reply = started.map_err(|error| match error {
-            Raised::Http { detail, .. } => Raised::Unavailable(detail.unwrap_or_default()),
-            Raised::Timeout | Raised::Connection => Raised::Unavailable(String::new()),
+            ClientException::Http { detail, .. } => {
+                ClientException::Unavailable(detail.unwrap_or_default())
+            }
+            ClientException::Timeout | ClientException::Connection => {
+                ClientException::Unavailable(String::new())
+            }
             other => other,
         })?;
         self.remember(&reply.json()?)
     }
 
-    fn remember(&mut self, runtime: &Value) -> Result<(), Raised> {
+    fn remember(&mut self, runtime: &Value) -> Result<(), ClientException> {
         self.runtime_id = Some(text(runtime, "runtime_id")?);
         self.url = text(runtime, "url")?;
         let hosts = runtime.get("work_hosts").cloned().unwrap_or(json!({}));
-        let no_items = || Raised::Type(format!("{hosts} has no items"));
+        let no_items = || ClientException::Type(format!("{hosts} has no items"));
         self.work_hosts = hosts.as_object().cloned().ok_or_else(no_items)?;
         if runtime.get("session_api_key").is_some() {
             let key = text(runtime, "session_api_key")?;
@@ -178,7 +182,7 @@ impl V0 {
     }
 
     /// `/resume`, the wait loop, and the set-up.
-    async fn resume(&mut self) -> Result<(), Raised> {
+    async fn resume(&mut self) -> Result<(), ClientException> {
         self.change("resume").await?;
         // As the original, which calls itself through the wait loop.
         Box::pin(self.wait_until_alive()).await?;
@@ -186,7 +190,7 @@ impl V0 {
     }
 
     /// `close()`, by the table of section 3.5.
-    pub async fn close(&mut self) -> Result<(), Raised> {
+    pub async fn close(&mut self) -> Result<(), ClientException> {
         if self.config.attach_to_existing || std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
@@ -200,11 +204,11 @@ impl V0 {
         }
     }
 
-    async fn change(&mut self, verb: &str) -> Result<(), Raised> {
+    async fn change(&mut self, verb: &str) -> Result<(), ClientException> {
         let url = format!("{}/{verb}", self.config.api_url);
         let body = json!({"runtime_id": self.runtime_id});
         let reply = self.api(Method::POST, &url, Some(&body), 200).await?;
-        // Nobody reads it, but it has to be JSON.
+        // No caller reads it, but it has to be JSON.
         reply.json().map(drop)
     }
 
@@ -215,11 +219,11 @@ impl V0 {
         url: &str,
         body: Option<&Value>,
         code: u16,
-    ) -> Result<Reply, Raised> {
+    ) -> Result<Reply, ClientException> {
         let limit = self.config.api_timeout;
         let reply = self.request(method, url, body, limit).await?;
         if self.config.exact_codes && reply.status != code {
-            return Err(Raised::Assertion(format!(
+            return Err(ClientException::Assertion(format!(
                 "{} instead of {code}",
                 reply.status
             )));
@@ -227,14 +231,14 @@ impl V0 {
         Ok(reply)
     }
 
-    /// `send_request`: 429 is tried three times and then raised as what nobody catches.
+    /// `send_request`: 429 is tried three times, then raised as an exception that no caller catches.
     pub(super) async fn request(
         &self,
         method: Method,
         url: &str,
         body: Option<&Value>,
         limit: Duration,
-    ) -> Result<Reply, Raised> {
+    ) -> Result<Reply, ClientException> {
         for _ in 0..3 {
             let bytes = body.map_or_else(Bytes::new, |b| Bytes::from(b.to_string()));
             let reply = self.wire.send(method.clone(), url, bytes, limit).await?;
@@ -244,7 +248,7 @@ impl V0 {
                 _ => return Err(reply.error()),
             }
         }
-        Err(Raised::Retry)
+        Err(ClientException::Retry)
     }
 
     /// The `runtime_id` that the API gave.
@@ -252,9 +256,9 @@ impl V0 {
         self.runtime_id.as_deref().unwrap_or_default()
     }
 
-    fn checked_id(runtime: &Value, wanted: &str) -> Result<(), Raised> {
+    fn checked_id(runtime: &Value, wanted: &str) -> Result<(), ClientException> {
         let same = index(runtime, "runtime_id")? == wanted;
-        let wrong = || Raised::Assertion(format!("another runtime: {runtime}"));
+        let wrong = || ClientException::Assertion(format!("another runtime: {runtime}"));
         same.then_some(()).ok_or_else(wrong)
     }
 }

@@ -1,4 +1,4 @@
-//! The app server of V1: `RemoteSandboxService` of 2025-11, and its successors (runtime API spec 3.7,
+//! The app server of V1: `RemoteSandboxService` of 2025-11, and its successors (`docs/specs/runtime-api.md`, sections 3.7,
 //! 3.8, 3.10).
 
 mod enterprise;
@@ -8,17 +8,17 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::raised::text;
-use super::{POLL, Raised, Reply, Wire};
+use super::exception::text;
+use super::{ClientException, HttpClient, POLL, Reply};
 
 pub use enterprise::{Claims, Enterprise};
 
 /// The one client for all calls.
-const LIMIT: Duration = Duration::from_secs(15);
-/// How long a conversation waits for its sandbox.
-const START: Duration = Duration::from_mins(2);
+const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+/// Time that a conversation waits for its sandbox.
+const START_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// What the app shows of a sandbox.
+/// State of a sandbox as the app shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SandboxStatus {
     Starting,
@@ -34,7 +34,7 @@ pub enum SandboxStatus {
 #[derive(Debug)]
 pub struct V1App {
     pub api_url: String,
-    pub wire: Wire,
+    pub wire: HttpClient,
     pub image: String,
     pub command: Value,
     pub max_num_sandboxes: usize,
@@ -54,7 +54,7 @@ impl V1App {
     pub fn new(api_url: &str, api_key: &str, image: &str) -> Self {
         Self {
             api_url: api_url.into(),
-            wire: Wire::new(api_key),
+            wire: HttpClient::new(api_key),
             image: image.into(),
             command: json!(["/usr/local/bin/openhands-agent-server", "--port", "60000"]),
             max_num_sandboxes: 10,
@@ -63,7 +63,7 @@ impl V1App {
     }
 
     /// `start_sandbox`, which makes room first.
-    pub async fn start(&mut self, id: &str) -> Result<Started, Raised> {
+    pub async fn start(&mut self, id: &str) -> Result<Started, ClientException> {
         self.pause_oldest().await?;
         let body = json!({
             "image": self.image, "command": self.command, "working_dir": "/workspace",
@@ -77,7 +77,7 @@ impl V1App {
         Ok(Started { id, key, runtime })
     }
 
-    async fn pause_oldest(&mut self) -> Result<(), Raised> {
+    async fn pause_oldest(&mut self) -> Result<(), ClientException> {
         let mut running = Vec::new();
         for id in &self.stored {
             if self.status(id).await == SandboxStatus::Running {
@@ -107,22 +107,25 @@ impl V1App {
     }
 
     /// `wait_for_sandbox_running`.
-    pub async fn wait(&self, id: &str) -> Result<Value, Raised> {
-        let end = Instant::now() + START;
+    pub async fn wait(&self, id: &str) -> Result<Value, ClientException> {
+        let end = Instant::now() + START_TIMEOUT;
         while Instant::now() < end {
             match self.status(id).await {
                 SandboxStatus::Running => return self.session(id).await,
                 SandboxStatus::Error | SandboxStatus::Missing => {
-                    return Err(Raised::Value(format!("{:?}", self.status(id).await)));
+                    return Err(ClientException::Value(format!(
+                        "{:?}",
+                        self.status(id).await
+                    )));
                 }
                 _ => sleep(POLL).await,
             }
         }
-        Err(Raised::Timeout)
+        Err(ClientException::Timeout)
     }
 
     /// `resume_sandbox`, `pause_sandbox`, `delete_sandbox`: whether there was something to do it to.
-    pub async fn change(&self, verb: &str, id: &str) -> Result<bool, Raised> {
+    pub async fn change(&self, verb: &str, id: &str) -> Result<bool, ClientException> {
         let Ok(runtime) = self.session(id).await else {
             return Ok(false);
         };
@@ -132,10 +135,10 @@ impl V1App {
     }
 
     /// The poller: sandboxes that run, by session, with URL and key.
-    pub async fn poll(&self) -> Result<Vec<(String, String, String)>, Raised> {
+    pub async fn poll(&self) -> Result<Vec<(String, String, String)>, ClientException> {
         let url = format!("{}/list", self.api_url);
-        let list = self.wire.get(&url, LIMIT).await?.success()?;
-        let runtimes = super::raised::index(&list, "runtimes")?;
+        let list = self.wire.get(&url, CALL_TIMEOUT).await?.success()?;
+        let runtimes = super::exception::index(&list, "runtimes")?;
         let runtimes = runtimes.as_array().cloned().unwrap_or_default();
         let mut running = Vec::new();
         for runtime in &runtimes {
@@ -151,21 +154,21 @@ impl V1App {
         Ok(running)
     }
 
-    pub async fn session(&self, id: &str) -> Result<Value, Raised> {
+    pub async fn session(&self, id: &str) -> Result<Value, ClientException> {
         let url = format!("{}/sessions/{id}", self.api_url);
-        self.wire.get(&url, LIMIT).await?.success()
+        self.wire.get(&url, CALL_TIMEOUT).await?.success()
     }
 
-    pub(super) async fn post(&self, verb: &str, body: &Value) -> Result<Reply, Raised> {
+    pub(super) async fn post(&self, verb: &str, body: &Value) -> Result<Reply, ClientException> {
         let url = format!("{}/{verb}", self.api_url);
-        self.wire.post(&url, body, LIMIT).await
+        self.wire.post(&url, body, CALL_TIMEOUT).await
     }
 
     /// `_exposed_urls` of 2025-11: everything after the scheme gets the prefix.
-    pub fn exposed(url: &str, service: &str) -> Result<String, Raised> {
+    pub fn exposed(url: &str, service: &str) -> Result<String, ClientException> {
         let parts: Vec<_> = url.split("://").collect();
         let [scheme, rest] = parts.as_slice() else {
-            return Err(Raised::Value(format!("cannot be unpacked: {url}")));
+            return Err(ClientException::Value(format!("cannot be unpacked: {url}")));
         };
         Ok(format!("{scheme}://{service}-{rest}"))
     }
@@ -183,7 +186,7 @@ impl V1App {
 }
 
 /// `pod_status` first, then `status`.
-fn of_2025(runtime: &Value) -> Result<SandboxStatus, Raised> {
+fn of_2025(runtime: &Value) -> Result<SandboxStatus, ClientException> {
     let pod = text(runtime, "pod_status")?.to_lowercase();
     match pod.as_str() {
         "ready" => Ok(SandboxStatus::Running),

@@ -8,9 +8,9 @@ use k8s_openapi::api::networking::v1::{
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{Cluster, Direction, NotUnderstood, chosen, namespaces};
+use super::{Direction, PolicyInput, UnsupportedPolicy, chosen, namespaces};
 
-/// Whether a policy says anything of this direction.
+/// Returns whether a policy applies to this direction.
 pub(super) fn governs(spec: &NetworkPolicySpec, direction: Direction) -> bool {
     let named = |name: &str| spec.policy_types.iter().flatten().any(|t| t == name);
     match (direction, &spec.policy_types) {
@@ -22,11 +22,11 @@ pub(super) fn governs(spec: &NetworkPolicySpec, direction: Direction) -> bool {
 }
 
 pub(super) fn of(
-    cluster: &Cluster,
+    cluster: &PolicyInput,
     policy: &NetworkPolicy,
     pod: &Pod,
     direction: Direction,
-) -> Result<Vec<String>, NotUnderstood> {
+) -> Result<Vec<String>, UnsupportedPolicy> {
     let Some(spec) = &policy.spec else {
         return Ok(Vec::new());
     };
@@ -48,7 +48,7 @@ pub(super) fn of(
     let mut lines = Vec::new();
     for (peers, ports) in rules {
         for (addresses, peer) in all_peers(cluster, namespace, peers, direction)? {
-            // A named port is one of whoever is called.
+            // A named port is a port of the destination Pod.
             let called = if direction == Direction::In {
                 Some(pod)
             } else {
@@ -66,13 +66,13 @@ fn list<T>(items: Option<&Vec<T>>) -> &[T] {
     items.map_or(&[], Vec::as_slice)
 }
 
-/// A match for each peer, with the Pod that it is, if it is one. No peers: everybody.
+/// Returns a match per peer, with its Pod if it is one. No peers match all addresses.
 fn all_peers<'a>(
-    cluster: &'a Cluster,
+    cluster: &'a PolicyInput,
     namespace: &str,
     peers: &[NetworkPolicyPeer],
     direction: Direction,
-) -> Result<Vec<(String, Option<&'a Pod>)>, NotUnderstood> {
+) -> Result<Vec<(String, Option<&'a Pod>)>, UnsupportedPolicy> {
     if peers.is_empty() {
         return Ok(vec![(String::new(), None)]);
     }
@@ -93,11 +93,11 @@ fn all_peers<'a>(
 }
 
 fn is_peer(
-    cluster: &Cluster,
+    cluster: &PolicyInput,
     namespace: &str,
     peer: &NetworkPolicyPeer,
     pod: &Pod,
-) -> Result<bool, NotUnderstood> {
+) -> Result<bool, UnsupportedPolicy> {
     let home = pod.metadata.namespace.as_deref().unwrap_or_default();
     let there = match &peer.namespace_selector {
         None => home == namespace,
@@ -110,7 +110,7 @@ fn is_peer(
 }
 
 /// `None` for a range of IPv6: the table holds IPv4 only, and the node has no other.
-fn range(block: &IPBlock, field: &str) -> Result<Option<String>, NotUnderstood> {
+fn range(block: &IPBlock, field: &str) -> Result<Option<String>, UnsupportedPolicy> {
     if block.cidr.contains(':') {
         return Ok(None);
     }
@@ -121,15 +121,15 @@ fn range(block: &IPBlock, field: &str) -> Result<Option<String>, NotUnderstood> 
     Ok(Some(text))
 }
 
-/// What goes into the rules has to be a range and nothing else.
-fn cidr(text: &str) -> Result<&str, NotUnderstood> {
+/// Returns an address range; other text must not get into the rules.
+fn cidr(text: &str) -> Result<&str, UnsupportedPolicy> {
     let (address, bits) = text.split_once('/').unwrap_or((text, "32"));
     let fine =
         address.parse::<std::net::Ipv4Addr>().is_ok() && bits.parse::<u8>().is_ok_and(|b| b <= 32);
     if fine {
         Ok(text)
     } else {
-        Err(NotUnderstood::Range(text.to_owned()))
+        Err(UnsupportedPolicy::Range(text.to_owned()))
     }
 }
 
@@ -137,7 +137,7 @@ fn cidr(text: &str) -> Result<&str, NotUnderstood> {
 fn all_ports(
     ports: &[NetworkPolicyPort],
     called: Option<&Pod>,
-) -> Result<Vec<String>, NotUnderstood> {
+) -> Result<Vec<String>, UnsupportedPolicy> {
     if ports.is_empty() {
         return Ok(vec![String::new()]);
     }
@@ -146,7 +146,7 @@ fn all_ports(
         let protocol = match port.protocol.as_deref().unwrap_or("TCP") {
             "TCP" => "tcp",
             "UDP" => "udp",
-            other => return Err(NotUnderstood::Protocol(other.to_owned())),
+            other => return Err(UnsupportedPolicy::Protocol(other.to_owned())),
         };
         match (&port.port, port.end_port) {
             (None, _) => found.push(format!("meta l4proto {protocol} ")),
@@ -155,7 +155,7 @@ fn all_ports(
             }
             (Some(IntOrString::Int(port)), None) => found.push(format!("{protocol} dport {port} ")),
             (Some(IntOrString::String(name)), _) => {
-                let called = called.ok_or_else(|| NotUnderstood::Port(name.clone()))?;
+                let called = called.ok_or_else(|| UnsupportedPolicy::Port(name.clone()))?;
                 let numbers = numbers(called, name);
                 found.extend(numbers.map(|n| format!("{protocol} dport {n} ")));
             }

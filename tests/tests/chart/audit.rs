@@ -23,7 +23,7 @@ pub(crate) fn deed(verb: &str, group: &str, resource: &str) -> Deed {
     format!("{verb} {resource}{group}{part}")
 }
 
-/// What a service account did in a namespace, and what of it was forbidden.
+/// Requests of a service account in a namespace, and the forbidden ones among them.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     pub(crate) done: BTreeSet<Deed>,

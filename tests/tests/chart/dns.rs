@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 
 use serde_json::json;
 
-use tests::tools::{apply, run};
+use tests::cli_tools::{apply, run};
 
 /// Serves until the process ends.
 pub(crate) fn serve() {

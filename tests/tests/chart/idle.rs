@@ -1,11 +1,11 @@
-//! A sandbox that nobody uses pauses by itself, after the controller has found every gateway by the
-//! headless Service and asked it; the next request wakes it.
+//! Idle pause after the controller has queried every gateway of the headless Service, and resume by
+//! the next request.
 
 use serde_json::json;
 
+use crate::rbac::sandbox;
 use crate::release::{IMAGE, Release, SANDBOXES, client};
-use crate::rights::sandbox;
-use tests::tools::{get, kubectl, wait};
+use tests::cli_tools::{get, kubectl, wait};
 
 pub(crate) async fn pauses_and_wakes(release: &Release) {
     let command = json!([
@@ -27,8 +27,9 @@ pub(crate) async fn pauses_and_wakes(release: &Release) {
     assert_eq!(status["reason"], "Idle", "{status}");
     let id = status["runtimeID"].as_str().unwrap();
     let woken = client()
-        .get(&format!("{}/{id}/runtime/alive", release.url))
+        .get(&format!("{}/{id}/runtime/list_files", release.url))
         .await;
-    assert_eq!(woken.status, 200, "{}", woken.body);
+    // Any answer of the sandbox server will do; the gateway itself would say 502 or 503.
+    assert!(!woken.status.is_server_error(), "{}", woken.body);
     kubectl(&["delete", "sandbox", "idle", "-n", SANDBOXES]);
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use tests::tools::{file, text};
+use tests::cli_tools::{file, text};
 
 #[test]
 fn an_image_is_its_program_and_nothing_else() {

@@ -4,8 +4,8 @@ use tests::binaries::root;
 use tokio::time::Instant;
 
 use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key, client, names};
-use crate::{admin, dns, files, idle, isolation, limits, render, rights, upgrade};
-use tests::tools::{CRDS_CHART, apply, get, helm, kubectl, run, text, until, wait};
+use crate::{admin, dns, generated_files, idle, isolation, limits, rbac, render, upgrade};
+use tests::cli_tools::{CRDS_CHART, apply, get, helm, kubectl, run, text, until, wait};
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real cluster: make test-cluster"]
@@ -14,8 +14,10 @@ async fn the_charts_on_a_real_cluster() {
     render::charts_pass_lint();
     render::values_that_cannot_work_are_refused_with_a_sentence();
     render::values_of_an_earlier_chart_that_lack_one_are_refused_or_do_without();
-    files::the_manifests_are_the_rendered_chart();
+    generated_files::the_manifests_are_the_rendered_chart();
     render::urls_of_every_form_have_their_hosts();
+    render::roles_of_users_are_aggregated();
+    render::controller_has_a_pod_disruption_budget();
     steps.done("renders");
 
     dns::serve();
@@ -31,7 +33,7 @@ async fn the_charts_on_a_real_cluster() {
     helm(&["test", NAME, "--namespace", NAMESPACE]);
     steps.done("helm test");
     admin::configs(&release).await;
-    rights::every_verb_has_its_scene(&release).await;
+    rbac::every_verb_has_its_scene(&release).await;
     steps.done("scenes for verbs");
     idle::pauses_and_wakes(&release).await;
     steps.done("idle pause and wake");
@@ -41,7 +43,7 @@ async fn the_charts_on_a_real_cluster() {
     steps.done("upgrade and rollback under a command");
     isolation::holds_where_policies_are_enforced(&release).await;
     steps.done("isolation of the network");
-    rights::granted_is_what_is_used();
+    rbac::granted_is_what_is_used();
     uninstall_leaves_the_data(&release).await;
     steps.done("uninstall and install anew");
     purge_leaves_nothing(&release);
@@ -125,7 +127,7 @@ fn purge_leaves_nothing(release: &Release) {
         assert_eq!(names(NAMESPACE, kind), [""; 0], "{kind}");
     }
     assert_eq!(names(NAMESPACE, "serviceaccounts"), ["default"]);
-    rights::purge_uses_its_rights();
+    rbac::purge_uses_its_rights();
     the_crds_go_last();
 }
 

@@ -1,19 +1,18 @@
-//! What a sandbox reaches over the network once the chart's network policies are enforced: nothing of the
-//! cluster. Nobody enforces them in the test cluster, so they are loaded as packet filter rules into the
-//! node's network namespace (`tests::network_policy`), as they and the Pods are at that moment. Before
-//! that the same places are reached, so that a wrong address proves nothing.
+//! A sandbox reaches nothing of the cluster once the chart's network policies are enforced. The test
+//! cluster does not enforce them, so they are loaded as packet filter rules into the node's network
+//! namespace (`tests::network_policy`). The same addresses are reached before that, as a control.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use serde::de::DeserializeOwned;
-use tests::network_policy::{Cluster, TABLE};
+use tests::network_policy::{PolicyInput, TABLE};
 
 use crate::release::{IMAGE, NAMESPACE, Release, SANDBOXES};
 use crate::upgrade::{act, sandbox, start};
-use tests::tools::{apply, get, kubectl, run, wait};
+use tests::cli_tools::{apply, get, kubectl, run, wait};
 
-/// Where cloud machines tell their secrets.
+/// Metadata address of cloud machines.
 const METADATA: &str = "169.254.169.254";
 
 pub(crate) async fn holds_where_policies_are_enforced(release: &Release) {
@@ -31,12 +30,9 @@ pub(crate) async fn holds_where_policies_are_enforced(release: &Release) {
         "",
     );
 
-    let node = machine
-        .local_addr()
-        .unwrap()
-        .ip()
-        .to_string()
-        .replace(".1", ".2");
+    // Both are in one network of two addresses: the machine has .1, the node .2.
+    let host = variable("CLUSTER_HOST");
+    let node = format!("{}.2", host.rsplit_once('.').unwrap().0);
     let places = [
         ("another sandbox", address(SANDBOXES, "neighbour"), 60009),
         ("the API server", api_server(), 443),
@@ -62,7 +58,7 @@ pub(crate) async fn holds_where_policies_are_enforced(release: &Release) {
             "{what} at {address}:{port} is reached"
         );
     }
-    // Who may reach it still does, and only with its own key.
+    // Allowed clients still reach it, and only with its own key.
     let info = start(release).await;
     assert!(
         act(info.clone(), "echo still here")
@@ -84,7 +80,7 @@ fn variable(name: &str) -> String {
 
 /// The policies of the release, for the Pods that there are.
 fn rules() -> String {
-    let cluster = Cluster {
+    let cluster = PolicyInput {
         policies: all("networkpolicies"),
         pods: all("pods"),
         namespaces: all("namespaces"),
@@ -117,7 +113,7 @@ fn a_controller() -> String {
         .to_owned()
 }
 
-/// Whether a process in the sandbox gets a connection.
+/// Returns whether a process in the sandbox gets a connection.
 fn reaches(address: &str, port: u16) -> bool {
     let connect = format!("timeout 2 bash -c '</dev/tcp/{address}/{port}'");
     let exec = ["exec", "-n", SANDBOXES, sandbox(), "-c", "sandbox", "--"];

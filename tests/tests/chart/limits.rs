@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
+use crate::rbac::sandbox;
 use crate::release::{IMAGE, SANDBOXES};
-use crate::rights::sandbox;
-use tests::tools::{get, kubectl, until, wait};
+use tests::cli_tools::{get, kubectl, until, wait};
 
 const POLICY: &str = "manifests/policies/sandbox-limits.yaml";
 const LABEL: &str = "openhands.dev/sandbox-limits";

@@ -7,14 +7,14 @@
 mod admin;
 mod audit;
 mod dns;
-mod files;
+mod generated_files;
 mod idle;
 mod images;
 mod install;
 mod isolation;
 mod limits;
+mod rbac;
 mod release;
 mod render;
-mod rights;
 mod upgrade;
 mod values;

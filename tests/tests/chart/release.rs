@@ -1,9 +1,9 @@
 //! The release under test: its namespaces, its values, and how clients reach it.
 
 use serde_json::json;
-use tests::http::Json;
+use tests::json_client::JsonClient;
 
-use tests::tools::{CHART, CRDS_CHART, Scratch, get, helm, kubectl};
+use tests::cli_tools::{CHART, CRDS_CHART, TempFile, get, helm, kubectl};
 
 /// Namespace of the operator. It takes Pods of the profile `restricted` only.
 pub(crate) const NAMESPACE: &str = "operators";
@@ -13,10 +13,10 @@ pub(crate) const NAME: &str = "sandbox-operator";
 pub(crate) const IMAGE: &str = "localhost/sandbox-test:1";
 pub(crate) const PASSWORD: &str = "a password of administrators";
 
-/// What the release has been told.
+/// Values of the release.
 pub(crate) struct Release {
-    values: Scratch,
-    /// Where clients are.
+    values: TempFile,
+    /// Address of clients.
     pub(crate) url: String,
 }
 
@@ -41,7 +41,7 @@ impl Release {
             "tests": {"image": IMAGE},
         });
         Self {
-            values: Scratch::new(&values.to_string()),
+            values: TempFile::new(&values.to_string()),
             url,
         }
     }
@@ -76,8 +76,8 @@ impl Release {
 }
 
 /// A client of the runtime API with the key that the installation made.
-pub(crate) fn client() -> Json {
-    Json::with_api_key(&api_key())
+pub(crate) fn client() -> JsonClient {
+    JsonClient::with_api_key(&api_key())
 }
 
 pub(crate) fn api_key() -> String {

@@ -1,10 +1,10 @@
-//! What the chart renders: sets of values that work, each object of which a real API server takes, and
-//! values that cannot work, each with the sentence that says so.
+//! Rendered charts: valid values, whose objects a real API server accepts, and invalid values, each
+//! with its message.
 
 use serde_json::{Value, json};
 
 use crate::release::{NAMESPACE, SANDBOXES};
-use tests::tools::{CHART, CRDS_CHART, Scratch, file, helm, kubectl, run, text};
+use tests::cli_tools::{CHART, CRDS_CHART, TempFile, file, helm, kubectl, run, text};
 
 const HOST: &str = "baseUrl=https://rt.example.com";
 
@@ -161,7 +161,7 @@ pub(crate) fn values_of_an_earlier_chart_that_lack_one_are_refused_or_do_without
     }
 }
 
-/// How Helm says that a value is missing.
+/// Helm's text for a missing value.
 fn missing(path: &str) -> String {
     let (section, name) = path.rsplit_once('.').unwrap_or(("", path));
     let slash = if section.is_empty() { "" } else { "/" };
@@ -180,6 +180,47 @@ fn keys(prefix: &str, value: &serde_yaml::Value, all: &mut Vec<String>) {
         keys(&format!("{path}."), value, all);
         all.push(path);
     }
+}
+
+/// Users get access to sandboxes by the cluster roles of Kubernetes.
+pub(crate) fn roles_of_users_are_aggregated() {
+    let render = |flag: &str| {
+        let rendered = helm(&["template", "x", CRDS_CHART, "--set", flag]);
+        let mut objects = documents(&rendered);
+        objects.retain(|object| object["kind"] == "ClusterRole");
+        objects
+    };
+    let roles = render("keep=true");
+    for (name, aggregates, verb) in [
+        ("sandbox-operator-view", &["view"][..], "watch"),
+        ("sandbox-operator-edit", &["edit", "admin"], "patch"),
+    ] {
+        let mut named = roles.iter().filter(|r| r["metadata"]["name"] == name);
+        let role = named.next().unwrap();
+        for to in aggregates {
+            let label = format!("rbac.authorization.k8s.io/aggregate-to-{to}");
+            assert_eq!(role["metadata"]["labels"][label], "true", "{role}");
+        }
+        let verbs = role["rules"][0]["verbs"].as_array().unwrap();
+        assert!(verbs.contains(&json!(verb)), "{role}");
+    }
+    assert_eq!(render("aggregateRoles=false"), Vec::<Value>::new());
+}
+
+pub(crate) fn controller_has_a_pod_disruption_budget() {
+    let render = |flag: &str| {
+        let rendered = helm(&["template", "x", CHART, "--set", HOST, "--set", flag]);
+        let mut objects = documents(&rendered);
+        objects.retain(|object| {
+            let component =
+                &object["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"];
+            object["kind"] == "PodDisruptionBudget" && component == "controller"
+        });
+        objects
+    };
+    let budgets = render("controller.podDisruptionBudget.maxUnavailable=2");
+    assert_eq!(budgets[0]["spec"]["maxUnavailable"], 2);
+    assert!(render("controller.podDisruptionBudget.enabled=false").is_empty());
 }
 
 pub(crate) fn urls_of_every_form_have_their_hosts() {
@@ -228,7 +269,7 @@ pub(crate) fn the_api_server_takes_every_render() {
 }
 
 fn server_takes(objects: &str) {
-    let objects = Scratch::new(objects);
+    let objects = TempFile::new(objects);
     let apply = [
         "apply",
         "--server-side",

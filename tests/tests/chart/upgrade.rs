@@ -5,10 +5,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tests::http::Json;
+use tests::json_client::JsonClient;
 
 use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, client, names};
-use tests::tools::{get, helm, kubectl};
+use tests::cli_tools::{get, helm, kubectl};
 
 static SANDBOX: OnceLock<String> = OnceLock::new();
 
@@ -91,7 +91,7 @@ pub(crate) async fn start(release: &Release) -> Value {
 /// Runs a command in the sandbox, through the gateway; what it prints.
 pub(crate) async fn act(info: Value, command: &str) -> String {
     let text = |name: &str| info[name].as_str().unwrap().to_owned();
-    let client = Json::with_header("X-Session-API-Key", &text("session_api_key"));
+    let client = JsonClient::with_header("X-Session-API-Key", &text("session_api_key"));
     let action = json!({"action": {"action": "run", "args": {"command": command, "blocking": true}, "timeout": 300}});
     let url = format!("{}/execute_action", text("url"));
     let answer = client.post(&url, &action).await;
@@ -102,10 +102,10 @@ pub(crate) async fn act(info: Value, command: &str) -> String {
 /// Waits until the command has made its file.
 fn wait_for(sandbox: &str, file: &str) {
     let path = format!("/workspace/{file}");
-    tests::tools::until("the command runs", || {
+    tests::cli_tools::until("the command runs", || {
         let exec = [
             "exec", "-n", SANDBOXES, sandbox, "-c", "sandbox", "--", "test", "-e", &path,
         ];
-        tests::tools::run("kubectl", &exec).status.success()
+        tests::cli_tools::run("kubectl", &exec).status.success()
     });
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use tests::tools::{file, text};
+use tests::cli_tools::{file, text};
 
 const VALUES: &str = "charts/sandbox-operator/values.yaml";
 const SCHEMA: &str = "charts/sandbox-operator/values.schema.json";
@@ -18,7 +18,7 @@ struct Row {
 }
 
 #[test]
-fn the_table_says_what_the_chart_has() {
+fn values_doc_matches_chart() {
     let (values, rows) = (values(), rows(&text(VALUES)));
     let mut table = String::from(
         "# Values of the chart\n\n\

@@ -7,15 +7,15 @@ use crds::sandbox::Phase;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use crate::command::pipe;
 use crate::installation::IMAGE;
-use crate::scene::Scene;
-use tests::tools::kubectl;
+use crate::manifests::pipe;
+use crate::test_namespace::TestNamespace;
+use tests::cli_tools::kubectl;
 
-fn manifest(scene: &Scene) -> Value {
+fn manifest(ns: &TestNamespace) -> Value {
     json!({
         "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox",
-        "metadata": {"name": "g", "namespace": scene.namespace, "labels": {"team": "a"}},
+        "metadata": {"name": "g", "namespace": ns.namespace, "labels": {"team": "a"}},
         "spec": {
             "image": IMAGE, "workspace": {"size": "10Mi"},
             // It can be asked since when nothing has happened.
@@ -28,15 +28,15 @@ fn manifest(scene: &Scene) -> Value {
 }
 
 /// Applies it as a tool does that manages it.
-fn sync(scene: &Scene) -> String {
+fn sync(ns: &TestNamespace) -> String {
     let manager = "--field-manager=gitops";
     let apply = ["apply", "--server-side", manager, "-f", "-"];
-    let (applied, said) = pipe(&apply, &manifest(scene));
+    let (applied, said) = pipe(&apply, &manifest(ns));
     assert!(applied, "{said}");
     said
 }
 
-/// Who has written anything of the spec.
+/// Returns the field managers of the spec.
 fn owners_of_spec(sandbox: &Sandbox) -> BTreeSet<String> {
     let all = sandbox.managed_fields().iter();
     let of_spec = all.filter(|f| {
@@ -50,10 +50,10 @@ fn owners_of_spec(sandbox: &Sandbox) -> BTreeSet<String> {
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn the_operator_and_a_gitops_tool_do_not_fight() {
-    let scene = Scene::new("gitops").await;
-    sync(&scene);
-    scene.ready("g").await;
-    let first = scene.get::<Sandbox>("g").await;
+    let ns = TestNamespace::new("gitops").await;
+    sync(&ns);
+    ns.ready("g").await;
+    let first = ns.get::<Sandbox>("g").await;
     let settled = |sandbox: &Sandbox| {
         assert_eq!(sandbox.metadata.generation, Some(1));
         assert_eq!(sandbox.spec, first.spec);
@@ -61,32 +61,32 @@ async fn the_operator_and_a_gitops_tool_do_not_fight() {
     };
     settled(&first);
 
-    let idle = scene
+    let idle = ns
         .until("g", "paused as idle", |s| s.phase == Phase::Paused)
         .await;
     assert_eq!(idle.pause_reason, Some(crds::sandbox::PauseReason::Idle));
-    let paused = scene.get::<Sandbox>("g").await;
+    let paused = ns.get::<Sandbox>("g").await;
     settled(&paused);
 
-    // The next rounds of the tool change nothing and wake nobody.
+    // The next rounds of the tool change nothing and wake no sandbox.
     for _ in 0..2 {
-        sync(&scene);
+        sync(&ns);
     }
-    let again = scene.get::<Sandbox>("g").await;
+    let again = ns.get::<Sandbox>("g").await;
     assert_eq!(again.resource_version(), paused.resource_version());
     let diff = ["diff", "--server-side", "--field-manager=gitops", "-f", "-"];
-    let (same, said) = pipe(&diff, &manifest(&scene));
+    let (same, said) = pipe(&diff, &manifest(&ns));
     assert!(same, "{said}");
 
     // A resume is an annotation, which the tool does not own.
     let wake = "openhands.dev/wake-at=2100-01-01T00:00:00Z";
-    let namespace = scene.namespace.as_str();
+    let namespace = ns.namespace.as_str();
     kubectl(&["annotate", "sbx", "g", "-n", namespace, wake]);
-    scene.ready("g").await;
-    let resumed = scene.get::<Sandbox>("g").await;
+    ns.ready("g").await;
+    let resumed = ns.get::<Sandbox>("g").await;
     settled(&resumed);
-    sync(&scene);
-    let after = scene.get::<Sandbox>("g").await;
+    sync(&ns);
+    let after = ns.get::<Sandbox>("g").await;
     assert_eq!(after.annotations().len(), 1, "{:?}", after.annotations());
     settled(&after);
 }

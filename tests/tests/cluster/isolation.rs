@@ -1,14 +1,14 @@
-//! What code in a sandbox can do to anybody else: nothing. Seen from inside, on a real node.
+//! Isolation of a sandbox from others, seen from inside, on a real node.
 //!
-//! Who may talk to whom on the network is a matter of network policies, which this cluster does not enforce.
+//! Network policies are not part of it, because this cluster does not enforce them.
 
 use http::StatusCode;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-use crate::scene::Scene;
 use crate::session;
+use crate::test_namespace::TestNamespace;
 
 /// Prints what the kernel says a process may do, as `Name value` lines.
 const PRIVILEGES: &str =
@@ -39,27 +39,27 @@ const SUDO: [(&str, u8); 11] = [
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn the_restricted_profile_has_no_privileges() {
-    let scene = Scene::new("restricted").await;
+    let ns = TestNamespace::new("restricted").await;
     let spec = json!({"command": ["sleep", "infinity"]});
-    scene.apply("image", &spec);
+    ns.apply("image", &spec);
     let user = json!({"command": ["sleep", "infinity"], "securityContext": {"runAsUser": 1000}});
-    scene.apply("user", &user);
+    ns.apply("user", &user);
     for (name, uid) in [("image", "0"), ("user", "1000")] {
-        scene.ready(name).await;
+        ns.ready(name).await;
         let none = "0000000000000000";
         let wanted = json!({"CapPrm": none, "CapEff": none, "CapBnd": none, "NoNewPrivs": "1", "Seccomp": "2"});
-        assert_eq!(privileges(&scene.exec(name, PRIVILEGES)), wanted, "{name}");
-        assert_eq!(scene.exec(name, "id -u"), uid);
+        assert_eq!(privileges(&ns.exec(name, PRIVILEGES)), wanted, "{name}");
+        assert_eq!(ns.exec(name, "id -u"), uid);
     }
     // A setuid program gives nothing.
-    let sudo = scene.exec("user", "sudo -n id -u 2>&1 || true");
+    let sudo = ns.exec("user", "sudo -n id -u 2>&1 || true");
     assert!(sudo.contains("no new privileges"), "{sudo}");
 }
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn root_in_a_sandbox_is_not_root_of_the_node() {
-    let _scene = Scene::of_gateway().await;
+    let _scene = TestNamespace::of_gateway().await;
     let session = session::start("isolated").await;
     assert_eq!(session.run("sudo id -u").await, "0");
     let seen = privileges(&session.run(&format!("sudo {PRIVILEGES}")).await);
@@ -85,23 +85,23 @@ async fn root_in_a_sandbox_is_not_root_of_the_node() {
         supervisor.contains("sandbox-executor supervise"),
         "{supervisor}"
     );
-    session.ask("stop").await;
+    session.change_state("stop").await;
 }
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn nothing_in_a_sandbox_opens_the_api_or_another_sandbox() {
-    let scene = Scene::of_gateway().await;
+    let ns = TestNamespace::of_gateway().await;
     let (a, b) = tokio::join!(session::start("key-a"), session::start("key-b"));
     let tokens = "ls -d /var/run/secrets /run/secrets 2>/dev/null | wc -l";
     assert_eq!(a.run(tokens).await, "0");
-    let spec = scene.get::<Pod>(&a.id).await.spec.unwrap();
+    let spec = ns.get::<Pod>(&a.id).await.spec.unwrap();
     assert_eq!(spec.automount_service_account_token, Some(false));
     // The address of the API server is known to every Pod; without a token it says nothing.
     let ask = "curl -sk -o /dev/null -w '%{http_code}' \
                https://$KUBERNETES_SERVICE_HOST/api/v1/namespaces/default/secrets";
     assert_eq!(a.run(ask).await, "403");
-    let own = scene.get::<crds::Sandbox>(&b.id).await;
+    let own = ns.get::<crds::Sandbox>(&b.id).await;
     let ip = own.status.unwrap().pod_ip.unwrap();
     let url = format!("http://{ip}:60000/execute_action");
     let body = r#"{"action": {"action": "run", "args": {"command": "id"}}}"#;
@@ -113,18 +113,18 @@ async fn nothing_in_a_sandbox_opens_the_api_or_another_sandbox() {
     assert_eq!(a.run(&ask).await, "403");
     assert_eq!(b.status_with_key(&a.key).await, StatusCode::FORBIDDEN);
     assert_eq!(b.status_with_key(&b.key).await, StatusCode::OK);
-    a.ask("stop").await;
-    b.ask("stop").await;
+    a.change_state("stop").await;
+    b.change_state("stop").await;
 }
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn a_memory_hog_harms_itself_alone() {
-    let scene = Scene::of_gateway().await;
+    let ns = TestNamespace::of_gateway().await;
     let (hog, neighbour) = tokio::join!(session::start("hog"), session::start("neighbour"));
     hog.run("echo kept > /workspace/file").await;
-    scene.reported(&neighbour.id).await;
-    let pod = scene.get::<Pod>(&neighbour.id).await;
+    ns.reported(&neighbour.id).await;
+    let pod = ns.get::<Pod>(&neighbour.id).await;
     // With control groups of version 1 the kernel ends the program, with version 2 all of the sandbox.
     let answer = hog.act("tail /dev/zero; echo ended with $?").await;
     let survived = answer.status == StatusCode::OK;
@@ -132,62 +132,62 @@ async fn a_memory_hog_harms_itself_alone() {
         let said = answer.body["content"].as_str().unwrap().to_owned();
         assert!(said.contains("ended with 137"), "{said}");
     } else {
-        let status = scene.ready_again(&hog.id, 1).await;
+        let status = ns.ready_again(&hog.id, 1).await;
         assert_eq!(status.restarts.reasons, ["OOMKilled"]);
     }
     assert_eq!(hog.run("cat /workspace/file").await, "kept");
     assert_eq!(neighbour.run("echo here").await, "here");
-    let now = scene.get::<Pod>(&neighbour.id).await;
+    let now = ns.get::<Pod>(&neighbour.id).await;
     assert_eq!(now.uid(), pod.uid());
     assert_eq!(
         now.status.unwrap().container_statuses.unwrap()[0].restart_count,
         0
     );
-    hog.ask("stop").await;
-    neighbour.ask("stop").await;
+    hog.change_state("stop").await;
+    neighbour.change_state("stop").await;
 }
 
-/// What holds a fork bomb is its memory limit, which counts what the kernel keeps for each process, and
-/// its CPU limit.
+/// The memory limit, which counts kernel memory of each process, and the CPU limit contain a fork
+/// bomb.
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn a_fork_bomb_harms_itself_alone() {
-    let scene = Scene::new("bomb").await;
-    let bomb = "sleep 1; bomb() { bomb | bomb & }; bomb; exec sleep infinity";
+    let ns = TestNamespace::new("bomb").await;
+    let bomb = "sleep 10; bomb() { bomb | bomb & }; bomb; exec sleep infinity";
     let limits = json!({"memory": "48Mi", "cpu": "1"});
     let spec = json!({"command": ["bash", "-c", bomb], "resources": {"limits": limits}});
-    scene.apply("quiet", &json!({"command": ["sleep", "infinity"]}));
-    scene.ready("quiet").await;
-    scene.apply("bomb", &spec);
-    scene.ready("bomb").await;
-    let pod = scene.get::<Pod>("bomb").await;
+    ns.apply("quiet", &json!({"command": ["sleep", "infinity"]}));
+    ns.ready("quiet").await;
+    ns.apply("bomb", &spec);
+    ns.ready("bomb").await;
+    let pod = ns.get::<Pod>("bomb").await;
     // While it goes off, the node and its neighbours go on.
-    let started = "sleep 5; echo here";
-    assert_eq!(scene.exec("quiet", started), "here");
-    let node: Node = Api::all(scene.client.clone()).get("node").await.unwrap();
+    let started = "sleep 15; echo here";
+    assert_eq!(ns.exec("quiet", started), "here");
+    let node: Node = Api::all(ns.client.clone()).get("node").await.unwrap();
     let conditions = node.status.unwrap().conditions.unwrap();
     let troubles = conditions
         .iter()
         .filter(|c| (c.type_ == "Ready") != (c.status == "True"));
     assert_eq!(troubles.count(), 0, "{conditions:?}");
     // Sooner or later its own first process is among those that the kernel ends.
-    let over = scene.until("bomb", "over", |s| s.restarts.count > 0).await;
+    let over = ns.until("bomb", "over", |s| s.restarts.count > 0).await;
     assert_eq!(over.restarts.reasons[0], "OOMKilled");
-    scene.delete::<crds::Sandbox>("bomb").await;
-    scene.gone(&pod).await;
+    ns.delete::<crds::Sandbox>("bomb").await;
+    ns.gone(&pod).await;
 }
 
-/// The kubelet of the test cluster has a `podPidsLimit` of 4096, as clusters should: with memory for more, a
-/// sandbox is told that there is no room, and nobody is ended.
+/// The kubelet of the test cluster has a `podPidsLimit` of 4096, as clusters should. With memory for
+/// more, forks fail in the sandbox, and no process is killed.
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn processes_are_counted_where_the_kubelet_does_so() {
-    let scene = Scene::new("count").await;
+    let ns = TestNamespace::new("count").await;
     let limits = json!({"memory": "1Gi", "cpu": "1"});
     let sleep = json!({"command": ["sleep", "infinity"], "resources": {"limits": limits}});
-    scene.apply("many", &sleep);
-    scene.ready("many").await;
-    scene.reported("many").await;
+    ns.apply("many", &sleep);
+    ns.ready("many").await;
+    ns.reported("many").await;
     let begin = "
 import threading, time
 threading.stack_size(32768)
@@ -201,12 +201,12 @@ except RuntimeError:
 print(count, flush=True)
 import os
 os._exit(0)";
-    let count: u32 = scene
+    let count: u32 = ns
         .exec("many", &format!("python3 -c '{begin}'"))
         .parse()
         .unwrap();
     assert!((3900..4096).contains(&count), "{count}");
-    let status = scene.get::<crds::Sandbox>("many").await.status.unwrap();
+    let status = ns.get::<crds::Sandbox>("many").await.status.unwrap();
     assert_eq!(status.restarts.count, 0);
-    assert_eq!(scene.exec("many", "echo alive"), "alive");
+    assert_eq!(ns.exec("many", "echo alive"), "alive");
 }

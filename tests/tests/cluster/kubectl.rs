@@ -1,22 +1,22 @@
-//! What people see who use kubectl.
+//! Output of kubectl for Sandboxes.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::command::{apply, pipe};
 use crate::installation::IMAGE;
-use crate::scene::Scene;
-use tests::tools::{kubectl, kubectl_fails};
+use crate::manifests::{apply, pipe};
+use crate::test_namespace::TestNamespace;
+use tests::cli_tools::{kubectl, kubectl_fails};
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn columns_show_what_matters() {
-    let scene = Scene::new("columns").await;
-    let namespace = scene.namespace.as_str();
+    let ns = TestNamespace::new("columns").await;
+    let namespace = ns.namespace.as_str();
     pool(namespace, 0);
-    scene.apply("a", &json!({"pool": "p", "command": ["sleep", "infinity"]}));
-    let status = scene.ready("a").await;
+    ns.apply("a", &json!({"pool": "p", "command": ["sleep", "infinity"]}));
+    let status = ns.ready("a").await;
     let table = kubectl(&["get", "sbx", "-n", namespace]);
     assert_eq!(words(&table, 0), ["NAME", "PHASE", "READY", "POOL", "AGE"]);
     assert_eq!(words(&table, 1)[..4], ["a", "Running", "True", "p"]);
@@ -27,10 +27,7 @@ async fn columns_show_what_matters() {
         [&status.url.unwrap(), "Ready", "node"]
     );
     let table = kubectl(&["get", "sbxp", "-n", namespace, "-o", "wide"]);
-    assert_eq!(
-        words(&table, 0),
-        ["NAME", "DESIRED", "READY", "CLAIMED", "AGE", "IMAGE"]
-    );
+    assert_eq!(words(&table, 0), ["NAME", "IMAGE", "WARM", "AGE"]);
     let both = kubectl(&["get", "openhands", "-n", namespace, "-o", "name"]);
     assert_eq!(
         both,
@@ -58,22 +55,22 @@ fn pool(namespace: &str, replicas: u32) {
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn describe_tells_the_story() {
-    let scene = Scene::new("describe").await;
-    let namespace = scene.namespace.as_str();
-    scene.apply(
+    let ns = TestNamespace::new("describe").await;
+    let namespace = ns.namespace.as_str();
+    ns.apply(
         "d",
         &json!({"command": ["sleep", "infinity"], "workspace": {"size": "10Mi"}}),
     );
-    scene.ready("d").await;
-    scene.patch("d", json!({"state": "Paused"})).await;
+    ns.ready("d").await;
+    ns.patch("d", json!({"state": "Paused"})).await;
     for reason in ["Ready", "Paused"] {
-        scene.saw("d", reason).await;
+        ns.wait_for_event("d", reason).await;
     }
     let text = kubectl(&["describe", "sbx", "d", "-n", namespace]);
     let (_, events) = text.split_once("Events:").unwrap();
     for told in [
-        "the sandbox is ready; it runs on node node",
-        "compute is released, the workspace is kept: as requested",
+        "the sandbox is ready on node node",
+        "the Pod is deleted, the workspace is kept: as requested",
         "sandbox-operator",
     ] {
         assert!(events.contains(told), "{told}: {text}");
@@ -86,8 +83,8 @@ async fn describe_tells_the_story() {
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn wait_knows_the_conditions() {
-    let scene = Scene::new("wait").await;
-    let namespace = scene.namespace.as_str();
+    let ns = TestNamespace::new("wait").await;
+    let namespace = ns.namespace.as_str();
     let wait = |what: &str, name: &str| {
         let condition = format!("--for=condition={what}");
         let object = format!("sandbox/{name}");
@@ -100,12 +97,12 @@ async fn wait_knows_the_conditions() {
             "--timeout=90s",
         ]);
     };
-    scene.apply("w", &json!({"command": ["sleep", "infinity"]}));
+    ns.apply("w", &json!({"command": ["sleep", "infinity"]}));
     wait("Ready", "w");
-    scene.patch("w", json!({"state": "Paused"})).await;
+    ns.patch("w", json!({"state": "Paused"})).await;
     wait("Paused", "w");
     wait("Ready=false", "w");
-    scene.apply("f", &json!({"image": "Bad:::Name", "command": ["true"]}));
+    ns.apply("f", &json!({"image": "Bad:::Name", "command": ["true"]}));
     wait("Failed", "f");
     let phase = ["--for=jsonpath={.status.phase}=Failed", "sandbox/f"];
     kubectl(&[&["wait", "-n", namespace], &phase[..]].concat());
@@ -114,8 +111,8 @@ async fn wait_knows_the_conditions() {
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn pools_scale() {
-    let scene = Scene::new("scale").await;
-    let namespace = scene.namespace.as_str();
+    let ns = TestNamespace::new("scale").await;
+    let namespace = ns.namespace.as_str();
     pool(namespace, 0);
     kubectl(&[
         "scale",
@@ -146,7 +143,7 @@ async fn pools_scale() {
         "{described}"
     );
     let table = kubectl(&["get", "sbxp", "-n", namespace]);
-    assert_eq!(words(&table, 1)[..4], ["p", "2", "0", "0"], "{table}");
+    assert_eq!(words(&table, 1)[..3], ["p", IMAGE, "False"], "{table}");
     let path = "jsonpath={.status.conditions}";
     kubectl(&["scale", "sbxp/p", "--replicas=0", "-n", namespace]);
     let gone = "--for=jsonpath={.status.observedGeneration}=3";
@@ -158,7 +155,7 @@ async fn pools_scale() {
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn every_field_is_explained() {
-    let _scene = Scene::of_gateway().await;
+    let _scene = TestNamespace::of_gateway().await;
     for kind in ["sandbox", "sandboxpool"] {
         let tree = kubectl(&["explain", kind, "--recursive"]);
         assert!(tree.contains("status"), "{tree}");
@@ -192,11 +189,11 @@ fn objects(tree: &str) -> BTreeSet<String> {
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn unknown_and_wrong_fields_are_refused() {
-    let scene = Scene::new("strict").await;
+    let ns = TestNamespace::new("strict").await;
     let manifest = |spec: Value| {
         json!({
             "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox",
-            "metadata": {"name": "x", "namespace": scene.namespace}, "spec": spec,
+            "metadata": {"name": "x", "namespace": ns.namespace}, "spec": spec,
         })
     };
     let create = ["create", "--validate=strict", "-f", "-"];
@@ -238,6 +235,6 @@ async fn unknown_and_wrong_fields_are_refused() {
     }
     let (valid, said) = pipe(&dry, &manifest(json!({"image": "a"})));
     assert!(valid && said.contains("created (server dry run)"), "{said}");
-    let left = kubectl(&["get", "sbx", "-n", &scene.namespace, "-o", "name"]);
+    let left = kubectl(&["get", "sbx", "-n", &ns.namespace, "-o", "name"]);
     assert_eq!(left, "");
 }

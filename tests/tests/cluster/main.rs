@@ -5,8 +5,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-mod children;
-mod command;
+mod crd_schema;
+mod entrypoint_environment;
 mod failures;
 mod first_session;
 mod gitops;
@@ -14,13 +14,13 @@ mod images;
 mod installation;
 mod isolation;
 mod kubectl;
-mod machine;
-mod node;
+mod manifests;
+mod node_control;
+mod node_failures;
 mod plugins;
 mod recovery;
-mod scene;
-mod schema;
 mod second_node;
 mod session;
 mod storage;
+mod test_namespace;
 mod v0_command;

@@ -1,19 +1,19 @@
 //! A session with every plugin on a real node, as root and as the user of OpenHands: shell, cells with a
 //! picture, edits by skill, tool servers, and the link to VS Code.
 
-use tests::plugins::{IMAGE, Session};
+use tests::plugin_session::{IMAGE, PluginSession};
 
-use crate::installation::{API_KEY, installed};
-use crate::scene::Scene;
+use crate::installation::{API_KEY, api};
+use crate::test_namespace::TestNamespace;
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn a_session_has_every_plugin() {
     assert_eq!(IMAGE, crate::installation::IMAGE);
-    let _scene = Scene::of_gateway().await;
-    let base = &installed().await.api;
+    let _scene = TestNamespace::of_gateway().await;
+    let base = &api();
     for username in ["openhands", "root"] {
-        let session = Session::start(base, API_KEY, username).await;
+        let session = PluginSession::start(base, API_KEY, username).await;
         session.uses_all().await;
         // In a cell as in the shell: rights that are got, not had.
         for (code, command) in [

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tests::session::Session;
 
-use crate::installation::{API_KEY, IMAGE, installed};
+use crate::installation::{API_KEY, IMAGE, api};
 
 /// Body of a `/start` with the whole command that the V0 client sends.
 pub(crate) fn start_body(session: &str) -> Value {
@@ -21,6 +21,6 @@ pub(crate) fn start_body(session: &str) -> Value {
 
 /// Starts the sandbox of a session, or finds it, and waits until it is ready.
 pub(crate) async fn start(session: &str) -> Session {
-    let base = &installed().await.api;
+    let base = &api();
     Session::start(base, API_KEY, &start_body(session)).await
 }

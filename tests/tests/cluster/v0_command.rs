@@ -5,13 +5,13 @@ use std::process::Command;
 
 use tests::binaries::root;
 
-use crate::scene::Scene;
 use crate::session;
+use crate::test_namespace::TestNamespace;
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn a_python_client_works_in_a_sandbox_through_the_gateway() {
-    let scene = Scene::of_gateway().await;
+    let ns = TestNamespace::of_gateway().await;
     let session = session::start("python").await;
     let whoami = "id -un; id -u; pwd; echo $HOME; sudo id -un";
     let who = session.run(whoami).await;
@@ -28,15 +28,14 @@ async fn a_python_client_works_in_a_sandbox_through_the_gateway() {
     assert!(steps.lines().all(|step| step.starts_with("ok ")), "{steps}");
     assert!(steps.lines().count() > 20, "{steps}");
     // The files outlive a pause, and so does who may read them.
-    session.ask("pause").await;
-    scene
-        .until(&session.id, "paused", |s| {
-            s.phase == crds::sandbox::Phase::Paused
-        })
-        .await;
-    session.ask("resume").await;
+    session.change_state("pause").await;
+    ns.until(&session.id, "paused", |s| {
+        s.phase == crds::sandbox::Phase::Paused
+    })
+    .await;
+    session.change_state("resume").await;
     session.ready().await;
     let log = session.run("git -C /workspace/demo log --format=%s").await;
     assert_eq!(log, "Fix add\nFirst version");
-    session.ask("stop").await;
+    session.change_state("stop").await;
 }

@@ -6,7 +6,7 @@ use crds::Sandbox;
 use crds::sandbox::Phase;
 use http::Method;
 use serde_json::{Value, json};
-use tests::world::{OTHER_KEY, TestGateway, World};
+use tests::test_cluster::{OTHER_KEY, TestCluster, TestGateway};
 
 fn body(session: &str) -> Value {
     json!({
@@ -21,8 +21,8 @@ async fn status(gateway: &TestGateway, session: &str) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn ten_concurrent_starts_over_two_gateways_make_one_runtime() {
-    let world = World::new();
-    let gateways = [world.gateway().await, world.gateway().await];
+    let cluster = TestCluster::new();
+    let gateways = [cluster.gateway().await, cluster.gateway().await];
     let starts = (0..10).map(|n| {
         let gateway = gateways[n % 2].clone();
         tokio::spawn(async move { gateway.post("/start", &body("s")).await })
@@ -36,29 +36,29 @@ async fn ten_concurrent_starts_over_two_gateways_make_one_runtime() {
         ids.insert((text("runtime_id"), text("url"), text("session_api_key")));
     }
     assert_eq!(ids.len(), 1, "{ids:?}");
-    assert_eq!(world.names::<Sandbox>().await.len(), 1);
+    assert_eq!(cluster.names::<Sandbox>().await.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_pauses_resumes_stops_and_starts_anew() {
-    let world = World::new();
-    let gateway = world.gateway().await;
+    let cluster = TestCluster::new();
+    let gateway = cluster.gateway().await;
     let first = gateway.post("/start", &body("s")).await.body;
     let id = json!({"runtime_id": first["runtime_id"]});
     let name = first["runtime_id"].as_str().unwrap();
-    world.phase(name, Phase::Running).await;
+    cluster.wait_for_phase(name, Phase::Running).await;
 
     assert_eq!(gateway.post("/pause", &id).await.status, 200);
     assert_eq!(status(&gateway, "s").await, "paused");
     assert_eq!(gateway.get("/list").await.body["total"], 0);
-    world.phase(name, Phase::Paused).await;
+    cluster.wait_for_phase(name, Phase::Paused).await;
 
     let resumed = gateway.post("/resume", &id).await.body;
     for field in ["runtime_id", "url", "session_api_key", "session_id"] {
         assert_eq!(resumed[field], first[field]);
     }
     assert_ne!(status(&gateway, "s").await, "paused");
-    world.phase(name, Phase::Running).await;
+    cluster.wait_for_phase(name, Phase::Running).await;
 
     assert_eq!(gateway.post("/stop", &id).await.status, 200);
     assert_eq!(status(&gateway, "s").await, "stopped");
@@ -70,8 +70,8 @@ async fn a_session_pauses_resumes_stops_and_starts_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_runtime_of_another_key_is_unknown() {
-    let world = World::new();
-    let gateway = world.gateway().await;
+    let cluster = TestCluster::new();
+    let gateway = cluster.gateway().await;
     let mine = gateway.post("/start", &body("s")).await.body;
     let id = mine["runtime_id"].as_str().unwrap();
     let stranger = |method, path: String, body: String| {
@@ -99,36 +99,36 @@ async fn a_runtime_of_another_key_is_unknown() {
 
 #[tokio::test(start_paused = true)]
 async fn secrets_stand_in_no_object() {
-    let world = World::new();
-    let gateway = world.gateway().await;
+    let cluster = TestCluster::new();
+    let gateway = cluster.gateway().await;
     let info = gateway.post("/start", &body("s")).await.body;
     let name = info["runtime_id"].as_str().unwrap();
-    world.phase(name, Phase::Running).await;
+    cluster.wait_for_phase(name, Phase::Running).await;
     let key = info["session_api_key"].as_str().unwrap();
 
     let pods: kube::Api<k8s_openapi::api::core::v1::Pod> =
-        kube::Api::default_namespaced(world.client.clone());
+        kube::Api::default_namespaced(cluster.client.clone());
     let pod = serde_json::to_string(&pods.get(name).await.unwrap()).unwrap();
-    let sandbox = serde_json::to_string(&world.sandboxes().get(name).await.unwrap()).unwrap();
+    let sandbox = serde_json::to_string(&cluster.sandboxes().get(name).await.unwrap()).unwrap();
     for text in [&pod, &sandbox] {
         assert!(!text.contains("hunter2") && !text.contains(key), "{text}");
     }
     // They did reach the supervisor.
-    assert_eq!(world.supervisors.tokens().len(), 1);
+    assert_eq!(cluster.supervisors.tokens().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn reads_are_answered_while_the_api_server_is_away() {
-    let world = World::new();
-    let gateway = world.gateway().await;
+    let cluster = TestCluster::new();
+    let gateway = cluster.gateway().await;
     let info = gateway.post("/start", &body("s")).await.body;
     let name = info["runtime_id"].as_str().unwrap();
-    world.phase(name, Phase::Running).await;
+    cluster.wait_for_phase(name, Phase::Running).await;
     // The gateway's own index is at least as far after its own answer says so.
     while gateway.get("/sessions/s").await.body["pod_status"] != "Ready" {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    world
+    cluster
         .api
         .faults()
         .set_outage(standalone::api::Outage::Refuse);

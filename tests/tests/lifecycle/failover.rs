@@ -6,7 +6,7 @@ use crds::sandbox::Phase;
 use k8s_openapi::api::core::v1::Pod;
 use operator::controller::ControllerError;
 use standalone::api::Outage;
-use tests::world::{Candidate, Link, World};
+use tests::test_cluster::{Link, TestCluster, TestController};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Budget of a failover after a crash (design: at most 8 s).
@@ -15,169 +15,169 @@ const AFTER_CRASH: Duration = Duration::from_secs(8);
 const AFTER_SHUTDOWN: Duration = Duration::from_secs(2);
 
 /// An installation with a leader and a standby whose caches are warm.
-async fn pair() -> (World, Candidate, Candidate) {
-    let world = World::without_controller();
-    let leader = world.candidate("candidate-a");
-    leader.leads().await;
-    let standby = world.candidate("candidate-b");
+async fn pair() -> (TestCluster, TestController, TestController) {
+    let cluster = TestCluster::without_controller();
+    let leader = cluster.candidate("candidate-a");
+    leader.wait_leading().await;
+    let standby = cluster.candidate("candidate-b");
     sleep(Duration::from_secs(5)).await;
-    assert!(!standby.says("sandbox_operator_leader 1"));
-    (world, leader, standby)
+    assert!(!standby.has_metric("sandbox_operator_leader 1"));
+    (cluster, leader, standby)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_goes_on_in_time_whenever_the_leader_crashes() {
     // At any moment between two renewals, and with watches that lag.
     for (millis, lag) in [(0, 0), (350, 2), (700, 0), (1050, 2), (1400, 0), (1999, 2)] {
-        let (world, leader, standby) = pair().await;
-        world.api.faults().set_watch_lag(Duration::from_secs(lag));
+        let (cluster, leader, standby) = pair().await;
+        cluster.api.faults().set_watch_lag(Duration::from_secs(lag));
         sleep(Duration::from_millis(millis)).await;
         // The leader does not live to see it.
         leader.crash().await;
         let crashed = Instant::now();
-        world.create("a").await;
-        world.acts("candidate-b").await;
+        cluster.create("a").await;
+        cluster.wait_for_write("candidate-b").await;
         assert!(
             crashed.elapsed() <= AFTER_CRASH,
             "{millis}: {:?}",
             crashed.elapsed()
         );
-        world.phase("a", Phase::Running).await;
-        assert_eq!(world.assert_one_leader_at_a_time(), 2);
+        cluster.wait_for_phase("a", Phase::Running).await;
+        assert_eq!(cluster.assert_one_leader_at_a_time(), 2);
         drop(standby);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_start_under_way_is_finished_by_the_standby() {
-    let (world, leader, _standby) = pair().await;
-    world.supervisors.never_ready();
-    world.create("a").await;
-    world.phase("a", Phase::Starting).await;
+    let (cluster, leader, _standby) = pair().await;
+    cluster.supervisors.never_ready();
+    cluster.create("a").await;
+    cluster.wait_for_phase("a", Phase::Starting).await;
     leader.crash().await;
     let crashed = Instant::now();
-    world.supervisors.ready_by_default();
-    world.phase("a", Phase::Running).await;
+    cluster.supervisors.ready_by_default();
+    cluster.wait_for_phase("a", Phase::Running).await;
     assert!(crashed.elapsed() <= AFTER_CRASH, "{:?}", crashed.elapsed());
-    assert_eq!(world.names::<Pod>().await, ["a"]);
-    assert_eq!(world.assert_one_leader_at_a_time(), 2);
+    assert_eq!(cluster.names::<Pod>().await, ["a"]);
+    assert_eq!(cluster.assert_one_leader_at_a_time(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_goes_on_at_once_after_an_orderly_end() {
     for lag in [0, 1] {
-        let (world, leader, _standby) = pair().await;
-        world.api.faults().set_watch_lag(Duration::from_secs(lag));
-        world.create("a").await;
-        world.phase("a", Phase::Running).await;
-        world.lose_pod("a").await;
+        let (cluster, leader, _standby) = pair().await;
+        cluster.api.faults().set_watch_lag(Duration::from_secs(lag));
+        cluster.create("a").await;
+        cluster.wait_for_phase("a", Phase::Running).await;
+        cluster.delete_pod_now("a").await;
         let asked = Instant::now();
         leader.shut_down().await.unwrap();
-        world.acts("candidate-b").await;
+        cluster.wait_for_write("candidate-b").await;
         assert!(asked.elapsed() <= AFTER_SHUTDOWN, "{:?}", asked.elapsed());
-        assert_eq!(world.assert_one_leader_at_a_time(), 2);
+        assert_eq!(cluster.assert_one_leader_at_a_time(), 2);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_fails_readiness_first_and_lets_passes_end() {
-    let (world, leader, _standby) = pair().await;
-    world.create("a").await;
+    let (cluster, leader, _standby) = pair().await;
+    cluster.create("a").await;
     // In the midst of a pass: each of its writes takes a while.
-    world.api.faults().set_latency(Duration::from_millis(300));
-    world.acts("candidate-a").await;
+    cluster.api.faults().set_latency(Duration::from_millis(300));
+    cluster.wait_for_write("candidate-a").await;
     let vitals = leader.vitals.clone();
     let ending = tokio::spawn(leader.shut_down());
     sleep(Duration::from_millis(1)).await;
-    assert_eq!(vitals.health.missing(), ["shutting down"]);
+    assert_eq!(vitals.health.readiness_failures(), ["shutting down"]);
     ending.await.unwrap().unwrap();
-    // What it began it ended: after the claim the Pod, and then nothing more.
-    let by_first: Vec<_> = world
-        .acts_so_far()
+    // It finished its reconcile: after the claim the Pod, and then nothing more.
+    let by_first: Vec<_> = cluster
+        .writes_so_far()
         .into_iter()
         .filter(|(by, _)| by == "candidate-a")
         .collect();
     let last = by_first.last().map(|(_, w)| w.request.resource.as_str());
     assert_eq!(last, Some("pods"), "{by_first:?}");
-    world.api.faults().set_latency(Duration::ZERO);
-    world.phase("a", Phase::Running).await;
-    world.assert_one_leader_at_a_time();
+    cluster.api.faults().set_latency(Duration::ZERO);
+    cluster.wait_for_phase("a", Phase::Running).await;
+    cluster.assert_one_leader_at_a_time();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_cut_off_ends_before_another_one_begins() {
+async fn partitioned_leader_stops_before_standby_starts() {
     for link in [Link::Silent, Link::Refused] {
-        let (world, leader, _standby) = pair().await;
+        let (cluster, leader, _standby) = pair().await;
         // Work for both: the one that is cut off keeps trying.
         for name in ["a", "b", "c"] {
-            world.create(name).await;
-            world.phase(name, Phase::Running).await;
+            cluster.create(name).await;
+            cluster.wait_for_phase(name, Phase::Running).await;
         }
         leader.set_link(link);
         let cut = Instant::now();
-        world.lose_pod("a").await;
-        let lost = timeout(AFTER_CRASH, leader.ends()).await.unwrap();
+        cluster.delete_pod_now("a").await;
+        let lost = timeout(AFTER_CRASH, leader.wait_ended()).await.unwrap();
         assert!(
             matches!(lost, Err(ControllerError::Leadership(_))),
             "{lost:?}"
         );
         assert!(
-            !world
-                .acts_so_far()
+            !cluster
+                .writes_so_far()
                 .iter()
                 .any(|(by, _)| by == "candidate-b")
         );
-        world.acts("candidate-b").await;
+        cluster.wait_for_write("candidate-b").await;
         assert!(cut.elapsed() <= AFTER_CRASH, "{:?}", cut.elapsed());
-        world.phase("a", Phase::Running).await;
-        assert_eq!(world.assert_one_leader_at_a_time(), 2);
+        cluster.wait_for_phase("a", Phase::Running).await;
+        assert_eq!(cluster.assert_one_leader_at_a_time(), 2);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_short_break_of_the_link_costs_nobody_the_lead() {
-    let (world, leader, _standby) = pair().await;
+    let (cluster, leader, _standby) = pair().await;
     leader.set_link(Link::Silent);
     sleep(Duration::from_millis(1500)).await;
     leader.set_link(Link::Up);
     sleep(Duration::from_mins(5)).await;
     assert!(!leader.has_ended());
-    world.create("a").await;
-    world.phase("a", Phase::Running).await;
-    assert_eq!(world.assert_one_leader_at_a_time(), 1);
+    cluster.create("a").await;
+    cluster.wait_for_phase("a", Phase::Running).await;
+    assert_eq!(cluster.assert_one_leader_at_a_time(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_ends_the_leader_and_what_comes_back_goes_on() {
     for outage in [Outage::Refuse, Outage::Hang] {
-        let (world, leader, standby) = pair().await;
-        world.create("a").await;
-        world.phase("a", Phase::Running).await;
-        world.api.faults().set_outage(outage);
-        let lost = timeout(AFTER_CRASH, leader.ends()).await.unwrap();
+        let (cluster, leader, standby) = pair().await;
+        cluster.create("a").await;
+        cluster.wait_for_phase("a", Phase::Running).await;
+        cluster.api.faults().set_outage(outage);
+        let lost = timeout(AFTER_CRASH, leader.wait_ended()).await.unwrap();
         assert!(matches!(lost, Err(ControllerError::Leadership(_))));
-        // Whatever restarts the process does so before the server is back.
-        let again = world.candidate("candidate-c");
+        // The process is restarted before the server is back.
+        let again = cluster.candidate("candidate-c");
         sleep(Duration::from_mins(3)).await;
-        let missing = again.vitals.health.missing();
+        let missing = again.vitals.health.readiness_failures();
         assert!(
-            missing[0].contains("the API server has not answered"),
+            missing[0].contains("the API server has not responded"),
             "{missing:?}"
         );
-        assert!(again.vitals.health.stuck().is_empty());
+        assert!(again.vitals.health.liveness_failures().is_empty());
         assert!(!standby.has_ended() && !again.has_ended());
 
-        world.api.faults().set_outage(Outage::None);
+        cluster.api.faults().set_outage(Outage::None);
         let back = Instant::now();
-        world.create("b").await;
-        world.phase("b", Phase::Running).await;
+        cluster.create("b").await;
+        cluster.wait_for_phase("b", Phase::Running).await;
         // Within the longest time that a request of before may still hang, and a look.
         assert!(
             back.elapsed() <= Duration::from_secs(12),
             "{outage:?} {:?}",
             back.elapsed()
         );
-        assert_eq!(world.assert_one_leader_at_a_time(), 2);
+        assert_eq!(cluster.assert_one_leader_at_a_time(), 2);
     }
 }
 
@@ -194,22 +194,25 @@ impl Random {
 }
 
 #[tokio::test(start_paused = true)]
-async fn never_two_at_once_through_a_bad_day() {
-    let world = World::without_controller();
-    world.api.faults().set_watch_lag(Duration::from_millis(700));
+async fn at_most_one_leader_under_chaos() {
+    let cluster = TestCluster::without_controller();
+    cluster
+        .api
+        .faults()
+        .set_watch_lag(Duration::from_millis(700));
     let mut random = Random(0x5eed_1234_9876_abcd);
     let mut candidates = Vec::new();
     for n in 0..40 {
         while candidates.len() < 3 {
             let name = format!("candidate-{n}-{}", candidates.len());
-            candidates.push(world.candidate(&name));
+            candidates.push(cluster.candidate(&name));
         }
-        world.create(&format!("sandbox-{n}")).await;
+        cluster.create(&format!("sandbox-{n}")).await;
         sleep(Duration::from_millis(random.below(9000))).await;
         // Every other time it is the leader that has trouble.
         let leader = candidates
             .iter()
-            .position(|c| c.says("sandbox_operator_leader 1"));
+            .position(|c| c.has_metric("sandbox_operator_leader 1"));
         let any = usize::try_from(random.below(3)).unwrap();
         let place = leader.filter(|_| n % 2 == 0).unwrap_or(any);
         let candidate = candidates.swap_remove(place);
@@ -234,12 +237,14 @@ async fn never_two_at_once_through_a_bad_day() {
         candidates.retain(|c| !c.has_ended());
     }
     for n in 0..40 {
-        world.phase(&format!("sandbox-{n}"), Phase::Running).await;
+        cluster
+            .wait_for_phase(&format!("sandbox-{n}"), Phase::Running)
+            .await;
     }
-    let terms = world.assert_one_leader_at_a_time();
+    let terms = cluster.assert_one_leader_at_a_time();
     assert!(
         terms >= 10,
         "only {terms} changes of leadership: too quiet a day"
     );
-    assert_eq!(world.names::<Pod>().await.len(), 40);
+    assert_eq!(cluster.names::<Pod>().await.len(), 40);
 }

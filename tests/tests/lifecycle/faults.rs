@@ -7,12 +7,12 @@ use crds::sandbox::{DesiredState, Phase};
 use http::StatusCode;
 use k8s_openapi::api::core::v1::Pod;
 use standalone::api::{Failure, Outage, RequestInfo, Verb};
-use tests::world::{Fate, World, is_ours};
+use tests::test_cluster::{PodScript, TestCluster, is_controller_write};
 use tokio::time::Instant;
 
 const LAG: Duration = Duration::from_secs(2);
 /// The longest a sandbox may take to what it shall be once the trouble is over.
-const SOON: Duration = Duration::from_secs(10);
+const CONVERGENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Five sandboxes in the middle of five different things, and what becomes of them.
 const GOALS: [(&str, Phase); 6] = [
@@ -25,28 +25,28 @@ const GOALS: [(&str, Phase); 6] = [
 ];
 
 /// All of them just before their thing happens.
-async fn prepare() -> World {
-    let world = World::new();
+async fn prepare() -> TestCluster {
+    let cluster = TestCluster::new();
     for name in ["stays", "pauses", "resumes", "stops", "loses"] {
-        world.create(name).await;
-        world.phase(name, Phase::Running).await;
+        cluster.create(name).await;
+        cluster.wait_for_phase(name, Phase::Running).await;
     }
-    world.ask("resumes", DesiredState::Paused).await;
-    world.phase("resumes", Phase::Paused).await;
-    world.quiet().await;
-    world
+    cluster.set_state("resumes", DesiredState::Paused).await;
+    cluster.wait_for_phase("resumes", Phase::Paused).await;
+    cluster.wait_until_quiet().await;
+    cluster
 }
 
-async fn happen(world: &World) {
-    world.create("starts").await;
-    world.ask("pauses", DesiredState::Paused).await;
-    world.ask("resumes", DesiredState::Running).await;
-    world.ask("stops", DesiredState::Stopped).await;
-    world.lose_pod("loses").await;
+async fn happen(cluster: &TestCluster) {
+    cluster.create("starts").await;
+    cluster.set_state("pauses", DesiredState::Paused).await;
+    cluster.set_state("resumes", DesiredState::Running).await;
+    cluster.set_state("stops", DesiredState::Stopped).await;
+    cluster.delete_pod_now("loses").await;
 }
 
 /// Waits for all of them. How long it took.
-async fn arrive(world: &World) -> Duration {
+async fn arrive(cluster: &TestCluster) -> Duration {
     let begin = Instant::now();
     for (name, phase) in GOALS {
         let settled = |e: &operator::index::Entry| {
@@ -54,71 +54,79 @@ async fn arrive(world: &World) -> Duration {
             let replaced = name != "loses" || e.status.restarts.count == 1;
             observed && replaced && e.status.phase == phase
         };
-        let entry = world.wait(name, settled).await.unwrap();
+        let entry = cluster.wait(name, settled).await.unwrap();
         assert!(settled(&entry), "{name}: {:?}", entry.status);
     }
     begin.elapsed()
 }
 
-/// Nothing is left over, nothing was doubled, and nobody writes any more.
-async fn check(world: &World) {
-    world.quiet().await;
-    let before = world.api.revision();
+/// Asserts that nothing is left over or doubled, and that writes have ended.
+async fn check(cluster: &TestCluster) {
+    cluster.wait_until_quiet().await;
+    let before = cluster.api.revision();
     tokio::time::sleep(Duration::from_mins(30)).await;
-    assert_eq!(world.api.revision(), before, "writes without a reason");
-    world.node.assert_no_doubles();
-    let created = world.node.created();
-    assert_eq!(created.len(), 5 + 3, "Pods that nobody needed: {created:?}");
-    let mut pods = world.names::<Pod>().await;
+    assert_eq!(cluster.api.revision(), before, "writes without a reason");
+    cluster.node.assert_single_pod();
+    let created = cluster.node.created();
+    assert_eq!(created.len(), 5 + 3, "unneeded Pods: {created:?}");
+    let mut pods = cluster.names::<Pod>().await;
     pods.sort();
     assert_eq!(pods, ["loses", "resumes", "starts", "stays"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn watches_that_lag_cost_no_second_pod_and_no_write() {
-    let world = prepare().await;
-    world.api.faults().set_watch_lag(LAG);
-    happen(&world).await;
-    let took = arrive(&world).await;
+    let cluster = prepare().await;
+    cluster.api.faults().set_watch_lag(LAG);
+    happen(&cluster).await;
+    let took = arrive(&cluster).await;
     // One lag to hear of the wish, one of the Pod's address, one of its end.
-    assert!(took <= SOON, "{took:?}");
-    check(&world).await;
-    let idle = world.idle_writes();
+    assert!(took <= CONVERGENCE_TIMEOUT, "{took:?}");
+    check(&cluster).await;
+    let idle = cluster.no_op_writes();
     assert!(idle.is_empty(), "{idle:#?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn watches_that_break_all_the_time_cost_nothing_but_time() {
     for lag in [Duration::ZERO, LAG] {
-        let world = prepare().await;
-        world.api.faults().set_watch_lag(lag);
-        happen(&world).await;
+        let cluster = prepare().await;
+        cluster.api.faults().set_watch_lag(lag);
+        happen(&cluster).await;
         for _ in 0..20 {
-            world.api.faults().drop_watches();
+            cluster.api.faults().drop_watches();
             tokio::time::sleep(Duration::from_millis(700)).await;
         }
-        let took = arrive(&world).await;
-        assert!(took <= SOON, "{took:?}");
-        check(&world).await;
-        assert!(world.idle_writes().is_empty(), "{:#?}", world.idle_writes());
+        let took = arrive(&cluster).await;
+        assert!(took <= CONVERGENCE_TIMEOUT, "{took:?}");
+        check(&cluster).await;
+        assert!(
+            cluster.no_op_writes().is_empty(),
+            "{:#?}",
+            cluster.no_op_writes()
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_forgotten_history_makes_everybody_list_again_and_nobody_write() {
     for lag in [Duration::ZERO, LAG] {
-        let world = prepare().await;
-        world.api.faults().set_watch_lag(lag);
-        happen(&world).await;
+        let cluster = prepare().await;
+        cluster.api.faults().set_watch_lag(lag);
+        happen(&cluster).await;
         for _ in 0..5 {
-            world.api.forget_history();
-            world.api.faults().drop_watches();
+            cluster.api.compact();
+            cluster.api.faults().drop_watches();
             tokio::time::sleep(Duration::from_millis(700)).await;
         }
-        let took = arrive(&world).await;
-        assert!(took <= SOON, "{took:?}");
-        check(&world).await;
-        assert!(world.idle_writes().is_empty(), "{:#?}", world.idle_writes());
+        let took = arrive(&cluster).await;
+        assert!(took <= CONVERGENCE_TIMEOUT, "{took:?}");
+        check(&cluster).await;
+        assert!(
+            cluster.no_op_writes().is_empty(),
+            "{:#?}",
+            cluster.no_op_writes()
+        );
     }
 }
 
@@ -130,13 +138,13 @@ async fn storms_of_refusals_are_weathered() {
         StatusCode::INTERNAL_SERVER_ERROR,
         StatusCode::SERVICE_UNAVAILABLE,
     ] {
-        let world = prepare().await;
-        let faults = world.api.faults();
-        faults.fail_next(60, Failure::Code(code), is_ours);
-        happen(&world).await;
-        let took = arrive(&world).await;
+        let cluster = prepare().await;
+        let faults = cluster.api.faults();
+        faults.fail_next(60, Failure::Code(code), is_controller_write);
+        happen(&cluster).await;
+        let took = arrive(&cluster).await;
         assert!(took <= Duration::from_mins(2), "{code}: {took:?}");
-        check(&world).await;
+        check(&cluster).await;
     }
 }
 
@@ -144,50 +152,61 @@ async fn storms_of_refusals_are_weathered() {
 async fn every_answer_may_be_lost_once() {
     for lag in [Duration::ZERO, LAG] {
         for verb in [Verb::Create, Verb::Patch, Verb::Delete] {
-            let world = prepare().await;
-            world.api.faults().set_watch_lag(lag);
-            let mine = move |r: &RequestInfo| is_ours(r) && r.verb == verb;
-            world.api.faults().fail_next(12, Failure::LoseAnswer, mine);
-            happen(&world).await;
-            let took = arrive(&world).await;
+            let cluster = prepare().await;
+            cluster.api.faults().set_watch_lag(lag);
+            let mine = move |r: &RequestInfo| is_controller_write(r) && r.verb == verb;
+            cluster
+                .api
+                .faults()
+                .fail_next(12, Failure::DropResponse, mine);
+            happen(&cluster).await;
+            let took = arrive(&cluster).await;
             assert!(took <= Duration::from_mins(1), "{verb:?}: {took:?}");
-            check(&world).await;
+            check(&cluster).await;
         }
     }
 }
 
 /// The trouble begins while everything is under way, at different moments of it.
 async fn survives_outage(outage: Outage, length: Duration, after: Duration) {
-    let world = prepare().await;
-    world.api.faults().set_watch_lag(Duration::from_millis(50));
-    world.node.decide("starts", Fate::NeverReady);
-    happen(&world).await;
+    let cluster = prepare().await;
+    cluster
+        .api
+        .faults()
+        .set_watch_lag(Duration::from_millis(50));
+    cluster
+        .node
+        .script_next_pod("starts", PodScript::NeverReady);
+    happen(&cluster).await;
     tokio::time::sleep(after).await;
-    world.api.faults().set_outage(outage);
+    cluster.api.faults().set_outage(outage);
     tokio::time::sleep(length / 2).await;
-    // Nobody will hear of it from a watch: the answer of the sandbox is all there is.
-    world.node.heal("starts").await;
+    // No watch will report it: only the sandbox itself can.
+    cluster.node.heal("starts").await;
     tokio::time::sleep(length / 2).await;
-    world.api.faults().set_outage(Outage::None);
-    let took = arrive(&world).await;
+    cluster.api.faults().set_outage(Outage::None);
+    let took = arrive(&cluster).await;
     assert!(
-        took <= SOON,
+        took <= CONVERGENCE_TIMEOUT,
         "{outage:?} of {length:?} after {after:?}: {took:?}"
     );
-    check(&world).await;
+    check(&cluster).await;
 }
 
 /// Everything happens while the server is away.
 async fn learns_of_outage(outage: Outage, length: Duration) {
-    let world = prepare().await;
-    world.api.faults().set_outage(outage);
+    let cluster = prepare().await;
+    cluster.api.faults().set_outage(outage);
     tokio::time::sleep(length / 2).await;
-    happen(&world).await;
+    happen(&cluster).await;
     tokio::time::sleep(length / 2).await;
-    world.api.faults().set_outage(Outage::None);
-    let took = arrive(&world).await;
-    assert!(took <= SOON, "{outage:?} of {length:?}: {took:?}");
-    check(&world).await;
+    cluster.api.faults().set_outage(Outage::None);
+    let took = arrive(&cluster).await;
+    assert!(
+        took <= CONVERGENCE_TIMEOUT,
+        "{outage:?} of {length:?}: {took:?}"
+    );
+    check(&cluster).await;
 }
 
 const LENGTHS: [Duration; 2] = [Duration::from_secs(30), Duration::from_mins(5)];
@@ -213,15 +232,15 @@ async fn a_server_that_hangs_for_minutes_is_back_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_runs_is_not_doubted_because_the_server_is_away() {
+async fn running_sandboxes_stay_running_during_api_outage() {
     for outage in [Outage::Refuse, Outage::Hang] {
-        let world = prepare().await;
-        let ready = world.status("stays").await;
-        world.api.faults().set_outage(outage);
+        let cluster = prepare().await;
+        let ready = cluster.status("stays").await;
+        cluster.api.faults().set_outage(outage);
         tokio::time::sleep(Duration::from_mins(20)).await;
-        world.api.faults().set_outage(Outage::None);
-        world.quiet().await;
-        assert_eq!(world.status("stays").await, ready);
-        assert_eq!(world.node.created().len(), 5);
+        cluster.api.faults().set_outage(Outage::None);
+        cluster.wait_until_quiet().await;
+        assert_eq!(cluster.status("stays").await, ready);
+        assert_eq!(cluster.node.created().len(), 5);
     }
 }

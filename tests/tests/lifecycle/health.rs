@@ -1,5 +1,4 @@
-//! What a controller says while something that it needs is missing, and that it goes on when it is
-//! there.
+//! Readiness checks of a controller with unmet dependencies, and recovery once they are met.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,20 +8,20 @@ use crds::sandbox::Phase;
 use http::{Request, StatusCode};
 use kube::Client;
 use kube::client::Body;
-use standalone::api::{EmbeddedApi, Failure, Options, Outage, Verb};
-use tests::world::World;
+use standalone::api::{ApiOptions, EmbeddedApi, Failure, Outage, Verb};
+use tests::test_cluster::TestCluster;
 use tokio::time::sleep;
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_crd_is_named_and_waited_for() {
-    let mut world = World::without_controller();
-    let bare = EmbeddedApi::in_memory(Options::for_tests(Vec::new()));
+    let mut cluster = TestCluster::without_controller();
+    let bare = EmbeddedApi::in_memory(ApiOptions::for_tests(Vec::new()));
     let installed = Arc::new(AtomicBool::new(false));
-    world.client = either(&bare, &world.api, &installed);
-    world.start_controller();
-    let vitals = world.config.vitals.clone();
+    cluster.client = either(&bare, &cluster.api, &installed);
+    cluster.start_controller();
+    let vitals = cluster.config.vitals.clone();
     sleep(Duration::from_mins(30)).await;
-    let missing = vitals.health.missing();
+    let missing = vitals.health.readiness_failures();
     assert_eq!(
         missing,
         [
@@ -30,12 +29,12 @@ async fn a_missing_crd_is_named_and_waited_for() {
             "CRD sandboxpools.openhands.dev is not installed"
         ]
     );
-    assert!(vitals.health.stuck().is_empty());
+    assert!(vitals.health.liveness_failures().is_empty());
 
     installed.store(true, Ordering::Relaxed);
-    world.create("a").await;
-    world.phase("a", Phase::Running).await;
-    assert_eq!(vitals.health.missing(), Vec::<String>::new());
+    cluster.create("a").await;
+    cluster.wait_for_phase("a", Phase::Running).await;
+    assert_eq!(vitals.health.readiness_failures(), Vec::<String>::new());
 }
 
 /// A server that gets its CRDs later: one without, and one with them.
@@ -51,64 +50,77 @@ fn either(bare: &EmbeddedApi, full: &EmbeddedApi, installed: &Arc<AtomicBool>) -
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_permission_is_named() {
-    let mut world = World::without_controller();
+    let mut cluster = TestCluster::without_controller();
     let forbidden = Failure::Code(StatusCode::FORBIDDEN);
-    world
+    cluster
         .api
         .faults()
         .fail_next(usize::MAX, forbidden, |request| {
             request.verb == Verb::List && request.resource == "pods"
         });
-    world.start_controller();
-    let vitals = world.config.vitals.clone();
+    cluster.start_controller();
+    let vitals = cluster.config.vitals.clone();
     sleep(Duration::from_mins(1)).await;
-    let missing = vitals.health.missing();
+    let missing = vitals.health.readiness_failures();
     assert_eq!(missing.len(), 1, "{missing:?}");
-    assert!(missing[0].starts_with("may not list pods: "), "{missing:?}");
-    world.api.faults().clear_failures();
+    assert!(
+        missing[0].starts_with("permission denied: list pods: "),
+        "{missing:?}"
+    );
+    cluster.api.faults().clear_failures();
     sleep(Duration::from_secs(6)).await;
-    assert_eq!(vitals.health.missing(), Vec::<String>::new());
+    assert_eq!(vitals.health.readiness_failures(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_named_and_no_reason_to_be_restarted() {
     for outage in [Outage::Refuse, Outage::Hang] {
-        let mut world = World::without_controller();
-        world.start_controller();
-        let vitals = world.config.vitals.clone();
-        world.create("a").await;
-        world.phase("a", Phase::Running).await;
-        assert!(vitals.health.missing().is_empty());
-        world.api.faults().set_outage(outage);
+        let mut cluster = TestCluster::without_controller();
+        cluster.start_controller();
+        let vitals = cluster.config.vitals.clone();
+        cluster.create("a").await;
+        cluster.wait_for_phase("a", Phase::Running).await;
+        assert!(vitals.health.readiness_failures().is_empty());
+        cluster.api.faults().set_outage(outage);
         sleep(Duration::from_mins(20)).await;
-        let missing = vitals.health.missing();
+        let missing = vitals.health.readiness_failures();
         assert_eq!(missing.len(), 1, "{missing:?}");
         assert!(
-            missing[0].starts_with("the API server has not answered for "),
+            missing[0].starts_with("the API server has not responded for "),
             "{missing:?}"
         );
-        assert_eq!(vitals.health.stuck(), Vec::<String>::new());
-        world.api.faults().set_outage(Outage::None);
+        assert_eq!(vitals.health.liveness_failures(), Vec::<String>::new());
+        cluster.api.faults().set_outage(Outage::None);
         sleep(Duration::from_secs(36)).await;
-        assert_eq!(vitals.health.missing(), Vec::<String>::new(), "{outage:?}");
+        assert_eq!(
+            vitals.health.readiness_failures(),
+            Vec::<String>::new(),
+            "{outage:?}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn metrics_tell_of_passes_starts_and_requests() {
-    let mut world = World::without_controller();
-    world.start_controller();
-    let vitals = world.config.vitals.clone();
+    let mut cluster = TestCluster::without_controller();
+    cluster.start_controller();
+    let vitals = cluster.config.vitals.clone();
     for name in ["a", "b", "c"] {
-        world.create(name).await;
-        world.phase(name, Phase::Running).await;
+        cluster.create(name).await;
+        cluster.wait_for_phase(name, Phase::Running).await;
     }
-    world.ask("c", crds::sandbox::DesiredState::Paused).await;
-    world.phase("c", Phase::Paused).await;
-    world.ask("c", crds::sandbox::DesiredState::Running).await;
-    world.phase("c", Phase::Running).await;
-    world.ask("b", crds::sandbox::DesiredState::Paused).await;
-    world.phase("b", Phase::Paused).await;
+    cluster
+        .set_state("c", crds::sandbox::DesiredState::Paused)
+        .await;
+    cluster.wait_for_phase("c", Phase::Paused).await;
+    cluster
+        .set_state("c", crds::sandbox::DesiredState::Running)
+        .await;
+    cluster.wait_for_phase("c", Phase::Running).await;
+    cluster
+        .set_state("b", crds::sandbox::DesiredState::Paused)
+        .await;
+    cluster.wait_for_phase("b", Phase::Paused).await;
     sleep(Duration::from_mins(1)).await;
     let text = vitals.metrics.encode().unwrap();
     for line in [

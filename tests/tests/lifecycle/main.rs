@@ -3,21 +3,24 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+mod active_requests;
 mod api;
-mod busy;
 mod chaos;
-mod children;
-mod crash;
+mod controller_crash;
+mod entrypoint_secret;
 mod failover;
 mod faults;
-mod fleet;
+mod gateway_replicas;
 mod health;
 mod idle;
-mod life;
-mod missing;
+mod kubectl_lifecycle;
+mod missing_dependencies;
+mod outage;
+mod pool_revision;
 mod quota;
 mod readiness;
-mod replicas;
 mod resume;
 mod round_trip;
-mod writes;
+mod start_stop_cycles;
+mod thousand_sandboxes;
+mod write_counts;

@@ -1,5 +1,5 @@
-//! Limits of an API key over several gateways and controllers that die: never more Pods than the
-//! key may have, and everybody's turn comes.
+//! Quota of an API key with several gateways and crashing controllers: never more Pods than the key
+//! allows, and every queued sandbox is admitted in the end.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use crds::sandbox::Phase;
 use k8s_openapi::api::core::v1::Pod;
 use operator::gateway::Tenants;
 use serde_json::{Value, json};
-use tests::world::{API_KEY, OTHER_KEY, TestGateway, World};
+use tests::test_cluster::{API_KEY, OTHER_KEY, TestCluster, TestGateway};
 use tokio::time::sleep;
 
 /// An installation in which the tenant `default` has these limits.
-fn limited(limits: &Value) -> World {
+fn limited(limits: &Value) -> TestCluster {
     let tenants = Tenants::fixed([("default", API_KEY), ("other", OTHER_KEY)]);
     limit(&tenants, limits);
-    let mut world = World::without_controller();
-    world.config.tenants = tenants;
-    world.start_controller();
-    world
+    let mut cluster = TestCluster::without_controller();
+    cluster.config.tenants = tenants;
+    cluster.start_controller();
+    cluster
 }
 
 fn limit(tenants: &Tenants, limits: &Value) {
@@ -39,31 +39,31 @@ async fn start(gateway: &TestGateway, session: &str, factor: f64) -> String {
     answer.body["runtime_id"].as_str().unwrap().to_owned()
 }
 
-async fn pods(world: &World) -> usize {
-    world.names::<Pod>().await.len()
+async fn pods(cluster: &TestCluster) -> usize {
+    cluster.names::<Pod>().await.len()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_never_has_more_pods_than_it_may_and_everybody_has_a_turn() {
-    const MOST: usize = 3;
-    let mut world = limited(&json!({"maxSandboxes": MOST}));
-    let gateways = [world.gateway().await, world.gateway().await];
+    const MAX_PODS: usize = 3;
+    let mut cluster = limited(&json!({"maxSandboxes": MAX_PODS}));
+    let gateways = [cluster.gateway().await, cluster.gateway().await];
     let mut open = Vec::new();
     for n in 0..12 {
         let gateway = &gateways[n % 2];
         open.push(start(gateway, &n.to_string(), 1.0).await);
-        assert!(pods(&world).await <= MOST);
+        assert!(pods(&cluster).await <= MAX_PODS);
     }
     let (mut rounds, mut turns) = (0, 0);
     while !open.is_empty() {
         sleep(Duration::from_secs(1)).await;
         rounds += 1;
         assert!(rounds < 1000, "{} wait for ever", open.len());
-        assert!(pods(&world).await <= MOST, "round {rounds}");
+        assert!(pods(&cluster).await <= MAX_PODS, "round {rounds}");
         if rounds % 7 == 0 {
-            world.start_controller();
+            cluster.start_controller();
         }
-        let running = world.index.list(|e| e.status.phase == Phase::Running);
+        let running = cluster.index.list(|e| e.status.phase == Phase::Running);
         for entry in running.iter().filter(|_| rounds % 3 == 0).take(2) {
             let body = json!({"runtime_id": entry.runtime_id});
             assert_eq!(gateways[rounds % 2].post("/stop", &body).await.status, 200);
@@ -75,13 +75,13 @@ async fn a_key_never_has_more_pods_than_it_may_and_everybody_has_a_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_told_so_and_others_are_not_concerned() {
-    let world = limited(&json!({"maxSandboxes": 1}));
-    let gateway = world.gateway().await;
+async fn queued_sandbox_reports_quota_and_other_tenants_start() {
+    let cluster = limited(&json!({"maxSandboxes": 1}));
+    let gateway = cluster.gateway().await;
     let first = start(&gateway, "first", 1.0).await;
-    world.phase(&first, Phase::Running).await;
+    cluster.wait_for_phase(&first, Phase::Running).await;
     let second = start(&gateway, "second", 1.0).await;
-    let waits = world
+    let waits = cluster
         .wait(&second, |e| e.status.reason.is_some())
         .await
         .unwrap();
@@ -95,44 +95,44 @@ async fn who_waits_is_told_so_and_others_are_not_concerned() {
         told["status_detail"]
             .as_str()
             .unwrap()
-            .contains("its API key")
+            .contains("the API key allows")
     );
     let body = json!({"session_id": "s", "image": "debian:12", "command": ["server"]});
     let other = gateway
         .send(OTHER_KEY, http::Method::POST, "/start", body.to_string())
         .await;
-    world
-        .phase(other.body["runtime_id"].as_str().unwrap(), Phase::Running)
+    cluster
+        .wait_for_phase(other.body["runtime_id"].as_str().unwrap(), Phase::Running)
         .await;
 
     gateway.post("/pause", &json!({"runtime_id": first})).await;
-    world.phase(&second, Phase::Running).await;
+    cluster.wait_for_phase(&second, Phase::Running).await;
     // Now the first one has to wait.
     gateway.post("/resume", &json!({"runtime_id": first})).await;
-    world
+    cluster
         .wait(&first, |e| e.status.reason == Some(Reason::QuotaExceeded))
         .await
         .unwrap();
-    limit(&world.config.tenants, &json!({"maxSandboxes": 2}));
-    world.phase(&first, Phase::Running).await;
+    limit(&cluster.config.tenants, &json!({"maxSandboxes": 2}));
+    cluster.wait_for_phase(&first, Phase::Running).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn compute_is_limited_and_what_never_fits_fails() {
     // By default a sandbox may use 2 CPU.
-    let world = limited(&json!({"maxCpu": "5"}));
-    let gateway = world.gateway().await;
+    let cluster = limited(&json!({"maxCpu": "5"}));
+    let gateway = cluster.gateway().await;
     let small = start(&gateway, "small", 1.0).await;
-    world.phase(&small, Phase::Running).await;
+    cluster.wait_for_phase(&small, Phase::Running).await;
     let large = start(&gateway, "large", 2.0).await;
     let huge = start(&gateway, "huge", 3.0).await;
-    let failed = world.phase(&huge, Phase::Failed).await;
+    let failed = cluster.wait_for_phase(&huge, Phase::Failed).await;
     assert_eq!(failed.status.reason, Some(Reason::QuotaExceeded));
-    world
+    cluster
         .wait(&large, |e| e.status.reason == Some(Reason::QuotaExceeded))
         .await
         .unwrap();
-    // Nobody frees anything: the wait ends like any other start.
-    let failed = world.phase(&large, Phase::Failed).await;
+    // No quota becomes available: the wait ends like any other start.
+    let failed = cluster.wait_for_phase(&large, Phase::Failed).await;
     assert_eq!(failed.status.reason, Some(Reason::StartTimeout));
 }

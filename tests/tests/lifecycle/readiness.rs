@@ -1,8 +1,8 @@
-//! Readiness is true (design 9, invariant 1): ten thousand sandboxes start at random speed while
-//! commands crash, Pods are lost and the controller is replaced, and whoever is told `Ready` by one
-//! gateway gets a good answer from the other.
+//! Readiness is true (`docs/architecture.md`, invariant 1): up to ten thousand sandboxes start at
+//! random speed while commands crash, Pods are lost and the controller is replaced. If one gateway
+//! reports `Ready`, a request through the other succeeds.
 //!
-//! A sandbox that has just had an accident may still be called ready. Such answers are counted apart.
+//! A sandbox that has just had a fault may still be reported ready. Such requests are counted apart.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,34 +10,35 @@ use std::time::Duration;
 use http::StatusCode;
 use operator::keys::Keys;
 use serde_json::{Value, json};
-use tests::world::{Dice, Fate, NAMESPACE, ScriptedNode, TestGateway, World};
+use tests::size::full_or;
+use tests::test_cluster::{
+    NAMESPACE, PodScript, ScriptedNode, SeededRng, TestCluster, TestGateway,
+};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// Four tests of many worlds of this size: they run on several cores, and no world becomes slow from
-/// the events that it keeps.
+/// Starts in one cluster. Many small clusters are faster than one, whose kept events would slow it down.
 const STARTS: u64 = 100;
-const WORLDS: u64 = 25;
 /// Sandboxes at the same time.
 const CONCURRENCY: usize = 50;
 /// The slowest command.
 const SLOWEST: Duration = Duration::from_secs(10);
 /// The longest pause between two polls.
 const POLL: Duration = Duration::from_secs(2);
-/// How long after an accident somebody may still believe that there was none.
-const NEWS: Duration = Duration::from_secs(10);
-/// The longest that anybody waits for a sandbox.
-const PATIENCE: Duration = Duration::from_mins(30);
+/// Time after a fault in which `Ready` may still be reported.
+const STALE_READY_GRACE: Duration = Duration::from_secs(10);
+/// Longest wait for a sandbox.
+const WAIT_TIMEOUT: Duration = Duration::from_mins(30);
 
-/// What one sandbox lives in.
+/// Gateways, node and keys of one test cluster.
 #[derive(Clone)]
-struct Scene {
+struct Scenario {
     gateways: [TestGateway; 2],
     node: Arc<ScriptedNode>,
     keys: Arc<Keys>,
 }
 
-/// What came of requests to sandboxes that were said to be ready.
+/// Outcomes of requests to sandboxes that were reported ready.
 #[derive(Debug, Default)]
 struct Tally {
     good: usize,
@@ -55,25 +56,25 @@ impl Tally {
 }
 
 /// One sandbox, from its start to its end.
-struct Life {
-    scene: Scene,
-    dice: Dice,
+struct SandboxRun {
+    scene: Scenario,
+    rng: SeededRng,
     id: String,
     accident: Option<Instant>,
     tally: Tally,
 }
 
-impl Life {
-    async fn live(scene: Scene, number: u64) -> Tally {
+impl SandboxRun {
+    async fn run(scene: Scenario, number: u64) -> Tally {
         let session = format!("s{number}");
         let id = scene
             .keys
             .session_runtime_id(NAMESPACE, "default", &session, 0);
-        let dice = Dice::new(number.wrapping_mul(0x9e37_79b9));
+        let rng = SeededRng::new(number.wrapping_mul(0x9e37_79b9));
         let (accident, tally) = (None, Tally::default());
         let mut life = Self {
             scene,
-            dice,
+            rng,
             id,
             accident,
             tally,
@@ -82,13 +83,13 @@ impl Life {
         let body = json!({"session_id": session, "image": "debian:12", "command": ["server"]});
         let begun = life.scene.gateways[0].post("/start", &body).await;
         assert_eq!(begun.status, 201, "{}", begun.body);
-        life.see_ready().await;
+        life.check_ready().await;
         // Half of them meet with an accident, and have to become ready again.
-        if life.dice.percent(50) {
+        if life.rng.percent(50) {
             life.suffer().await;
-            life.see_ready().await;
-            sleep(NEWS).await;
-            life.see_ready().await;
+            life.check_ready().await;
+            sleep(STALE_READY_GRACE).await;
+            life.check_ready().await;
         }
         let stopped = life
             .gateway()
@@ -99,7 +100,7 @@ impl Life {
     }
 
     fn gateway(&mut self) -> TestGateway {
-        let at = usize::from(self.dice.percent(50));
+        let at = usize::from(self.rng.percent(50));
         self.scene.gateways[at].clone()
     }
 
@@ -108,9 +109,9 @@ impl Life {
         let (node, id, after) = (
             self.scene.node.clone(),
             self.id.clone(),
-            self.dice.time(SLOWEST),
+            self.rng.time(SLOWEST),
         );
-        node.decide(&id, Fate::NeverReady);
+        node.script_next_pod(&id, PodScript::NeverReady);
         tokio::spawn(async move {
             sleep(after).await;
             node.heal(&id).await;
@@ -118,11 +119,11 @@ impl Life {
     }
 
     async fn suffer(&mut self) {
-        let after = self.dice.time(SLOWEST);
+        let after = self.rng.time(SLOWEST);
         sleep(after).await;
         let (node, id) = (self.scene.node.clone(), self.id.clone());
         self.accident = Some(Instant::now());
-        match self.dice.below(3) {
+        match self.rng.below(3) {
             0 => node.crash(&id).await,
             1 => {
                 node.close(&id);
@@ -134,12 +135,12 @@ impl Life {
     }
 
     /// Polls until it is said to be ready, and then sends a request at once.
-    async fn see_ready(&mut self) {
-        let end = Instant::now() + PATIENCE;
+    async fn check_ready(&mut self) {
+        let end = Instant::now() + WAIT_TIMEOUT;
         let mut info = Value::Null;
         while info["pod_status"] != "Ready" {
             assert!(Instant::now() < end, "never ready: {info}");
-            let pause = self.dice.time(POLL);
+            let pause = self.rng.time(POLL);
             sleep(pause).await;
             let answer = self.gateway().get(&format!("/runtime/{}", self.id)).await;
             assert_eq!(answer.status, 200, "{}", answer.body);
@@ -150,7 +151,9 @@ impl Life {
                 "{info}"
             );
         }
-        let recent = self.accident.is_some_and(|at| at.elapsed() < NEWS);
+        let recent = self
+            .accident
+            .is_some_and(|at| at.elapsed() < STALE_READY_GRACE);
         let path = format!("/{}/runtime/alive", self.id);
         let answer = self.gateway().get(&path).await;
         match answer.status {
@@ -165,41 +168,42 @@ impl Life {
 }
 
 /// Lets sandboxes live, and replaces the controller again and again.
-async fn starts(seed: u64, count: u64, mut world: World) -> Tally {
-    let scene = Scene {
-        gateways: [world.gateway().await, world.gateway().await],
-        node: world.node.clone(),
-        keys: world.keys.clone(),
+async fn starts(seed: u64, count: u64, mut cluster: TestCluster) -> Tally {
+    let scene = Scenario {
+        gateways: [cluster.gateway().await, cluster.gateway().await],
+        node: cluster.node.clone(),
+        keys: cluster.keys.clone(),
     };
-    let mut dice = Dice::new(seed);
+    let mut rng = SeededRng::new(seed);
     let (mut lives, mut tally) = (JoinSet::new(), Tally::default());
     let mut next = Instant::now();
     for number in 0..count {
-        lives.spawn(Life::live(scene.clone(), seed << 32 | number));
+        lives.spawn(SandboxRun::run(scene.clone(), seed << 32 | number));
         while lives.len() >= CONCURRENCY {
             tally.add(lives.join_next().await.unwrap().unwrap());
         }
         if Instant::now() > next {
-            world.stop_controller();
-            let down = dice.time(Duration::from_secs(5));
+            cluster.stop_controller();
+            let down = rng.time(Duration::from_secs(5));
             sleep(down).await;
-            world.start_controller();
-            next = Instant::now() + dice.time(Duration::from_mins(2));
+            cluster.start_controller();
+            next = Instant::now() + rng.time(Duration::from_mins(2));
         }
     }
     while let Some(ended) = lives.join_next().await {
         tally.add(ended.unwrap());
     }
-    world.node.assert_no_doubles();
+    cluster.node.assert_single_pod();
     tally
 }
 
-async fn nobody_lies(seed: u64) {
+async fn check_ready_is_true(seed: u64) {
     let mut tally = Tally::default();
-    for world_number in 0..WORLDS {
-        let mut world = World::new();
-        world.serve().await;
-        tally.add(starts(seed * WORLDS + world_number, STARTS, world).await);
+    let clusters = full_or(25, 3);
+    for world_number in 0..clusters {
+        let mut cluster = TestCluster::new();
+        cluster.serve().await;
+        tally.add(starts(seed * clusters + world_number, STARTS, cluster).await);
     }
     let Tally {
         good,
@@ -213,36 +217,36 @@ async fn nobody_lies(seed: u64) {
         lies.len(),
         &lies[..lies.len().min(3)]
     );
-    let all = STARTS * WORLDS;
+    let all = STARTS * clusters;
     assert!(good as u64 >= all * 3 / 2, "{good}");
     assert!(excused as u64 * 50 < all, "{excused}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_told_ready_too_early_1() {
-    nobody_lies(1).await;
+async fn ready_is_true_seed_1() {
+    check_ready_is_true(1).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_told_ready_too_early_2() {
-    nobody_lies(2).await;
+async fn ready_is_true_seed_2() {
+    check_ready_is_true(2).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_told_ready_too_early_3() {
-    nobody_lies(3).await;
+async fn ready_is_true_seed_3() {
+    check_ready_is_true(3).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_told_ready_too_early_4() {
-    nobody_lies(4).await;
+async fn ready_is_true_seed_4() {
+    check_ready_is_true(4).await;
 }
 
-/// The same with nobody behind the ports: it would be noticed.
+/// Positive control: without servers behind the ports, false readiness is detected.
 #[tokio::test(start_paused = true)]
-async fn a_lie_would_be_noticed() {
-    let world = World::new();
-    let tally = starts(0, 20, world).await;
+async fn test_detects_false_ready() {
+    let cluster = TestCluster::new();
+    let tally = starts(0, 20, cluster).await;
     assert_eq!(tally.good, 0);
     assert!(tally.lies.len() >= 20, "{tally:?}");
 }

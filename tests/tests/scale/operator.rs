@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use kube::Client;
 use operator::clock::Clock;
-use operator::controller::{self, ControllerConfig, Peers};
+use operator::controller::{self, ControllerConfig, PeerClients};
 use operator::index::Index;
 use operator::keys::Keys;
 use operator::traffic::NoGateways;
 use operator::urls::{Scheme, UrlForm, Urls};
-use tests::world::ScriptedSupervisors;
+use tests::test_cluster::ScriptedSupervisors;
 use tokio_util::sync::CancellationToken;
 
-/// Who the controller is in the audit log.
+/// User of the controller in the audit log.
 pub(crate) const NAME: &str = "the-controller";
 
 /// Runs until the token is cancelled.
@@ -26,7 +26,7 @@ pub(crate) fn start(shutdown: CancellationToken) -> tokio::task::JoinHandle<()> 
         base: "sandboxes.example.com".into(),
         form: UrlForm::Nested,
     };
-    let peers = Peers {
+    let peers = PeerClients {
         supervisors: Arc::new(supervisors),
         gateways: Arc::new(NoGateways),
     };

@@ -1,5 +1,5 @@
-//! What the runtime API answers to requests that are wrong: every endpoint, every kind of fault. Never a
-//! 5xx, never a redirect, always an object with `detail` (runtime API spec 0.4, 1.1).
+//! Responses of the runtime API to bad requests, for every endpoint: never a 5xx or a redirect, always
+//! an object with `detail` (`docs/specs/runtime-api.md`, sections 0.4 and 1.1).
 
 mod admin;
 mod bodies;
@@ -9,11 +9,11 @@ mod requests;
 use http::Method;
 use hyper::body::Bytes;
 use serde_json::Value;
-use tests::clients::{Reply, Wire};
+use tests::clients::{HttpClient, Reply};
 
-use crate::stage::{LIMIT, Stage};
+use crate::fixture::{CALL_TIMEOUT, Fixture};
 
-/// Every endpoint of the API (spec 1.2), with an id where one belongs.
+/// Every endpoint of the API (`docs/specs/runtime-api.md`, section 1.2), with an id where one belongs.
 const ENDPOINTS: [(&str, &str); 21] = [
     ("POST", "/start"),
     ("POST", "/stop"),
@@ -50,7 +50,7 @@ fn check(what: &str, reply: &Reply) {
     } = reply;
     let text = String::from_utf8_lossy(&body[..body.len().min(300)]);
     let context = format!("{what}: {status} {text}");
-    // The one that is allowed to say that it cannot (spec 1.10).
+    // The one that is allowed to say that it cannot (`docs/specs/runtime-api.md`, section 1.10).
     let no_builder = *status == 501 && what.contains("/build");
     assert!(*status < 500 || no_builder, "{context}");
     assert!(!(300..400).contains(status), "{context}");
@@ -65,11 +65,11 @@ fn check(what: &str, reply: &Reply) {
 }
 
 /// Sends a request, checks the answer, which comes however large the body is, and gives its status.
-async fn send(wire: &Wire, stage: &Stage, method: &str, path: &str, body: Bytes) -> u16 {
-    let url = format!("{}{path}", stage.api());
+async fn send(wire: &HttpClient, fixture: &Fixture, method: &str, path: &str, body: Bytes) -> u16 {
+    let url = format!("{}{path}", fixture.api());
     let size = body.len();
     let method: Method = method.parse().unwrap();
-    let reply = wire.send(method.clone(), &url, body, LIMIT).await;
+    let reply = wire.send(method.clone(), &url, body, CALL_TIMEOUT).await;
     let shown: String = path.chars().take(200).collect();
     let what = format!("{method} {shown} with {size} bytes");
     let reply = reply.unwrap_or_else(|error| panic!("{what}: {error:?}"));
@@ -78,13 +78,19 @@ async fn send(wire: &Wire, stage: &Stage, method: &str, path: &str, body: Bytes)
 }
 
 /// The installation has taken no harm, and has no sandbox.
-async fn check_unharmed(stage: &Stage) {
-    let wire = stage.wire();
-    let url = |path: &str| format!("{}{path}", stage.api());
-    let list = wire.get(&url("/list"), LIMIT).await.unwrap();
+async fn check_unharmed(fixture: &Fixture) {
+    let wire = fixture.wire();
+    let url = |path: &str| format!("{}{path}", fixture.api());
+    let list = wire.get(&url("/list"), CALL_TIMEOUT).await.unwrap();
     assert_eq!(list.success().unwrap()["total"], 0);
-    assert_eq!(wire.get(&url("/health"), LIMIT).await.unwrap().status, 200);
-    let made = stage
+    assert_eq!(
+        wire.get(&url("/health"), CALL_TIMEOUT)
+            .await
+            .unwrap()
+            .status,
+        200
+    );
+    let made = fixture
         .standalone
         .run("kubectl", &["get", "sbx", "-o", "name"]);
     assert_eq!(made, "");

@@ -1,4 +1,4 @@
-//! The black-box checklist of the runtime API (spec 8.1), item by item, against the standalone binary.
+//! The black-box checklist of the runtime API (`docs/specs/runtime-api.md`, section 8.1), item by item, against the standalone binary.
 
 mod content;
 mod crashes;

@@ -1,4 +1,4 @@
-//! A sandbox that nobody uses falls asleep and wakes with the first request, with real processes.
+//! Idle pause and resume by the first request, with real processes.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn an_idle_sandbox_sleeps_and_a_request_wakes_it() {
     let standalone = Standalone::start(state.path(), &["--idle-timeout", "2s"]);
     let session = session::start(&standalone, "s").await;
     assert_eq!(session.run("echo kept > file; pwd").await, "/workspace");
-    // What is under way keeps it awake for as long as it takes.
+    // An open request keeps it awake.
     assert_eq!(session.run("sleep 5; echo awake").await, "awake");
     becomes(&session, "paused").await;
     let sandbox = format!("sandbox/{}", session.id);

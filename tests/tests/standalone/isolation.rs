@@ -33,7 +33,7 @@ async fn two_sandboxes_do_not_see_each_other() {
 
     // The key of one sandbox opens no other.
     let action = serde_json::json!({"action": {"action": "run", "args": {"command": "id"}}});
-    let client = tests::http::Json::with_header("X-Session-API-Key", &a.key);
+    let client = tests::json_client::JsonClient::with_header("X-Session-API-Key", &a.key);
     let answer = client
         .post(&format!("{}/execute_action", b.url), &action)
         .await;

@@ -49,6 +49,9 @@ fn the_sample_can_be_applied_watched_paused_and_deleted() {
         "{described}"
     );
 
+    // The log is that of the command, which prints nothing.
+    let pod = kubectl("get pods -o name");
+    assert_eq!(kubectl(&format!("logs {}", pod.trim())), "");
     kubectl(r#"patch sbx demo --type merge -p {"spec":{"state":"Paused"}}"#);
     kubectl(&format!(
         "wait --for=condition=Paused sandbox/demo {TIMEOUT}"
@@ -105,4 +108,42 @@ fn a_malformed_sandbox_is_refused_by_the_schema() {
         assert!(!output.status.success(), "{spec} was accepted");
         assert!(stderr.contains(complaint), "{spec}: {stderr}");
     }
+}
+
+#[test]
+fn list_is_applied_logs_are_followed_and_the_key_is_listed() {
+    if !is_root_or_skips("kubectl against standalone") {
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    let standalone = Standalone::start(state.path(), &[]);
+    let kubectl = |args: &str| standalone.run("kubectl", &args.split(' ').collect::<Vec<_>>());
+    let container = serde_json::json!({
+        "name": "main", "image": "debian:12",
+        "command": ["sh", "-c", "echo one; sleep 1; echo two"],
+    });
+    let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+            "spec": {"restartPolicy": "Never", "containers": [container]}},
+    ]});
+    let file = state.path().join("list.json");
+    std::fs::write(&file, list.to_string()).unwrap();
+    let applied = kubectl(&format!("apply -f {}", file.display()));
+    assert_eq!(applied, "configmap/a created\npod/p created\n");
+    let phase = || kubectl("get pod p -o jsonpath={.status.phase}");
+    until(phase, |phase| phase != "Pending");
+    assert_eq!(kubectl("logs -f p -c main"), "one\ntwo\n");
+    assert_eq!(kubectl("logs p -c main --tail=1"), "two\n");
+    let stamped = kubectl("logs p -c main --tail=1 --timestamps");
+    let (time, line) = stamped.split_once(' ').unwrap();
+    assert!(time.ends_with('Z') && line == "two\n", "{stamped}");
+    assert_eq!(
+        kubectl("logs p -c main --since-time=2999-01-01T00:00:00Z"),
+        ""
+    );
+
+    let operator = tests::binaries::binary("sandbox-operator");
+    let keys = standalone.run(operator.to_str().unwrap(), &["keys", "list"]);
+    assert!(keys.lines().any(|line| line.contains("default")), "{keys}");
 }

@@ -5,6 +5,7 @@
 mod bad_input;
 mod blackbox;
 mod first_session;
+mod fixture;
 mod idle;
 mod isolation;
 mod kubectl;
@@ -21,5 +22,4 @@ mod replay_v0;
 mod replay_v1_app;
 mod restart;
 mod session;
-mod stage;
-mod truth;
+mod unsupported_features;

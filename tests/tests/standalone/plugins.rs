@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use tests::binaries::{is_root_or_skips, root};
-use tests::plugins::{IMAGE, Session};
+use tests::plugin_session::{IMAGE, PluginSession};
 use tests::standalone::Standalone;
 
 /// Unpacks the image; the flag of standalone that names it. Absent where it cannot be built.
@@ -46,7 +46,7 @@ async fn a_session_has_every_plugin() {
     };
     for (form, username) in [("loopback", "openhands"), ("path", "root")] {
         let standalone = Standalone::start(state.path(), &["--url-form", form, &image]);
-        let session = Session::start(standalone.api(), standalone.key(), username).await;
+        let session = PluginSession::start(standalone.api(), standalone.key(), username).await;
         session.uses_all().await;
         session.stop().await;
     }

@@ -1,57 +1,65 @@
 //! Readiness is true: two hundred sandboxes start on a real node, and no client that is told `Ready`
-//! meets anything else than a good answer (design 9, invariant 1).
+//! meets anything else than a good answer (`docs/architecture.md`, invariant 1).
 
 use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
-use tests::clients::Wire;
-use tests::double;
+use tests::clients::HttpClient;
+use tests::fake_agent_server;
 
+use crate::fixture::{CALL_TIMEOUT, Fixture, text};
 use crate::session::start_body;
-use crate::stage::{LIMIT, Stage, text};
 
 const STARTS: usize = 200;
-/// What a small machine bears.
+/// Concurrency that a small machine can take.
 const CONCURRENCY: usize = 8;
 
 /// Most with the native executor, whose image is not copied for each, some with another server.
 fn body(sid: &str, number: usize) -> Value {
     if number.is_multiple_of(10) {
         let command = "/usr/local/bin/openhands-agent-server --port 60000";
-        return json!({"session_id": sid, "image": double::IMAGE, "command": command});
+        return json!({"session_id": sid, "image": fake_agent_server::IMAGE, "command": command});
     }
     start_body(sid)
 }
 
 /// Starts a sandbox, polls without a pause, sends a request the moment it is said to be ready, and
 /// stops it. How many polls came before.
-async fn start_and_check(stage: &Stage, number: usize) -> usize {
-    let (api, anonymous) = (stage.wire(), Wire::with_headers(&[]));
+async fn start_and_check(fixture: &Fixture, number: usize) -> usize {
+    let (api, anonymous) = (fixture.wire(), HttpClient::with_headers(&[]));
     let sid = format!("s{number}");
-    let (status, info) = stage.post("start", &body(&sid, number)).await;
+    let (status, info) = fixture.post("start", &body(&sid, number)).await;
     assert_eq!(status, 201, "{info}");
     let (id, url) = (text(&info, "runtime_id"), text(&info, "url"));
-    let poll = format!("{}/runtime/{id}", stage.api());
+    let poll = format!("{}/runtime/{id}", fixture.api());
     let mut seen = info;
     let mut polls = 0;
     while seen["pod_status"] != "Ready" {
         assert_ne!(seen["status"], "running", "{seen}");
         polls += 1;
-        seen = api.get(&poll, LIMIT).await.unwrap().success().unwrap();
+        seen = api
+            .get(&poll, CALL_TIMEOUT)
+            .await
+            .unwrap()
+            .success()
+            .unwrap();
     }
     assert_eq!(seen["status"], "running", "{seen}");
-    let alive = anonymous.get(&format!("{url}/alive"), LIMIT).await.unwrap();
+    let alive = anonymous
+        .get(&format!("{url}/alive"), CALL_TIMEOUT)
+        .await
+        .unwrap();
     assert_eq!(alive.status, 200, "ready after {polls} polls");
-    let (status, _) = stage.post("stop", &json!({"runtime_id": id})).await;
+    let (status, _) = fixture.post("stop", &json!({"runtime_id": id})).await;
     assert_eq!(status, 200);
     polls
 }
 
 #[tokio::test]
 async fn ready_is_true_in_two_hundred_real_starts() {
-    let Some(stage) = Stage::set("readiness on a real node") else {
+    let Some(fixture) = Fixture::set("readiness on a real node") else {
         return;
     };
-    let starts = stream::iter(0..STARTS).map(|number| start_and_check(&stage, number));
+    let starts = stream::iter(0..STARTS).map(|number| start_and_check(&fixture, number));
     let polls: Vec<_> = starts.buffer_unordered(CONCURRENCY).collect().await;
     assert_eq!(polls.len(), STARTS);
     println!("polls before ready: {}", polls.iter().sum::<usize>());

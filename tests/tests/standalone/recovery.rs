@@ -13,8 +13,8 @@ use tests::standalone::Standalone;
 use crate::session;
 
 /// The longest anything here may take; tests that go well need a few seconds.
-const LIMIT: Duration = Duration::from_mins(1);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A sandbox with a file in its workspace.
 async fn begin(standalone: &Standalone) -> Session {
@@ -43,14 +43,14 @@ async fn comes_back(standalone: &Standalone, session: &Session, reason: &str) {
 /// The status of a Sandbox once it runs again after so many restarts.
 async fn restarted(standalone: &Standalone, name: &str, count: u64) -> Value {
     let mut last = Value::Null;
-    for _ in 0..LIMIT.as_millis() / LOOK_EVERY.as_millis() {
+    for _ in 0..WAIT_TIMEOUT.as_millis() / POLL_INTERVAL.as_millis() {
         let text = standalone.run("kubectl", &["get", "sbx", name, "-o", "json"]);
         last = serde_json::from_str::<Value>(&text).unwrap()["status"].take();
         let restarts = last["restarts"]["count"].as_u64().unwrap_or(0);
         if restarts == count && last["phase"] == "Running" {
             return last;
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     panic!("{name} was not started again: {last}");
 }
@@ -141,7 +141,7 @@ async fn a_command_that_took_too_much_memory_is_started_again_and_it_is_said_so(
     }
     let state = tempfile::tempdir().unwrap();
     let standalone = Standalone::start(state.path(), &[]);
-    if !state.path().join("node/memory-group").exists() {
+    if !state.path().join("node/cgroups").exists() {
         eprintln!("SKIPPED, no memory groups can be made here: too much memory in standalone");
         return;
     }

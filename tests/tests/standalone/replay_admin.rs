@@ -1,26 +1,26 @@
-//! The tools of an administrator, and the app server that lives by what they store (runtime API spec
+//! The tools of an administrator, and the app server that lives by what they store (`docs/specs/runtime-api.md`, section
 //! 1.11, 3.8).
 
 use http::Method;
 use serde_json::{Value, json};
-use tests::clients::{Admin, Enterprise, Raised, SandboxStatus, admin};
-use tests::double;
+use tests::clients::{Admin, ClientException, Enterprise, SandboxStatus, admin};
+use tests::fake_agent_server;
 
-use crate::stage::{LIMIT, Stage};
+use crate::fixture::{CALL_TIMEOUT, Fixture};
 
 pub(crate) const PASSWORD: &str = "open sesame";
 
 /// A standalone that has an administrator.
-pub(crate) fn administered(what: &str) -> Option<Stage> {
-    Stage::set_with(
+pub(crate) fn administered(what: &str) -> Option<Fixture> {
+    Fixture::set_with(
         what,
         &["--url-form", "nested", "--admin-password", PASSWORD],
     )
 }
 
-fn status(outcome: Result<impl std::fmt::Debug, Raised>) -> u16 {
+fn status(outcome: Result<impl std::fmt::Debug, ClientException>) -> u16 {
     match outcome {
-        Err(Raised::Http {
+        Err(ClientException::Http {
             status,
             detail: Some(_),
         }) => status,
@@ -30,16 +30,16 @@ fn status(outcome: Result<impl std::fmt::Debug, Raised>) -> u16 {
 
 #[tokio::test]
 async fn an_app_starts_what_an_administrator_has_stored() {
-    let Some(stage) = administered("admin replay") else {
+    let Some(fixture) = administered("admin replay") else {
         return;
     };
-    let mut tool = Admin::new(stage.api());
+    let mut tool = Admin::new(fixture.api());
     tool.log_in(PASSWORD).await.unwrap();
-    let mut app = Enterprise::new(stage.api(), stage.key(), double::IMAGE);
+    let mut app = Enterprise::new(fixture.api(), fixture.key(), fake_agent_server::IMAGE);
     assert_eq!(app.specs().await.unwrap(), Vec::<Value>::new());
 
     let config = json!({
-        "image": double::IMAGE, "working_dir": "/workspace/project", "count": 0,
+        "image": fake_agent_server::IMAGE, "working_dir": "/workspace/project", "count": 0,
         "command": ["/usr/local/bin/openhands-agent-server", "--port", "60000"],
         "environment": {"LOG_JSON": "1"}, "run_as_user": 10001, "fs_group": 10001,
     });
@@ -50,10 +50,10 @@ async fn an_app_starts_what_an_administrator_has_stored() {
     let specs = app.specs().await.unwrap();
     assert_eq!(specs, [stored]);
     app.start("a", &specs[0]).await.unwrap();
-    app.wait("a", LIMIT).await.unwrap();
+    app.wait("a", CALL_TIMEOUT).await.unwrap();
     assert_eq!(app.status("a").await, SandboxStatus::Running);
 
-    // Stored again it is changed, and what is gone is gone for everybody.
+    // A second PUT replaces it, and a DELETE is visible to every client.
     let mut other = config.clone();
     other["environment"] = json!({"LOG_JSON": "0"});
     let changed = tool.put("v1_current", &other).await.unwrap();
@@ -68,11 +68,11 @@ async fn an_app_starts_what_an_administrator_has_stored() {
 }
 
 #[tokio::test]
-async fn who_does_not_know_the_password_is_kept_out() {
-    let Some(stage) = administered("admin replay") else {
+async fn login_fails_with_wrong_password() {
+    let Some(fixture) = administered("admin replay") else {
         return;
     };
-    let mut tool = Admin::new(stage.api());
+    let mut tool = Admin::new(fixture.api());
     assert_eq!(status(tool.log_in("guess").await), 401);
     assert_eq!(status(tool.default_key().await), 401);
     // A challenge is good for one attempt, a right one too.
@@ -82,7 +82,7 @@ async fn who_does_not_know_the_password_is_kept_out() {
     assert_eq!(status(tool.answer(&answer).await), 400);
     tool.default_key().await.unwrap();
     // A token survives a restart, and a new password ends it.
-    let Stage { standalone, state } = stage;
+    let Fixture { standalone, state } = fixture;
     standalone.stop();
     let again = |password: &str| {
         let args = ["--url-form", "nested", "--admin-password", password];
@@ -100,13 +100,13 @@ async fn who_does_not_know_the_password_is_kept_out() {
 
 #[tokio::test]
 async fn without_a_password_there_is_no_administrator() {
-    let Some(stage) = Stage::set("admin replay") else {
+    let Some(fixture) = Fixture::set("admin replay") else {
         return;
     };
-    let mut tool = Admin::new(stage.api());
+    let mut tool = Admin::new(fixture.api());
     let refused = tool.log_in(PASSWORD).await;
     assert_eq!(status(refused.clone()), 403);
-    let Err(Raised::Http { detail, .. }) = refused else {
+    let Err(ClientException::Http { detail, .. }) = refused else {
         return;
     };
     assert!(detail.is_some_and(|detail| detail.contains("admin")));

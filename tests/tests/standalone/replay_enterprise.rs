@@ -1,19 +1,19 @@
-//! The newest app server (runtime API spec 3.8): strict models, batches, quota, and keys that have to
+//! The newest app server (`docs/specs/runtime-api.md`, section 3.8): strict models, batches, quota, and keys that have to
 //! be the ones that the API told last.
 
 use serde_json::{Value, json};
-use tests::clients::{Enterprise, SandboxStatus, Wire};
-use tests::double;
+use tests::clients::{Enterprise, HttpClient, SandboxStatus};
+use tests::fake_agent_server;
 
-use crate::stage::{LIMIT, Stage, text};
+use crate::fixture::{CALL_TIMEOUT, Fixture, text};
 
-fn enterprise(stage: &Stage) -> Enterprise {
-    Enterprise::new(stage.api(), stage.key(), double::IMAGE)
+fn enterprise(fixture: &Fixture) -> Enterprise {
+    Enterprise::new(fixture.api(), fixture.key(), fake_agent_server::IMAGE)
 }
 
 fn spec() -> Value {
     json!({
-        "image": double::IMAGE, "working_dir": "/workspace/project",
+        "image": fake_agent_server::IMAGE, "working_dir": "/workspace/project",
         "command": ["/usr/local/bin/openhands-agent-server", "--port", "60000"],
         "environment": {"LOG_JSON": "1", "LMNR_BASE_URL": "", "OH_VSCODE_PORT": "60001"},
     })
@@ -21,28 +21,33 @@ fn spec() -> Value {
 
 /// The key that the sandbox signs its web hooks with.
 async fn hook_key(runtime: &Value) -> String {
-    let sandbox = Wire::of_session(&text(runtime, "session_api_key"));
+    let sandbox = HttpClient::of_session(&text(runtime, "session_api_key"));
     let url = format!("{}/api/environment", text(runtime, "url"));
-    let environment = sandbox.get(&url, LIMIT).await.unwrap().success().unwrap();
+    let environment = sandbox
+        .get(&url, CALL_TIMEOUT)
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
     text(&environment, "OH_SESSION_API_KEYS_0")
 }
 
 #[tokio::test]
 async fn a_sandbox_lives_and_its_web_hooks_are_let_in() {
-    let Some(stage) = Stage::set("enterprise replay") else {
+    let Some(fixture) = Fixture::set("enterprise replay") else {
         return;
     };
-    let mut client = enterprise(&stage);
+    let mut client = enterprise(&fixture);
     let runtime = client.start("a", &spec()).await.unwrap();
     assert_eq!(runtime["session_id"], "a");
-    let running = client.wait("a", LIMIT).await.unwrap();
+    let running = client.wait("a", CALL_TIMEOUT).await.unwrap();
     assert!(client.lets_in("a", &hook_key(&running).await));
 
     assert!(client.pause("a").await.unwrap());
     assert_eq!(client.status("a").await, SandboxStatus::Paused);
     assert!(!client.lets_in("a", &text(&running, "session_api_key")));
     assert!(client.resume("a").await.unwrap());
-    let resumed = client.wait("a", LIMIT).await.unwrap();
+    let resumed = client.wait("a", CALL_TIMEOUT).await.unwrap();
     assert!(client.lets_in("a", &hook_key(&resumed).await));
 
     assert!(client.delete("a").await.unwrap());
@@ -54,10 +59,10 @@ async fn a_sandbox_lives_and_its_web_hooks_are_let_in() {
 
 #[tokio::test]
 async fn a_command_of_null_is_the_image_s_own() {
-    let Some(stage) = Stage::set("enterprise replay") else {
+    let Some(fixture) = Fixture::set("enterprise replay") else {
         return;
     };
-    let mut client = enterprise(&stage);
+    let mut client = enterprise(&fixture);
     let mut spec = spec();
     spec["command"] = Value::Null;
     client.start("a", &spec).await.unwrap();
@@ -75,15 +80,15 @@ async fn a_command_of_null_is_the_image_s_own() {
 
 #[tokio::test]
 async fn batches_are_positional() {
-    let Some(stage) = Stage::set("enterprise replay") else {
+    let Some(fixture) = Fixture::set("enterprise replay") else {
         return;
     };
-    let mut client = enterprise(&stage);
+    let mut client = enterprise(&fixture);
     for id in ["a", "b", "c"] {
         client.start(id, &spec()).await.unwrap();
     }
     for id in ["a", "b", "c"] {
-        client.wait(id, LIMIT).await.unwrap();
+        client.wait(id, CALL_TIMEOUT).await.unwrap();
     }
     client.pause("b").await.unwrap();
     client.delete("c").await.unwrap();
@@ -107,14 +112,14 @@ async fn batches_are_positional() {
 
 #[tokio::test]
 async fn the_quota_counts_what_is_listed_and_pauses_the_oldest() {
-    let Some(stage) = Stage::set("enterprise replay") else {
+    let Some(fixture) = Fixture::set("enterprise replay") else {
         return;
     };
-    let mut client = enterprise(&stage);
+    let mut client = enterprise(&fixture);
     client.quota = 2;
     for id in ["a", "b", "c", "d"] {
         client.start(id, &spec()).await.unwrap();
-        client.wait(id, LIMIT).await.unwrap();
+        client.wait(id, CALL_TIMEOUT).await.unwrap();
     }
     let listed = client.list().await.unwrap();
     let mut listed: Vec<_> = listed.iter().map(|r| text(r, "session_id")).collect();

@@ -1,11 +1,11 @@
-//! V0 without an image of its own (runtime API spec 1.10, 3.2 step 3), at a server that builds none.
+//! V0 without an image of its own (`docs/specs/runtime-api.md`, sections 1.10 and 3.2, step 3), at a server that builds none.
 
 use http::Method;
 use hyper::body::Bytes;
 use serde_json::json;
-use tests::clients::{Raised, V0, Wire};
+use tests::clients::{ClientException, HttpClient, V0};
 
-use crate::stage::{LIMIT, Stage};
+use crate::fixture::{CALL_TIMEOUT, Fixture};
 
 /// A build context as it is sent: tens of MiB.
 const CONTEXT: usize = 40 << 20;
@@ -18,10 +18,10 @@ async fn an_image_that_nobody_named_is_taken_for_there_and_started() {
         "--registry-prefix",
         "registry.example.com/agents/",
     ];
-    let Some(stage) = Stage::set_with("V0 replay", &args) else {
+    let Some(fixture) = Fixture::set_with("V0 replay", &args) else {
         return;
     };
-    let mut config = stage.v0("s");
+    let mut config = fixture.v0("s");
     config.image = None;
     let mut client = V0::new(config);
     client.connect().await.unwrap();
@@ -36,37 +36,39 @@ async fn an_image_that_nobody_named_is_taken_for_there_and_started() {
     ];
     assert_eq!(calls[..4], expected);
     let args = ["get", "sbx", client.id(), "-o", "jsonpath={.spec.image}"];
-    assert_eq!(stage.standalone.run("kubectl", &args), image);
+    assert_eq!(fixture.standalone.run("kubectl", &args), image);
     client.close().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_build_is_refused_in_words_when_all_of_it_has_come() {
-    let Some(stage) = Stage::set("V0 replay") else {
+    let Some(fixture) = Fixture::set("V0 replay") else {
         return;
     };
     let form = "multipart/form-data; boundary=b";
-    let wire = Wire::with_headers(&[("X-API-Key", stage.key()), ("Content-Type", form)]);
+    let wire = HttpClient::with_headers(&[("X-API-Key", fixture.key()), ("Content-Type", form)]);
     let head = "--b\r\nContent-Disposition: form-data; name=\"context\"; \
         filename=\"context.tar.gz\"\r\n\r\n";
     let end = "\r\n--b\r\nContent-Disposition: form-data; name=\"target_image\"\r\n\r\n\
         registry.example.com/agents/runtime:x\r\n--b--\r\n";
     let body = [head.as_bytes(), &vec![b'A'; CONTEXT], end.as_bytes()].concat();
-    let url = format!("{}/build", stage.api());
-    let build = wire.send(Method::POST, &url, Bytes::from(body), LIMIT);
-    let Raised::Http { status, detail } = build.await.unwrap().error() else {
+    let url = format!("{}/build", fixture.api());
+    let build = wire.send(Method::POST, &url, Bytes::from(body), CALL_TIMEOUT);
+    let ClientException::Http { status, detail } = build.await.unwrap().error() else {
         panic!("no answer of HTTP");
     };
     assert_eq!(status, 501);
     // It is told what to do instead.
     assert!(detail.is_some_and(|detail| detail.contains("runtime_container_image")));
-    let unknown = wire.get(&format!("{url}_status?build_id=1"), LIMIT).await;
+    let unknown = wire
+        .get(&format!("{url}_status?build_id=1"), CALL_TIMEOUT)
+        .await;
     let unknown = unknown.unwrap();
     assert_eq!(unknown.status, 404);
     assert!(unknown.json().unwrap()["detail"].is_string());
     // A stranger is not even listened to, and is told so all the same.
-    let stranger = Wire::new("wrong");
+    let stranger = HttpClient::new("wrong");
     let body = json!({"context": "A".repeat(CONTEXT)}).to_string();
-    let refused = stranger.send(Method::POST, &url, body.into(), LIMIT);
+    let refused = stranger.send(Method::POST, &url, body.into(), CALL_TIMEOUT);
     assert_eq!(refused.await.unwrap().status, 401);
 }

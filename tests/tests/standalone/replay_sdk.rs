@@ -1,4 +1,4 @@
-//! `APIRemoteWorkspace` of the SDK (runtime API spec 3.9), with its default class on a machine that
+//! `APIRemoteWorkspace` of the SDK (`docs/specs/runtime-api.md`, section 3.9), with its default class on a machine that
 //! has none.
 
 use std::time::Duration;
@@ -7,18 +7,23 @@ use futures::{SinkExt as _, StreamExt as _};
 use http::Method;
 use hyper::body::Bytes;
 use serde_json::{Value, json};
-use tests::clients::{Raised, Sdk, Wire};
-use tests::double;
+use tests::clients::{ClientException, HttpClient, Sdk};
+use tests::fake_agent_server;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-use crate::stage::{LIMIT, Stage};
+use crate::fixture::{CALL_TIMEOUT, Fixture};
 
-fn workspace(stage: &Stage, session: &str) -> Sdk {
-    Sdk::new(stage.api(), stage.key(), session, double::IMAGE)
+fn workspace(fixture: &Fixture, session: &str) -> Sdk {
+    Sdk::new(
+        fixture.api(),
+        fixture.key(),
+        session,
+        fake_agent_server::IMAGE,
+    )
 }
 
 /// The calls without those of the polls.
@@ -47,16 +52,16 @@ async fn got(workspace: &Sdk) -> Bytes {
 
 #[tokio::test]
 async fn a_workspace_is_made_used_and_cleaned_up() {
-    let Some(stage) = Stage::set("SDK replay") else {
+    let Some(fixture) = Fixture::set("SDK replay") else {
         return;
     };
     let session = "agent-server-5d0c6f0e-6c2b-4a86-9d6e-0f5f6c1b2a3d";
-    let mut workspace = workspace(&stage, session);
+    let mut workspace = workspace(&fixture, session);
     workspace.environment = json!({"A": "1"});
     workspace.construct().await.unwrap();
     put(&workspace, "kept").await;
     assert_eq!(got(&workspace).await, "kept");
-    let info = stage.session(session).await;
+    let info = fixture.session(session).await;
     let line = "/usr/local/bin/openhands-agent-server --port 60000";
     assert_eq!(
         (&info["command"], &info["working_dir"]),
@@ -71,15 +76,15 @@ async fn a_workspace_is_made_used_and_cleaned_up() {
         "POST /stop 200".into(),
     ];
     assert_eq!(story(&workspace), expected);
-    assert_eq!(stage.session(session).await["status"], "stopped");
+    assert_eq!(fixture.session(session).await["status"], "stopped");
 }
 
 #[tokio::test]
 async fn a_workspace_pauses_resumes_and_is_attached_to() {
-    let Some(stage) = Stage::set("SDK replay") else {
+    let Some(fixture) = Fixture::set("SDK replay") else {
         return;
     };
-    let mut first = workspace(&stage, "s");
+    let mut first = workspace(&fixture, "s");
     first.keep_alive = true;
     first.construct().await.unwrap();
     put(&first, "kept").await;
@@ -89,7 +94,7 @@ async fn a_workspace_pauses_resumes_and_is_attached_to() {
     first.pause().await.unwrap();
     first.cleanup().await;
 
-    let mut second = workspace(&stage, "s");
+    let mut second = workspace(&fixture, "s");
     second.pause_on_close = true;
     second.construct().await.unwrap();
     assert_eq!((&second.host, &second.key), (&first.host, &first.key));
@@ -106,27 +111,30 @@ async fn a_workspace_pauses_resumes_and_is_attached_to() {
 
 #[tokio::test]
 async fn a_session_id_of_none_is_one_like_any_other() {
-    let Some(stage) = Stage::set("SDK replay") else {
+    let Some(fixture) = Fixture::set("SDK replay") else {
         return;
     };
-    let mut workspace = workspace(&stage, "None");
+    let mut workspace = workspace(&fixture, "None");
     workspace.construct().await.unwrap();
     workspace.cleanup().await;
 }
 
 #[tokio::test]
-async fn a_crash_loop_is_raised_and_stopped() {
-    let Some(stage) = Stage::set("SDK replay") else {
+async fn crash_loop_is_raised_and_sandbox_is_stopped() {
+    let root = tempfile::tempdir().unwrap();
+    let image = fake_agent_server::empty_image(root.path());
+    let Some(fixture) = Fixture::set_with("SDK replay", &["--url-form", "nested", &image]) else {
         return;
     };
-    let mut workspace = workspace(&stage, "s");
-    // There is no such program in this image.
-    workspace.server_image = "debian:12".into();
+    let mut workspace = workspace(&fixture, "s");
+    workspace.server_image = fake_agent_server::EMPTY_IMAGE.into();
     workspace.runtime_class = None;
     let raised = workspace.construct().await.unwrap_err();
     let fatal = ["failed", "crashloopbackoff"];
     assert!(
-        fatal.map(|f| Raised::Value(f.into())).contains(&raised),
+        fatal
+            .map(|f| ClientException::Value(f.into()))
+            .contains(&raised),
         "{raised:?}"
     );
     assert_eq!(story(&workspace).last().unwrap(), "POST /stop 200");
@@ -134,21 +142,24 @@ async fn a_crash_loop_is_raised_and_stopped() {
 
 #[tokio::test]
 async fn with_a_path_in_the_url_it_gives_up_and_stops_what_it_started() {
-    let Some(stage) = Stage::set_with("SDK replay", &["--url-form", "path"]) else {
+    let Some(fixture) = Fixture::set_with("SDK replay", &["--url-form", "path"]) else {
         return;
     };
-    let mut workspace = workspace(&stage, "s");
+    let mut workspace = workspace(&fixture, "s");
     let raised = workspace.construct().await;
-    assert!(matches!(raised, Err(Raised::Assertion(_))), "{raised:?}");
+    assert!(
+        matches!(raised, Err(ClientException::Assertion(_))),
+        "{raised:?}"
+    );
     assert_eq!(story(&workspace).last().unwrap(), "POST /stop 200");
 }
 
 #[tokio::test]
 async fn events_come_by_websocket_after_the_first_frame_said_who_listens() {
-    let Some(stage) = Stage::set("SDK replay") else {
+    let Some(fixture) = Fixture::set("SDK replay") else {
         return;
     };
-    let mut workspace = workspace(&stage, "s");
+    let mut workspace = workspace(&fixture, "s");
     workspace.construct().await.unwrap();
     let mut socket = listen(&workspace, &workspace.key).await;
     assert_eq!(
@@ -168,9 +179,9 @@ async fn events_come_by_websocket_after_the_first_frame_said_who_listens() {
     };
     assert_eq!(u16::from(end.code), 4001);
     // Older releases say it in the query instead of the key header of the call.
-    let anonymous = Wire::with_headers(&[]);
+    let anonymous = HttpClient::with_headers(&[]);
     let url = format!("{}/api/echo?session_api_key=wrong", workspace.host);
-    assert_eq!(anonymous.get(&url, LIMIT).await.unwrap().status, 401);
+    assert_eq!(anonymous.get(&url, CALL_TIMEOUT).await.unwrap().status, 401);
 }
 
 async fn listen(workspace: &Sdk, key: &str) -> WebSocketStream<TcpStream> {

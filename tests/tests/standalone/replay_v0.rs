@@ -1,13 +1,13 @@
-//! V0 `RemoteRuntime` as it connects, acts, recovers and closes (runtime API spec 3.2 to 3.5).
+//! V0 `RemoteRuntime` as it connects, acts, recovers and closes (`docs/specs/runtime-api.md`, sections 3.2 to 3.5).
 
 use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use tests::clients::{Raised, V0};
-use tests::double;
+use tests::clients::{ClientException, V0};
+use tests::fake_agent_server;
 
-use crate::stage::{LIMIT, Stage};
+use crate::fixture::{CALL_TIMEOUT, Fixture};
 
 /// The calls without those of the wait loop and of the set-up.
 fn story(client: &V0) -> Vec<String> {
@@ -24,10 +24,10 @@ fn story(client: &V0) -> Vec<String> {
 
 #[tokio::test]
 async fn connect_act_close() {
-    let Some(stage) = Stage::set("V0 replay") else {
+    let Some(fixture) = Fixture::set("V0 replay") else {
         return;
     };
-    let mut config = stage.v0("s");
+    let mut config = fixture.v0("s");
     config.environment.insert("GREETING".into(), json!("hello"));
     let mut client = V0::new(config);
     client.connect().await.unwrap();
@@ -61,43 +61,43 @@ async fn connect_act_close() {
         story.iter().filter(|call| call.contains("/stop")).count(),
         1
     );
-    assert_eq!(client.run("true").await, Err(Raised::Disconnected));
+    assert_eq!(client.run("true").await, Err(ClientException::Disconnected));
 }
 
 #[tokio::test]
 async fn attach_only_finds_what_there_is() {
-    let Some(stage) = Stage::set("V0 replay") else {
+    let Some(fixture) = Fixture::set("V0 replay") else {
         return;
     };
-    let mut config = stage.v0("s");
+    let mut config = fixture.v0("s");
     config.attach_to_existing = true;
     let mut early = V0::new(config.clone());
-    assert_eq!(early.connect().await, Err(Raised::NotFound));
+    assert_eq!(early.connect().await, Err(ClientException::NotFound));
     assert_eq!(story(&early), ["GET /sessions/s 404"]);
 
-    let owner = stage.connected("s").await;
+    let owner = fixture.connected("s").await;
     let mut attached = V0::new(config);
     attached.connect().await.unwrap();
     assert_eq!(attached.id(), owner.id());
     assert_eq!(attached.run("echo here").await.unwrap(), "here");
     attached.close().await.unwrap();
     assert_eq!(story(&attached), ["GET /sessions/s 200"]);
-    assert_eq!(stage.session("s").await["status"], "running");
+    assert_eq!(fixture.session("s").await["status"], "running");
 }
 
 #[tokio::test]
 async fn a_kept_runtime_is_paused_and_comes_back_with_everything() {
-    let Some(stage) = Stage::set("V0 replay") else {
+    let Some(fixture) = Fixture::set("V0 replay") else {
         return;
     };
-    let mut config = stage.v0("s");
+    let mut config = fixture.v0("s");
     config.keep_runtime_alive = true;
     let mut first = V0::new(config.clone());
     first.connect().await.unwrap();
     first.run("echo kept > /workspace/file").await.unwrap();
     first.close().await.unwrap();
     assert_eq!(story(&first).last().unwrap(), "POST /pause 200");
-    assert_eq!(stage.session("s").await["status"], "paused");
+    assert_eq!(fixture.session("s").await["status"], "paused");
 
     let mut second = V0::new(config);
     second.connect().await.unwrap();
@@ -111,19 +111,19 @@ async fn a_kept_runtime_is_paused_and_comes_back_with_everything() {
     assert_eq!(same(&second), same(&first));
     assert_eq!(second.run("cat /workspace/file").await.unwrap(), "kept");
     assert_eq!(story(&second), ["GET /sessions/s 200", "POST /resume 200"]);
-    // The first one's key is still good: nobody reads it again after a resume.
+    // The first key is still valid: clients do not read it again after a resume.
     first.config.attach_to_existing = true;
     assert_eq!(first.run("echo still").await.unwrap(), "still");
 }
 
 #[tokio::test]
 async fn a_503_makes_it_resume_and_repeat() {
-    let Some(stage) = Stage::set("V0 replay") else {
+    let Some(fixture) = Fixture::set("V0 replay") else {
         return;
     };
-    let owner = stage.connected("s").await;
+    let owner = fixture.connected("s").await;
     let id = json!({"runtime_id": owner.id()});
-    let mut config = stage.v0("s");
+    let mut config = fixture.v0("s");
     config.attach_to_existing = true;
     let mut deserter = V0::new(config.clone());
     deserter.connect().await.unwrap();
@@ -131,42 +131,45 @@ async fn a_503_makes_it_resume_and_repeat() {
     let mut keeper = V0::new(config);
     keeper.connect().await.unwrap();
 
-    assert_eq!(stage.post("pause", &id).await.0, 200);
-    assert_eq!(deserter.run("true").await, Err(Raised::Disconnected));
+    assert_eq!(fixture.post("pause", &id).await.0, 200);
+    assert_eq!(
+        deserter.run("true").await,
+        Err(ClientException::Disconnected)
+    );
     assert_eq!(keeper.run("echo back").await.unwrap(), "back");
     assert_eq!(story(&keeper), ["GET /sessions/s 200", "POST /resume 200"]);
 }
 
 #[tokio::test]
 async fn an_idle_pause_is_no_503_and_does_not_hang_the_client_that_started_it() {
-    let Some(stage) = Stage::set("V0 replay") else {
+    let Some(fixture) = Fixture::set("V0 replay") else {
         return;
     };
-    let mut config = stage.v0("s");
+    let mut config = fixture.v0("s");
     config.keep_runtime_alive = true;
     let mut client = V0::new(config);
     client.connect().await.unwrap();
     client.run("echo kept > /workspace/file").await.unwrap();
-    stage.patch(client.id(), &json!({"lifecycle": {"idleTimeout": "2s"}}));
-    stage.until("s", |info| info["status"] == "paused").await;
-    stage.patch(client.id(), &json!({"lifecycle": {"idleTimeout": "1h"}}));
+    fixture.patch(client.id(), &json!({"lifecycle": {"idleTimeout": "2s"}}));
+    fixture.until("s", |info| info["status"] == "paused").await;
+    fixture.patch(client.id(), &json!({"lifecycle": {"idleTimeout": "1h"}}));
     assert_eq!(client.run("cat /workspace/file").await.unwrap(), "kept");
     assert_eq!(story(&client), ["GET /sessions/s 404", "POST /start 201"]);
-    assert_eq!(stage.session("s").await["status"], "running");
+    assert_eq!(fixture.session("s").await["status"], "running");
 }
 
 #[tokio::test]
-async fn what_somebody_else_stopped_is_gone_and_can_still_be_closed() {
-    let Some(stage) = Stage::set("V0 replay") else {
+async fn close_succeeds_after_foreign_stop() {
+    let Some(fixture) = Fixture::set("V0 replay") else {
         return;
     };
-    let mut config = stage.v0("s");
+    let mut config = fixture.v0("s");
     config.keep_runtime_alive = true;
     let mut client = V0::new(config.clone());
     client.connect().await.unwrap();
     let id = json!({"runtime_id": client.id()});
-    assert_eq!(stage.post("stop", &id).await.0, 200);
-    assert_eq!(client.run("true").await, Err(Raised::Disconnected));
+    assert_eq!(fixture.post("stop", &id).await.0, 200);
+    assert_eq!(client.run("true").await, Err(ClientException::Disconnected));
     client.close().await.unwrap();
 
     let mut again = V0::new(config);
@@ -177,13 +180,13 @@ async fn what_somebody_else_stopped_is_gone_and_can_still_be_closed() {
 
 #[tokio::test]
 async fn a_refused_start_raises_its_own_error_and_not_that_of_the_close() {
-    let Some(stage) = Stage::set("V0 replay") else {
+    let Some(fixture) = Fixture::set("V0 replay") else {
         return;
     };
-    let mut config = stage.v0("s");
+    let mut config = fixture.v0("s");
     config.resource_factor = -1.0;
     let mut client = V0::new(config);
-    let refused = Raised::Unavailable("resource_factor must be greater than 0".into());
+    let refused = ClientException::Unavailable("resource_factor must be greater than 0".into());
     assert_eq!(client.connect().await, Err(refused));
     // `runtime_id` was null.
     let expected = ["GET /sessions/s 404", "POST /start 400", "POST /stop 200"];
@@ -192,10 +195,10 @@ async fn a_refused_start_raises_its_own_error_and_not_that_of_the_close() {
 
 #[tokio::test]
 async fn a_base_url_that_ends_in_a_slash_works() {
-    let Some(stage) = Stage::set("V0 replay") else {
+    let Some(fixture) = Fixture::set("V0 replay") else {
         return;
     };
-    let mut config = stage.v0("s");
+    let mut config = fixture.v0("s");
     config.api_url.push('/');
     let mut client = V0::new(config);
     client.connect().await.unwrap();
@@ -210,27 +213,27 @@ async fn a_base_url_that_ends_in_a_slash_works() {
 
 #[tokio::test]
 async fn a_server_that_dies_is_waited_for() {
-    let Some(stage) = Stage::set("V0 replay") else {
+    let Some(fixture) = Fixture::set("V0 replay") else {
         return;
     };
-    let mut config = stage.v0("s");
-    config.image = Some(double::IMAGE.into());
+    let mut config = fixture.v0("s");
+    config.image = Some(fake_agent_server::IMAGE.into());
     config.command = vec!["/usr/local/bin/openhands-agent-server".into()];
     config.sets_environment_up = false;
     let mut client = V0::new(config);
     client.connect().await.unwrap();
-    // What kills the server cannot be answered by it. The second time it takes ten seconds to return.
+    // A server that is killed cannot answer. The second restart takes ten seconds.
     for restarts in [1, 2] {
-        let crash = client.sandbox(Method::POST, "/api/crash/7", None, LIMIT);
-        assert_eq!(crash.await.unwrap_err(), Raised::Disconnected);
+        let crash = client.sandbox(Method::POST, "/api/crash/7", None, CALL_TIMEOUT);
+        assert_eq!(crash.await.unwrap_err(), ClientException::Disconnected);
         let noticed =
             |info: &Value| info["pod_status"] != "Ready" || info["restart_count"] == restarts;
-        stage.until("s", noticed).await;
+        fixture.until("s", noticed).await;
         let limit = Duration::from_secs(125);
         let next = client.sandbox(Method::GET, "/api/echo", None, limit).await;
         assert_eq!(next.unwrap().status, 200);
     }
-    let info = stage.until("s", |info| info["restart_count"] == 2).await;
+    let info = fixture.until("s", |info| info["restart_count"] == 2).await;
     assert_eq!(
         info["restart_reasons"],
         json!(["exit code 7", "exit code 7"])
@@ -239,12 +242,12 @@ async fn a_server_that_dies_is_waited_for() {
 
 #[tokio::test]
 async fn the_evaluation_meets_a_crash_loop_and_tries_again_with_more() {
-    let Some(stage) = Stage::set("V0 replay") else {
+    let Some(fixture) = Fixture::set("V0 replay") else {
         return;
     };
     let mut factor = 1.0;
     for attempt in ["eval-1__a1b2", "eval-1__c3d4"] {
-        let mut config = stage.v0(attempt);
+        let mut config = fixture.v0(attempt);
         config.init_timeout = Duration::from_hours(1);
         config.resource_factor = factor;
         config.runtime_class = Some("sysbox-runc".into());
@@ -257,13 +260,13 @@ async fn the_evaluation_meets_a_crash_loop_and_tries_again_with_more() {
         if crashes {
             assert_eq!(
                 connected,
-                Err(Raised::Unavailable("CrashLoopBackOff".into()))
+                Err(ClientException::Unavailable("CrashLoopBackOff".into()))
             );
             assert_eq!(story(&client).last().unwrap(), "POST /stop 200");
             factor *= 2.0;
         } else {
             connected.unwrap();
-            assert_eq!(stage.session(attempt).await["resource_factor"], 2.0);
+            assert_eq!(fixture.session(attempt).await["resource_factor"], 2.0);
         }
     }
 }

@@ -1,24 +1,24 @@
-//! V1's app server of 2025-11, and 1.11 (runtime API spec 3.7, 3.10).
+//! V1's app server of 2025-11, and 1.11 (`docs/specs/runtime-api.md`, sections 3.7 and 3.10).
 
 use serde_json::json;
-use tests::clients::{SandboxStatus, V1App, Wire};
-use tests::double;
+use tests::clients::{HttpClient, SandboxStatus, V1App};
+use tests::fake_agent_server;
 
-use crate::stage::{LIMIT, Stage, text};
+use crate::fixture::{CALL_TIMEOUT, Fixture, text};
 
 /// Base62 of 16 random bytes.
 const ID: &str = "2xQbT9mWc0LrZkVn7YpA4e";
 
-fn app(stage: &Stage) -> V1App {
-    V1App::new(stage.api(), stage.key(), double::IMAGE)
+fn app(fixture: &Fixture) -> V1App {
+    V1App::new(fixture.api(), fixture.key(), fake_agent_server::IMAGE)
 }
 
 #[tokio::test]
 async fn a_sandbox_starts_works_pauses_resumes_and_is_deleted() {
-    let Some(stage) = Stage::set("V1 app replay") else {
+    let Some(fixture) = Fixture::set("V1 app replay") else {
         return;
     };
-    let mut app = app(&stage);
+    let mut app = app(&fixture);
     assert_eq!(app.status(ID).await, SandboxStatus::Missing);
     assert!(!app.change("pause", ID).await.unwrap());
     let started = app.start(ID).await.unwrap();
@@ -26,16 +26,20 @@ async fn a_sandbox_starts_works_pauses_resumes_and_is_deleted() {
     assert_eq!(app.status_of_1_11(ID).await, SandboxStatus::Running);
 
     let url = text(&running, "url");
-    let sandbox = Wire::of_session(&started.key);
+    let sandbox = HttpClient::of_session(&started.key);
     let call = |path: &str| format!("{url}{path}");
     let created = sandbox
-        .post(&call("/api/conversations"), &json!({"agent": {}}), LIMIT)
+        .post(
+            &call("/api/conversations"),
+            &json!({"agent": {}}),
+            CALL_TIMEOUT,
+        )
         .await;
     assert_eq!(
         created.unwrap().success().unwrap()["uri"],
         "/api/conversations"
     );
-    let environment = sandbox.get(&call("/api/environment"), LIMIT).await;
+    let environment = sandbox.get(&call("/api/environment"), CALL_TIMEOUT).await;
     let environment = environment.unwrap().success().unwrap();
     assert_eq!(environment["OH_SESSION_API_KEYS_0"], started.key);
     assert_eq!(environment["OH_BASH_EVENTS_DIR"], "/workspace/bash_events");
@@ -44,7 +48,7 @@ async fn a_sandbox_starts_works_pauses_resumes_and_is_deleted() {
     assert_eq!(environment["OH_WEBHOOKS_0_BASE_URL"], hook);
     let put = call("/api/file/upload?path=/workspace/notes");
     sandbox
-        .post(&put, &json!("kept"), LIMIT)
+        .post(&put, &json!("kept"), CALL_TIMEOUT)
         .await
         .unwrap()
         .success()
@@ -61,7 +65,10 @@ async fn a_sandbox_starts_works_pauses_resumes_and_is_deleted() {
     assert!(app.change("resume", ID).await.unwrap());
     assert_eq!(text(&app.wait(ID).await.unwrap(), "url"), url);
     let got = sandbox
-        .get(&call("/api/file/download?path=/workspace/notes"), LIMIT)
+        .get(
+            &call("/api/file/download?path=/workspace/notes"),
+            CALL_TIMEOUT,
+        )
         .await;
     assert_eq!(got.unwrap().success().unwrap(), "kept");
 
@@ -74,15 +81,15 @@ async fn a_sandbox_starts_works_pauses_resumes_and_is_deleted() {
 
 #[tokio::test]
 async fn the_exposed_urls_lead_to_their_ports() {
-    let Some(stage) = Stage::set("V1 app replay") else {
+    let Some(fixture) = Fixture::set("V1 app replay") else {
         return;
     };
-    let mut app = app(&stage);
+    let mut app = app(&fixture);
     app.start(ID).await.unwrap();
     let running = app.wait(ID).await.unwrap();
     let (url, id) = (text(&running, "url"), text(&running, "runtime_id"));
-    let path_form = format!("{}/{id}/runtime", stage.api());
-    let anonymous = Wire::with_headers(&[]);
+    let path_form = format!("{}/{id}/runtime", fixture.api());
+    let anonymous = HttpClient::with_headers(&[]);
     for service in ["vscode", "work-1", "work-2"] {
         for exposed in [
             V1App::exposed(&url, service).unwrap(),
@@ -94,7 +101,7 @@ async fn the_exposed_urls_lead_to_their_ports() {
                 exposed.trim_end_matches('/')
             );
             let reply = anonymous
-                .get(&page, LIMIT)
+                .get(&page, CALL_TIMEOUT)
                 .await
                 .unwrap()
                 .success()
@@ -106,7 +113,12 @@ async fn the_exposed_urls_lead_to_their_ports() {
     let hosts = running["work_hosts"].as_object().unwrap();
     assert_eq!(hosts.len(), 2);
     for (host, port) in hosts {
-        let reply = anonymous.get(host, LIMIT).await.unwrap().success().unwrap();
+        let reply = anonymous
+            .get(host, CALL_TIMEOUT)
+            .await
+            .unwrap()
+            .success()
+            .unwrap();
         let service = if *port == 12000 { "work-1" } else { "work-2" };
         assert_eq!(reply["port"], service, "{host}");
     }
@@ -114,10 +126,10 @@ async fn the_exposed_urls_lead_to_their_ports() {
 
 #[tokio::test]
 async fn the_oldest_is_paused_to_make_room() {
-    let Some(stage) = Stage::set("V1 app replay") else {
+    let Some(fixture) = Fixture::set("V1 app replay") else {
         return;
     };
-    let mut app = app(&stage);
+    let mut app = app(&fixture);
     app.max_num_sandboxes = 2;
     for id in ["first", "second", "third"] {
         app.start(id).await.unwrap();
@@ -130,10 +142,10 @@ async fn the_oldest_is_paused_to_make_room() {
 
 #[tokio::test]
 async fn a_sandbox_that_cannot_start_is_an_error_and_can_be_deleted() {
-    let Some(stage) = Stage::set("V1 app replay") else {
+    let Some(fixture) = Fixture::set("V1 app replay") else {
         return;
     };
-    let mut app = app(&stage);
+    let mut app = app(&fixture);
     app.command = json!(["/usr/local/bin/openhands-agent-server", "--exit", "9"]);
     app.start(ID).await.unwrap();
     assert!(app.wait(ID).await.is_err());

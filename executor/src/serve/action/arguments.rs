@@ -1,12 +1,12 @@
-//! The arguments of an action, read leniently: what is null is absent, and words may stand for
-//! flags.
+//! Reads the arguments of an action leniently: null arguments are absent, and flags may be words.
 
 use serde_json::{Map, Value};
 
-use super::{Action, ActionError, Line, Range};
-use crate::serve::python::repr;
+use super::error::ActionError;
+use super::lines::{LineNumber, Range};
+use crate::serve::python_repr::repr;
 
-/// What an action was given.
+/// Arguments of an action.
 pub(super) struct Arguments<'a> {
     envelope: &'a Map<String, Value>,
     values: Option<&'a Map<String, Value>>,
@@ -46,16 +46,6 @@ impl<'a> Arguments<'a> {
         })
     }
 
-    pub(super) fn unavailable(
-        &self,
-        word: &'static str,
-        class: &'static str,
-        required: &'static str,
-    ) -> Result<Action, ActionError> {
-        self.require(class, &[required])?;
-        Ok(Action::Unavailable(word))
-    }
-
     pub(super) fn text(&self, name: &'static str) -> Result<Option<String>, ActionError> {
         self.get(name)
             .map(|value| {
@@ -73,13 +63,13 @@ impl<'a> Arguments<'a> {
         })
     }
 
-    pub(super) fn line(&self, name: &'static str) -> Result<Option<Line>, ActionError> {
+    pub(super) fn line(&self, name: &'static str) -> Result<Option<LineNumber>, ActionError> {
         self.get(name)
             .map(|value| match value {
-                Value::String(text) => Ok(Line::Text(text.clone())),
+                Value::String(text) => Ok(LineNumber::Text(text.clone())),
                 value => value
                     .as_i64()
-                    .map(Line::Number)
+                    .map(LineNumber::Number)
                     .ok_or(ActionError::Type(name)),
             })
             .transpose()
@@ -97,7 +87,7 @@ impl<'a> Arguments<'a> {
         })
     }
 
-    /// Beside the arguments, not among them.
+    /// Reads the timeout, which is beside the arguments.
     pub(super) fn timeout(&self) -> Result<Option<f64>, ActionError> {
         match self.envelope.get("timeout") {
             None | Some(Value::Null) => Ok(None),
@@ -106,7 +96,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// Models write flags also as words; some clients pass those on.
+/// Parses a flag. Models also write flags as words, and some clients pass those on.
 fn truth(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(truth) => Some(*truth),

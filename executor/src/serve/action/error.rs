@@ -1,6 +1,5 @@
-//! Why an envelope is refused, in the original's words: clients show them to models.
+//! Errors of the action envelope in the words of the Python server: clients show them to models.
 
-/// Why an envelope was refused, in the original's words.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(in crate::serve) enum ActionError {
     #[error("Unknown event type: {0}")]
@@ -8,7 +7,7 @@ pub(in crate::serve) enum ActionError {
     #[error("400: Invalid action type")]
     Observation,
     #[error("'action['action']={0}' is not defined. Available actions: dict_keys({1})")]
-    UnknownWord(String, String),
+    UnknownName(String, String),
     #[error("'ActionExecutor' object has no attribute '{0}'")]
     NotExecutable(String),
     #[error("{0} is not a valid EventSource")]
@@ -27,12 +26,13 @@ pub(in crate::serve) enum ActionError {
     },
     #[error("argument '{0}' has the wrong type")]
     Type(&'static str),
-    /// The original asserts, without a word: clients turn such edits into reads and writes.
+    /// Empty text, as that of the Python server's assertion: clients turn such edits into reads
+    /// and writes.
     #[error("")]
     LlmEdit,
 }
 
-/// As Python lists missing arguments: `'a' and 'b'`.
+/// Lists names as Python lists missing arguments: `'a' and 'b'`.
 fn listed(names: &[&str]) -> String {
     let quoted: Vec<_> = names.iter().map(|name| format!("'{name}'")).collect();
     quoted.join(" and ")

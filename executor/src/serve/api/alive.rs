@@ -1,4 +1,4 @@
-//! `GET /alive`. The port is open only when the server can serve, so there is nothing to check.
+//! `GET /alive`. The port opens only when the server is ready, so the handler checks nothing.
 
 use axum::Json;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `GET /download_files`: a directory as an archive (spec 2.6).
+//! `GET /download_files`: a directory as an archive (`docs/specs/executor.md`, section 2.6).
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub(super) async fn get(State(executor): State<Arc<Executor>>, query: Query) -> 
     }
 }
 
-/// Names beyond plain ones are sent percent-encoded.
+/// Value of `Content-Disposition`. Names with other than unreserved characters are percent-encoded.
 pub(super) fn disposition(path: &str) -> String {
     let name = format!("{}.zip", path.rsplit('/').next().unwrap_or_default());
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-~".contains(&byte);
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_archive_is_named_after_its_directory() {
+    fn archive_is_named_after_its_directory() {
         for (path, expected) in [
             ("/workspace", "attachment; filename=\"workspace.zip\""),
             ("/a/b-c_1.d/", "attachment; filename=\".zip\""),

@@ -1,4 +1,4 @@
-//! Error bodies in the original's form.
+//! Error bodies in the form of the Python server.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::serve::executor::ExecuteError;
-use crate::serve::python::repr;
+use crate::serve::python_repr::repr;
 use crate::serve::transfer::TransferError;
 
 /// `{"detail": …}`
@@ -14,7 +14,7 @@ pub(super) fn detail(status: StatusCode, text: &str) -> Response {
     (status, Json(json!({"detail": text}))).into_response()
 }
 
-/// Why a request body was refused before it was looked at as an action.
+/// Reason for a 422: the request body does not contain an action object.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
     #[error(
@@ -41,7 +41,7 @@ impl IntoResponse for BodyError {
     }
 }
 
-/// For what the original did not foresee.
+/// Response to an exception that the Python server does not handle.
 pub(super) fn unexpected() -> Response {
     detail(
         StatusCode::INTERNAL_SERVER_ERROR,
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_printed_as_python_prints_them() {
+    fn body_errors_use_python_syntax() {
         assert_eq!(
             BodyError::NoAction(json!({})).to_string(),
             "{'type': 'missing', 'loc': ('body', 'action'), 'msg': 'Field required', 'input': {}}"

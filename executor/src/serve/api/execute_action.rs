@@ -6,23 +6,21 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::error::{BodyError, detail};
+use super::body::receive;
+use super::error::BodyError;
 use crate::serve::action::Action;
 use crate::serve::executor::{ExecuteError, Executor};
 use crate::serve::observation::Observation;
 
-/// Files travel inside actions.
-const MAX_BODY: usize = 256 << 20;
+/// Limit of a request body. The content of a file is part of a `write` action.
+const MAX_BODY_BYTES: usize = 256 << 20;
 
 pub(super) async fn post(State(executor): State<Arc<Executor>>, body: Body) -> Response {
-    let Ok(body) = axum::body::to_bytes(body, MAX_BODY).await else {
-        return detail(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "The request is too large or broken off",
-        );
+    let (body, _budget) = match receive(body, MAX_BODY_BYTES).await {
+        Ok(received) => received,
+        Err(error) => return error.into_response(),
     };
     let envelope = match envelope(&body) {
         Ok(envelope) => envelope,
@@ -42,7 +40,7 @@ async fn execute(
     executor.execute(Action::parse(envelope)?).await
 }
 
-/// The value of `action`, which must be an object.
+/// Returns the value of `action`, which must be an object.
 pub(super) fn envelope(body: &[u8]) -> Result<Map<String, Value>, BodyError> {
     if body.is_empty() {
         return Err(BodyError::Empty);
@@ -62,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_are_refused_in_the_originals_words() {
+    fn invalid_bodies_get_the_errors_of_the_python_server() {
         let error = |body: &str| envelope(body.as_bytes()).unwrap_err().to_string();
         assert!(error("{").contains("'json_invalid'"));
         assert!(error("").contains("'loc': ('body',)"));

@@ -1,4 +1,4 @@
-//! `POST /list_files`: the names in a directory (spec 2.4).
+//! `POST /list_files`: the names in a directory (`docs/specs/executor.md`, section 2.4).
 
 use std::sync::Arc;
 
@@ -8,14 +8,15 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use serde_json::Value;
 
+use super::body::receive;
 use super::error::unexpected;
 use crate::serve::executor::Executor;
 
-/// A path and little more.
-const MAX_BODY: usize = 1 << 20;
+/// Limit of a request body, which holds one path.
+const MAX_BODY_BYTES: usize = 1 << 20;
 
 pub(super) async fn post(State(executor): State<Arc<Executor>>, body: Body) -> Response {
-    let Ok(body) = axum::body::to_bytes(body, MAX_BODY).await else {
+    let Ok((body, _budget)) = receive(body, MAX_BODY_BYTES).await else {
         return unexpected();
     };
     let path = match serde_json::from_slice(&body) {

@@ -1,6 +1,7 @@
-//! MCP: `POST /update_mcp_server`, and the two transports over which clients speak it (spec 2.8, 8.3).
-//! What is not there before the first update with a server is guarded with the key once more after it,
-//! as `Authorization: Bearer`.
+//! MCP: `POST /update_mcp_server` and the two transports of clients (`docs/specs/executor.md`,
+//! sections 2.8 and 8.3).
+//!
+//! The transports answer 404 until the first update with a server.
 
 use std::sync::Arc;
 
@@ -13,49 +14,52 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::{MethodRouter, get, post};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
-use subtle::ConstantTimeEq as _;
 
+use super::body::{BudgetPermit, receive};
 use super::error::{detail, unexpected};
 use super::validation::{Query, last};
 use crate::serve::executor::Executor;
 use crate::serve::mcp;
 
-/// Files travel inside messages.
-const MAX_BODY: usize = 64 << 20;
+/// Limit of a message, which may contain files.
+const MAX_BODY_BYTES: usize = 64 << 20;
 const JSON: &[u8] = b"application/json";
 
-type Guard = (Arc<Executor>, Arc<str>);
+/// Paths of the transports.
+const TRANSPORTS: [&str; 7] = [
+    "/mcp",
+    "/mcp/",
+    "/mcp/sse",
+    "/mcp/sse/",
+    "/mcp/messages/",
+    "/sse",
+    "/messages/",
+];
 
-/// The transports.
-pub(super) fn router(executor: &Arc<Executor>, key: &Arc<str>) -> Router<Arc<Executor>> {
-    let guard: Guard = (Arc::clone(executor), Arc::clone(key));
+/// Routes of the transports.
+pub(super) fn router(executor: &Arc<Executor>) -> Router<Arc<Executor>> {
     Router::new()
         .route("/mcp/sse", get(open))
-        // Relative, so that it holds behind a path as well.
+        // A relative redirect also works behind a path prefix.
         .route("/mcp/sse/", get(async || Redirect::temporary("../sse")))
         .route("/sse", get(open))
         .route("/mcp/messages/", post(message))
         .route("/messages/", post(message))
-        .route("/mcp", exchanges())
-        .route("/mcp/", exchanges())
-        .layer(middleware::from_fn_with_state(guard, authorise))
+        .route("/mcp", streamable_http_routes())
+        .route("/mcp/", streamable_http_routes())
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(executor),
+            require_servers,
+        ))
 }
 
-/// The newer transport wants 405, not 404, where there is neither a stream nor a session to end.
-fn exchanges() -> MethodRouter<Arc<Executor>> {
-    let neither = async || (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "POST")]);
-    post(exchange).get(neither).delete(neither)
+/// Returns whether a path also accepts the key as `Authorization: Bearer`. Most MCP clients can send
+/// no other header.
+pub(super) fn is_transport(path: &str) -> bool {
+    TRANSPORTS.contains(&path)
 }
 
-async fn authorise(State((executor, key)): State<Guard>, request: Request, next: Next) -> Response {
-    if !executor.mcp.is_offered() {
-        return detail(StatusCode::NOT_FOUND, "Not Found");
-    }
-    let given = request.headers().get(header::AUTHORIZATION);
-    let given = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-    if key.is_empty() || bool::from(given.unwrap_or_default().ct_eq(key.as_bytes())) {
-        return next.run(request).await;
-    }
+pub(super) fn invalid_token() -> Response {
     let text = r#"{"error": "invalid_token", "error_description": "Authentication required"}"#;
     let challenge = r#"Bearer error="invalid_token", error_description="Authentication required""#;
     let headers = [
@@ -65,9 +69,28 @@ async fn authorise(State((executor, key)): State<Guard>, request: Request, next:
     (StatusCode::UNAUTHORIZED, headers, text).into_response()
 }
 
+/// Routes of streamable HTTP. A server without streams and sessions has to answer 405, not 404, to
+/// GET and DELETE.
+fn streamable_http_routes() -> MethodRouter<Arc<Executor>> {
+    let neither = async || (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "POST")]);
+    post(exchange).get(neither).delete(neither)
+}
+
+async fn require_servers(
+    State(executor): State<Arc<Executor>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if executor.mcp.is_offered() {
+        next.run(request).await
+    } else {
+        detail(StatusCode::NOT_FOUND, "Not Found")
+    }
+}
+
 pub(super) async fn update(State(executor): State<Arc<Executor>>, body: Body) -> Response {
     let list = match read(body).await {
-        Some(Value::Array(list)) => list,
+        Some((Value::Array(list), _)) => list,
         Some(_) => {
             let text = "Request must be a list of MCP tools to sync";
             return detail(StatusCode::BAD_REQUEST, text);
@@ -77,22 +100,26 @@ pub(super) async fn update(State(executor): State<Arc<Executor>>, body: Body) ->
     let configs = match mcp::parse(&list) {
         Ok(configs) => configs,
         Err(error) => {
-            tracing::warn!(%error, "an update of the tool servers is refused");
+            tracing::warn!(%error, "invalid update of the tool servers");
             return unexpected();
         }
     };
-    // To its end, whether or not somebody waits for it.
+    // Runs to its end even if the client disconnects.
     let work = tokio::spawn(async move { executor.mcp.update(configs).await });
     let Ok(problems) = work.await else {
         return unexpected();
     };
-    let text = "MCP server updated successfully";
-    Json(json!({"detail": text, "router_error_log": problems})).into_response()
+    // The status stays 200: for clients, any other one is a failure of the sandbox.
+    let text = match problems.len() {
+        0 => "MCP server updated successfully".to_owned(),
+        failed => format!("{failed} MCP servers cannot be started, see router_error_log"),
+    };
+    Json(json!({"detail": text, "router_error_log": problems.join("\n")})).into_response()
 }
 
-async fn read(body: Body) -> Option<Value> {
-    let body = axum::body::to_bytes(body, MAX_BODY).await.ok()?;
-    serde_json::from_slice(&body).ok()
+async fn read(body: Body) -> Option<(Value, BudgetPermit)> {
+    let (body, budget) = receive(body, MAX_BODY_BYTES).await.ok()?;
+    Some((serde_json::from_slice(&body).ok()?, budget))
 }
 
 async fn open(State(executor): State<Arc<Executor>>) -> Response {
@@ -108,7 +135,7 @@ async fn open(State(executor): State<Arc<Executor>>) -> Response {
     response
 }
 
-/// Accepts a message whose answer goes over the stream of its session.
+/// Accepts a message. Its response is sent over the event stream of the session.
 async fn message(
     State(executor): State<Arc<Executor>>,
     query: Query,
@@ -132,41 +159,41 @@ async fn message(
     if !kind.is_some_and(is_json) {
         return plain(StatusCode::BAD_REQUEST, "Invalid Content-Type header");
     }
-    let message = read(request.into_body()).await.filter(mcp::is_message);
-    let Some(message) = message else {
-        return plain(StatusCode::BAD_REQUEST, "Could not parse message");
-    };
     let Some(slot) = executor.mcp.slot() else {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "Too many requests");
     };
-    // Ends with the answer, which takes a bounded time.
+    let received = read(request.into_body()).await;
+    let Some((message, budget)) = received.filter(|(message, _)| mcp::is_message(message)) else {
+        return plain(StatusCode::BAD_REQUEST, "Could not parse message");
+    };
+    // Bounded: every request to a tool server has a timeout.
     tokio::spawn(async move {
-        let _slot = slot;
+        let (_slot, _budget) = (slot, budget);
         let _running = executor.activity.begin();
-        if let Some(answer) = mcp::answer(&executor.mcp, &message).await {
+        if let Some(answer) = executor.mcp.answer(&message).await {
             session.send(&answer).await;
         }
     });
     plain(StatusCode::ACCEPTED, "Accepted")
 }
 
-/// The newer transport, without sessions: a message in, its answer out.
+/// Streamable HTTP without sessions: one message per request, its response in the body.
 async fn exchange(State(executor): State<Arc<Executor>>, body: Body) -> Response {
     let refused = |code: i32, text: &str| {
         let error = json!({"code": code, "message": text});
         let answer = json!({"jsonrpc": "2.0", "id": null, "error": error});
         (StatusCode::BAD_REQUEST, Json(answer)).into_response()
     };
-    let message = match read(body).await {
-        Some(message) if mcp::is_message(&message) => message,
-        Some(_) => return refused(-32600, "Invalid Request"),
-        None => return refused(-32700, "Parse error"),
-    };
     let Some(_slot) = executor.mcp.slot() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "Too many requests").into_response();
     };
+    let (message, _budget) = match read(body).await {
+        Some(received) if mcp::is_message(&received.0) => received,
+        Some(_) => return refused(-32600, "Invalid Request"),
+        None => return refused(-32700, "Parse error"),
+    };
     let _running = executor.activity.begin();
-    match mcp::answer(&executor.mcp, &message).await {
+    match executor.mcp.answer(&message).await {
         Some(answer) => Json(answer).into_response(),
         None => StatusCode::ACCEPTED.into_response(),
     }

@@ -1,6 +1,5 @@
-//! What must hold for any body of an action: it is an action or refused for a reason that is there,
-//! unknown keys change nothing, and writing an action out in full and reading it again gives the
-//! same one.
+//! Properties of action bodies for property tests and fuzzing: a body is an action or is rejected
+//! for a reason that holds, unknown keys change nothing, and an action survives a round trip.
 
 use std::mem::discriminant;
 
@@ -9,9 +8,9 @@ use serde_json::{Map, Value, json};
 
 use super::download_files::disposition;
 use super::execute_action::envelope;
-use crate::serve::action::{Action, ActionError, Edit, Line};
+use crate::serve::action::{Action, ActionError, Edit, LineNumber};
 
-/// The body of a request to execute an action.
+/// Checks the body of a request to execute an action.
 pub fn action(body: &[u8]) {
     let envelope = match envelope(body) {
         Ok(envelope) => envelope,
@@ -89,14 +88,14 @@ fn in_full(action: &Action) -> Map<String, Value> {
 
 fn edit_in_full(edit: &Edit) -> Value {
     let line = edit.insert_line.as_ref().map(|line| match line {
-        Line::Number(number) => json!(number),
-        Line::Text(text) => json!(text),
+        LineNumber::Number(number) => json!(number),
+        LineNumber::Text(text) => json!(text),
     });
     json!({"command": edit.command, "path": edit.path, "file_text": edit.file_text,
         "old_str": edit.old_str, "new_str": edit.new_str, "insert_line": line})
 }
 
-/// Whether what the error complains about is in the envelope.
+/// Returns whether the reason of the error is in the envelope.
 fn is_so(envelope: &Map<String, Value>, error: &ActionError) -> bool {
     let word = envelope.get("action");
     let argument = |name: &str| envelope.get("args").and_then(|args| args.get(name));
@@ -104,7 +103,7 @@ fn is_so(envelope: &Map<String, Value>, error: &ActionError) -> bool {
     match error {
         ActionError::Observation => word.is_none() && envelope.contains_key("observation"),
         ActionError::UnknownEvent(_) => word.is_none() && !envelope.contains_key("observation"),
-        ActionError::UnknownWord(..) => served.iter().all(|served| word != Some(&json!(served))),
+        ActionError::UnknownName(..) => served.iter().all(|served| word != Some(&json!(served))),
         ActionError::NotExecutable(other) => {
             word == Some(&json!(other)) && !served.contains(&other.as_str())
         }
@@ -121,7 +120,7 @@ fn is_so(envelope: &Map<String, Value>, error: &ActionError) -> bool {
     }
 }
 
-/// The name of a download is a header that says no more and no less than the name.
+/// Checks that the header of a download contains exactly the name.
 pub(in crate::serve) fn download(path: &str) {
     let header = disposition(path);
     assert!(HeaderValue::from_str(&header).is_ok_and(|value| value.to_str().is_ok()));

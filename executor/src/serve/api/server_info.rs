@@ -1,4 +1,4 @@
-//! `GET /server_info`: what decides whether a sandbox is idle, and what it uses.
+//! `GET /server_info`: idle time, resource usage and health of the plugins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use serde::Serialize;
 
 use crate::serve::executor::Executor;
 use crate::serve::plugins::Health;
-use crate::serve::resources::Resources;
+use crate::serve::resource_usage::Resources;
 
 #[derive(Debug, Serialize)]
 pub(super) struct ServerInfo {
     uptime: f64,
     idle_time: f64,
     resources: Resources,
-    /// Not in the original, which does not tell.
+    /// Additional to the fields of the Python server.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     plugins: BTreeMap<&'static str, Health>,
 }
 
 pub(super) async fn get(State(executor): State<Arc<Executor>>) -> Json<ServerInfo> {
-    // In this order, so that idle never exceeds up.
+    // Read before the uptime, so that the idle time never exceeds it.
     let idle_time = executor.activity.idle().as_secs_f64();
     Json(ServerInfo {
         uptime: executor.activity.uptime().as_secs_f64(),

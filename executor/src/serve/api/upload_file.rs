@@ -1,4 +1,5 @@
-//! `POST /upload_file`: a file or an archive into a directory (spec 2.5).
+//! `POST /upload_file`: a file or an archive into a directory (`docs/specs/executor.md`, section
+//! 2.5).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +16,12 @@ use tokio::time::timeout;
 use super::error::detail;
 use super::validation::{Query, flag, invalid, last, missing};
 use crate::serve::executor::Executor;
-use crate::serve::transfer::{Sending, Upload, receiving};
+use crate::serve::transfer::{Upload, UploadSender, upload_channel};
 
-/// How long a client may stand still.
-const STALL: Duration = Duration::from_mins(2);
-/// What is read of an upload that is refused, so that the client comes to read why.
-const MAX_IGNORED: usize = 4 << 30;
+/// Time that a client may send nothing.
+const STALL_TIMEOUT: Duration = Duration::from_mins(2);
+/// Limit of the rest of a rejected upload that is read, so that the client can read the error.
+const MAX_DISCARDED_BYTES: usize = 4 << 30;
 
 #[derive(Debug, Serialize)]
 struct Stored {
@@ -52,10 +53,10 @@ fn no_file(query: &Query) -> Response {
     invalid(&errors)
 }
 
-/// Stores the part that is the file.
+/// Stores the part named `file`.
 async fn receive(executor: &Executor, query: &Query, form: &mut Multipart) -> Response {
     loop {
-        match timeout(STALL, form.next_field()).await {
+        match timeout(STALL_TIMEOUT, form.next_field()).await {
             Ok(Ok(Some(field))) if field.name() == Some("file") && field.file_name().is_some() => {
                 return accept(executor, query, field).await;
             }
@@ -85,16 +86,16 @@ async fn accept(executor: &Executor, query: &Query, mut field: Field<'_>) -> Res
         destination: destination.to_owned(),
         recursive,
     };
-    let (sending, received) = receiving();
-    // Both sides at once: the thread that stores, and the body that comes in.
+    let (sending, received) = upload_channel();
+    // Concurrently: a thread stores while the body is received.
     let storing = executor.upload(upload, received);
-    match tokio::join!(storing, pump(sending, &mut field)).0 {
+    match tokio::join!(storing, forward_body(sending, &mut field)).0 {
         Ok(()) => Json(stored).into_response(),
         Err(error) => error.into_response(),
     }
 }
 
-/// The form, or none if the body is of another kind.
+/// Returns the form, or `None` if the body has another media type.
 async fn form(request: Request) -> Result<Option<Multipart>, Response> {
     let kind = request.headers().get(CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -110,10 +111,10 @@ async fn form(request: Request) -> Result<Option<Multipart>, Response> {
     }
 }
 
-async fn pump(sending: Sending, field: &mut Field<'_>) {
+async fn forward_body(sending: UploadSender, field: &mut Field<'_>) {
     while let Some(piece) = next(field).await.transpose() {
         let Ok(piece) = piece else {
-            // Dropped without its end, the upload counts as broken off.
+            // Dropping the sender without `end` marks the upload as incomplete.
             return;
         };
         if !sending.data(piece).await {
@@ -123,13 +124,13 @@ async fn pump(sending: Sending, field: &mut Field<'_>) {
     sending.end().await;
 }
 
-async fn next(field: &mut Field<'_>) -> Result<Option<bytes::Bytes>, Stopped> {
-    Ok(timeout(STALL, field.chunk()).await??)
+async fn next(field: &mut Field<'_>) -> Result<Option<bytes::Bytes>, UploadAborted> {
+    Ok(timeout(STALL_TIMEOUT, field.chunk()).await??)
 }
 
-/// The client is gone, stands still, or its form ends in the middle.
+/// The client has disconnected or stalled, or its form is incomplete.
 #[derive(Debug, thiserror::Error)]
-enum Stopped {
+enum UploadAborted {
     #[error(transparent)]
     Form(#[from] MultipartError),
     #[error(transparent)]
@@ -140,7 +141,7 @@ async fn ignore(field: &mut Field<'_>) {
     let mut ignored = 0;
     while let Ok(Some(piece)) = next(field).await {
         ignored += piece.len();
-        if ignored > MAX_IGNORED {
+        if ignored > MAX_DISCARDED_BYTES {
             return;
         }
     }
@@ -150,7 +151,7 @@ async fn ignore_rest(form: Option<Multipart>) {
     let Some(mut form) = form else {
         return;
     };
-    while let Ok(Ok(Some(mut field))) = timeout(STALL, form.next_field()).await {
+    while let Ok(Ok(Some(mut field))) = timeout(STALL_TIMEOUT, form.next_field()).await {
         ignore(&mut field).await;
     }
 }

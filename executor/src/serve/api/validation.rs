@@ -1,22 +1,23 @@
-//! What is wrong with a query or a form, as pydantic tells it (spec 1.7).
+//! Validation errors of queries and forms in pydantic's format (`docs/specs/executor.md`, section
+//! 1.7).
 
 use axum::Json;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::serve::python::repr;
+use crate::serve::python_repr::repr;
 
-/// The parameters of a query, in the order in which they came.
+/// Query parameters in their original order.
 pub(super) type Query = axum::extract::Query<Vec<(String, String)>>;
 
-/// The value of a parameter; the last of several.
+/// Returns the value of a parameter; the last one if it is repeated.
 pub(super) fn last<'a>(query: &'a Query, name: &str) -> Option<&'a str> {
     let found = query.0.iter().rev().find(|(key, _)| key == name);
     found.map(|(_, value)| value.as_str())
 }
 
-/// Status 422 with all that is wrong.
+/// Response 422 with all errors.
 pub(super) fn invalid(errors: &[String]) -> Response {
     let body = json!({
         "detail": "Invalid request parameters",
@@ -31,7 +32,7 @@ pub(super) fn missing(place: &str, name: &str) -> String {
     )
 }
 
-/// As pydantic reads a truth value.
+/// Parses a boolean as pydantic does.
 pub(super) fn flag(query: &Query, name: &str) -> Result<bool, String> {
     let Some(value) = last(query, name) else {
         return Ok(false);

@@ -1,4 +1,4 @@
-//! `GET /vscode/connection_token` (spec 2.7).
+//! `GET /vscode/connection_token` (`docs/specs/executor.md`, section 2.7).
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Unified diffs without context, as Python's `difflib` prints them (spec 6.4).
+//! Unified diffs without context, as Python's `difflib` prints them (`docs/specs/executor.md`,
+//! section 6.4, rule 6).
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -6,12 +7,12 @@ use std::ops::Range;
 use similar::{Algorithm, DiffOp};
 use tokio::time::{Duration, Instant};
 
-use super::matcher::{Block, blocks};
+use super::difflib::{Block, blocks};
 
-/// After this a diff may be larger than it need be.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Timeout of the algorithm of difflib; later diffs may be larger than necessary.
+const DIFF_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Empty when nothing has changed.
+/// Returns the diff, empty if the texts are equal.
 pub(super) fn diff(path: &str, old: &str, new: &str) -> String {
     if old == new {
         return String::new();
@@ -22,19 +23,19 @@ pub(super) fn diff(path: &str, old: &str, new: &str) -> String {
         format!("--- {path}").trim_end().to_owned(),
         format!("+++ {path}").trim_end().to_owned(),
     ];
-    for (gone, come) in changes(&old, &new) {
-        lines.push(format!("@@ -{} +{} @@", span(&gone), span(&come)));
-        lines.extend(old[gone].iter().map(|line| marked('-', line)));
-        lines.extend(new[come].iter().map(|line| marked('+', line)));
+    for (removed, added) in changes(&old, &new) {
+        lines.push(format!("@@ -{} +{} @@", span(&removed), span(&added)));
+        lines.extend(old[removed].iter().map(|line| marked('-', line)));
+        lines.extend(new[added].iter().map(|line| marked('+', line)));
     }
     lines.join("\n")
 }
 
-/// What is replaced by what, in order.
+/// Returns the replaced ranges of both texts, in order.
 fn changes(old: &[&str], new: &[&str]) -> Vec<(Range<usize>, Range<usize>)> {
     let start = Instant::now();
-    let blocks = blocks(old, new, start + PATIENCE)
-        .unwrap_or_else(|| fast_blocks(old, new, start + 2 * PATIENCE));
+    let blocks = blocks(old, new, start + DIFF_TIMEOUT)
+        .unwrap_or_else(|| fast_blocks(old, new, start + 2 * DIFF_TIMEOUT));
     let mut changes = Vec::new();
     let (mut i, mut j) = (0, 0);
     for (old_start, new_start, length) in blocks.into_iter().chain([(old.len(), new.len(), 0)]) {
@@ -46,7 +47,7 @@ fn changes(old: &[&str], new: &[&str]) -> Vec<(Range<usize>, Range<usize>)> {
     changes
 }
 
-/// For texts with which the original would be busy for minutes.
+/// Finds common blocks of texts for which difflib would take minutes.
 fn fast_blocks(old: &[&str], new: &[&str], deadline: Instant) -> Vec<Block> {
     let deadline = Some(deadline.into_std());
     similar::capture_diff_slices_deadline(Algorithm::Myers, old, new, deadline)
@@ -62,7 +63,7 @@ fn fast_blocks(old: &[&str], new: &[&str], deadline: Instant) -> Vec<Block> {
         .collect()
 }
 
-/// `7`, `7,2`, and for nothing the line in front of it: `6,0`.
+/// Formats a range: `7`, `7,2`, and `6,0` for an empty range after line 6.
 fn span(lines: &Range<usize>) -> String {
     let mut text = String::new();
     let _ = match lines.len() {
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn diffs_are_the_originals() {
+    fn diffs_have_the_format_of_difflib() {
         for (old, new, expected) in [
             ("a\n", "a\n", ""),
             (
@@ -135,9 +136,9 @@ mod tests {
         }
     }
 
-    /// The sum was made by `difflib` of Python 3.12 from the same random texts.
+    /// The checksum is that of `difflib` of Python 3.12 for the same random texts.
     #[test]
-    fn random_diffs_are_difflibs() {
+    fn random_diffs_equal_those_of_difflib() {
         let mut random = Random(7);
         let mut sum = 0xcbf2_9ce4_8422_2325u64;
         for round in 0..400 {
@@ -151,10 +152,10 @@ mod tests {
     }
 
     #[test]
-    fn common_runs_are_common() {
+    fn common_blocks_are_equal_in_both_texts() {
         let mut random = Random(8);
         for find in [blocks_or_none, |old: &[&str], new: &[&str]| {
-            fast_blocks(old, new, Instant::now() + PATIENCE)
+            fast_blocks(old, new, Instant::now() + DIFF_TIMEOUT)
         }] {
             for _ in 0..200 {
                 let (old, new) = (random.text(false), random.text(false));
@@ -168,6 +169,6 @@ mod tests {
     }
 
     fn blocks_or_none(old: &[&str], new: &[&str]) -> Vec<Block> {
-        blocks(old, new, Instant::now() + PATIENCE).unwrap_or_default()
+        blocks(old, new, Instant::now() + DIFF_TIMEOUT).unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! What the editor answers when it does not do what was asked, in the original's words.
+//! Errors of the editor, in the words of the Python server.
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(in crate::serve) enum EditError {
@@ -35,10 +35,10 @@ pub(in crate::serve) enum EditError {
     Conversion { path: String, reason: &'static str },
     #[error("No edit history found for {0}.")]
     NoHistory(String),
-    #[error("Ran into {error} while trying to {what} {path}")]
+    #[error("Ran into {error} while trying to {operation} {path}")]
     System {
         error: String,
-        what: &'static str,
+        operation: &'static str,
         path: String,
     },
 }

@@ -1,5 +1,5 @@
-//! What `undo_edit` restores. Contents lie in one nameless file, which vanishes with the process
-//! whatever ends it; in memory is only where they are.
+//! Old contents of files for `undo_edit`. They are in one unnamed file, which disappears with the
+//! process; only their offsets are in memory.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, MemfdFlags};
 
-use crate::serve::files::nameless;
+use crate::serve::files::unnamed;
 
-/// Of one file.
+/// Undo steps of one file.
 const MAX_STEPS: usize = 10;
-/// Of all files together.
+/// Undo steps of all files.
 const MAX_ENTRIES: usize = 2000;
 const MAX_BYTES: u64 = 256 << 20;
 
@@ -21,13 +21,13 @@ const MAX_BYTES: u64 = 256 << 20;
 pub(super) struct History {
     store: Option<File>,
     /// Oldest first.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<HistoryEntry>,
     bytes: u64,
     end: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct HistoryEntry {
     path: PathBuf,
     offset: u64,
     length: u64,
@@ -35,9 +35,9 @@ struct Entry {
 
 impl History {
     pub(super) fn new() -> Self {
-        let store = nameless(&std::env::temp_dir())
+        let store = unnamed(&std::env::temp_dir())
             .or_else(|_| memory())
-            .inspect_err(|error| tracing::warn!(%error, "edits cannot be undone"));
+            .inspect_err(|error| tracing::warn!(%error, "undo_edit is not available"));
         Self {
             store: store.ok(),
             entries: VecDeque::new(),
@@ -46,19 +46,19 @@ impl History {
         }
     }
 
-    /// Remembers a content of a file.
+    /// Records a content of a file.
     pub(super) fn push(&mut self, path: &Path, content: &[u8]) {
         let length = content.len() as u64;
         let Some(store) = &self.store else {
             return;
         };
         if let Err(error) = store.write_all_at(content, self.end) {
-            tracing::warn!(%error, "an edit cannot be undone");
-            // Older steps without this one would restore something else.
+            tracing::warn!(%error, "cannot record an edit for undo_edit");
+            // Without this step, older ones would restore another state.
             self.drop_where(|entry| entry.path == path, usize::MAX);
             return;
         }
-        self.entries.push_back(Entry {
+        self.entries.push_back(HistoryEntry {
             path: path.to_path_buf(),
             offset: self.end,
             length,
@@ -76,7 +76,7 @@ impl History {
         }
     }
 
-    /// The latest remembered content of a file.
+    /// Returns the latest recorded content of a file.
     pub(super) fn last(&self, path: &Path) -> Option<Vec<u8>> {
         let entry = self.entries.iter().rev().find(|entry| entry.path == path)?;
         let mut content = vec![0; usize::try_from(entry.length).ok()?];
@@ -85,17 +85,17 @@ impl History {
         Some(content)
     }
 
-    /// Forgets what `last` gives.
+    /// Removes the content that `last` returns.
     pub(super) fn pop(&mut self, path: &Path) {
         if let Some(index) = self.entries.iter().rposition(|entry| entry.path == path) {
             self.remove(index);
         }
     }
 
-    /// Forgets the oldest `count` of the entries that fit.
-    fn drop_where(&mut self, fits: impl Fn(&Entry) -> bool, count: usize) {
+    /// Removes the oldest `count` entries that match.
+    fn drop_where(&mut self, matches: impl Fn(&HistoryEntry) -> bool, count: usize) {
         for _ in 0..count {
-            let Some(index) = self.entries.iter().position(&fits) else {
+            let Some(index) = self.entries.iter().position(&matches) else {
                 return;
             };
             self.remove(index);
@@ -107,7 +107,7 @@ impl History {
             return;
         };
         self.bytes -= entry.length;
-        // A file system that cannot give parts back does so below.
+        // A file system without holes frees space below.
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let _ = rustix::fs::fallocate(store, hole, entry.offset, entry.length.max(1));
         self.end = self
@@ -130,7 +130,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt as _;
 
     #[test]
-    fn each_file_has_ten_steps() {
+    fn each_file_keeps_ten_steps() {
         let mut history = History::new();
         let (a, b) = (Path::new("/a"), Path::new("/b"));
         history.push(b, b"other");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_is_bounded_and_given_back() {
+    fn history_is_bounded_and_frees_space() {
         let mut history = History::new();
         let content = vec![b'x'; 1 << 20];
         for round in 0..600 {

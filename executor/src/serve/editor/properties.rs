@@ -1,15 +1,15 @@
-//! What must hold for any path of a client: making it tidy never changes which file is meant, and
-//! what the editor lets through is absolute and there, or absent if it is to be made.
+//! Properties of any path of a client: normalization never changes the file it names, and a path
+//! that the editor accepts is absolute and exists, or does not exist if it is created.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 
-use super::path::{Target, tidy};
+use super::edit_target::{EditTarget, normalize};
 use crate::serve::files::resolve;
 use crate::serve::transfer::Upload;
 
-/// Paths, where `%` at the start stands for a directory with files, directories and links.
+/// Checks paths; `%` at the start stands for a directory with files, directories and links.
 pub(in crate::serve) fn paths(paths: &[&str]) {
     let tree = tempfile::tempdir().expect("a directory");
     let working_dir = tree.path().join("w");
@@ -23,7 +23,7 @@ pub(in crate::serve) fn paths(paths: &[&str]) {
             None => (*path).to_owned(),
         };
         resolved(&path, &working_dir);
-        tidied(&path, &working_dir);
+        normalized(&path, &working_dir);
         targeted(&path, &working_dir);
         uploaded(&path);
     }
@@ -35,49 +35,49 @@ fn resolved(path: &str, working_dir: &Path) {
     assert!(resolved.is_absolute());
     assert!(path.starts_with('/') || resolved.starts_with(working_dir));
     let shown = resolved.to_str().expect("text");
-    assert!(shown == "/" || is_tidy(&shown[1..]), "{shown}");
+    assert!(shown == "/" || is_normalized(&shown[1..]), "{shown}");
     let ups = |path: &str| path.split('/').filter(|part| *part == "..").count();
     assert_eq!(ups(shown), ups(joined.to_str().expect("text")));
     assert_eq!(resolve(shown, working_dir), resolved);
     same_file(&joined, &resolved);
 }
 
-fn tidied(path: &str, working_dir: &Path) {
-    let tidied = tidy(path);
-    assert_eq!(tidy(&tidied), tidied);
-    assert_eq!(tidied.starts_with('/'), path.starts_with('/'));
-    let bare = tidied.trim_start_matches('/');
+fn normalized(path: &str, working_dir: &Path) {
+    let normalized = normalize(path);
+    assert_eq!(normalize(&normalized), normalized);
+    assert_eq!(normalized.starts_with('/'), path.starts_with('/'));
+    let bare = normalized.trim_start_matches('/');
     assert!(
-        bare.is_empty() || tidied == "." || is_tidy(bare),
-        "{tidied}"
+        bare.is_empty() || normalized == "." || is_normalized(bare),
+        "{normalized}"
     );
-    same_file(&working_dir.join(path), &working_dir.join(&tidied));
+    same_file(&working_dir.join(path), &working_dir.join(&normalized));
 }
 
-fn is_tidy(path: &str) -> bool {
+fn is_normalized(path: &str) -> bool {
     path.split('/').all(|part| !part.is_empty() && part != ".")
 }
 
-/// What the kernel finds by the one it finds by the other.
-fn same_file(given: &Path, tidied: &Path) {
+/// Both paths lead to the same file.
+fn same_file(given: &Path, normalized: &Path) {
     if let Ok(given) = fs::metadata(given) {
-        let tidied = fs::metadata(tidied).expect("still there");
-        assert_eq!((given.dev(), given.ino()), (tidied.dev(), tidied.ino()));
+        let other = fs::metadata(normalized).expect("still there");
+        assert_eq!((given.dev(), given.ino()), (other.dev(), other.ino()));
     }
 }
 
 fn targeted(path: &str, working_dir: &Path) {
-    for (command, there) in [("view", true), ("create", false), ("insert", true)] {
-        if let Ok(target) = Target::check(command, path, working_dir) {
+    for (command, exists) in [("view", true), ("create", false), ("insert", true)] {
+        if let Ok(target) = EditTarget::check(command, path, working_dir) {
             assert!(path.starts_with('/') && target.path().is_absolute());
-            assert_eq!(target.path().exists(), there, "{command} {path}");
+            assert_eq!(target.path().exists(), exists, "{command} {path}");
             assert!(command == "view" || !target.is_directory());
             assert_eq!(target.given(), path);
         }
     }
 }
 
-/// A name never leads out of the destination.
+/// The name of an upload never leads out of the destination.
 fn uploaded(filename: &str) {
     let upload = Upload::new("/d", filename, false);
     let path = Path::new("/d").join(upload.name());

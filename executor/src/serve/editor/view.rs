@@ -2,14 +2,19 @@
 
 use serde_json::Value;
 
-use super::change::lines;
+use super::directory_view;
+use super::edit_commands::lines;
+use super::edit_target::EditTarget;
 use super::error::EditError;
-use super::number::number;
-use super::path::Target;
-use super::{load, tree};
-use crate::serve::python::repr;
+use super::line_numbers::number;
+use crate::serve::python_repr::repr;
 
-pub(super) fn view(target: &Target, range: Option<&Value>) -> Result<String, EditError> {
+/// Shows a file or directory. `converted` is the text of a document, which the caller has read.
+pub(super) fn view(
+    target: &EditTarget,
+    range: Option<&Value>,
+    converted: Option<&str>,
+) -> Result<String, EditError> {
     let range = range.filter(|range| is_given(range));
     if target.is_directory() {
         if let Some(range) = range {
@@ -17,23 +22,28 @@ pub(super) fn view(target: &Target, range: Option<&Value>) -> Result<String, Edi
                 "The `view_range` parameter is not allowed when `path` points to a directory.";
             return Err(refuse(range, hint.to_owned()));
         }
-        return tree::show(target);
+        return directory_view::show(target);
     }
     if target.is_convertible() {
         target.check_size()?;
-        return Err(EditError::Conversion {
+        let text = converted.ok_or_else(|| EditError::Conversion {
             path: target.shown(),
             reason: "no converter is installed",
-        });
+        })?;
+        return show(target, text, range);
     }
-    let (_, document) = load(target)?;
+    let (_, document) = target.load()?;
+    show(target, document.text(), range)
+}
+
+fn show(target: &EditTarget, text: &str, range: Option<&Value>) -> Result<String, EditError> {
     match range {
-        None => Ok(number(document.text(), &target.shown(), 1)),
-        Some(range) => part(target, document.text(), range),
+        None => Ok(number(text, &target.shown(), 1)),
+        Some(range) => part(target, text, range),
     }
 }
 
-fn part(target: &Target, text: &str, range: &Value) -> Result<String, EditError> {
+fn part(target: &EditTarget, text: &str, range: &Value) -> Result<String, EditError> {
     let count = text.split_inclusive('\n').count();
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     let (start, end) = pair(range)
@@ -70,7 +80,7 @@ fn part(target: &Target, text: &str, range: &Value) -> Result<String, EditError>
     Ok(format!("{note}{}", number(shown, &target.shown(), first)))
 }
 
-/// What Python takes for true.
+/// Truth value of Python.
 fn is_given(range: &Value) -> bool {
     match range {
         Value::Null | Value::Bool(false) => false,

@@ -1,4 +1,5 @@
-//! Whether a file is text at all, judged by its first bytes as the original does (spec 6.1).
+//! Recognizes binary files by their first bytes, as the Python server does
+//! (`docs/specs/executor.md`, section 6.1, rule 3).
 
 use std::path::Path;
 
@@ -7,20 +8,21 @@ use encoding_rs::{DecoderResult, Encoding};
 
 use super::text;
 
-/// What cannot be opened counts as text: whoever reads it tells why.
+/// Returns whether a file is binary. One that cannot be opened counts as text; reading it reports
+/// the error.
 pub(in crate::serve) fn is_binary(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy());
     name.is_some_and(|name| name.ends_with(".pyc"))
-        || text::sample(path).is_ok_and(|sample| judge(&sample))
+        || text::sample(path).is_ok_and(|sample| is_binary_sample(&sample))
 }
 
-fn judge(sample: &[u8]) -> bool {
+fn is_binary_sample(sample: &[u8]) -> bool {
     if sample.is_empty() || is_unicode(sample) {
         return false;
     }
     let share = |is: fn(u8) -> bool| {
         let count = sample.iter().filter(|byte| is(**byte)).count();
-        // In percent, rounded down: the thresholds are whole ones.
+        // In percent, rounded down: the thresholds are integers.
         count * 100 / sample.len()
     };
     let (odd, low) = (share(is_odd), share(|byte| byte < 0x7f));
@@ -36,7 +38,7 @@ fn is_odd(byte: u8) -> bool {
     !matches!(byte, b'\n' | b'\r' | b'\t' | 0x0c | 0x08 | 0x20..=0x7e)
 }
 
-/// Unicode beyond plain ASCII, which may be cut off in the middle of a character.
+/// True for Unicode beyond ASCII, possibly cut in the middle of a character.
 fn is_unicode(sample: &[u8]) -> bool {
     if let Some((encoding, length)) = Encoding::for_bom(sample) {
         return decodes(encoding, &sample[length..]);
@@ -48,7 +50,7 @@ fn is_unicode(sample: &[u8]) -> bool {
     valid && !sample.is_ascii()
 }
 
-/// East Asian encodings have few bytes below 0x7f; what tells them apart is the lack of controls.
+/// True for East Asian encodings, which have few bytes below 0x7f but no control characters.
 fn is_legacy_text(sample: &[u8]) -> bool {
     let control = |byte: &u8| *byte == 0xff || *byte < 0x80 && is_odd(*byte);
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
@@ -69,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_binaries_are_told_apart() {
+    fn text_and_binary_samples_are_recognized() {
         let text: [&[u8]; 9] = [
             b"",
             b"plain\ttext\r\n",
@@ -82,7 +84,7 @@ mod tests {
             &[0x82, 0xb1, 0x82, 0xf1, 0x82, 0xc9, 0x82, 0xbf, 0x82, 0xcd],
         ];
         for sample in text {
-            assert!(!judge(sample), "{sample:?}");
+            assert!(!is_binary_sample(sample), "{sample:?}");
         }
         let binary: [&[u8]; 5] = [
             b"\0",
@@ -92,7 +94,7 @@ mod tests {
             &[0xff; 100],
         ];
         for sample in binary {
-            assert!(judge(sample), "{sample:?}");
+            assert!(is_binary_sample(sample), "{sample:?}");
         }
     }
 }

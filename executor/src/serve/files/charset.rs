@@ -1,20 +1,20 @@
-//! In which encoding a text file is, so that it can be written back in the same one.
+//! Encoding of a text file, so that it can be written back in the same one.
 //!
-//! A guess is accepted only if it gives back the very same bytes: what an edit does not touch
-//! stays as it was, even where the guess was wrong.
+//! A guess is accepted only if it encodes back to the same bytes. So text that an edit does not
+//! touch stays as it was, even if the guess was wrong.
 
 use std::borrow::Cow;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
-/// What is looked at to guess an encoding.
+/// Bytes from which an encoding is guessed.
 const SAMPLE: usize = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::serve) struct Charset {
     encoding: &'static Encoding,
-    /// Whether the file starts with a byte order mark, which is no part of the text.
+    /// True if the file starts with a byte order mark, which is not part of the text.
     marked: bool,
 }
 
@@ -35,7 +35,7 @@ impl Charset {
         marked: false,
     };
 
-    /// The text of a file and how it was encoded.
+    /// Decodes the content of a file.
     pub(in crate::serve) fn decode(content: &[u8]) -> (Self, String) {
         if let Ok(text) = std::str::from_utf8(content)
             && Encoding::for_bom(content).is_none()
@@ -52,7 +52,7 @@ impl Charset {
                 return (charset, text);
             }
         }
-        // Not reached: the last guess decodes anything. Kept total all the same.
+        // Not reached: the last guess decodes any bytes.
         (
             Self::of(WINDOWS_1252),
             String::from_utf8_lossy(content).into_owned(),
@@ -66,7 +66,7 @@ impl Charset {
         }
     }
 
-    /// The text, if encoding it again gives the same bytes.
+    /// Returns the text if encoding it gives the same bytes.
     fn try_decode(self, content: &[u8]) -> Option<String> {
         let body = if self.marked {
             &content[Encoding::for_bom(content)?.1..]
@@ -95,12 +95,12 @@ impl Charset {
                 content.extend_from_slice(&bytes);
                 Ok(content)
             }
-            (_, _, true) => Err(self.refusal(text)),
+            (_, _, true) => Err(self.encode_error(text)),
         }
     }
 
-    /// Which character it was.
-    fn refusal(self, text: &str) -> EncodeError {
+    /// Names the first character that cannot be encoded.
+    fn encode_error(self, text: &str) -> EncodeError {
         let foreign = |character: &char| {
             let mut buffer = [0; 4];
             let (_, _, lost): (Cow<'_, [u8]>, _, _) =
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn files_come_back_as_they_were() {
+    fn files_round_trip_in_their_encoding() {
         assert_eq!(back_and_forth("zażółć".as_bytes()), "zażółć");
         assert_eq!(back_and_forth(b"\xef\xbb\xbfa"), "a");
         assert_eq!(back_and_forth(b"\xff\xfea\0\n\0"), "a\n");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_survive() {
+    fn random_bytes_round_trip() {
         let mut state = 1u32;
         for length in 0..400 {
             let content: Vec<u8> = (0..length)
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_characters_are_refused() {
+    fn character_outside_encoding_is_an_error() {
         let (charset, _) = Charset::decode(b"d\xe9j\xe0 vu, tr\xe8s bien");
         let error = charset.encode("a字").unwrap_err();
         assert_eq!(

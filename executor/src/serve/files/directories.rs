@@ -1,24 +1,24 @@
-//! Makes directories with all that lead to them, and says which one could not be made.
+//! Creates directories with their parents and reports which one could not be created.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The directory that could not be made, and why.
+/// A directory that could not be created, and the cause.
 #[derive(Debug)]
-pub(in crate::serve) struct Failure {
+pub(in crate::serve) struct MakeDirError {
     pub(in crate::serve) path: PathBuf,
     pub(in crate::serve) source: io::Error,
 }
 
-pub(in crate::serve) fn make(path: &Path) -> Result<(), Failure> {
+pub(in crate::serve) fn make(path: &Path) -> Result<(), MakeDirError> {
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
     for directory in missing.into_iter().rev() {
         match fs::create_dir(directory) {
-            // Somebody else was faster, or the path leads through `..`.
+            // Another process created it, or the path leads through `..`.
             Err(_) if directory.is_dir() => {}
             Err(source) => {
-                return Err(Failure {
+                return Err(MakeDirError {
                     path: directory.to_path_buf(),
                     source,
                 });
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_that_fails_is_named() {
+    fn error_names_first_directory_that_fails() {
         let directory = tempfile::tempdir().unwrap();
         let deep = directory.path().join("a/b/c");
         make(&deep).unwrap();

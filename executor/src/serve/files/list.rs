@@ -1,10 +1,10 @@
-//! The names in a directory, for `list_files` (spec 2.4).
+//! Names in a directory, for `/list_files` (`docs/specs/executor.md`, section 2.4).
 
 use std::fs;
 use std::path::Path;
 
-/// Directories first, each with a slash, then everything else that exists; sorted by lower-case
-/// name. What is no directory or cannot be listed is empty.
+/// Lists directories first, each with a slash, then all other entries, sorted by lower-case name.
+/// The list is empty if the path is not a directory or cannot be read.
 pub(in crate::serve) fn list(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
@@ -24,7 +24,7 @@ pub(in crate::serve) fn list(directory: &Path) -> Vec<String> {
     directories
 }
 
-/// Links count as what they lead to, and not at all if that is nothing.
+/// Follows links; dangling ones give nothing.
 fn is_directory(entry: &fs::DirEntry) -> Option<bool> {
     let kind = entry.file_type().ok()?;
     if kind.is_symlink() {
@@ -33,7 +33,7 @@ fn is_directory(entry: &fs::DirEntry) -> Option<bool> {
     Some(kind.is_dir())
 }
 
-/// Equal but for case: in the order of their bytes, so that answers do not vary.
+/// Names that differ only in case are in byte order, so that responses do not vary.
 fn sort(names: &mut [String]) {
     names.sort_by_cached_key(|name| (name.to_lowercase(), name.clone()));
 }

@@ -1,8 +1,8 @@
-//! Replaces files as a whole: a reader sees the old or the new content, never half of it.
+//! Replaces files atomically: a reader sees the old or the new content, never a part of it.
 //!
-//! The new content goes to a file beside the old one that takes over its mode and then its name;
-//! until it is whole it has no name of its own. Where that would lose something (other names of
-//! the file, its owner, a directory that may not be written), the content is put in place instead.
+//! The new content is written to an unnamed file in the same directory, which takes over mode and
+//! name. If that would lose hard links or the owner, or if the directory is not writable, the
+//! content is written in place.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Seek as _, Write};
@@ -11,49 +11,49 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use super::nameless;
+use super::unnamed_file;
 
 /// Mode of a new file, before the umask.
-const NEW: u32 = 0o644;
+const NEW_FILE_MODE: u32 = 0o644;
 
-/// What to do about a link at the path.
+/// Handling of a symbolic link at the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::serve) enum Links {
-    /// Write to where it leads.
+pub(in crate::serve) enum SymlinkPolicy {
+    /// Write to the target of the link.
     Follow,
-    /// Put a file in its place.
+    /// Replace the link by a file.
     Replace,
 }
 
-/// A file being written, which takes its place on `commit` and vanishes without.
+/// A file being written. `commit` puts it in place; dropping it discards it.
 #[derive(Debug)]
 pub(in crate::serve) struct Replacement {
     file: File,
-    place: Place,
+    staging: Staging,
     target: PathBuf,
 }
 
-/// Where the content is before `commit`.
+/// Location of the content before `commit`.
 #[derive(Debug)]
-enum Place {
+enum Staging {
     Target,
-    Nowhere,
-    /// In a file system that knows no files without names.
+    Unnamed,
+    /// A temporary name, on a file system without unnamed files.
     Beside(PathBuf),
 }
 
-/// Writes a whole file, keeping the mode that it had.
-pub(in crate::serve) fn put(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut replacement = Replacement::begin(path, Links::Follow)?;
+/// Writes a whole file and keeps its mode.
+pub(in crate::serve) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut replacement = Replacement::begin(path, SymlinkPolicy::Follow)?;
     replacement.write_all(content)?;
     replacement.commit()
 }
 
 impl Replacement {
-    pub(in crate::serve) fn begin(path: &Path, links: Links) -> io::Result<Self> {
+    pub(in crate::serve) fn begin(path: &Path, links: SymlinkPolicy) -> io::Result<Self> {
         let link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
-        if link && links == Links::Replace {
-            return Self::beside(path, NEW);
+        if link && links == SymlinkPolicy::Replace {
+            return Self::beside(path, NEW_FILE_MODE);
         }
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         match OpenOptions::new()
@@ -62,16 +62,18 @@ impl Replacement {
             .open(path)
         {
             Ok(old) => Self::of_existing(path, old),
-            // A link that leads to nothing yet: only the system can tell where that is.
+            // A dangling link: only the kernel can resolve where its target is created.
             Err(error) if error.kind() == io::ErrorKind::NotFound && link => {
                 let file = OpenOptions::new()
                     .write(true)
                     .create(true)
-                    .mode(NEW)
+                    .mode(NEW_FILE_MODE)
                     .open(path)?;
                 Ok(Self::in_place(path, file))
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::beside(path, NEW),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Self::beside(path, NEW_FILE_MODE)
+            }
             Err(error) => Err(error),
         }
     }
@@ -97,20 +99,20 @@ impl Replacement {
     fn in_place(path: &Path, file: File) -> Self {
         Self {
             file,
-            place: Place::Target,
+            staging: Staging::Target,
             target: path.to_path_buf(),
         }
     }
 
     fn beside(target: &Path, mode: u32) -> io::Result<Self> {
         let directory = target.parent().unwrap_or(Path::new("/"));
-        let (file, place) = match nameless::open(directory, mode & 0o777) {
-            Ok(file) => (file, Place::Nowhere),
-            Err(_) => create(target, mode).map(|(file, path)| (file, Place::Beside(path)))?,
+        let (file, staging) = match unnamed_file::open(directory, mode & 0o777) {
+            Ok(file) => (file, Staging::Unnamed),
+            Err(_) => create(target, mode).map(|(file, path)| (file, Staging::Beside(path)))?,
         };
         Ok(Self {
             file,
-            place,
+            staging,
             target: target.to_path_buf(),
         })
     }
@@ -130,30 +132,30 @@ impl Replacement {
     }
 
     pub(in crate::serve) fn commit(mut self) -> io::Result<()> {
-        if let Place::Nowhere = self.place {
-            match nameless::link(&self.file, &self.target) {
-                // A link never takes the place of a file: that takes a name first.
+        if let Staging::Unnamed = self.staging {
+            match unnamed_file::link(&self.file, &self.target) {
+                // `linkat` does not replace a file: a temporary name and a rename do.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    let path = nameless::temporary(&self.target);
-                    if nameless::link(&self.file, &path).is_err() {
+                    let path = unnamed_file::temporary(&self.target);
+                    if unnamed_file::link(&self.file, &path).is_err() {
                         return self.copy();
                     }
-                    self.place = Place::Beside(path);
+                    self.staging = Staging::Beside(path);
                 }
-                // No `/proc`, or a kernel that lets nobody link what was handed over.
+                // There is no `/proc`, or the kernel does not allow to link this file.
                 Err(_) => return self.copy(),
                 Ok(()) => return Ok(()),
             }
         }
-        let Place::Beside(path) = &self.place else {
+        let Staging::Beside(path) = &self.staging else {
             return Ok(());
         };
         match fs::rename(path, &self.target) {
             Ok(()) => {
-                self.place = Place::Target;
+                self.staging = Staging::Target;
                 Ok(())
             }
-            // The file is a mount point of its own, as files from config maps are.
+            // The file is a mount point, for example a file from a ConfigMap.
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => self.copy(),
             Err(error) => Err(error),
         }
@@ -172,9 +174,9 @@ impl Replacement {
     }
 }
 
-/// A file with a name beside the target's.
+/// Creates a file with a temporary name beside the target.
 fn create(target: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
-    let path = nameless::temporary(target);
+    let path = unnamed_file::temporary(target);
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -196,8 +198,8 @@ impl Write for Replacement {
 
 impl Drop for Replacement {
     fn drop(&mut self) {
-        if let Place::Beside(path) = &self.place {
-            // Nobody can be told; the file carries our name.
+        if let Staging::Beside(path) = &self.staging {
+            // A failure cannot be reported here.
             let _ = fs::remove_file(path);
         }
     }

@@ -1,4 +1,4 @@
-//! Reads files as text, within bounds.
+//! Reads text files with a size limit.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;
@@ -7,15 +7,15 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use super::FileError;
-use super::document::universal;
+use super::error::FileError;
+use super::text_document::normalize_newlines;
 
-/// Larger files are for `download_files`, not for an observation.
+/// Largest file in an observation, in bytes. Larger ones are for `/download_files`.
 const MAX_SIZE: u64 = 256 << 20;
-/// Bytes by which a file is judged.
+/// Bytes that decide whether a file is binary.
 const SAMPLE: u64 = 1024;
 
-/// The content of a regular file. A device or a pipe could be endless or block for ever.
+/// Reads a regular file. A device or a pipe could be endless or block.
 pub(in crate::serve) fn bytes(path: &Path) -> Result<Vec<u8>, FileError> {
     let of = |error| FileError::of(error, path);
     let file = open(path).map_err(of)?;
@@ -28,7 +28,7 @@ pub(in crate::serve) fn bytes(path: &Path) -> Result<Vec<u8>, FileError> {
     if !found.is_file() || found.len() > MAX_SIZE {
         return Err(unreadable());
     }
-    // Files of the kernel claim to be empty and some never end.
+    // Files in `/proc` have size 0, and some never end.
     file.take(MAX_SIZE + 1)
         .read_to_end(&mut content)
         .map_err(of)?;
@@ -38,17 +38,17 @@ pub(in crate::serve) fn bytes(path: &Path) -> Result<Vec<u8>, FileError> {
     Ok(content)
 }
 
-/// The content as UTF-8 with newlines of any kind made `\n`.
+/// Reads UTF-8 text and converts all newlines to `\n`.
 pub(super) fn read(path: &Path) -> Result<String, FileError> {
     let content = String::from_utf8(bytes(path)?)
         .map_err(|_| FileError::NotText(path.display().to_string()))?;
     if content.contains('\r') {
-        return Ok(universal(&content));
+        return Ok(normalize_newlines(&content));
     }
     Ok(content)
 }
 
-/// The first bytes of a regular file.
+/// Reads the first bytes of a regular file.
 pub(super) fn sample(path: &Path) -> std::io::Result<Vec<u8>> {
     let file = open(path)?;
     let mut content = Vec::new();

@@ -1,12 +1,13 @@
-//! The configuration of tool servers as clients post it (spec 8.2), and servers elsewhere that speak
-//! HTTP. It is untrusted: checked here, and in numbers that are bounded.
+//! Configuration of tool servers, local or remote, as clients post it (`docs/specs/executor.md`,
+//! section 8.2). It is untrusted.
 
 use std::collections::BTreeMap;
 
+use crds::shell_words;
 use http::{HeaderName, HeaderValue, Uri};
 use serde_json::{Map, Value};
 
-/// More than these is a mistake.
+/// Limit of tool servers.
 const MAX_SERVERS: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub(super) enum Transport {
     Http {
         url: Uri,
         headers: BTreeMap<String, String>,
-        /// The older form, in which answers come over a stream of their own.
+        /// The older transport, whose responses come over an event stream.
         is_sse: bool,
     },
 }
@@ -36,15 +37,15 @@ pub(in crate::serve) enum ConfigError {
     NoObject,
     #[error("more than {MAX_SERVERS} servers")]
     TooMany,
-    #[error("`{0}` is missing or no text")]
+    #[error("`{0}` is missing or not a string")]
     Missing(&'static str),
-    #[error("the name of a server consists of letters, digits, `_` and `-`")]
+    #[error("the name of a server must consist of letters, digits, `_` and `-`")]
     Name,
-    #[error("`{0}` is not what it should be")]
+    #[error("`{0}` is invalid")]
     Invalid(&'static str),
 }
 
-/// Reads a list of servers. Of several with one name the last counts.
+/// Parses a list of servers. Of several with one name the last one is used.
 pub(in crate::serve) fn parse(list: &[Value]) -> Result<Vec<Config>, ConfigError> {
     if list.len() > MAX_SERVERS {
         return Err(ConfigError::TooMany);
@@ -83,7 +84,9 @@ fn local(object: &Map<String, Value>) -> Result<Transport, ConfigError> {
     }
     let arguments = match object.get("args") {
         None | Some(Value::Null) => Vec::new(),
-        Some(Value::String(line)) => split(line).ok_or(ConfigError::Invalid("args"))?,
+        Some(Value::String(line)) => {
+            shell_words::split(line).map_err(|_| ConfigError::Invalid("args"))?
+        }
         Some(Value::Array(words)) => texts(words).ok_or(ConfigError::Invalid("args"))?,
         Some(_) => return Err(ConfigError::Invalid("args")),
     };
@@ -160,7 +163,7 @@ fn entries_of(entries: &Map<String, Value>) -> Option<BTreeMap<String, String>> 
         .collect()
 }
 
-/// `K=V,K2=V2`
+/// Parses `K=V,K2=V2`.
 fn pairs(line: &str) -> Option<BTreeMap<String, String>> {
     let parts = line
         .split(',')
@@ -173,40 +176,6 @@ fn pairs(line: &str) -> Option<BTreeMap<String, String>> {
     parts.map(pair).collect()
 }
 
-/// Words as a shell would part them; none if a quote is not closed.
-fn split(line: &str) -> Option<Vec<String>> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut characters = line.chars();
-    while let Some(character) = characters.next() {
-        match character {
-            ' ' | '\t' | '\n' => words.extend(word.take()),
-            '\\' => word.get_or_insert_default().push(characters.next()?),
-            '\'' | '"' => {
-                let text = quoted(&mut characters, character)?;
-                word.get_or_insert_default().push_str(&text);
-            }
-            other => word.get_or_insert_default().push(other),
-        }
-    }
-    words.extend(word);
-    Some(words)
-}
-
-fn quoted(characters: &mut std::str::Chars<'_>, quote: char) -> Option<String> {
-    let mut text = String::new();
-    loop {
-        match characters.next()? {
-            end if end == quote => return Some(text),
-            '\\' if quote == '"' => match characters.next()? {
-                escaped @ ('"' | '\\') => text.push(escaped),
-                other => text.extend(['\\', other]),
-            },
-            other => text.push(other),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_may_be_written_in_two_ways() {
+    fn parse_accepts_lists_and_strings() {
         let full = json!({"name": " a ", "command": " uvx ", "args": ["x", "y z"], "env": {"K": "V", "L": ""}});
         let short = json!({"name": "a", "command": "uvx", "args": "x 'y z'", "env": "K=V, L="});
         assert_eq!(one(full).unwrap(), one(short).unwrap());
@@ -229,17 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_parted_as_by_a_shell() {
-        assert_eq!(
-            split(r#"a  'b "c' "d\"e\f" g\ h ''"#).unwrap(),
-            ["a", "b \"c", "d\"e\\f", "g h", ""]
-        );
-        assert_eq!(split("'a"), None);
-        assert_eq!(split("a\\"), None);
-    }
-
-    #[test]
-    fn what_is_wrong_is_refused() {
+    fn parse_rejects_invalid_servers() {
         for config in [
             json!(1),
             json!({"command": "x"}),
@@ -262,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_elsewhere_have_a_url() {
+    fn parse_detects_the_transport_of_a_url() {
         let config = one(json!({"name": "a", "url": "http://h:1/sse", "api_key": "k"})).unwrap();
         let Transport::Http {
             headers, is_sse, ..

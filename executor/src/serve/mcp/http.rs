@@ -1,5 +1,5 @@
-//! A tool server elsewhere, over HTTP: each message is posted, and answers come with the response or,
-//! in the older form, over a stream that was opened before.
+//! Remote tool server over HTTP. Each message is posted; its reply is the response or, with the
+//! older transport, an event of a stream that was opened before.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,39 +19,39 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::events::Events;
-use super::peer::{End, Inbox, Peer, VERSION};
+use super::peer::{ConnectionEnd, Inbox, Peer, VERSION};
 use super::sessions::Sessions;
+use super::sse::Events;
 
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// For a message and all that comes in answer to it.
-const POST_LIMIT: Duration = Duration::from_mins(11);
-/// Messages under way.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for a message and its complete response.
+const POST_TIMEOUT: Duration = Duration::from_mins(11);
+/// Messages in flight.
 const MAX_POSTS: usize = 32;
-/// Bytes of an answer.
-const MAX_ANSWER: usize = 32 << 20;
+/// Limit of a response.
+const MAX_RESPONSE_BYTES: usize = 32 << 20;
 const SESSION: &str = "mcp-session-id";
 
-type Gone = watch::Sender<Option<End>>;
+type Gone = watch::Sender<Option<ConnectionEnd>>;
 
-/// Lives as long as the connection is wanted.
+/// Keeps the connection; dropping it closes the connection.
 #[derive(Debug)]
-pub(super) struct Link {
-    _carrying: AbortOnDropHandle<()>,
+pub(super) struct HttpConnection {
+    _running: AbortOnDropHandle<()>,
 }
 
-/// Connections, with or without TLS.
+/// HTTP client with or without TLS.
 #[derive(Debug)]
-enum Wire {
+enum HttpClient {
     Plain(Client<HttpConnector, Full<Bytes>>),
     Secure(Client<HttpsConnector<HttpConnector>, Full<Bytes>>),
 }
 
-impl Wire {
-    /// Blocks: the certificates of authorities are files of the image.
+impl HttpClient {
+    /// Blocks: reads the CA certificates of the image.
     fn new(is_secure: bool) -> io::Result<Self> {
         let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(CONNECT_LIMIT));
+        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         let builder = Client::builder(TokioExecutor::new());
         if !is_secure {
             return Ok(Self::Plain(builder.build(connector)));
@@ -73,10 +73,10 @@ impl Wire {
     }
 }
 
-/// What every request needs.
+/// State that all requests share.
 #[derive(Debug)]
-struct Line {
-    wire: Wire,
+struct HttpTransport {
+    client: HttpClient,
     url: Uri,
     headers: BTreeMap<String, String>,
     session: Mutex<Option<HeaderValue>>,
@@ -85,43 +85,38 @@ struct Line {
 }
 
 /// # Errors
-/// If the server is to be recognised by certificates and there are none.
+/// If the URL is `https` and the image has no CA certificates.
 pub(super) async fn connect(
     url: &Uri,
     headers: &BTreeMap<String, String>,
     is_sse: bool,
     sessions: Sessions,
-) -> io::Result<(Peer, Link)> {
+) -> io::Result<(Peer, HttpConnection)> {
     let is_secure = url.scheme_str() == Some("https");
-    let wire = tokio::task::spawn_blocking(move || Wire::new(is_secure)).await??;
+    let client = tokio::task::spawn_blocking(move || HttpClient::new(is_secure)).await??;
     let (gone, watch) = watch::channel(None);
     let (peer, queue, inbox) = Peer::new(watch, sessions);
-    let line = Arc::new(Line {
-        wire,
+    let transport = Arc::new(HttpTransport {
+        client,
         url: url.clone(),
         headers: headers.clone(),
         session: Mutex::default(),
         inbox,
         gone,
     });
-    let carrying = if is_sse {
-        tokio::spawn(line.carry_with_stream(queue))
+    let running = if is_sse {
+        tokio::spawn(transport.run_with_stream(queue))
     } else {
-        let url = line.url.clone();
-        tokio::spawn(line.carry(queue, url))
+        let url = transport.url.clone();
+        tokio::spawn(transport.run(queue, url))
     };
-    let carrying = AbortOnDropHandle::new(carrying);
-    Ok((
-        peer,
-        Link {
-            _carrying: carrying,
-        },
-    ))
+    let running = AbortOnDropHandle::new(running);
+    Ok((peer, HttpConnection { _running: running }))
 }
 
-impl Line {
-    /// Posts what is to be sent, several at once: a tool that takes long holds up no other.
-    async fn carry(self: Arc<Self>, mut queue: mpsc::Receiver<Value>, url: Uri) {
+impl HttpTransport {
+    /// Posts queued messages concurrently, so that a slow tool does not delay others.
+    async fn run(self: Arc<Self>, mut queue: mpsc::Receiver<Value>, url: Uri) {
         let slots = Arc::new(Semaphore::new(MAX_POSTS));
         let mut posts = tokio::task::JoinSet::new();
         while let Some(message) = queue.recv().await {
@@ -129,18 +124,20 @@ impl Line {
                 return;
             };
             while posts.try_join_next().is_some() {}
-            let (line, url) = (Arc::clone(&self), url.clone());
+            let (transport, url) = (Arc::clone(&self), url.clone());
             posts.spawn(async move {
                 let _slot = slot;
                 let id = message.get("id").cloned();
-                let posted = tokio::time::timeout(POST_LIMIT, line.post(&message, &url)).await;
+                let posted =
+                    tokio::time::timeout(POST_TIMEOUT, transport.post(&message, &url)).await;
                 let problem = match posted {
                     Ok(Ok(())) => return,
                     Ok(Err(problem)) => problem,
                     Err(_) => "no answer".to_owned(),
                 };
                 let error = json!({"code": -32000, "message": problem});
-                line.inbox
+                transport
+                    .inbox
                     .take(json!({"jsonrpc": "2.0", "id": id, "error": error}));
             });
         }
@@ -153,7 +150,9 @@ impl Line {
         }
         let status = response.status();
         if status == StatusCode::NOT_FOUND && self.session.lock().is_some() {
-            let _ = self.gone.send(Some(End::now("the session has ended")));
+            let _ = self
+                .gone
+                .send(Some(ConnectionEnd::now("the session has ended")));
         }
         if !status.is_success() {
             return Err(format!("HTTP status {status}"));
@@ -163,11 +162,11 @@ impl Line {
         if kind.starts_with("text/event-stream") {
             return self.follow(response, |_| {}).await;
         }
-        let body = Limited::new(response.into_body(), MAX_ANSWER)
+        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES)
             .collect()
             .await;
         let body = body.map_err(|error| error.to_string())?.to_bytes();
-        // Some notifications are answered with words.
+        // Some servers respond to notifications with plain text.
         if let Ok(message) = serde_json::from_slice(&body) {
             self.inbox.take(message);
         }
@@ -194,7 +193,7 @@ impl Line {
         let request = request
             .body(Full::from(body))
             .map_err(|error| error.to_string())?;
-        let response = self.wire.request(request).await;
+        let response = self.client.request(request).await;
         response.map_err(|error| {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
             format!(
@@ -204,7 +203,7 @@ impl Line {
         })
     }
 
-    /// Takes the messages of a stream; other events are for `other`, with their data.
+    /// Reads the messages of an event stream and passes the data of `endpoint` events to `other`.
     async fn follow(
         &self,
         response: Response<Incoming>,
@@ -232,16 +231,16 @@ impl Line {
         Ok(())
     }
 
-    /// The older form: the first event of the stream says where to post.
-    async fn carry_with_stream(self: Arc<Self>, queue: mpsc::Receiver<Value>) {
+    /// Runs the older transport: the first event of the stream is the URL for messages.
+    async fn run_with_stream(self: Arc<Self>, queue: mpsc::Receiver<Value>) {
         let mut queue = Some(queue);
         let mut posting = None;
         let outcome = match self.request(Method::GET, &self.url, String::new()).await {
             Ok(response) if response.status().is_success() => {
                 let stream = self.follow(response, |place| {
                     if let (Some(url), Some(queue)) = (resolve(&self.url, place), queue.take()) {
-                        let carrying = Arc::clone(&self).carry(queue, url);
-                        posting = Some(AbortOnDropHandle::new(tokio::spawn(carrying)));
+                        let running = Arc::clone(&self).run(queue, url);
+                        posting = Some(AbortOnDropHandle::new(tokio::spawn(running)));
                     }
                 });
                 stream.await
@@ -251,11 +250,11 @@ impl Line {
         };
         let problem = outcome.err();
         let problem = problem.unwrap_or_else(|| "the stream has ended".to_owned());
-        let _ = self.gone.send(Some(End::now(problem)));
+        let _ = self.gone.send(Some(ConnectionEnd::now(problem)));
     }
 }
 
-/// Where to post, on the same server.
+/// Resolves the URL for messages. Returns `None` if it is on another server.
 fn resolve(base: &Uri, place: &str) -> Option<Uri> {
     let place = place.trim();
     if place.contains("://") {
@@ -280,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_stay_on_the_server() {
+    fn resolve_rejects_other_servers() {
         let base: Uri = "http://h:1/a/sse".parse().unwrap();
         let resolve = |place| resolve(&base, place).map(|uri| uri.to_string());
         assert_eq!(resolve("/m?x=1").unwrap(), "http://h:1/m?x=1");

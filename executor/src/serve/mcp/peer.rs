@@ -1,5 +1,4 @@
-//! The other end of a connection to a tool server: requests and their answers, whatever carries
-//! them.
+//! JSON-RPC peer of a tool server: requests and their responses over any transport.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,14 +12,14 @@ use tokio::time::Instant;
 
 use super::sessions::Sessions;
 
-/// Requests under way to one server.
+/// Requests in flight to one server.
 const MAX_REQUESTS: usize = 256;
-/// Messages on their way to one server.
-pub(super) const QUEUE: usize = 64;
-/// The newest version of the protocol that is spoken, with servers and with clients.
+/// Queued messages to one server.
+const QUEUE_CAPACITY: usize = 64;
+/// Newest supported protocol version, for tool servers and clients.
 pub(super) const VERSION: &str = "2025-06-18";
-/// What is passed on of the things that servers tell.
-pub(super) const CHANGES: [&str; 3] = [
+/// Notifications of tool servers that are forwarded to clients.
+pub(super) const FORWARDED_NOTIFICATIONS: [&str; 3] = [
     "notifications/tools/list_changed",
     "notifications/prompts/list_changed",
     "notifications/resources/list_changed",
@@ -28,14 +27,14 @@ pub(super) const CHANGES: [&str; 3] = [
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum PeerError {
-    /// The error object of a JSON-RPC answer.
+    /// Error object of a JSON-RPC response.
     #[error("{}", message(.0))]
     Answer(Value),
     #[error("{0}")]
     Gone(String),
-    #[error("no answer within {} seconds", .0.as_secs())]
+    #[error("no response within {} seconds", .0.as_secs())]
     Silent(Duration),
-    #[error("too many requests at once")]
+    #[error("too many concurrent requests")]
     Busy,
 }
 
@@ -44,14 +43,14 @@ fn message(error: &Value) -> String {
     text.map_or_else(|| error.to_string(), str::to_owned)
 }
 
-/// Why a connection has ended, and when.
+/// Reason and time of the end of a connection.
 #[derive(Debug, Clone)]
-pub(super) struct End {
+pub(super) struct ConnectionEnd {
     pub(super) reason: String,
     pub(super) at: Instant,
 }
 
-impl End {
+impl ConnectionEnd {
     pub(super) fn now(reason: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
@@ -60,40 +59,40 @@ impl End {
     }
 }
 
-/// Sends requests and waits for answers.
+/// Sends requests and waits for responses.
 #[derive(Debug)]
 pub(super) struct Peer {
     outgoing: mpsc::Sender<Value>,
     inbox: Inbox,
     numbers: AtomicU64,
-    gone: watch::Receiver<Option<End>>,
+    gone: watch::Receiver<Option<ConnectionEnd>>,
 }
 
-/// Takes what comes from the server.
+/// Receives the messages of the server.
 #[derive(Debug, Clone)]
 pub(super) struct Inbox {
     waiting: Arc<Mutex<BTreeMap<u64, oneshot::Sender<Value>>>>,
     outgoing: mpsc::WeakSender<Value>,
-    /// Of clients.
+    /// Event streams of clients.
     sessions: Sessions,
 }
 
-/// A request that nobody waits for any more is forgotten.
-struct Waiting<'a>(&'a Inbox, u64);
+/// Removes the request when the caller stops waiting.
+struct PendingRequest<'a>(&'a Inbox, u64);
 
-impl Drop for Waiting<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         self.0.waiting.lock().remove(&self.1);
     }
 }
 
 impl Peer {
-    /// With the queue of what is to be sent and the place for what is received.
+    /// Creates a peer with its queue of outgoing messages and its inbox.
     pub(super) fn new(
-        gone: watch::Receiver<Option<End>>,
+        gone: watch::Receiver<Option<ConnectionEnd>>,
         sessions: Sessions,
     ) -> (Self, mpsc::Receiver<Value>, Inbox) {
-        let (outgoing, queue) = mpsc::channel(QUEUE);
+        let (outgoing, queue) = mpsc::channel(QUEUE_CAPACITY);
         let inbox = Inbox {
             waiting: Arc::default(),
             outgoing: outgoing.downgrade(),
@@ -112,8 +111,8 @@ impl Peer {
         self.gone.borrow().is_some() || self.gone.has_changed().is_err()
     }
 
-    /// Agrees on the protocol; the first thing to do.
-    pub(super) async fn greet(&self, limit: Duration) -> Result<(), PeerError> {
+    /// Negotiates the protocol version. Must be the first call.
+    pub(super) async fn initialize(&self, limit: Duration) -> Result<(), PeerError> {
         let params = json!({"protocolVersion": VERSION, "capabilities": {},
             "clientInfo": {"name": "sandbox-executor", "version": env!("CARGO_PKG_VERSION")}});
         self.call("initialize", params, limit).await?;
@@ -124,7 +123,7 @@ impl Peer {
         .await
     }
 
-    /// The result of a method.
+    /// Calls a method and returns its result.
     pub(super) async fn call(
         &self,
         method: &str,
@@ -140,16 +139,16 @@ impl Peer {
             }
             waiting.insert(number, sender);
         }
-        let _waiting = Waiting(&self.inbox, number);
+        let _waiting = PendingRequest(&self.inbox, number);
         let request = json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params});
         self.send(request, limit).await?;
         let mut gone = self.gone.clone();
         let mut answer = tokio::select! {
-            // An answer counts also if it was the last thing that was said.
+            // A response that arrived just before the end of the connection is valid.
             biased;
             Ok(answer) = receiver => answer,
             () = tokio::time::sleep(limit) => return Err(PeerError::Silent(limit)),
-            _ = gone.wait_for(Option::is_some) => return Err(self.farewell()),
+            _ = gone.wait_for(Option::is_some) => return Err(self.gone_error()),
         };
         match answer.get_mut("error") {
             Some(error) => Err(PeerError::Answer(error.take())),
@@ -166,25 +165,25 @@ impl Peer {
             sent = self.outgoing.send_timeout(message, limit) => match sent {
                 Ok(()) => Ok(()),
                 Err(mpsc::error::SendTimeoutError::Timeout(_)) => Err(PeerError::Silent(limit)),
-                Err(mpsc::error::SendTimeoutError::Closed(_)) => Err(self.farewell()),
+                Err(mpsc::error::SendTimeoutError::Closed(_)) => Err(self.gone_error()),
             },
-            _ = gone.wait_for(Option::is_some) => Err(self.farewell()),
+            _ = gone.wait_for(Option::is_some) => Err(self.gone_error()),
         }
     }
 
-    /// Of one that is gone.
-    pub(super) fn end(&self) -> End {
+    /// Returns the end of the connection.
+    pub(super) fn end(&self) -> ConnectionEnd {
         let end = self.gone.borrow().clone();
-        end.unwrap_or_else(|| End::now("the connection has ended"))
+        end.unwrap_or_else(|| ConnectionEnd::now("the connection has ended"))
     }
 
-    fn farewell(&self) -> PeerError {
+    fn gone_error(&self) -> PeerError {
         PeerError::Gone(self.end().reason)
     }
 }
 
 impl Inbox {
-    /// Gives an answer to who waits for it, and answers the few questions that servers ask.
+    /// Delivers a response to its caller, and replies to requests of the server.
     pub(super) fn take(&self, message: Value) {
         if let Value::Array(messages) = message {
             for message in messages {
@@ -201,8 +200,10 @@ impl Inbox {
                     let _ = waiting.send(message);
                 }
             }
-            (None, Some(method)) if CHANGES.contains(&method) => self.sessions.tell(method),
-            // Nobody has asked for their logs and their progress.
+            (None, Some(method)) if FORWARDED_NOTIFICATIONS.contains(&method) => {
+                self.sessions.broadcast(method);
+            }
+            // Logs and progress are dropped: no client can subscribe to them.
             (None, _) => {}
         }
     }
@@ -214,7 +215,7 @@ impl Inbox {
             let error = json!({"code": -32601, "message": format!("Method not found: {method}")});
             json!({"jsonrpc": "2.0", "id": id, "error": error})
         };
-        // A server that asks more than it reads gets no answer.
+        // Dropped if the server sends more requests than it reads replies.
         if let Some(outgoing) = self.outgoing.upgrade() {
             let _ = outgoing.try_send(reply);
         }
@@ -225,10 +226,10 @@ impl Inbox {
 mod tests {
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(1);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn answers_find_their_requests() {
+    async fn call_returns_matching_response() {
         let (end, gone) = watch::channel(None);
         let (peer, mut queue, inbox) = Peer::new(gone, Sessions::default());
         let server = tokio::spawn(async move {
@@ -245,20 +246,20 @@ mod tests {
             )
         });
         let (first, second) = tokio::join!(
-            peer.call("a", json!({}), LIMIT),
-            peer.call("b", json!({}), LIMIT)
+            peer.call("a", json!({}), TEST_TIMEOUT),
+            peer.call("b", json!({}), TEST_TIMEOUT)
         );
         assert_eq!(first.unwrap_err().to_string(), "no");
         assert_eq!(second.unwrap(), "b");
         let (pong, refusal, queue) = server.await.unwrap();
         assert_eq!(pong, json!({"jsonrpc": "2.0", "id": "x", "result": {}}));
         assert_eq!(refusal["error"]["code"], -32601);
-        let silent = peer.call("c", json!({}), LIMIT).await.unwrap_err();
-        assert_eq!(silent.to_string(), "no answer within 1 seconds");
+        let silent = peer.call("c", json!({}), TEST_TIMEOUT).await.unwrap_err();
+        assert_eq!(silent.to_string(), "no response within 1 seconds");
         assert!(peer.inbox.waiting.lock().is_empty());
-        end.send(Some(End::now("exit status 1"))).unwrap();
+        end.send(Some(ConnectionEnd::now("exit status 1"))).unwrap();
         assert!(peer.is_gone());
-        let gone = peer.call("d", json!({}), LIMIT).await.unwrap_err();
+        let gone = peer.call("d", json!({}), TEST_TIMEOUT).await.unwrap_err();
         assert_eq!(gone.to_string(), "exit status 1");
         drop(queue);
     }

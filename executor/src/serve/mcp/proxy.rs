@@ -1,30 +1,31 @@
-//! What a client of MCP may ask, and which server answers (spec 8.4).
+//! Methods of MCP clients and their routing to tool servers (`docs/specs/executor.md`, section
+//! 8.4).
 //!
-//! One server's tools keep their names; of several, every tool and prompt gets its server's name in
-//! front. A server that fails hides only what is its own.
+//! With several servers, tools and prompts are prefixed with the name of their server. A failing
+//! server hides only its own entries.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::join::join_all;
 use super::peer::{PeerError, VERSION};
 use super::server::Server;
-use super::{Mcp, together};
 
-/// Versions that a client may speak.
+/// Protocol versions that a client may use.
 const VERSIONS: [&str; 3] = ["2024-11-05", "2025-03-26", VERSION];
-/// For the list of a server, its start included: clients wait a minute, and one that does not come up
-/// must not hide the others.
-const LIST_LIMIT: Duration = Duration::from_secs(20);
-/// For a tool to do its work.
-const CALL_LIMIT: Duration = Duration::from_mins(10);
-/// Messages that come at once.
+/// Time for the list of a server, its start included. Clients wait a minute, and a server that does
+/// not start must not hide the others.
+const LIST_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time for a tool call.
+const CALL_TIMEOUT: Duration = Duration::from_mins(10);
+/// Messages of a batch.
 const MAX_BATCH: usize = 32;
 /// Pages of a list of one server.
 const MAX_PAGES: usize = 50;
 
-/// Whether it can be answered: a message, or some of them at once, as version 2025-03-26 has it.
+/// Returns whether a value is a message or a batch (protocol version 2025-03-26).
 pub(in crate::serve) fn is_message(value: &Value) -> bool {
     match value {
         Value::Array(batch) => {
@@ -34,45 +35,45 @@ pub(in crate::serve) fn is_message(value: &Value) -> bool {
     }
 }
 
-/// The answer to a message; notifications have none. Of several, one after the other.
-pub(in crate::serve) async fn answer(mcp: &Mcp, message: &Value) -> Option<Value> {
+/// Responds to a message or, in order, to a batch. Notifications have no response.
+pub(super) async fn answer(servers: &[Arc<Server>], message: &Value) -> Option<Value> {
     let Value::Array(batch) = message else {
-        return answer_one(mcp, message).await;
+        return answer_one(servers, message).await;
     };
     let mut answers = Vec::new();
     for message in batch {
-        answers.extend(answer_one(mcp, message).await);
+        answers.extend(answer_one(servers, message).await);
     }
     (!answers.is_empty()).then_some(Value::Array(answers))
 }
 
-async fn answer_one(mcp: &Mcp, message: &Value) -> Option<Value> {
+async fn answer_one(servers: &[Arc<Server>], message: &Value) -> Option<Value> {
     let id = message.get("id").filter(|id| !id.is_null())?;
-    // Answers to questions that were never asked.
+    // A message without a method is a response; this server sends no requests.
     let method = message.get("method")?.as_str().unwrap_or_default();
     let params = message.get("params").cloned().unwrap_or_else(|| json!({}));
-    Some(match carry_out(mcp, method, params).await {
+    Some(match carry_out(servers, method, params).await {
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
         Err(error) => json!({"jsonrpc": "2.0", "id": id, "error": error}),
     })
 }
 
-async fn carry_out(mcp: &Mcp, method: &str, params: Value) -> Result<Value, Value> {
+async fn carry_out(servers: &[Arc<Server>], method: &str, params: Value) -> Result<Value, Value> {
     match method {
-        "initialize" => Ok(introduce(&params)),
+        "initialize" => Ok(initialize_result(&params)),
         "ping" => Ok(json!({})),
-        "tools/list" => list(mcp, method, "tools", Some("name")).await,
-        "prompts/list" => list(mcp, method, "prompts", Some("name")).await,
-        "resources/list" => list(mcp, method, "resources", None).await,
-        "resources/templates/list" => list(mcp, method, "resourceTemplates", None).await,
-        "tools/call" => call_tool(mcp, params).await,
-        "prompts/get" => get_prompt(mcp, params).await,
-        "resources/read" => read_resource(mcp, params).await,
+        "tools/list" => list(servers, method, "tools", Some("name")).await,
+        "prompts/list" => list(servers, method, "prompts", Some("name")).await,
+        "resources/list" => list(servers, method, "resources", None).await,
+        "resources/templates/list" => list(servers, method, "resourceTemplates", None).await,
+        "tools/call" => call_tool(servers, params).await,
+        "prompts/get" => get_prompt(servers, params).await,
+        "resources/read" => read_resource(servers, params).await,
         other => Err(error(-32601, &format!("Method not found: {other}"))),
     }
 }
 
-fn introduce(params: &Value) -> Value {
+fn initialize_result(params: &Value) -> Value {
     let wanted = params.get("protocolVersion").and_then(Value::as_str);
     let version = wanted
         .filter(|version| VERSIONS.contains(version))
@@ -100,15 +101,19 @@ fn failure(problem: PeerError) -> Value {
     }
 }
 
-/// What all servers have. A server that cannot tell is left out, unless none can.
-async fn list(mcp: &Mcp, method: &str, key: &str, named: Option<&str>) -> Result<Value, Value> {
-    let servers = mcp.all();
+/// Merges the lists of all servers. A failing server is left out, unless all fail.
+async fn list(
+    servers: &[Arc<Server>],
+    method: &str,
+    key: &str,
+    named: Option<&str>,
+) -> Result<Value, Value> {
     let (asked, wanted) = (method.to_owned(), key.to_owned());
-    let lists = together(servers.clone().into_iter().map(move |server| {
+    let lists = join_all(servers.iter().cloned().map(move |server| {
         let (method, key) = (asked.clone(), wanted.clone());
         async move {
-            let listed = tokio::time::timeout(LIST_LIMIT, entries(&server, &method, &key)).await;
-            listed.unwrap_or(Err(PeerError::Silent(LIST_LIMIT)))
+            let listed = tokio::time::timeout(LIST_TIMEOUT, entries(&server, &method, &key)).await;
+            listed.unwrap_or(Err(PeerError::Silent(LIST_TIMEOUT)))
         }
     }));
     let lists = lists.await;
@@ -124,10 +129,10 @@ async fn list(mcp: &Mcp, method: &str, key: &str, named: Option<&str>) -> Result
                 }
                 all.extend(entries);
             }
-            // It has none.
+            // The server does not support the method.
             Err(PeerError::Answer(answer)) if answer["code"] == -32601 => {}
             Err(error) => {
-                tracing::warn!(server = server.name(), %error, method, "a tool server fails");
+                tracing::warn!(server = server.name(), %error, method, "a tool server failed");
                 problem = Some(error);
             }
         }
@@ -142,7 +147,7 @@ async fn entries(server: &Arc<Server>, method: &str, key: &str) -> Result<Vec<Va
     let mut all = Vec::new();
     let mut params = json!({});
     for _ in 0..MAX_PAGES {
-        let mut page = server.call(method, params, LIST_LIMIT).await?;
+        let mut page = server.call(method, params, LIST_TIMEOUT).await?;
         if let Some(Value::Array(entries)) = page.get_mut(key) {
             all.append(entries);
         }
@@ -160,8 +165,8 @@ fn prefix(entry: &mut Value, key: &str, server: &str) {
     }
 }
 
-/// The server of a name and its own word for it. Names of servers may contain the separator: the
-/// longest one counts.
+/// Returns the server of a prefixed name and the name without prefix. Server names may contain the
+/// separator: the longest match wins.
 fn owner(servers: &[Arc<Server>], name: &str) -> Option<(Arc<Server>, String)> {
     if let [only] = servers {
         return Some((Arc::clone(only), name.to_owned()));
@@ -184,16 +189,16 @@ fn renamed(params: &Value, name: String) -> Value {
     Value::Object(params)
 }
 
-/// What goes wrong is for the model to read, so it is a result.
-async fn call_tool(mcp: &Mcp, params: Value) -> Result<Value, Value> {
+/// Calls a tool. Failures are results, so that the model can read them.
+async fn call_tool(servers: &[Arc<Server>], params: Value) -> Result<Value, Value> {
     let name = name_of(&params)?;
     let failed =
         |text: String| json!({"content": [{"type": "text", "text": text}], "isError": true});
-    let Some((server, own)) = owner(&mcp.all(), name) else {
+    let Some((server, own)) = owner(servers, name) else {
         return Ok(failed(format!("Unknown tool: {name}")));
     };
     match server
-        .call("tools/call", renamed(&params, own), CALL_LIMIT)
+        .call("tools/call", renamed(&params, own), CALL_TIMEOUT)
         .await
     {
         Ok(result) => Ok(result),
@@ -207,26 +212,26 @@ async fn call_tool(mcp: &Mcp, params: Value) -> Result<Value, Value> {
     }
 }
 
-async fn get_prompt(mcp: &Mcp, params: Value) -> Result<Value, Value> {
+async fn get_prompt(servers: &[Arc<Server>], params: Value) -> Result<Value, Value> {
     let name = name_of(&params)?;
     let (server, own) =
-        owner(&mcp.all(), name).ok_or_else(|| error(-32602, &format!("Unknown prompt: {name}")))?;
+        owner(servers, name).ok_or_else(|| error(-32602, &format!("Unknown prompt: {name}")))?;
     let prompt = server
-        .call("prompts/get", renamed(&params, own), CALL_LIMIT)
+        .call("prompts/get", renamed(&params, own), CALL_TIMEOUT)
         .await;
     prompt.map_err(failure)
 }
 
-/// The first server that has it.
-async fn read_resource(mcp: &Mcp, params: Value) -> Result<Value, Value> {
+/// Reads a resource from the first server that has it.
+async fn read_resource(servers: &[Arc<Server>], params: Value) -> Result<Value, Value> {
     let uri = params
         .get("uri")
         .and_then(Value::as_str)
         .unwrap_or_default();
     let mut problem = error(-32002, &format!("Unknown resource: {uri}"));
-    for server in mcp.all() {
+    for server in servers {
         match server
-            .call("resources/read", params.clone(), CALL_LIMIT)
+            .call("resources/read", params.clone(), CALL_TIMEOUT)
             .await
         {
             Ok(resource) => return Ok(resource),

@@ -1,4 +1,4 @@
-//! One tool server: started when it is needed, and again when it has ended, ever more slowly.
+//! One tool server: started on demand, and restarted with a backoff.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,51 +12,51 @@ use super::config::{Config, Transport};
 use super::peer::{Peer, PeerError};
 use super::sessions::Sessions;
 use super::{http, stdio};
-use crate::serve::shell::Start;
+use crate::serve::shell::LaunchContext;
 
-/// For a server to come up; some are downloaded first.
-const START_LIMIT: Duration = Duration::from_mins(2);
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// A server that has lived so long is no failure when it ends.
-const SETTLED: Duration = Duration::from_mins(5);
+/// Time for a start; some servers are downloaded first.
+const START_TIMEOUT: Duration = Duration::from_mins(2);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
+const MAX_BACKOFF: Duration = Duration::from_mins(1);
+/// Run time after which an end resets the backoff.
+const STABLE_AFTER: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
 pub(super) struct Server {
     config: Config,
-    start: Start,
-    /// Of clients, who are told of changes.
+    start: LaunchContext,
+    /// Event streams of clients, for notifications.
     sessions: Sessions,
-    state: Mutex<State>,
-    /// Not to be started any more.
+    state: Mutex<ServerState>,
+    /// Removed by an update or at shutdown; prevents further starts.
     ended: CancellationToken,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    running: Option<Running>,
+struct ServerState {
+    running: Option<RunningServer>,
     failures: u32,
-    /// Not to be started before.
+    /// Earliest time of the next start.
     not_before: Option<Instant>,
     last_error: String,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningServer {
     peer: Arc<Peer>,
-    carrier: Carrier,
+    connection: Connection,
     since: Instant,
 }
 
-/// What keeps the connection.
+/// Owner of the process or of the HTTP connection.
 #[derive(Debug)]
-enum Carrier {
+enum Connection {
     Process(stdio::Process),
-    Link(http::Link),
+    Link(http::HttpConnection),
 }
 
 impl Server {
-    pub(super) fn new(config: Config, start: Start, sessions: Sessions) -> Self {
+    pub(super) fn new(config: Config, start: LaunchContext, sessions: Sessions) -> Self {
         Self {
             config,
             start,
@@ -84,13 +84,13 @@ impl Server {
         peer.call(method, params, limit).await
     }
 
-    /// A connection that has been greeted.
+    /// Returns an initialized connection and starts the server if necessary.
     ///
     /// # Errors
-    /// Why the server cannot be started, also while it is too early to try again.
+    /// The reason of the failed start, also during the backoff.
     pub(super) async fn peer(self: &Arc<Self>) -> Result<Arc<Peer>, PeerError> {
         let server = Arc::clone(self);
-        // A start that nobody waits for any more still has to be completed or undone.
+        // A start whose caller is gone still has to be completed or undone.
         let peer = tokio::spawn(async move { server.find_peer().await });
         peer.await.unwrap_or_else(|_| Err(removed()))
     }
@@ -105,13 +105,13 @@ impl Server {
                 return Ok(Arc::clone(&running.peer));
             }
             let (end, since) = (running.peer.end(), running.since);
-            state.put_away().await;
-            if end.at.duration_since(since) >= SETTLED {
+            state.discard_ended().await;
+            if end.at.duration_since(since) >= STABLE_AFTER {
                 state.failures = 0;
             }
             state.fail(&end.reason, end.at);
         }
-        if state.pauses(Instant::now()) {
+        if state.is_backing_off(Instant::now()) {
             return Err(PeerError::Gone(state.last_error.clone()));
         }
         match self.launch().await {
@@ -127,9 +127,9 @@ impl Server {
         }
     }
 
-    async fn launch(&self) -> Result<Running, PeerError> {
+    async fn launch(&self) -> Result<RunningServer, PeerError> {
         let cannot = |error: std::io::Error| PeerError::Gone(format!("cannot start it: {error}"));
-        let (peer, carrier) = match &self.config.transport {
+        let (peer, connection) = match &self.config.transport {
             Transport::Stdio {
                 command,
                 arguments,
@@ -137,8 +137,8 @@ impl Server {
             } => {
                 let (start, sessions) = (&self.start, self.sessions.clone());
                 let started = stdio::start(command, arguments, environment, start, sessions);
-                let (peer, process) = started.map_err(cannot)?;
-                (peer, Carrier::Process(process))
+                let (peer, process) = started.await.map_err(cannot)?;
+                (peer, Connection::Process(process))
             }
             Transport::Http {
                 url,
@@ -147,19 +147,19 @@ impl Server {
             } => {
                 let connecting = http::connect(url, headers, *is_sse, self.sessions.clone());
                 let (peer, link) = connecting.await.map_err(cannot)?;
-                (peer, Carrier::Link(link))
+                (peer, Connection::Link(link))
             }
         };
-        let running = Running {
+        let running = RunningServer {
             peer: Arc::new(peer),
-            carrier,
+            connection,
             since: Instant::now(),
         };
-        let greeted = tokio::select! {
-            greeted = running.peer.greet(START_LIMIT) => greeted,
+        let initialized = tokio::select! {
+            initialized = running.peer.initialize(START_TIMEOUT) => initialized,
             () = self.ended.cancelled() => Err(removed()),
         };
-        match greeted {
+        match initialized {
             Ok(()) => Ok(running),
             Err(error) => {
                 running.end().await;
@@ -168,11 +168,11 @@ impl Server {
         }
     }
 
-    /// Ends it for good.
+    /// Ends the server and prevents further starts.
     pub(super) async fn end(&self) {
         self.ended.cancel();
         let mut state = self.state.lock().await;
-        state.put_away().await;
+        state.discard_ended().await;
     }
 }
 
@@ -180,32 +180,32 @@ fn removed() -> PeerError {
     PeerError::Gone("the server was removed".to_owned())
 }
 
-impl State {
-    async fn put_away(&mut self) {
+impl ServerState {
+    async fn discard_ended(&mut self) {
         if let Some(running) = self.running.take() {
             running.end().await;
         }
     }
 
-    /// It has ended or could not be started at that time.
+    /// Records the end or the failed start.
     fn fail(&mut self, error: &str, at: Instant) {
-        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16));
+        let backoff = INITIAL_BACKOFF.saturating_mul(1 << self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
-        self.not_before = Some(at + pause.min(LONGEST_PAUSE));
+        self.not_before = Some(at + backoff.min(MAX_BACKOFF));
         error.clone_into(&mut self.last_error);
     }
 
-    /// Whether it is too early for another try. The first time there is no pause.
-    fn pauses(&self, now: Instant) -> bool {
+    /// Returns whether it is too early for a start. The first failure has no backoff.
+    fn is_backing_off(&self, now: Instant) -> bool {
         self.failures > 1 && self.not_before.is_some_and(|time| now < time)
     }
 }
 
-impl Running {
+impl RunningServer {
     async fn end(self) {
-        match self.carrier {
-            Carrier::Process(process) => process.end().await,
-            Carrier::Link(link) => drop(link),
+        match self.connection {
+            Connection::Process(process) => process.end().await,
+            Connection::Link(link) => drop(link),
         }
     }
 }
@@ -215,19 +215,19 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_and_begin_with_the_end() {
-        let mut state = State::default();
+    async fn backoff_doubles_from_second_failure() {
+        let mut state = ServerState::default();
         let mut seconds = Vec::new();
         let start = Instant::now();
         for _ in 0..9 {
             state.fail("why", start);
             let ends = state.not_before.unwrap_or(start);
-            assert!(!state.pauses(ends));
-            let pauses = state.pauses(start);
+            assert!(!state.is_backing_off(ends));
+            let pauses = state.is_backing_off(start);
             seconds.push(if pauses { (ends - start).as_secs() } else { 0 });
         }
         assert_eq!(seconds, [0, 1, 2, 4, 8, 16, 32, 60, 60]);
-        // One that was missed by nobody for a while may be started at once.
-        assert!(!state.pauses(start + LONGEST_PAUSE));
+        // A server that was not used for a while may start at once.
+        assert!(!state.is_backing_off(start + MAX_BACKOFF));
     }
 }

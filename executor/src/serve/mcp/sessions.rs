@@ -1,4 +1,4 @@
-//! The streams over which clients of the older transport get their answers (spec 8.3).
+//! Event streams of clients of the older transport (`docs/specs/executor.md`, section 8.3).
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -13,26 +13,26 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval};
 
-use crate::serve::activity::Running;
-use crate::serve::private;
+use crate::serve::activity::ActivityGuard;
+use crate::serve::private_dir;
 
-/// Streams at once.
 const MAX_SESSIONS: usize = 128;
-/// Answers on their way to one client.
-const QUEUE: usize = 64;
-/// For a client that does not read.
-const SEND_LIMIT: Duration = Duration::from_secs(30);
-/// Keeps proxies from closing a quiet stream.
-const PING: Duration = Duration::from_secs(15);
+/// Queued events of one client.
+const QUEUE_CAPACITY: usize = 64;
+/// Time that a client may not read.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+/// Interval of comments that keep proxies from closing an idle stream.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Clone, Default)]
 pub(in crate::serve) struct Sessions(Arc<Mutex<BTreeMap<String, mpsc::Sender<Bytes>>>>);
 
 impl Sessions {
-    /// Opens a stream whose first event says where to post; none if there are too many.
-    pub(in crate::serve) fn open(&self, running: Running) -> Option<Stream> {
-        let id = private::token().ok()?;
-        let (sender, receiver) = mpsc::channel(QUEUE);
+    /// Opens a stream. Its first event is the URL for messages. Returns `None` if there are too
+    /// many.
+    pub(in crate::serve) fn open(&self, running: ActivityGuard) -> Option<Stream> {
+        let id = private_dir::token().ok()?;
+        let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
         let endpoint = format!("event: endpoint\r\ndata: messages/?session_id={id}\r\n\r\n");
         sender.try_send(endpoint.into()).ok()?;
         let mut sessions = self.0.lock();
@@ -44,18 +44,18 @@ impl Sessions {
             id,
             sessions: self.clone(),
             receiver,
-            ping: tokio::time::interval_at(Instant::now() + PING, PING),
+            ping: tokio::time::interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL),
             _running: running,
         })
     }
 
-    /// Where answers for a client go.
+    /// Finds the stream of a client.
     pub(in crate::serve) fn find(&self, id: &str) -> Option<Session> {
         self.0.lock().get(id).cloned().map(Session)
     }
 
-    /// Tells all clients something that is not the answer to a question. Who does not read misses it.
-    pub(super) fn tell(&self, method: &str) {
+    /// Sends a notification to all clients. A client whose queue is full misses it.
+    pub(super) fn broadcast(&self, method: &str) {
         let event = event(&json!({"jsonrpc": "2.0", "method": method}));
         for client in self.0.lock().values() {
             let _ = client.try_send(event.clone());
@@ -73,8 +73,8 @@ pub(in crate::serve) struct Session(mpsc::Sender<Bytes>);
 
 impl Session {
     pub(in crate::serve) async fn send(&self, message: &Value) {
-        // A client that is gone or does not read gets no answers.
-        let _ = self.0.send_timeout(event(message), SEND_LIMIT).await;
+        // Dropped if the client is gone or does not read.
+        let _ = self.0.send_timeout(event(message), SEND_TIMEOUT).await;
     }
 }
 
@@ -82,14 +82,14 @@ fn event(message: &Value) -> Bytes {
     format!("event: message\r\ndata: {message}\r\n\r\n").into()
 }
 
-/// The body of a response: events until the client is gone or the server stops.
+/// Response body of events. Ends when the client disconnects or the server stops.
 pub(in crate::serve) struct Stream {
     id: String,
     sessions: Sessions,
     receiver: mpsc::Receiver<Bytes>,
     ping: Interval,
-    /// A sandbox with an open stream is not idle.
-    _running: Running,
+    /// Keeps the sandbox active while the stream is open.
+    _running: ActivityGuard,
 }
 
 impl Body for Stream {

@@ -1,10 +1,11 @@
-//! A tool server that is a process: a JSON message per line on its standard input and output.
+//! Local tool server: a process with one JSON message per line on standard input and output.
 //!
-//! It runs as the sandbox user with a small environment, and what it writes is bounded: a line that
-//! is too long ends it, its standard error output is read and forgotten but for the end.
+//! It runs as the sandbox user with a minimal environment. A line that is too long ends it; of
+//! standard error only the tail is kept.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,47 +18,48 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::peer::{End, Inbox, Peer};
+use super::peer::{ConnectionEnd, Inbox, Peer};
 use super::sessions::Sessions;
-use crate::serve::group::{Group, Leader};
-use crate::serve::shell::Start;
+use crate::serve::launch_dir::launch_dir;
+use crate::serve::process_group::{GroupLeader, ProcessGroup};
+use crate::serve::shell::LaunchContext;
 
-/// What a server inherits beside what it is configured with.
+/// Variables that a server inherits, beside its configured ones.
 const INHERITED: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
-/// Bytes of a message.
-const MAX_LINE: u64 = 32 << 20;
-const LAST_WORDS: usize = 4 << 10;
-/// Characters of its last line that are passed on.
-const MAX_REASON: usize = 500;
-/// What it wrote may still be on its way.
-const DRAIN: Duration = Duration::from_millis(50);
+const MAX_LINE_BYTES: u64 = 32 << 20;
+const MAX_STDERR_TAIL_BYTES: usize = 4 << 10;
+/// Characters of the last line of standard error in an error message.
+const MAX_REASON_CHARS: usize = 500;
+/// Time for the rest of standard error after the exit.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// A process and all that it has started.
+/// Process group of a tool server.
 #[derive(Debug)]
 pub(super) struct Process {
-    group: Group,
+    group: ProcessGroup,
     _followers: [AbortOnDropHandle<()>; 2],
 }
 
-pub(super) fn start(
+pub(super) async fn start(
     command: &str,
     arguments: &[String],
     environment: &BTreeMap<String, String>,
-    start: &Start,
+    start: &LaunchContext,
     sessions: Sessions,
 ) -> io::Result<(Peer, Process)> {
-    let mut child = build(command, arguments, environment, start).spawn()?;
+    let directory = launch_dir(start, command.into()).await?;
+    let mut child = build(command, arguments, environment, start, &directory).spawn()?;
     let missing = io::ErrorKind::BrokenPipe;
     let input = child.stdin.take().ok_or(missing)?;
     let output = child.stdout.take().ok_or(missing)?;
     let errors = child.stderr.take().ok_or(missing)?;
     let (gone, watch) = watch::channel(None);
     let (peer, queue, inbox) = Peer::new(watch, sessions);
-    let leader = Leader::new(child, &start.identity)?;
+    let leader = GroupLeader::new(child, &start.identity)?;
     let group = leader.group();
     let reading = read(output, inbox, group.clone());
     let writing = write(input, queue);
-    let ending = see_end(leader, errors);
+    let ending = wait_for_exit(leader, errors);
     tokio::spawn(async move {
         let _ = gone.send(Some(ending.await));
     });
@@ -72,30 +74,31 @@ fn build(
     program: &str,
     arguments: &[String],
     environment: &BTreeMap<String, String>,
-    start: &Start,
+    start: &LaunchContext,
+    directory: &Path,
 ) -> Command {
     let mut command = Command::new(program);
     let inherited = INHERITED
         .iter()
-        .filter_map(|name| Some((name, std::env::var_os(name)?)));
+        .filter_map(|name| Some((name, start.variable(name)?)));
     command
         .args(arguments)
         .env_clear()
         .envs(inherited)
-        .current_dir(start.existing_dir())
+        .current_dir(directory)
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    start.identity.adopt(&mut command);
+    start.identity.apply_to(&mut command);
     command.envs(environment);
     command
 }
 
 impl Process {
-    /// Ends it and what it has started.
+    /// Kills the process group.
     pub(super) async fn end(&self) {
-        self.group.end().await;
+        self.group.kill().await;
     }
 }
 
@@ -108,24 +111,24 @@ async fn write(mut input: ChildStdin, mut queue: mpsc::Receiver<Value>) {
     }
 }
 
-async fn read(output: ChildStdout, inbox: Inbox, group: Group) {
+async fn read(output: ChildStdout, inbox: Inbox, group: ProcessGroup) {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
     loop {
         line.clear();
         match (&mut output)
-            .take(MAX_LINE)
+            .take(MAX_LINE_BYTES)
             .read_until(b'\n', &mut line)
             .await
         {
             Ok(1..) if line.ends_with(b"\n") => {}
-            Ok(1..) if line.len() as u64 == MAX_LINE => {
-                tracing::warn!("a tool server wrote a line that is too long");
+            Ok(1..) if line.len() as u64 == MAX_LINE_BYTES => {
+                tracing::warn!("a tool server exceeded the limit of a line");
                 return group.signal(Signal::KILL).await;
             }
             _ => return,
         }
-        // Some print to where only messages belong.
+        // Lines that are not JSON are ignored: some servers print to standard output.
         if let Ok(message) = serde_json::from_slice(&line) {
             inbox.take(message);
         }
@@ -133,30 +136,30 @@ async fn read(output: ChildStdout, inbox: Inbox, group: Group) {
     }
 }
 
-/// Waits for its end, and sees to it that its group goes with it.
-async fn see_end(mut leader: Leader, errors: ChildStderr) -> End {
-    let words = Arc::new(Mutex::new(Vec::new()));
-    let listening = tokio::spawn(listen(errors, Arc::clone(&words)));
-    let listening = AbortOnDropHandle::new(listening);
-    let status = leader.follow().await;
-    let _ = tokio::time::timeout(DRAIN, listening).await;
+/// Waits for the exit of the process and its group, and returns the reason.
+async fn wait_for_exit(mut leader: GroupLeader, errors: ChildStderr) -> ConnectionEnd {
+    let tail = Arc::new(Mutex::new(Vec::new()));
+    let reading = tokio::spawn(read_stderr(errors, Arc::clone(&tail)));
+    let reading = AbortOnDropHandle::new(reading);
+    let status = leader.wait().await;
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, reading).await;
     let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-    let words = String::from_utf8_lossy(&words.lock()).into_owned();
-    let last = words.trim_end().lines().last().unwrap_or_default();
-    let last: String = last.chars().take(MAX_REASON).collect();
-    End::now(if last.is_empty() {
+    let tail = String::from_utf8_lossy(&tail.lock()).into_owned();
+    let last = tail.trim_end().lines().last().unwrap_or_default();
+    let last: String = last.chars().take(MAX_REASON_CHARS).collect();
+    ConnectionEnd::now(if last.is_empty() {
         format!("it has ended ({how})")
     } else {
         format!("it has ended ({how}): {last}")
     })
 }
 
-async fn listen(mut errors: ChildStderr, words: Arc<Mutex<Vec<u8>>>) {
+async fn read_stderr(mut errors: ChildStderr, tail: Arc<Mutex<Vec<u8>>>) {
     let mut buffer = [0; 4 << 10];
     while let Ok(count @ 1..) = errors.read(&mut buffer).await {
-        let mut words = words.lock();
-        words.extend(&buffer[..count]);
-        let excess = words.len().saturating_sub(LAST_WORDS);
-        words.drain(..excess);
+        let mut tail = tail.lock();
+        tail.extend(&buffer[..count]);
+        let excess = tail.len().saturating_sub(MAX_STDERR_TAIL_BYTES);
+        tail.drain(..excess);
     }
 }

@@ -1,8 +1,7 @@
-//! Agent skills: Python functions that the kernel knows from its start (spec 5.4), from files that
-//! the executor carries.
+//! Agent skills: Python functions preloaded in the kernel (`docs/specs/executor.md`, section 5.4).
 //!
-//! Edits among them come back to the server over a socket, so that there is one editor with one
-//! history, whichever way an agent takes to it.
+//! Their edits go to the server over a socket, so that the action `edit` and the skills share one
+//! editor with one history.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,14 +14,15 @@ use tokio::net::UnixListener;
 use tokio::sync::OnceCell;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Health, Name, Plugin, Work};
+use super::name::PluginName;
+use super::plugin::{Health, Plugin, PluginFuture};
 use crate::serve::editor::Editor;
-use crate::serve::private::Private;
-use crate::serve::shell::Start;
+use crate::serve::private_dir::PrivateDir;
+use crate::serve::shell::LaunchContext;
 
-mod edits;
+mod edit_server;
 
-/// The cell that makes the skills known.
+/// Cell that imports the skills.
 pub(super) const IMPORT: &str = "from agentskills import *";
 const FILES: [(&str, &[u8]); 4] = [
     (
@@ -46,72 +46,72 @@ const SOCKET: &str = "editor.sock";
 
 #[derive(Debug)]
 pub(super) struct AgentSkills {
-    start: Start,
+    start: LaunchContext,
     editor: Arc<Editor>,
-    place: OnceCell<Place>,
+    installed: OnceCell<InstalledSkills>,
     health: Mutex<Health>,
 }
 
-/// Where the files are, and who listens there.
+/// Directory of the skills and the task that serves its socket.
 #[derive(Debug)]
-struct Place {
-    private: Private,
+struct InstalledSkills {
+    private: PrivateDir,
     _listening: AbortOnDropHandle<()>,
 }
 
 impl AgentSkills {
-    pub(super) fn new(start: Start, editor: Arc<Editor>) -> Self {
+    pub(super) fn new(start: LaunchContext, editor: Arc<Editor>) -> Self {
         Self {
             start,
             editor,
-            place: OnceCell::new(),
+            installed: OnceCell::new(),
             health: Mutex::default(),
         }
     }
 
-    /// Puts the files where the kernel finds them, once.
+    /// Installs the files, once.
     pub(super) async fn prepare(&self) {
-        let prepared = self.place.get_or_try_init(|| self.settle()).await;
+        let prepared = self.installed.get_or_try_init(|| self.install()).await;
         *self.health.lock() = match prepared {
             Ok(_) => Health::Ready,
             Err(error) => {
-                tracing::warn!(%error, "cannot put down the agent skills");
+                tracing::warn!(%error, "cannot install the agent skills");
                 Health::Failed(error.to_string())
             }
         };
     }
 
-    async fn settle(&self) -> io::Result<Place> {
+    async fn install(&self) -> io::Result<InstalledSkills> {
         let files = |_: &Path| FILES.map(|(name, text)| (name, text.to_vec())).into();
         let identity = &self.start.identity;
-        let private = Private::create(identity, &self.start.working_dir, files).await?;
+        let private = PrivateDir::create(identity, &self.start.working_dir, files).await?;
         let socket = private.directory.join(SOCKET);
         let listener = identity
             .run(move || BlockingListener::bind(socket))
             .await??;
         listener.set_nonblocking(true)?;
         let listener = UnixListener::from_std(listener)?;
-        let desk = edits::Desk::new(self.start.clone(), Arc::clone(&self.editor));
-        Ok(Place {
+        let server = edit_server::EditServer::new(self.start.clone(), Arc::clone(&self.editor));
+        Ok(InstalledSkills {
             private,
-            _listening: AbortOnDropHandle::new(tokio::spawn(desk.serve(listener))),
+            _listening: AbortOnDropHandle::new(tokio::spawn(server.serve(listener))),
         })
     }
 }
 
 impl Plugin for AgentSkills {
-    fn name(&self) -> Name {
-        Name::AgentSkills
+    fn name(&self) -> PluginName {
+        PluginName::AgentSkills
     }
 
-    fn start(&self) -> Work<'_, ()> {
+    fn start(&self) -> PluginFuture<'_, ()> {
         Box::pin(self.prepare())
     }
 
-    fn stop(&self) -> Work<'_, ()> {
+    fn stop(&self) -> PluginFuture<'_, ()> {
         Box::pin(async {
-            if let Some(place) = self.place.get() {
-                place.private.remove().await;
+            if let Some(installed) = self.installed.get() {
+                installed.private.remove().await;
             }
         })
     }
@@ -120,15 +120,15 @@ impl Plugin for AgentSkills {
         self.health.lock().clone()
     }
 
-    /// Python looks for modules here first; what was there stays.
+    /// Puts the directory in front of the existing `PYTHONPATH`.
     fn environment(&self) -> Vec<(&'static str, OsString)> {
-        let Some(place) = self.place.get() else {
+        let Some(installed) = self.installed.get() else {
             return Vec::new();
         };
         let before = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty());
         let before: Vec<_> = before.iter().flat_map(std::env::split_paths).collect();
-        let all = std::iter::once(place.private.directory.clone()).chain(before);
-        // A directory whose name cannot be in a list is none that can be imported from.
+        let all = std::iter::once(installed.private.directory.clone()).chain(before);
+        // A path with a colon cannot be in `PYTHONPATH`.
         std::env::join_paths(all)
             .map(|path| vec![("PYTHONPATH", path)])
             .unwrap_or_default()

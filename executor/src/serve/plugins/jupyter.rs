@@ -1,12 +1,11 @@
-//! Jupyter: one Python kernel for the action `run_ipython` (spec 5), spoken to directly.
+//! One Python kernel for the action `run_ipython` (`docs/specs/executor.md`, section 5).
 //!
-//! Cells run one after the other. A kernel that ends, or that neither finishes nor heeds an
-//! interrupt, is replaced at once by one with the same skills in the same directory, and the answer
-//! says so: an agent must know that its variables are gone.
+//! Cells run one after the other. A kernel that ends, or that ignores an interrupt, is replaced by
+//! a new one in the same directory. The observation says so: the agent has lost its variables.
 
 use std::fmt::Write as _;
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,50 +15,34 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use self::kernel::{Ending, Kernel, KernelError};
+pub(in crate::serve) use self::cell::{CellRequest, CellResult, JupyterError};
+use self::kernel::{CellOutcome, Kernel, KernelError};
 pub(in crate::serve) use self::output::Output;
 use super::agent_skills::AgentSkills;
-use super::{Health, Name, Plugin, Work};
-use crate::serve::shell::Start;
+use super::name::PluginName;
+use super::plugin::{Health, Plugin, PluginFuture};
+use crate::serve::shell::LaunchContext;
 
+mod cell;
 mod interpreter;
 mod kernel;
 mod launch;
 mod message;
+mod observation_text;
 mod output;
-mod pipe;
+mod output_pipe;
 mod process;
-mod text;
 mod zmtp;
 
-pub(in crate::serve) use self::text::content;
+pub(in crate::serve) use self::observation_text::content;
 
-/// Kernels that may end on the way to one cell before it is given up.
+/// Kernels that may end before a cell begins until the cell fails.
 const MAX_REPLACED: usize = 3;
-
-#[derive(Debug, thiserror::Error)]
-pub(in crate::serve) enum JupyterError {
-    /// The original's words.
-    #[error("JupyterRequirement not found. Unable to run IPython action.")]
-    Absent,
-    #[error("{0}")]
-    NoKernel(String),
-    #[error("the server is shutting down")]
-    Closed,
-}
-
-/// What came of a cell.
-#[derive(Debug)]
-pub(in crate::serve) struct Answer {
-    pub(in crate::serve) output: Output,
-    /// Path of the Python that ran it; empty if none has yet.
-    pub(in crate::serve) interpreter: String,
-}
 
 #[derive(Debug)]
 pub(in crate::serve) struct Jupyter {
     launcher: launch::Launcher,
-    state: Mutex<State>,
+    state: Mutex<KernelState>,
     interpreter: Lock<String>,
     health: Lock<Health>,
     stop: CancellationToken,
@@ -68,27 +51,21 @@ pub(in crate::serve) struct Jupyter {
 type Launch = AbortOnDropHandle<Result<launch::Launched, JupyterError>>;
 
 #[derive(Debug, Default)]
-struct State {
+struct KernelState {
     kernel: Option<Kernel>,
     starting: Option<Launch>,
-    /// Where the shell was when the kernel last was told.
+    /// Directory of the shell that the kernel has last changed to.
     directory: Option<PathBuf>,
-    /// For the next answer.
+    /// Text for the next observation.
     notice: Option<String>,
 }
 
-/// What a cell is to be run with.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::serve) struct Request<'a> {
-    pub(in crate::serve) code: &'a str,
-    /// Seconds; absent and zero mean none.
-    pub(in crate::serve) timeout: Option<f64>,
-    /// Of the shell.
-    pub(in crate::serve) directory: &'a Path,
-}
-
 impl Jupyter {
-    pub(super) fn new(start: Start, skills: Option<Arc<AgentSkills>>, limit: Duration) -> Self {
+    pub(super) fn new(
+        start: LaunchContext,
+        skills: Option<Arc<AgentSkills>>,
+        limit: Duration,
+    ) -> Self {
         Self {
             launcher: launch::Launcher {
                 start,
@@ -102,29 +79,32 @@ impl Jupyter {
         }
     }
 
-    /// Runs a cell. Waits for the kernel, if it is still on its way, and for cells before this one.
+    /// Runs a cell. Waits for a kernel that is starting and for earlier cells.
     ///
     /// # Errors
-    /// If there is no kernel and none can be started. Whatever else happens is in the answer.
-    pub(in crate::serve) async fn run(&self, request: Request<'_>) -> Result<Answer, JupyterError> {
+    /// If no kernel can be started. All other failures are part of the output.
+    pub(in crate::serve) async fn run(
+        &self,
+        request: CellRequest<'_>,
+    ) -> Result<CellResult, JupyterError> {
         let output = tokio::select! {
             output = self.run_in_time(request) => output?,
             () = self.stop.cancelled() => return Err(JupyterError::Closed),
         };
-        Ok(Answer {
+        Ok(CellResult {
             output,
             interpreter: self.interpreter.lock().clone(),
         })
     }
 
-    async fn run_in_time(&self, request: Request<'_>) -> Result<Output, JupyterError> {
+    async fn run_in_time(&self, request: CellRequest<'_>) -> Result<Output, JupyterError> {
         let seconds = request.timeout.filter(|seconds| *seconds > 0.0);
         let limit = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let timed_out = |mut output: Output| {
-            text::add_line(
+            observation_text::add_line(
                 &mut output.text,
-                &text::timed_out(seconds.unwrap_or_default()),
+                &observation_text::timed_out(seconds.unwrap_or_default()),
             );
             output
         };
@@ -133,41 +113,41 @@ impl Jupyter {
         };
         let mut replaced = 0;
         loop {
-            if !self.is_ready(&mut state, deadline).await? {
-                return Ok(timed_out(state.told(Output::default())));
+            if !self.ensure_kernel(&mut state, deadline).await? {
+                return Ok(timed_out(state.with_notice(Output::default())));
             }
             let Ok((ending, output)) = state.run(request, deadline).await else {
                 self.replace(&mut state).await;
-                return Ok(state.told_after(Output::default()));
+                return Ok(state.with_end_notice(Output::default()));
             };
             match ending {
-                Ending::Done => return Ok(state.told(output)),
-                // It never heard of this cell, so the next kernel may run it.
-                Ending::Gone { begun: false } if replaced < MAX_REPLACED => {
+                CellOutcome::Done => return Ok(state.with_notice(output)),
+                // The kernel has not begun the cell, so the next kernel may run it.
+                CellOutcome::Gone { begun: false } if replaced < MAX_REPLACED => {
                     self.replace(&mut state).await;
                     replaced += 1;
                 }
-                Ending::Gone { .. } => {
+                CellOutcome::Gone { .. } => {
                     self.replace(&mut state).await;
-                    return Ok(state.told_after(output));
+                    return Ok(state.with_end_notice(output));
                 }
-                Ending::TimedOut { begun: true } => {
+                CellOutcome::TimedOut { begun: true } => {
                     state.interrupt().await;
-                    return Ok(timed_out(state.told(output)));
+                    return Ok(timed_out(state.with_notice(output)));
                 }
-                // Another cell still runs, and has not heeded its interrupt.
-                Ending::TimedOut { begun: false } => {
+                // An earlier cell still runs and has ignored its interrupt.
+                CellOutcome::TimedOut { begun: false } => {
                     self.replace(&mut state).await;
-                    return Ok(state.told_after(timed_out(output)));
+                    return Ok(state.with_end_notice(timed_out(output)));
                 }
             }
         }
     }
 
-    /// Sees to it that there is a kernel; whether there is one in time.
-    async fn is_ready(
+    /// Starts a kernel unless one runs. Returns whether it is ready before the deadline.
+    async fn ensure_kernel(
         &self,
-        state: &mut MutexGuard<'_, State>,
+        state: &mut MutexGuard<'_, KernelState>,
         deadline: Option<Instant>,
     ) -> Result<bool, JupyterError> {
         if state.kernel.as_ref().is_some_and(Kernel::is_gone) {
@@ -198,43 +178,43 @@ impl Jupyter {
         AbortOnDropHandle::new(tokio::spawn(self.launcher.clone().launch()))
     }
 
-    /// Ends the kernel, whatever it does, and begins with the next one.
-    async fn replace(&self, state: &mut MutexGuard<'_, State>) {
+    /// Kills the kernel and launches the next one.
+    async fn replace(&self, state: &mut MutexGuard<'_, KernelState>) {
         let Some(kernel) = state.kernel.take() else {
             return;
         };
         state.notice = Some(if kernel.is_gone() {
-            text::restarted(&kernel.how_it_ended())
+            observation_text::restarted(&kernel.how_it_ended())
         } else {
-            text::restarted("it did not react")
+            observation_text::restarted("it did not respond to the interrupt")
         });
         kernel.end().await;
         state.starting = Some(self.launch());
     }
 }
 
-impl State {
-    /// Runs code in the directory that the shell is in.
+impl KernelState {
+    /// Runs code in the directory of the shell.
     ///
-    /// # Errors
-    /// If the kernel does not take requests; half of one may be on its way.
+    /// # Errors If the kernel does not accept requests. One may be sent in part; the kernel has to
+    /// be replaced.
     async fn run(
         &mut self,
-        request: Request<'_>,
+        request: CellRequest<'_>,
         deadline: Option<Instant>,
-    ) -> Result<(Ending, Output), KernelError> {
+    ) -> Result<(CellOutcome, Output), KernelError> {
         let Some(kernel) = &mut self.kernel else {
-            return Ok((Ending::Gone { begun: false }, Output::default()));
+            return Ok((CellOutcome::Gone { begun: false }, Output::default()));
         };
         if self.directory.as_deref() != Some(request.directory) {
-            let change = text::change_directory(request.directory);
+            let change = observation_text::change_directory(request.directory);
             match kernel.run(&change, deadline).await? {
-                (Ending::Done, _) => self.directory = Some(request.directory.to_path_buf()),
-                (Ending::TimedOut { .. }, output) => {
-                    return Ok((Ending::TimedOut { begun: false }, output));
+                (CellOutcome::Done, _) => self.directory = Some(request.directory.to_path_buf()),
+                (CellOutcome::TimedOut { .. }, output) => {
+                    return Ok((CellOutcome::TimedOut { begun: false }, output));
                 }
-                (Ending::Gone { .. }, output) => {
-                    return Ok((Ending::Gone { begun: false }, output));
+                (CellOutcome::Gone { .. }, output) => {
+                    return Ok((CellOutcome::Gone { begun: false }, output));
                 }
             }
         }
@@ -247,8 +227,8 @@ impl State {
         }
     }
 
-    /// What there is to say about the kernel comes before what the cell has written.
-    fn told(&mut self, mut output: Output) -> Output {
+    /// Puts the notice in front of the output of the cell.
+    fn with_notice(&mut self, mut output: Output) -> Output {
         if let Some(mut notice) = self.notice.take() {
             let _ = write!(notice, "\n{}", output.text);
             output.text = notice;
@@ -256,10 +236,10 @@ impl State {
         output
     }
 
-    /// The kernel has ended during the cell.
-    fn told_after(&mut self, mut output: Output) -> Output {
+    /// Appends the notice: the kernel has ended during the cell.
+    fn with_end_notice(&mut self, mut output: Output) -> Output {
         if let Some(notice) = self.notice.take() {
-            text::add_line(&mut output.text, &notice);
+            observation_text::add_line(&mut output.text, &notice);
         }
         output
     }
@@ -273,19 +253,19 @@ async fn until<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> O
 }
 
 impl Plugin for Jupyter {
-    fn name(&self) -> Name {
-        Name::Jupyter
+    fn name(&self) -> PluginName {
+        PluginName::Jupyter
     }
 
-    fn start(&self) -> Work<'_, ()> {
+    fn start(&self) -> PluginFuture<'_, ()> {
         Box::pin(async {
             let mut state = self.state.lock().await;
-            // The first cell says what is wrong, and tries again.
-            let _ = self.is_ready(&mut state, None).await;
+            // The first cell reports the error and tries again.
+            let _ = self.ensure_kernel(&mut state, None).await;
         })
     }
 
-    fn stop(&self) -> Work<'_, ()> {
+    fn stop(&self) -> PluginFuture<'_, ()> {
         Box::pin(async {
             self.stop.cancel();
             let mut state = self.state.lock().await;

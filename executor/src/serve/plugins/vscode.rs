@@ -1,5 +1,5 @@
-//! VS Code in the browser, where the image has openvscode-server (spec 1.10, 2.7). Without it, or
-//! without a port, there is no token, and everything else goes on.
+//! VS Code in the browser for images with openvscode-server (`docs/specs/executor.md`, sections
+//! 1.10 and 2.7). Without it, or without a port, the token is null and the server works on.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -20,33 +20,35 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Health, Name, Plugin, Work};
-use crate::serve::group::Leader;
+use super::name::PluginName;
+use super::plugin::{Health, Plugin, PluginFuture};
 use crate::serve::identity::Identity;
-use crate::serve::private;
-use crate::serve::set_up;
+use crate::serve::owner::TreeOwner;
+use crate::serve::private_dir;
+use crate::serve::process_group::GroupLeader;
 use crate::serve::settings::VsCodeSettings;
 
 const HOME: &str = "/openhands/.openvscode-server";
 const SETTINGS: &str = "{\n    \"workbench.colorTheme\": \"Default Dark Modern\",\n    \
      \"workbench.startupEditor\": \"none\",\n    \"chat.commandCenter.enabled\": false\n}\n";
-/// Before a server that has ended is started again; doubled each time.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// One that has lived so long is no failure when it ends.
-const SETTLED: Duration = Duration::from_mins(5);
+/// Time to look for the program.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_mins(1);
+/// Run time after which an exit resets the backoff.
+const STABLE_AFTER: Duration = Duration::from_mins(5);
 
 #[derive(Debug, thiserror::Error)]
 enum VsCodeError {
-    #[error("this user may not have it")]
+    #[error("not available to this user")]
     User,
-    #[error("VSCODE_PORT is missing or no port")]
+    #[error("VSCODE_PORT is missing or not a port")]
     NoPort,
-    #[error("the port {0} is taken")]
-    Taken(u16),
+    #[error("port {0} is in use")]
+    PortTaken(u16),
     #[error("the image has no openvscode-server")]
     Missing,
-    #[error("cannot make a token: {0}")]
+    #[error("cannot create a token: {0}")]
     Token(#[source] io::Error),
 }
 
@@ -54,7 +56,7 @@ enum VsCodeError {
 pub(in crate::serve) struct VsCode {
     settings: VsCodeSettings,
     identity: Arc<Identity>,
-    /// Of the image's openvscode-server.
+    /// Directory of openvscode-server in the image.
     home: PathBuf,
     token: Mutex<Option<String>>,
     health: watch::Sender<Health>,
@@ -62,9 +64,9 @@ pub(in crate::serve) struct VsCode {
     stop: CancellationToken,
 }
 
-/// How openvscode-server is started, and who is told how it is.
+/// Command line of openvscode-server and the channel for its health.
 #[derive(Debug)]
-struct Launch {
+struct VsCodeLaunch {
     program: PathBuf,
     arguments: Vec<String>,
     directory: PathBuf,
@@ -88,7 +90,7 @@ impl VsCode {
         }
     }
 
-    /// What a browser has to show; absent if there is nothing to connect to.
+    /// Connection token for a browser; `None` if there is no server.
     pub(in crate::serve) fn token(&self) -> Option<String> {
         self.token.lock().clone()
     }
@@ -99,20 +101,24 @@ impl VsCode {
         }
         let port = self.settings.port.ok_or(VsCodeError::NoPort)?;
         let program = self.home.join("bin/openvscode-server");
-        if !program.is_file() {
+        let directory = self.settings.directory.clone();
+        let paths = (program.clone(), directory.clone());
+        let found = tokio::task::spawn_blocking(move || (paths.0.is_file(), paths.1.is_dir()));
+        let found = tokio::time::timeout(RESPONSE_TIMEOUT, found).await;
+        let Ok(Ok((true, has_directory))) = found else {
             return Err(VsCodeError::Missing);
-        }
-        self.put_settings().await;
+        };
+        self.write_settings().await;
         let token = uuid().map_err(VsCodeError::Token)?;
         *self.token.lock() = Some(token.clone());
-        // Somebody else's server does not know the token; the client finds out.
+        // The token is kept even if the port is in use, as in the Python server.
         let address = (self.settings.address, port);
-        TcpListener::bind(address).map_err(|_| VsCodeError::Taken(port))?;
+        TcpListener::bind(address).map_err(|_| VsCodeError::PortTaken(port))?;
         self.hand_over().await;
-        let launch = Launch {
+        let launch = VsCodeLaunch {
             program,
             arguments: self.arguments(&token, port),
-            directory: self.directory(),
+            directory: if has_directory { directory } else { "/".into() },
             identity: Arc::clone(&self.identity),
             health: self.health.clone(),
             stop: self.stop.clone(),
@@ -120,15 +126,6 @@ impl VsCode {
         let running = AbortOnDropHandle::new(tokio::spawn(launch.keep_running()));
         *self.running.lock() = Some(running);
         Ok(())
-    }
-
-    fn directory(&self) -> PathBuf {
-        let directory = &self.settings.directory;
-        if directory.is_dir() {
-            directory.clone()
-        } else {
-            "/".into()
-        }
     }
 
     fn arguments(&self, token: &str, port: u16) -> Vec<String> {
@@ -142,29 +139,34 @@ impl VsCode {
         arguments
     }
 
-    /// It works without; it just looks different.
-    async fn put_settings(&self) {
+    /// Writes the editor settings. A failure is not fatal.
+    async fn write_settings(&self) {
         let directory = self.settings.settings_directory.join(".vscode");
-        let put = self.identity.run(move || put_settings(&directory));
-        if let Err(error) = put.await.and_then(|put| put) {
+        let written = self.identity.run(move || write_settings(&directory));
+        if let Err(error) = written.await.and_then(|written| written) {
             tracing::warn!(%error, "cannot write the settings of VS Code");
         }
     }
 
-    /// It writes to its own directory, which the image may have made for another user.
+    /// Gives the installation to the user: it writes to its own directory.
     async fn hand_over(&self) {
         let Some((uid, gid)) = self.identity.owner() else {
             return;
         };
         let home = self.home.clone();
-        let handed_over = tokio::task::spawn_blocking(move || set_up::hand_over(&home, uid, gid));
+        let owner = TreeOwner {
+            uid,
+            gid,
+            skip_hard_links: true,
+        };
+        let handed_over = tokio::task::spawn_blocking(move || owner.change(&home));
         if let Ok(Err(error)) = handed_over.await {
-            tracing::warn!(%error, "cannot hand openvscode-server over to the user");
+            tracing::warn!(%error, "cannot change the owner of openvscode-server");
         }
     }
 }
 
-fn put_settings(directory: &Path) -> io::Result<()> {
+fn write_settings(directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o666);
@@ -173,34 +175,37 @@ fn put_settings(directory: &Path) -> io::Result<()> {
     file.set_permissions(fs::Permissions::from_mode(0o666))
 }
 
-impl Launch {
-    /// Starts it again whenever it ends, until it is told to stop.
+impl VsCodeLaunch {
+    /// Runs and restarts openvscode-server until `stop` is cancelled.
     async fn keep_running(self) {
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = INITIAL_BACKOFF;
         loop {
             let since = Instant::now();
             let started = self.command().spawn();
-            let started = started.and_then(|child| Leader::new(child, &self.identity));
+            let started = started.and_then(|child| GroupLeader::new(child, &self.identity));
             let problem = match started {
                 Ok(leader) => {
                     self.health.send_replace(Health::Ready);
-                    match self.attend(leader).await {
+                    match self.wait_for_exit(leader).await {
                         Some(problem) => problem,
                         None => return,
                     }
                 }
                 Err(error) => format!("cannot start openvscode-server: {error}"),
             };
-            tracing::warn!(problem, "VS Code is away");
+            tracing::warn!(
+                problem,
+                "openvscode-server is not running; restarting after a backoff"
+            );
             self.health.send_replace(Health::Failed(problem));
-            if since.elapsed() >= SETTLED {
-                pause = FIRST_PAUSE;
+            if since.elapsed() >= STABLE_AFTER {
+                backoff = INITIAL_BACKOFF;
             }
             tokio::select! {
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(backoff) => {}
                 () = self.stop.cancelled() => return,
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            backoff = (backoff * 2).min(MAX_BACKOFF);
         }
     }
 
@@ -215,30 +220,30 @@ impl Launch {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0);
-        self.identity.adopt(&mut command);
+        self.identity.apply_to(&mut command);
         command
     }
 
-    /// Until it has ended, and how; nothing if it was told to stop. It is a script that has started a
-    /// program: both are in its process group.
-    async fn attend(&self, mut leader: Leader) -> Option<String> {
+    /// Waits for the exit and returns its reason, or `None` after `stop`. The program is a script;
+    /// it and its children are in one process group.
+    async fn wait_for_exit(&self, mut leader: GroupLeader) -> Option<String> {
         tokio::select! {
-            ended = leader.follow() => {
+            ended = leader.wait() => {
                 let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
                 Some(format!("openvscode-server has ended ({how})"))
             }
             () = self.stop.cancelled() => {
                 leader.group().signal(Signal::KILL).await;
-                let _ = leader.follow().await;
+                let _ = leader.wait().await;
                 None
             }
         }
     }
 }
 
-/// A random UUID, version 4.
+/// Random UUID, version 4.
 fn uuid() -> io::Result<String> {
-    let mut bytes = private::random()?;
+    let mut bytes = private_dir::random()?;
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let mut text = String::new();
@@ -254,22 +259,22 @@ fn uuid() -> io::Result<String> {
 }
 
 impl Plugin for VsCode {
-    fn name(&self) -> Name {
-        Name::VsCode
+    fn name(&self) -> PluginName {
+        PluginName::VsCode
     }
 
-    fn start(&self) -> Work<'_, ()> {
+    fn start(&self) -> PluginFuture<'_, ()> {
         Box::pin(async {
             if let Err(error) = self.launch().await {
                 self.health.send_replace(Health::Failed(error.to_string()));
             }
-            // What has been launched tells by itself how it is.
+            // A launched server reports its health itself.
             let mut health = self.health.subscribe();
             let _ = health.wait_for(|health| *health != Health::Starting).await;
         })
     }
 
-    fn stop(&self) -> Work<'_, ()> {
+    fn stop(&self) -> PluginFuture<'_, ()> {
         Box::pin(async {
             self.stop.cancel();
             let running = self.running.lock().take();
@@ -289,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_uuids() {
+    fn token_is_a_version_4_uuid() {
         let token = uuid().unwrap();
         let groups: Vec<_> = token.split('-').map(str::len).collect();
         assert_eq!(groups, [8, 4, 4, 4, 12]);

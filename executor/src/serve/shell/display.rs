@@ -1,27 +1,30 @@
-//! What a terminal does with control characters and escape sequences: the ordinary screen, the
-//! alternate one of programs that draw, and the answers that programs ask of a terminal.
+//! Interprets control characters and escape sequences: the main screen, the alternate screen of
+//! full-screen programs, and replies to queries of programs.
 
 use super::grid::{Grid, HEIGHT, WIDTH};
 
-/// Answers that no program has read yet.
+/// Bytes of replies that no program has read yet.
 const MAX_REPLIES: usize = 1024;
-/// Of parameters that say how often: no screen is larger.
+/// Upper bound of repeat counts: no screen is larger.
 const MAX_COUNT: usize = 1000;
 
-/// Line drawing of the VT100, from `j` on.
+/// Line-drawing characters of the VT100, from `j` on.
 const DRAWING: &str = "┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·";
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Display {
     main: Grid,
     alternate: Option<Grid>,
-    /// Which of the two character sets draws lines, and which of them is in use.
+    /// True for each of the two character sets that draws lines.
     drawing: [bool; 2],
+    /// True while the second character set is in use.
     shifted: bool,
+    /// True if programs expect the application sequences of cursor keys.
+    application_cursor: bool,
     last: char,
     replies: Vec<u8>,
-    /// Some of the text has been told.
-    told: bool,
+    /// True if a response has contained some of the text.
+    has_reported: bool,
 }
 
 impl Display {
@@ -31,13 +34,14 @@ impl Display {
             alternate: None,
             drawing: [false; 2],
             shifted: false,
+            application_cursor: false,
             last: ' ',
             replies: Vec::new(),
-            told: false,
+            has_reported: false,
         }
     }
 
-    /// Starts afresh; answers on their way stay.
+    /// Clears everything except pending replies.
     pub(super) fn clear(&mut self) {
         let replies = std::mem::take(&mut self.replies);
         *self = Self {
@@ -46,35 +50,40 @@ impl Display {
         };
     }
 
-    /// Whether the start of the text is lost.
+    /// True if the start of the text was dropped.
     pub(super) fn is_cut(&self) -> bool {
-        self.main.is_cut()
+        self.main.is_start_truncated()
     }
 
-    /// Whether some of the text has been told before.
-    pub(super) fn is_told(&self) -> bool {
-        self.told
+    /// True if a response has contained some of the text.
+    pub(super) fn has_reported_text(&self) -> bool {
+        self.has_reported
     }
 
-    /// New text. A program that draws has no new text, it has a new picture.
-    pub(super) fn since_told(&self) -> String {
+    /// Text that no response has contained; for the alternate screen, all of it if it changed.
+    pub(super) fn unreported_text(&self) -> String {
         match &self.alternate {
-            None => self.main.since_told(),
-            Some(picture) if picture.has_changed() => picture.text(),
+            None => self.main.unreported_text(),
+            Some(grid) if grid.has_changed() => grid.text(),
             Some(_) => String::new(),
         }
     }
 
-    pub(super) fn tell(&mut self) {
-        self.told = true;
-        self.grid().tell();
+    pub(super) fn mark_reported(&mut self) {
+        self.has_reported = true;
+        self.grid().mark_reported();
     }
 
-    /// The program that drew has ended, with or without putting things back.
+    /// Returns to the main screen when a full-screen program has ended.
     pub(super) fn leave_alternate(&mut self) {
         self.alternate = None;
         self.drawing = [false; 2];
         self.shifted = false;
+        self.application_cursor = false;
+    }
+
+    pub(super) fn has_application_cursor(&self) -> bool {
+        self.application_cursor
     }
 
     pub(super) fn take_replies(&mut self) -> Vec<u8> {
@@ -97,7 +106,7 @@ impl Display {
         self.grid().put(character);
     }
 
-    /// Printable ASCII only.
+    /// Writes text of printable ASCII only.
     pub(super) fn put_ascii(&mut self, text: &[u8]) {
         if self.drawing[usize::from(self.shifted)] {
             for byte in text {
@@ -121,7 +130,7 @@ impl Display {
         }
     }
 
-    /// `ESC` and one more byte.
+    /// Handles `ESC` and one more byte.
     pub(super) fn escape(&mut self, byte: u8) {
         match byte {
             b'7' => self.grid().save_cursor(),
@@ -142,7 +151,7 @@ impl Display {
         }
     }
 
-    /// `ESC ( B` and its like: a character set.
+    /// Selects a character set: `ESC ( B` and similar sequences.
     pub(super) fn designate(&mut self, set: u8, byte: u8) {
         match set {
             b'(' => self.drawing[0] = byte == b'0',
@@ -151,7 +160,7 @@ impl Display {
         }
     }
 
-    /// `ESC [ parameters byte`
+    /// Handles `ESC [ parameters byte`.
     pub(super) fn sequence(&mut self, parameters: &[u8], byte: u8) {
         match parameters.first() {
             Some(b'?') => self.mode(&parameters[1..], byte),
@@ -190,6 +199,7 @@ impl Display {
             b'P' => grid.remove_cells(count),
             b'@' => grid.insert_cells(count),
             b'X' => grid.erase_cells(count),
+            b'Z' => grid.back_tab(count),
             b'S' => grid.scroll_up(count),
             b'T' => grid.scroll_down(count),
             b'b' => (0..count).for_each(|_| grid.put(last)),
@@ -210,6 +220,7 @@ impl Display {
         };
         for mode in numbers(parameters) {
             match (mode, on) {
+                (1, _) => self.application_cursor = on,
                 (47 | 1047 | 1049, true) if self.alternate.is_none() => {
                     self.main.save_cursor();
                     self.alternate = Some(Grid::new(false));
@@ -225,9 +236,9 @@ impl Display {
         }
     }
 
-    fn report(&mut self, what: usize) {
+    fn report(&mut self, query: usize) {
         let (row, column) = self.grid().cursor();
-        match what {
+        match query {
             5 => self.reply("\x1b[0n"),
             6 => self.reply(&format!("\x1b[{};{}R", row + 1, column.min(WIDTH - 1) + 1)),
             _ => {}
@@ -241,7 +252,7 @@ impl Display {
     }
 }
 
-/// Absent ones are 0.
+/// Parses the parameters; absent ones are 0.
 fn numbers(parameters: &[u8]) -> Vec<usize> {
     let fields = parameters.split(|byte| matches!(byte, b';' | b':'));
     let number = |field: &[u8]| {

@@ -1,13 +1,13 @@
-//! A sheet of lines with a cursor: what a terminal keeps of a program's output.
+//! Lines and cursor of a terminal screen.
 //!
-//! A line is as long as its text: a terminal of 1000 columns would fold it, which is undone here
-//! before it happens. Memory is taken for what is written, not for the size of the terminal, and
-//! bounded in lines and in characters.
+//! A line is as long as its text: lines are not folded at the 1000 columns that programs see.
+//! Memory depends on the text, not on the size of the terminal, and is bounded in lines and in
+//! characters.
 
-#[cfg(any(test, feature = "fuzzing"))]
-mod check;
 mod cursor;
 mod edit;
+#[cfg(any(test, feature = "fuzzing"))]
+mod invariants;
 #[cfg(test)]
 mod tests;
 
@@ -18,45 +18,45 @@ use unicode_width::UnicodeWidthChar as _;
 
 use super::row::Row;
 
-/// What programs are told, columns and rows (spec 4.1).
+/// Columns and rows that programs see (`docs/specs/executor.md`, section 4.1).
 pub(super) const SIZE: u16 = 1000;
 pub(super) const WIDTH: usize = SIZE as usize;
 pub(super) const HEIGHT: usize = SIZE as usize;
 
-/// Lines above the screen; older ones are dropped. With the screen's, clients rely on 10 001 to
-/// 11 360 (spec 4.9).
+/// Lines above the screen; older ones are dropped. Together with the screen, clients rely on
+/// 10 001 to 11 360 lines (`docs/specs/executor.md`, section 4.9).
 const MAX_HISTORY: usize = 9_500;
 /// Bytes of the lines above the screen.
 const MAX_HISTORY_BYTES: usize = 16 << 20;
 /// Characters on the screen.
 const MAX_CELLS: usize = 4 << 20;
-/// Lines up to this length need no count: a screen full of them is below that limit.
+/// Lines up to this length are not counted: a screen full of them is below that limit.
 const SHORT: usize = MAX_CELLS / HEIGHT;
-/// Characters kept of one line; beyond, a part of its middle is dropped.
+/// Characters kept of one line; a part of the middle of a longer line is dropped.
 const MAX_ROW: usize = 1000 * WIDTH;
 const DROPPED_OF_ROW: Range<usize> = 250 * WIDTH..500 * WIDTH;
 const TAB: usize = 8;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Grid {
-    /// Lines that have left the screen at its top.
+    /// Lines that have scrolled off the top of the screen.
     history: VecDeque<String>,
     history_bytes: usize,
-    /// Lines that have left the history.
-    forgotten: u64,
-    cut: bool,
+    /// Number of lines dropped from the history.
+    dropped_lines: u64,
+    is_truncated: bool,
     has_history: bool,
     rows: VecDeque<Row>,
     row: usize,
     column: usize,
-    /// Column at which the terminal's row begins that the cursor is on: lines are folded there.
+    /// First column of the terminal row that the cursor is on: a terminal folds the line there.
     fold: usize,
     saved: (usize, usize, usize),
-    /// Rows that scroll.
+    /// Scroll region.
     region: Range<usize>,
-    /// Up to where the text has been told: line number since the start, and column.
-    told: (u64, usize),
-    /// Something has changed since then.
+    /// End of the reported text: line number since the start, and column.
+    reported_to: (u64, usize),
+    /// True if the grid has changed since then.
     changed: bool,
 }
 
@@ -65,8 +65,8 @@ impl Grid {
         Self {
             history: VecDeque::new(),
             history_bytes: 0,
-            forgotten: 0,
-            cut: false,
+            dropped_lines: 0,
+            is_truncated: false,
             has_history,
             rows: VecDeque::new(),
             row: 0,
@@ -74,14 +74,14 @@ impl Grid {
             fold: 0,
             saved: (0, 0, 0),
             region: 0..HEIGHT,
-            told: (0, 0),
+            reported_to: (0, 0),
             changed: false,
         }
     }
 
-    /// Whether the start of the text is lost.
-    pub(super) fn is_cut(&self) -> bool {
-        self.cut
+    /// True if the start of the text was dropped.
+    pub(super) fn is_start_truncated(&self) -> bool {
+        self.is_truncated
     }
 
     pub(super) fn has_changed(&self) -> bool {
@@ -98,11 +98,11 @@ impl Grid {
         match character.width() {
             None => {}
             Some(0) => {
-                self.touch(at, column.saturating_sub(1));
+                self.invalidate_from(at, column.saturating_sub(1));
                 self.grow(at, |row| row.combine(column, character));
             }
             Some(width) => {
-                self.touch(at, column);
+                self.invalidate_from(at, column);
                 self.grow(at, |row| row.put(column, character, width == 2));
                 self.advance(width);
             }
@@ -111,33 +111,33 @@ impl Grid {
 
     pub(super) fn put_ascii(&mut self, text: &[u8]) {
         let (at, column) = (self.row, self.column);
-        self.touch(at, column);
+        self.invalidate_from(at, column);
         self.grow(at, |row| row.put_ascii(column, text));
         self.advance(text.len());
     }
 
     fn advance(&mut self, width: usize) {
         self.column += width;
-        // A full row is left only when more comes.
+        // The cursor leaves a full row only with the next character.
         while self.column - self.fold > WIDTH {
             self.fold += WIDTH;
         }
         while self.column > MAX_ROW {
             let at = self.row;
-            self.touch(at, 0);
+            self.invalidate_from(at, 0);
             self.row_mut(at).remove(DROPPED_OF_ROW);
             self.column -= DROPPED_OF_ROW.len();
             self.fold -= DROPPED_OF_ROW.len();
         }
     }
 
-    /// The text after what has been told, each line without trailing blanks.
-    pub(super) fn since_told(&self) -> String {
-        let (line, column) = self.told;
-        let first = usize::try_from(line.saturating_sub(self.forgotten)).unwrap_or(usize::MAX);
+    /// Text after the reported text, each line without trailing blanks.
+    pub(super) fn unreported_text(&self) -> String {
+        let (line, column) = self.reported_to;
+        let first = usize::try_from(line.saturating_sub(self.dropped_lines)).unwrap_or(usize::MAX);
         let mut text = String::new();
         for (index, content) in self.history.iter().enumerate().skip(first) {
-            let whole = self.forgotten + index as u64 != line;
+            let whole = self.dropped_lines + index as u64 != line;
             text.push_str(if whole {
                 content
             } else {
@@ -154,29 +154,29 @@ impl Grid {
         text
     }
 
-    /// All that is on the screen.
+    /// Text of the whole screen.
     pub(super) fn text(&self) -> String {
         let rows = self.rows.iter().map(|row| row.text(0) + "\n");
         rows.collect()
     }
 
-    /// Everything there is now has been told.
-    pub(super) fn tell(&mut self) {
+    /// Marks the whole text as reported.
+    pub(super) fn mark_reported(&mut self) {
         self.changed = false;
         let last = self.rows.len().saturating_sub(1);
         let column = self.rows.get(last).map_or(0, Row::len);
-        self.told = (self.number(last), column);
+        self.reported_to = (self.number(last), column);
     }
 
-    /// Lines begin at the first column.
+    /// Moves the cursor to the same column of the unfolded line.
     fn unfold(&mut self) {
         self.column -= self.fold;
         self.fold = 0;
     }
 
-    /// Since the start, of a row on the screen.
+    /// Line number since the start of a row on the screen.
     fn number(&self, row: usize) -> u64 {
-        self.forgotten + (self.history.len() + row) as u64
+        self.dropped_lines + (self.history.len() + row) as u64
     }
 
     fn row_mut(&mut self, at: usize) -> &mut Row {
@@ -188,22 +188,21 @@ impl Grid {
 
     fn change(&mut self, at: usize, column: usize, change: impl FnOnce(&mut Row)) {
         if at < self.rows.len() {
-            self.touch(at, column);
+            self.invalidate_from(at, column);
             change(&mut self.rows[at]);
         }
     }
 
-    /// A line that changes after it was told is told again, and all after it.
-    fn touch(&mut self, row: usize, column: usize) {
+    /// A line that changes after it was reported is reported again, with all lines after it.
+    fn invalidate_from(&mut self, row: usize, column: usize) {
         self.changed = true;
         let number = self.number(row);
-        if (number, column) < self.told {
-            self.told = (number, 0);
+        if (number, column) < self.reported_to {
+            self.reported_to = (number, 0);
         }
     }
 
-    /// Changes the cursor's row, and looks at the whole screen whenever a long row has become
-    /// longer by so much.
+    /// Changes a row. Checks the size of the screen each time a long row grows by one width.
     fn grow(&mut self, at: usize, change: impl FnOnce(&mut Row)) {
         let row = self.row_mut(at);
         let before = row.size();
@@ -214,7 +213,7 @@ impl Grid {
         }
     }
 
-    /// The oldest go, or if the program is at the top, those farthest below.
+    /// Drops the oldest rows, or the last ones if the cursor is at the top.
     fn limit_cells(&mut self) {
         let mut cells: usize = self.rows.iter().map(Row::size).sum();
         while cells > MAX_CELLS && self.row > 0 {
@@ -243,18 +242,18 @@ impl Grid {
                 break;
             };
             self.history_bytes -= oldest.len();
-            self.forgotten += 1;
-            self.cut = true;
+            self.dropped_lines += 1;
+            self.is_truncated = true;
         }
     }
 }
 
-/// What follows the first `columns` columns.
+/// Returns the text after the first `columns` columns.
 fn after(text: &str, columns: usize) -> &str {
     let mut passed = 0;
     for (at, character) in text.char_indices() {
         let width = character.width().unwrap_or(0);
-        // An accent belongs to the column before.
+        // A combining character belongs to the column before.
         if passed >= columns && width > 0 {
             return &text[at..];
         }

@@ -1,5 +1,5 @@
-//! The texts around a command's output. Agents and clients match on them: they are wire data
-//! (spec 4.5).
+//! Texts around the output of a command. Agents and clients match on them
+//! (`docs/specs/executor.md`, section 4.5).
 
 pub(super) const NOTHING_TO_SHOW: &str =
     "ERROR: No previous running command to retrieve logs from.";
@@ -24,7 +24,7 @@ pub(super) fn no_change(seconds: u64) -> String {
     format!("\n[The command has no new output after {seconds} seconds. {TAIL}]")
 }
 
-/// Seconds as Python prints a float: `2.5`, `120.0`.
+/// Formats the seconds as Python prints a float: `2.5`, `120.0`.
 pub(super) fn timed_out(seconds: f64) -> String {
     format!("\n[The command timed out after {seconds:?} seconds. {TAIL}]")
 }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_look_like_pythons() {
+    fn seconds_are_formatted_like_python_floats() {
         assert!(timed_out(120.0).starts_with("\n[The command timed out after 120.0 seconds. You"));
         assert!(timed_out(2.5).contains("after 2.5 seconds"));
         assert!(no_change(10).contains("after 10 seconds. You may wait longer to see"));

@@ -1,6 +1,6 @@
-//! What must hold for whatever programs write to their terminal: it does not matter in which
-//! pieces it arrives, no program can forge or break a report, nothing grows without bound, and
-//! plain text comes out as it went in.
+//! Properties of the terminal for any output of programs: the result does not depend on the
+//! pieces in which output arrives, no program can forge or break a report, memory is bounded, and
+//! plain text stays as it is.
 
 use unicode_width::UnicodeWidthChar as _;
 
@@ -11,7 +11,7 @@ const TOKEN: &str = "TOK";
 const REPORT: &[u8] =
     b"\x1b]TOK\x1f3\x1f77\x1f5\x1f900\x1fuser\x1fhost\x1f/bin\x1f/w\x07\x1fx\x1fTOK\x07";
 
-/// Bytes of a terminal, with the token `TOK`.
+/// Checks the properties for bytes of a terminal with the token `TOK`.
 pub fn screen(bytes: &[u8]) {
     let mut shown = play([bytes]);
     let forgeable = bytes
@@ -21,9 +21,9 @@ pub fn screen(bytes: &[u8]) {
     check(&shown.0);
     pieces_do_not_matter(bytes);
     a_report_is_read(&mut shown, forgeable);
-    all_is_told(&mut shown.0);
+    all_is_reported(&mut shown.0);
     if !forgeable {
-        what_has_changed_is_told(bytes);
+        changes_are_reported(bytes);
     }
     plain_text_is_kept(&plain(&String::from_utf8_lossy(bytes)));
 }
@@ -38,11 +38,11 @@ fn play<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Screen, Scanner) {
 
 fn check(screen: &Screen) {
     screen.text.check();
-    let text = screen.new_text();
+    let text = screen.unreported_text();
     assert!(!text.contains(|character: char| character.is_control() && character != '\n'));
 }
 
-/// The report at the end asks the scanner for what it had in mind.
+/// The report at the end ends every unfinished sequence.
 fn pieces_do_not_matter(bytes: &[u8]) {
     let bytes = [bytes, REPORT].concat();
     let whole = play([bytes.as_slice()]).0;
@@ -50,7 +50,7 @@ fn pieces_do_not_matter(bytes: &[u8]) {
     same(&whole, &play(uneven(&bytes)).0);
 }
 
-/// Pieces whose lengths the bytes themselves choose.
+/// Pieces whose lengths depend on the bytes.
 fn uneven(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut pieces = Vec::new();
     while let Some(first) = bytes.first() {
@@ -62,13 +62,19 @@ fn uneven(mut bytes: &[u8]) -> Vec<&[u8]> {
 }
 
 fn same(one: &Screen, other: &Screen) {
-    let state = |screen: &Screen| (screen.prompts, screen.at_prompt, screen.earlier.clone());
+    let state = |screen: &Screen| {
+        (
+            screen.prompts,
+            screen.at_prompt,
+            screen.earlier_output.clone(),
+        )
+    };
     assert_eq!(state(one), state(other));
     assert_eq!(one.report, other.report);
     assert!(one.text == other.text, "{:?} {:?}", one.text, other.text);
 }
 
-/// Whatever a program has left unfinished.
+/// A report is read after any unfinished sequence.
 fn a_report_is_read((screen, scanner): &mut (Screen, Scanner), forgeable: bool) {
     let prompts = screen.prompts;
     screen.take(REPORT, scanner);
@@ -83,37 +89,37 @@ fn a_report_is_read((screen, scanner): &mut (Screen, Scanner), forgeable: bool) 
     check(screen);
 }
 
-fn all_is_told(screen: &mut Screen) {
-    screen.tell();
-    assert_eq!(screen.new_text(), "");
+fn all_is_reported(screen: &mut Screen) {
+    screen.mark_reported();
+    assert_eq!(screen.unreported_text(), "");
 }
 
-/// What is not told a second time is as it was when it was told.
-fn what_has_changed_is_told(bytes: &[u8]) {
+/// Text that is not reported again is as it was when it was reported.
+fn changes_are_reported(bytes: &[u8]) {
     let (before, after) = bytes.split_at(bytes.len() / 2);
     let was = main_text(play([before]).0);
     let is = main_text(play([bytes]).0);
     let (mut screen, mut scanner) = play([before]);
-    screen.tell();
+    screen.mark_reported();
     screen.take(after, &mut scanner);
-    let news = main_text(screen);
-    let kept = is.strip_suffix(news.as_str()).expect("the end of it");
-    assert!(was.contains(kept.trim_end()), "{was:?} {is:?} {news:?}");
+    let new = main_text(screen);
+    let kept = is.strip_suffix(new.as_str()).expect("the end of it");
+    assert!(was.contains(kept.trim_end()), "{was:?} {is:?} {new:?}");
 }
 
-/// Of the ordinary screen, whether or not there is another.
+/// Text of the main screen.
 fn main_text(mut screen: Screen) -> String {
     screen.text.leave_alternate();
-    screen.text.since_told()
+    screen.text.unreported_text()
 }
 
-/// Only what takes room, and newlines.
+/// Keeps visible characters and newlines.
 fn plain(text: &str) -> String {
-    let takes_room = |character: &char| {
+    let visible = |character: &char| {
         !character.is_control() && character.width().is_some_and(|width| width > 0)
     };
     text.chars()
-        .filter(|character| *character == '\n' || takes_room(character))
+        .filter(|character| *character == '\n' || visible(character))
         .collect()
 }
 
@@ -124,19 +130,19 @@ fn plain_text_is_kept(text: &str) {
         .split('\n')
         .map(|line| line.trim_end_matches(' '))
         .collect();
-    let shown = screen.text.since_told();
+    let shown = screen.text.unreported_text();
     assert_eq!(
         shown.trim_end_matches('\n'),
         lines.join("\n").trim_end_matches('\n')
     );
 
     let (mut screen, mut scanner) = play([]);
-    let mut told = String::new();
+    let mut reported = String::new();
     for piece in uneven(written.as_bytes()) {
         screen.take(piece, &mut scanner);
-        told.push_str(&screen.text.since_told());
-        screen.tell();
+        reported.push_str(&screen.text.unreported_text());
+        screen.mark_reported();
     }
     let solid = |text: &str| text.replace([' ', '\n'], "");
-    assert_eq!(solid(&told), solid(text));
+    assert_eq!(solid(&reported), solid(text));
 }

@@ -1,17 +1,17 @@
-//! One line of a terminal: a character for each column, as long as the program makes it.
+//! One line of a terminal: a character for each column, without a fixed width.
 
 use std::ops::Range;
 
 /// The right half of a wide character.
 const HALF: char = '\0';
 const BLANK: char = ' ';
-/// Characters of no width that are kept: enough for a long line of any script.
+/// Limit of combining characters in a row: enough for a long line of any script.
 const MAX_MARKS: usize = 256 << 10;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
     cells: Vec<char>,
-    /// Characters of no width, with the column of the one they belong to, in that order.
+    /// Combining characters with the column of their base character, sorted by column.
     marks: Vec<(usize, char)>,
 }
 
@@ -20,7 +20,7 @@ impl Row {
         self.cells.len()
     }
 
-    /// Memory, counted in characters.
+    /// Memory use in characters.
     pub(super) fn size(&self) -> usize {
         self.cells.len() + self.marks.len() * (size_of::<(usize, char)>() / size_of::<char>())
     }
@@ -34,7 +34,7 @@ impl Row {
         }
     }
 
-    /// Printable ASCII only.
+    /// Writes text of printable ASCII only.
     pub(super) fn put_ascii(&mut self, column: usize, text: &[u8]) {
         let characters = text.iter().map(|byte| char::from(*byte));
         if column == self.cells.len() {
@@ -49,7 +49,7 @@ impl Row {
             .for_each(|(cell, new)| *cell = new);
     }
 
-    /// Adds an accent or the like to the character that ends before `column`.
+    /// Adds a combining character to the character that ends before `column`.
     pub(super) fn combine(&mut self, column: usize, mark: char) {
         let base = column.checked_sub(1).map(|at| match self.cells.get(at) {
             Some(&HALF) => at - 1,
@@ -77,7 +77,7 @@ impl Row {
         }
     }
 
-    /// What follows moves to the right, up to `end`.
+    /// Inserts blanks and moves the cells after them to the right, up to `end`.
     pub(super) fn insert(&mut self, column: usize, count: usize, end: usize) {
         if column < self.cells.len().min(end) {
             let count = count.min(end - column);
@@ -107,7 +107,7 @@ impl Row {
         }
     }
 
-    /// From `column` on, without trailing blanks.
+    /// Returns the text from `column` on, without trailing blanks.
     pub(super) fn text(&self, column: usize) -> String {
         let cells = self.cells.iter().enumerate().skip(column);
         let mut marks = self.marks[self.marks_from(column)..].iter().peekable();
@@ -122,7 +122,7 @@ impl Row {
         text
     }
 
-    /// Wide characters are whole, and accents few and where they belong.
+    /// Asserts that wide characters are complete and that marks are few and have a base.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn check(&self) {
         use unicode_width::UnicodeWidthChar as _;
@@ -138,7 +138,7 @@ impl Row {
         }
     }
 
-    /// Makes the columns exist and belong to no other character.
+    /// Extends the row to the columns and frees them from other characters.
     fn make_room(&mut self, column: usize, width: usize) {
         let end = column + width;
         if self.cells.len() < end {
@@ -149,7 +149,7 @@ impl Row {
         self.remove_marks(column..end);
     }
 
-    /// Blanks a wide character that lies on both sides.
+    /// Blanks a wide character that spans this column and the one before.
     fn part(&mut self, column: usize) {
         if column > 0 && self.cells.get(column) == Some(&HALF) {
             self.cells[column - 1..=column].fill(BLANK);
@@ -163,7 +163,7 @@ impl Row {
         }
     }
 
-    /// Of the columns from this one on.
+    /// Index of the first mark from this column on.
     fn marks_from(&self, column: usize) -> usize {
         self.marks.partition_point(|mark| mark.0 < column)
     }
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overwriting_half_of_a_wide_character_blanks_the_other() {
+    fn other_half_is_blanked_when_half_of_wide_character_is_overwritten() {
         let mut row = Row::default();
         row.put(0, '日', true);
         row.put(2, '本', true);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn accents_go_where_their_character_goes() {
+    fn mark_is_removed_with_its_character() {
         let mut row = Row::default();
         row.put(0, 'e', false);
         row.combine(1, '\u{301}');
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn accents_stay_with_their_characters_when_those_move() {
+    fn marks_move_with_their_characters() {
         let mut row = Row::default();
         for (column, letter) in "abcd".chars().enumerate() {
             row.put(column, letter, false);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn no_half_of_a_wide_character_is_left() {
+    fn wide_characters_stay_complete_after_insert_and_remove() {
         let mut row = Row::default();
         (0..4).for_each(|at| row.put(2 * at, '日', true));
         row.insert(1, 1, 8);

@@ -1,15 +1,15 @@
-//! Reads the byte stream of the terminal: text and escape sequences go to the display, the shell's
-//! own reports come out as events.
+//! Reads the byte stream of the terminal: text and escape sequences go to the display, reports of
+//! the shell become events.
 //!
 //! The shell reports inside an OSC sequence that starts and ends with a random token. The token
 //! never appears on the screen, so no program can forge or break a report by what it prints.
 
 use super::display::Display;
-use super::report::Report;
+use super::prompt_report::PromptReport;
 
-/// Longest report: a `PATH` and a working directory.
+/// Longest report in bytes: a `PATH` and a working directory.
 const MAX_REPORT: usize = 256 << 10;
-/// A longer sequence for the display means nothing.
+/// Longer sequences are ignored, in bytes.
 const MAX_PARAMETERS: usize = 256;
 
 const SEPARATOR: u8 = 0x1f;
@@ -18,20 +18,20 @@ const ESC: u8 = 0x1b;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The shell has read a command and starts it.
+    /// The shell starts a command.
     Started,
     /// The shell waits for the next command.
-    Prompt(Report),
+    Prompt(PromptReport),
 }
 
 #[derive(Debug)]
-enum State {
+enum ScannerState {
     Text,
     Escape,
-    /// One more byte belongs to the sequence that this byte began.
+    /// A sequence that this byte began and that ends with the next one.
     Designator(u8),
     Control(Vec<u8>),
-    /// An operating system command: ours as long as it agrees with the token.
+    /// An operating system command that may be a report: it begins like the token.
     System(Vec<u8>),
     Foreign,
 }
@@ -39,7 +39,7 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Scanner {
     token: Vec<u8>,
-    state: State,
+    state: ScannerState,
     /// Start of a UTF-8 sequence.
     partial: Vec<u8>,
 }
@@ -48,12 +48,12 @@ impl Scanner {
     pub(super) fn new(token: &str) -> Self {
         Self {
             token: token.as_bytes().to_vec(),
-            state: State::Text,
+            state: ScannerState::Text,
             partial: Vec::new(),
         }
     }
 
-    /// Takes bytes up to and including the next event; how many, and the event.
+    /// Processes bytes up to and including the next event. Returns their number and the event.
     pub(super) fn scan(&mut self, bytes: &[u8], text: &mut Display) -> (usize, Option<Event>) {
         let mut at = 0;
         while at < bytes.len() {
@@ -71,9 +71,9 @@ impl Scanner {
         (at, None)
     }
 
-    /// How many bytes are printable ASCII: most are, and need no look at each.
+    /// Returns the number of leading bytes that are printable ASCII, which need no state machine.
     fn plain_text(&self, bytes: &[u8]) -> usize {
-        if !matches!(self.state, State::Text) || !self.partial.is_empty() {
+        if !matches!(self.state, ScannerState::Text) || !self.partial.is_empty() {
             return 0;
         }
         let end = bytes.iter().position(|byte| !matches!(byte, 0x20..0x7f));
@@ -81,38 +81,38 @@ impl Scanner {
     }
 
     fn step(&mut self, byte: u8, text: &mut Display) -> Option<Event> {
-        let state = std::mem::replace(&mut self.state, State::Text);
+        let state = std::mem::replace(&mut self.state, ScannerState::Text);
         self.state = match state {
-            State::Text => self.text(byte, text),
-            State::Escape => escape(byte, text),
-            // A program has ended in the middle of one.
-            State::Designator(_) if byte == ESC => State::Escape,
-            State::Designator(set) => {
+            ScannerState::Text => self.text(byte, text),
+            ScannerState::Escape => escape(byte, text),
+            // A program ended in the middle of a sequence.
+            ScannerState::Designator(_) if byte == ESC => ScannerState::Escape,
+            ScannerState::Designator(set) => {
                 text.designate(set, byte);
-                State::Text
+                ScannerState::Text
             }
-            State::Control(parameters) => control(parameters, byte, text),
-            State::Foreign => foreign(byte),
-            State::System(content) => return self.system(content, byte),
+            ScannerState::Control(parameters) => control(parameters, byte, text),
+            ScannerState::Foreign => foreign(byte),
+            ScannerState::System(content) => return self.system(content, byte),
         };
         None
     }
 
-    fn text(&mut self, byte: u8, text: &mut Display) -> State {
+    fn text(&mut self, byte: u8, text: &mut Display) -> ScannerState {
         if byte >= 0x80 {
             self.multibyte(byte, text);
-            return State::Text;
+            return ScannerState::Text;
         }
         self.partial.clear();
         match byte {
-            ESC => return State::Escape,
+            ESC => return ScannerState::Escape,
             0x20..0x7f => text.put_ascii(&[byte]),
             _ => text.control(byte),
         }
-        State::Text
+        ScannerState::Text
     }
 
-    /// Invalid sequences vanish.
+    /// Drops invalid sequences.
     fn multibyte(&mut self, byte: u8, text: &mut Display) {
         if byte >= 0xc0 {
             self.partial.clear();
@@ -139,11 +139,11 @@ impl Scanner {
         if let Some(fields) = self.fields(&content) {
             return event(fields);
         }
-        self.state = State::System(content);
+        self.state = ScannerState::System(content);
         None
     }
 
-    /// `TOKEN fields TOKEN BEL`
+    /// Returns the fields of `TOKEN fields TOKEN BEL`.
     fn fields<'a>(&self, content: &'a [u8]) -> Option<&'a [u8]> {
         let inner = content.strip_prefix(self.token.as_slice())?;
         let inner = inner.strip_suffix(&[BEL])?;
@@ -156,49 +156,49 @@ fn event(fields: &[u8]) -> Option<Event> {
     if fields == b"start" {
         return Some(Event::Started);
     }
-    Report::parse(fields, SEPARATOR).map(Event::Prompt)
+    PromptReport::parse(fields, SEPARATOR).map(Event::Prompt)
 }
 
-fn escape(byte: u8, text: &mut Display) -> State {
+fn escape(byte: u8, text: &mut Display) -> ScannerState {
     match byte {
-        b'[' => State::Control(Vec::new()),
-        b']' => State::System(Vec::new()),
-        b'P' | b'X' | b'^' | b'_' => State::Foreign,
-        b'(' | b')' | b'*' | b'+' | b'#' | b'%' | b' ' => State::Designator(byte),
-        ESC => State::Escape,
+        b'[' => ScannerState::Control(Vec::new()),
+        b']' => ScannerState::System(Vec::new()),
+        b'P' | b'X' | b'^' | b'_' => ScannerState::Foreign,
+        b'(' | b')' | b'*' | b'+' | b'#' | b'%' | b' ' => ScannerState::Designator(byte),
+        ESC => ScannerState::Escape,
         _ => {
             text.escape(byte);
-            State::Text
+            ScannerState::Text
         }
     }
 }
 
-fn foreign(byte: u8) -> State {
+fn foreign(byte: u8) -> ScannerState {
     match byte {
-        BEL => State::Text,
-        ESC => State::Escape,
-        _ => State::Foreign,
+        BEL => ScannerState::Text,
+        ESC => ScannerState::Escape,
+        _ => ScannerState::Foreign,
     }
 }
 
-fn control(mut parameters: Vec<u8>, byte: u8, text: &mut Display) -> State {
+fn control(mut parameters: Vec<u8>, byte: u8, text: &mut Display) -> ScannerState {
     match byte {
         0x20..0x40 => {
             if parameters.len() < MAX_PARAMETERS {
                 parameters.push(byte);
             }
-            return State::Control(parameters);
+            return ScannerState::Control(parameters);
         }
-        ESC => return State::Escape,
-        // Control characters work also in the middle of a sequence.
+        ESC => return ScannerState::Escape,
+        // Control characters are executed in the middle of a sequence as well.
         ..0x20 => {
             text.control(byte);
-            return State::Control(parameters);
+            return ScannerState::Control(parameters);
         }
         _ if parameters.len() == MAX_PARAMETERS => {}
         _ => text.sequence(&parameters, byte),
     }
-    State::Text
+    ScannerState::Text
 }
 
 #[cfg(test)]
@@ -209,22 +209,22 @@ mod tests {
         let mut scanner = Scanner::new("TOK");
         let mut text = Display::new();
         let mut events = Vec::new();
-        // Byte by byte: a sequence may arrive in any number of pieces.
+        // Byte by byte, because a sequence may arrive in any number of pieces.
         for byte in input {
             events.extend(scanner.scan(&[*byte], &mut text).1);
         }
-        (text.since_told(), events)
+        (text.unreported_text(), events)
     }
 
     #[test]
-    fn escape_sequences_vanish() {
+    fn escape_sequences_are_removed() {
         let (text, _) =
             scan(b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07a\x1b]8;;x\x1b\\b\x1b(Bc\x1b[?25l");
         assert_eq!(text, "red abc\n");
     }
 
     #[test]
-    fn long_sequences_vanish_as_well() {
+    fn long_escape_sequences_are_removed() {
         let colours = "38;2;255;255;255;".repeat(5);
         let (text, _) = scan(format!("\x1b[{colours}1mred\x1b[0m").as_bytes());
         assert_eq!(text, "red\n");
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn no_unfinished_sequence_spoils_a_report() {
+    fn report_is_read_after_unfinished_sequence() {
         for unfinished in [
             "\x1b", "\x1b(", "\x1b[1;", "\x1b]0;x", "\x1bP", "\x1b]TO", "\u{e2}",
         ] {
@@ -243,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn text_is_utf8_and_the_rest_vanishes() {
+    fn invalid_utf8_is_removed() {
         let (text, _) = scan("ünï\u{1f389}".as_bytes());
         assert_eq!(text, "ünï🎉\n");
         assert_eq!(scan(b"a\xff\xc3b\x80c").0, "abc\n");
     }
 
     #[test]
-    fn reports_come_out_and_do_not_show() {
+    fn reports_become_events_and_are_not_shown() {
         let (text, events) =
             scan(b"a\x1b]TOK\x1fstart\x1fTOK\x07b\x1b]TOK\x1f3\x1f77\x1f5\x1f900\x1fu\x1fh\x1f/bin\x1f/w\x07\x1fx\x1fTOK\x07c");
         assert_eq!(text, "abc\n");
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_token_is_no_report() {
+    fn sequence_with_another_token_is_not_a_report() {
         let (text, events) = scan(b"\x1b]TOX\x1fstart\x1fTOX\x07ok");
         assert_eq!((text.as_str(), events.len()), ("ok\n", 0));
     }

@@ -1,24 +1,23 @@
-//! What a terminal shows: the text of the command under way, and what the shell has reported.
+//! State of a terminal: the output of the running command and the last report of the shell.
 
 use tokio::time::Instant;
 
+use super::bash_rc;
 use super::display::Display;
-use super::rc;
-use super::report::Report;
+use super::prompt_report::PromptReport;
 use super::scanner::{Event, Scanner};
 
-/// The state of the terminal.
 #[derive(Debug)]
 pub(super) struct Screen {
     pub(super) text: Display,
-    /// What was written while no command was under way: background jobs, late echoes.
-    pub(super) earlier: String,
-    /// Prompts seen so far.
+    /// Output from before the command: background jobs, late echoes.
+    pub(super) earlier_output: String,
+    /// Number of prompts so far.
     pub(super) prompts: u64,
     pub(super) at_prompt: bool,
-    pub(super) report: Option<Report>,
+    pub(super) report: Option<PromptReport>,
     pub(super) changed: Instant,
-    /// The exit status of the shell itself, once it has ended.
+    /// Exit status of the shell, once it has ended.
     pub(super) ended: Option<i32>,
 }
 
@@ -26,7 +25,7 @@ impl Screen {
     pub(super) fn new() -> Self {
         Self {
             text: Display::new(),
-            earlier: String::new(),
+            earlier_output: String::new(),
             prompts: 0,
             at_prompt: false,
             report: None,
@@ -35,7 +34,7 @@ impl Screen {
         }
     }
 
-    /// Takes in what the shell has written.
+    /// Processes output of the shell.
     pub(super) fn take(&mut self, mut bytes: &[u8], scanner: &mut Scanner) {
         self.changed = Instant::now();
         while !bytes.is_empty() {
@@ -57,44 +56,49 @@ impl Screen {
         }
     }
 
-    /// A command is about to be typed: keeps what has been written until now.
-    pub(super) fn set_aside(&mut self) {
-        self.earlier = self.new_text();
+    /// Keeps the output so far apart from that of the command that is typed next.
+    pub(super) fn stash_earlier_output(&mut self) {
+        self.earlier_output = self.unreported_text();
         self.text.clear();
     }
 
-    /// What came before a command is the echo of the typed line, and perhaps the last words of a
-    /// background job on either side of it.
+    /// Removes the echo of the typed line. Output of background jobs on either side of it stays.
+    /// A nested shell that edits lines echoes its first one a second time.
     fn drop_echo(&mut self) {
-        let text = self.text.since_told();
-        if let Some((before, echo)) = text.rsplit_once(rc::ECHO) {
+        let text = self.text.unreported_text();
+        if let Some((first, last)) = text.find(bash_rc::ECHO).zip(text.rfind(bash_rc::ECHO)) {
+            let (before, echo) = (&text[..first], &text[last..]);
             let after = echo.split_once('\n').map_or("", |(_, after)| after);
-            let texts = [self.earlier.trim_end(), before.trim_end(), after.trim_end()];
-            self.earlier = join(texts);
+            let texts = [
+                self.earlier_output.trim_end(),
+                before.trim_end(),
+                after.trim_end(),
+            ];
+            self.earlier_output = join(texts);
         }
         self.text.clear();
     }
 
-    /// What has not been told.
-    pub(super) fn new_text(&self) -> String {
-        let text = self.text.since_told();
-        join([self.earlier.trim_end(), text.trim()])
+    /// Output that no response has contained.
+    pub(super) fn unreported_text(&self) -> String {
+        let text = self.text.unreported_text();
+        join([self.earlier_output.trim_end(), text.trim()])
     }
 
-    /// Everything there is has been told.
-    pub(super) fn tell(&mut self) {
-        self.earlier.clear();
-        self.text.tell();
+    /// Marks all output as reported.
+    pub(super) fn mark_reported(&mut self) {
+        self.earlier_output.clear();
+        self.text.mark_reported();
     }
 
-    /// The command has ended and everything has been told.
+    /// Clears the output after the end of a command was reported.
     pub(super) fn clear(&mut self) {
-        self.earlier.clear();
+        self.earlier_output.clear();
         self.text.clear();
     }
 }
 
-/// Texts on lines of their own, without those that are empty.
+/// Joins the texts that are not empty with newlines.
 fn join<const N: usize>(texts: [&str; N]) -> String {
     let texts = texts.into_iter().filter(|text| !text.is_empty());
     texts.collect::<Vec<_>>().join("\n")

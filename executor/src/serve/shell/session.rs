@@ -1,7 +1,7 @@
-//! What to type into the shell and what to answer: the algorithm of spec 4.4.
+//! Runs requests in a shell: the algorithm of `docs/specs/executor.md`, section 4.4.
 //!
-//! A command that outlives its time stays in the terminal; later requests look at it, type into
-//! it or interrupt it. If the shell itself ends, the next one takes its place at once.
+//! A command that exceeds its timeout keeps running in the terminal. Later requests wait for it,
+//! type into it or interrupt it. A shell that ends is replaced immediately.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -9,74 +9,82 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::report::Report;
+use super::prompt_report::PromptReport;
 use super::screen::Screen;
-use super::terminal::{ShellError, Start, Terminal};
-use super::{keys, messages, syntax};
+use super::terminal::{LaunchContext, ShellError, Terminal};
+use super::{key_names, messages, syntax};
 
-/// The terminal takes no longer line while it collects lines.
+/// Longest line that the terminal accepts in canonical mode, with some reserve, in bytes.
 const MAX_TYPED_LINE: usize = 4000;
 
 #[derive(Debug, Clone)]
 pub(in crate::serve) struct Request {
-    /// Without blanks around it.
+    /// The command without surrounding blanks.
     pub(in crate::serve) command: String,
     pub(in crate::serve) is_input: bool,
-    /// Do not stop waiting because nothing is written.
+    /// Disables the soft timeout for commands without output.
     pub(in crate::serve) blocking: bool,
     pub(in crate::serve) timeout: Option<f64>,
-    /// Refuse several commands on lines of their own.
+    /// Rejects several commands on separate lines.
     pub(in crate::serve) only_one: bool,
 }
 
-/// The answer to a request.
+/// Response to a request.
 #[derive(Debug)]
-pub(in crate::serve) enum Answer {
-    Outcome(Outcome),
-    /// Nothing was done; the text says why.
+pub(in crate::serve) enum RunResponse {
+    Outcome(CommandOutcome),
+    /// Nothing was run; the text states the reason.
     Refused(String),
 }
 
-/// What came of a request.
+/// Result of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(in crate::serve) struct Outcome {
+pub(in crate::serve) struct CommandOutcome {
     pub(in crate::serve) content: String,
     pub(in crate::serve) prefix: String,
     pub(in crate::serve) suffix: String,
-    /// There was no command to speak of.
-    pub(in crate::serve) nothing_there: bool,
-    /// Present if the command has ended.
-    pub(in crate::serve) report: Option<Report>,
-    /// The command is still running because its time was over.
+    /// True if the request needs a running command and there is none.
+    pub(in crate::serve) no_command_running: bool,
+    /// Report of the prompt after the command; present if the command has ended.
+    pub(in crate::serve) report: Option<PromptReport>,
+    /// True if the command is still running.
     pub(in crate::serve) timed_out: bool,
 }
 
 #[derive(Debug)]
 pub(in crate::serve) struct Session {
-    start: Start,
+    start: LaunchContext,
     main: bool,
     no_change: Duration,
     terminal: Terminal,
     working_dir: PathBuf,
-    /// An earlier command was reported as still running.
+    /// True if an earlier command was reported as still running.
     pending: bool,
-    /// The last input went through the terminal, which has echoed it.
+    /// True if the last input was typed, so that the terminal has echoed it.
     typed: bool,
 }
 
-/// What a request waits for.
+/// Signs of life of a command.
+#[derive(Debug)]
+pub(in crate::serve) struct CommandUsage {
+    pub(in crate::serve) last_output: Instant,
+    /// CPU time of all processes of the shell.
+    pub(in crate::serve) cpu_ticks: u64,
+}
+
+/// Condition that ends the wait of a request.
 #[derive(Debug, Clone, Copy)]
-enum Goal {
-    /// So many prompts.
+enum WaitTarget {
+    /// Total number of prompts.
     Prompts(u64),
-    /// The end of the command with this number. Another prompt may come before, as when a program
-    /// has ended before it read all that was typed; but a command may also end this very shell,
-    /// and what prompts next has not heard of it.
+    /// End of the command with this number. Another prompt may come first, for example when a
+    /// program ended before it read all input. A command may also end a nested shell, and the
+    /// outer shell does not report the number.
     Command { id: u64, shell: Option<i32> },
 }
 
-/// Why waiting ended.
-enum Wait {
+/// Reason for the end of a wait.
+enum WaitResult {
     Completed,
     Ended(i32),
     NoChange,
@@ -84,23 +92,27 @@ enum Wait {
 }
 
 impl Session {
-    /// The one session that all ordinary commands share.
+    /// Starts the session that all commands share, except isolated ones.
     pub(in crate::serve) async fn main(
-        start: Start,
+        start: LaunchContext,
         no_change: Duration,
     ) -> Result<Self, ShellError> {
         Self::open(start, no_change, true).await
     }
 
-    /// A session for one command.
-    pub(in crate::serve) async fn fresh(
-        start: Start,
+    /// Starts a session for one command.
+    pub(in crate::serve) async fn isolated(
+        start: LaunchContext,
         no_change: Duration,
     ) -> Result<Self, ShellError> {
         Self::open(start, no_change, false).await
     }
 
-    async fn open(start: Start, no_change: Duration, main: bool) -> Result<Self, ShellError> {
+    async fn open(
+        start: LaunchContext,
+        no_change: Duration,
+        main: bool,
+    ) -> Result<Self, ShellError> {
         let terminal = Terminal::start(&start, main).await?;
         Ok(Self {
             working_dir: start.working_dir.clone(),
@@ -117,57 +129,75 @@ impl Session {
         &self.working_dir
     }
 
-    /// Ends when the command does that is still running, if there is one.
-    pub(in crate::serve) fn rest(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
-        let mut screen = self.terminal.watch();
-        self.is_busy().then_some(async move {
-            // A terminal that is gone runs nothing either.
+    /// The end and the usage of the command that is still running, if there is one.
+    pub(in crate::serve) fn running_command(
+        &self,
+    ) -> Option<(
+        impl Future<Output = ()> + Send + use<>,
+        impl Fn() -> CommandUsage + Send + use<>,
+    )> {
+        let (mut screen, processes) = (self.terminal.watch(), self.terminal.processes());
+        let output = screen.clone();
+        let usage = move || CommandUsage {
+            last_output: output.borrow().changed,
+            cpu_ticks: processes.cpu_ticks(),
+        };
+        let ended = async move {
+            // A closed terminal runs nothing either.
             let _ = screen.wait_for(|s| s.at_prompt || s.ended.is_some()).await;
-        })
+        };
+        self.is_busy().then_some((ended, usage))
     }
 
-    /// Ends the shell and what belongs to it.
+    /// Ends the shell and all processes of its session.
     pub(in crate::serve) async fn close(self) {
         self.terminal.close().await;
     }
 
-    pub(in crate::serve) async fn run(&mut self, request: &Request) -> Result<Answer, ShellError> {
-        if let Some(refusal) = self.nothing_there(request) {
-            return Ok(Answer::Outcome(refusal));
+    pub(in crate::serve) async fn run(
+        &mut self,
+        request: &Request,
+    ) -> Result<RunResponse, ShellError> {
+        if let Some(refusal) = self.no_command_running(request) {
+            return Ok(RunResponse::Outcome(refusal));
         }
         if request.only_one && !request.is_input {
-            let several = syntax::several(&request.command, &self.start.identity).await;
+            let several = syntax::split_commands(&request.command, &self.start.identity).await;
             if let Some(commands) = several {
-                return Ok(Answer::Refused(messages::several(&commands)));
+                return Ok(RunResponse::Refused(messages::several(&commands)));
             }
+        }
+        if !self.pending && self.terminal.screen().ended.is_some() {
+            // An earlier attempt to replace the shell has failed.
+            self.replace_terminal().await?;
         }
         if self.pending && !request.is_input && !request.command.is_empty() && self.is_busy() {
             let suffix = messages::not_executed(&request.command);
-            return Ok(Answer::Outcome(Outcome {
+            return Ok(RunResponse::Outcome(CommandOutcome {
                 timed_out: false,
                 ..self.still_running(request, suffix)
             }));
         }
-        self.perform(request).await.map(Answer::Outcome)
+        self.perform(request).await.map(RunResponse::Outcome)
     }
 
-    async fn perform(&mut self, request: &Request) -> Result<Outcome, ShellError> {
+    async fn perform(&mut self, request: &Request) -> Result<CommandOutcome, ShellError> {
         let goal = self.send(request).await?;
         match self.wait(request, goal).await {
-            Wait::Completed => Ok(self.completed(request)),
-            Wait::Ended(code) => self.restart(request, code).await,
-            Wait::NoChange => {
+            WaitResult::Completed => Ok(self.completed(request)),
+            WaitResult::Ended(code) => self.restart(request, code).await,
+            WaitResult::NoChange => {
                 let suffix = messages::no_change(self.no_change.as_secs());
                 Ok(self.still_running(request, suffix))
             }
-            Wait::TimedOut(seconds) => {
+            WaitResult::TimedOut(seconds) => {
                 Ok(self.still_running(request, messages::timed_out(seconds)))
             }
         }
     }
 
-    /// Requests about a running command when there is none.
-    fn nothing_there(&self, request: &Request) -> Option<Outcome> {
+    /// Response to a request for a running command when there is none.
+    fn no_command_running(&self, request: &Request) -> Option<CommandOutcome> {
         if self.pending {
             return None;
         }
@@ -176,10 +206,10 @@ impl Session {
             (false, true) => messages::NOTHING_TO_TYPE_INTO,
             (false, false) => return None,
         };
-        Some(Outcome {
+        Some(CommandOutcome {
             content: text.to_owned(),
-            nothing_there: true,
-            ..Outcome::default()
+            no_command_running: true,
+            ..CommandOutcome::default()
         })
     }
 
@@ -188,8 +218,8 @@ impl Session {
         !screen.at_prompt && screen.ended.is_none()
     }
 
-    /// Types what the request asks for.
-    async fn send(&mut self, request: &Request) -> Result<Goal, ShellError> {
+    /// Sends the command, input or key of the request.
+    async fn send(&mut self, request: &Request) -> Result<WaitTarget, ShellError> {
         let (prompts, busy, shell) = {
             let screen = self.terminal.screen();
             let shell = screen.report.as_ref().map(|report| report.shell);
@@ -198,61 +228,67 @@ impl Session {
         let command = request.command.as_str();
         self.typed = false;
         if command.is_empty() {
-            return Ok(Goal::Prompts(prompts + u64::from(busy)));
+            return Ok(WaitTarget::Prompts(prompts + u64::from(busy)));
         }
-        if let Some((byte, _)) = keys::control(command) {
-            return self.press(byte, busy, prompts).await;
+        if let Some((byte, _)) = key_names::control(command) {
+            return self.send_key(byte, busy, prompts).await;
         }
         self.typed = request.is_input || self.must_be_typed(command).await;
         if !busy {
-            self.terminal.change(Screen::set_aside);
+            self.terminal.change(Screen::stash_earlier_output);
         }
         if !self.typed {
             let id = self.terminal.run(command).await?;
-            return Ok(Goal::Command { id, shell });
+            return Ok(WaitTarget::Command { id, shell });
         }
-        let key = keys::named(command).filter(|_| request.is_input);
-        // What the key says: programs that draw tell it from a line feed.
+        let application_cursor = self.terminal.screen().text.has_application_cursor();
+        let key = key_names::named(command, application_cursor).filter(|_| request.is_input);
+        // The byte of the Enter key: full-screen programs distinguish it from a line feed.
         let line = format!("{}\r", key.unwrap_or(command));
         self.terminal.type_in(line.as_bytes()).await?;
-        Ok(Goal::Prompts(prompts + 1))
+        Ok(WaitTarget::Prompts(prompts + 1))
     }
 
-    /// A command that bash would ask to complete.
+    /// True for a command that bash would ask to complete.
     async fn must_be_typed(&self, command: &str) -> bool {
         is_typable(command) && syntax::is_incomplete(command, &self.start.identity).await
     }
 
-    /// At an idle prompt only an interrupt and an end of input mean anything; another character
-    /// would wait there to spoil the next command.
-    async fn press(&mut self, byte: u8, busy: bool, prompts: u64) -> Result<Goal, ShellError> {
+    /// At an idle prompt only an interrupt and an end of input are sent. Any other character would
+    /// become part of the next command.
+    async fn send_key(
+        &mut self,
+        byte: u8,
+        busy: bool,
+        prompts: u64,
+    ) -> Result<WaitTarget, ShellError> {
         let (interrupt, end) = (byte == 3, byte == 4);
         if !busy && !interrupt && !end {
-            return Ok(Goal::Prompts(prompts));
+            return Ok(WaitTarget::Prompts(prompts));
         }
         if !busy {
-            self.terminal.change(Screen::set_aside);
+            self.terminal.change(Screen::stash_earlier_output);
         }
         self.terminal.type_in(&[byte]).await?;
-        Ok(Goal::Prompts(prompts + 1))
+        Ok(WaitTarget::Prompts(prompts + 1))
     }
 
-    async fn wait(&self, request: &Request, goal: Goal) -> Wait {
+    async fn wait(&self, request: &Request, goal: WaitTarget) -> WaitResult {
         let began = Instant::now();
         let hard = request.timeout.filter(|seconds| *seconds > 0.0);
         let hard_limit = hard.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let deadline = hard_limit.and_then(|limit| began.checked_add(limit));
         let mut screen = self.terminal.watch();
         loop {
-            let changed = match look(&screen.borrow_and_update(), goal) {
+            let changed = match check_screen(&screen.borrow_and_update(), goal) {
                 Ok(wait) => return wait,
                 Err(changed) => changed.max(began),
             };
             let quiet = (!request.blocking).then(|| changed + self.no_change);
             tokio::select! {
-                news = screen.changed() => if news.is_err() { return Wait::Ended(-1) },
-                () = until(quiet) => return Wait::NoChange,
-                () = until(deadline) => return Wait::TimedOut(hard.unwrap_or_default()),
+                changed = screen.changed() => if changed.is_err() { return WaitResult::Ended(-1) },
+                () = until(quiet) => return WaitResult::NoChange,
+                () = until(deadline) => return WaitResult::TimedOut(hard.unwrap_or_default()),
             }
         }
     }
@@ -261,11 +297,11 @@ impl Session {
         if self.typed { &request.command } else { "" }
     }
 
-    fn completed(&mut self, request: &Request) -> Outcome {
+    fn completed(&mut self, request: &Request) -> CommandOutcome {
         let (content, prefix, report) = {
             let screen = self.terminal.screen();
-            let content = trim(&screen.new_text(), self.echo(request));
-            let cut = screen.text.is_cut() && !screen.text.is_told();
+            let content = trim(&screen.unreported_text(), self.echo(request));
+            let cut = screen.text.is_cut() && !screen.text.has_reported_text();
             let prefix = cut.then(|| messages::cut(content.lines().count()));
             (content, prefix.unwrap_or_default(), screen.report.clone())
         };
@@ -275,77 +311,89 @@ impl Session {
         if let Some(report) = &report {
             self.working_dir = PathBuf::from(&report.working_dir);
         }
-        let suffix = match keys::control(&request.command) {
+        let suffix = match key_names::control(&request.command) {
             Some((_, key)) => messages::completed_by_key(code, key),
             None => messages::completed(code),
         };
-        Outcome {
+        CommandOutcome {
             content,
             prefix,
             suffix,
             report,
-            ..Outcome::default()
+            ..CommandOutcome::default()
         }
     }
 
-    fn still_running(&mut self, request: &Request, suffix: String) -> Outcome {
-        let (content, told) = {
+    fn still_running(&mut self, request: &Request, suffix: String) -> CommandOutcome {
+        let (content, continued) = {
             let screen = self.terminal.screen();
-            let content = trim(&screen.new_text(), self.echo(request));
-            (content, screen.text.is_told())
+            let content = trim(&screen.unreported_text(), self.echo(request));
+            (content, screen.text.has_reported_text())
         };
-        self.terminal.change(Screen::tell);
+        self.terminal.change(Screen::mark_reported);
         self.pending = true;
-        let prefix = if told { messages::CONTINUED } else { "" };
-        Outcome {
+        let prefix = if continued { messages::CONTINUED } else { "" };
+        CommandOutcome {
             content,
             prefix: prefix.to_owned(),
             suffix,
             timed_out: true,
-            ..Outcome::default()
+            ..CommandOutcome::default()
         }
     }
 
-    /// The shell itself has ended: tells so, and goes on in a new one at the same place.
-    async fn restart(&mut self, request: &Request, code: i32) -> Result<Outcome, ShellError> {
-        let content = trim(&self.terminal.screen().new_text(), self.echo(request));
-        let places = [&self.working_dir, &self.start.working_dir];
-        let place = places.into_iter().find(|place| place.is_dir());
-        let start = Start {
-            working_dir: place.cloned().unwrap_or_else(|| PathBuf::from("/")),
+    /// Reports the end of the shell and starts a new one in the same directory.
+    async fn restart(
+        &mut self,
+        request: &Request,
+        code: i32,
+    ) -> Result<CommandOutcome, ShellError> {
+        let content = trim(
+            &self.terminal.screen().unreported_text(),
+            self.echo(request),
+        );
+        self.pending = false;
+        self.replace_terminal().await?;
+        let report = self.terminal.screen().report.clone();
+        let directory = self.working_dir.display().to_string();
+        Ok(CommandOutcome {
+            content,
+            suffix: messages::completed(code) + &messages::restarted(&directory),
+            report: report.map(|report| PromptReport {
+                exit_code: code,
+                ..report
+            }),
+            ..CommandOutcome::default()
+        })
+    }
+
+    async fn replace_terminal(&mut self) -> Result<(), ShellError> {
+        let candidates = [&self.working_dir, &self.start.working_dir];
+        let directory = candidates.into_iter().find(|path| path.is_dir());
+        let start = LaunchContext {
+            working_dir: directory.cloned().unwrap_or_else(|| PathBuf::from("/")),
             ..self.start.clone()
         };
         let fresh = Terminal::start(&start, self.main).await?;
         let ended = std::mem::replace(&mut self.terminal, fresh);
-        ended.retire().await;
-        self.pending = false;
+        ended.detach().await;
         self.working_dir = start.working_dir;
-        let report = self.terminal.screen().report.clone();
-        let place = self.working_dir.display().to_string();
-        Ok(Outcome {
-            content,
-            suffix: messages::completed(code) + &messages::restarted(&place),
-            report: report.map(|report| Report {
-                exit_code: code,
-                ..report
-            }),
-            ..Outcome::default()
-        })
+        Ok(())
     }
 }
 
-/// The outcome that the screen shows, or when it last changed.
-fn look(screen: &Screen, goal: Goal) -> Result<Wait, Instant> {
+/// Returns the result that the screen shows, or the time of its last change.
+fn check_screen(screen: &Screen, goal: WaitTarget) -> Result<WaitResult, Instant> {
     let reached = || match (goal, &screen.report) {
-        (Goal::Prompts(prompts), _) => screen.prompts >= prompts,
-        (Goal::Command { id, shell }, Some(report)) => {
+        (WaitTarget::Prompts(prompts), _) => screen.prompts >= prompts,
+        (WaitTarget::Command { id, shell }, Some(report)) => {
             report.command_id == id || Some(report.shell) != shell
         }
-        (Goal::Command { .. }, None) => true,
+        (WaitTarget::Command { .. }, None) => true,
     };
     match screen.ended {
-        Some(code) => Ok(Wait::Ended(code)),
-        None if screen.at_prompt && reached() => Ok(Wait::Completed),
+        Some(code) => Ok(WaitResult::Ended(code)),
+        None if screen.at_prompt && reached() => Ok(WaitResult::Completed),
         None => Err(screen.changed),
     }
 }
@@ -362,7 +410,7 @@ fn is_typable(command: &str) -> bool {
     command.chars().all(printable) && command.lines().all(|line| line.len() < MAX_TYPED_LINE)
 }
 
-/// Output without blanks around it, and without what the terminal echoed.
+/// Removes surrounding blanks and the echo of the terminal from the output.
 fn trim(text: &str, echo: &str) -> String {
     let text = text.trim();
     text.strip_prefix(echo).unwrap_or(text).trim().to_owned()

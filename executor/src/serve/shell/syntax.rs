@@ -1,8 +1,8 @@
-//! What only bash knows about the text of a command, asked of a bash that executes nothing.
+//! Checks of the text of a command by a bash that executes nothing.
 //!
-//! Whether it would ask for more lines, as after an open quote or here document: such a command
-//! is typed at the prompt, where later input can complete it. And whether the text is several
-//! commands on lines of their own, which clients expect to be refused.
+//! A command that bash would ask to complete, for example after an open quote, is typed at the
+//! prompt, where later input can complete it. Several commands on separate lines are rejected,
+//! as clients expect.
 
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -10,22 +10,27 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-use crate::serve::children;
 use crate::serve::identity::Identity;
+use crate::serve::orphan_reaper;
 
 const TIMEOUT: Duration = Duration::from_secs(2);
-const COMPLAINTS: [&str; 3] = [
+const INCOMPLETE_ERRORS: [&str; 3] = [
     "unexpected EOF while looking for",
     "unexpected end of file",
     "delimited by end-of-file",
 ];
 const KEYWORDS: [&str; 7] = ["if", "for", "while", "until", "case", "select", "function"];
 
-/// Longer texts are not taken apart: each line costs a look at all before it.
+/// Words that make a text one command; see [`has_script_syntax`].
+const SCRIPT_KEYWORDS: [&str; 5] = ["[[", "case", "select", "coproc", "time"];
+/// Words after which a command begins.
+const COMMAND_PREFIXES: [&str; 8] = ["if", "then", "else", "elif", "while", "until", "do", "!"];
+
+/// Longer texts are not split: the check of each line parses all lines before it.
 const MAX_SPLIT_LINES: usize = 200;
 
-/// Writes each shortest run of lines that can stand as a command, then what is left over. A line
-/// is complete when a function around it can be defined; nothing defined is ever called.
+/// Script that writes each shortest run of lines that is a complete command, then the rest. A text
+/// is complete if a function with that body can be defined; the function is never called.
 const SPLIT: &str = r#"
 while IFS= read -r line || [ -n "$line" ]; do
   text+=$line$'\n'
@@ -38,27 +43,28 @@ done
 printf '%s' "$text"
 "#;
 
-/// Asks bash itself, and only if a glance cannot rule it out: the question costs milliseconds.
+/// Returns whether bash would ask for more lines. Starts bash only if a quick check cannot tell.
 pub(super) async fn is_incomplete(command: &str, identity: &Identity) -> bool {
     if !may_be_incomplete(command) {
         return false;
     }
-    let Some(output) = ask(&["-n"], command, identity).await else {
+    let Some(output) = run_bash_check(&["-n"], command, identity).await else {
         return false;
     };
     let stderr = String::from_utf8_lossy(&output.stderr);
-    COMPLAINTS
+    INCOMPLETE_ERRORS
         .iter()
         .any(|complaint| stderr.contains(complaint))
 }
 
-/// The commands of the text, if there are several and bash understands all of them.
-pub(super) async fn several(command: &str, identity: &Identity) -> Option<Vec<String>> {
+/// Returns the commands of the text if there are several and bash can parse all of them. Scripts
+/// with syntax that the Python server cannot parse count as one command, as they do there.
+pub(super) async fn split_commands(command: &str, identity: &Identity) -> Option<Vec<String>> {
     let lines = command.lines().count();
-    if !(2..=MAX_SPLIT_LINES).contains(&lines) {
+    if !(2..=MAX_SPLIT_LINES).contains(&lines) || has_script_syntax(command) {
         return None;
     }
-    let output = ask(&["-c", SPLIT], command, identity).await?;
+    let output = run_bash_check(&["-c", SPLIT], command, identity).await?;
     let text = String::from_utf8(output.stdout).ok()?;
     let (commands, rest) = text.rsplit_once('\0')?;
     let only_comments = rest
@@ -89,8 +95,26 @@ fn words(command: &str) -> impl Iterator<Item = &str> {
     command.split(|character: char| character.is_whitespace() || character == ';')
 }
 
-/// Runs a bash that shares nothing with the agent's but the user.
-async fn ask(arguments: &[&str], input: &str, identity: &Identity) -> Option<Output> {
+/// Returns whether the text contains `[[ ]]`, `$(( ))`, a C-style `for`, an array or one of
+/// [`SCRIPT_KEYWORDS`], outside of single quotes.
+fn has_script_syntax(command: &str) -> bool {
+    let unquoted: String = command.split('\'').step_by(2).collect();
+    let is_name = |character: char| character.is_alphanumeric() || "_]+".contains(character);
+    let mut arrays = unquoted.match_indices("=(");
+    let parts = unquoted.split(['\n', ';', '|', '&', '(', ')', '{', '}']);
+    let mut starts = parts.filter_map(|part| {
+        let words = part.split_whitespace();
+        let mut words = words.skip_while(|word| COMMAND_PREFIXES.contains(word));
+        words.next()
+    });
+    unquoted.contains("$((")
+        || unquoted.contains("for ((")
+        || arrays.any(|(at, _)| unquoted[..at].ends_with(is_name))
+        || starts.any(|word| SCRIPT_KEYWORDS.contains(&word))
+}
+
+/// Runs a separate bash as the sandbox user, with an empty environment.
+async fn run_bash_check(arguments: &[&str], input: &str, identity: &Identity) -> Option<Output> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     let mut command = Command::new("bash");
     command
@@ -101,13 +125,13 @@ async fn ask(arguments: &[&str], input: &str, identity: &Identity) -> Option<Out
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    identity.adopt(&mut command);
+    identity.apply_to(&mut command);
     command.env("PATH", path).env("LC_ALL", "C");
     let mut child = command.spawn().ok()?;
-    let _kept = children::keep(child.id());
+    let _kept = orphan_reaper::register_child(child.id());
     let mut stdin = child.stdin.take()?;
     let writing = async move {
-        // It may stop reading at an error; what it has said by then is the answer.
+        // Bash may stop reading at an error; its output until then is the result.
         let _ = stdin.write_all(input.as_bytes()).await;
         let _ = stdin.write_all(b"\n").await;
     };
@@ -120,7 +144,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn bash_knows_what_is_open() {
+    async fn incomplete_commands_are_recognized() {
         let identity = Identity::own();
         for open in [
             "cat << EOF",
@@ -145,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bash_knows_how_many_there_are() {
+    async fn commands_on_separate_lines_are_split() {
         let identity = Identity::own();
         for one in [
             "a && b; c | d &",
@@ -163,7 +187,7 @@ mod tests {
             "echo )\necho b",
             "echo \"open\necho b",
         ] {
-            assert_eq!(several(one, &identity).await, None, "{one}");
+            assert_eq!(split_commands(one, &identity).await, None, "{one}");
         }
         for two in [
             "echo a\necho b",
@@ -173,7 +197,7 @@ mod tests {
             "x=$(cat << A\nb\nA\n)\necho b",
             "(( 1+1 ))\n\n! ls",
         ] {
-            let commands = several(two, &identity).await;
+            let commands = split_commands(two, &identity).await;
             assert_eq!(commands.map(|commands| commands.len()), Some(2), "{two}");
         }
     }

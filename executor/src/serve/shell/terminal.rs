@@ -1,8 +1,9 @@
-//! One bash process on its pseudo-terminal, and a picture of what it has written.
+//! One bash process on its pseudo-terminal, and the `Screen` that its output makes.
 //!
-//! The shell's first file makes it report every prompt and every start of a command in escape
-//! sequences that only this server can read; one task turns the stream into a `Screen`.
+//! The start-up file makes bash report every prompt and every start of a command in escape
+//! sequences with a random token. One task per terminal reads them.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -18,22 +19,24 @@ use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::bash_rc;
 use super::grid::SIZE;
-use super::rc;
 use super::scanner::Scanner;
-use super::scratch::Scratch;
+use super::scratch_dir::ScratchDir;
 use super::screen::Screen;
-use crate::serve::children::{self, Kept};
 use crate::serve::identity::Identity;
-use crate::serve::private;
-use crate::serve::processes::Family;
+use crate::serve::orphan_reaper::{self, OwnedChild};
+use crate::serve::private_dir;
+use crate::serve::process_tree::ProcessSet;
+use crate::serve::python_environment::Variables;
 
-/// For the user's own start-up files.
+/// Timeout of the user's own start-up files.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
-/// Output of a shell that has ended may still be on its way.
-const DRAIN: Duration = Duration::from_millis(50);
+/// Time for the remaining output of a shell that has ended.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 /// A program that does not read its input must not block the server.
 const TYPE_TIMEOUT: Duration = Duration::from_secs(5);
+
 #[derive(Debug, thiserror::Error)]
 pub(in crate::serve) enum ShellError {
     #[error("cannot prepare the shell's directory")]
@@ -48,16 +51,17 @@ pub(in crate::serve) enum ShellError {
     Type(#[source] io::Error),
 }
 
-/// What a shell is started with.
+/// User, directory and environment that shells, kernels and tool servers start with.
 #[derive(Debug, Clone)]
-pub(in crate::serve) struct Start {
+pub(in crate::serve) struct LaunchContext {
     pub(in crate::serve) identity: Arc<Identity>,
     pub(in crate::serve) working_dir: PathBuf,
-    pub(in crate::serve) max_memory_gib: Option<u64>,
+    /// Changes to the environment of the server.
+    pub(in crate::serve) variables: Variables,
 }
 
-impl Start {
-    /// The working directory if it is there, and one that is there if not.
+impl LaunchContext {
+    /// The working directory, or `/` if it does not exist.
     pub(in crate::serve) fn existing_dir(&self) -> &Path {
         let exists = self.working_dir.is_dir();
         if exists {
@@ -65,6 +69,13 @@ impl Start {
         } else {
             Path::new("/")
         }
+    }
+
+    /// Value of a variable in the environment of started programs.
+    pub(in crate::serve) fn variable(&self, name: &str) -> Option<OsString> {
+        let mut changed = self.variables.iter();
+        let changed = changed.find(|(changed, _)| *changed == name);
+        changed.map_or_else(|| std::env::var_os(name), |(_, value)| Some(value.clone()))
     }
 }
 
@@ -75,42 +86,41 @@ pub(super) struct Terminal {
     input: OwnedWritePty,
     control: OwnedFd,
     modes: Option<Termios>,
-    scratch: Scratch,
+    scratch: ScratchDir,
     identity: Arc<Identity>,
     follower: JoinHandle<()>,
-    /// How many commands have been handed over.
+    /// Number of commands so far.
     commands: u64,
 }
 
 impl Terminal {
-    pub(super) async fn start(start: &Start, main: bool) -> Result<Self, ShellError> {
-        let token = private::token().map_err(ShellError::Scratch)?;
-        let name = private::token().map_err(ShellError::Scratch)?;
+    pub(super) async fn start(start: &LaunchContext, main: bool) -> Result<Self, ShellError> {
+        let token = private_dir::token().map_err(ShellError::Scratch)?;
+        let name = private_dir::token().map_err(ShellError::Scratch)?;
         let (rc_token, fallback) = (token.clone(), start.working_dir.as_path());
-        let options = rc::Options {
-            main,
-            max_memory_gib: start.max_memory_gib,
+        let files = move |directory: &Path| {
+            let rc = bash_rc::rc_text(directory, main);
+            [rc, bash_rc::hooks_text(&rc_token, directory)]
         };
-        let rc = move |directory: &Path| rc::text(&rc_token, directory, options);
-        let scratch = Scratch::create(&start.identity, &name[..16], fallback, rc)
+        let scratch = ScratchDir::create(&start.identity, &name[..16], fallback, files)
             .await
             .map_err(ShellError::Scratch)?;
         let (pty, pts) = pty_process::open().map_err(ShellError::Terminal)?;
         pty.resize(Size::new(SIZE, SIZE))
             .map_err(ShellError::Terminal)?;
         let control = pty.as_fd().try_clone_to_owned();
-        // Without it programs can still use the terminal, only not open it by its name.
+        // Without ownership, programs can use the terminal but not open it by name.
         let _ = start.identity.own_terminal(&pts);
         let child = command(start, &scratch.rc())
             .spawn(pts)
             .map_err(ShellError::Spawn)?;
-        let kept = children::keep(child.id());
+        let kept = orphan_reaper::register_child(child.id());
         let replies = pty.as_fd().try_clone_to_owned();
         let replies = replies.map_err(ShellError::Scratch)?;
         let session = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let (output, input) = pty.into_split();
         let screen = watch::Sender::new(Screen::new());
-        let follower = Follower {
+        let follower = OutputReader {
             output,
             replies,
             scanner: Scanner::new(&token),
@@ -128,11 +138,11 @@ impl Terminal {
             follower,
             commands: 0,
         };
-        terminal.come_up().await?;
+        terminal.wait_until_started().await?;
         Ok(terminal)
     }
 
-    async fn come_up(&mut self) -> Result<(), ShellError> {
+    async fn wait_until_started(&mut self) -> Result<(), ShellError> {
         let mut screen = self.watch();
         let up = screen.wait_for(|screen| screen.at_prompt || screen.ended.is_some());
         match tokio::time::timeout(START_TIMEOUT, up).await {
@@ -152,25 +162,32 @@ impl Terminal {
         self.screen.borrow()
     }
 
+    /// The shell and all of its processes.
+    pub(super) fn processes(&self) -> ProcessSet {
+        ProcessSet::Session(self.session)
+    }
+
     pub(super) fn change(&self, change: impl FnOnce(&mut Screen)) {
         self.screen.send_modify(change);
     }
 
-    /// Runs a whole command at the prompt; the number that the shell will report with its end.
+    /// Runs a command at the prompt and returns the number that the shell reports at its end.
     pub(super) async fn run(&mut self, command: &str) -> Result<u64, ShellError> {
         // Bash variables cannot hold a zero byte.
         let command = command.replace('\0', "");
-        let put = self.scratch.put_command(command).await;
+        let put = self.scratch.write_command(command.clone()).await;
         put.map_err(ShellError::Scratch)?;
         self.restore_modes();
         self.commands += 1;
-        self.type_in(&rc::run(self.commands)).await?;
+        let export_hooks = bash_rc::may_start_shell(&command);
+        let line = bash_rc::run_line(self.commands, export_hooks);
+        self.type_in(&line).await?;
         Ok(self.commands)
     }
 
     /// Types bytes, as at a keyboard.
     pub(super) async fn type_in(&mut self, bytes: &[u8]) -> Result<(), ShellError> {
-        // Until it says otherwise: it may be asking for the rest of a command.
+        // Until the next prompt: the shell may ask for the rest of a command.
         self.change(|screen| screen.at_prompt = false);
         match tokio::time::timeout(TYPE_TIMEOUT, self.input.write_all(bytes)).await {
             Ok(outcome) => outcome.map_err(ShellError::Type),
@@ -178,57 +195,56 @@ impl Terminal {
         }
     }
 
-    /// A program may have left the terminal in a state in which no line can be typed.
+    /// Restores the terminal modes, which a program may have left unusable.
     fn restore_modes(&self) {
         if let Some(modes) = &self.modes {
-            // Worst case the next command fails visibly.
+            // If this fails, the next command fails visibly.
             let _ = rustix::termios::tcsetattr(&self.control, OptionalActions::Now, modes);
         }
     }
 
     /// Ends the shell and all of its session.
     pub(super) async fn close(self) {
-        let family = Family::Session(self.session);
-        family.end(&self.identity).await;
-        self.retire().await;
+        self.processes().kill_all(&self.identity).await;
+        self.detach().await;
     }
 
-    /// Lets go of a shell that has ended; its background jobs go on.
-    pub(super) async fn retire(self) {
-        let _ = tokio::time::timeout(DRAIN * 4, self.follower).await;
+    /// Releases a shell that has ended. Its background jobs keep running.
+    pub(super) async fn detach(self) {
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT * 4, self.follower).await;
         self.scratch.remove().await;
     }
 }
 
 /// Turns the shell's output into the screen until the shell has ended.
-struct Follower {
+struct OutputReader {
     output: OwnedReadPty,
     replies: OwnedFd,
     scanner: Scanner,
     screen: watch::Sender<Screen>,
 }
 
-impl Follower {
-    async fn follow(mut self, mut child: Child, kept: Kept) {
+impl OutputReader {
+    async fn follow(mut self, mut child: Child, kept: OwnedChild) {
         let mut buffer = vec![0; 16 << 10];
         let ended = loop {
             tokio::select! {
                 ended = child.wait() => break ended,
                 read = self.output.read(&mut buffer) => match read {
                     Ok(count @ 1..) => self.take(&buffer[..count]),
-                    // Nobody has the terminal open any more.
+                    // No process has the terminal open any more.
                     Ok(0) | Err(_) => break child.wait().await,
                 },
             }
         };
         drop(kept);
-        // Background jobs may go on writing for ever.
+        // Background jobs may keep writing without end.
         let rest = async {
             while let Ok(count @ 1..) = self.output.read(&mut buffer).await {
                 self.take(&buffer[..count]);
             }
         };
-        let _ = tokio::time::timeout(DRAIN, rest).await;
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
         let code = ended.map_or(-1, exit_code);
         self.screen.send_modify(|screen| screen.ended = Some(code));
     }
@@ -240,7 +256,7 @@ impl Follower {
             replies = screen.text.take_replies();
         });
         if !replies.is_empty() {
-            // Does not wait: a program that asks and does not read gets no answer.
+            // Not waited for: a program that does not read its input gets no reply.
             let _ = rustix::io::write(&self.replies, &replies);
         }
     }
@@ -252,19 +268,20 @@ fn exit_code(status: std::process::ExitStatus) -> i32 {
     status.code().or(signal).unwrap_or(-1)
 }
 
-fn command(start: &Start, rc: &Path) -> pty_process::Command {
+fn command(start: &LaunchContext, rc: &Path) -> pty_process::Command {
     let mut command = tokio::process::Command::new("bash");
     command
         .args(["--noediting", "--rcfile"])
         .arg(rc)
         .arg("-i")
         .env("TERM", "xterm-256color")
-        // The agent has no use for the key to its own sandbox.
+        // The session key must not reach commands.
         .env_remove(variable::SESSION_API_KEY)
         .env_remove(variable::OH_SESSION_API_KEYS_0)
         .env_remove("PROMPT_COMMAND")
+        .envs(start.variables.iter().cloned())
         .current_dir(start.existing_dir())
         .kill_on_drop(true);
-    start.identity.adopt(&mut command);
+    start.identity.apply_to(&mut command);
     command.into()
 }

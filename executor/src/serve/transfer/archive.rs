@@ -1,7 +1,7 @@
-//! Packs a directory into an archive that is sent while it is made (spec 2.6).
+//! Packs a directory into a streamed archive (`docs/specs/executor.md`, section 2.6).
 //!
-//! Stored, not compressed: the network inside a cluster is faster than a sandbox's share of a
-//! processor. What is no file, cannot be read or vanishes meanwhile is left out.
+//! Entries are stored, not compressed: the cluster network is faster than a sandbox's share of a
+//! CPU. Special files, unreadable files and files that vanish are left out.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -12,17 +12,16 @@ use rustix::fs::OFlags;
 use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{CompressionMethod, ZipWriter};
 
-use super::stream::Sink;
-use super::time;
+use super::stream::ArchiveWriter;
+use super::zip_time;
 
-/// Longer files need the larger form of an entry.
+/// Size from which an entry needs the zip64 format.
 const LARGE: u64 = u32::MAX as u64;
 
-type Archive<'a> = ZipWriter<StreamWriter<&'a mut Sink>>;
+type Archive<'a> = ZipWriter<StreamWriter<&'a mut ArchiveWriter>>;
 
-/// Sends every regular file under `root`, by its path relative to it. A root that is no directory
-/// gives an empty archive.
-pub(in crate::serve) fn send(root: &Path, mut sink: Sink) -> io::Result<()> {
+/// Sends every regular file under `root` with its relative path, or `root` itself if it is a file.
+pub(in crate::serve) fn send(root: &Path, mut sink: ArchiveWriter) -> io::Result<()> {
     let sent = pack(root, &mut sink).and_then(|()| sink.flush());
     if let Err(error) = &sent {
         sink.fail(io::Error::new(error.kind(), error.to_string()));
@@ -30,8 +29,11 @@ pub(in crate::serve) fn send(root: &Path, mut sink: Sink) -> io::Result<()> {
     sent
 }
 
-fn pack(root: &Path, sink: &mut Sink) -> io::Result<()> {
+fn pack(root: &Path, sink: &mut ArchiveWriter) -> io::Result<()> {
     let mut archive = ZipWriter::new_stream(sink);
+    if let (true, Some(name)) = (root.is_file(), root.file_name()) {
+        add(&mut archive, root, Path::new(name))?;
+    }
     let mut directories = vec![PathBuf::new()];
     while let Some(directory) = directories.pop() {
         for name in names(&root.join(&directory)) {
@@ -48,7 +50,7 @@ fn pack(root: &Path, sink: &mut Sink) -> io::Result<()> {
     Ok(())
 }
 
-/// In the order of their bytes, so that archives of equal directories are equal.
+/// Names in byte order, so that equal directories give equal archives.
 fn names(directory: &Path) -> Vec<std::ffi::OsString> {
     let entries = fs::read_dir(directory).into_iter().flatten();
     let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
@@ -63,20 +65,20 @@ fn add(archive: &mut Archive<'_>, path: &Path, relative: &Path) -> io::Result<()
     let large = found.len() >= LARGE;
     let options = SimpleFileOptions::default()
         .compression_method(CompressionMethod::Stored)
-        .last_modified_time(time::of(found.modified().ok()))
+        .last_modified_time(zip_time::of(found.modified().ok()))
         .unix_permissions(found.permissions().mode() & 0o777)
         .large_file(large);
     match archive.start_file(relative.to_string_lossy(), options) {
         Ok(()) => {}
         Err(zip::result::ZipError::Io(error)) => return Err(error),
-        // Two names that differ only in what is no Unicode.
+        // A duplicate: two names that differ only in bytes that are not UTF-8.
         Err(_) => return Ok(()),
     }
-    // A file that grows meanwhile must not outgrow the form of its entry.
+    // A growing file must not exceed the format that its entry was started with.
     copy(file.take(if large { u64::MAX } else { LARGE - 1 }), archive)
 }
 
-/// What ends early is sent as far as it could be read.
+/// Copies a file. A read error truncates the entry instead of failing the archive.
 fn copy(mut file: impl io::Read, archive: &mut Archive<'_>) -> io::Result<()> {
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -85,16 +87,16 @@ fn copy(mut file: impl io::Read, archive: &mut Archive<'_>) -> io::Result<()> {
             Ok(length) => archive.write_all(&buffer[..length])?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
-                tracing::warn!(%error, "a file of a download ends early");
+                tracing::warn!(%error, "a file of a download is truncated");
                 return Ok(());
             }
         }
     }
 }
 
-/// Links lead to files. Opening a pipe or a device must not block.
+/// Opens a regular file, following links. Must not block on a pipe or a device.
 fn open(path: &Path) -> Option<(File, Metadata)> {
-    // What is no file is not even opened: opening alone may have effects.
+    // Checked first, because opening a device may have effects.
     fs::metadata(path).ok().filter(Metadata::is_file)?;
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new()

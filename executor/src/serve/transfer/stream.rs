@@ -1,4 +1,4 @@
-//! The two directions between a thread that blocks and a client that may be slow or gone.
+//! Bounded channels between a blocking thread and a client that may be slow or disconnected.
 
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -11,15 +11,15 @@ use http_body::{Body, Frame};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-/// Pieces under way; the memory of a transfer is this many of them.
-const PIECES: usize = 4;
-const PIECE: usize = 64 << 10;
-/// How long a client may stand still.
-const STALL: Duration = Duration::from_mins(2);
+/// Chunks in the channel; bounds the memory of a transfer.
+const CHANNEL_CAPACITY: usize = 4;
+const CHUNK_BYTES: usize = 64 << 10;
+/// Time that a client may read nothing.
+const STALL_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// What a client uploads, read by a thread.
+/// Reading end of an upload, for a blocking thread.
 #[derive(Debug)]
-pub(in crate::serve) struct Received {
+pub(in crate::serve) struct UploadReader {
     pieces: mpsc::Receiver<Piece>,
     current: Bytes,
     ended: bool,
@@ -28,43 +28,43 @@ pub(in crate::serve) struct Received {
 #[derive(Debug)]
 enum Piece {
     Data(Bytes),
-    /// Without this the upload is not whole.
+    /// Marks the upload as complete.
     End,
 }
 
-/// The other end of `Received`.
+/// Sending end of an upload.
 #[derive(Debug)]
-pub(in crate::serve) struct Sending(mpsc::Sender<Piece>);
+pub(in crate::serve) struct UploadSender(mpsc::Sender<Piece>);
 
-pub(in crate::serve) fn receiving() -> (Sending, Received) {
-    let (sender, pieces) = mpsc::channel(PIECES);
-    let received = Received {
+pub(in crate::serve) fn upload_channel() -> (UploadSender, UploadReader) {
+    let (sender, pieces) = mpsc::channel(CHANNEL_CAPACITY);
+    let received = UploadReader {
         pieces,
         current: Bytes::new(),
         ended: false,
     };
-    (Sending(sender), received)
+    (UploadSender(sender), received)
 }
 
-impl Sending {
-    /// False when nobody wants more.
+impl UploadSender {
+    /// Returns false if the reader is gone.
     pub(in crate::serve) async fn data(&self, data: Bytes) -> bool {
         self.0.send(Piece::Data(data)).await.is_ok()
     }
 
     pub(in crate::serve) async fn end(self) {
-        // Whoever has stopped reading has an error to tell.
+        // A reader that is gone reports its own error.
         let _ = self.0.send(Piece::End).await;
     }
 }
 
-impl Read for Received {
+impl Read for UploadReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.current.is_empty() && !self.ended {
             match self.pieces.blocking_recv() {
                 Some(Piece::Data(data)) => self.current = data,
                 Some(Piece::End) => self.ended = true,
-                None => return Err(Broken.into()),
+                None => return Err(UploadIncomplete.into()),
             }
         }
         let length = buffer.len().min(self.current.len());
@@ -73,13 +73,13 @@ impl Read for Received {
     }
 }
 
-/// The sender is gone before it came to the end.
+/// The sender was dropped before the end of the upload.
 #[derive(Debug, thiserror::Error)]
 #[error("the upload broke off")]
-struct Broken;
+struct UploadIncomplete;
 
-impl From<Broken> for io::Error {
-    fn from(broken: Broken) -> Self {
+impl From<UploadIncomplete> for io::Error {
+    fn from(broken: UploadIncomplete) -> Self {
         Self::new(io::ErrorKind::UnexpectedEof, broken)
     }
 }
@@ -87,52 +87,52 @@ impl From<Broken> for io::Error {
 pub(super) fn is_broken(error: &io::Error) -> bool {
     error
         .get_ref()
-        .is_some_and(<dyn Error + Send + Sync>::is::<Broken>)
+        .is_some_and(<dyn Error + Send + Sync>::is::<UploadIncomplete>)
 }
 
-/// An archive on its way to a client: the body of an answer.
+/// Response body of a download.
 #[derive(Debug)]
 pub(in crate::serve) struct Download(mpsc::Receiver<io::Result<Bytes>>);
 
-/// Where a thread writes an archive.
+/// Writing end of a download, for a blocking thread.
 #[derive(Debug)]
-pub(in crate::serve) struct Sink {
+pub(in crate::serve) struct ArchiveWriter {
     sender: mpsc::Sender<io::Result<Bytes>>,
     runtime: Handle,
     buffer: Vec<u8>,
 }
 
-/// To be called in the runtime that serves the answer.
-pub(in crate::serve) fn channel() -> (Download, Sink) {
-    let (sender, receiver) = mpsc::channel(PIECES);
-    let sink = Sink {
+/// Must be called in the runtime that sends the response.
+pub(in crate::serve) fn channel() -> (Download, ArchiveWriter) {
+    let (sender, receiver) = mpsc::channel(CHANNEL_CAPACITY);
+    let sink = ArchiveWriter {
         sender,
         runtime: Handle::current(),
-        buffer: Vec::with_capacity(PIECE),
+        buffer: Vec::with_capacity(CHUNK_BYTES),
     };
     (Download(receiver), sink)
 }
 
-impl Sink {
+impl ArchiveWriter {
     fn push(&mut self, piece: io::Result<Bytes>) -> io::Result<()> {
-        let sent = self.sender.send_timeout(piece, STALL);
+        let sent = self.sender.send_timeout(piece, STALL_TIMEOUT);
         self.runtime
             .block_on(sent)
             .map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     }
 
-    /// Lets the client know that what it has is not whole.
+    /// Aborts the response, so that the client sees an incomplete body.
     pub(super) fn fail(&mut self, error: io::Error) {
-        // If it is gone, it knows.
+        // An error means that the client has disconnected.
         let _ = self.push(Err(error));
     }
 }
 
-impl Write for Sink {
+impl Write for ArchiveWriter {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        let length = data.len().min(PIECE - self.buffer.len());
+        let length = data.len().min(CHUNK_BYTES - self.buffer.len());
         self.buffer.extend_from_slice(&data[..length]);
-        if self.buffer.len() == PIECE {
+        if self.buffer.len() == CHUNK_BYTES {
             self.flush()?;
         }
         Ok(length)
@@ -142,7 +142,7 @@ impl Write for Sink {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE));
+        let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK_BYTES));
         self.push(Ok(piece.into()))
     }
 }
@@ -166,8 +166,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_upload_without_its_end_is_broken() {
-        let (sending, mut received) = receiving();
+    async fn upload_without_end_is_incomplete() {
+        let (sending, mut received) = upload_channel();
         let reading = std::thread::spawn(move || {
             let mut content = Vec::new();
             received.read_to_end(&mut content).map(|_| content)
@@ -181,8 +181,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_upload_arrives_whole() {
-        let (sending, mut received) = receiving();
+    async fn upload_with_end_is_complete() {
+        let (sending, mut received) = upload_channel();
         let reading = std::thread::spawn(move || {
             let mut content = String::new();
             received.read_to_string(&mut content).map(|_| content)

@@ -1,12 +1,11 @@
-//! Unpacks archives that strangers have made.
+//! Unpacks untrusted archives.
 //!
-//! Names are walked from the destination one part at a time and no link is ever followed, so
-//! nothing is written outside, whatever the archive or the destination contain. Entries are read
-//! one by one: memory does not grow with their number. How much may come out is bounded before
-//! and while it does.
+//! Paths are walked from the destination, component by component, without following links, so that
+//! nothing is written outside. Memory does not grow with the number of entries. The unpacked size
+//! is limited by the claimed sizes before, and by the actual ones during, unpacking.
 
-mod directory;
-mod names;
+mod entry_names;
+mod no_follow;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(in crate::serve) mod properties;
 
@@ -16,28 +15,30 @@ use std::path::{Path, PathBuf};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode};
-use zip::ZipReadOptions;
-use zip::read::{Config, ZipFile};
+use zip::read::{Config, ZipFile, ZipFileEntry};
 use zip::result::ZipError;
 use zip::unstable::read::ZipIterable;
+use zip::{CompressionMethod, ZipReadOptions};
 
-use self::directory::{create, open_root, remove};
-use self::names::{parts, stays_inside};
-use super::TransferError;
+use self::entry_names::{parts, stays_inside};
+use self::no_follow::{create, open_root, remove};
+use super::error::TransferError;
 
-/// What may come out of any archive.
-const FREE: u64 = 1 << 30;
-/// And out of a large one, as a multiple of its size.
-const RATIO: u64 = 100;
+/// Unpacked bytes that every archive may have.
+const MIN_ALLOWED_BYTES: u64 = 1 << 30;
+/// Unpacked bytes of a large archive, as a multiple of its size.
+const MAX_EXPANSION_RATIO: u64 = 100;
 const MAX_ENTRIES: usize = 1_000_000;
-/// A longer target of a link is no path.
+/// Longest target of a link (`PATH_MAX`).
 const MAX_TARGET: u64 = 4096;
+
+const METHODS: [CompressionMethod; 2] = [CompressionMethod::Stored, CompressionMethod::Deflated];
 
 type Reader = BufReader<File>;
 
 pub(super) fn unpack(archive: File, path: &Path, destination: &Path) -> Result<(), TransferError> {
     let size = archive.metadata().map_err(TransferError::of(path))?.len();
-    let allowed = FREE.max(size.saturating_mul(RATIO));
+    let allowed = MIN_ALLOWED_BYTES.max(size.saturating_mul(MAX_EXPANSION_RATIO));
     unpack_within(archive, path, destination, allowed)
 }
 
@@ -59,13 +60,13 @@ fn unpack_within(
         root,
         left: allowed,
     };
-    // The same positions serve both readers: each seeks before it reads.
+    // The readers may share a file position: each one seeks before it reads.
     let again = body.get_ref().try_clone().map_err(&system)?;
-    unpacker.pass(&mut entries, body, Unpacker::place)?;
+    unpacker.pass(&mut entries, body, Unpacker::extract)?;
     unpacker.pass(&mut entries, BufReader::new(again), Unpacker::finish)
 }
 
-/// Looks at what the archive claims before anything is written.
+/// Checks the claimed number and sizes of the entries before anything is written.
 fn check(
     entries: &mut ZipIterable<Reader>,
     path: &Path,
@@ -78,6 +79,9 @@ fn check(
     for entry in entries.files().map_err(|error| refused(path, error))? {
         let entry = entry.map_err(|error| refused(path, error))?;
         claimed = claimed.saturating_add(entry.size());
+        if entry.encrypted() || !METHODS.contains(&entry.compression()) {
+            return Err(unsupported(path, &entry));
+        }
     }
     if claimed > allowed {
         return Err(too_much(path, "bytes", allowed));
@@ -89,7 +93,7 @@ struct Unpacker<'a> {
     path: &'a Path,
     destination: &'a Path,
     root: OwnedFd,
-    /// Bytes that may still come out.
+    /// Bytes that may still be written.
     left: u64,
 }
 
@@ -120,7 +124,7 @@ impl Unpacker<'_> {
     }
 
     /// First pass: directories and files.
-    fn place(&mut self, entry: Entry<'_>, parts: &[&str]) -> Result<(), TransferError> {
+    fn extract(&mut self, entry: Entry<'_>, parts: &[&str]) -> Result<(), TransferError> {
         if entry.is_dir() {
             return self.enter(parts).map(drop);
         }
@@ -133,14 +137,14 @@ impl Unpacker<'_> {
         let parent = self.enter(parents)?;
         let path = self.shown(parts);
         let file = create(&parent, name).map_err(TransferError::of(&path))?;
-        let filled = self.fill(entry, file, &path);
+        let filled = self.write_file(entry, file, &path);
         if filled.is_err() {
             let _ = rustix::fs::unlinkat(&parent, *name, AtFlags::empty());
         }
         filled
     }
 
-    fn fill(
+    fn write_file(
         &mut self,
         mut entry: Entry<'_>,
         mut file: File,
@@ -156,19 +160,19 @@ impl Unpacker<'_> {
                 break;
             }
             let left = self.left.checked_sub(length as u64);
-            self.left = left.ok_or_else(|| too_much(self.path, "bytes", FREE))?;
+            self.left = left.ok_or_else(|| too_much(self.path, "bytes", MIN_ALLOWED_BYTES))?;
             file.write_all(&buffer[..length])
                 .map_err(TransferError::of(path))?;
         }
         if let Some(mode) = mode.filter(|mode| *mode != 0) {
-            // A file system without modes has none to keep.
+            // Ignored on file systems without modes.
             let _ = rustix::fs::fchmod(&file, Mode::from_raw_mode(mode));
         }
         Ok(())
     }
 
-    /// Second pass: links, which the first could have met, and modes, which could have closed
-    /// directories to it.
+    /// Second pass: links, which the first pass must not meet, and modes, which could have made
+    /// directories inaccessible.
     fn finish(&mut self, entry: Entry<'_>, parts: &[&str]) -> Result<(), TransferError> {
         let Some((name, parents)) = parts.split_last() else {
             return Ok(());
@@ -196,7 +200,7 @@ impl Unpacker<'_> {
             .map_err(|error| self.damaged(&path, &error))?;
         let target = String::from_utf8(target).unwrap_or_default();
         if !stays_inside(&target, parents.len()) {
-            tracing::warn!(link = %path.display(), "a link of an upload leads outside");
+            tracing::warn!(link = %path.display(), "skipped a link of an upload that leads outside");
             return Ok(());
         }
         let parent = self.enter(parents)?;
@@ -206,7 +210,7 @@ impl Unpacker<'_> {
     }
 
     fn enter(&self, parts: &[&str]) -> Result<OwnedFd, TransferError> {
-        directory::enter(&self.root, parts).map_err(TransferError::of(&self.shown(parts)))
+        no_follow::enter(&self.root, parts).map_err(TransferError::of(&self.shown(parts)))
     }
 
     fn shown(&self, parts: &[&str]) -> PathBuf {
@@ -237,6 +241,20 @@ fn refused_entry(path: &Path, error: ZipError) -> TransferError {
             path: path.to_path_buf(),
             reason: other.to_string(),
         },
+    }
+}
+
+fn unsupported(path: &Path, entry: &ZipFileEntry<'_>) -> TransferError {
+    let name = String::from_utf8_lossy(entry.name_raw());
+    let reason = match entry.compression() {
+        _ if entry.encrypted() => format!("{name:?} is encrypted, which is not supported"),
+        method => format!(
+            "{name:?} is compressed with {method}, which is not supported: use Deflated or Stored"
+        ),
+    };
+    TransferError::Archive {
+        path: path.to_path_buf(),
+        reason,
     }
 }
 

@@ -1,11 +1,12 @@
-//! Stores an upload (spec 2.5): a file under its name, or the content of an archive.
+//! Stores an upload (`docs/specs/executor.md`, section 2.5): a file, or the content of an archive.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use super::error::TransferError;
+use super::stream::UploadReader;
 use super::unpack::unpack;
-use super::{Received, TransferError};
-use crate::serve::files::{Links, Replacement, make_directories, nameless};
+use crate::serve::files::{Replacement, SymlinkPolicy, make_directories, unnamed};
 
 #[derive(Debug)]
 pub(in crate::serve) struct Upload {
@@ -15,7 +16,7 @@ pub(in crate::serve) struct Upload {
 }
 
 impl Upload {
-    /// `filename` as the client sent it; only its last part counts.
+    /// Only the last component of `filename` is used.
     pub(in crate::serve) fn new(destination: &str, filename: &str, recursive: bool) -> Self {
         let name = filename.rsplit('/').next().unwrap_or_default();
         let name = if [".", ".."].contains(&name) {
@@ -39,18 +40,21 @@ impl Upload {
     }
 }
 
-/// In lower case only, as in the original.
+/// Case-sensitive, as in the Python server.
 fn is_zip(name: &str) -> bool {
     name.as_bytes().ends_with(b".zip")
 }
 
-pub(in crate::serve) fn store(upload: &Upload, received: Received) -> Result<(), TransferError> {
+pub(in crate::serve) fn store(
+    upload: &Upload,
+    received: UploadReader,
+) -> Result<(), TransferError> {
     let destination = &upload.destination;
     if !destination.is_absolute() {
         return Err(TransferError::RelativeDestination);
     }
     make_directories(destination).or_else(|failure| {
-        // A file in the place of the directory fails below, with its own words.
+        // A file at the path of the directory fails below with a better error.
         if destination.exists() {
             return Ok(());
         }
@@ -66,21 +70,21 @@ pub(in crate::serve) fn store(upload: &Upload, received: Received) -> Result<(),
     }
 }
 
-fn store_file(path: &Path, mut received: Received) -> Result<(), TransferError> {
+fn store_file(path: &Path, mut received: UploadReader) -> Result<(), TransferError> {
     let of = TransferError::of(path);
-    let mut file = Replacement::begin(path, Links::Replace).map_err(&of)?;
+    let mut file = Replacement::begin(path, SymlinkPolicy::Replace).map_err(&of)?;
     io::copy(&mut received, &mut file).map_err(&of)?;
     file.commit().map_err(&of)
 }
 
-/// The archive itself never has a name that would have to be removed.
-fn store_archive(upload: &Upload, mut received: Received) -> Result<(), TransferError> {
+/// Stores the archive in an unnamed file, so that nothing has to be removed.
+fn store_archive(upload: &Upload, mut received: UploadReader) -> Result<(), TransferError> {
     let path = upload.path();
     if !is_zip(&upload.name) {
         return Err(TransferError::NoZipName);
     }
     let of = TransferError::of(&path);
-    let mut archive = nameless(&upload.destination).map_err(&of)?;
+    let mut archive = unnamed(&upload.destination).map_err(&of)?;
     io::copy(&mut received.by_ref(), &mut archive).map_err(&of)?;
     unpack(archive, &path, &upload.destination)
 }
@@ -90,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lose_their_directories() {
+    fn upload_name_drops_directories() {
         for (filename, name) in [
             ("a.txt", "a.txt"),
             ("../b.txt", "b.txt"),

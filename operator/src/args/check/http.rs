@@ -1,4 +1,4 @@
-//! A client of the runtime API, as small as a check needs it.
+//! Minimal client of the runtime API.
 
 use std::time::Duration;
 
@@ -12,26 +12,26 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 use tokio::time::timeout;
 
-/// Longest time for one answer.
-const LIMIT: Duration = Duration::from_secs(15);
+/// Timeout of one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 /// Longest answer in bytes.
-const MOST: usize = 1 << 20;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
-pub(super) struct Gateway {
+pub(super) struct GatewayClient {
     client: Client<HttpConnector, Full<Bytes>>,
     url: String,
     key: Option<String>,
 }
 
-/// What came back. A body that is no JSON is null.
+/// Response. A body that is not JSON becomes null.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ApiResponse {
     pub(super) path: String,
     pub(super) status: StatusCode,
     pub(super) body: Value,
 }
 
-impl Gateway {
+impl GatewayClient {
     pub(super) fn new(url: &str, key: Option<String>) -> Self {
         Self {
             client: Client::builder(TokioExecutor::new()).build_http(),
@@ -40,16 +40,16 @@ impl Gateway {
         }
     }
 
-    pub(super) async fn get(&self, path: &str) -> anyhow::Result<Answer> {
+    pub(super) async fn get(&self, path: &str) -> anyhow::Result<ApiResponse> {
         self.send(Method::GET, path, Bytes::new()).await
     }
 
-    pub(super) async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Answer> {
+    pub(super) async fn post(&self, path: &str, body: &Value) -> anyhow::Result<ApiResponse> {
         self.send(Method::POST, path, Bytes::from(body.to_string()))
             .await
     }
 
-    async fn send(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Answer> {
+    async fn send(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<ApiResponse> {
         let mut request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.url))
@@ -57,13 +57,15 @@ impl Gateway {
         if let Some(key) = &self.key {
             request = request.header("X-API-Key", key);
         }
-        let asked = self.client.request(request.body(Full::new(body))?);
-        let response = timeout(LIMIT, asked).await.context(self.url.clone())??;
+        let response = self.client.request(request.body(Full::new(body))?);
+        let response = timeout(REQUEST_TIMEOUT, response)
+            .await
+            .context(self.url.clone())??;
         let status = response.status();
-        let body = Limited::new(response.into_body(), MOST).collect();
-        let body = timeout(LIMIT, body).await?;
+        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect();
+        let body = timeout(REQUEST_TIMEOUT, body).await?;
         let body = body.map_err(|error| anyhow::anyhow!("{path}: {error}"))?;
-        Ok(Answer {
+        Ok(ApiResponse {
             path: path.to_owned(),
             status,
             body: serde_json::from_slice(&body.to_bytes()).unwrap_or_default(),

@@ -1,7 +1,7 @@
-//! `sandbox-operator keys ensure`: the first key of an installation. Its text lies in a Secret of its
-//! own, for the application that uses it; whoever brings that Secret along chooses the key.
+//! `sandbox-operator keys ensure`: the first key of an installation. Its text is in a Secret of its
+//! own, for the application that uses it; an existing Secret determines the key.
 //!
-//! A chart cannot do this: what it makes up would change with every render without a cluster.
+//! A chart cannot generate it: the value would change with every render without a cluster.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::{ObjectMeta, PostParams};
 
-use super::{Create, change, permit, secrets, stored};
-use crate::kubernetes::client::bounded;
-use crate::tenants::book::{Book, fresh_key};
+use super::{CreateArgs, load_document, secrets, update_secret, validate_name};
 use crds::names;
+use shared::kubernetes::client::with_timeout;
+use shared::tenants::key_document::{KeyDocument, generate_key};
 
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct Ensure {
+pub(super) struct EnsureArgs {
     #[command(flatten)]
-    key: Create,
+    key: CreateArgs,
     /// Secret with the text of the key.
     #[arg(long, default_value = "sandbox-operator-default-key")]
     secret: String,
@@ -28,34 +28,34 @@ pub(super) struct Ensure {
     field: String,
 }
 
-impl Ensure {
+impl EnsureArgs {
     pub(super) async fn run(&self, client: &Client, namespace: &str) -> anyhow::Result<()> {
         let key = self.text(client, namespace).await?;
         let record = self.key.record();
-        let adopt = |book: &mut Book| {
-            if !book.has_key(key.trim_end()) {
-                permit(book, &record.name)?;
+        let adopt = |document: &mut KeyDocument| {
+            if !document.has_key(key.trim_end()) {
+                validate_name(document, &record.name)?;
             }
-            Ok(book.adopt(record.clone(), key.trim_end(), Timestamp::now())?)
+            Ok(document.add_existing(record.clone(), key.trim_end(), Timestamp::now())?)
         };
-        change(client, namespace, adopt).await?;
+        update_secret(client, namespace, adopt).await?;
         println!("the key in Secret {} works", self.secret);
         Ok(())
     }
 
-    /// The key as the Secret has it, which is made if it is absent.
+    /// Returns the key from the Secret, which is created if absent.
     async fn text(&self, client: &Client, namespace: &str) -> anyhow::Result<String> {
         let api = secrets(client, namespace);
-        if let Some(found) = bounded(api.get_opt(&self.secret)).await? {
+        if let Some(found) = with_timeout(api.get_opt(&self.secret)).await? {
             return self.read(&found);
         }
-        let book = stored(client, namespace).await?;
-        permit(&book.unwrap_or_default(), &self.key.name)?;
-        let made = self.fresh()?;
-        match bounded(api.create(&PostParams::default(), &made)).await {
+        let document = load_document(client, namespace).await?;
+        validate_name(&document.unwrap_or_default(), &self.key.name)?;
+        let made = self.new_key_secret()?;
+        match with_timeout(api.create(&PostParams::default(), &made)).await {
             Ok(made) => self.read(&made),
             Err(error) if error.is_already_exists() => {
-                self.read(&bounded(api.get(&self.secret)).await?)
+                self.read(&with_timeout(api.get(&self.secret)).await?)
             }
             Err(error) => Err(error.into()),
         }
@@ -70,12 +70,12 @@ impl Ensure {
         let text = secret.data.as_ref().and_then(|data| data.get(field));
         let text = text.ok_or_else(|| anyhow::anyhow!("Secret {name} has no field {field}"))?;
         String::from_utf8(text.0.clone())
-            .map_err(|_| anyhow::anyhow!("field {field} of Secret {name} is no text"))
+            .map_err(|_| anyhow::anyhow!("field {field} of Secret {name} is not text"))
     }
 
-    fn fresh(&self) -> anyhow::Result<Secret> {
-        let key = ByteString(fresh_key()?.into_bytes());
-        let labels = [(names::MANAGED_BY_LABEL, names::CONTROLLER)];
+    fn new_key_secret(&self) -> anyhow::Result<Secret> {
+        let key = ByteString(generate_key()?.into_bytes());
+        let labels = [(names::MANAGED_BY_LABEL, names::CONTROLLER_FIELD_MANAGER)];
         Ok(Secret {
             metadata: ObjectMeta {
                 name: Some(self.secret.clone()),
@@ -94,29 +94,29 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::fake::FakeApi;
-    use crate::tenants::SECRET;
+    use shared::tenants::SECRET_NAME;
+    use testing::FakeApi;
 
     #[derive(Debug, Parser)]
-    struct Line {
+    struct TestArgs {
         #[command(flatten)]
-        ensure: Ensure,
+        ensure: EnsureArgs,
     }
 
-    fn ensure(name: &str) -> Ensure {
-        Line::try_parse_from(["x", name, "--secret=mine"])
+    fn ensure(name: &str) -> EnsureArgs {
+        TestArgs::try_parse_from(["x", name, "--secret=mine"])
             .unwrap()
             .ensure
     }
 
     async fn hashes(client: &Client) -> Vec<String> {
-        let secret = secrets(client, "ns").get(SECRET).await.unwrap();
+        let secret = secrets(client, "ns").get(SECRET_NAME).await.unwrap();
         let listed = super::super::read(&secret).unwrap().list();
         listed.into_iter().map(|l| l.record.sha256).collect()
     }
 
     #[tokio::test]
-    async fn the_key_is_made_once() {
+    async fn ensure_creates_key_once() {
         let api = FakeApi::default();
         let client = api.client();
         ensure("a").run(&client, "ns").await.unwrap();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_of_before_the_rule_go_on() {
+    async fn existing_invalid_name_stays_usable() {
         let api = FakeApi::default();
         let client = api.client();
         let refused = ensure("Team A").run(&client, "ns").await.unwrap_err();
@@ -136,13 +136,14 @@ mod tests {
         assert!(api.objects().is_empty(), "no key that does not work");
 
         let old = ensure("Team A").key.record();
-        let make = |book: &mut Book| Ok(book.create(old.clone(), Timestamp::UNIX_EPOCH)?);
-        change(&client, "ns", make).await.unwrap();
+        let make =
+            |document: &mut KeyDocument| Ok(document.create(old.clone(), Timestamp::UNIX_EPOCH)?);
+        update_secret(&client, "ns", make).await.unwrap();
         ensure("Team A").run(&client, "ns").await.unwrap();
         assert_eq!(hashes(&client).await.len(), 2, "a second key of that name");
 
-        let revoke = |book: &mut Book| Ok(book.revoke("Team A")?);
-        change(&client, "ns", revoke).await.unwrap();
+        let revoke = |document: &mut KeyDocument| Ok(document.revoke("Team A")?);
+        update_secret(&client, "ns", revoke).await.unwrap();
         let refused = ensure("Team A").run(&client, "ns").await.unwrap_err();
         assert!(refused.to_string().contains("as in team-a"), "{refused}");
         ensure("team-a").run(&client, "ns").await.unwrap();
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_key_that_is_there_is_taken() {
+    async fn ensure_adopts_existing_key() {
         let client = FakeApi::default().client();
         let put = |text: &str| {
             let data = json!({"key": ByteString(text.into())});
@@ -167,11 +168,11 @@ mod tests {
         api.delete("mine", &kube::api::DeleteParams::default())
             .await
             .unwrap();
-        let long = put("a key of somebody's own\n");
+        let long = put("an existing api key\n");
         api.create(&params, &long).await.unwrap();
         ensure("a").run(&client, "ns").await.unwrap();
-        let expected = crate::tenants::book::hex(
-            ring::digest::digest(&ring::digest::SHA256, b"a key of somebody's own").as_ref(),
+        let expected = shared::hex::encode(
+            ring::digest::digest(&ring::digest::SHA256, b"an existing api key").as_ref(),
         );
         assert_eq!(hashes(&client).await, [expected]);
     }

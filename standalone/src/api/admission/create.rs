@@ -1,19 +1,22 @@
-//! A new object: it gets its name, uid and birthday here.
+//! Admission of new objects: name, uid and creation time.
 
 use operator::clock::Clock;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
 
-use super::{Admitted, conform::conform, has_generation, kinds, names, reject};
+use super::{
+    Admitted, builtin_rules, field_validation::validate_fields, has_generation,
+    metadata_validation, reject,
+};
 use crate::api::{
-    clock::stamp,
     error::ApiError,
     object::{self, as_object, set_meta},
     registry::Kind,
     request::FieldValidation,
+    timestamp::stamp,
 };
 
-/// What a create has to go by.
+/// Context of a create request.
 pub(crate) struct NewObject<'a> {
     pub(crate) kind: &'a Kind,
     pub(crate) namespace: Option<&'a str>,
@@ -21,7 +24,7 @@ pub(crate) struct NewObject<'a> {
     pub(crate) validation: FieldValidation,
 }
 
-/// Fields of `metadata` only the server writes.
+/// Fields of `metadata` that only the server writes.
 const SERVER_FIELDS: [&str; 7] = [
     "uid",
     "creationTimestamp",
@@ -32,12 +35,12 @@ const SERVER_FIELDS: [&str; 7] = [
     "resourceVersion",
 ];
 
-/// Letters that cannot spell anything rude, as in the real server.
+/// Alphabet of generated names, as in the real server: no vowels, so no words.
 const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 pub(crate) fn prepare_create(new: &NewObject<'_>, mut object: Value) -> Result<Admitted, ApiError> {
     let kind = new.kind;
-    let warnings = conform(kind, &mut object, new.validation)?;
+    let warnings = validate_fields(kind, &mut object, new.validation)?;
     if object::resource_version(&object).is_some_and(|version| version != "0") {
         return Err(ApiError::BadRequest(
             "resourceVersion should not be set on objects to be created".to_owned(),
@@ -47,15 +50,15 @@ pub(crate) fn prepare_create(new: &NewObject<'_>, mut object: Value) -> Result<A
     if kind.status {
         as_object(&mut object).remove("status");
     }
-    kinds::complete(kind, &mut object);
-    let mut causes = names::check(kind, &object);
-    causes.extend(kinds::check(kind, &object));
+    builtin_rules::complete(kind, &mut object);
+    let mut causes = metadata_validation::check(kind, &object);
+    causes.extend(builtin_rules::check(kind, &object));
     if let Some(schema) = kind.schema() {
         schema.fill_defaults(&mut object);
         causes.extend(schema.check(&object, None));
     }
     reject(kind, &object, causes)?;
-    kinds::admit(kind, &object)?;
+    builtin_rules::admit(kind, &object)?;
     Ok(Admitted { object, warnings })
 }
 
@@ -63,7 +66,7 @@ fn identify(new: &NewObject<'_>, object: &mut Value) -> Result<(), ApiError> {
     for field in SERVER_FIELDS {
         set_meta(object, field, Value::Null);
     }
-    place(new.namespace, object)?;
+    set_namespace(new.namespace, object)?;
     if object::meta(object, "name").is_none()
         && let Some(prefix) = object::meta(object, "generateName")
     {
@@ -82,17 +85,17 @@ fn identify(new: &NewObject<'_>, object: &mut Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn place(namespace: Option<&str>, object: &mut Value) -> Result<(), ApiError> {
+fn set_namespace(namespace: Option<&str>, object: &mut Value) -> Result<(), ApiError> {
     match (namespace, object::meta(object, "namespace")) {
-        (Some(asked), Some(sent)) if asked != sent => Err(ApiError::BadRequest(
+        (Some(requested), Some(sent)) if requested != sent => Err(ApiError::BadRequest(
             "the namespace of the provided object does not match the namespace sent on the request"
                 .to_owned(),
         )),
-        (asked, _) => {
+        (requested, _) => {
             set_meta(
                 object,
                 "namespace",
-                asked.map_or(Value::Null, |namespace| json!(namespace)),
+                requested.map_or(Value::Null, |namespace| json!(namespace)),
             );
             Ok(())
         }
@@ -101,9 +104,9 @@ fn place(namespace: Option<&str>, object: &mut Value) -> Result<(), ApiError> {
 
 fn random<const N: usize>() -> Result<[u8; N], ApiError> {
     let mut bytes = [0; N];
-    SystemRandom::new()
-        .fill(&mut bytes)
-        .map_err(|_| ApiError::Internal("no random numbers".to_owned()))?;
+    SystemRandom::new().fill(&mut bytes).map_err(|_| {
+        ApiError::Internal("cannot read random bytes from the operating system".to_owned())
+    })?;
     Ok(bytes)
 }
 
@@ -115,7 +118,7 @@ fn suffix() -> Result<String, ApiError> {
         .collect())
 }
 
-/// A random (version 4) UUID.
+/// Random (version 4) UUID.
 fn uid() -> Result<String, ApiError> {
     let value = u128::from_be_bytes(random()?);
     let value = (value & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);

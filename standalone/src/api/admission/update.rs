@@ -1,8 +1,11 @@
-//! A changed object: who may change which part, and whether anything changed at all.
+//! Admission of updates: the parts of an object that the request may change, and no-op detection.
 
 use serde_json::{Value, json};
 
-use super::{Admitted, conform::conform, has_generation, kinds, names, reject};
+use super::{
+    Admitted, builtin_rules, field_validation::validate_fields, has_generation,
+    metadata_validation, reject,
+};
 use crate::api::{
     error::{ApiError, Cause, CauseReason},
     object::{self, as_object, copy_field, set_meta},
@@ -20,7 +23,7 @@ const FIXED: [&str; 6] = [
     "resourceVersion",
 ];
 
-/// The object to store in place of `current`; equal to it when the request changes nothing.
+/// Returns the object to store in place of `current`; equal to `current` if nothing changes.
 pub(crate) fn prepare_update(
     kind: &Kind,
     current: &Value,
@@ -28,13 +31,13 @@ pub(crate) fn prepare_update(
     subresource: Option<Subresource>,
     validation: FieldValidation,
 ) -> Result<Admitted, ApiError> {
-    let warnings = conform(kind, &mut next, validation)?;
+    let warnings = validate_fields(kind, &mut next, validation)?;
     check_preconditions(kind, current, &next)?;
     let mut object = match subresource {
         Some(Subresource::Status) => with_status(current, &next),
         _ => with_spec(kind, current, next),
     };
-    kinds::complete(kind, &mut object);
+    builtin_rules::complete(kind, &mut object);
     if let Some(schema) = kind.schema() {
         schema.fill_defaults(&mut object);
     }
@@ -57,16 +60,18 @@ fn check_preconditions(kind: &Kind, current: &Value, next: &Value) -> Result<(),
     }
     if differs("uid") {
         let (sent, found) = (object::uid(next), object::uid(current));
-        let why = format!(
+        let message = format!(
             "Precondition failed: UID in precondition: {sent}, UID in object meta: {found}"
         );
         let (of, name) = of();
-        return Err(ApiError::Conflict { of, name, why });
+        return Err(ApiError::Conflict { of, name, message });
     }
     if differs("resourceVersion") && object::resource_version(next) != Some("0") {
-        let why = "the object has been modified; please apply your changes to the latest version and try again".to_owned();
+        let message = "the object has been modified; please apply your changes to the latest \
+            version and try again"
+            .to_owned();
         let (of, name) = of();
-        return Err(ApiError::Conflict { of, name, why });
+        return Err(ApiError::Conflict { of, name, message });
     }
     Ok(())
 }
@@ -98,9 +103,9 @@ fn with_spec(kind: &Kind, current: &Value, mut next: Value) -> Value {
 }
 
 fn check(kind: &Kind, current: &Value, object: &Value) -> Result<(), ApiError> {
-    let mut causes = names::check(kind, object);
-    causes.extend(kinds::check(kind, object));
-    causes.extend(kinds::check_change(kind, current, object));
+    let mut causes = metadata_validation::check(kind, object);
+    causes.extend(builtin_rules::check(kind, object));
+    causes.extend(builtin_rules::check_change(kind, current, object));
     causes.extend(check_finalizers(current, object));
     if let Some(schema) = kind.schema() {
         causes.extend(schema.check(object, Some(current)));
@@ -108,7 +113,7 @@ fn check(kind: &Kind, current: &Value, object: &Value) -> Result<(), ApiError> {
     reject(kind, object, causes)
 }
 
-/// No new finalizers on an object that is on its way out.
+/// Rejects new finalizers on a terminating object.
 fn check_finalizers(current: &Value, object: &Value) -> Option<Cause> {
     let list = |object: &Value| {
         object["metadata"]["finalizers"]
@@ -121,13 +126,18 @@ fn check_finalizers(current: &Value, object: &Value) -> Option<Cause> {
         .into_iter()
         .find(|finalizer| !before.contains(finalizer))?;
     object::is_deleting(current).then(|| {
-        let message = format!("Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{{{added}}}");
+        let message = format!(
+            "Forbidden: no new finalizers can be added if the object is being \
+            deleted, found new finalizers []string{{{added}}}"
+        );
         Cause::new(CauseReason::Forbidden, "metadata.finalizers", message)
     })
 }
 
 fn count_generation(kind: &Kind, current: &Value, object: &mut Value) {
-    if has_generation(kind) && essence(kind, current) != essence(kind, object) {
+    if has_generation(kind)
+        && generation_relevant_fields(kind, current) != generation_relevant_fields(kind, object)
+    {
         set_meta(
             object,
             "generation",
@@ -136,8 +146,8 @@ fn count_generation(kind: &Kind, current: &Value, object: &mut Value) {
     }
 }
 
-/// What a change of counts as a new generation.
-fn essence(kind: &Kind, object: &Value) -> Value {
+/// The part of an object whose changes increase `metadata.generation`.
+fn generation_relevant_fields(kind: &Kind, object: &Value) -> Value {
     let mut rest = object.clone();
     let fields = as_object(&mut rest);
     fields.insert("metadata".to_owned(), json!({}));

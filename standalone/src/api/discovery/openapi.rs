@@ -1,11 +1,12 @@
-//! OpenAPI: enough for `kubectl explain`, for apply, and for kubectl to leave the validation of fields to the server.
+//! OpenAPI documents for `kubectl explain` and apply. They tell kubectl to leave field validation
+//! to the server.
 
 use serde_json::{Map, Value, json};
 
 use super::path;
 use crate::api::registry::{Kind, Registry};
 
-/// The documents of version 3, one per API version.
+/// Index of the version 3 documents, one per API version.
 pub(super) fn index(registry: &Registry) -> Value {
     let paths: Map<_, _> = registry
         .versions()
@@ -30,10 +31,13 @@ pub(super) fn document(registry: &Registry, group: &str, version: &str) -> Optio
         .map(|kind| (schema_name(kind), schema(kind, "#/components/schemas/")))
         .chain(common())
         .collect();
-    (!kinds.is_empty()).then(|| json!({"openapi": "3.0.0", "info": info(), "paths": paths, "components": {"schemas": schemas}}))
+    (!kinds.is_empty()).then(|| {
+        json!({"openapi": "3.0.0", "info": info(), "paths": paths,
+        "components": {"schemas": schemas}})
+    })
 }
 
-/// The same as one document, for clients that know no other.
+/// Version 2 document, for older clients.
 pub(super) fn version_2(registry: &Registry) -> Value {
     let definitions: Map<_, _> = registry
         .kinds()
@@ -44,8 +48,29 @@ pub(super) fn version_2(registry: &Registry) -> Value {
     json!({"swagger": "2.0", "info": info(), "paths": {}, "definitions": definitions})
 }
 
+const TITLE: &str = "Sandbox Operator standalone";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Media type of version 2 that kubectl asks for.
+pub(super) const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
+/// Its media type in responses, where `@` is not allowed.
+pub(super) const PROTOBUF_RESPONSE: &str =
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// Version 2 without resources: field 1 is `swagger`, field 2 `info` with title and version.
+pub(super) fn version_2_protobuf() -> Vec<u8> {
+    let field = |number: u8, content: &[u8]| {
+        // Every content is shorter than 128 bytes, so its length is one byte.
+        let length = u8::try_from(content.len()).unwrap_or_default();
+        [&[number << 3 | 2, length], content].concat()
+    };
+    let info = [field(1, TITLE.as_bytes()), field(2, VERSION.as_bytes())].concat();
+    [field(1, b"2.0"), field(2, &info)].concat()
+}
+
 fn info() -> Value {
-    json!({"title": "Sandbox Operator standalone", "version": env!("CARGO_PKG_VERSION")})
+    json!({"title": TITLE, "version": VERSION})
 }
 
 fn schema_name(kind: &Kind) -> String {
@@ -65,11 +90,17 @@ const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 fn common() -> impl Iterator<Item = (String, Value)> {
     let text = |description: &str| json!({"type": "string", "description": description});
-    let map = |description: &str| json!({"type": "object", "description": description, "additionalProperties": {"type": "string"}});
-    let meta = json!({"type": "object", "description": "ObjectMeta is metadata that all persisted resources must have.",
+    let map = |description: &str| {
+        json!({"type": "object", "description": description,
+        "additionalProperties": {"type": "string"}})
+    };
+    let meta = json!({"type": "object", "description": "ObjectMeta is metadata that all persisted \
+        resources must have.",
         "x-kubernetes-preserve-unknown-fields": true,
-        "properties": {"name": text("Unique within a namespace."), "namespace": text("The space the name is unique in."),
-            "labels": map("Keys and values to select objects by."), "annotations": map("Keys and values for tools.")}});
+        "properties": {"name": text("Unique within a namespace."),
+            "namespace": text("The space the name is unique in."),
+            "labels": map("Keys and values to select objects by."),
+                "annotations": map("Keys and values for tools.")}});
     std::iter::once((OBJECT_META.to_owned(), meta))
 }
 
@@ -86,7 +117,8 @@ fn schema(kind: &Kind, definitions: &str) -> Value {
     schema["properties"]["apiVersion"] =
         described("The versioned schema of this representation of an object.");
     schema["properties"]["kind"] = described("The REST resource this object represents.");
-    schema["properties"]["metadata"] = json!({"description": "Standard object's metadata.", "default": {},
+    schema["properties"]["metadata"] = json!({"description": "Standard object's metadata.",
+        "default": {},
         "allOf": [{"$ref": format!("{definitions}{OBJECT_META}")}]});
     schema
 }
@@ -123,10 +155,18 @@ fn paths_of(kind: &Kind) -> Vec<(String, Value)> {
 const WRITE: [&str; 3] = ["dryRun", "fieldManager", "fieldValidation"];
 
 fn operation(kind: &Kind, action: &str, parameters: &[&str]) -> Value {
-    let parameters: Vec<_> = parameters.iter().map(|name| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}})).collect();
+    let parameters: Vec<_> = parameters
+        .iter()
+        .map(|name| {
+            json!({"name": name, "in": "query",
+        "schema": {"type": "string", "uniqueItems": true}})
+        })
+        .collect();
     let reference = json!({"$ref": format!("#/components/schemas/{}", schema_name(kind))});
     json!({
-        "x-kubernetes-action": action, "x-kubernetes-group-version-kind": identity(kind), "parameters": parameters,
-        "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": reference}}}},
+        "x-kubernetes-action": action, "x-kubernetes-group-version-kind": identity(kind),
+            "parameters": parameters,
+        "responses": {"200": {"description": "OK",
+            "content": {"application/json": {"schema": reference}}}},
     })
 }

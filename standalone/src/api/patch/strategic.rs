@@ -1,9 +1,8 @@
-//! Strategic merge patch, for built-in kinds: lists of containers, variables, volumes, ports and conditions merge by
-//! key, and `$patch` directives delete or replace.
+//! Strategic merge patch for built-in kinds: merge keys and `$patch` directives.
 
 use serde_json::{Map, Value};
 
-use super::lists::{ListKind, builtin, same};
+use super::list_merge::{ListKind, builtin, same};
 use crate::api::object::as_object;
 
 /// Merges `patch` into `target`.
@@ -95,13 +94,13 @@ fn merge_list(target: &mut Value, field: &str, items: &[Value]) {
 }
 
 fn merge_item(current: &mut Vec<Value>, item: &Value, keys: &[String]) {
-    let place = current
+    let position = current
         .iter()
         .position(|existing| same(existing, item, keys));
     let delete = item
         .get("$patch")
         .is_some_and(|directive| directive == "delete");
-    match place {
+    match position {
         Some(index) if delete => {
             current.remove(index);
         }
@@ -111,14 +110,14 @@ fn merge_item(current: &mut Vec<Value>, item: &Value, keys: &[String]) {
     }
 }
 
-fn remove_scalars(target: &mut Map<String, Value>, list: &str, gone: &Value) {
-    let gone = gone.as_array().map(Vec::as_slice).unwrap_or_default();
+fn remove_scalars(target: &mut Map<String, Value>, list: &str, removed: &Value) {
+    let removed = removed.as_array().map(Vec::as_slice).unwrap_or_default();
     if let Some(Value::Array(items)) = target.get_mut(list) {
-        items.retain(|item| !gone.contains(item));
+        items.retain(|item| !removed.contains(item));
     }
 }
 
-/// A patch value as plain data: no nulls, no `$` keys.
+/// Patch value as plain data, without nulls and `$` keys.
 fn without_directives(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -146,19 +145,24 @@ mod tests {
 
     #[test]
     fn containers_and_environment_merge_by_name() {
-        let pod = json!({"spec": {"containers": [{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}]}});
-        let patch = json!({"spec": {"containers": [{"name": "a", "env": [{"name": "Y", "value": "2"}]}, {"name": "b"}]}});
+        let pod = json!({"spec": {"containers": [{"name": "a", "image": "1",
+            "env": [{"name": "X", "value": "1"}]}]}});
+        let patch = json!({"spec": {"containers": [{"name": "a",
+            "env": [{"name": "Y", "value": "2"}]}, {"name": "b"}]}});
         assert_eq!(
             merged(pod, &patch),
             json!({"spec": {"containers": [
-                {"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]}, {"name": "b"}]}})
+                {"name": "a", "image": "1", "env": [{"name": "X", "value": "1"},
+                    {"name": "Y", "value": "2"}]}, {"name": "b"}]}})
         );
     }
 
     #[test]
-    fn directives_delete_and_replace() {
-        let object = json!({"env": [{"name": "X"}, {"name": "Y"}], "spec": {"a": 1, "b": 2}, "finalizers": ["f", "g"]});
-        let patch = json!({"env": [{"name": "X", "$patch": "delete"}], "spec": {"$patch": "replace", "c": 3},
+    fn patch_directives_delete_and_replace() {
+        let object = json!({"env": [{"name": "X"}, {"name": "Y"}], "spec": {"a": 1, "b": 2},
+            "finalizers": ["f", "g"]});
+        let patch = json!({"env": [{"name": "X", "$patch": "delete"}],
+            "spec": {"$patch": "replace", "c": 3},
             "$deleteFromPrimitiveList/finalizers": ["f"]});
         assert_eq!(
             merged(object, &patch),
@@ -168,7 +172,8 @@ mod tests {
 
     #[test]
     fn unknown_lists_are_replaced_and_nulls_remove() {
-        let object = json!({"args": ["a", "b"], "x": 1, "conditions": [{"type": "Ready", "status": "False"}]});
+        let object = json!({"args": ["a", "b"], "x": 1, "conditions": [{"type": "Ready",
+            "status": "False"}]});
         let patch =
             json!({"args": ["c"], "x": null, "conditions": [{"type": "Ready", "status": "True"}]});
         assert_eq!(
@@ -178,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_use_the_port_they_have() {
+    fn ports_merge_by_container_port() {
         let object = json!({"ports": [{"containerPort": 80, "name": "a"}]});
         let patch = json!({"ports": [{"containerPort": 80, "name": "b"}, {"containerPort": 81}]});
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The Kubernetes resources that sandboxes are made of, each checked by its k8s-openapi type.
+//! Built-in resources, validated by their k8s-openapi types.
 
 use k8s_openapi::{
     Metadata, NamespaceResourceScope, Resource,
@@ -15,7 +15,7 @@ use k8s_openapi::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{Kind, Model};
+use super::{Kind, ObjectValidation};
 use crate::api::table;
 
 pub(super) fn kinds() -> Vec<Kind> {
@@ -101,13 +101,47 @@ pub(super) fn cluster<K: Resource + Serialize + DeserializeOwned>(
         status: false,
         scale: None,
         shard: 0,
-        model: Model::Typed(through_type::<K>),
+        model: ObjectValidation::Typed(through_type::<K>),
         columns: table::plain_columns(),
         alias: None,
+        selectable: selectable(plural),
     }
 }
 
-/// The object as the Rust type sees it. What the type does not know is gone afterwards.
+/// Selectable fields, as on a real server.
+fn selectable(plural: &str) -> Vec<String> {
+    let own: &[&str] = match plural {
+        "pods" => &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "status.phase",
+            "status.podIP",
+        ],
+        "events" => &[
+            "involvedObject.apiVersion",
+            "involvedObject.fieldPath",
+            "involvedObject.kind",
+            "involvedObject.name",
+            "involvedObject.namespace",
+            "involvedObject.resourceVersion",
+            "involvedObject.uid",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ],
+        "secrets" => &["type"],
+        "namespaces" => &["status.phase"],
+        "nodes" => &["spec.unschedulable"],
+        _ => &[],
+    };
+    let common = ["metadata.name", "metadata.namespace"];
+    common.iter().chain(own).map(ToString::to_string).collect()
+}
+
+/// Round trip through the Rust type, which drops unknown fields.
 fn through_type<K: Serialize + DeserializeOwned>(
     object: &Value,
 ) -> Result<Value, serde_json::Error> {

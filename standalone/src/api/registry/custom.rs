@@ -1,10 +1,10 @@
-//! Kinds from custom resource definitions: the same YAML that is applied to a cluster decides here.
+//! Kinds from CRDs, so that standalone serves the same YAML as a cluster.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionVersion, CustomResourceSubresourceScale,
 };
 
-use super::{Kind, Model, Scale};
+use super::{Kind, ObjectValidation, Scale};
 use crate::api::{schema::Schema, table};
 
 /// One kind per served version.
@@ -37,7 +37,7 @@ fn kind(definition: &CustomResourceDefinition, version: &CustomResourceDefinitio
         status: subresources.is_some_and(|sub| sub.status.is_some()),
         scale: subresources.and_then(|sub| sub.scale.as_ref()).map(scale),
         shard: 0,
-        model: Model::Schema(Box::new(Schema::new(version.schema.as_ref()))),
+        model: ObjectValidation::Schema(Box::new(Schema::new(version.schema.as_ref()))),
         columns: table::custom_columns(
             version
                 .additional_printer_columns
@@ -45,7 +45,15 @@ fn kind(definition: &CustomResourceDefinition, version: &CustomResourceDefinitio
                 .unwrap_or_default(),
         ),
         alias: None,
+        selectable: selectable(version),
     }
+}
+
+fn selectable(version: &CustomResourceDefinitionVersion) -> Vec<String> {
+    let own = version.selectable_fields.iter().flatten();
+    let own = own.map(|field| field.json_path.trim_start_matches('.').to_owned());
+    let common = ["metadata.name", "metadata.namespace"].map(str::to_owned);
+    common.into_iter().chain(own).collect()
 }
 
 fn scale(scale: &CustomResourceSubresourceScale) -> Scale {

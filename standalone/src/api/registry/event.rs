@@ -1,5 +1,5 @@
-//! Events exist in two groups with different field names and one storage. They are kept in the older core form, which
-//! `kubectl get events` and `describe` read; recorders write the newer one, so it is translated at the edge.
+//! Kind `Event` of `events.k8s.io`, an alias of the core kind. Events are stored in the core form,
+//! which `kubectl get events` and `describe` read.
 
 use k8s_openapi::api::events::v1::Event;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ pub(super) fn kind() -> Kind {
     }
 }
 
-/// Name in the core group, name in `events.k8s.io`.
+/// Field names in the core group and in `events.k8s.io`.
 const RENAMED: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -62,8 +62,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn translation_is_lossless() {
-        let core = json!({"apiVersion": "v1", "kind": "Event", "message": "m", "involvedObject": {"name": "x"}, "reason": "R"});
+    fn event_alias_round_trips() {
+        let core = json!({"apiVersion": "v1", "kind": "Event", "message": "m",
+            "involvedObject": {"name": "x"}, "reason": "R"});
         let new = to_new(&core);
         assert_eq!(new["note"], "m");
         assert_eq!(new["regarding"]["name"], "x");

@@ -1,37 +1,39 @@
-//! The form of an answer: plain JSON, a table for kubectl, or metadata only for watchers that need no more.
+//! Content negotiation: JSON, a table for kubectl, or metadata only.
 
 use crate::api::error::ApiError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ResponseFormat {
     Json,
     Table,
     Partial,
 }
 
-/// The first media type of an `Accept` header that can be produced.
-pub(crate) fn negotiate(accept: &str) -> Result<Form, ApiError> {
+/// The first acceptable media type.
+pub(crate) fn negotiate(accept: &str) -> Result<ResponseFormat, ApiError> {
     if accept.trim().is_empty() {
-        return Ok(Form::Json);
+        return Ok(ResponseFormat::Json);
     }
     accept
         .split(',')
-        .find_map(form)
+        .find_map(format)
         .ok_or(ApiError::NotAcceptable)
 }
 
-fn form(media: &str) -> Option<Form> {
+fn format(media: &str) -> Option<ResponseFormat> {
     let mut parts = media.split(';').map(str::trim);
     let json = matches!(
         parts.next()?,
         "application/json" | "application/*" | "*/*" | "text/plain" | "application/yaml"
     );
-    let shape = parts.find_map(|part| part.strip_prefix("as="));
-    match shape {
+    let representation = parts.find_map(|part| part.strip_prefix("as="));
+    match representation {
         _ if !json => None,
-        None => Some(Form::Json),
-        Some("Table") => Some(Form::Table),
-        Some("PartialObjectMetadata" | "PartialObjectMetadataList") => Some(Form::Partial),
+        None => Some(ResponseFormat::Json),
+        Some("Table") => Some(ResponseFormat::Table),
+        Some("PartialObjectMetadata" | "PartialObjectMetadataList") => {
+            Some(ResponseFormat::Partial)
+        }
         Some(_) => None,
     }
 }
@@ -41,21 +43,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_producible_form_wins() {
-        let form = |accept: &str| negotiate(accept).ok();
-        assert_eq!(form(""), Some(Form::Json));
+    fn negotiate_takes_first_supported_type() {
+        let format = |accept: &str| negotiate(accept).ok();
+        assert_eq!(format(""), Some(ResponseFormat::Json));
         assert_eq!(
-            form("application/json;as=Table;v=v1;g=meta.k8s.io,application/json"),
-            Some(Form::Table)
+            format("application/json;as=Table;v=v1;g=meta.k8s.io,application/json"),
+            Some(ResponseFormat::Table)
         );
         assert_eq!(
-            form("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"),
-            Some(Form::Partial)
+            format("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"),
+            Some(ResponseFormat::Partial)
         );
         assert_eq!(
-            form("application/vnd.kubernetes.protobuf, application/json"),
-            Some(Form::Json)
+            format("application/vnd.kubernetes.protobuf, application/json"),
+            Some(ResponseFormat::Json)
         );
-        assert_eq!(form("application/vnd.kubernetes.protobuf"), None);
+        assert_eq!(format("application/vnd.kubernetes.protobuf"), None);
     }
 }

@@ -1,30 +1,33 @@
-//! Query parameters. An unknown one is ignored, as on a real server; one that does not parse is an error.
+//! Query parameters. Unknown ones are ignored, as on a real server; malformed ones are rejected.
 
 use std::{collections::HashMap, time::Duration};
 
 use axum::extract::Query;
 use http::Uri;
+use jiff::{SignedDuration, Timestamp};
 
-use crate::api::{error::ApiError, node::LogQuery, selector::Selector, table::Include};
+use crate::api::{error::ApiError, pod_logs::LogQuery, selector::Selector, table::Include};
 
-/// The options of all verbs together; each reads what concerns it.
+/// Options of all verbs; each verb reads its own.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub(crate) struct RequestOptions {
     pub(crate) watch: bool,
     pub(crate) selector: Selector,
     pub(crate) resource_version: Option<String>,
     pub(crate) bookmarks: bool,
     pub(crate) send_initial_events: bool,
     pub(crate) timeout: Option<Duration>,
-    /// Most items in one page of a list; 0 is no limit.
+    /// Page size of a list; 0 means unlimited.
     pub(crate) limit: usize,
-    /// Where the next page of a list begins, as an earlier page said.
-    pub(crate) proceed: Option<String>,
+    /// Continue token of the previous page.
+    pub(crate) continue_token: Option<String>,
     pub(crate) dry_run: bool,
     pub(crate) field_manager: Option<String>,
     pub(crate) field_validation: FieldValidation,
     pub(crate) grace: Option<u64>,
-    pub(crate) orphan: bool,
+    pub(crate) propagation_policy: Option<String>,
+    /// Overrides conflicts of server-side apply.
+    pub(crate) force: bool,
     pub(crate) include: Include,
     pub(crate) log: LogQuery,
 }
@@ -59,7 +62,7 @@ impl Parameters {
     }
 }
 
-impl Options {
+impl RequestOptions {
     pub(crate) fn parse(uri: &Uri) -> Result<Self, ApiError> {
         let Query(map) =
             Query::try_from_uri(uri).map_err(|error| ApiError::BadRequest(error.to_string()))?;
@@ -72,12 +75,13 @@ impl Options {
             send_initial_events: query.flag("sendInitialEvents"),
             timeout: query.number("timeoutSeconds")?.map(Duration::from_secs),
             limit: query.number("limit")?.unwrap_or(0),
-            proceed: query.text("continue").map(str::to_owned),
+            continue_token: query.text("continue").map(str::to_owned),
             dry_run: dry_run(&query)?,
             field_manager: query.text("fieldManager").map(str::to_owned),
             field_validation: field_validation(&query)?,
             grace: query.number("gracePeriodSeconds")?,
-            orphan: query.text("propagationPolicy") == Some("Orphan"),
+            propagation_policy: query.text("propagationPolicy").map(str::to_owned),
+            force: query.flag("force"),
             include: include(&query)?,
             log: log(&query)?,
         })
@@ -115,12 +119,19 @@ fn include(query: &Parameters) -> Result<Include, ApiError> {
 }
 
 fn log(query: &Parameters) -> Result<LogQuery, ApiError> {
+    let seconds = query.number::<i64>("sinceSeconds")?;
+    let ago = |seconds| Timestamp::now().checked_sub(SignedDuration::from_secs(seconds));
+    let since = match seconds {
+        Some(seconds) => Some(ago(seconds).unwrap_or(Timestamp::MIN)),
+        None => query.number("sinceTime")?,
+    };
     Ok(LogQuery {
         container: query.text("container").map(str::to_owned),
         previous: query.flag("previous"),
+        follow: query.flag("follow"),
         tail: query.number("tailLines")?,
         limit_bytes: query.number("limitBytes")?,
-        since_seconds: query.number("sinceSeconds")?,
+        since,
         timestamps: query.flag("timestamps"),
     })
 }

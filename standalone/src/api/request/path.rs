@@ -1,14 +1,15 @@
-//! Resource paths: `/api/v1/…` and `/apis/{group}/{version}/…`, with or without a namespace, name and subresource.
+//! Resource paths: `/api/v1/…` and `/apis/{group}/{version}/…`, with or without a namespace, name
+//! and subresource.
 
 use std::sync::Arc;
 
 use crate::api::{
     error::ApiError,
     registry::{Kind, Registry},
-    store::{Key, Place},
+    store::{Key, ObjectKey},
 };
 
-/// What a request is about.
+/// Resource that a request is about.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) kind: Arc<Kind>,
@@ -84,20 +85,27 @@ impl Target {
         })
     }
 
-    /// The place of the object with this name in the target's namespace.
-    pub(crate) fn place_of(&self, name: &str) -> Place {
+    /// Key of the object `name` in the target's namespace.
+    pub(crate) fn key_of(&self, name: &str) -> ObjectKey {
         let namespace = self.namespace.clone().unwrap_or_default();
-        Place {
+        let name = name.to_owned();
+        ObjectKey {
             shard: self.kind.shard,
-            key: Key {
-                namespace,
-                name: name.to_owned(),
-            },
+            key: Key { namespace, name },
         }
     }
 
-    pub(crate) fn place(&self) -> Place {
-        self.place_of(self.name.as_deref().unwrap_or_default())
+    pub(crate) fn object_key(&self) -> ObjectKey {
+        self.key_of(self.name.as_deref().unwrap_or_default())
+    }
+
+    /// Error of a write that lost too many races.
+    pub(crate) fn contended(&self) -> ApiError {
+        ApiError::Conflict {
+            of: self.kind.resource_group(),
+            name: self.name.clone().unwrap_or_default(),
+            message: "too many writers".to_owned(),
+        }
     }
 
     pub(crate) fn not_found(&self) -> ApiError {

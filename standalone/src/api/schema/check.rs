@@ -1,4 +1,5 @@
-//! Value checks of a structural schema. Messages follow the real server, because users search for them.
+//! Value checks of a structural schema. Messages follow the real server, because users search for
+//! them.
 
 mod combine;
 mod format;
@@ -58,22 +59,22 @@ impl Checker<'_> {
                 path,
             );
         }
-        let fits = |wanted: &str| match wanted {
+        let fits = |expected: &str| match expected {
             "integer" => is_integer(value),
             "number" => value.is_number(),
-            wanted => type_name(value) == wanted,
+            expected => type_name(value) == expected,
         };
-        let Some(wanted) = schema["type"].as_str() else {
+        let Some(expected) = schema["type"].as_str() else {
             return !value.is_null() || schema["nullable"] == true;
         };
-        self.type_is(fits(wanted), wanted, value, path)
+        self.type_is(fits(expected), expected, value, path)
     }
 
-    fn type_is(&mut self, fits: bool, wanted: &str, value: &Value, path: &str) -> bool {
+    fn type_is(&mut self, fits: bool, expected: &str, value: &Value, path: &str) -> bool {
         if !fits {
             let found = type_name(value);
             let message = format!(
-                "Invalid value: \"{found}\": {path} in body must be of type {wanted}: \"{found}\""
+                "Invalid value: \"{found}\": {path} in body must be of type {expected}: \"{found}\""
             );
             self.causes
                 .push(Cause::new(CauseReason::TypeInvalid, path, message));
@@ -99,19 +100,15 @@ impl Checker<'_> {
 
     fn string(&mut self, schema: &Value, text: &str, path: &str) {
         let length = text.chars().count() as u64;
-        if let Some(most) = schema["maxLength"].as_u64().filter(|&most| length > most) {
+        if let Some(max) = schema["maxLength"].as_u64().filter(|&max| length > max) {
             self.causes.push(Cause::new(
                 CauseReason::TooLong,
                 path,
-                format!("Too long: may not be more than {most} bytes"),
+                format!("Too long: may not be more than {max} bytes"),
             ));
         }
-        if let Some(least) = schema["minLength"].as_u64().filter(|&least| length < least) {
-            self.invalid(
-                text,
-                path,
-                &format!("should be at least {least} chars long"),
-            );
+        if let Some(min) = schema["minLength"].as_u64().filter(|&min| length < min) {
+            self.invalid(text, path, &format!("should be at least {min} chars long"));
         }
         if let Some(pattern) = schema["pattern"].as_str()
             && self
@@ -132,30 +129,30 @@ impl Checker<'_> {
     fn number(&mut self, schema: &Value, number: &Number, path: &str) {
         let Some(value) = number.as_f64() else { return };
         let exclusive = |field: &str| schema[field] == true;
-        if let Some(least) = schema["minimum"].as_f64() {
-            let (broken, word) = if exclusive("exclusiveMinimum") {
-                (value <= least, "than")
+        if let Some(min) = schema["minimum"].as_f64() {
+            let (broken, comparison) = if exclusive("exclusiveMinimum") {
+                (value <= min, "than")
             } else {
-                (value < least, "than or equal to")
+                (value < min, "than or equal to")
             };
             self.bound(
                 broken,
                 number,
                 path,
-                &format!("should be greater {word} {least}"),
+                &format!("should be greater {comparison} {min}"),
             );
         }
-        if let Some(most) = schema["maximum"].as_f64() {
-            let (broken, word) = if exclusive("exclusiveMaximum") {
-                (value >= most, "than")
+        if let Some(max) = schema["maximum"].as_f64() {
+            let (broken, comparison) = if exclusive("exclusiveMaximum") {
+                (value >= max, "than")
             } else {
-                (value > most, "than or equal to")
+                (value > max, "than or equal to")
             };
             self.bound(
                 broken,
                 number,
                 path,
-                &format!("should be less {word} {most}"),
+                &format!("should be less {comparison} {max}"),
             );
         }
         if let Some(unit) = schema["multipleOf"].as_f64() {
@@ -178,9 +175,9 @@ impl Checker<'_> {
         }
     }
 
-    fn bound(&mut self, broken: bool, number: &Number, path: &str, why: &str) {
+    fn bound(&mut self, broken: bool, number: &Number, path: &str, message: &str) {
         if broken {
-            self.invalid(number.clone(), path, why);
+            self.invalid(number.clone(), path, message);
         }
     }
 
@@ -213,29 +210,29 @@ impl Checker<'_> {
     /// `minItems`, `maxItems`, `minProperties`, `maxProperties`.
     fn count(&mut self, schema: &Value, what: &str, count: usize, path: &str) {
         let (count, unit) = (count as u64, what.to_lowercase());
-        if let Some(most) = schema[format!("max{what}")]
+        if let Some(max) = schema[format!("max{what}")]
             .as_u64()
-            .filter(|&most| count > most)
+            .filter(|&max| count > max)
         {
             self.causes.push(Cause::new(
                 CauseReason::TooMany,
                 path,
-                format!("Too many: {count}: must have at most {most} {unit}"),
+                format!("Too many: {count}: must have at most {max} {unit}"),
             ));
         }
-        if let Some(least) = schema[format!("min{what}")]
+        if let Some(min) = schema[format!("min{what}")]
             .as_u64()
-            .filter(|&least| count < least)
+            .filter(|&min| count < min)
         {
-            self.invalid(count, path, &format!("should have at least {least} {unit}"));
+            self.invalid(count, path, &format!("should have at least {min} {unit}"));
         }
     }
 
-    fn invalid(&mut self, value: impl Into<Value>, path: &str, why: &str) {
+    fn invalid(&mut self, value: impl Into<Value>, path: &str, message: &str) {
         self.causes.push(Cause::invalid(
             path,
             &value.into(),
-            &format!("{path} in body {why}"),
+            &format!("{path} in body {message}"),
         ));
     }
 }

@@ -1,5 +1,5 @@
-//! Structural defaulting: missing fields take the default of the schema, at every level that exists after the level
-//! above was defaulted. A null where the schema has none is taken for a missing field.
+//! Structural defaulting at every level that exists. A null in a field that is not nullable counts
+//! as missing.
 
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ pub(super) fn fill(schema: &Value, value: &mut Value) {
     }
 }
 
-/// Whether the schema knows this field, and not as one that can be null.
+/// True if the schema has this field and it is not nullable.
 fn is_no_null(schema: &Value, key: &str) -> bool {
     let known = schema["properties"]
         .get(key)

@@ -1,11 +1,10 @@
-//! Pruning of unknown fields, the part of a structural schema that surprises people most: a misspelt field is not
-//! stored. The names of the pruned fields become the error (or warning) of the strict field validation.
+//! Pruning of unknown fields. Their paths become errors or warnings of field validation.
 
 use serde_json::{Map, Value};
 
 use super::join_path;
 
-/// Prunes a whole resource: `apiVersion`, `kind` and `metadata` are always known.
+/// Prunes a whole resource. `apiVersion`, `kind` and `metadata` are always known.
 pub(super) fn prune_root(schema: &Value, object: &mut Value, unknown: &mut Vec<String>) {
     prune_resource(schema, object, "", unknown);
 }

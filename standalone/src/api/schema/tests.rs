@@ -13,9 +13,13 @@ fn schema() -> Schema {
                 "state": {"type": "string", "enum": ["Running", "Paused"], "default": "Running"},
                 "replicas": {"type": "integer", "minimum": 0, "maximum": 5, "format": "int32"},
                 "name": {"type": "string", "pattern": "^[a-z]+$", "nullable": true},
-                "port": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]},
-                "env": {"type": "array", "maxItems": 3, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
-                    "items": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "value": {"type": "string", "default": ""}}}},
+                "port": {"x-kubernetes-int-or-string": true,
+                    "anyOf": [{"type": "integer"}, {"type": "string"}]},
+                "env": {"type": "array", "maxItems": 3, "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["name"],
+                    "items": {"type": "object", "required": ["name"],
+                        "properties": {"name": {"type": "string"},
+                        "value": {"type": "string", "default": ""}}}},
                 "template": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
                 "labels": {"type": "object", "additionalProperties": {"type": "string"}},
                 "since": {"type": "string", "format": "date-time"}}}},
@@ -31,22 +35,24 @@ fn complaints(spec: &Value) -> Vec<String> {
 }
 
 #[test]
-fn unknown_fields_are_pruned_and_named() {
+fn prune_removes_and_names_unknown_fields() {
     let mut object = json!({"apiVersion": "v1", "kind": "T", "metadata": {"name": "x"}, "extra": 1,
-        "spec": {"image": "a", "foo": 1, "template": {"any": {"thing": 1}}, "labels": {"k": "v"}, "env": [{"name": "A", "oops": 1}]}});
+        "spec": {"image": "a", "foo": 1, "template": {"any": {"thing": 1}}, "labels": {"k": "v"},
+            "env": [{"name": "A", "oops": 1}]}});
     assert_eq!(
         schema().prune(&mut object),
         ["extra", "spec.env[0].oops", "spec.foo"]
     );
     assert_eq!(
         object["spec"],
-        json!({"image": "a", "template": {"any": {"thing": 1}}, "labels": {"k": "v"}, "env": [{"name": "A"}]})
+        json!({"image": "a", "template": {"any": {"thing": 1}}, "labels": {"k": "v"},
+            "env": [{"name": "A"}]})
     );
     assert_eq!(object["metadata"]["name"], "x");
 }
 
 #[test]
-fn defaults_fill_every_level_that_exists() {
+fn defaults_fill_existing_levels() {
     let mut object = json!({"spec": {"image": "a", "env": [{"name": "A"}]}});
     schema().fill_defaults(&mut object);
     assert_eq!(object["spec"]["state"], "Running");
@@ -54,8 +60,9 @@ fn defaults_fill_every_level_that_exists() {
 }
 
 #[test]
-fn a_null_that_the_schema_does_not_know_is_no_value() {
-    let spec = json!({"image": "a", "replicas": null, "name": null, "state": null, "env": [{"name": "A", "value": null}]});
+fn null_of_non_nullable_field_is_missing() {
+    let spec = json!({"image": "a", "replicas": null, "name": null, "state": null,
+        "env": [{"name": "A", "value": null}]});
     let mut object = json!({"spec": spec});
     schema().fill_defaults(&mut object);
     let spec = &object["spec"];
@@ -68,18 +75,20 @@ fn a_null_that_the_schema_does_not_know_is_no_value() {
 }
 
 #[test]
-fn good_values_pass() {
-    let spec = json!({"image": "a", "state": "Paused", "replicas": 5, "name": null, "port": "http", "since": "2026-01-01T00:00:00Z"});
+fn valid_values_pass() {
+    let spec = json!({"image": "a", "state": "Paused", "replicas": 5, "name": null, "port": "http",
+        "since": "2026-01-01T00:00:00Z"});
     assert_eq!(complaints(&spec), [""; 0]);
 }
 
 #[test]
-fn messages_read_as_in_a_cluster() {
+fn messages_match_cluster() {
     for (spec, complaint) in [
         (json!({}), "spec.image: Required value"),
         (
             json!({"image": 3}),
-            "spec.image: Invalid value: \"integer\": spec.image in body must be of type string: \"integer\"",
+            "spec.image: Invalid value: \"integer\": spec.image in body must be of type string: \
+                \"integer\"",
         ),
         (
             json!({"image": ""}),
@@ -95,7 +104,8 @@ fn messages_read_as_in_a_cluster() {
         ),
         (
             json!({"image": "a", "replicas": 6}),
-            "spec.replicas: Invalid value: 6: spec.replicas in body should be less than or equal to 5",
+            "spec.replicas: Invalid value: 6: spec.replicas in body should be less than or equal \
+                to 5",
         ),
         (
             json!({"image": "a", "name": "A"}),
@@ -119,7 +129,7 @@ fn messages_read_as_in_a_cluster() {
 }
 
 #[test]
-fn rules_see_the_old_object() {
+fn transition_rules_see_old_object() {
     let (old, new) = (
         json!({"spec": {"image": "a"}}),
         json!({"spec": {"image": "b"}}),
@@ -132,22 +142,23 @@ fn rules_see_the_old_object() {
 }
 
 #[test]
-fn what_was_wrong_before_is_let_through() {
+fn existing_violation_is_accepted_on_update() {
     let old = json!({"spec": {"image": "a", "replicas": 9}});
     let new = json!({"spec": {"image": "a", "replicas": 9, "state": "Paused"}});
     assert!(schema().check(&new, Some(&old)).is_empty());
 }
 
 #[test]
-fn rules_let_through_what_has_not_changed() {
-    let crd = crds::schema::all()
+fn rules_accept_unchanged_violations() {
+    let crd = crds::schema::all_crds()
         .into_iter()
         .find(|crd| crd.spec.names.plural == "sandboxes")
         .unwrap();
     let schema = Schema::new(crd.spec.versions[0].schema.as_ref());
     let sandbox = |size: &str, image: &str| {
         let spec = json!({"image": image, "state": "Running", "workspace": {"size": size}});
-        json!({"apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox", "metadata": {"name": "a"}, "spec": spec})
+        json!({"apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox",
+            "metadata": {"name": "a"}, "spec": spec})
     };
     let old = sandbox("10GB", "a");
     let faults = |new: &Value, old: Option<&Value>| {

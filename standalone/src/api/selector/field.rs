@@ -1,5 +1,5 @@
-//! `metadata.name=x,status.phase!=Running`. The real server knows a short list of fields per kind; here any path to a
-//! text works, an absent one counting as empty.
+//! Field selectors such as `metadata.name=x,status.phase!=Running`. An absent field counts as
+//! empty.
 
 use serde_json::Value;
 
@@ -27,6 +27,16 @@ impl FieldSelector {
                     "invalid selector: '{text}'; can't understand '{text}'"
                 ))
             })
+    }
+
+    pub(super) fn check(&self, selectable: &[String]) -> Result<(), ApiError> {
+        let fields = self.0.iter().map(|term| term.path.join("."));
+        match fields.into_iter().find(|field| !selectable.contains(field)) {
+            None => Ok(()),
+            Some(field) => Err(ApiError::BadRequest(format!(
+                "field label not supported: {field}"
+            ))),
+        }
     }
 
     pub(super) fn matches(&self, object: &Value) -> bool {
@@ -69,7 +79,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn paths_equal_and_unequal() {
+    fn field_selector_compares_paths() {
         let object = json!({"metadata": {"name": "a"}, "status": {"phase": "Running"}});
         let matches = |text: &str| FieldSelector::parse(text).unwrap().matches(&object);
         assert!(matches("metadata.name=a,status.phase==Running"));

@@ -1,4 +1,4 @@
-//! `a=b,c!=d,e in (f, g),h notin (i),j,!k`.
+//! Label selectors such as `a=b,c!=d,e in (f, g),h notin (i),j,!k`.
 
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ impl LabelSelector {
     }
 }
 
-/// Commas inside `(…)` belong to the set.
+/// Splits at commas outside of parentheses.
 fn split_outside_parentheses(text: &str) -> Vec<&str> {
     let mut depth = 0_i32;
     text.split(|letter| {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn equality_and_sets() {
+    fn label_selector_matches_equality_and_sets() {
         for yes in [
             "",
             "app",
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn malformed_input_is_rejected() {
         for bad in ["a b", "=x", "a among (b)", "in (x)", "a(b"] {
             assert!(LabelSelector::parse(bad).is_err(), "{bad}");
         }

@@ -1,32 +1,36 @@
-//! The SQLite file behind the store: one row per object, written before a request is answered. It is only read at
-//! start. A row somebody edited into nonsense is somebody's data: it is skipped with a warning and never removed.
+//! SQLite file behind the store: one row per object, read only at start. A malformed row is skipped
+//! with a warning and never removed, because it is user data.
 
 use std::{path::Path, time::Duration};
 
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
-use super::{Place, shard::Key};
+use super::{ObjectKey, shard::Key};
 use crate::api::object;
 
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS objects (
-        resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, revision INTEGER NOT NULL,
+        resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
+            revision INTEGER NOT NULL,
         body TEXT NOT NULL, PRIMARY KEY (resource, namespace, name)) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS revision (id INTEGER PRIMARY KEY CHECK (id = 1), value INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS revision (id INTEGER PRIMARY KEY CHECK (id = 1),
+        value INTEGER NOT NULL);
     INSERT OR IGNORE INTO revision VALUES (1, 1);";
 
-/// A change could not be stored, or the file not be opened.
+/// The database cannot be opened or written.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     #[error("state database: {0}")]
     Database(#[from] rusqlite::Error),
     #[error("state database: closed")]
     Closed,
+    #[error("state database: cannot start the writer thread: {0}")]
+    Thread(std::io::Error),
 }
 
-/// How long to wait for a predecessor that is still on its way out.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Wait for a previous process that is still exiting.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -40,15 +44,15 @@ pub(super) struct Loaded {
 }
 
 pub(super) struct Row {
-    pub(super) place: Place,
+    pub(super) object_key: ObjectKey,
     pub(super) object: Value,
 }
 
 impl Journal {
     pub(super) fn open(path: &Path, names: &[String]) -> Result<(Self, Loaded), JournalError> {
         let connection = Connection::open(path)?;
-        connection.busy_timeout(PATIENCE)?;
-        // The file belongs to one process: a second one would hand out the same revisions.
+        connection.busy_timeout(LOCK_TIMEOUT)?;
+        // One process only: a second one would assign the same revisions.
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
@@ -61,14 +65,14 @@ impl Journal {
         Ok((journal, loaded))
     }
 
-    /// Makes one change durable; `None` removes the row.
+    /// Commits one change; `None` removes the row.
     pub(super) fn write(
         &mut self,
-        place: &Place,
+        object_key: &ObjectKey,
         object: Option<&Value>,
         revision: u64,
     ) -> Result<(), JournalError> {
-        let (resource, key) = (&self.names[place.shard], &place.key);
+        let (resource, key) = (&self.names[object_key.shard], &object_key.key);
         let revision = i64::try_from(revision).unwrap_or(i64::MAX);
         let transaction = self.connection.transaction()?;
         match object {
@@ -118,7 +122,7 @@ impl Journal {
         })
     }
 
-    /// The object of a row. The columns are the truth about identity and revision, whatever the body says.
+    /// Decodes a row. Its columns decide identity and revision, not the body.
     fn decode(&self, row: &rusqlite::Row<'_>) -> Result<(Row, u64), String> {
         let column = |index| {
             row.get::<_, String>(index)
@@ -146,7 +150,7 @@ impl Journal {
         object::set_meta(&mut object, "resourceVersion", revision.to_string());
         Ok((
             Row {
-                place: Place {
+                object_key: ObjectKey {
                     shard,
                     key: Key { namespace, name },
                 },

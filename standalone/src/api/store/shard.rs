@@ -1,5 +1,5 @@
-//! The objects of one resource and the last changes to them. History is bounded: a watcher that comes back too late is
-//! told so (410) and lists again, exactly as with a compacted etcd.
+//! Objects of one resource and its bounded history. A watcher that is too late gets 410 and lists
+//! again, as with a compacted etcd.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -12,7 +12,7 @@ use tokio::{sync::watch, time::Instant};
 
 use super::History;
 
-/// Namespace (empty for cluster-wide resources) and name.
+/// Namespace (empty for cluster-scoped resources) and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) namespace: String,
@@ -26,7 +26,7 @@ pub(crate) enum Change {
     Deleted,
 }
 
-/// One change. The state before it decides whether a watcher with a selector sees a move in or out.
+/// One change. `previous` tells whether the object entered or left a selector.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) revision: u64,
@@ -42,9 +42,9 @@ pub(super) struct Shard {
     pub(super) objects: BTreeMap<Key, Arc<Value>>,
     pub(super) signal: watch::Sender<u64>,
     log: VecDeque<Arc<Event>>,
-    /// The revision of the newest event that left the log: who saw it has missed nothing.
+    /// Revision of the newest event that was dropped from the log.
     dropped: u64,
-    /// No new watch may start before this revision.
+    /// Oldest revision that a new watch may start from.
     pub(super) compacted: u64,
     capacity: usize,
 }
@@ -77,7 +77,7 @@ impl Shard {
         inside.map(|(_, object)| object.clone()).collect()
     }
 
-    /// The objects after a key, of one namespace or of all, in order.
+    /// Iterates over the objects after a key, of one namespace or all.
     pub(super) fn after_key<'a>(
         &'a self,
         namespace: Option<&'a str>,
@@ -133,7 +133,11 @@ impl Shard {
         }
     }
 
-    /// Empties the log. Watches that are up to date go on; none can resume from before.
+    pub(super) fn wake_watchers(&self) {
+        self.signal.send_modify(|_| ());
+    }
+
+    /// Empties the log. Open watches that are up to date continue; none can resume.
     pub(super) fn forget(&mut self, revision: u64) {
         self.dropped = self.log.back().map_or(self.dropped, |event| event.revision);
         self.compacted = revision;

@@ -1,9 +1,9 @@
-//! Ages as kubectl prints them: two units while they matter, then one.
+//! Ages in the format of kubectl.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// The age of a time stamp, `<unknown>` without one.
+/// Age of a timestamp; `<unknown>` without one.
 pub(super) fn since(time: Option<&str>, now: Timestamp) -> String {
     match time.map(str::parse::<Timestamp>) {
         None => "<unknown>".to_owned(),
@@ -16,7 +16,7 @@ pub(super) fn of_object(object: &Value, now: Timestamp) -> Value {
     since(object["metadata"]["creationTimestamp"].as_str(), now).into()
 }
 
-/// A number of seconds.
+/// Formats a number of seconds.
 pub(super) fn human(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let (days, years) = (hours / 24, hours / 24 / 365);

@@ -1,4 +1,4 @@
-//! Columns of the built-in kinds, as the real server prints them where people would notice a difference.
+//! Columns of built-in kinds, as the real server prints them.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -130,7 +130,7 @@ pub(crate) fn lease_columns() -> Vec<Column> {
     ]
 }
 
-/// Events are found by what they are about; their names say nothing.
+/// Columns of Events; names come last because they carry no information.
 pub(crate) fn event_columns() -> Vec<Column> {
     vec![
         Column::computed("Last Seen", last_seen),
@@ -154,7 +154,7 @@ pub(crate) fn event_columns() -> Vec<Column> {
     ]
 }
 
-/// A field of an event by its core name or the one in `events.k8s.io`.
+/// Field of an Event by its core name or its name in `events.k8s.io`.
 fn either<'a>(event: &'a Value, core: &str, new: &str) -> &'a Value {
     event.get(core).unwrap_or(&event[new])
 }

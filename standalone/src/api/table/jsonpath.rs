@@ -1,5 +1,5 @@
-//! The JSON paths of printer columns: fields (with `\.` and `['…']`), indices, `[*]`, and filters on equality such as
-//! `.status.conditions[?(@.type=="Ready")].status`.
+//! JSON paths of printer columns: fields (also `\.` and `['…']`), indices, `[*]`, and filters such
+//! as `.status.conditions[?(@.type=="Ready")].status`.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ enum Step {
 }
 
 impl JsonPath {
-    /// What cannot be understood leads nowhere and shows as an empty cell.
+    /// Parses a path. Unsupported syntax selects nothing and shows as an empty cell.
     pub(super) fn parse(text: &str) -> Self {
         let mut steps = Vec::new();
         let mut rest = text.trim_matches(['{', '}']);

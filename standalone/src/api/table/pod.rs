@@ -1,5 +1,5 @@
-//! The columns of Pods. STATUS is the word everybody reads first (`CrashLoopBackOff`, `OOMKilled`, `Terminating`), so it is
-//! derived as the real server derives it.
+//! Columns of Pods. STATUS follows the real server (`CrashLoopBackOff`, `OOMKilled`,
+//! `Terminating`).
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -63,13 +63,13 @@ fn status(pod: &Value) -> String {
         return "Terminating".to_owned();
     }
     let overall = || text(&pod["status"]["reason"]).or_else(|| text(&pod["status"]["phase"]));
-    initialising(pod)
+    initializing(pod)
         .or_else(|| containers(pod))
         .or_else(overall)
         .unwrap_or_else(|| "Unknown".to_owned())
 }
 
-fn initialising(pod: &Value) -> Option<String> {
+fn initializing(pod: &Value) -> Option<String> {
     let total = pod["spec"]["initContainers"].as_array().map_or(0, Vec::len);
     let done = |container: &Value| {
         container["state"]["terminated"]["exitCode"] == 0 || container["started"] == true
@@ -79,7 +79,7 @@ fn initialising(pod: &Value) -> Option<String> {
         .find(|(_, container)| !done(container))?;
     let state = &container["state"];
     if state["terminated"].is_object() {
-        return Some(format!("Init:{}", ended(&state["terminated"])));
+        return Some(format!("Init:{}", termination(&state["terminated"])));
     }
     match state["waiting"]["reason"].as_str() {
         Some(reason) if reason != "PodInitializing" => Some(format!("Init:{reason}")),
@@ -94,7 +94,7 @@ fn containers(pod: &Value) -> Option<String> {
         waiting.or_else(|| {
             state["terminated"]
                 .is_object()
-                .then(|| ended(&state["terminated"]))
+                .then(|| termination(&state["terminated"]))
         })
     };
     let reason = list(pod, "containerStatuses").find_map(reason)?;
@@ -106,7 +106,7 @@ fn containers(pod: &Value) -> Option<String> {
     })
 }
 
-fn ended(state: &Value) -> String {
+fn termination(state: &Value) -> String {
     match (state["reason"].as_str(), state["signal"].as_i64()) {
         (Some(reason), _) if !reason.is_empty() => reason.to_owned(),
         (_, Some(signal)) if signal != 0 => format!("Signal:{signal}"),

@@ -12,7 +12,7 @@ fn cells(columns: &[Column], object: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn ages_read_as_in_kubectl() {
+fn ages_match_kubectl() {
     let day = 86_400;
     for (seconds, text) in [
         (-5, "<invalid>"),
@@ -40,7 +40,8 @@ fn pods_show_ready_status_and_restarts() {
     let pod = json!({
         "metadata": {"name": "p", "creationTimestamp": "2026-01-01T00:55:00Z"},
         "spec": {"containers": [{"name": "a"}], "nodeName": "n"},
-        "status": {"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": [{"ready": false, "restartCount": 2,
+        "status": {"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": [{"ready": false,
+            "restartCount": 2,
             "state": {"waiting": {"reason": "CrashLoopBackOff"}},
             "lastState": {"terminated": {"finishedAt": "2026-01-01T00:59:00Z"}}}]},
     });
@@ -61,7 +62,7 @@ fn pods_show_ready_status_and_restarts() {
 }
 
 #[test]
-fn the_status_word_of_a_pod() {
+fn pod_status_column_matches_server() {
     let word = |pod: Value| cells(&pod_columns(), &pod)[2].clone();
     assert_eq!(word(json!({"status": {"phase": "Pending"}})), "Pending");
     assert_eq!(
@@ -72,16 +73,18 @@ fn the_status_word_of_a_pod() {
         word(json!({"status": {"phase": "Failed", "reason": "Evicted"}})),
         "Evicted"
     );
-    let oom = json!({"status": {"containerStatuses": [{"state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}]}});
+    let terminated = json!({"reason": "OOMKilled", "exitCode": 137});
+    let oom = json!({"status": {"containerStatuses": [{"state": {"terminated": terminated}}]}});
     assert_eq!(word(oom), "OOMKilled");
-    let init = json!({"spec": {"initContainers": [{}]}, "status": {"initContainerStatuses": [{"state": {"running": {}}}]}});
+    let init = json!({"spec": {"initContainers": [{}]},
+        "status": {"initContainerStatuses": [{"state": {"running": {}}}]}});
     assert_eq!(word(init), "Init:0/1");
 }
 
 #[test]
 fn printer_columns_follow_their_paths() {
     let column = |kind: &str, path: &str| {
-        let definition = CustomResourceColumnDefinition {
+        let definition = apiextensions::CustomResourceColumnDefinition {
             name: "X".into(),
             type_: kind.into(),
             json_path: path.into(),
@@ -89,9 +92,11 @@ fn printer_columns_follow_their_paths() {
         };
         custom_columns(&[definition]).remove(1)
     };
-    let object = json!({"metadata": {"creationTimestamp": "2026-01-01T00:58:00Z", "labels": {"a.b/c": "dotted"}},
+    let object = json!({"metadata": {"creationTimestamp": "2026-01-01T00:58:00Z",
+        "labels": {"a.b/c": "dotted"}},
         "spec": {"n": 3, "list": [{"v": 1}, {"v": 2}]},
-        "status": {"conditions": [{"type": "Paused", "status": "False"}, {"type": "Ready", "status": "True"}]}});
+        "status": {"conditions": [{"type": "Paused", "status": "False"},
+            {"type": "Ready", "status": "True"}]}});
     for (kind, path, expected) in [
         (
             "string",

@@ -1,29 +1,30 @@
-//! `/scale` of custom resources: another view of two numbers.
+//! `/scale` of custom resources.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Answer, current, write};
+use super::{current, write};
 use crate::api::{
-    Inner,
+    ApiState,
     error::ApiError,
     object::{self, as_object, child_mut},
-    patch::{Patch, json_object},
+    patch::{Applier, Patch},
     registry::Scale,
     request::{Request, Subresource, Verb},
+    verb_result::VerbResult,
 };
 
-pub(super) fn get(inner: &Inner, request: &Request) -> Result<Answer, ApiError> {
-    let (_, object) = current(inner, request)?;
-    Ok(Answer::Plain(view(paths(request)?, &object)))
+pub(super) fn get(state: &ApiState, request: &Request) -> Result<VerbResult, ApiError> {
+    let (_, object) = current(state, request)?;
+    Ok(VerbResult::Plain(view(paths(request)?, &object)))
 }
 
-pub(super) fn set(inner: &Arc<Inner>, request: &Request) -> Result<Answer, ApiError> {
+pub(super) fn set(state: &ApiState, request: &Request) -> Result<VerbResult, ApiError> {
     let scale = paths(request)?;
     let mut whole = request.clone();
     whole.target.subresource = None;
-    let answer = write::change(inner, &whole, |object| {
+    let result = write::change(state, &whole, |object| {
         let next = next_scale(request, &view(scale, object))?;
         let replicas = next["spec"]["replicas"].as_u64().unwrap_or(0);
         let mut changed = object.clone();
@@ -33,15 +34,15 @@ pub(super) fn set(inner: &Arc<Inner>, request: &Request) -> Result<Answer, ApiEr
         }
         Ok(changed)
     })?;
-    match answer {
-        Answer::Object {
+    match result {
+        VerbResult::Object {
             object,
             changed,
             warnings,
             ..
         } => {
             let object = Arc::new(view(scale, &object));
-            Ok(Answer::Object {
+            Ok(VerbResult::Object {
                 object,
                 created: false,
                 changed,
@@ -60,10 +61,10 @@ fn next_scale(request: &Request, current: &Value) -> Result<Value, ApiError> {
                 Patch::Apply(_) | Patch::Strategic(_) => Err(ApiError::UnsupportedMediaType(
                     "application/merge-patch+json".to_owned(),
                 )),
-                patch => patch.apply(current, &request.target.kind, request.manager()),
+                patch => patch.apply(current, &request.target.kind, &Applier::default()),
             }
         }
-        _ => json_object(&request.body),
+        _ => request.decode_body(),
     }
 }
 
@@ -88,8 +89,10 @@ fn view(scale: &Scale, object: &Value) -> Value {
         .map_or("", |path| at(path).as_str().unwrap_or_default());
     json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1",
-        "metadata": {"name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"],
-            "resourceVersion": metadata["resourceVersion"], "creationTimestamp": metadata["creationTimestamp"]},
+        "metadata": {"name": metadata["name"], "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"],
+                "creationTimestamp": metadata["creationTimestamp"]},
         "spec": {"replicas": at(&scale.spec).as_u64().unwrap_or(0)},
         "status": {"replicas": at(&scale.status).as_u64().unwrap_or(0), "selector": selector},
     })

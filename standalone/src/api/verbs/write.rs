@@ -2,42 +2,27 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
-use super::{ATTEMPTS, Answer, delete::remove_if_done, read};
 use crate::api::{
-    Inner,
+    ApiState, MAX_WRITE_ATTEMPTS,
     admission::{self, Admitted, NewObject},
-    collect,
+    deletion::namespace_key,
     error::ApiError,
-    expiry,
+    event_ttl, garbage_collector,
     object::{self, set_meta},
-    patch::{self, Patch},
-    protobuf,
+    patch::{Applier, Patch},
     registry::Kind,
-    request::{FieldValidation, Request, Subresource},
-    respond::encode::view,
-    store::{Key, Place, Swap},
+    request::{Request, Subresource},
+    store::{ObjectKey, SwapResult},
+    verb_result::VerbResult,
 };
 
-pub(super) fn create(inner: &Arc<Inner>, request: &Request) -> Result<Answer, ApiError> {
-    let body = decode(request)?;
-    create_object(inner, request, body)
+pub(super) fn create(state: &ApiState, request: &Request) -> Result<VerbResult, ApiError> {
+    create_object(state, request, request.decode_body()?)
 }
 
-pub(super) fn decode(request: &Request) -> Result<Value, ApiError> {
-    match request.content_type.as_str() {
-        "" | "application/json" => patch::json_object(&request.body),
-        "application/yaml" => patch::yaml_object(&request.body),
-        protobuf::MEDIA_TYPE => protobuf::decode(&request.body),
-        _ => Err(ApiError::UnsupportedMediaType(
-            "application/json, application/yaml".to_owned(),
-        )),
-    }
-}
-
-fn create_object(inner: &Arc<Inner>, request: &Request, body: Value) -> Result<Answer, ApiError> {
+fn create_object(state: &ApiState, request: &Request, body: Value) -> Result<VerbResult, ApiError> {
     let target = &request.target;
     let kind = &target.kind;
     if kind.namespaced && target.namespace.is_none() {
@@ -45,21 +30,21 @@ fn create_object(inner: &Arc<Inner>, request: &Request, body: Value) -> Result<A
             "an empty namespace may not be set during creation".to_owned(),
         ));
     }
-    check_namespace(inner, target.namespace.as_deref())?;
+    check_namespace(state, target.namespace.as_deref())?;
     let namespace = target.namespace.as_deref();
     let new = NewObject {
         kind,
         namespace,
-        clock: &inner.clock,
+        clock: &state.clock,
         validation: request.options.field_validation,
     };
     let Admitted { object, warnings } = admission::prepare_create(&new, body)?;
-    let place = target.place_of(object::name(&object));
-    let stored = store_view(kind, object);
+    let object_key = target.key_of(object::name(&object));
+    let stored = kind.to_stored(object);
     if request.options.dry_run {
-        return match inner.store.get(&place) {
-            Some(_) => Err(already_exists(kind, &place)),
-            None => Ok(Answer::Object {
+        return match state.store.get(&object_key) {
+            Some(_) => Err(already_exists(kind, &object_key)),
+            None => Ok(VerbResult::Object {
                 object: Arc::new(stored),
                 created: true,
                 changed: false,
@@ -67,12 +52,12 @@ fn create_object(inner: &Arc<Inner>, request: &Request, body: Value) -> Result<A
             }),
         };
     }
-    match inner.store.swap(&place, None, stored)? {
-        Swap::Lost => Err(already_exists(kind, &place)),
-        Swap::Done(object) => {
-            collect::collect_if_orphan(inner, &place, &object)?;
-            expiry::after_creation(inner, &place)?;
-            Ok(Answer::Object {
+    match state.store.swap(&object_key, None, stored)? {
+        SwapResult::Lost => Err(already_exists(kind, &object_key)),
+        SwapResult::Done(object) => {
+            garbage_collector::collect_if_orphan(state, &object_key, &object)?;
+            event_ttl::after_creation(state, &object_key)?;
+            Ok(VerbResult::Object {
                 object,
                 created: true,
                 changed: true,
@@ -82,25 +67,25 @@ fn create_object(inner: &Arc<Inner>, request: &Request, body: Value) -> Result<A
     }
 }
 
-fn already_exists(kind: &Kind, place: &Place) -> ApiError {
+fn already_exists(kind: &Kind, object_key: &ObjectKey) -> ApiError {
     ApiError::AlreadyExists {
         of: kind.resource_group(),
-        name: place.key.name.clone(),
+        name: object_key.key.name.clone(),
     }
 }
 
-fn check_namespace(inner: &Inner, namespace: Option<&str>) -> Result<(), ApiError> {
+fn check_namespace(state: &ApiState, namespace: Option<&str>) -> Result<(), ApiError> {
     let Some(name) = namespace else { return Ok(()) };
     let of = || ApiError::NotFound {
-        of: crate::api::Group {
+        of: crate::api::QualifiedName {
             group: String::new(),
             item: "namespaces".to_owned(),
         },
         name: name.to_owned(),
     };
-    let found = inner
+    let found = state
         .store
-        .get(&namespace_place(inner, name).ok_or_else(of)?)
+        .get(&namespace_key(state, name).ok_or_else(of)?)
         .ok_or_else(of)?;
     if object::is_deleting(&found) {
         return Err(ApiError::Forbidden(format!(
@@ -110,44 +95,37 @@ fn check_namespace(inner: &Inner, namespace: Option<&str>) -> Result<(), ApiErro
     Ok(())
 }
 
-pub(super) fn namespace_place(inner: &Inner, name: &str) -> Option<Place> {
-    let key = Key {
-        namespace: String::new(),
-        name: name.to_owned(),
-    };
-    Some(Place {
-        shard: inner.registry.shard("namespaces")?,
-        key,
-    })
-}
-
-pub(super) fn replace(inner: &Arc<Inner>, request: &Request) -> Result<Answer, ApiError> {
-    let body = decode(request)?;
+pub(super) fn replace(state: &ApiState, request: &Request) -> Result<VerbResult, ApiError> {
+    let body = request.decode_body()?;
     if body["metadata"]["name"].as_str().is_none() {
         return Err(ApiError::BadRequest("name must be provided".to_owned()));
     }
-    change(inner, request, |_| Ok(body.clone()))
+    change(state, request, |_| Ok(body.clone()))
 }
 
-pub(super) fn patch(inner: &Arc<Inner>, request: &Request) -> Result<Answer, ApiError> {
+pub(super) fn patch(state: &ApiState, request: &Request) -> Result<VerbResult, ApiError> {
     let kind = &request.target.kind;
     let patch = Patch::parse(&request.content_type, &request.body, kind)?;
     if patch.is_apply() && request.options.field_manager.is_none() {
-        return Err(ApiError::BadRequest("PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch".to_owned()));
+        return Err(ApiError::BadRequest(
+            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: \
+            Required value: is required for apply patch"
+                .to_owned(),
+        ));
     }
     if patch.is_apply()
         && request.target.subresource.is_none()
-        && inner.store.get(&request.target.place()).is_none()
+        && state.store.get(&request.target.object_key()).is_none()
     {
-        return apply_new(inner, request, &patch);
+        return apply_new(state, request, &patch);
     }
-    change(inner, request, |current| {
+    change(state, request, |current| {
         patch.apply(current, kind, &applier(request))
     })
 }
 
-/// An apply of what is not there makes it.
-fn apply_new(inner: &Arc<Inner>, request: &Request, patch: &Patch) -> Result<Answer, ApiError> {
+/// Creates the object of an apply request that does not exist yet.
+fn apply_new(state: &ApiState, request: &Request, patch: &Patch) -> Result<VerbResult, ApiError> {
     let mut object = patch.apply(&json!({}), &request.target.kind, &applier(request))?;
     if object::meta(&object, "name").is_none() {
         set_meta(
@@ -156,27 +134,31 @@ fn apply_new(inner: &Arc<Inner>, request: &Request, patch: &Patch) -> Result<Ans
             request.target.name.as_deref().unwrap_or_default(),
         );
     }
-    create_object(inner, request, object)
+    create_object(state, request, object)
 }
 
-/// Status and the rest are applied by the same people without owning each other's fields.
-fn applier(request: &Request) -> String {
-    match request.target.subresource {
+/// Field manager of an apply. Status has a separate one, because the same client applies both.
+fn applier(request: &Request) -> Applier {
+    let manager = match request.target.subresource {
         Some(Subresource::Status) => format!("{}/status", request.manager()),
         _ => request.manager().to_owned(),
+    };
+    Applier {
+        manager,
+        force: request.options.force,
     }
 }
 
-/// Reads, changes and swaps until nobody was faster.
+/// Reads, edits and swaps until no other writer interferes.
 pub(super) fn change(
-    inner: &Arc<Inner>,
+    state: &ApiState,
     request: &Request,
     edit: impl Fn(&Value) -> Result<Value, ApiError>,
-) -> Result<Answer, ApiError> {
+) -> Result<VerbResult, ApiError> {
     let (kind, options) = (&request.target.kind, &request.options);
-    for _ in 0..ATTEMPTS {
-        let (place, stored) = super::current(inner, request)?;
-        let current = view(kind, &stored);
+    for _ in 0..MAX_WRITE_ATTEMPTS {
+        let (object_key, stored) = super::current(state, request)?;
+        let current = kind.to_own(&stored);
         let next = edit(&current)?;
         let Admitted { object, warnings } = admission::prepare_update(
             kind,
@@ -185,27 +167,30 @@ pub(super) fn change(
             request.target.subresource,
             options.field_validation,
         )?;
-        if object == *current || options.dry_run {
-            let object = if object == *current {
-                stored
-            } else {
-                Arc::new(store_view(kind, object))
-            };
-            return Ok(Answer::Object {
-                object,
+        if object == *current {
+            return Ok(VerbResult::Object {
+                object: stored,
                 created: false,
                 changed: false,
                 warnings,
             });
         }
-        if let Swap::Done(object) =
-            inner
+        if options.dry_run {
+            return Ok(VerbResult::Object {
+                object: Arc::new(kind.to_stored(object)),
+                created: false,
+                changed: false,
+                warnings,
+            });
+        }
+        if let SwapResult::Done(object) =
+            state
                 .store
-                .swap(&place, Some(&stored), store_view(kind, object))?
+                .swap(&object_key, Some(&stored), kind.to_stored(object))?
         {
-            remove_if_done(inner, &place, &object)?;
-            collect::collect_if_orphan(inner, &place, &object)?;
-            return Ok(Answer::Object {
+            garbage_collector::remove_if_done(state, &object_key, &object)?;
+            garbage_collector::collect_if_orphan(state, &object_key, &object)?;
+            return Ok(VerbResult::Object {
                 object,
                 created: false,
                 changed: true,
@@ -213,87 +198,5 @@ pub(super) fn change(
             });
         }
     }
-    Err(contended(request))
-}
-
-pub(super) fn contended(request: &Request) -> ApiError {
-    let name = request.target.name.clone().unwrap_or_default();
-    ApiError::Conflict {
-        of: request.target.kind.resource_group(),
-        name,
-        why: "too many writers".to_owned(),
-    }
-}
-
-/// The object as it is stored, which for an alias is not how it was sent.
-fn store_view(kind: &Kind, object: Value) -> Value {
-    match &kind.alias {
-        Some(alias) => (alias.to_stored)(&object),
-        None => object,
-    }
-}
-
-pub(super) fn ensure_default_namespace(inner: &Arc<Inner>) -> Result<(), ApiError> {
-    let Some(kind) = inner.registry.find("", "v1", "namespaces") else {
-        return Ok(());
-    };
-    let body = json!({"metadata": {"name": "default", "labels": {"kubernetes.io/metadata.name": "default"}}});
-    put_new(inner, kind, body)
-}
-
-/// Definitions come with the program, so they are not taken from a database of an older one.
-pub(super) fn publish_definitions(
-    inner: &Arc<Inner>,
-    definitions: &[CustomResourceDefinition],
-) -> Result<(), ApiError> {
-    let Some(kind) = inner
-        .registry
-        .find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-    else {
-        return Ok(());
-    };
-    for old in inner.store.list(kind.shard, None).0 {
-        let key = Key {
-            namespace: String::new(),
-            name: object::name(&old).to_owned(),
-        };
-        inner.store.remove(
-            &Place {
-                shard: kind.shard,
-                key,
-            },
-            &old,
-            Value::clone(&old),
-        )?;
-    }
-    for definition in definitions {
-        let mut body = serde_json::to_value(definition)
-            .map_err(|error| ApiError::Internal(error.to_string()))?;
-        read::establish(&mut body);
-        put_new(inner, kind, body)?;
-    }
-    Ok(())
-}
-
-fn put_new(inner: &Arc<Inner>, kind: &Kind, body: Value) -> Result<(), ApiError> {
-    let status = body["status"].clone();
-    let new = NewObject {
-        kind,
-        namespace: None,
-        clock: &inner.clock,
-        validation: FieldValidation::Ignore,
-    };
-    let mut object = admission::prepare_create(&new, body)?.object;
-    if !status.is_null() {
-        object::as_object(&mut object).insert("status".to_owned(), status);
-    }
-    let place = Place {
-        shard: kind.shard,
-        key: Key {
-            namespace: String::new(),
-            name: object::name(&object).to_owned(),
-        },
-    };
-    inner.store.swap(&place, None, object)?;
-    Ok(())
+    Err(request.target.contended())
 }

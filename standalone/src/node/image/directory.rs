@@ -1,5 +1,5 @@
-//! Unpacked images. Each container gets a copy (a cheap one where the file system can share
-//! blocks): an overlay would be a mount to leak, and bubblewrap of Debian 12 cannot make one.
+//! Unpacked images. Each container gets a copy, with shared blocks where the file system can:
+//! bubblewrap of Debian 12 cannot mount an overlay.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,10 +8,10 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-use super::super::bwrap::Mount;
-use super::{Defaults, ImageError, Names, etc};
+use super::super::mount::Mount;
+use super::{ImageDefaults, ImageError, PodIdentity, etc_files};
 
-/// The part of an OCI runtime configuration that is about the process.
+/// Process part of an OCI runtime configuration.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Bundle {
@@ -34,7 +34,7 @@ struct User {
     gid: u32,
 }
 
-/// The root inside `image`: the directory itself or, in an OCI bundle, its `rootfs`.
+/// Root inside `image`: the directory itself, or the `rootfs` of an OCI bundle.
 fn root_of(image: &Path) -> PathBuf {
     let rootfs = image.join("rootfs");
     if image.join("config.json").is_file() && rootfs.is_dir() {
@@ -44,15 +44,15 @@ fn root_of(image: &Path) -> PathBuf {
     }
 }
 
-pub(super) fn defaults(image: &Path) -> Result<Defaults, ImageError> {
+pub(super) fn defaults(image: &Path) -> Result<ImageDefaults, ImageError> {
     let failed = |source| ImageError::Directory {
         path: image.to_owned(),
         source,
     };
     fs::read_dir(image).map_err(failed)?;
-    let mut defaults = Defaults {
+    let mut defaults = ImageDefaults {
         homes: homes(&root_of(image)),
-        ..Defaults::host()
+        ..ImageDefaults::host()
     };
     let Ok(text) = fs::read(image.join("config.json")) else {
         return Ok(defaults);
@@ -78,7 +78,11 @@ fn homes(root: &Path) -> BTreeMap<u32, String> {
     homes.collect()
 }
 
-pub(super) fn root(image: &Path, scratch: &Path, names: &Names) -> Result<Vec<Mount>, ImageError> {
+pub(super) fn root(
+    image: &Path,
+    scratch: &Path,
+    pod_identity: &PodIdentity,
+) -> Result<Vec<Mount>, ImageError> {
     let copy = scratch.join("root");
     let output = Command::new("cp")
         .args(["-a", "--reflink=auto", "--"])
@@ -91,7 +95,7 @@ pub(super) fn root(image: &Path, scratch: &Path, names: &Names) -> Result<Vec<Mo
     }
     let own = copy.join("etc");
     if fs::symlink_metadata(&own).is_ok_and(|metadata| metadata.is_dir()) {
-        etc::pod(&own, names)?;
+        etc_files::pod(&own, pod_identity)?;
     }
     Ok(vec![Mount::Bind {
         from: copy,
@@ -105,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bundle_says_how_it_starts() {
+    fn defaults_come_from_oci_config() {
         let image = tempfile::tempdir().unwrap();
         fs::create_dir_all(image.path().join("rootfs/etc")).unwrap();
         fs::write(
@@ -125,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_directory_is_an_error() {
+    fn defaults_of_missing_directory_fail() {
         assert!(defaults(Path::new("/nonexistent/image")).is_err());
     }
 }

@@ -1,19 +1,19 @@
-//! Names of images, as registries know them. Names that are none are refused here as the kubelet
-//! refuses them: a manifest that works on this machine must not fail in a cluster by its image's name.
+//! Validation of image references. Invalid ones are rejected as the kubelet does, so that a
+//! manifest that works here does not fail in a cluster.
 
-/// Most characters of a tag.
-const LONGEST_TAG: usize = 128;
-/// Least digits of a digest.
-const SHORTEST_DIGEST: usize = 32;
+/// Maximum length of a tag.
+const MAX_TAG_CHARS: usize = 128;
+/// Minimum number of digits of a digest.
+const MIN_DIGEST_DIGITS: usize = 32;
 
-/// Whether this is `[HOST[:PORT]/]NAME[/NAME...][:TAG][@DIGEST]`.
+/// True if the text is `[HOST[:PORT]/]NAME[/NAME...][:TAG][@DIGEST]`.
 pub(super) fn is_valid(text: &str) -> bool {
     let (text, digest) = match text.split_once('@') {
         Some((text, digest)) => (text, Some(digest)),
         None => (text, None),
     };
     let (path, tag) = match text.rsplit_once(':') {
-        // Else it is the port of the host.
+        // Otherwise it is the port of the host.
         Some((path, tag)) if !tag.contains('/') => (path, Some(tag)),
         _ => (text, None),
     };
@@ -21,14 +21,14 @@ pub(super) fn is_valid(text: &str) -> bool {
 }
 
 fn is_path(path: &str) -> bool {
-    let names = match path.split_once('/') {
-        Some((host, names)) if is_host(host) => names,
+    let pod_identity = match path.split_once('/') {
+        Some((host, pod_identity)) if is_host(host) => pod_identity,
         _ => path,
     };
-    names.split('/').all(is_name)
+    pod_identity.split('/').all(is_name)
 }
 
-/// A first part with a dot, a port or of this machine is a host and no name.
+/// True if the first part has a dot, a port or is `localhost`.
 fn is_host(text: &str) -> bool {
     let (host, port) = text.split_once(':').unwrap_or((text, "0"));
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-';
@@ -51,7 +51,7 @@ fn is_name(text: &str) -> bool {
 fn is_tag(text: &str) -> bool {
     let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     let begins = text.bytes().next().is_some_and(word);
-    begins && text.len() <= LONGEST_TAG && text.bytes().all(|b| word(b) || b".-".contains(&b))
+    begins && text.len() <= MAX_TAG_CHARS && text.bytes().all(|b| word(b) || b".-".contains(&b))
 }
 
 fn is_digest(text: &str) -> bool {
@@ -59,7 +59,7 @@ fn is_digest(text: &str) -> bool {
         return false;
     };
     let hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
-    is_name(algorithm) && hex && digits.len() >= SHORTEST_DIGEST
+    is_name(algorithm) && hex && digits.len() >= MIN_DIGEST_DIGITS
 }
 
 #[cfg(test)]
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_that_a_kubelet_takes() {
+    fn is_valid_agrees_with_kubelet() {
         let digest = format!("a@sha256:{}", "0f".repeat(32));
         for good in [
             "debian",

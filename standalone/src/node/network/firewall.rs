@@ -1,27 +1,34 @@
-//! One nftables table per node: Pods reach the world, but neither each other, nor this host, nor
-//! its cloud's metadata service. Pure text; [`super::namespaces`] applies it.
+//! nftables rules of a node: Pods reach the internet, but no other Pod, not this host, no private
+//! network (unless allowed) and not a cloud's metadata service.
 
-use super::address::Cidr;
+use std::net::Ipv4Addr;
 
-/// Interfaces of all standalone nodes on this machine begin so.
+use super::ipam::Cidr;
+
+/// Prefix of the interfaces of all standalone nodes.
 pub(super) const INTERFACES: &str = "sbx";
 
-/// Name of the table of node `tag`, which has claimed part `part`.
+/// Table name of node `tag` with part `part`.
 pub(super) fn table(tag: &str, part: u32) -> String {
     format!("sandbox_{part}_{tag}")
 }
 
-/// Part and tag from a table's name.
+/// Part and tag in a table name.
 pub(super) fn read_table(name: &str) -> Option<(u32, &str)> {
     let (part, tag) = name.strip_prefix("sandbox_")?.split_once('_')?;
     Some((part.parse().ok()?, tag))
 }
 
-/// The rules of node `tag`.
-pub(super) fn rules(tag: &str, part: u32, range: Cidr) -> String {
+/// Networks without public addresses.
+const PRIVATE: &str = "10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12, 192.168.0.0/16";
+
+/// Rules of node `tag`. `servers` are the name servers that Pods reach although private networks
+/// are closed; `None` leaves private networks open.
+pub(super) fn rules(tag: &str, part: u32, range: Cidr, servers: Option<&[Ipv4Addr]>) -> String {
     let table = table(tag, part);
     let own = format!("\"{INTERFACES}{tag}*\"");
     let pods = format!("\"{INTERFACES}*\"");
+    let lan = servers.map_or(String::new(), |servers| closed_lan(&own, servers));
     format!(
         "table inet {table} {{
   chain input {{
@@ -36,7 +43,7 @@ pub(super) fn rules(tag: &str, part: u32, range: Cidr) -> String {
     iifname {own} ip daddr 169.254.0.0/16 drop
     iifname {own} meta nfproto ipv6 drop
     iifname {own} ip saddr != {range} drop
-    oifname {own} ct state established,related accept
+{lan}    oifname {own} ct state established,related accept
     oifname {own} drop
   }}
   chain postrouting {{
@@ -48,20 +55,30 @@ pub(super) fn rules(tag: &str, part: u32, range: Cidr) -> String {
     )
 }
 
+fn closed_lan(own: &str, servers: &[Ipv4Addr]) -> String {
+    let dns = |server: &Ipv4Addr| {
+        format!(
+            "    iifname {own} ip daddr {server} meta l4proto {{ tcp, udp }} th dport 53 accept\n"
+        )
+    };
+    let dns: String = servers.iter().map(dns).collect();
+    format!("{dns}    iifname {own} ip daddr {{ {PRIVATE} }} drop\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back() {
+    fn table_name_round_trips() {
         assert_eq!(read_table(&table("abcde", 7)), Some((7, "abcde")));
         assert_eq!(read_table("filter"), None);
         assert_eq!(read_table("sandbox_x_y"), None);
     }
 
     #[test]
-    fn the_range_is_what_is_masqueraded() {
-        let rules = rules("abcde", 7, Cidr::DEFAULT);
+    fn rules_masquerade_the_pod_range() {
+        let rules = rules("abcde", 7, Cidr::DEFAULT, None);
         assert!(rules.contains("ip saddr 10.231.0.0/16 oifname != \"sbx*\" masquerade"));
         assert!(rules.starts_with("table inet sandbox_7_abcde {"));
     }

@@ -1,8 +1,8 @@
 //! One network namespace and one point-to-point link per Pod.
 //!
-//! Nothing here has a name in the file system: a namespace is a descriptor that this process
-//! holds, the link dies with the namespace, the route with the link. So a killed node leaves only
-//! its firewall table, which the next start replaces.
+//! Nothing has a name in the file system: a namespace is a descriptor of this process, the link
+//! ends with the namespace, the route with the link. A killed node leaves only its firewall table,
+//! which the next start replaces.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -14,16 +14,16 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-use super::super::launcher::{Home, Launcher, inside, new_network_namespace, run_to_end};
+use super::super::launcher::{HostNamespace, Launcher, inside, new_network_namespace, run_to_end};
 use super::super::paths::Paths;
-use super::address::{Cidr, spread};
 use super::firewall::{INTERFACES, read_table, rules, table};
-use super::{NetworkError, forwarding};
+use super::ipam::{Cidr, spread};
+use super::{Lan, NetworkError, ip_forward, resolver};
 
-/// Each node takes this much of the range: 1021 Pods.
+/// Prefix of a node's part of the range: 1021 Pods.
 const PART: u8 = 22;
 
-/// The node's firewall table and part of the range.
+/// Firewall table and address part of the node.
 #[derive(Debug)]
 pub(super) struct Namespaces {
     launcher: Launcher,
@@ -34,16 +34,17 @@ pub(super) struct Namespaces {
 }
 
 impl Namespaces {
-    /// Claims a part of `range`, and installs firewall and forwarding.
+    /// Claims a part of `range` and installs firewall and forwarding.
     pub(super) async fn start(
         range: Cidr,
+        lan: Lan,
         paths: &Paths,
         launcher: &Launcher,
     ) -> Result<Self, NetworkError> {
         let tag = paths.tag.clone();
-        let _alone = launcher.run(|_| forwarding::lock()).await?;
+        let _lock = launcher.run(|_| ip_forward::lock()).await?;
         remove_tables(launcher, &tag).await?;
-        forwarding::enable()?;
+        ip_forward::enable()?;
         let routes = foreign_routes(launcher, &tag).await?;
         let free = |part: Cidr| !routes.iter().any(|route| route.overlaps(part));
         let (parts, first) = (range.parts(PART), spread(&tag));
@@ -52,7 +53,11 @@ impl Namespaces {
         let claimed = free.find_map(|number| Some((number, claim(number)?)));
         let (number, claim) = claimed.ok_or(NetworkError::RangeTaken(range))?;
         let part = range.part(number, PART);
-        let rules = rules(&tag, number, part);
+        let servers = match lan {
+            Lan::Open => None,
+            Lan::Closed => Some(resolver::servers()),
+        };
+        let rules = rules(&tag, number, part, servers.as_deref());
         launcher.command(nft(&["-f", "-"]), rules).await?;
         Ok(Self {
             launcher: launcher.clone(),
@@ -70,7 +75,7 @@ impl Namespaces {
         self.part.address(1)
     }
 
-    /// Makes the namespace of the Pod with `address`.
+    /// Creates the namespace of the Pod with `address`.
     pub(super) async fn connect(&self, address: Ipv4Addr) -> io::Result<OwnedFd> {
         let offset = address.to_bits() - self.part.address(0).to_bits();
         let link = format!("{INTERFACES}{}{offset}", self.tag);
@@ -89,18 +94,17 @@ impl Namespaces {
              route add {address}/32 dev {link} src {gateway}\n"
         );
         self.launcher
-            .run(move |home| connect(home, &link, &within, &outside))
+            .run(move |host| connect(host, &link, &within, &outside))
             .await
     }
 
-    /// Removes the table and, as the last node, forwarding. Failures are logged: whatever is
-    /// left the next start removes.
+    /// Removes the table and, as the last node, forwarding. The next start removes what fails here.
     pub(super) async fn stop(&self) {
-        let _alone = self.launcher.run(|_| forwarding::lock()).await;
+        let _lock = self.launcher.run(|_| ip_forward::lock()).await;
         let removed = remove_tables(&self.launcher, &self.tag).await;
         let restored = match tables(&self.launcher).await {
             Ok(left) if left.iter().any(|name| read_table(name).is_some()) => Ok(()),
-            Ok(_) => forwarding::restore(),
+            Ok(_) => ip_forward::restore(),
             Err(error) => Err(error),
         };
         for error in removed.err().into_iter().chain(restored.err()) {
@@ -110,13 +114,15 @@ impl Namespaces {
 }
 
 /// Runs on the launcher thread.
-fn connect(home: &Home, link: &str, within: &str, outside: &str) -> io::Result<OwnedFd> {
-    // The end of a Pod that had the address before and whose namespace is not quite gone.
+fn connect(host: &HostNamespace, link: &str, within: &str, outside: &str) -> io::Result<OwnedFd> {
+    // Link of an earlier Pod with this address whose namespace is still being removed.
     if Path::new("/sys/class/net").join(link).exists() {
         let _ = run_to_end(ip(&["link", "del", link]), "");
     }
-    let namespace = new_network_namespace(home)?;
-    inside(Some(&namespace), home, || {
+    let namespace = new_network_namespace(host)?;
+    inside(Some(&namespace), host, || {
+        // As in container runtimes: the capability would have to be one of the host.
+        std::fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")?;
         run_to_end(ip(&["-batch", "-"]), within)
     })?;
     run_to_end(ip(&["-batch", "-"]), outside)?;
@@ -131,11 +137,11 @@ fn nft(arguments: &[&str]) -> Command {
     program("nft", arguments)
 }
 
-/// Both live in `sbin`, which the `PATH` of ordinary users lacks.
+/// Both are in `sbin`, which is not in the `PATH` of ordinary users.
 fn program(name: &str, arguments: &[&str]) -> Command {
-    let places =
-        ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(|place| Path::new(place).join(name));
-    let found = places.into_iter().find(|path| path.exists());
+    let candidates =
+        ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(|directory| Path::new(directory).join(name));
+    let found = candidates.into_iter().find(|path| path.exists());
     let mut command = Command::new(found.unwrap_or_else(|| name.into()));
     command.args(arguments);
     command
@@ -153,15 +159,14 @@ async fn tables(launcher: &Launcher) -> io::Result<Vec<String>> {
         .collect())
 }
 
-/// Claims part `number` among all nodes of this network namespace. The claim ends with the
-/// process, however that ends.
+/// Claims part `number` among the nodes of this network namespace, for the life of this process.
 fn claim(number: u32) -> Option<UnixListener> {
     let name = format!("sandbox-standalone-part-{number}");
     let address = SocketAddr::from_abstract_name(name).ok()?;
     UnixListener::bind_addr(&address).ok()
 }
 
-/// Removes the tables of this node and of those that were killed.
+/// Removes the tables of this node and of killed nodes.
 async fn remove_tables(launcher: &Launcher, tag: &str) -> io::Result<()> {
     for name in tables(launcher).await? {
         let Some((part, owner)) = read_table(&name) else {
@@ -176,7 +181,7 @@ async fn remove_tables(launcher: &Launcher, tag: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// A route as `ip -json` prints it.
+/// Route in the output of `ip -json`.
 #[derive(Debug, Deserialize)]
 struct Route {
     dst: String,
@@ -184,7 +189,7 @@ struct Route {
     dev: String,
 }
 
-/// Ranges that this host routes elsewhere. Links of nodes, ours and others', do not count.
+/// Ranges that this host routes elsewhere, except links of nodes.
 async fn foreign_routes(launcher: &Launcher, tag: &str) -> io::Result<Vec<Cidr>> {
     let arguments = ["-json", "-4", "route", "show", "table", "all"];
     let output = launcher.command(ip(&arguments), String::new()).await?;
@@ -196,7 +201,7 @@ async fn foreign_routes(launcher: &Launcher, tag: &str) -> io::Result<Vec<Cidr>>
         .collect())
 }
 
-/// Default routes and the like claim nothing.
+/// Parses the destination of a route; `None` for default routes.
 fn destination(text: &str) -> Option<Cidr> {
     let (address, prefix) = text.split_once('/').unwrap_or((text, "32"));
     let prefix: u8 = prefix
@@ -211,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn destinations_of_routes_are_read() {
+    fn destination_parses_routes() {
         assert_eq!(destination("10.231.0.0/16"), Some(Cidr::DEFAULT));
         assert!(destination("10.231.4.9").unwrap().overlaps(Cidr::DEFAULT));
         assert_eq!(destination("default"), None);

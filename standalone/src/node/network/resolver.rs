@@ -1,15 +1,15 @@
-//! Name servers for Pods: the host's, except those that only the host can reach.
+//! Name servers of Pods: those of the host, except the ones that only the host can reach.
 
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
-/// Where systemd-resolved keeps the servers behind its loopback address.
+/// Upstream servers of systemd-resolved.
 const UPSTREAM: &str = "/run/systemd/resolve/resolv.conf";
 
-/// What Docker falls back to.
+/// Fallback, as in Docker.
 const FALLBACK: &str = "nameserver 8.8.8.8\nnameserver 8.8.4.4\n";
 
-/// The `/etc/resolv.conf` of Pods; `shared` if they have the host's network.
+/// Content of `/etc/resolv.conf` in Pods; `shared` if they use the host's network.
 pub(super) fn resolv_conf(shared: bool) -> String {
     let host = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     if shared {
@@ -19,6 +19,14 @@ pub(super) fn resolv_conf(shared: bool) -> String {
     reachable(&host)
         .or_else(|| reachable(&upstream))
         .unwrap_or_else(|| FALLBACK.to_owned())
+}
+
+/// IPv4 name servers of Pods.
+pub(super) fn servers() -> Vec<Ipv4Addr> {
+    let text = resolv_conf(false);
+    text.lines()
+        .filter_map(|line| line.trim().strip_prefix("nameserver")?.trim().parse().ok())
+        .collect()
 }
 
 /// The text without loopback servers, if any server is left.
@@ -39,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_servers_are_left_out() {
+    fn resolver_skips_loopback_servers() {
         let text = "search a\nnameserver 127.0.0.53\nnameserver 9.9.9.9\n";
         assert_eq!(reachable(text).unwrap(), "search a\nnameserver 9.9.9.9\n");
         assert_eq!(reachable("nameserver 127.0.0.53\n"), None);

@@ -1,5 +1,5 @@
-//! The conditions that a node owns. Those of others stay as they are, and a condition keeps the
-//! moment since when it holds, so that a status that did not change is not written.
+//! Conditions owned by the node. Foreign conditions and transition times are kept, so that an
+//! unchanged status is not written.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
@@ -7,13 +7,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Facts, Phase};
 
-/// The verdict on one condition: true, or a reason and a message why not.
-type Verdict = Result<(), (&'static str, String)>;
+/// Result of one condition: true, or reason and message.
+type ConditionResult = Result<(), (&'static str, String)>;
 
 pub(super) fn conditions(facts: &Facts, old: &PodStatus, now: Timestamp) -> Vec<PodCondition> {
     let ready = ready(facts);
-    let own: [(&str, Verdict); 4] = [
-        ("PodScheduled", Ok(())),
+    let scheduled = match &facts.unschedulable {
+        Some(message) => Err(("Unschedulable", message.clone())),
+        None => Ok(()),
+    };
+    let own: [(&str, ConditionResult); 4] = [
+        ("PodScheduled", scheduled),
         ("Initialized", initialized(facts)),
         ("ContainersReady", ready.clone()),
         ("Ready", ready),
@@ -21,31 +25,28 @@ pub(super) fn conditions(facts: &Facts, old: &PodStatus, now: Timestamp) -> Vec<
     let before = old.conditions.as_deref().unwrap_or_default();
     let foreign = before
         .iter()
-        .filter(|held| own.iter().all(|(kind, _)| held.type_ != *kind));
+        .filter(|old| own.iter().all(|(kind, _)| old.type_ != *kind));
     let mut conditions: Vec<PodCondition> = foreign.cloned().collect();
-    conditions.extend(own.into_iter().map(|(kind, verdict)| {
-        let held = before.iter().find(|held| held.type_ == kind);
-        condition(kind, verdict, held, now)
+    conditions.extend(own.into_iter().map(|(kind, result)| {
+        let old = before.iter().find(|old| old.type_ == kind);
+        condition(kind, result, old, now)
     }));
     conditions
 }
 
-fn initialized(facts: &Facts) -> Verdict {
+fn initialized(facts: &Facts) -> ConditionResult {
     if facts.initialized() {
         return Ok(());
     }
-    let open = facts
-        .init
-        .iter()
-        .filter(|container| !container.ended_well());
-    let names: Vec<&str> = open.map(|container| container.name.as_str()).collect();
+    let pending = facts.init.iter().filter(|container| !container.succeeded());
+    let names: Vec<&str> = pending.map(|container| container.name.as_str()).collect();
     Err((
         "ContainersNotInitialized",
         listed("containers with incomplete status", &names),
     ))
 }
 
-fn ready(facts: &Facts) -> Verdict {
+fn ready(facts: &Facts) -> ConditionResult {
     match facts.phase() {
         Phase::Succeeded => Err(("PodCompleted", String::new())),
         Phase::Failed => Err(("PodFailed", String::new())),
@@ -57,20 +58,20 @@ fn ready(facts: &Facts) -> Verdict {
     }
 }
 
-fn listed(what: &str, names: &[&str]) -> String {
-    format!("{what}: [{}]", names.join(" "))
+fn listed(label: &str, names: &[&str]) -> String {
+    format!("{label}: [{}]", names.join(" "))
 }
 
 fn condition(
     kind: &str,
-    verdict: Verdict,
-    held: Option<&PodCondition>,
+    result: ConditionResult,
+    old: Option<&PodCondition>,
     now: Timestamp,
 ) -> PodCondition {
-    let status = if verdict.is_ok() { "True" } else { "False" };
-    let (reason, message) = verdict.err().unzip();
-    let same = held.filter(|held| held.status == status);
-    let since = same.and_then(|held| held.last_transition_time.clone());
+    let status = if result.is_ok() { "True" } else { "False" };
+    let (reason, message) = result.err().unzip();
+    let same = old.filter(|old| old.status == status);
+    let since = same.and_then(|old| old.last_transition_time.clone());
     PodCondition {
         type_: kind.to_owned(),
         status: status.to_owned(),
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_and_foreign_conditions_stay() {
+    fn conditions_keep_times_and_foreign_entries() {
         let facts = Facts::default();
         let early = Timestamp::UNIX_EPOCH;
         let mut old = PodStatus::default();

@@ -1,5 +1,5 @@
-//! Paths below a volume. What a sandbox wrote there may be a link out of it, and bubblewrap
-//! would follow it on the host; so links are refused by the kernel, component by component.
+//! Paths below a volume. A sandbox may have written a link that leads out of it, which bubblewrap
+//! would follow; so the kernel rejects links in every component.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
 use super::VolumeError;
 
-/// The path as one that stays below where it is joined.
+/// Normalizes a relative path; rejects paths that leave the directory.
 pub(super) fn relative(path: &str) -> Result<PathBuf, VolumeError> {
     let bad = || VolumeError::Path(path.to_owned());
     let mut clean = PathBuf::new();
@@ -26,7 +26,7 @@ pub(super) fn relative(path: &str) -> Result<PathBuf, VolumeError> {
     }
 }
 
-/// `below` inside `volume`; made if it is missing and the volume can be written.
+/// Resolves `below` inside `volume`; creates it if the volume is writable.
 pub(super) fn inside(volume: &Path, below: &str, read_only: bool) -> Result<PathBuf, VolumeError> {
     if below.is_empty() {
         return Ok(volume.to_owned());
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_stay_below() {
+    fn relative_rejects_paths_that_leave_the_volume() {
         assert_eq!(relative("a/./b").unwrap(), Path::new("a/b"));
         for bad in ["", ".", "/etc", "..", "a/../b"] {
             assert!(relative(bad).is_err(), "{bad}");
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_refused() {
+    fn inside_rejects_links() {
         let volume = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/etc", volume.path().join("out")).unwrap();
         assert!(inside(volume.path(), "out", false).is_err());

@@ -1,4 +1,4 @@
-//! Calls of the sandbox by V0 and how it recovers from what goes wrong (runtime API spec 3.3, 3.4).
+//! Calls of the sandbox by V0 and how it recovers from what goes wrong (`docs/specs/runtime-api.md`, sections 3.3 and 3.4).
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::V0;
-use crate::clients::raised::text;
-use crate::clients::{POLL, Raised, Reply};
+use crate::clients::exception::text;
+use crate::clients::{ClientException, POLL, Reply};
 
 impl V0 {
     /// Runs a command; what it printed.
-    pub async fn run(&mut self, command: &str) -> Result<String, Raised> {
+    pub async fn run(&mut self, command: &str) -> Result<String, ClientException> {
         let seconds = self.config.action_timeout.as_secs();
         let args = json!({"command": command});
         let action = json!({"action": "run", "args": args, "timeout": seconds});
@@ -21,21 +21,21 @@ impl V0 {
     }
 
     /// `send_action_for_execution`: one at a time, answered when the action is over.
-    pub async fn act(&mut self, action: &Value) -> Result<Value, Raised> {
-        if self.acting {
-            return Err(Raised::Hangs);
+    pub async fn act(&mut self, action: &Value) -> Result<Value, ClientException> {
+        if self.action_in_progress {
+            return Err(ClientException::Hangs);
         }
-        self.acting = true;
+        self.action_in_progress = true;
         let body = json!({"action": action});
         let limit = self.config.action_timeout + Duration::from_secs(5);
         let path = "/execute_action";
         let answer = self.sandbox(Method::POST, path, Some(&body), limit).await;
-        self.acting = false;
+        self.action_in_progress = false;
         answer?.json()
     }
 
     /// Environment and git identity, by actions.
-    pub(super) async fn set_environment_up(&mut self) -> Result<(), Raised> {
+    pub(super) async fn set_environment_up(&mut self) -> Result<(), ClientException> {
         if self.config.attach_to_existing || !self.config.sets_environment_up {
             return Ok(());
         }
@@ -45,7 +45,9 @@ impl V0 {
             let observation = Box::pin(self.act(&action)).await?;
             let code = &observation["extras"]["metadata"]["exit_code"];
             if *code != 0 {
-                return Err(Raised::Value(format!("set-up failed: {observation}")));
+                return Err(ClientException::Value(format!(
+                    "set-up failed: {observation}"
+                )));
             }
         }
         Ok(())
@@ -58,21 +60,21 @@ impl V0 {
         path: &str,
         body: Option<&Value>,
         limit: Duration,
-    ) -> Result<Reply, Raised> {
+    ) -> Result<Reply, ClientException> {
         let url = format!("{}{path}", self.url);
         let first = self.insist(method.clone(), &url, body, limit).await;
         match first {
-            Err(Raised::Http { status: 503, .. }) if self.config.keep_runtime_alive => {
+            Err(ClientException::Http { status: 503, .. }) if self.config.keep_runtime_alive => {
                 Box::pin(self.resume()).await.map_err(|error| match error {
-                    Raised::Hangs => Raised::Hangs,
-                    _ => Raised::Disconnected,
+                    ClientException::Hangs => ClientException::Hangs,
+                    _ => ClientException::Disconnected,
                 })?;
                 self.request(method, &url, body, limit).await
             }
-            Err(Raised::Http {
+            Err(ClientException::Http {
                 status: 404 | 502..=504,
                 ..
-            }) => Err(Raised::Disconnected),
+            }) => Err(ClientException::Disconnected),
             other => other,
         }
     }
@@ -84,18 +86,23 @@ impl V0 {
         url: &str,
         body: Option<&Value>,
         limit: Duration,
-    ) -> Result<Reply, Raised> {
+    ) -> Result<Reply, ClientException> {
         for _ in 0..3 {
             match self.request(method.clone(), url, body, limit).await {
-                Err(Raised::Connection) => sleep(POLL).await,
+                Err(ClientException::Connection) => sleep(POLL).await,
                 other => return other,
             }
         }
-        Err(Raised::Retry)
+        Err(ClientException::Retry)
     }
 
     /// `POST /upload_file`, one file as multipart.
-    pub async fn upload(&self, name: &str, content: &[u8], directory: &str) -> Result<(), Raised> {
+    pub async fn upload(
+        &self,
+        name: &str,
+        content: &[u8],
+        directory: &str,
+    ) -> Result<(), ClientException> {
         let boundary = "a-boundary-that-is-in-no-file";
         let head = format!(
             "--{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\
@@ -116,7 +123,7 @@ impl V0 {
     }
 
     /// `GET /download_files`: a zip of the path.
-    pub async fn download(&self, path: &str) -> Result<Bytes, Raised> {
+    pub async fn download(&self, path: &str) -> Result<Bytes, ClientException> {
         let url = format!("{}/download_files?path={path}", self.url);
         let reply = self.wire.get(&url, Duration::from_mins(5)).await?;
         if reply.is_success() {

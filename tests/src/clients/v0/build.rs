@@ -1,18 +1,18 @@
-//! The image of V0 when none is configured (runtime API spec 1.10, 3.2 step 3).
+//! The image of V0 when none is configured (`docs/specs/runtime-api.md`, sections 1.10 and 3.2, step 3).
 
 use http::Method;
 use serde_json::Value;
 
 use super::V0;
-use crate::clients::Raised;
-use crate::clients::raised::{index, text};
+use crate::clients::ClientException;
+use crate::clients::exception::{index, text};
 
 /// Tags of one release, in the order in which they are looked for.
 const TAGS: [&str; 3] = ["oh_v0.62.0_source", "oh_v0.62.0_lock", "oh_v0.62.0_image"];
 
 impl V0 {
     /// Looks for the image by its tags, and asks for a build if there is none.
-    pub(super) async fn build_image(&self) -> Result<String, Raised> {
+    pub(super) async fn build_image(&self) -> Result<String, ClientException> {
         let url = format!("{}/registry_prefix", self.config.api_url);
         let prefix = self.api(Method::GET, &url, None, 200).await?.json()?;
         let prefix = text(&prefix, "registry_prefix")?;
@@ -28,7 +28,7 @@ impl V0 {
         text(&reply, "build_id").map(|_| repository)
     }
 
-    async fn image_exists(&self, image: &str) -> Result<bool, Raised> {
+    async fn image_exists(&self, image: &str) -> Result<bool, ClientException> {
         let url = format!("{}/image_exists?image={image}", self.config.api_url);
         let answer = self.api(Method::GET, &url, None, 200).await?.json()?;
         let exists = index(&answer, "exists")?.as_bool().unwrap_or_default();
@@ -36,7 +36,7 @@ impl V0 {
             let image = index(&answer, "image")?;
             index(image, "upload_time")?;
             let size = index(image, "image_size_bytes")?;
-            let no_number = || Raised::Type(format!("a size of {size}"));
+            let no_number = || ClientException::Type(format!("a size of {size}"));
             Value::as_f64(size).ok_or_else(no_number)?;
         }
         Ok(exists)

@@ -1,16 +1,16 @@
 //! `SaasNestedConversationManager`: a whole server in the sandbox, reached by a URL pattern and not by
-//! the `url` of the API (runtime API spec 3.6).
+//! the `url` of the API (`docs/specs/runtime-api.md`, section 3.6).
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{V0, V0Config};
-use crate::clients::raised::{index, text};
-use crate::clients::{Raised, Reply, Wire};
+use crate::clients::exception::{index, text};
+use crate::clients::{ClientException, HttpClient, Reply};
 
 /// Its own HTTP client.
-const LIMIT: Duration = Duration::from_secs(15);
+const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// `RUNTIME_ROUTING_MODE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,13 +27,13 @@ pub struct NestedManager {
     /// `RUNTIME_URL_PATTERN`.
     pub pattern: String,
     pub routing: Routing,
-    pub wire: Wire,
+    pub wire: HttpClient,
 }
 
 impl NestedManager {
     pub fn new(api_url: &str, api_key: &str, pattern: &str, routing: Routing) -> Self {
         Self {
-            wire: Wire::new(api_key),
+            wire: HttpClient::new(api_key),
             api_url: api_url.into(),
             api_key: api_key.into(),
             pattern: pattern.into(),
@@ -42,7 +42,12 @@ impl NestedManager {
     }
 
     /// Starts the runtime of a conversation and creates the conversation in it.
-    pub async fn start(&self, sid: &str, image: &str, command: &[&str]) -> Result<V0, Raised> {
+    pub async fn start(
+        &self,
+        sid: &str,
+        image: &str,
+        command: &[&str],
+    ) -> Result<V0, ClientException> {
         let mut config = V0Config::new(&self.api_url, &self.api_key, sid);
         config.image = Some(image.into());
         config.command = command.iter().map(|w| (*w).to_owned()).collect();
@@ -55,7 +60,9 @@ impl NestedManager {
         let url = self.conversation(runtime.id(), sid);
         for step in ["settings", "secrets", "conversations"] {
             let body = json!({"step": step, "conversation_id": sid});
-            let reply = Wire::of_session(&key).post(&url, &body, LIMIT).await?;
+            let reply = HttpClient::of_session(&key)
+                .post(&url, &body, CALL_TIMEOUT)
+                .await?;
             reply.success()?;
         }
         Ok(runtime)
@@ -71,24 +78,24 @@ impl NestedManager {
     }
 
     /// Ids of the conversations that run. The status of the answer is not looked at.
-    pub async fn running(&self) -> Result<Vec<String>, Raised> {
+    pub async fn running(&self) -> Result<Vec<String>, ClientException> {
         let url = format!("{}/list", self.api_url);
-        let list = self.wire.get(&url, LIMIT).await?.json()?;
+        let list = self.wire.get(&url, CALL_TIMEOUT).await?.json()?;
         let runtimes = index(&list, "runtimes")?.as_array();
-        let runtimes = runtimes.ok_or_else(|| Raised::Type("runtimes".into()))?;
+        let runtimes = runtimes.ok_or_else(|| ClientException::Type("runtimes".into()))?;
         let running = runtimes.iter().filter(|r| r["status"] == "running");
         running.map(|r| text(r, "session_id")).collect()
     }
 
     /// The runtime of a conversation; any other answer than 2xx means that there is none.
-    pub async fn runtime(&self, sid: &str) -> Result<Option<Value>, Raised> {
+    pub async fn runtime(&self, sid: &str) -> Result<Option<Value>, ClientException> {
         let url = format!("{}/sessions/{sid}", self.api_url);
-        let reply = self.wire.get(&url, LIMIT).await?;
+        let reply = self.wire.get(&url, CALL_TIMEOUT).await?;
         reply.is_success().then(|| reply.json()).transpose()
     }
 
     /// The status of a conversation.
-    pub async fn status(&self, sid: &str) -> Result<&'static str, Raised> {
+    pub async fn status(&self, sid: &str) -> Result<&'static str, ClientException> {
         let Some(runtime) = self.runtime(sid).await? else {
             return Ok("STOPPED");
         };
@@ -102,21 +109,21 @@ impl NestedManager {
     }
 
     /// `LegacyConversationManager`: whether the runtime has a nested server.
-    pub async fn is_nested(&self, sid: &str) -> Result<bool, Raised> {
-        let runtime = self.runtime(sid).await?.ok_or(Raised::NotFound)?;
+    pub async fn is_nested(&self, sid: &str) -> Result<bool, ClientException> {
+        let runtime = self.runtime(sid).await?.ok_or(ClientException::NotFound)?;
         match index(&runtime, "command")? {
             Value::Array(words) => Ok(words.iter().any(|w| w == "openhands.server")),
             Value::String(line) => Ok(line.contains("openhands.server")),
-            other => Err(Raised::Type(format!("{other} is no container"))),
+            other => Err(ClientException::Type(format!("{other} is no container"))),
         }
     }
 
     /// Pauses the runtime of a conversation. A failure would only be logged.
-    pub async fn close(&self, sid: &str) -> Result<Reply, Raised> {
-        let runtime = self.runtime(sid).await?.ok_or(Raised::NotFound)?;
+    pub async fn close(&self, sid: &str) -> Result<Reply, ClientException> {
+        let runtime = self.runtime(sid).await?.ok_or(ClientException::NotFound)?;
         let body = json!({"runtime_id": text(&runtime, "runtime_id")?});
         let url = format!("{}/pause", self.api_url);
-        self.wire.post(&url, &body, LIMIT).await
+        self.wire.post(&url, &body, CALL_TIMEOUT).await
     }
 }
 

@@ -1,4 +1,4 @@
-//! The wait loop of V0 (runtime API spec 3.2 step 5): what it takes for "not yet", and what is fatal.
+//! The wait loop of V0 (`docs/specs/runtime-api.md`, section 3.2, step 5): what it takes for "not yet", and what is fatal.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use http::Method;
 use tokio::time::{Instant, sleep};
 
 use super::V0;
-use crate::clients::raised::{restarts, text};
-use crate::clients::{POLL, Raised};
+use crate::clients::exception::{restarts, text};
+use crate::clients::{ClientException, POLL};
 
 const TITLE_CASE: [&str; 7] = [
     "Ready",
@@ -21,44 +21,48 @@ const TITLE_CASE: [&str; 7] = [
 
 impl V0 {
     /// Polls until the sandbox is alive. Only "not ready" is tried again.
-    pub(super) async fn wait_until_alive(&mut self) -> Result<(), Raised> {
+    pub(super) async fn wait_until_alive(&mut self) -> Result<(), ClientException> {
         let end = Instant::now() + self.config.init_timeout;
         loop {
             match self.check_once().await {
-                Err(Raised::NotReady(_)) if Instant::now() < end => sleep(POLL).await,
+                Err(ClientException::NotReady(_)) if Instant::now() < end => sleep(POLL).await,
                 done => return done,
             }
         }
     }
 
-    async fn check_once(&mut self) -> Result<(), Raised> {
+    async fn check_once(&mut self) -> Result<(), ClientException> {
         let url = format!("{}/runtime/{}", self.config.api_url, self.id());
         let runtime = self.api(Method::GET, &url, None, 200).await?.json()?;
         Self::checked_id(&runtime, self.id())?;
-        let missing = |_| Raised::Assertion("no pod_status".into());
+        let missing = |_| ClientException::Assertion("no pod_status".into());
         let pod = text(&runtime, "pod_status").map_err(missing)?;
         restarts(&runtime)?;
         self.check_spelling(&pod)?;
         match pod.to_lowercase().as_str() {
             "ready" => self.check_alive().await,
-            "failed" | "unknown" | "crashloopbackoff" => Err(Raised::Unavailable(pod)),
-            _ => Err(Raised::NotReady(pod)),
+            "failed" | "unknown" | "crashloopbackoff" => Err(ClientException::Unavailable(pod)),
+            _ => Err(ClientException::NotReady(pod)),
         }
     }
 
     /// The oldest releases compare in title case.
-    fn check_spelling(&self, pod: &str) -> Result<(), Raised> {
+    fn check_spelling(&self, pod: &str) -> Result<(), ClientException> {
         if self.config.exact_codes && !TITLE_CASE.contains(&pod) {
-            return Err(Raised::Assertion(format!("unknown pod_status {pod}")));
+            return Err(ClientException::Assertion(format!(
+                "unknown pod_status {pod}"
+            )));
         }
         Ok(())
     }
 
-    async fn check_alive(&mut self) -> Result<(), Raised> {
+    async fn check_alive(&mut self) -> Result<(), ClientException> {
         let limit = Duration::from_secs(5);
         match self.sandbox(Method::GET, "/alive", None, limit).await {
             Ok(_) => Ok(()),
-            Err(Raised::Http { .. } | Raised::Timeout) => Err(Raised::NotReady("not alive".into())),
+            Err(ClientException::Http { .. } | ClientException::Timeout) => {
+                Err(ClientException::NotReady("not alive".into()))
+            }
             Err(fatal) => Err(fatal),
         }
     }

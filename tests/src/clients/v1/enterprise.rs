@@ -1,5 +1,5 @@
 //! The newest app server: strict models, warm configurations, quotas, batches, and keys that are
-//! compared by their hash (runtime API spec 3.8).
+//! compared by their hash (`docs/specs/runtime-api.md`, section 3.8).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{LIMIT, SandboxStatus, V1App, by_status};
-use crate::clients::raised::index;
-use crate::clients::{POLL, Raised};
+use super::{CALL_TIMEOUT, SandboxStatus, V1App, by_status};
+use crate::clients::exception::index;
+use crate::clients::{ClientException, POLL};
 
 /// The strict fields: each is a string or null.
 const STRICT: [&str; 6] = [
@@ -21,7 +21,7 @@ const STRICT: [&str; 6] = [
     "status_detail",
 ];
 
-/// What is stored of the session key; the original stores a hash of it.
+/// Stored form of the session key; the original stores a hash.
 #[derive(Debug, Default)]
 pub struct Claims {
     keys: BTreeMap<String, String>,
@@ -45,7 +45,7 @@ impl Enterprise {
     }
 
     /// Starts a sandbox from a spec, after making room for it.
-    pub async fn start(&mut self, id: &str, spec: &Value) -> Result<Value, Raised> {
+    pub async fn start(&mut self, id: &str, spec: &Value) -> Result<Value, ClientException> {
         self.make_room().await?;
         let mut body = json!({
             "image": index(spec, "image")?, "command": index(spec, "command")?,
@@ -72,7 +72,7 @@ impl Enterprise {
     }
 
     /// Every entry of `/list` counts; the oldest of the own ones are paused.
-    async fn make_room(&mut self) -> Result<(), Raised> {
+    async fn make_room(&mut self) -> Result<(), ClientException> {
         let mut surplus = (self.list().await?.len() + 1).saturating_sub(self.quota);
         for id in self.app.stored.clone() {
             if surplus > 0 && self.status(&id).await == SandboxStatus::Running {
@@ -84,13 +84,13 @@ impl Enterprise {
     }
 
     /// `GET /list`, strictly: one malformed entry fails the whole call.
-    pub async fn list(&self) -> Result<Vec<Value>, Raised> {
+    pub async fn list(&self) -> Result<Vec<Value>, ClientException> {
         let url = format!("{}/list", self.app.api_url);
-        let list = self.app.wire.get(&url, LIMIT).await?.success()?;
+        let list = self.app.wire.get(&url, CALL_TIMEOUT).await?.success()?;
         let entries = index(&list, "runtimes")?.as_array().cloned();
-        let entries = entries.ok_or_else(|| Raised::Value("runtimes".into()))?;
+        let entries = entries.ok_or_else(|| ClientException::Value("runtimes".into()))?;
         if *index(&list, "total")? != entries.len() {
-            return Err(Raised::Value("total".into()));
+            return Err(ClientException::Value("total".into()));
         }
         entries.iter().map(strict).collect()
     }
@@ -99,20 +99,20 @@ impl Enterprise {
     pub async fn status(&self, id: &str) -> SandboxStatus {
         match self.app.session(id).await {
             Ok(runtime) => of_entry(id, &runtime),
-            Err(Raised::Http { status: 404, .. }) => SandboxStatus::Missing,
+            Err(ClientException::Http { status: 404, .. }) => SandboxStatus::Missing,
             Err(_) => SandboxStatus::Unknown,
         }
     }
 
     /// `/sessions/batch`: nulls are believed only if length and order are right.
-    pub async fn batch(&self, ids: &[String]) -> Result<Vec<SandboxStatus>, Raised> {
+    pub async fn batch(&self, ids: &[String]) -> Result<Vec<SandboxStatus>, ClientException> {
         let query: Vec<_> = ids.iter().map(|id| format!("ids={id}")).collect();
         let url = format!("{}/sessions/batch?{}", self.app.api_url, query.join("&"));
-        let answer = self.app.wire.get(&url, LIMIT).await?.success()?;
+        let answer = self.app.wire.get(&url, CALL_TIMEOUT).await?.success()?;
         let entries = answer.as_array().cloned();
-        let entries = entries.ok_or_else(|| Raised::Value("no array".into()))?;
+        let entries = entries.ok_or_else(|| ClientException::Value("no array".into()))?;
         if entries.len() != ids.len() {
-            return Err(Raised::Value(format!("{} entries", entries.len())));
+            return Err(ClientException::Value(format!("{} entries", entries.len())));
         }
         let status = |(id, entry): (&String, &Value)| match entry {
             Value::Null => SandboxStatus::Missing,
@@ -122,20 +122,20 @@ impl Enterprise {
     }
 
     /// Waits until it runs.
-    pub async fn wait(&self, id: &str, limit: Duration) -> Result<Value, Raised> {
+    pub async fn wait(&self, id: &str, limit: Duration) -> Result<Value, ClientException> {
         let end = Instant::now() + limit;
         while Instant::now() < end {
             match self.status(id).await {
                 SandboxStatus::Running => return self.app.session(id).await,
                 SandboxStatus::Starting => sleep(POLL).await,
-                other => return Err(Raised::Value(format!("{other:?}"))),
+                other => return Err(ClientException::Value(format!("{other:?}"))),
             }
         }
-        Err(Raised::Timeout)
+        Err(ClientException::Timeout)
     }
 
     /// `/resume` answers with the key that is valid from then on.
-    pub async fn resume(&mut self, id: &str) -> Result<bool, Raised> {
+    pub async fn resume(&mut self, id: &str) -> Result<bool, ClientException> {
         let Some(runtime_id) = self.runtime_id(id).await? else {
             return Ok(false);
         };
@@ -150,13 +150,13 @@ impl Enterprise {
     }
 
     /// Pausing forgets the key.
-    pub async fn pause(&mut self, id: &str) -> Result<bool, Raised> {
+    pub async fn pause(&mut self, id: &str) -> Result<bool, ClientException> {
         self.claims.keys.remove(id);
         self.app.change("pause", id).await
     }
 
     /// `Ok(false)`: the runtime was gone already, and the local row is dropped.
-    pub async fn delete(&mut self, id: &str) -> Result<bool, Raised> {
+    pub async fn delete(&mut self, id: &str) -> Result<bool, ClientException> {
         let Some(runtime_id) = self.runtime_id(id).await? else {
             return Ok(false);
         };
@@ -165,32 +165,32 @@ impl Enterprise {
         Ok(true)
     }
 
-    async fn runtime_id(&self, id: &str) -> Result<Option<String>, Raised> {
+    async fn runtime_id(&self, id: &str) -> Result<Option<String>, ClientException> {
         match self.app.session(id).await {
-            Err(Raised::Http { status: 404, .. }) => Ok(None),
+            Err(ClientException::Http { status: 404, .. }) => Ok(None),
             other => Ok(strict(&other?)?["runtime_id"].as_str().map(Into::into)),
         }
     }
 
-    fn claim(&mut self, id: &str, runtime: &Value) -> Result<(), Raised> {
+    fn claim(&mut self, id: &str, runtime: &Value) -> Result<(), ClientException> {
         let key = runtime["session_api_key"].as_str();
-        let key = key.ok_or_else(|| Raised::Value("no session_api_key".into()))?;
+        let key = key.ok_or_else(|| ClientException::Value("no session_api_key".into()))?;
         self.claims.keys.insert(id.into(), key.into());
         Ok(())
     }
 
-    /// Whether a web hook with this key is let in.
+    /// Returns whether a web hook with this key is accepted.
     pub fn lets_in(&self, id: &str, key: &str) -> bool {
         self.claims.keys.get(id).is_some_and(|known| known == key)
     }
 
     /// The specs of the app: `GET /api/warm-runtime-configs`.
-    pub async fn specs(&self) -> Result<Vec<Value>, Raised> {
+    pub async fn specs(&self) -> Result<Vec<Value>, ClientException> {
         let url = format!("{}/api/warm-runtime-configs", self.app.api_url);
         let limit = Duration::from_secs(10);
         let answer = self.app.wire.get(&url, limit).await?.success()?;
         let configs = index(&answer, "configs")?.as_array().cloned();
-        let configs = configs.ok_or_else(|| Raised::Value("configs".into()))?;
+        let configs = configs.ok_or_else(|| ClientException::Value("configs".into()))?;
         for config in &configs {
             for field in ["name", "image", "command", "environment", "working_dir"] {
                 index(config, field)?;
@@ -218,11 +218,11 @@ fn of_entry(id: &str, runtime: &Value) -> SandboxStatus {
 }
 
 /// The model that the client validates with.
-fn strict(runtime: &Value) -> Result<Value, Raised> {
+fn strict(runtime: &Value) -> Result<Value, ClientException> {
     for field in STRICT {
         let value = &runtime[field];
         if !value.is_null() && !value.is_string() {
-            return Err(Raised::Value(format!("{field} is {value}")));
+            return Err(ClientException::Value(format!("{field} is {value}")));
         }
     }
     Ok(runtime.clone())

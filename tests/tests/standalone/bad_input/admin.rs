@@ -1,8 +1,8 @@
-//! What an administrator, or who would like to be one, can send wrong.
+//! Malformed and unauthorized requests to the admin API.
 
 use hyper::body::Bytes;
 use serde_json::{Value, json};
-use tests::clients::{Admin, Wire};
+use tests::clients::{Admin, HttpClient};
 
 use super::{check_unharmed, send};
 use crate::replay_admin::{PASSWORD, administered};
@@ -41,33 +41,33 @@ fn impossible() -> Vec<(&'static str, Value)> {
 
 #[tokio::test]
 async fn a_config_that_cannot_be_is_refused() {
-    let Some(stage) = administered("bad input to standalone") else {
+    let Some(fixture) = administered("bad input to standalone") else {
         return;
     };
-    let mut tool = Admin::new(stage.api());
+    let mut tool = Admin::new(fixture.api());
     tool.log_in(PASSWORD).await.unwrap();
     let good = json!({"image": "debian:12", "command": ["true"], "working_dir": "/workspace"});
     for (field, value) in impossible() {
         let mut config = good.clone();
         config[field] = value.clone();
         let body = Bytes::from(config.to_string());
-        let status = send(&tool.wire, &stage, "PUT", CONFIG, body).await;
+        let status = send(&tool.wire, &fixture, "PUT", CONFIG, body).await;
         let shown: String = value.to_string().chars().take(60).collect();
         assert_eq!(status, 400, "{field} of {shown}");
     }
     for body in ["", "null", "[]", "{", "{}", "\"a\"", "\u{fffd}"] {
-        let status = send(&tool.wire, &stage, "PUT", CONFIG, Bytes::from(body)).await;
+        let status = send(&tool.wire, &fixture, "PUT", CONFIG, Bytes::from(body)).await;
         assert_eq!(status, 400, "{body}");
     }
     for name in ["%00", "a%0Ab", &"x".repeat(129), "%ff"] {
         let path = format!("/api/admin/warm-runtime-configs/{name}");
         let body = Bytes::from(good.to_string());
         assert_eq!(
-            send(&tool.wire, &stage, "PUT", &path, body).await,
+            send(&tool.wire, &fixture, "PUT", &path, body).await,
             400,
             "{name}"
         );
-        let status = send(&tool.wire, &stage, "DELETE", &path, Bytes::new()).await;
+        let status = send(&tool.wire, &fixture, "DELETE", &path, Bytes::new()).await;
         assert!(matches!(status, 400 | 404), "{name}: {status}");
     }
     // Odd, and allowed.
@@ -75,22 +75,22 @@ async fn a_config_that_cannot_be_is_refused() {
         let path = format!("/api/admin/warm-runtime-configs/{name}");
         let body = Bytes::from(good.to_string());
         assert_eq!(
-            send(&tool.wire, &stage, "PUT", &path, body).await,
+            send(&tool.wire, &fixture, "PUT", &path, body).await,
             200,
             "{name}"
         );
-        let status = send(&tool.wire, &stage, "DELETE", &path, Bytes::new()).await;
+        let status = send(&tool.wire, &fixture, "DELETE", &path, Bytes::new()).await;
         assert_eq!(status, 200, "{name}");
     }
-    check_unharmed(&stage).await;
+    check_unharmed(&fixture).await;
 }
 
 #[tokio::test]
 async fn a_login_that_is_none_is_refused() {
-    let Some(stage) = administered("bad input to standalone") else {
+    let Some(fixture) = administered("bad input to standalone") else {
         return;
     };
-    let anybody = Wire::with_headers(&[]);
+    let anonymous = HttpClient::with_headers(&[]);
     let long = "a".repeat(1 << 20);
     for body in [
         json!({}),
@@ -103,7 +103,7 @@ async fn a_login_that_is_none_is_refused() {
         json!({"challenge": long, "hash": long}),
     ] {
         let body = Bytes::from(body.to_string());
-        let status = send(&anybody, &stage, "POST", "/api/admin/login", body).await;
+        let status = send(&anonymous, &fixture, "POST", "/api/admin/login", body).await;
         assert!(matches!(status, 400 | 413), "{status}");
     }
     let tokens = [
@@ -113,19 +113,19 @@ async fn a_login_that_is_none_is_refused() {
         "e30.e30.e30",
         "....",
         &"a".repeat(16_000),
-        stage.key(),
+        fixture.key(),
     ];
     for token in tokens {
         let bearer = format!("Bearer {token}");
-        let stranger = Wire::with_headers(&[("Authorization", &bearer)]);
+        let stranger = HttpClient::with_headers(&[("Authorization", &bearer)]);
         for (method, path) in [
             ("PUT", CONFIG),
             ("DELETE", CONFIG),
             ("GET", "/api/admin/api-keys"),
         ] {
-            let status = send(&stranger, &stage, method, path, Bytes::from_static(b"{}")).await;
+            let status = send(&stranger, &fixture, method, path, Bytes::from_static(b"{}")).await;
             assert_eq!(status, 401, "{method} {path}");
         }
     }
-    check_unharmed(&stage).await;
+    check_unharmed(&fixture).await;
 }

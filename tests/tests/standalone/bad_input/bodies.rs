@@ -4,7 +4,7 @@ use hyper::body::Bytes;
 use serde_json::{Value, json};
 
 use super::{ENDPOINTS, check_unharmed, send};
-use crate::stage::Stage;
+use crate::fixture::Fixture;
 
 const DEPTH: usize = 100_000;
 const TOO_LARGE: usize = 3 << 20;
@@ -47,13 +47,13 @@ fn hopeless() -> Vec<Bytes> {
 
 #[tokio::test]
 async fn hopeless_bodies_are_refused_by_every_endpoint_that_takes_one() {
-    let Some(stage) = Stage::set("bad input to standalone") else {
+    let Some(fixture) = Fixture::set("bad input to standalone") else {
         return;
     };
-    let wire = stage.wire();
+    let wire = fixture.wire();
     for body in hopeless() {
         for (method, path) in ENDPOINTS {
-            let status = send(&wire, &stage, method, path, body.clone()).await;
+            let status = send(&wire, &fixture, method, path, body.clone()).await;
             // The other fields of a body are read by `/start` alone.
             let read = path == "/start" || !body.starts_with(b"{");
             if read && ["/start", "/stop", "/pause", "/resume"].contains(&path) {
@@ -62,15 +62,15 @@ async fn hopeless_bodies_are_refused_by_every_endpoint_that_takes_one() {
             }
         }
     }
-    check_unharmed(&stage).await;
+    check_unharmed(&fixture).await;
 }
 
 #[tokio::test]
 async fn a_runtime_id_of_another_type_is_refused() {
-    let Some(stage) = Stage::set("bad input to standalone") else {
+    let Some(fixture) = Fixture::set("bad input to standalone") else {
         return;
     };
-    let wire = stage.wire();
+    let wire = fixture.wire();
     for id in [
         json!(7),
         json!(-1.5),
@@ -82,7 +82,7 @@ async fn a_runtime_id_of_another_type_is_refused() {
         let body = Bytes::from(json!({"runtime_id": id}).to_string());
         for verb in ["/stop", "/pause", "/resume"] {
             assert_eq!(
-                send(&wire, &stage, "POST", verb, body.clone()).await,
+                send(&wire, &fixture, "POST", verb, body.clone()).await,
                 400,
                 "{verb} {id}"
             );
@@ -104,13 +104,13 @@ async fn a_runtime_id_of_another_type_is_refused() {
         let body = Bytes::from(json!({"runtime_id": id}).to_string());
         for verb in ["/stop", "/pause", "/resume"] {
             assert_eq!(
-                send(&wire, &stage, "POST", verb, body.clone()).await,
+                send(&wire, &fixture, "POST", verb, body.clone()).await,
                 404,
                 "{verb} {id:?}"
             );
         }
     }
-    check_unharmed(&stage).await;
+    check_unharmed(&fixture).await;
 }
 
 /// Fields of `/start` and values that they cannot have.
@@ -170,16 +170,16 @@ fn impossible() -> Vec<(&'static str, Value)> {
 
 #[tokio::test]
 async fn a_start_with_an_impossible_field_is_refused() {
-    let Some(stage) = Stage::set("bad input to standalone") else {
+    let Some(fixture) = Fixture::set("bad input to standalone") else {
         return;
     };
-    let wire = stage.wire();
+    let wire = fixture.wire();
     for (field, value) in impossible() {
         let mut body = json!({"session_id": "s", "image": "debian:12", "command": ["true"]});
         body[field] = value.clone();
         let body = Bytes::from(body.to_string());
-        let status = send(&wire, &stage, "POST", "/start", body).await;
+        let status = send(&wire, &fixture, "POST", "/start", body).await;
         assert_eq!(status, 400, "{field} of {value}");
     }
-    check_unharmed(&stage).await;
+    check_unharmed(&fixture).await;
 }

@@ -4,7 +4,7 @@ use hyper::body::Bytes;
 use serde_json::json;
 
 use super::{ENDPOINTS, check_unharmed, send};
-use crate::stage::{LIMIT, Stage};
+use crate::fixture::{CALL_TIMEOUT, Fixture};
 
 /// Ids as they stand in a path or in a query.
 fn ids() -> Vec<String> {
@@ -53,14 +53,14 @@ fn ids() -> Vec<String> {
 
 #[tokio::test]
 async fn odd_ids_are_unknown_and_nothing_worse() {
-    let Some(stage) = Stage::set("bad input to standalone") else {
+    let Some(fixture) = Fixture::set("bad input to standalone") else {
         return;
     };
-    let wire = stage.wire();
+    let wire = fixture.wire();
     let empty = Bytes::new;
     for id in ids() {
         for path in [format!("/runtime/{id}"), format!("/sessions/{id}")] {
-            let status = send(&wire, &stage, "GET", &path, empty()).await;
+            let status = send(&wire, &fixture, "GET", &path, empty()).await;
             assert!(matches!(status, 400 | 404), "{path}: {status}");
         }
         for query in [
@@ -68,27 +68,27 @@ async fn odd_ids_are_unknown_and_nothing_worse() {
             "/image_exists?image=",
             "/build_status?build_id=",
         ] {
-            send(&wire, &stage, "GET", &format!("{query}{id}"), empty()).await;
+            send(&wire, &fixture, "GET", &format!("{query}{id}"), empty()).await;
         }
         for method in ["PUT", "DELETE"] {
             let path = format!("/api/admin/warm-runtime-configs/{id}");
-            send(&wire, &stage, method, &path, Bytes::from_static(b"{}")).await;
+            send(&wire, &fixture, method, &path, Bytes::from_static(b"{}")).await;
         }
     }
-    check_unharmed(&stage).await;
+    check_unharmed(&fixture).await;
 }
 
 #[tokio::test]
 async fn slashes_too_many_and_paths_of_nothing() {
-    let Some(stage) = Stage::set("bad input to standalone") else {
+    let Some(fixture) = Fixture::set("bad input to standalone") else {
         return;
     };
-    let wire = stage.wire();
+    let wire = fixture.wire();
     for (method, path) in ENDPOINTS {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let plain = send(
             &wire,
-            &stage,
+            &fixture,
             method,
             &format!("{path}?{query}"),
             Bytes::new(),
@@ -102,7 +102,7 @@ async fn slashes_too_many_and_paths_of_nothing() {
         ] {
             let answered = send(
                 &wire,
-                &stage,
+                &fixture,
                 method,
                 &format!("{more}?{query}"),
                 Bytes::new(),
@@ -134,17 +134,17 @@ async fn slashes_too_many_and_paths_of_nothing() {
         "/list?=&&=",
     ];
     for path in nowhere {
-        send(&wire, &stage, "GET", path, Bytes::new()).await;
+        send(&wire, &fixture, "GET", path, Bytes::new()).await;
     }
-    check_unharmed(&stage).await;
+    check_unharmed(&fixture).await;
 }
 
 #[tokio::test]
 async fn a_session_of_any_name_up_to_256_bytes_can_be_started_and_found() {
-    let Some(stage) = Stage::set("bad input to standalone") else {
+    let Some(fixture) = Fixture::set("bad input to standalone") else {
         return;
     };
-    let wire = stage.wire();
+    let wire = fixture.wire();
     let names = [
         ("rt_123456", "rt_123456"),
         ("2xQbT9mWc0LrZkVn7YpA4e", "2xQbT9mWc0LrZkVn7YpA4e"),
@@ -156,14 +156,19 @@ async fn a_session_of_any_name_up_to_256_bytes_can_be_started_and_found() {
     ];
     for (name, encoded) in names {
         let body = json!({"session_id": name, "image": "debian:12", "command": ["sleep", "60"]});
-        let (status, started) = stage.post("start", &body).await;
+        let (status, started) = fixture.post("start", &body).await;
         assert_eq!(status, 201, "{name}: {started}");
         for path in [
             format!("/sessions/{encoded}"),
             format!("/sessions/batch?ids={encoded}"),
         ] {
-            let url = format!("{}{path}", stage.api());
-            let found = wire.get(&url, LIMIT).await.unwrap().success().unwrap();
+            let url = format!("{}{path}", fixture.api());
+            let found = wire
+                .get(&url, CALL_TIMEOUT)
+                .await
+                .unwrap()
+                .success()
+                .unwrap();
             let found = found.get(0).unwrap_or(&found);
             assert_eq!(found["session_id"], name);
             assert_eq!(found["runtime_id"], started["runtime_id"]);

@@ -2,25 +2,25 @@
 
 use hyper::body::Bytes;
 use serde_json::json;
-use tests::clients::Wire;
+use tests::clients::HttpClient;
 
 use super::{ENDPOINTS, check_unharmed, send};
-use crate::stage::{LIMIT, Stage};
+use crate::fixture::{CALL_TIMEOUT, Fixture};
 
 #[tokio::test]
 async fn every_method_is_answered() {
-    let Some(stage) = Stage::set("bad input to standalone") else {
+    let Some(fixture) = Fixture::set("bad input to standalone") else {
         return;
     };
-    let wire = stage.wire();
+    let wire = fixture.wire();
     let methods = [
         "GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "BREW",
     ];
     for (right, path) in ENDPOINTS {
         for method in methods {
-            // Whatever a right method would do with these ids is nothing.
-            let status = send(&wire, &stage, method, path, Bytes::from_static(b"{}")).await;
-            let plain = send(&wire, &stage, right, path, Bytes::from_static(b"{}")).await;
+            // The right method would do nothing with these ids.
+            let status = send(&wire, &fixture, method, path, Bytes::from_static(b"{}")).await;
+            let plain = send(&wire, &fixture, right, path, Bytes::from_static(b"{}")).await;
             match method {
                 "OPTIONS" => assert_eq!(status, 204, "{path}"),
                 "HEAD" if right == "GET" => assert_eq!(status, plain, "{path}"),
@@ -29,45 +29,45 @@ async fn every_method_is_answered() {
             }
         }
     }
-    check_unharmed(&stage).await;
+    check_unharmed(&fixture).await;
 }
 
 #[tokio::test]
 async fn without_its_key_nobody_is_told_anything() {
-    let Some(stage) = Stage::set("bad input to standalone") else {
+    let Some(fixture) = Fixture::set("bad input to standalone") else {
         return;
     };
-    let nearly = &stage.key()[1..];
-    let with_more = format!("{} x", stage.key());
+    let nearly = &fixture.key()[1..];
+    let with_more = format!("{} x", fixture.key());
     let long = "k".repeat(16_000);
     let keys = ["", "wrong", nearly, &with_more, &long, "null", "Bearer x"];
-    let mut strangers: Vec<_> = keys.iter().map(|key| Wire::new(key)).collect();
-    strangers.push(Wire::with_headers(&[]));
-    strangers.push(Wire::with_headers(&[(
+    let mut strangers: Vec<_> = keys.iter().map(|key| HttpClient::new(key)).collect();
+    strangers.push(HttpClient::with_headers(&[]));
+    strangers.push(HttpClient::with_headers(&[(
         "Authorization",
-        &format!("Bearer {}", stage.key()),
+        &format!("Bearer {}", fixture.key()),
     )]));
     for stranger in &strangers {
         for (method, path) in &ENDPOINTS[..9] {
             let body = json!({"session_id": "s", "image": "debian:12"}).to_string();
-            let status = send(stranger, &stage, method, path, Bytes::from(body)).await;
-            // `/runtime/list` may be unknown to everybody.
+            let status = send(stranger, &fixture, method, path, Bytes::from(body)).await;
+            // `/runtime/list` may be unknown to all.
             assert!(
                 status == 401 || *path == "/runtime/list",
                 "{method} {path}: {status}"
             );
         }
         assert_eq!(
-            send(stranger, &stage, "GET", "/health", Bytes::new()).await,
+            send(stranger, &fixture, "GET", "/health", Bytes::new()).await,
             200
         );
     }
-    check_unharmed(&stage).await;
+    check_unharmed(&fixture).await;
 }
 
 #[tokio::test]
 async fn the_type_that_a_body_is_said_to_have_does_not_matter() {
-    let Some(stage) = Stage::set("bad input to standalone") else {
+    let Some(fixture) = Fixture::set("bad input to standalone") else {
         return;
     };
     for kind in [
@@ -77,16 +77,17 @@ async fn the_type_that_a_body_is_said_to_have_does_not_matter() {
         "",
         "ü/ü",
     ] {
-        let wire = Wire::with_headers(&[("X-API-Key", stage.key()), ("Content-Type", kind)]);
+        let wire =
+            HttpClient::with_headers(&[("X-API-Key", fixture.key()), ("Content-Type", kind)]);
         let nothing = Bytes::from_static(b"{\"runtime_id\": null}");
         assert_eq!(
-            send(&wire, &stage, "POST", "/stop", nothing).await,
+            send(&wire, &fixture, "POST", "/stop", nothing).await,
             200,
             "{kind}"
         );
         let hopeless = Bytes::from_static(b"runtime_id=abc");
         assert_eq!(
-            send(&wire, &stage, "POST", "/stop", hopeless).await,
+            send(&wire, &fixture, "POST", "/stop", hopeless).await,
             400,
             "{kind}"
         );
@@ -95,11 +96,11 @@ async fn the_type_that_a_body_is_said_to_have_does_not_matter() {
 
 #[tokio::test]
 async fn a_sandbox_of_any_odd_name_is_not_found() {
-    let Some(stage) = Stage::set("bad input to standalone") else {
+    let Some(fixture) = Fixture::set("bad input to standalone") else {
         return;
     };
-    let anonymous = Wire::with_headers(&[]);
-    let host = stage.api().strip_prefix("http://").unwrap();
+    let anonymous = HttpClient::with_headers(&[]);
+    let host = fixture.api().strip_prefix("http://").unwrap();
     let id = "kqzvbnwmxatyploe";
     let urls = [
         format!("http://{id}.{host}/alive"),
@@ -114,7 +115,7 @@ async fn a_sandbox_of_any_odd_name_is_not_found() {
         format!("http://{}.{host}/alive", id.to_uppercase()),
     ];
     for url in urls {
-        let reply = anonymous.get(&url, LIMIT).await.unwrap();
+        let reply = anonymous.get(&url, CALL_TIMEOUT).await.unwrap();
         super::check(&format!("GET {url}"), &reply);
         assert!(matches!(reply.status, 401 | 404), "{url}: {}", reply.status);
     }

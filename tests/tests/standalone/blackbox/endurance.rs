@@ -1,5 +1,5 @@
-//! Item 11: silence, large files and long streams through the gateway to real processes. `make test-soak`
-//! lasts as long as the specification says; else it is as long as a suite bears.
+//! Item 11: silence, large files and long streams through the gateway to real processes. `make test-long`
+//! takes as long as the specification says, `make test` seconds.
 
 mod content;
 mod streams;
@@ -7,10 +7,11 @@ mod streams;
 use std::time::Duration;
 
 use serde_json::json;
+use tests::size::full_or;
 
-use crate::stage::Stage;
+use crate::fixture::Fixture;
 
-/// How long.
+/// Durations of the tests.
 struct Scale {
     /// An action that says nothing.
     silence: Duration,
@@ -26,7 +27,7 @@ const SUITE: Scale = Scale {
     idle: Duration::from_secs(2),
 };
 
-/// Runtime API spec 8.1.
+/// `docs/specs/runtime-api.md`, section 8.1.
 const SOAK: Scale = Scale {
     silence: Duration::from_mins(10),
     open: Duration::from_mins(61),
@@ -35,20 +36,17 @@ const SOAK: Scale = Scale {
 
 impl Scale {
     fn of_this_run() -> &'static Self {
-        match std::env::var_os("SOAK") {
-            Some(value) if !value.is_empty() => &SOAK,
-            _ => &SUITE,
-        }
+        full_or(&SOAK, &SUITE)
     }
 }
 
 #[tokio::test]
 async fn item_11_a_silent_action_survives() {
-    let Some(stage) = Stage::set("black-box item 11") else {
+    let Some(fixture) = Fixture::set("black-box item 11") else {
         return;
     };
     let silence = Scale::of_this_run().silence;
-    let mut client = stage.connected("s").await;
+    let mut client = fixture.connected("s").await;
     client.config.action_timeout = silence * 2;
     // Unless it is told to block, the server itself ends an action that is silent for 10 s.
     let command = format!("sleep {}; echo done", silence.as_secs());

@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::json;
-use tests::clients::{Raised, Wire};
+use tests::clients::{ClientException, HttpClient};
 use tokio::time::Instant;
 
-use crate::stage::{LIMIT, Stage, text};
+use crate::fixture::{CALL_TIMEOUT, Fixture, text};
 
 #[tokio::test]
 async fn item_1_a_start_is_answered_at_once_and_known_from_then_on() {
-    let Some(stage) = Stage::set("black-box item 1") else {
+    let Some(fixture) = Fixture::set("black-box item 1") else {
         return;
     };
-    let wire = stage.wire();
+    let wire = fixture.wire();
     let body = json!({"session_id": "s", "image": "debian:12", "command": ["sleep", "60"]});
     let two = Duration::from_secs(2);
-    let url = |path: &str| format!("{}{path}", stage.api());
+    let url = |path: &str| format!("{}{path}", fixture.api());
     let started = wire.post(&url("/start"), &body, two).await.unwrap();
     assert_eq!(started.status, 201);
     let id = text(&started.json().unwrap(), "runtime_id");
@@ -30,15 +30,17 @@ async fn item_1_a_start_is_answered_at_once_and_known_from_then_on() {
 }
 
 /// Polls everything every 50 ms. The first thing that is alive or says so.
-async fn first_ready(stage: &Stage, info: &serde_json::Value) -> u32 {
-    let (wire, anonymous) = (stage.wire(), Wire::with_headers(&[]));
+async fn first_ready(fixture: &Fixture, info: &serde_json::Value) -> u32 {
+    let (wire, anonymous) = (fixture.wire(), HttpClient::with_headers(&[]));
     let (id, url) = (text(info, "runtime_id"), text(info, "url"));
     for poll in 1..600 {
         for path in [
             format!("/runtime/{id}"),
             format!("/sessions/{}", text(info, "session_id")),
         ] {
-            let seen = wire.get(&format!("{}{path}", stage.api()), LIMIT).await;
+            let seen = wire
+                .get(&format!("{}{path}", fixture.api()), CALL_TIMEOUT)
+                .await;
             let seen = seen.unwrap().success().unwrap();
             assert_eq!(
                 seen["pod_status"] == "Ready",
@@ -48,7 +50,7 @@ async fn first_ready(stage: &Stage, info: &serde_json::Value) -> u32 {
             if seen["pod_status"] == "Ready" {
                 for probe in ["/alive", "/health"] {
                     let alive = anonymous
-                        .get(&format!("{url}{probe}"), LIMIT)
+                        .get(&format!("{url}{probe}"), CALL_TIMEOUT)
                         .await
                         .unwrap();
                     assert_eq!(alive.status, 200, "{probe} after poll {poll}");
@@ -58,27 +60,27 @@ async fn first_ready(stage: &Stage, info: &serde_json::Value) -> u32 {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("never ready: {}", stage.session("s").await);
+    panic!("never ready: {}", fixture.session("s").await);
 }
 
 #[tokio::test]
 async fn item_2_ready_never_precedes_a_request_that_succeeds() {
-    let Some(stage) = Stage::set("black-box item 2") else {
+    let Some(fixture) = Fixture::set("black-box item 2") else {
         return;
     };
     for number in 0..10 {
-        let (_, info) = stage.start(&format!("s{number}"), &json!({})).await;
-        first_ready(&stage, &info).await;
+        let (_, info) = fixture.start(&format!("s{number}"), &json!({})).await;
+        first_ready(&fixture, &info).await;
     }
 }
 
 #[tokio::test]
 async fn item_3_starts_of_one_session_at_once_make_one_runtime() {
-    let Some(stage) = Stage::set("black-box item 3") else {
+    let Some(fixture) = Fixture::set("black-box item 3") else {
         return;
     };
     let nothing = json!({});
-    let started = join_all((0..16).map(|_| stage.start("s", &nothing))).await;
+    let started = join_all((0..16).map(|_| fixture.start("s", &nothing))).await;
     for (status, info) in &started {
         assert_eq!(*status, 201, "{info}");
         for field in ["runtime_id", "url", "session_api_key"] {
@@ -86,7 +88,7 @@ async fn item_3_starts_of_one_session_at_once_make_one_runtime() {
         }
     }
     assert_eq!(
-        stage
+        fixture
             .standalone
             .run("kubectl", &["get", "sbx", "-o", "name"])
             .lines()
@@ -97,23 +99,23 @@ async fn item_3_starts_of_one_session_at_once_make_one_runtime() {
 
 #[tokio::test]
 async fn item_4_a_pause_shows_at_once_and_a_resume_brings_everything_back() {
-    let Some(stage) = Stage::set("black-box item 4") else {
+    let Some(fixture) = Fixture::set("black-box item 4") else {
         return;
     };
-    let mut client = stage.connected("s").await;
+    let mut client = fixture.connected("s").await;
     client.run("echo kept > /workspace/file").await.unwrap();
-    let before = stage.session("s").await;
+    let before = fixture.session("s").await;
     let id = json!({"runtime_id": client.id()});
-    assert_eq!(stage.post("pause", &id).await.0, 200);
-    let paused = stage.session("s").await;
+    assert_eq!(fixture.post("pause", &id).await.0, 200);
+    let paused = fixture.session("s").await;
     assert_eq!(paused["status"], "paused");
     assert_eq!(paused["pod_status"], "Not Found");
 
     let within = Instant::now() + Duration::from_secs(5);
-    let anonymous = Wire::with_headers(&[]);
+    let anonymous = HttpClient::with_headers(&[]);
     let alive = format!("{}/alive", client.url);
     loop {
-        let reply = anonymous.get(&alive, LIMIT).await.unwrap();
+        let reply = anonymous.get(&alive, CALL_TIMEOUT).await.unwrap();
         if reply.status == 503 {
             assert!(reply.json().unwrap()["detail"].is_string());
             assert!(reply.headers.contains_key("retry-after"));
@@ -122,7 +124,7 @@ async fn item_4_a_pause_shows_at_once_and_a_resume_brings_everything_back() {
         assert!(Instant::now() < within, "still {}", reply.status);
     }
 
-    let (status, resumed) = stage.post("resume", &id).await;
+    let (status, resumed) = fixture.post("resume", &id).await;
     assert_eq!(status, 200);
     for field in [
         "runtime_id",
@@ -138,32 +140,38 @@ async fn item_4_a_pause_shows_at_once_and_a_resume_brings_everything_back() {
     for field in ["status", "pod_status"] {
         assert!(resumed[field].is_string());
     }
-    assert_ne!(stage.session("s").await["status"], "paused");
-    stage.ready("s").await;
+    assert_ne!(fixture.session("s").await["status"], "paused");
+    fixture.ready("s").await;
     assert_eq!(client.run("cat /workspace/file").await.unwrap(), "kept");
 }
 
 #[tokio::test]
 async fn item_5_a_stop_is_the_end_of_the_id() {
-    let Some(stage) = Stage::set("black-box item 5") else {
+    let Some(fixture) = Fixture::set("black-box item 5") else {
         return;
     };
-    let mut client = stage.connected("s").await;
+    let mut client = fixture.connected("s").await;
     let id = json!({"runtime_id": client.id()});
-    assert_eq!(stage.post("stop", &id).await.0, 200);
-    let anonymous = Wire::with_headers(&[]);
+    assert_eq!(fixture.post("stop", &id).await.0, 200);
+    let anonymous = HttpClient::with_headers(&[]);
     let alive = anonymous
-        .get(&format!("{}/alive", client.url), LIMIT)
+        .get(&format!("{}/alive", client.url), CALL_TIMEOUT)
         .await
         .unwrap();
     assert_eq!(alive.status, 404);
-    assert_eq!(stage.session("s").await["status"], "stopped");
-    assert_eq!(client.run("true").await, Err(Raised::Disconnected));
-    let (status, second) = stage.start("s", &json!({})).await;
+    assert_eq!(fixture.session("s").await["status"], "stopped");
+    assert_eq!(client.run("true").await, Err(ClientException::Disconnected));
+    let (status, second) = fixture.start("s", &json!({})).await;
     assert_eq!(status, 201);
     assert_ne!(second["runtime_id"], client.id());
-    assert_eq!(stage.session("s").await["runtime_id"], second["runtime_id"]);
-    assert_eq!(stage.post("resume", &id).await.0, 404);
-    assert_eq!(stage.post("pause", &id).await.0, 200);
-    assert_eq!(stage.session("s").await["runtime_id"], second["runtime_id"]);
+    assert_eq!(
+        fixture.session("s").await["runtime_id"],
+        second["runtime_id"]
+    );
+    assert_eq!(fixture.post("resume", &id).await.0, 404);
+    assert_eq!(fixture.post("pause", &id).await.0, 200);
+    assert_eq!(
+        fixture.session("s").await["runtime_id"],
+        second["runtime_id"]
+    );
 }

@@ -3,21 +3,21 @@
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::stage::{LIMIT, Stage, text};
+use crate::fixture::{CALL_TIMEOUT, Fixture, text};
 
 #[tokio::test]
 async fn item_6_null_ids_do_nothing_and_unknown_ones_are_not_found() {
-    let Some(stage) = Stage::set("black-box item 6") else {
+    let Some(fixture) = Fixture::set("black-box item 6") else {
         return;
     };
     for verb in ["stop", "pause"] {
         for nothing in [json!({"runtime_id": null}), json!({})] {
-            let (status, body) = stage.post(verb, &nothing).await;
+            let (status, body) = fixture.post(verb, &nothing).await;
             assert_eq!((status, body.is_object()), (200, true), "{verb}: {body}");
         }
     }
     for verb in ["stop", "pause", "resume"] {
-        let (status, body) = stage
+        let (status, body) = fixture
             .post(verb, &json!({"runtime_id": "kqzvbnwmxatyploe"}))
             .await;
         assert_eq!(
@@ -30,24 +30,24 @@ async fn item_6_null_ids_do_nothing_and_unknown_ones_are_not_found() {
 
 #[tokio::test]
 async fn item_7_lists_have_what_lives_and_batches_are_positional() {
-    let Some(stage) = Stage::set("black-box item 7") else {
+    let Some(fixture) = Fixture::set("black-box item 7") else {
         return;
     };
     let mut ids = Vec::new();
     for sid in ["runs", "paused", "stopped"] {
-        let (_, info) = stage.start(sid, &json!({})).await;
+        let (_, info) = fixture.start(sid, &json!({})).await;
         ids.push(json!({"runtime_id": info["runtime_id"]}));
     }
-    stage.post("pause", &ids[1]).await;
-    stage.post("stop", &ids[2]).await;
+    fixture.post("pause", &ids[1]).await;
+    fixture.post("stop", &ids[2]).await;
     // One that kubectl made has no session, as a member of a warm pool has none.
     let sample = ["apply", "-f", "manifests/samples/sandbox.yaml"];
-    stage.standalone.run("kubectl", &sample);
+    fixture.standalone.run("kubectl", &sample);
     let get = async |path: &str| {
-        let url = format!("{}{path}", stage.api());
-        stage
+        let url = format!("{}{path}", fixture.api());
+        fixture
             .wire()
-            .get(&url, LIMIT)
+            .get(&url, CALL_TIMEOUT)
             .await
             .unwrap()
             .success()
@@ -81,16 +81,16 @@ async fn item_7_lists_have_what_lives_and_batches_are_positional() {
 
 #[tokio::test]
 async fn item_8_a_burst_of_64_starts_meets_no_refusal() {
-    let Some(stage) = Stage::set("black-box item 8") else {
+    let Some(fixture) = Fixture::set("black-box item 8") else {
         return;
     };
-    let wire = stage.wire();
+    let wire = fixture.wire();
     let starts = (0..64).map(|number| {
         let body = json!({
             "session_id": format!("s{number}"), "image": "debian:12", "command": ["sleep", "600"],
         });
-        let (wire, url) = (wire.clone(), format!("{}/start", stage.api()));
-        async move { wire.post(&url, &body, LIMIT).await.unwrap() }
+        let (wire, url) = (wire.clone(), format!("{}/start", fixture.api()));
+        async move { wire.post(&url, &body, CALL_TIMEOUT).await.unwrap() }
     });
     let started = join_all(starts).await;
     let mut ids = std::collections::HashSet::new();
@@ -104,16 +104,19 @@ async fn item_8_a_burst_of_64_starts_meets_no_refusal() {
         ("GET", "/nowhere"),
         ("PUT", "/start"),
     ] {
-        let url = format!("{}{path}", stage.api());
+        let url = format!("{}{path}", fixture.api());
         let method = method.parse().unwrap();
-        let reply = wire.send(method, &url, "{}".into(), LIMIT).await.unwrap();
+        let reply = wire
+            .send(method, &url, "{}".into(), CALL_TIMEOUT)
+            .await
+            .unwrap();
         assert!(reply.json().unwrap()["detail"].is_string(), "{path}");
     }
 }
 
 #[tokio::test]
 async fn item_10_commands_factors_and_classes_of_all_kinds() {
-    let Some(stage) = Stage::set("black-box item 10") else {
+    let Some(fixture) = Fixture::set("black-box item 10") else {
         return;
     };
     let words = json!(["/usr/local/bin/openhands-agent-server", "--port", "60000"]);
@@ -130,13 +133,13 @@ async fn item_10_commands_factors_and_classes_of_all_kinds() {
         ),
     ];
     for (sid, more) in &cases {
-        let (status, info) = stage.start(sid, more).await;
+        let (status, info) = fixture.start(sid, more).await;
         assert_eq!(status, 201, "{sid}: {info}");
     }
     for (sid, more) in &cases {
-        let info = stage.ready(sid).await;
+        let info = fixture.ready(sid).await;
         let command = more.get("command").unwrap_or(&words);
         assert_eq!(&info["command"], command, "{sid}");
     }
-    assert_eq!(stage.session("factor").await["resource_factor"], 4.0);
+    assert_eq!(fixture.session("factor").await["resource_factor"], 4.0);
 }

@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tests::clients::{Raised, Reply, Wire};
-use tests::double;
+use tests::clients::{ClientException, HttpClient, Reply};
+use tests::fake_agent_server;
 use tests::standalone::Standalone;
 use tokio::time::{Instant, sleep};
 
-use crate::stage::{LIMIT, Stage, text};
+use crate::fixture::{CALL_TIMEOUT, Fixture, text};
 
 /// A client that tries again while nothing accepts its connection, and takes nothing else than 2xx.
 async fn insist<F>(send: impl Fn() -> F) -> Value
 where
-    F: Future<Output = Result<Reply, Raised>>,
+    F: Future<Output = Result<Reply, ClientException>>,
 {
-    let end = Instant::now() + 6 * LIMIT;
+    let end = Instant::now() + 6 * CALL_TIMEOUT;
     loop {
         match send().await {
             Ok(reply) => return reply.success().unwrap(),
@@ -27,30 +27,33 @@ where
 }
 
 /// Polls a session for as long as the world turns, and fails at the first answer that is not 2xx.
-async fn poll(wire: Wire, url: Arc<str>) {
+async fn poll(wire: HttpClient, url: Arc<str>) {
     loop {
-        insist(|| wire.get(&url, LIMIT)).await;
+        insist(|| wire.get(&url, CALL_TIMEOUT)).await;
         sleep(Duration::from_millis(20)).await;
     }
 }
 
 #[tokio::test]
 async fn item_13_restarts_during_start_pause_and_resume_are_not_seen() {
-    let Some(Stage {
+    let Some(Fixture {
         mut standalone,
         state,
-    }) = Stage::set("black-box item 13")
+    }) = Fixture::set("black-box item 13")
     else {
         return;
     };
-    let (api, wire) = (standalone.api().to_owned(), Wire::new(standalone.key()));
+    let (api, wire) = (
+        standalone.api().to_owned(),
+        HttpClient::new(standalone.key()),
+    );
     let body = json!({
-        "session_id": "s", "image": double::IMAGE, "working_dir": "/workspace",
+        "session_id": "s", "image": fake_agent_server::IMAGE, "working_dir": "/workspace",
         "command": ["/usr/local/bin/openhands-agent-server", "--port", "60000"],
     });
     let post = async |verb: &str, body: &Value| {
         let url = format!("{api}/{verb}");
-        insist(|| wire.post(&url, body, LIMIT)).await
+        insist(|| wire.post(&url, body, CALL_TIMEOUT)).await
     };
     let session: Arc<str> = format!("{api}/sessions/s").into();
     let first = post("start", &body).await;
@@ -73,18 +76,18 @@ async fn item_13_restarts_during_start_pause_and_resume_are_not_seen() {
     }
     assert!(!poller.is_finished(), "{:?}", poller.await);
     let alive = format!("{}/alive", text(&first, "url"));
-    assert_eq!(wire.get(&alive, LIMIT).await.unwrap().status, 200);
+    assert_eq!(wire.get(&alive, CALL_TIMEOUT).await.unwrap().status, 200);
 }
 
 fn start_again(state: &std::path::Path) -> Standalone {
-    let image = double::image(state);
+    let image = fake_agent_server::image(state);
     Standalone::start(state, &["--url-form", "nested", &image])
 }
 
-async fn converge(wire: &Wire, session: &str, wanted: &str) -> Value {
-    let end = Instant::now() + 6 * LIMIT;
+async fn converge(wire: &HttpClient, session: &str, wanted: &str) -> Value {
+    let end = Instant::now() + 6 * CALL_TIMEOUT;
     loop {
-        let info = insist(|| wire.get(session, LIMIT)).await;
+        let info = insist(|| wire.get(session, CALL_TIMEOUT)).await;
         if info["status"] == wanted {
             return info;
         }

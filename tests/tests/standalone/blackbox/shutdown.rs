@@ -9,14 +9,14 @@ use futures::{Stream, StreamExt as _};
 use hyper::body::Bytes;
 use serde_json::json;
 use tests::binaries::binary;
-use tests::clients::{POLL, V0, Wire};
+use tests::clients::{HttpClient, POLL, V0};
 use tests::standalone::free_port;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
 use super::sse;
-use crate::stage::{LIMIT, Stage, text};
+use crate::fixture::{CALL_TIMEOUT, Fixture, text};
 
 /// Polls before something has to be as it should: a minute of pauses.
 const POLLS: u32 = 1200;
@@ -30,9 +30,9 @@ struct Replica {
 
 impl Replica {
     /// A replica that is ready.
-    async fn start(stage: &Stage, drain: [&str; 2]) -> Self {
+    async fn start(fixture: &Fixture, drain: [&str; 2]) -> Self {
         let (port, admin) = (free_port(), free_port());
-        let command = stage
+        let command = fixture
             .standalone
             .command(binary("sandbox-operator").to_str().unwrap());
         let process = Command::from(command)
@@ -56,7 +56,7 @@ impl Replica {
 
     async fn is_ready(&self) -> bool {
         let url = format!("http://127.0.0.1:{}/readyz", self.admin);
-        let reply = Wire::with_headers(&[]).get(&url, LIMIT).await;
+        let reply = HttpClient::with_headers(&[]).get(&url, CALL_TIMEOUT).await;
         reply.is_ok_and(|reply| reply.is_success())
     }
 
@@ -70,7 +70,7 @@ impl Replica {
         panic!("ready is never {wanted}");
     }
 
-    /// Until nobody can connect any more; how often somebody was served before.
+    /// Connects until that fails. Returns the number of requests served before.
     async fn until_closed(&self) -> u32 {
         let mut served = 0;
         for _ in 0..POLLS {
@@ -78,7 +78,7 @@ impl Replica {
                 return served;
             }
             let url = format!("http://127.0.0.1:{}/health", self.port);
-            let reply = Wire::with_headers(&[]).get(&url, LIMIT).await;
+            let reply = HttpClient::with_headers(&[]).get(&url, CALL_TIMEOUT).await;
             served += u32::from(reply.is_ok_and(|reply| reply.is_success()));
             tokio::time::sleep(POLL).await;
         }
@@ -102,14 +102,14 @@ impl Replica {
     }
 
     /// A V0 client whose sandbox is reached through this replica.
-    async fn connected(&self, stage: &Stage) -> V0 {
-        let mut client = stage.connected("v0").await;
+    async fn connected(&self, fixture: &Fixture) -> V0 {
+        let mut client = fixture.connected("v0").await;
         client.url = self.url(client.id());
         client
     }
 }
 
-/// Somebody who listens to an event stream to its end.
+/// Reads an event stream to its end.
 struct Listener {
     heard: Arc<AtomicU32>,
     /// Fails if an event is missing, or if the end is not that of the stream.
@@ -151,12 +151,12 @@ impl Listener {
 
 #[tokio::test]
 async fn sigterm_lets_streams_and_actions_end() {
-    let Some(stage) = Stage::set("drain of a gateway") else {
+    let Some(fixture) = Fixture::set("drain of a gateway") else {
         return;
     };
-    stage.start("s", &json!({})).await;
-    let info = stage.ready("s").await;
-    let replica = Replica::start(&stage, ["5", "600"]).await;
+    fixture.start("s", &json!({})).await;
+    let info = fixture.ready("s").await;
+    let replica = Replica::start(&fixture, ["5", "600"]).await;
     let key = text(&info, "session_api_key");
     let url = format!(
         "{}/api/events/sse?until=/workspace/end",
@@ -166,13 +166,13 @@ async fn sigterm_lets_streams_and_actions_end() {
         Listener::of(sse::open(&url, &key, false).await),
         Listener::of(sse::open(&url, &key, true).await),
     ];
-    let mut client = replica.connected(&stage).await;
+    let mut client = replica.connected(&fixture).await;
     let command = "touch begun; while ! test -e end; do sleep 0.1; done; echo done";
     let args = json!({"command": command, "blocking": true});
     let action = json!({"action": "run", "args": args, "timeout": 600});
     let acting = tokio::spawn(async move { client.act(&action).await });
     let second = {
-        let mut attached = stage.v0("v0");
+        let mut attached = fixture.v0("v0");
         attached.attach_to_existing = true;
         let mut client = V0::new(attached);
         client.connect().await.unwrap();
@@ -183,7 +183,7 @@ async fn sigterm_lets_streams_and_actions_end() {
     replica.terminate();
     replica.until_ready(false).await;
     assert_ne!(replica.until_closed().await, 0);
-    // What is open goes on: event after event comes, and the action is still under way.
+    // Open requests continue: events arrive, and the action is still running.
     for listener in &listeners {
         listener.until_it_has_heard(30).await;
     }
@@ -192,7 +192,9 @@ async fn sigterm_lets_streams_and_actions_end() {
     let observation = acting.await.unwrap().unwrap();
     assert_eq!(observation["content"], "done", "{observation}");
     let end = format!("{}/api/file/upload?path=/workspace/end", text(&info, "url"));
-    let sent = Wire::of_session(&key).post(&end, &json!({}), LIMIT).await;
+    let sent = HttpClient::of_session(&key)
+        .post(&end, &json!({}), CALL_TIMEOUT)
+        .await;
     assert_eq!(sent.unwrap().status, 200);
     for listener in listeners {
         listener.heard_all.await.unwrap();
@@ -207,7 +209,7 @@ async fn until_there(client: &V0, name: &str) {
         json!({"path": "/workspace"}),
     );
     for _ in 0..POLLS {
-        let listed = client.wire.post(&url, &body, LIMIT).await.unwrap();
+        let listed = client.wire.post(&url, &body, CALL_TIMEOUT).await.unwrap();
         let listed = listed.success().unwrap();
         if listed.as_array().unwrap().contains(&json!(name)) {
             return;
@@ -219,12 +221,12 @@ async fn until_there(client: &V0, name: &str) {
 
 #[tokio::test]
 async fn sigterm_cuts_off_what_never_ends() {
-    let Some(stage) = Stage::set("drain of a gateway") else {
+    let Some(fixture) = Fixture::set("drain of a gateway") else {
         return;
     };
-    stage.start("s", &json!({})).await;
-    let info = stage.ready("s").await;
-    let replica = Replica::start(&stage, ["0", "1"]).await;
+    fixture.start("s", &json!({})).await;
+    let info = fixture.ready("s").await;
+    let replica = Replica::start(&fixture, ["0", "1"]).await;
     let url = format!("{}/api/events/sse", replica.url(&text(&info, "runtime_id")));
     let mut events = sse::open(&url, &text(&info, "session_api_key"), false).await;
     replica.terminate();

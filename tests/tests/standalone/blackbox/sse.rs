@@ -6,7 +6,7 @@ use hyper::body::Bytes;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tests::clients::wire::Here;
+use tests::clients::http_client::LocalhostResolver;
 
 /// Opens a stream of the sandbox with this session key; what comes, as it comes.
 pub(super) async fn open(
@@ -17,7 +17,7 @@ pub(super) async fn open(
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .http2_only(http2)
-        .build(HttpConnector::new_with_resolver(Here));
+        .build(HttpConnector::new_with_resolver(LocalhostResolver));
     let request = http::Request::get(url)
         .header("X-Session-API-Key", key)
         .body(Empty::<Bytes>::new())

@@ -1,4 +1,4 @@
-//! What survives a replacement, and that nothing else is left behind.
+//! Tests of replacements: kept properties of files, and no files left behind.
 
 use std::os::unix::fs::symlink;
 
@@ -9,47 +9,47 @@ fn names(directory: &Path) -> usize {
 }
 
 #[test]
-fn mode_links_and_other_names_survive() {
+fn replacement_keeps_mode_and_links() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     fs::write(at("a"), "old").unwrap();
     fs::set_permissions(at("a"), Permissions::from_mode(0o751)).unwrap();
     symlink("a", at("link")).unwrap();
-    put(&at("link"), b"new").unwrap();
+    replace_file(&at("link"), b"new").unwrap();
     assert!(at("link").is_symlink());
     assert_eq!(fs::read(at("a")).unwrap(), b"new");
     assert_eq!(fs::metadata(at("a")).unwrap().mode() & 0o7777, 0o751);
     fs::hard_link(at("a"), at("b")).unwrap();
-    put(&at("b"), b"both").unwrap();
+    replace_file(&at("b"), b"both").unwrap();
     assert_eq!(fs::read(at("a")).unwrap(), b"both");
     symlink("nothing", at("dangling")).unwrap();
-    put(&at("dangling"), b"made").unwrap();
+    replace_file(&at("dangling"), b"made").unwrap();
     assert_eq!(fs::read(at("nothing")).unwrap(), b"made");
     assert_eq!(names(directory.path()), 5);
 }
 
 #[test]
-fn what_is_given_up_leaves_nothing() {
+fn dropped_replacement_leaves_no_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a");
     fs::write(&path, "old").unwrap();
-    let mut replacement = Replacement::begin(&path, Links::Follow).unwrap();
+    let mut replacement = Replacement::begin(&path, SymlinkPolicy::Follow).unwrap();
     replacement.write_all(b"half").unwrap();
     drop(replacement);
     assert_eq!(fs::read(&path).unwrap(), b"old");
     assert_eq!(names(directory.path()), 1);
-    assert!(put(directory.path(), b"").is_err());
+    assert!(replace_file(directory.path(), b"").is_err());
 }
 
-/// As if the process were killed.
+/// Simulates a killed process.
 #[test]
-fn what_breaks_off_leaves_nothing() {
+fn aborted_replacement_leaves_no_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a");
     fs::write(&path, "old").unwrap();
     for name in ["a", "new"] {
         let path = directory.path().join(name);
-        let mut replacement = Replacement::begin(&path, Links::Follow).unwrap();
+        let mut replacement = Replacement::begin(&path, SymlinkPolicy::Follow).unwrap();
         replacement.write_all(b"half").unwrap();
         std::mem::forget(replacement);
     }
@@ -57,23 +57,23 @@ fn what_breaks_off_leaves_nothing() {
     assert_eq!(names(directory.path()), 1);
 }
 
-/// Where the file system knows no files without names, and where they cannot be linked.
+/// Covers file systems without unnamed files, and files that cannot be linked.
 #[test]
-fn without_nameless_files_the_same_comes_out() {
+fn replacement_works_without_unnamed_files() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     for target in ["new", "new"] {
         let (file, path) = create(&at(target), 0o640).unwrap();
         let mut replacement = Replacement {
             file,
-            place: Place::Beside(path),
+            staging: Staging::Beside(path),
             target: at(target),
         };
         replacement.write_all(b"whole").unwrap();
         replacement.commit().unwrap();
     }
     for target in ["new", "copied"] {
-        let mut replacement = Replacement::begin(&at(target), Links::Follow).unwrap();
+        let mut replacement = Replacement::begin(&at(target), SymlinkPolicy::Follow).unwrap();
         replacement.write_all(b"more").unwrap();
         replacement.copy().unwrap();
         assert_eq!(fs::read(at(target)).unwrap(), b"more");
@@ -82,12 +82,12 @@ fn without_nameless_files_the_same_comes_out() {
 }
 
 #[test]
-fn a_link_is_replaced_when_asked() {
+fn link_is_replaced_with_replace_policy() {
     let directory = tempfile::tempdir().unwrap();
     let (path, link) = (directory.path().join("a"), directory.path().join("l"));
     fs::write(&path, "old").unwrap();
     symlink(&path, &link).unwrap();
-    let mut replacement = Replacement::begin(&link, Links::Replace).unwrap();
+    let mut replacement = Replacement::begin(&link, SymlinkPolicy::Replace).unwrap();
     replacement.write_all(b"new").unwrap();
     replacement.commit().unwrap();
     assert_eq!(

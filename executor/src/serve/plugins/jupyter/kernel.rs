@@ -1,7 +1,7 @@
-//! A running kernel: its process and the two channels of it that are used, requests and output.
+//! A running kernel: its process and the channels `shell` (requests) and `iopub` (output).
 //!
-//! Sockets are files in a private directory, not ports: nobody else can reach them, and none can
-//! be taken already.
+//! The sockets are files in a private directory: other users cannot connect, and no port can be in
+//! use.
 
 use std::ffi::OsString;
 use std::io;
@@ -25,17 +25,17 @@ use super::output::{Cell, Output};
 use super::process::{Ended, Process};
 use super::zmtp;
 use crate::serve::identity::Identity;
-use crate::serve::private::{self, Private};
-use crate::serve::shell::Start;
+use crate::serve::private_dir::{self, PrivateDir};
+use crate::serve::shell::LaunchContext;
 
 const CONNECTION: &str = "kernel.json";
-/// Between looks for sockets that the kernel has yet to make.
-const LOOK: Duration = Duration::from_millis(10);
-/// After which a kernel that has not answered is asked again: it may not have heard.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// Output of a kernel that has ended may still be on its way.
-const DRAIN: Duration = Duration::from_millis(500);
-/// For the code of a cell, which the kernel takes in at once or not at all.
+/// Interval of checks for sockets that the kernel has yet to create.
+const SOCKET_POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Interval between first requests to a kernel whose subscription may not be active yet.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+/// Time for remaining output of a kernel that has ended.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
+/// Time to write a request to the socket. A healthy kernel reads it at once.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 const BUFFER: usize = 64 << 10;
 
@@ -50,20 +50,20 @@ pub(super) enum KernelError {
     #[error("it did not answer in time")]
     Silent,
     #[error("cannot talk to it: {0}")]
-    Talk(#[source] io::Error),
+    Io(#[source] io::Error),
 }
 
-/// What a program says last usually says what is wrong.
+/// Last line of the output, which usually contains the error.
 fn last_line(ended: &Ended) -> String {
-    let line = ended.last_words.lines().last();
+    let line = ended.output_tail.lines().last();
     line.map_or_else(|| ended.how.clone(), str::to_owned)
 }
 
-/// How running a cell came to an end.
+/// End of a cell.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum CellOutcome {
     Done,
-    /// Its time was over, whether or not the kernel had begun with it.
+    /// The timeout has passed.
     TimedOut {
         begun: bool,
     },
@@ -79,32 +79,34 @@ pub(super) struct Kernel {
     conversation: Conversation,
     requests: OwnedWriteHalf,
     cell: watch::Sender<Cell>,
-    private: Private,
+    private: PrivateDir,
     _followers: [AbortOnDropHandle<()>; 2],
 }
 
 impl Kernel {
-    /// Starts one and waits until it answers, within a time.
+    /// Starts a kernel and waits until it responds, at most for `limit`.
     pub(super) async fn start(
         python: &Path,
-        start: &Start,
+        start: &LaunchContext,
         variables: &[(&'static str, OsString)],
         limit: Duration,
     ) -> Result<Self, KernelError> {
-        let key = private::token().map_err(KernelError::Private)?;
+        let key = private_dir::token().map_err(KernelError::Private)?;
         let text = key.clone();
         let files = move |directory: &Path| vec![(CONNECTION, connection(directory, &text))];
-        let private = Private::create(&start.identity, &start.working_dir, files)
+        let private = PrivateDir::create(&start.identity, &start.working_dir, files)
             .await
             .map_err(KernelError::Private)?;
         let connection = private.directory.join(CONNECTION);
         let cell = watch::Sender::new(Cell::default());
-        let process = Process::start(python, &connection, start, variables, &cell);
+        let process = Process::start(python, &connection, start, variables, &cell).await;
         let process = process.map_err(KernelError::Spawn)?;
-        match tokio::time::timeout(limit, meet(&process, &private, &start.identity)).await {
+        match tokio::time::timeout(limit, connect_channels(&process, &private, &start.identity))
+            .await
+        {
             Ok(Ok(channels)) => {
                 let mut kernel = Self::of(process, private, cell, &key, channels);
-                let answered = tokio::time::timeout(limit, kernel.greet()).await;
+                let answered = tokio::time::timeout(limit, kernel.wait_until_responding()).await;
                 match answered.map_err(|_| KernelError::Silent).flatten() {
                     Ok(()) => Ok(kernel),
                     Err(error) => {
@@ -126,7 +128,7 @@ impl Kernel {
 
     fn of(
         process: Process,
-        private: Private,
+        private: PrivateDir,
         cell: watch::Sender<Cell>,
         key: &str,
         [shell, iopub]: [UnixStream; 2],
@@ -136,7 +138,7 @@ impl Kernel {
         let (replies, requests) = shell.into_split();
         let replies = follow(replies, conversation.key(), cell.clone());
         let output = tokio::spawn(follow(iopub, conversation.key(), cell.clone()));
-        let end = see_end(process.watch(), output, cell.clone());
+        let end = report_exit(process.watch(), output, cell.clone());
         Self {
             process,
             conversation,
@@ -147,29 +149,29 @@ impl Kernel {
         }
     }
 
-    /// Until both channels carry answers: subscriptions take effect at some later time.
-    async fn greet(&mut self) -> Result<(), KernelError> {
+    /// Waits until both channels work. The subscription becomes active only after a delay.
+    async fn wait_until_responding(&mut self) -> Result<(), KernelError> {
         loop {
-            let soon = Some(Instant::now() + ASK_AGAIN);
+            let soon = Some(Instant::now() + RETRY_INTERVAL);
             match self.ask("kernel_info_request", &json!({}), soon).await? {
-                Ending::Done => return Ok(()),
-                Ending::TimedOut { .. } => {}
-                Ending::Gone { .. } => return Err(self.ended()),
+                CellOutcome::Done => return Ok(()),
+                CellOutcome::TimedOut { .. } => {}
+                CellOutcome::Gone { .. } => return Err(self.ended()),
             }
         }
     }
 
-    /// Runs code and waits for its end, or until its time is over.
+    /// Runs code until its end or until the deadline.
     pub(super) async fn run(
         &mut self,
         code: &str,
         deadline: Option<Instant>,
-    ) -> Result<(Ending, Output), KernelError> {
-        // A failing cell would otherwise take those with it that wait behind it.
+    ) -> Result<(CellOutcome, Output), KernelError> {
+        // `stop_on_error` would abort the cells that are queued behind a failing one.
         let content = json!({"code": code, "silent": false, "store_history": false,
             "user_expressions": {}, "allow_stdin": false, "stop_on_error": false});
         let ending = self.ask("execute_request", &content, deadline).await?;
-        // Written before the cell ended, but perhaps not read yet.
+        // Output of processes that is written, but not read yet, belongs to this cell.
         self.process.drain(&self.cell);
         let mut output = Output::default();
         self.cell.send_modify(|cell| output = cell.output());
@@ -181,13 +183,13 @@ impl Kernel {
         kind: &str,
         content: &serde_json::Value,
         deadline: Option<Instant>,
-    ) -> Result<Ending, KernelError> {
+    ) -> Result<CellOutcome, KernelError> {
         let (id, frames) = self.conversation.request(kind, content);
         self.cell
             .send_modify(|cell| *cell = Cell::new(id, cell.gone));
         let sent = zmtp::send(&mut self.requests, &frames);
         match tokio::time::timeout(SEND_TIMEOUT, sent).await {
-            // If it failed, the kernel's end is about to be noticed, with the reason.
+            // After an error, the exit of the kernel is reported with its reason.
             Ok(_) => {}
             Err(_) => return Err(KernelError::Silent),
         }
@@ -199,9 +201,9 @@ impl Kernel {
         };
         let cell = self.cell.borrow();
         Ok(match (cell.is_done(), in_time) {
-            (true, _) => Ending::Done,
-            (false, true) => Ending::Gone { begun: cell.begun },
-            (false, false) => Ending::TimedOut { begun: cell.begun },
+            (true, _) => CellOutcome::Done,
+            (false, true) => CellOutcome::Gone { begun: cell.begun },
+            (false, false) => CellOutcome::TimedOut { begun: cell.begun },
         })
     }
 
@@ -209,7 +211,7 @@ impl Kernel {
         self.process.watch().borrow().is_some()
     }
 
-    /// Why it is gone, for people.
+    /// Reason of the end, for the notice.
     pub(super) fn how_it_ended(&self) -> String {
         let ended = self.process.watch().borrow().clone();
         ended.map_or_else(|| "connection lost".to_owned(), |ended| ended.how)
@@ -218,7 +220,7 @@ impl Kernel {
     fn ended(&self) -> KernelError {
         match self.process.watch().borrow().clone() {
             Some(ended) => KernelError::Ended(ended),
-            None => KernelError::Talk(io::ErrorKind::ConnectionReset.into()),
+            None => KernelError::Io(io::ErrorKind::ConnectionReset.into()),
         }
     }
 
@@ -228,7 +230,7 @@ impl Kernel {
     }
 }
 
-/// What a kernel is told about its sockets.
+/// Content of the kernel's connection file.
 fn connection(directory: &Path, key: &str) -> Vec<u8> {
     let ip = directory.join("k");
     let text = json!({"transport": "ipc", "ip": ip.to_string_lossy(), "key": key,
@@ -237,18 +239,18 @@ fn connection(directory: &Path, key: &str) -> Vec<u8> {
     text.to_string().into_bytes()
 }
 
-/// Connects to the channels as soon as they are there.
-async fn meet(
+/// Connects to the channels as soon as the kernel has created them.
+async fn connect_channels(
     process: &Process,
-    private: &Private,
+    private: &PrivateDir,
     identity: &Identity,
 ) -> Result<[UnixStream; 2], KernelError> {
     let mut ended = process.watch();
     let path = |name: &str| private.directory.join(name);
-    let give_up = GiveUp(Arc::new(AtomicBool::new(false)));
+    let give_up = StopOnDrop(Arc::new(AtomicBool::new(false)));
     let connecting = connect([path("k-1"), path("k-2")], identity, Arc::clone(&give_up.0));
     let [mut shell, mut iopub] = tokio::select! {
-        streams = connecting => streams.map_err(KernelError::Talk)?,
+        streams = connecting => streams.map_err(KernelError::Io)?,
         Ok(ended) = ended.wait_for(Option::is_some) => {
             let ended = ended.clone();
             return Err(ended.map_or(KernelError::Silent, KernelError::Ended));
@@ -260,14 +262,14 @@ async fn meet(
         // A subscription to everything.
         zmtp::send(&mut iopub, &[vec![1]]).await
     };
-    talk.await.map_err(KernelError::Talk)?;
+    talk.await.map_err(KernelError::Io)?;
     Ok([shell, iopub])
 }
 
-/// Ends the thread that looks for sockets when nobody wants them any more.
-struct GiveUp(Arc<AtomicBool>);
+/// Ends the thread that waits for the sockets when the future is dropped.
+struct StopOnDrop(Arc<AtomicBool>);
 
-impl Drop for GiveUp {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -294,7 +296,7 @@ fn connect_when_there(path: &Path, give_up: &AtomicBool) -> io::Result<BlockingS
                 return Ok(stream);
             }
             Err(error) if give_up.load(Ordering::Relaxed) => return Err(error),
-            Err(_) => std::thread::sleep(LOOK),
+            Err(_) => std::thread::sleep(SOCKET_POLL_INTERVAL),
         }
     }
 }
@@ -308,15 +310,15 @@ async fn follow(stream: impl AsyncRead + Unpin, key: hmac::Key, cell: watch::Sen
     }
 }
 
-/// Tells the cell under way when the kernel has ended and all its output has arrived.
-async fn see_end(
+/// Marks the current cell as gone when the kernel has ended and its output has arrived.
+async fn report_exit(
     mut ended: watch::Receiver<Option<Ended>>,
     output: tokio::task::JoinHandle<()>,
     cell: watch::Sender<Cell>,
 ) {
     let output = AbortOnDropHandle::new(output);
     let _ = ended.wait_for(Option::is_some).await;
-    // What the kernel has started may keep its sockets open.
-    let _ = tokio::time::timeout(DRAIN, output).await;
+    // Child processes of the kernel may keep its sockets open.
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, output).await;
     cell.send_modify(|cell| cell.gone = true);
 }

@@ -1,4 +1,4 @@
-//! From nothing to a kernel that is ready for cells: finds a Python, starts it, teaches it.
+//! Launch of a kernel: finds a Python, starts it and runs the setup cells.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,22 +7,23 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::JupyterError;
+use super::cell::JupyterError;
 use super::interpreter::candidates;
-use super::kernel::{Ending, Kernel, KernelError};
+use super::kernel::{CellOutcome, Kernel, KernelError};
 use super::output::Output;
-use crate::serve::plugins::Plugin as _;
 use crate::serve::plugins::agent_skills::{self, AgentSkills};
-use crate::serve::shell::Start;
+use crate::serve::plugins::plugin::Plugin as _;
+use crate::serve::python_environment::{self, Variables};
+use crate::serve::shell::LaunchContext;
 
-/// The last line that it prints is the path of the interpreter.
+/// Setup cell. Its last line of output is the path of the interpreter.
 const FIRST_CELL: &str = "%colors nocolor\nimport sys\nprint()\nprint(sys.executable)";
 
 #[derive(Debug, Clone)]
 pub(super) struct Launcher {
-    pub(super) start: Start,
+    pub(super) start: LaunchContext,
     pub(super) skills: Option<Arc<AgentSkills>>,
-    /// For a kernel to answer, and again for its first cells.
+    /// Timeout of the start, and again of the setup cells.
     pub(super) limit: Duration,
 }
 
@@ -33,18 +34,25 @@ pub(super) struct Launched {
 }
 
 impl Launcher {
-    /// With the first Python that can run a kernel.
+    /// Launches a kernel with the first Python that can run one.
     pub(super) async fn launch(self) -> Result<Launched, JupyterError> {
         if let Some(skills) = &self.skills {
             skills.prepare().await;
         }
-        let path = std::env::var("PATH").unwrap_or_default();
+        let path = self.start.variable("PATH").unwrap_or_default();
         let mut failures = Vec::new();
-        for python in candidates(&path, &self.start.working_dir) {
+        let working_dir = self.start.working_dir.clone();
+        let find = self
+            .start
+            .identity
+            .run(move || candidates(&path.to_string_lossy(), &working_dir));
+        let found = tokio::time::timeout(self.limit, find).await;
+        let found = found.unwrap_or_else(|elapsed| Err(elapsed.into()));
+        for python in found.map_err(|error| JupyterError::NoKernel(error.to_string()))? {
             match self.launch_with(&python).await {
                 Ok(launched) => return Ok(launched),
                 Err(error) => {
-                    tracing::warn!(python = %python.display(), %error, "no kernel");
+                    tracing::warn!(python = %python.display(), %error, "cannot start a kernel");
                     failures.push((python, error));
                 }
             }
@@ -54,9 +62,10 @@ impl Launcher {
 
     async fn launch_with(&self, python: &Path) -> Result<Launched, KernelError> {
         let variables = self.skills.as_ref().map(|skills| skills.environment());
-        let variables = variables.unwrap_or_default();
+        let mut variables = variables.unwrap_or_default();
+        add_code_dir(&mut variables, Path::new("/"));
         let mut kernel = Kernel::start(python, &self.start, &variables, self.limit).await?;
-        match self.teach(&mut kernel).await {
+        match self.run_setup_cells(&mut kernel).await {
             Ok(interpreter) => Ok(Launched {
                 kernel,
                 interpreter,
@@ -68,22 +77,37 @@ impl Launcher {
         }
     }
 
-    /// The first cells; the path of the interpreter.
-    async fn teach(&self, kernel: &mut Kernel) -> Result<String, KernelError> {
+    /// Runs the setup cells and returns the path of the interpreter.
+    async fn run_setup_cells(&self, kernel: &mut Kernel) -> Result<String, KernelError> {
         let deadline = Some(Instant::now() + self.limit);
         let (ending, output) = kernel.run(FIRST_CELL, deadline).await?;
-        if ending != Ending::Done {
+        if ending != CellOutcome::Done {
             return Err(KernelError::Silent);
         }
         if self.skills.is_some() {
             let (_, Output { text, .. }) = kernel.run(agent_skills::IMPORT, deadline).await?;
             if !text.is_empty() {
-                tracing::warn!(text, "agent skills cannot be loaded");
+                tracing::warn!(text, "cannot load the agent skills");
             }
         }
         let interpreter = output.text.trim_end().lines().last().unwrap_or_default();
         Ok(interpreter.to_owned())
     }
+}
+
+/// Puts the code of the Python server, if the image has it, in front of `PYTHONPATH`.
+fn add_code_dir(variables: &mut Variables, root: &Path) {
+    let Some(code) = python_environment::code_dir(root) else {
+        return;
+    };
+    let set = variables.iter().position(|(name, _)| *name == "PYTHONPATH");
+    let before = match set {
+        Some(index) => Some(variables.remove(index).1),
+        None => std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty()),
+    };
+    let entries = before.iter().flat_map(std::env::split_paths);
+    let path = std::env::join_paths(std::iter::once(code).chain(entries));
+    variables.extend(path.ok().map(|path| ("PYTHONPATH", path)));
 }
 
 fn no_kernel(failures: &[(PathBuf, KernelError)]) -> JupyterError {

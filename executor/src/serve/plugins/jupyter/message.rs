@@ -1,4 +1,4 @@
-//! Messages of the Jupyter protocol 5.3: signed, four JSON texts each
+//! Signed messages of the Jupyter protocol 5.3, four JSON documents each
 //! (<https://jupyter-client.readthedocs.io/en/stable/messaging.html>).
 
 use std::fmt::Write as _;
@@ -12,11 +12,11 @@ use super::zmtp::Frame;
 
 const DELIMITER: &[u8] = b"<IDS|MSG>";
 
-/// What a kernel says about a request.
+/// Message of a kernel about a request.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) kind: String,
-    /// Which request.
+    /// Id of the request.
     pub(super) parent: String,
     pub(super) content: Content,
 }
@@ -24,11 +24,11 @@ pub(super) struct Message {
 #[derive(Debug, PartialEq)]
 pub(super) enum Content {
     Whole(Map<String, Value>),
-    /// The beginning and the end of one that is too long.
+    /// First and last bytes of a content that is too long.
     Edges(Vec<u8>, Vec<u8>),
 }
 
-/// One conversation with one kernel.
+/// Session with one kernel.
 #[derive(Debug)]
 pub(super) struct Conversation {
     session: String,
@@ -53,16 +53,16 @@ impl Conversation {
         }
     }
 
-    /// What only this conversation knows: reads answers while requests are written elsewhere.
+    /// Key for the tasks that verify replies.
     pub(super) fn key(&self) -> hmac::Key {
         self.key.clone()
     }
 
-    /// The number of a request, and its frames.
+    /// Returns the id of a new request and its frames.
     pub(super) fn request(&mut self, kind: &str, content: &Value) -> (String, Vec<Vec<u8>>) {
         self.requests += 1;
         let id = format!("{}_{}", self.session, self.requests);
-        // The protocol demands a date; kernels do not look at it.
+        // The protocol requires a date; kernels ignore it.
         let header = json!({"msg_id": id, "session": self.session, "username": "sandbox",
             "date": "1970-01-01T00:00:00Z", "msg_type": kind, "version": "5.3"});
         let parts = [&header, &json!({}), &json!({}), content].map(ToString::to_string);
@@ -73,7 +73,7 @@ impl Conversation {
     }
 }
 
-/// Reads a message; what is none, or not signed with the key, is none.
+/// Reads a message. Returns `None` if it is malformed or its signature is wrong.
 pub(super) fn read(key: &hmac::Key, frames: &[Frame]) -> Option<Message> {
     let start = frames.iter().position(|frame| frame.bytes == DELIMITER)?;
     let [signature, parts @ ..] = &frames[start + 1..] else {
@@ -82,7 +82,7 @@ pub(super) fn read(key: &hmac::Key, frames: &[Frame]) -> Option<Message> {
     let [header, parent, metadata, content, ..] = parts else {
         return None;
     };
-    // Of what is cut the signature cannot be checked; the socket is private all the same.
+    // The signature of a truncated message cannot be verified; the socket is private anyway.
     let cut = [header, parent, metadata, content]
         .iter()
         .any(|frame| frame.end.is_some());
@@ -102,7 +102,7 @@ pub(super) fn read(key: &hmac::Key, frames: &[Frame]) -> Option<Message> {
     })
 }
 
-/// Kernels pass bytes on that are no UTF-8, as in the names of files.
+/// Kernels forward bytes that are not UTF-8, for example of file names.
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     serde_json::from_str(&String::from_utf8_lossy(bytes)).ok()
 }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_read_if_it_is_signed() {
+    fn read_verifies_the_signature() {
         let mut conversation = Conversation::new("s".to_owned(), "key");
         let (id, parts) = conversation.request("execute_request", &json!({"code": "1"}));
         assert_eq!(id, "s_1");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_utf_8_is_read() {
+    fn read_replaces_invalid_utf_8() {
         let mut conversation = Conversation::new("s".to_owned(), "key");
         let (_, mut parts) = conversation.request("stream", &json!({"text": "ab"}));
         let content = parts.last_mut().unwrap();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_are_no_messages() {
+    fn read_rejects_malformed_frames() {
         let key = Conversation::new(String::new(), "key").key();
         for parts in [vec![], vec![b"x".to_vec()], vec![DELIMITER.to_vec(); 7]] {
             assert!(read(&key, &frames(parts)).is_none());

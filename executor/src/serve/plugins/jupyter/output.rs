@@ -1,34 +1,34 @@
-//! What a cell has written: texts in the order of their arrival and images (spec 5.2), within
-//! bounds that no cell can exceed.
+//! Output of a cell: text in order of arrival and images (`docs/specs/executor.md`, section 5.2),
+//! both bounded.
 
 use serde_json::{Map, Value};
 
 use super::message::{Content, Message};
 
-/// Bytes of text kept from the beginning, and as many from the end.
-const HALF: usize = 512 << 10;
+/// Bytes of text that are kept from the beginning, and as many from the end.
+const MAX_HALF_BYTES: usize = 512 << 10;
 const CUT: &str = "\n[... Observation truncated due to length ...]\n";
-/// Bytes of all images of a cell together.
-const MAX_IMAGES: usize = 24 << 20;
+/// Bytes of all images of a cell.
+const MAX_IMAGE_BYTES: usize = 24 << 20;
 const IMAGE_LEFT_OUT: &str = "\n[An image is left out: too large]\n";
 const RESULT_LEFT_OUT: &str = "\n[A result is left out: too large]\n";
 const ERROR_LEFT_OUT: &str = "\n[An error has occurred; what it says is left out: too large]\n";
 
-/// One request to the kernel and what has come of it so far.
+/// One request to the kernel and its output so far.
 #[derive(Debug, Default)]
 pub(super) struct Cell {
     id: String,
     text: Text,
     images: Vec<String>,
-    /// The kernel has begun with it.
+    /// The kernel has begun to run it.
     pub(super) begun: bool,
     replied: bool,
     idle: bool,
-    /// The kernel has ended; nothing more will come.
+    /// The kernel has ended; no more messages follow.
     pub(super) gone: bool,
 }
 
-/// What is left of a cell that has ended or was given up.
+/// Output of a cell that has ended or timed out.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::serve) struct Output {
     pub(in crate::serve) text: String,
@@ -45,12 +45,12 @@ impl Cell {
         }
     }
 
-    /// Both are needed: the reply may overtake what was written before it.
+    /// Both are required: the reply may arrive before earlier output.
     pub(super) fn is_done(&self) -> bool {
         self.replied && self.idle
     }
 
-    /// Takes note of a message, if it is about this cell.
+    /// Applies a message. Returns false if it belongs to another cell.
     pub(super) fn take(&mut self, message: Message) -> bool {
         if message.parent != self.id {
             return false;
@@ -90,19 +90,19 @@ impl Cell {
             return;
         };
         let kept: usize = self.images.iter().map(String::len).sum();
-        if kept + base64.len() > MAX_IMAGES {
+        if kept + base64.len() > MAX_IMAGE_BYTES {
             return self.text.push(IMAGE_LEFT_OUT);
         }
         let base64: String = base64.split_whitespace().collect();
         self.images.push(format!("data:{kind};base64,{base64}"));
     }
 
-    /// What programs of the cell have written past the kernel.
+    /// Adds output that processes of the cell have written directly to the pipes.
     pub(super) fn take_raw(&mut self, text: &str) {
         self.text.push(text);
     }
 
-    /// All that has come, and nothing after it.
+    /// Takes the output so far.
     pub(super) fn output(&mut self) -> Output {
         Output {
             text: std::mem::take(&mut self.text).join(),
@@ -124,7 +124,7 @@ fn traceback(content: &Map<String, Value>) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The text of a stream message that is cut: up to the last character that is whole.
+/// Text at the start of a truncated stream message, up to the last complete character.
 fn beginning(bytes: &[u8]) -> String {
     let bytes = String::from_utf8_lossy(bytes);
     let Some((_, rest)) = bytes.split_once("\"text\":") else {
@@ -139,7 +139,7 @@ fn beginning(bytes: &[u8]) -> String {
     texts.next().unwrap_or_default()
 }
 
-/// The same at the end: from the first character that is whole.
+/// Text at the end of a truncated stream message, from the first complete character.
 fn end(bytes: &[u8]) -> String {
     let bytes = String::from_utf8_lossy(bytes);
     let text = bytes.trim_end().trim_end_matches('}').trim_end();
@@ -149,7 +149,7 @@ fn end(bytes: &[u8]) -> String {
     texts.next().unwrap_or_default()
 }
 
-/// The beginning and the end of a text of any length.
+/// Beginning and end of a text of any length.
 #[derive(Debug, Default)]
 struct Text {
     head: String,
@@ -159,7 +159,7 @@ struct Text {
 
 impl Text {
     fn push(&mut self, text: &str) {
-        let room = floor(text, HALF.saturating_sub(self.head.len()));
+        let room = text.floor_char_boundary(MAX_HALF_BYTES.saturating_sub(self.head.len()));
         let (head, rest) = if self.tail.is_empty() && !self.is_cut {
             text.split_at(room)
         } else {
@@ -167,12 +167,12 @@ impl Text {
         };
         self.head.push_str(head);
         self.tail.push_str(rest);
-        if self.tail.len() > 2 * HALF {
+        if self.tail.len() > 2 * MAX_HALF_BYTES {
             self.shorten();
         }
     }
 
-    /// A text of which only the edges are known.
+    /// Adds a text of which only the edges are known.
     fn push_cut(&mut self, first: &str, last: &str) {
         self.push(first);
         self.is_cut = true;
@@ -184,10 +184,10 @@ impl Text {
         if let Some(excess) = self
             .tail
             .len()
-            .checked_sub(HALF)
+            .checked_sub(MAX_HALF_BYTES)
             .filter(|excess| *excess > 0)
         {
-            self.tail.drain(..floor(&self.tail, excess));
+            self.tail.drain(..self.tail.floor_char_boundary(excess));
             self.is_cut = true;
         }
     }
@@ -199,11 +199,6 @@ impl Text {
         self.head.push_str(&self.tail);
         self.head
     }
-}
-
-/// The last place at or before `at` where a character begins.
-fn floor(text: &str, at: usize) -> usize {
-    text.floor_char_boundary(at)
 }
 
 #[cfg(test)]
@@ -231,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_done_when_both_channels_say_so() {
+    fn cell_is_done_after_reply_and_idle_status() {
         let reply = || message("execute_reply", json!({"status": "ok"}));
         let idle = || message("status", json!({"execution_state": "idle"}));
         let print = || message("stream", json!({"name": "stdout", "text": "hi\n"}));
@@ -246,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn rich_output_is_text_and_images() {
+    fn rich_output_becomes_text_and_images() {
         let png =
             json!({"data": {"text/plain": "<Figure>", "image/png": "AA\nBB", "image/jpeg": "x"}});
         let html = json!({"data": {"text/html": "<b>"}});
@@ -263,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_told() {
+    fn too_large_results_are_reported() {
         for (kind, told) in [
             ("execute_result", RESULT_LEFT_OUT),
             ("display_data", RESULT_LEFT_OUT),
@@ -276,24 +271,24 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_any_length_are_bounded() {
+    fn text_is_bounded() {
         let mut text = Text::default();
         for _ in 0..100 {
-            text.push(&"é".repeat(HALF / 7));
+            text.push(&"é".repeat(MAX_HALF_BYTES / 7));
         }
         text.push("end");
-        assert!(text.tail.len() <= 2 * HALF);
+        assert!(text.tail.len() <= 2 * MAX_HALF_BYTES);
         let text = text.join();
         assert!(text.starts_with('é') && text.ends_with("éend") && text.contains(CUT));
-        // A character is kept whole.
-        assert!(text.len() <= 2 * HALF + CUT.len() + 1);
+        // No character is split.
+        assert!(text.len() <= 2 * MAX_HALF_BYTES + CUT.len() + 1);
         let mut short = Text::default();
-        short.push(&"a".repeat(2 * HALF));
-        assert_eq!(short.join(), "a".repeat(2 * HALF));
+        short.push(&"a".repeat(2 * MAX_HALF_BYTES));
+        assert_eq!(short.join(), "a".repeat(2 * MAX_HALF_BYTES));
     }
 
     #[test]
-    fn a_stream_that_is_cut_keeps_its_edges() {
+    fn truncated_stream_message_keeps_its_edges() {
         for (bytes, text) in [
             (r#"{"name": "stdout", "text": "a\nb\u00"#, "a\nb"),
             (r#"{"name": "stdout", "text": "a\\"#, "a\\"),

@@ -1,4 +1,4 @@
-//! The process of a kernel: started as the sandbox user, watched, interrupted and killed.
+//! Process of a kernel, which runs as the sandbox user.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,13 +13,14 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::output::Cell;
-use super::pipe::Pipe;
-use crate::serve::group::{Group, Leader};
-use crate::serve::shell::Start;
+use super::output_pipe::Pipe;
+use crate::serve::launch_dir::launch_dir;
+use crate::serve::process_group::{GroupLeader, ProcessGroup};
+use crate::serve::shell::LaunchContext;
 
-/// Starts `ipykernel`, with the two changes that make the outputs of its process this server's to
-/// read: it does not redirect them to itself, and its streams have their numbers. And with one that
-/// has it send text with lone surrogates, which is no text, rather than fail to.
+/// Starts `ipykernel` with three changes. It does not redirect its standard outputs, and its
+/// streams have their file numbers, so that the server can read both. It sends text with lone
+/// surrogates with replacement characters instead of failing.
 const PROGRAM: &str = "\
 import sys
 sys.path = [entry for entry in sys.path if entry]
@@ -44,32 +45,33 @@ iostream.OutStream.fileno = lambda self: 2 if self.name == 'stderr' else 1
 kernelapp.launch_new_instance()
 ";
 
-/// How a kernel has ended.
+/// End of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ended {
     /// `exit status 1`, `killed by signal 9`
     pub(super) how: String,
-    pub(super) last_words: String,
+    pub(super) output_tail: String,
 }
 
 #[derive(Debug)]
 pub(super) struct Process {
-    group: Group,
+    group: ProcessGroup,
     ended: watch::Receiver<Option<Ended>>,
-    /// Standard output and standard error output.
+    /// Standard output and standard error.
     pipes: [Pipe; 2],
     _followers: [AbortOnDropHandle<()>; 2],
 }
 
 impl Process {
-    pub(super) fn start(
+    pub(super) async fn start(
         python: &Path,
         connection: &Path,
-        start: &Start,
+        start: &LaunchContext,
         variables: &[(&'static str, OsString)],
         cell: &watch::Sender<Cell>,
     ) -> io::Result<Self> {
-        let mut child = command(python, connection, start, variables).spawn()?;
+        let directory = launch_dir(start, python.to_owned()).await?;
+        let mut child = command(python, connection, start, variables, &directory).spawn()?;
         let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let errors = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let pipes = [
@@ -79,7 +81,7 @@ impl Process {
         let followers = pipes.clone().map(|pipe| pipe.follow(cell.clone()));
         let (sender, ended) = watch::channel(None);
         let (errors, cell) = (pipes[1].clone(), cell.clone());
-        let leader = Leader::new(child, &start.identity)?;
+        let leader = GroupLeader::new(child, &start.identity)?;
         let group = leader.group();
         tokio::spawn(async move {
             let _ = sender.send(Some(follow(leader, &errors, &cell).await));
@@ -92,27 +94,26 @@ impl Process {
         })
     }
 
-    /// Gives the cell what has been written up to now.
+    /// Adds the output so far to the cell.
     pub(super) fn drain(&self, cell: &watch::Sender<Cell>) {
         for pipe in &self.pipes {
             pipe.drain(cell);
         }
     }
 
-    /// Sees how it ends.
+    /// Reports the end.
     pub(super) fn watch(&self) -> watch::Receiver<Option<Ended>> {
         self.ended.clone()
     }
 
-    /// To the kernel and to what it runs in the foreground: Python interrupts a cell, a program that
-    /// the cell waits for ends.
+    /// Interrupts the kernel and its foreground processes: Python aborts the cell.
     pub(super) async fn interrupt(&self) {
         self.group.signal(Signal::INT).await;
     }
 
     pub(super) async fn kill(&self) {
         self.group.signal(Signal::KILL).await;
-        // Killed: it takes no longer than the system does.
+        // Returns soon: SIGKILL cannot be ignored.
         let _ = self.watch().wait_for(Option::is_some).await;
     }
 }
@@ -120,45 +121,38 @@ impl Process {
 fn command(
     python: &Path,
     connection: &Path,
-    start: &Start,
+    start: &LaunchContext,
     variables: &[(&'static str, OsString)],
+    directory: &Path,
 ) -> Command {
-    let mut command = match start.max_memory_gib {
-        None => Command::new(python),
-        // As the shell limits itself and what it runs.
-        Some(gib) => {
-            let mut command = Command::new("sh");
-            let limit = format!("ulimit -d {} && exec \"$@\"", gib.saturating_mul(1 << 20));
-            command.args(["-c", &limit, "sh"]).arg(python);
-            command
-        }
-    };
+    let mut command = Command::new(python);
     command
         .args(["-c", PROGRAM, "-f"])
         .arg(connection)
         .env_remove(variable::SESSION_API_KEY)
         .env_remove(variable::OH_SESSION_API_KEYS_0)
-        // It ends when this process is gone, however that came about.
+        // ipykernel exits when this process is gone, also after SIGKILL.
         .env("JPY_PARENT_PID", std::process::id().to_string())
         .env("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+        .envs(start.variables.iter().cloned())
         .envs(variables.iter().cloned())
-        .current_dir(start.existing_dir())
+        .current_dir(directory)
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    start.identity.adopt(&mut command);
+    start.identity.apply_to(&mut command);
     command
 }
 
-/// Until it has ended, and with it what its cells left in its process group.
-async fn follow(mut leader: Leader, errors: &Pipe, cell: &watch::Sender<Cell>) -> Ended {
-    let status = leader.follow().await;
+/// Waits until the kernel and the rest of its process group have ended.
+async fn follow(mut leader: GroupLeader, errors: &Pipe, cell: &watch::Sender<Cell>) -> Ended {
+    let status = leader.wait().await;
     errors.drain(cell);
     Ended {
         how: status.map_or_else(|error| error.to_string(), describe),
-        last_words: errors.last_words(),
+        output_tail: errors.output_tail(),
     }
 }
 

@@ -1,18 +1,18 @@
-//! As much of ZMTP 3.0 as a client of a Jupyter kernel needs: one connection, the NULL mechanism,
-//! messages of several frames (<https://rfc.zeromq.org/spec/23/>).
+//! The part of ZMTP 3.0 that a client of a Jupyter kernel needs: one connection, the NULL
+//! mechanism, multi-frame messages (<https://rfc.zeromq.org/spec/23/>).
 //!
-//! What comes from a kernel is untrusted and may be huge: of a message that exceeds a limit, only
-//! the beginnings and the ends of its long frames are kept.
+//! Messages of a kernel are untrusted and may be huge. Above a limit, only the first and last bytes
+//! of long frames are kept (`docs/decisions/080-zmtp-over-unix-sockets.md`).
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-/// Bytes of a message that are kept whole.
-const MAX_MESSAGE: u64 = 16 << 20;
-/// Bytes that are kept of either end of a frame that does not fit.
-const EDGE: u64 = 1 << 20;
-/// Headers, content and buffers of a Jupyter message are a handful.
+/// Bytes of a message that is kept in full.
+const MAX_MESSAGE_BYTES: u64 = 16 << 20;
+/// Bytes that are kept at either end of a longer frame.
+const EDGE_BYTES: u64 = 1 << 20;
+/// Frames of a message; a Jupyter message has about ten.
 const MAX_FRAMES: usize = 256;
 
 const MORE: u8 = 1;
@@ -21,13 +21,13 @@ const COMMAND: u8 = 4;
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// All, or the beginning.
+    /// Content, or its first bytes if `end` is set.
     pub(super) bytes: Vec<u8>,
-    /// The end, if there was more between than is kept.
+    /// Last bytes of a truncated frame.
     pub(super) end: Option<Vec<u8>>,
 }
 
-/// Greets and agrees with the peer on who is what.
+/// Exchanges greetings and the socket types.
 pub(super) async fn shake_hands(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     socket_type: &str,
@@ -37,7 +37,7 @@ pub(super) async fn shake_hands(
     let mut theirs = [0; 64];
     stream.read_exact(&mut theirs).await?;
     if theirs[0] != 0xff || theirs[9] != 0x7f || theirs[10] < 3 || &theirs[12..17] != b"NULL\0" {
-        return Err(invalid("not a peer that speaks ZMTP 3"));
+        return Err(invalid("the peer does not speak ZMTP 3"));
     }
     let mut ready = b"\x05READY".to_vec();
     for (name, value) in [("Socket-Type", socket_type), ("Identity", identity)] {
@@ -52,7 +52,7 @@ pub(super) async fn shake_hands(
     }
     stream.write_all(&head(COMMAND, ready.len())).await?;
     stream.write_all(&ready).await?;
-    let mut left = MAX_MESSAGE;
+    let mut left = MAX_MESSAGE_BYTES;
     let (flags, answer) = read_frame(stream, &mut left).await?;
     if flags & COMMAND == 0 || !answer.bytes.starts_with(b"\x05READY") {
         return Err(invalid("the peer is not ready"));
@@ -60,7 +60,7 @@ pub(super) async fn shake_hands(
     Ok(())
 }
 
-/// Signature, version 3.0, the mechanism NULL, not a server.
+/// Greeting: signature, version 3.0, mechanism NULL, client.
 fn greeting() -> [u8; 64] {
     let mut greeting = [0; 64];
     greeting[0] = 0xff;
@@ -84,16 +84,16 @@ pub(super) async fn send(
     stream.write_all(&bytes).await
 }
 
-/// The next message; commands of the transport are passed over.
+/// Receives the next message and skips commands.
 pub(super) async fn receive(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<Frame>> {
     let mut frames = Vec::new();
-    let mut left = MAX_MESSAGE;
+    let mut left = MAX_MESSAGE_BYTES;
     loop {
         let (flags, frame) = read_frame(stream, &mut left).await?;
         if flags & COMMAND != 0 {
             continue;
         }
-        // Of too many the rest is read and forgotten.
+        // Further frames are read and dropped.
         if frames.len() < MAX_FRAMES {
             frames.push(frame);
         }
@@ -115,22 +115,22 @@ async fn read_frame(
     };
     let fits = size <= *left;
     *left = left.saturating_sub(size);
-    if fits || size <= 2 * EDGE {
+    if fits || size <= 2 * EDGE_BYTES {
         let bytes = read_exactly(stream, size).await?;
         return Ok((flags, Frame { bytes, end: None }));
     }
-    let bytes = read_exactly(stream, EDGE).await?;
-    let between = size - 2 * EDGE;
+    let bytes = read_exactly(stream, EDGE_BYTES).await?;
+    let between = size - 2 * EDGE_BYTES;
     let skipped =
         tokio::io::copy(&mut (&mut *stream).take(between), &mut tokio::io::sink()).await?;
     if skipped < between {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let end = Some(read_exactly(stream, EDGE).await?);
+    let end = Some(read_exactly(stream, EDGE_BYTES).await?);
     Ok((flags, Frame { bytes, end }))
 }
 
-/// Grows with what comes, not with what is announced.
+/// Reads `count` bytes. The buffer grows with the received, not with the announced, size.
 async fn read_exactly(stream: &mut (impl AsyncRead + Unpin), count: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     stream.take(count).read_to_end(&mut bytes).await?;
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn messages_arrive_as_they_were_sent() {
+    async fn receive_returns_sent_frames() {
         let (mut near, mut far) = tokio::io::duplex(64);
         let sent = vec![Vec::new(), vec![b'x'; 255], vec![b'y'; 256]];
         let expected: Vec<_> = sent.iter().map(|bytes| frame(bytes)).collect();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn peers_agree() {
+    async fn handshake_succeeds_only_with_zmtp_peer() {
         let (mut near, mut far) = tokio::io::duplex(1024);
         let other = tokio::spawn(async move { shake_hands(&mut far, "ROUTER", "").await });
         shake_hands(&mut near, "DEALER", "me").await.unwrap();
@@ -187,13 +187,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_long_is_cut() {
+    async fn receive_truncates_long_frames() {
         let (mut near, mut far) = tokio::io::duplex(1 << 16);
         let receiving = tokio::spawn(async move {
             let first = receive(&mut far).await;
             (first, receive(&mut far).await)
         });
-        let long = usize::try_from(MAX_MESSAGE).unwrap() + 1;
+        let long = usize::try_from(MAX_MESSAGE_BYTES).unwrap() + 1;
         send(&mut near, &[vec![b'x'; long], vec![b'y']])
             .await
             .unwrap();
@@ -201,7 +201,7 @@ mod tests {
         let (first, second) = receiving.await.unwrap();
         let first = first.unwrap();
         let lengths = [&first[0].bytes, first[0].end.as_ref().unwrap()].map(Vec::len);
-        assert_eq!(lengths.map(|length| length as u64), [EDGE; 2]);
+        assert_eq!(lengths.map(|length| length as u64), [EDGE_BYTES; 2]);
         assert_eq!(first[1].bytes.len(), 1);
         assert_eq!(second.unwrap(), [frame(b"z")]);
     }

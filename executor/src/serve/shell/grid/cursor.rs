@@ -1,4 +1,4 @@
-//! Moving the cursor, and the part of the screen that scrolls.
+//! Moves the cursor and sets the scroll region.
 
 use super::{Grid, HEIGHT, TAB, WIDTH};
 
@@ -7,6 +7,12 @@ impl Grid {
         let last = self.fold + WIDTH - 1;
         let next = self.column + TAB - self.column % TAB;
         self.column = next.min(last.max(self.column));
+    }
+
+    pub(in crate::serve::shell) fn back_tab(&mut self, count: usize) {
+        let column = self.column - self.fold;
+        let stop = column.div_ceil(TAB).saturating_sub(count) * TAB;
+        self.go_to_column(stop);
     }
 
     pub(in crate::serve::shell) fn carriage_return(&mut self) {
@@ -18,7 +24,7 @@ impl Grid {
     }
 
     pub(in crate::serve::shell) fn line_feed(&mut self) {
-        // The terminal would be on a row of its own for what it has folded.
+        // A terminal would be on a row of its own for the folded part.
         self.unfold();
         if self.row + 1 == self.region.end {
             self.scroll_up(1);
@@ -78,7 +84,7 @@ impl Grid {
         (self.row, self.column, self.fold) = self.saved;
     }
 
-    /// Rows from 0, the last one exclusive.
+    /// Sets the scroll region: rows from 0, the last one exclusive.
     pub(in crate::serve::shell) fn set_region(&mut self, start: usize, end: usize) {
         let end = end.min(HEIGHT);
         if start + 1 < end {

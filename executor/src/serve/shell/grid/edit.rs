@@ -1,14 +1,14 @@
-//! Erasing, inserting and removing: cells, lines and the whole screen.
+//! Erases, inserts and removes cells, lines and the whole screen.
 
 use std::ops::Range;
 
 use super::{Grid, HEIGHT, Row, WIDTH};
 
 impl Grid {
-    pub(in crate::serve::shell) fn erase_in_row(&mut self, what: usize) {
+    pub(in crate::serve::shell) fn erase_in_row(&mut self, part: usize) {
         let (at, column) = (self.row, self.column);
         let start = self.fold;
-        match what {
+        match part {
             0 => self.change(at, column, |row| row.truncate(column)),
             1 => self.change(at, start, |row| row.erase(start..column + 1)),
             2 => self.change(at, start, |row| row.truncate(start)),
@@ -16,14 +16,14 @@ impl Grid {
         }
     }
 
-    pub(in crate::serve::shell) fn erase_on_screen(&mut self, what: usize) {
-        match what {
+    pub(in crate::serve::shell) fn erase_on_screen(&mut self, part: usize) {
+        match part {
             0 => {
                 self.erase_in_row(0);
                 self.rows.truncate(self.row + 1);
             }
             1 => {
-                self.touch(0, 0);
+                self.invalidate_from(0, 0);
                 self.rows
                     .iter_mut()
                     .take(self.row)
@@ -36,7 +36,7 @@ impl Grid {
         }
     }
 
-    /// What was there goes the way of all lines that leave the screen.
+    /// Clears the screen. Its lines move to the history.
     pub(in crate::serve::shell) fn clear_screen(&mut self) {
         while self.rows.back().is_some_and(|row| row.len() == 0) {
             self.rows.pop_back();
@@ -46,12 +46,12 @@ impl Grid {
                 self.remember_first();
             }
         }
-        self.touch(0, 0);
+        self.invalidate_from(0, 0);
         self.rows.clear();
     }
 
     pub(in crate::serve::shell) fn forget_history(&mut self) {
-        self.forgotten += self.history.len() as u64;
+        self.dropped_lines += self.history.len() as u64;
         self.history.clear();
         self.history_bytes = 0;
     }
@@ -102,7 +102,7 @@ impl Grid {
     }
 
     pub(in crate::serve::shell) fn shift_up(&mut self, range: Range<usize>, count: usize) {
-        self.touch(range.start, 0);
+        self.invalidate_from(range.start, 0);
         for _ in 0..count.min(range.len()) {
             self.rows.remove(range.start);
             if self.rows.len() >= range.end {
@@ -112,7 +112,7 @@ impl Grid {
     }
 
     pub(in crate::serve::shell) fn shift_down(&mut self, range: Range<usize>, count: usize) {
-        self.touch(range.start, 0);
+        self.invalidate_from(range.start, 0);
         for _ in 0..count.min(range.len()) {
             if self.rows.len() >= range.end {
                 self.rows.remove(range.end - 1);

@@ -1,4 +1,4 @@
-//! The sheet on its own.
+//! Tests of the grid.
 
 use super::*;
 
@@ -21,20 +21,20 @@ fn lines_are_overwritten_and_trimmed() {
     let mut grid = Grid::new(true);
     write(&mut grid, "10%\r100%  \n");
     write(&mut grid, "a\tb\n日本\r日\n");
-    assert_eq!(grid.since_told(), "100%\na       b\n日本\n");
+    assert_eq!(grid.unreported_text(), "100%\na       b\n日本\n");
 }
 
 #[test]
-fn a_line_longer_than_the_terminal_is_one_line() {
+fn line_longer_than_terminal_is_not_folded() {
     let mut grid = Grid::new(true);
     write(
         &mut grid,
         &("x".repeat(2500) + "\n" + &"y".repeat(1000) + "\rz\n"),
     );
-    let text = grid.since_told();
+    let text = grid.unreported_text();
     let expected = "x".repeat(2500) + "\nz" + &"y".repeat(999) + "\n";
     assert!(text == expected);
-    // A carriage return goes to the start of the terminal's row, not of the line.
+    // A carriage return goes to the start of the terminal row, not of the line.
     write(&mut grid, &("a".repeat(1500) + "\rb"));
     assert!(
         grid.text()
@@ -43,58 +43,58 @@ fn a_line_longer_than_the_terminal_is_one_line() {
 }
 
 #[test]
-fn only_what_is_new_is_told() {
+fn only_new_and_changed_lines_are_reported() {
     let mut grid = Grid::new(true);
     write(&mut grid, "one\nname: ");
-    grid.tell();
-    assert_eq!(grid.since_told().trim(), "");
+    grid.mark_reported();
+    assert_eq!(grid.unreported_text().trim(), "");
     write(&mut grid, "John\ntwo");
-    assert_eq!(grid.since_told(), "John\ntwo\n");
-    grid.tell();
+    assert_eq!(grid.unreported_text(), "John\ntwo\n");
+    grid.mark_reported();
     write(&mut grid, "\rTWO!");
-    assert_eq!(grid.since_told(), "TWO!\n");
-    grid.tell();
+    assert_eq!(grid.unreported_text(), "TWO!\n");
+    grid.mark_reported();
     grid.up(1);
     write(&mut grid, "\rName: ");
-    assert_eq!(grid.since_told(), "Name: John\nTWO!\n");
+    assert_eq!(grid.unreported_text(), "Name: John\nTWO!\n");
 }
 
 #[test]
-fn a_late_accent_is_told_with_its_line() {
+fn late_combining_character_is_reported_with_its_line() {
     let mut grid = Grid::new(true);
     write(&mut grid, "one\ncafe");
-    grid.tell();
+    grid.mark_reported();
     grid.put('\u{301}');
-    assert_eq!(grid.since_told(), "cafe\u{301}\n");
-    grid.tell();
+    assert_eq!(grid.unreported_text(), "cafe\u{301}\n");
+    grid.mark_reported();
     write(&mut grid, " x");
     grid.scroll_up(2);
-    assert_eq!(grid.since_told(), " x\n");
+    assert_eq!(grid.unreported_text(), " x\n");
     grid.forward(5);
     grid.put('\u{301}');
-    assert_eq!(grid.since_told().trim_end(), " x");
+    assert_eq!(grid.unreported_text().trim_end(), " x");
 }
 
 #[test]
-fn a_long_text_keeps_its_end() {
+fn end_of_long_text_is_kept() {
     let mut grid = Grid::new(true);
     for number in 0..50_000 {
         write(&mut grid, &format!("Line {number}\n"));
         if number == 39_989 {
-            grid.tell();
+            grid.mark_reported();
         }
     }
-    assert!(grid.is_cut());
-    let text = grid.since_told();
+    assert!(grid.is_start_truncated());
+    let text = grid.unreported_text();
     assert!(text.starts_with("\nLine 39990\n"), "{}", &text[..50]);
     assert!(text.ends_with("Line 49999\n"));
-    grid.told = (0, 0);
-    let lines = grid.since_told().lines().count();
+    grid.reported_to = (0, 0);
+    let lines = grid.unreported_text().lines().count();
     assert!((10_001..=11_360).contains(&lines), "{lines}");
 }
 
 #[test]
-fn memory_is_bounded() {
+fn memory_is_bounded_for_long_lines() {
     let mut grid = Grid::new(true);
     grid.put('<');
     (0..3 * MAX_ROW / 100).for_each(|_| grid.put_ascii(&[b'x'; 100]));
@@ -111,7 +111,7 @@ fn memory_is_bounded() {
 }
 
 #[test]
-fn memory_is_bounded_however_the_cursor_moves() {
+fn memory_is_bounded_when_cursor_moves() {
     for rows in [0..20, 980..1000] {
         let mut grid = Grid::new(false);
         for row in rows.rev() {
@@ -124,7 +124,7 @@ fn memory_is_bounded_however_the_cursor_moves() {
 }
 
 #[test]
-fn inserted_cells_push_others_out_of_the_row() {
+fn inserted_cells_push_others_off_the_row() {
     let mut grid = Grid::new(true);
     write(&mut grid, &("a".repeat(1000) + "bc"));
     grid.up(1);

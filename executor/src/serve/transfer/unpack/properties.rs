@@ -1,28 +1,28 @@
-//! What must hold for any archive: nothing is written outside the destination, no link of the
-//! archive leads out of it, no more comes out than is allowed, and honest files are all there.
+//! Properties of unpacking for property tests and fuzzing: nothing is written outside, no link
+//! leads out, the size limit holds, and all valid files exist.
 
-mod script;
+mod archive_script;
 
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Component, Path};
 
-use self::script::{Entry, Kind};
-use super::names::{parts, stays_inside};
+use self::archive_script::{ArchiveEntry, EntryKind};
+use super::entry_names::{parts, stays_inside};
 use super::unpack_within;
 
 const ALLOWED: u64 = 64 << 10;
-/// Links of the client's own that stand in the destination.
+/// Links that exist in the destination before the upload.
 const READY: [(&str, &str); 2] = [("ready", "../outside"), ("name", "../outside/file")];
 
-/// An archive, or the script of one.
+/// Checks an archive, or the script of one.
 pub fn archive(bytes: &[u8]) {
-    let entries = script::parse(bytes);
+    let entries = archive_script::parse(bytes);
     let archive = if bytes.starts_with(b"PK") {
         bytes.to_vec()
     } else {
-        script::pack(&entries)
+        archive_script::pack(&entries)
     };
     unpacked(&archive, &[], true);
     unpacked(
@@ -36,7 +36,7 @@ pub fn archive(bytes: &[u8]) {
     );
 }
 
-fn unpacked(archive: &[u8], entries: &[Entry], prepared: bool) {
+fn unpacked(archive: &[u8], entries: &[ArchiveEntry], prepared: bool) {
     let jail = tempfile::tempdir().expect("a directory");
     let (outside, destination) = (jail.path().join("outside"), jail.path().join("destination"));
     fs::create_dir(&outside).expect("a directory");
@@ -76,7 +76,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Looks at all there is below; the bytes of its files.
+/// Checks the tree and returns the size of its files.
 fn inside(root: &Path, relative: &Path, prepared: bool) -> u64 {
     let entries = fs::read_dir(root.join(relative)).expect("a directory");
     let mut bytes = 0;
@@ -115,7 +115,7 @@ fn leads_inside(root: &Path, link: &Path, prepared: bool) {
     }
 }
 
-/// By words alone: starting so deep, the path never climbs above the top.
+/// Returns whether a path that starts at `depth` never rises above the root, by its text alone.
 fn never_above(path: &Path, depth: usize) -> bool {
     let step = |depth: usize, part| match part {
         Component::Normal(_) => Some(depth + 1),
@@ -126,16 +126,16 @@ fn never_above(path: &Path, depth: usize) -> bool {
     path.components().try_fold(depth, step).is_some()
 }
 
-/// Unless a later entry has taken its place.
-fn is_there(root: &Path, entry: &Entry, entries: &[Entry]) {
-    let Some(path) = parts(&entry.name).filter(|_| entry.kind == Kind::File) else {
+/// Asserts that the file exists, unless a later entry has replaced it.
+fn is_there(root: &Path, entry: &ArchiveEntry, entries: &[ArchiveEntry]) {
+    let Some(path) = parts(&entry.name).filter(|_| entry.kind == EntryKind::File) else {
         return;
     };
-    let same = |other: &&Entry| parts(&other.name).as_ref() == Some(&path);
+    let same = |other: &&ArchiveEntry| parts(&other.name).as_ref() == Some(&path);
     if entries
         .iter()
         .filter(same)
-        .all(|other| other.kind == Kind::File)
+        .all(|other| other.kind == EntryKind::File)
     {
         let last = entries.iter().rfind(same).unwrap_or(entry);
         let found = root.join(path.join("/"));
@@ -144,7 +144,7 @@ fn is_there(root: &Path, entry: &Entry, entries: &[Entry]) {
     }
 }
 
-/// Names of entries and targets of links.
+/// Checks an entry name or the target of a link.
 pub(in crate::serve) fn name(name: &str) {
     let path = Path::new(name);
     let plain = |part| matches!(part, Component::Normal(_));

@@ -1,4 +1,4 @@
-//! The string formats the server checks and our resources use; others pass, as they do there.
+//! String formats that our resources use; others pass.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 

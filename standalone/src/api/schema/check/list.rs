@@ -1,4 +1,4 @@
-//! Lists: length, items, and the uniqueness that `x-kubernetes-list-type` promises.
+//! Checks of lists: length, items, and uniqueness by `x-kubernetes-list-type`.
 
 use std::collections::HashSet;
 
@@ -37,7 +37,7 @@ impl Checker<'_> {
     }
 }
 
-/// The key fields of a list item; an absent one counts as its default.
+/// Key fields of a list item; an absent key counts as its default.
 fn identity(schema: &Value, item: &Value) -> Value {
     let keys = schema["x-kubernetes-list-map-keys"]
         .as_array()

@@ -1,4 +1,4 @@
-//! Files too large for anybody to keep in memory, made and compared piece by piece.
+//! Files too large to keep in memory, made and compared piece by piece.
 
 use std::convert::Infallible;
 
@@ -9,12 +9,12 @@ use hyper::body::{Bytes, Frame, Incoming};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use tests::clients::wire::Here;
+use tests::clients::http_client::LocalhostResolver;
+use tests::size::full_or;
 
-use crate::stage::{Stage, text};
+use crate::fixture::{Fixture, text};
 
 const MIB: usize = 1 << 20;
-const SIZE: usize = 1 << 30;
 /// Prime, so that a piece in the wrong place is a wrong one.
 const PERIOD: usize = 251;
 
@@ -63,7 +63,7 @@ impl Content {
 async fn send(method: Method, url: &str, headers: &[(&str, &str)], pieces: Vec<Bytes>) -> Incoming {
     let frames = stream::iter(pieces).map(|piece| Ok::<_, Infallible>(Frame::data(piece)));
     let client = Client::builder(TokioExecutor::new());
-    let client = client.build(HttpConnector::new_with_resolver(Here));
+    let client = client.build(HttpConnector::new_with_resolver(LocalhostResolver));
     let mut request = Request::builder().method(method).uri(url);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -76,12 +76,12 @@ async fn send(method: Method, url: &str, headers: &[(&str, &str)], pieces: Vec<B
 
 #[tokio::test]
 async fn item_11_large_files_go_both_ways() {
-    let Some(stage) = Stage::set("black-box item 11") else {
+    let Some(stage) = Fixture::set("black-box item 11") else {
         return;
     };
     stage.start("s", &serde_json::json!({})).await;
     let info = stage.ready("s").await;
-    let content = Content::new(SIZE);
+    let content = Content::new(full_or(1 << 30, 1 << 27));
     let key = text(&info, "session_api_key");
     let headers = [("X-Session-API-Key", key.as_str())];
     let file = |verb| {
@@ -99,10 +99,10 @@ async fn item_11_large_files_go_both_ways() {
 
 #[tokio::test]
 async fn item_11_large_files_go_both_ways_as_v0_moves_them() {
-    let Some(stage) = Stage::set("black-box item 11") else {
+    let Some(stage) = Fixture::set("black-box item 11") else {
         return;
     };
-    let content = Content::new(SIZE);
+    let content = Content::new(full_or(1 << 30, 1 << 27));
     let mut client = stage.connected("s").await;
     let key = client.session_key.clone().unwrap();
     let kind = "multipart/form-data; boundary=between";
@@ -122,7 +122,7 @@ async fn item_11_large_files_go_both_ways_as_v0_moves_them() {
     sent.collect().await.unwrap();
     let size = client.run("stat -c %s /workspace/large").await.unwrap();
     assert_eq!(size, content.size.to_string());
-    // What cannot be made smaller, so that as much comes back.
+    // Incompressible content, so that as much comes back.
     let made = format!("head -c {} /dev/urandom > /workspace/large", content.size);
     client.config.action_timeout *= 5;
     client.run(&made).await.unwrap();

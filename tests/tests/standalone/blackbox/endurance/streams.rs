@@ -13,11 +13,11 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::Scale;
 use crate::blackbox::sse;
-use crate::stage::{Stage, text};
+use crate::fixture::{Fixture, text};
 
 /// Between two events of a stream that talks.
-const PAUSE: Duration = Duration::from_millis(100);
-/// What a slow machine may take longer.
+const EVENT_INTERVAL: Duration = Duration::from_millis(100);
+/// Additional time for a slow machine.
 const SPARE: Duration = Duration::from_mins(2);
 /// One whose streams talk, and those with a silent stream of either version of HTTP and a silent socket.
 const SESSIONS: [&str; 4] = ["talking", "silent", "silent-too", "quiet"];
@@ -71,7 +71,7 @@ async fn item_11_streams_and_sockets_stay_open() {
     let scale = Scale::of_this_run();
     let idle = format!("{}s", scale.idle.as_secs());
     let args = ["--url-form", "nested", "--idle-timeout", &idle];
-    let Some(stage) = Stage::set_with("black-box item 11", &args) else {
+    let Some(stage) = Fixture::set_with("black-box item 11", &args) else {
         return;
     };
     // Each kind of silence has a sandbox that nothing else keeps awake.
@@ -85,14 +85,14 @@ async fn item_11_streams_and_sockets_stay_open() {
     let mut silent = events(&silent, scale.open, false).await;
     let mut silent_too = events(&silent_too, scale.open, true).await;
     let mut quiet = socket(&quiet).await;
-    let count = scale.open.as_millis() / PAUSE.as_millis();
+    let count = scale.open.as_millis() / EVENT_INTERVAL.as_millis();
     let first = talk(
-        events(&talking, PAUSE, false).await,
+        events(&talking, EVENT_INTERVAL, false).await,
         socket(&talking).await,
         count,
     );
     let second = talk(
-        events(&talking, PAUSE, true).await,
+        events(&talking, EVENT_INTERVAL, true).await,
         socket(&talking).await,
         count,
     );

@@ -1,0 +1,225 @@
+//! The commands that change a file: `create`, `str_replace`, `insert`, `undo_edit`.
+
+use std::ops::Range;
+
+use parking_lot::Mutex;
+
+use super::diff::diff;
+use super::edit_target::EditTarget;
+use super::error::EditError;
+use super::history::History;
+use super::line_numbers::number;
+use crate::serve::files::{self, TextDocument, describe};
+
+/// Lines of context around a change in a snippet.
+const CONTEXT: usize = 4;
+
+/// Text of a command and the change of the file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::serve) struct Edited {
+    pub(in crate::serve) content: String,
+    pub(in crate::serve) diff: String,
+    /// Text of the file before the change, if it existed.
+    pub(in crate::serve) old: Option<String>,
+    /// Text of the file after the change.
+    pub(in crate::serve) new: Option<String>,
+}
+
+pub(super) fn create(
+    history: &Mutex<History>,
+    target: &EditTarget,
+    text: &str,
+) -> Result<Edited, EditError> {
+    store(target, text.as_bytes())?;
+    history.lock().push(target.path(), text.as_bytes());
+    let path = target.shown();
+    Ok(Edited {
+        content: format!("File created successfully at: {path}"),
+        diff: diff(target.given(), "", text),
+        old: None,
+        new: Some(text.to_owned()),
+    })
+}
+
+pub(super) fn str_replace(
+    history: &Mutex<History>,
+    target: &EditTarget,
+    old: &str,
+    new: Option<&str>,
+) -> Result<Edited, EditError> {
+    if new == Some(old) {
+        return Err(EditError::Invalid {
+            parameter: "new_str",
+            value: old.to_owned(),
+            hint: "No replacement was performed. `new_str` and `old_str` must be different."
+                .to_owned(),
+        });
+    }
+    let new = new.unwrap_or_default();
+    let (content, document) = target.load()?;
+    let text = document.text();
+    let (part, new) = match find(text, old)? {
+        Some(part) => (part, new),
+        // Models often add blanks around quoted text.
+        None => match find(text, old.trim())? {
+            Some(part) => (part, new.trim()),
+            None => {
+                return Err(EditError::NoMatch {
+                    old: old.trim().to_owned(),
+                    path: target.shown(),
+                });
+            }
+        },
+    };
+    let line = line_at(text, part.start);
+    let changed = document.replace(part, new);
+    save(history, target, &content, &changed)?;
+    let path = target.shown();
+    let first = line.saturating_sub(CONTEXT) + 1;
+    let last = line + CONTEXT + new.matches('\n').count();
+    let snippet = lines(changed.text(), first, last);
+    let shown = number(snippet, &format!("a snippet of {path}"), first);
+    let content = format!(
+        "The file {path} has been edited. {shown}Review the changes and make sure they are as \
+         expected. Edit the file again if necessary."
+    );
+    Ok(edited(target, text, changed.text(), content))
+}
+
+pub(super) fn insert(
+    history: &Mutex<History>,
+    target: &EditTarget,
+    line: i64,
+    new: &str,
+) -> Result<Edited, EditError> {
+    let (content, document) = target.load()?;
+    let text = document.text();
+    let count = text.split_inclusive('\n').count();
+    let within = usize::try_from(line).ok().filter(|line| *line <= count);
+    let line = within.ok_or_else(|| EditError::Invalid {
+        parameter: "insert_line",
+        value: line.to_string(),
+        hint: format!("It should be within the range of allowed values: [0, {count}]"),
+    })?;
+    let at = lines(text, 1, line).len();
+    // The Python server would append to a last line without newline.
+    let needs_newline = at > 0 && !text[..at].ends_with('\n');
+    let inserted = format!("{}{new}\n", if needs_newline { "\n" } else { "" });
+    let changed = document.replace(at..at, &inserted);
+    save(history, target, &content, &changed)?;
+    let path = target.shown();
+    let added = new.split('\n').count();
+    let first = line.saturating_sub(CONTEXT) + 1;
+    let last = (count + added).min(line + CONTEXT + added);
+    let snippet = lines(changed.text(), first, last);
+    let shown = number(snippet, "a snippet of the edited file", first);
+    let content = format!(
+        "The file {path} has been edited. {shown}Review the changes and make sure they are as \
+         expected (correct indentation, no duplicate lines, etc). Edit the file again if necessary."
+    );
+    Ok(edited(target, text, changed.text(), content))
+}
+
+pub(super) fn undo(history: &Mutex<History>, target: &EditTarget) -> Result<Edited, EditError> {
+    let current = target.bytes()?;
+    let path = target.shown();
+    let restored = history.lock().last(target.path());
+    let restored = restored.ok_or_else(|| EditError::NoHistory(path.clone()))?;
+    store(target, &restored)?;
+    history.lock().pop(target.path());
+    let (current, restored) = (
+        TextDocument::decode(&current),
+        TextDocument::decode(&restored),
+    );
+    let shown = number(restored.text(), &path, 1);
+    let content = format!("Last edit to {path} undone successfully. {shown}");
+    Ok(edited(target, current.text(), restored.text(), content))
+}
+
+fn edited(target: &EditTarget, old: &str, new: &str, content: String) -> Edited {
+    Edited {
+        content,
+        diff: diff(target.given(), old, new),
+        old: Some(old.to_owned()),
+        new: Some(new.to_owned()),
+    }
+}
+
+/// Writes a changed document and records the old content in the history.
+fn save(
+    history: &Mutex<History>,
+    target: &EditTarget,
+    old: &[u8],
+    new: &TextDocument,
+) -> Result<(), EditError> {
+    let content = new.encode().map_err(|error| target.unwritable(&error))?;
+    store(target, &content)?;
+    history.lock().push(target.path(), old);
+    Ok(())
+}
+
+fn store(target: &EditTarget, content: &[u8]) -> Result<(), EditError> {
+    files::replace_file(target.path(), content)
+        .map_err(|error| target.unwritable(&describe(&error, target.path())))
+}
+
+/// Returns the only match of `old`.
+fn find(text: &str, old: &str) -> Result<Option<Range<usize>>, EditError> {
+    let mut found = text.match_indices(old).map(|(start, _)| start);
+    let Some(start) = found.next() else {
+        return Ok(None);
+    };
+    if found.next().is_none() {
+        return Ok(Some(start..start + old.len()));
+    }
+    Err(EditError::ManyMatches {
+        old: old.to_owned(),
+        lines: lines_of(text, old),
+    })
+}
+
+/// Lines, from 1, on which a match of `old` starts.
+fn lines_of(text: &str, old: &str) -> Vec<usize> {
+    let (mut line, mut counted) = (1, 0);
+    let mut lines = Vec::new();
+    for (start, _) in text.match_indices(old) {
+        line += text[counted..start].matches('\n').count();
+        counted = start;
+        lines.push(line);
+    }
+    lines.dedup();
+    lines
+}
+
+fn line_at(text: &str, offset: usize) -> usize {
+    text[..offset].matches('\n').count() + 1
+}
+
+/// Returns lines `first` to `last`, from 1, with their newlines.
+pub(super) fn lines(text: &str, first: usize, last: usize) -> &str {
+    let offset = |count| -> usize { text.split_inclusive('\n').take(count).map(str::len).sum() };
+    let (start, end) = (offset(first - 1), offset(last));
+    &text[start..end.max(start)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selects_range_of_lines() {
+        assert_eq!(lines("a\nb\nc", 1, 2), "a\nb\n");
+        assert_eq!(lines("a\nb\nc", 3, 9), "c");
+        assert_eq!(lines("a\nb\nc", 9, 10), "");
+        assert_eq!(lines("a\nb\nc", 1, 0), "");
+    }
+
+    #[test]
+    fn finds_match_and_lines_of_several_matches() {
+        assert_eq!(lines_of("x x\ny\nx\n", "x"), [1, 3]);
+        assert_eq!(lines_of("a\nb\nc\n", ""), [1, 2, 3, 4]);
+        assert_eq!(find("ab", "b").unwrap(), Some(1..2));
+        assert_eq!(find("ab", "c").unwrap(), None);
+        assert_eq!(find("", "").unwrap(), Some(0..0));
+    }
+}

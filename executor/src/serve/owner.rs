@@ -1,0 +1,139 @@
+//! Changes of owner in a directory tree, without following symbolic links.
+//!
+//! The agent may rename entries during the walk. So every entry is opened relative to the open
+//! directory that contains it, and changed through that descriptor.
+
+use std::ffi::CStr;
+use std::io;
+use std::path::Path;
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Uid};
+
+/// Deeper directories are left as they are; each level holds an open file.
+const MAX_DEPTH: usize = 256;
+
+/// Owner and group of a tree.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TreeOwner {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    /// Skips files with several hard links: one of them may be outside of the tree.
+    pub(super) skip_hard_links: bool,
+}
+
+impl TreeOwner {
+    /// Changes a tree, symbolic links included. Entries that fail do not affect the others.
+    ///
+    /// # Errors
+    /// If the root of the tree cannot be changed.
+    pub(super) fn change(&self, root: &Path) -> io::Result<()> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root = rustix::fs::openat(CWD, root, flags, Mode::empty())?;
+        self.change_entry(&root, 0)
+    }
+
+    fn change_entry(&self, entry: &OwnedFd, depth: usize) -> io::Result<()> {
+        let found = rustix::fs::fstat(entry)?;
+        let is_directory = FileType::from_raw_mode(found.st_mode).is_dir();
+        if !is_directory && self.skip_hard_links && found.st_nlink > 1 {
+            return Ok(());
+        }
+        self.change_one(entry, &found)?;
+        if is_directory && depth < MAX_DEPTH {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let directory = rustix::fs::openat(entry, c".", flags, Mode::empty())?;
+            for name in names(&directory)? {
+                let _ = self.change_name(&directory, &name, depth + 1);
+            }
+        }
+        Ok(())
+    }
+
+    fn change_name(&self, directory: &OwnedFd, name: &CStr, depth: usize) -> io::Result<()> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let entry = rustix::fs::openat(directory, name, flags, Mode::empty())?;
+        self.change_entry(&entry, depth)
+    }
+
+    fn change_one(&self, entry: impl AsFd, found: &Stat) -> io::Result<()> {
+        if (found.st_uid, found.st_gid) == (self.uid, self.gid) {
+            return Ok(());
+        }
+        let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+        rustix::fs::chownat(entry, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
+        Ok(())
+    }
+}
+
+fn names(directory: &OwnedFd) -> io::Result<Vec<std::ffi::CString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)?.flatten() {
+        if ![c".", c".."].contains(&entry.file_name()) {
+            names.push(entry.file_name().to_owned());
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, symlink};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn change_keeps_files_outside_of_the_tree() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED change_keeps_files_outside_of_the_tree: needs root");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let uid = |name: &str| fs::symlink_metadata(path(name)).unwrap().uid();
+        fs::create_dir_all(path("tree/sub")).unwrap();
+        fs::create_dir(path("outside")).unwrap();
+        for file in ["tree/sub/file", "outside/file", "outside/linked"] {
+            fs::write(path(file), "").unwrap();
+        }
+        symlink("../outside", path("tree/link")).unwrap();
+        fs::hard_link(path("outside/linked"), path("tree/hard")).unwrap();
+        let mut owner = TreeOwner {
+            uid: 1234,
+            gid: 1234,
+            skip_hard_links: true,
+        };
+        owner.change(&path("tree")).unwrap();
+        for (name, expected) in [
+            ("tree", 1234),
+            ("tree/sub/file", 1234),
+            ("tree/link", 1234),
+            ("tree/hard", 0),
+            ("outside", 0),
+            ("outside/file", 0),
+        ] {
+            assert_eq!(uid(name), expected, "{name}");
+        }
+        // A link in place of the root, or swapped for a directory during the walk.
+        owner.change(&path("tree/link")).unwrap();
+        assert_eq!(uid("outside"), 0);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let _ = fs::rename(path("tree/sub"), path("tree/kept"));
+                    let _ = symlink("../outside", path("tree/sub"));
+                    let _ = fs::remove_file(path("tree/sub"));
+                    let _ = fs::rename(path("tree/kept"), path("tree/sub"));
+                }
+            });
+            for round in 0..500 {
+                owner.uid = 2000 + round;
+                owner.change(&path("tree")).unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!((uid("outside"), uid("outside/file")), (0, 0));
+    }
+}

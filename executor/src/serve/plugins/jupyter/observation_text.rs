@@ -1,0 +1,116 @@
+//! Texts of the observation of a cell (`docs/specs/executor.md`, sections 5.2 and 5.3).
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::cell::CellResult;
+
+const NOTHING: &str = "[Code executed successfully with no output]";
+
+/// Content of the observation.
+pub(in crate::serve) fn content(answer: &CellResult, extra: Option<&Path>) -> String {
+    let text = &answer.output.text;
+    let text = if text.is_empty() { NOTHING } else { text };
+    let mut content = without_colors(text);
+    content.truncate(content.trim_end().len());
+    if let Some(directory) = extra {
+        let directory = directory.display();
+        let _ = write!(
+            content,
+            "\n[Jupyter current working directory: {directory}]\
+             \n[Jupyter Python interpreter: {}]",
+            answer.interpreter
+        );
+    }
+    content
+}
+
+/// Notice of a timeout. `{:?}` prints seconds as Python does.
+pub(super) fn timed_out(seconds: f64) -> String {
+    format!("[Execution timed out ({seconds:?} seconds).]")
+}
+
+pub(super) fn restarted(why: &str) -> String {
+    format!(
+        "[The Jupyter kernel has ended ({why}) and was started anew: variables and imports are gone.]"
+    )
+}
+
+pub(super) fn add_line(text: &mut String, line: &str) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(line);
+}
+
+pub(super) fn change_directory(directory: &Path) -> String {
+    let directory = serde_json::Value::from(directory.to_string_lossy());
+    format!("import os; os.chdir({directory})")
+}
+
+/// Removes SGR sequences with up to three attributes. Others stay, as in the Python server.
+fn without_colors(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut pieces = text.split("\x1b[");
+    kept.push_str(pieces.next().unwrap_or_default());
+    for piece in pieces {
+        if let Some(rest) = after_attributes(piece) {
+            kept.push_str(rest);
+        } else {
+            kept.push_str("\x1b[");
+            kept.push_str(piece);
+        }
+    }
+    kept
+}
+
+/// Returns the text after `1;31m`.
+fn after_attributes(piece: &str) -> Option<&str> {
+    let (attributes, rest) = piece.split_once('m')?;
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let numbers: Vec<&str> = attributes.split(';').collect();
+    (numbers.len() <= 3 && numbers.into_iter().all(number)).then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::output::Output;
+    use super::*;
+
+    fn answer(text: &str) -> CellResult {
+        CellResult {
+            output: Output {
+                text: text.to_owned(),
+                images: Vec::new(),
+            },
+            interpreter: "/p".to_owned(),
+        }
+    }
+
+    #[test]
+    fn content_ends_with_directory_and_interpreter() {
+        assert_eq!(
+            content(&answer("2 \n"), Some(Path::new("/w"))),
+            "2\n[Jupyter current working directory: /w]\n[Jupyter Python interpreter: /p]"
+        );
+        assert_eq!(content(&answer(""), None), NOTHING);
+        assert_eq!(content(&answer("\n"), None), "");
+    }
+
+    #[test]
+    fn without_colors_removes_only_sgr_sequences() {
+        assert_eq!(
+            without_colors("\x1b[1;31;4mred\x1b[0m \x1b[K\x1b[m\x1b[1;2;3;4m\x1b[3"),
+            "red \x1b[K\x1b[m\x1b[1;2;3;4m\x1b[3"
+        );
+    }
+
+    #[test]
+    fn seconds_and_paths_use_python_syntax() {
+        assert_eq!(timed_out(2.0), "[Execution timed out (2.0 seconds).]");
+        assert_eq!(
+            change_directory(Path::new("/a\"b\\c\n")),
+            r#"import os; os.chdir("/a\"b\\c\n")"#
+        );
+    }
+}

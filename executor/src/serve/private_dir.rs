@@ -1,0 +1,153 @@
+//! Directories of mode 0700 with random names, owned by the sandbox user.
+//!
+//! Shells and plugins exchange files and sockets with the server through them. The functions
+//! that create them run on threads with the credentials of the user.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::identity::Identity;
+
+/// Existing directories of this process, for the cleanup at its end.
+static CREATED_DIRS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+/// Limit for the cleanup at shutdown. A thread that hangs on a dead file system must not block the
+/// exit; its directory is left behind.
+pub(super) const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Candidate parents, best first. The user may not be able to write to all of them.
+pub(super) fn places(fallback: &Path) -> [PathBuf; 3] {
+    [std::env::temp_dir(), "/dev/shm".into(), fallback.into()]
+}
+
+pub(super) fn create_in_first(places: &[PathBuf], name: &str) -> io::Result<PathBuf> {
+    let mut last = Err(io::ErrorKind::NotFound.into());
+    for place in places {
+        let directory = place.join(name);
+        last = make(&directory).map(|()| directory);
+        if last.is_ok() {
+            break;
+        }
+    }
+    last
+}
+
+pub(super) fn make(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(directory)
+}
+
+/// 128 random bits as hexadecimal digits.
+pub(super) fn token() -> io::Result<String> {
+    let bytes = random()?;
+    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}
+
+pub(super) fn random() -> io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(bytes)
+}
+
+/// Private directory that is removed on drop.
+#[derive(Debug)]
+pub(super) struct PrivateDir {
+    pub(super) directory: PathBuf,
+    identity: Arc<Identity>,
+}
+
+impl PrivateDir {
+    /// Creates a directory with files. Their content may contain the path of the directory.
+    pub(super) async fn create(
+        identity: &Arc<Identity>,
+        fallback: &Path,
+        files: impl FnOnce(&Path) -> Vec<(&'static str, Vec<u8>)> + Send + 'static,
+    ) -> io::Result<Self> {
+        let name = format!(".sandbox-{}", &token()?[..16]);
+        let places = places(fallback);
+        let owner = Arc::clone(identity);
+        let made = identity.run(move || {
+            let directory = create_in_first(&places, &name)?;
+            CREATED_DIRS.lock().insert(directory.clone());
+            // From here on, dropping the future removes the directory.
+            let private = Self {
+                directory,
+                identity: owner,
+            };
+            for (name, content) in files(&private.directory) {
+                write(&private.directory.join(name), &content)?;
+            }
+            Ok(private)
+        });
+        made.await?
+    }
+
+    pub(super) async fn remove(&self) {
+        let directory = self.directory.clone();
+        // An error has no effect: the random name is never reused.
+        let removing = self.identity.run(move || remove(&directory));
+        let _ = tokio::time::timeout(CLEANUP_TIMEOUT, removing).await;
+    }
+}
+
+/// Covers a creation that was cancelled. The dropping thread may lack the credentials of the user;
+/// the directory is then left to `remove_all`.
+impl Drop for PrivateDir {
+    fn drop(&mut self) {
+        remove(&self.directory);
+    }
+}
+
+/// Removes all remaining directories once their users have ended. A kernel that is still starting
+/// would create files during the removal.
+pub(super) async fn remove_all(identity: &Identity) {
+    identity.wait_idle(CLEANUP_TIMEOUT).await;
+    let left: Vec<_> = CREATED_DIRS.lock().iter().cloned().collect();
+    if !left.is_empty() {
+        let removing = identity.run(move || left.iter().for_each(|directory| remove(directory)));
+        let _ = tokio::time::timeout(CLEANUP_TIMEOUT, removing).await;
+    }
+}
+
+fn remove(directory: &Path) {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {}
+        _ => drop(CREATED_DIRS.lock().remove(directory)),
+    }
+}
+
+fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    options.open(path)?.write_all(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn removal_gives_up_after_its_timeout_when_threads_hang() {
+        let identity = Arc::new(Identity::own());
+        let fallback = tempfile::tempdir().unwrap();
+        let private = PrivateDir::create(&identity, fallback.path(), |_| Vec::new());
+        let private = private.await.unwrap();
+        let _stuck = identity.occupy_all_threads().await;
+        let ending = async {
+            private.remove().await;
+            remove_all(&identity).await;
+        };
+        tokio::time::timeout(CLEANUP_TIMEOUT * 4, ending)
+            .await
+            .unwrap();
+    }
+}

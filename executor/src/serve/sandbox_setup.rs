@@ -1,0 +1,263 @@
+//! User and working directory of the sandbox (`docs/specs/executor.md`, section 1.9).
+//!
+//! The user database is written here and not by `useradd`: minimal images lack it, and it takes
+//! longer than the rest of the start.
+
+use std::fmt::Write as _;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags};
+
+use super::owner::TreeOwner;
+use super::settings::Settings;
+use super::users::{self, User, UserError};
+
+const SUDOERS: &str = "/etc/sudoers";
+const SUDO_RULE: &str = "%sudo ALL=(ALL) NOPASSWD:ALL";
+const SKELETON: &str = "/etc/skel";
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SandboxSetupError {
+    #[error(transparent)]
+    User(#[from] UserError),
+    #[error("Failed to add sudoer: {0}")]
+    Sudoer(#[source] io::Error),
+    #[error("Failed to create user {name} with UID {uid}. Output: useradd: {cause}")]
+    Create {
+        name: String,
+        uid: u32,
+        cause: CreateError,
+    },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CreateError {
+    #[error("UID {0} is not unique")]
+    TakenUid(u32),
+    #[error("invalid user name '{0}'")]
+    Name(String),
+    #[error("cannot write {path}: {source}")]
+    Write { path: PathBuf, source: io::Error },
+}
+
+/// Creates the user and the directory, unless the server runs as that user for local development.
+pub(super) fn set_up(settings: &Settings) -> Result<(), SandboxSetupError> {
+    if settings.is_local_development() {
+        return Ok(());
+    }
+    if settings.username != "root" {
+        make_user(&settings.username, settings.user_id)?;
+    }
+    if let Err(error) = make_working_dir(settings) {
+        // Not fatal, as in the Python server: the agent may work in another directory.
+        let directory = settings.working_dir.display();
+        tracing::warn!(%error, %directory, "cannot prepare the working directory");
+    }
+    Ok(())
+}
+
+fn make_user(name: &str, uid: u32) -> Result<(), SandboxSetupError> {
+    match users::find_by_name(name)? {
+        Some(user) if user.uid != uid => {
+            tracing::warn!(
+                name,
+                uid = user.uid,
+                "the user exists with another uid; keeping that uid"
+            );
+            Ok(())
+        }
+        Some(_) => Ok(()),
+        None if rustix::process::geteuid().is_root() => {
+            let failed = |cause| SandboxSetupError::Create {
+                name: name.to_owned(),
+                uid,
+                cause,
+            };
+            check(name, uid).map_err(failed)?;
+            allow_sudo().map_err(SandboxSetupError::Sudoer)?;
+            create(name, uid).map_err(failed)
+        }
+        None => {
+            // On clusters that assign arbitrary uids, the current uid serves as well.
+            tracing::warn!(
+                name,
+                "cannot create the user without root; running as the current user"
+            );
+            Ok(())
+        }
+    }
+}
+
+fn allow_sudo() -> io::Result<()> {
+    let known = fs::read_to_string(SUDOERS).unwrap_or_default();
+    if known.lines().any(|line| line == SUDO_RULE) {
+        return Ok(());
+    }
+    append(Path::new(SUDOERS), &known, SUDO_RULE, 0o440)
+}
+
+fn check(name: &str, uid: u32) -> Result<(), CreateError> {
+    if !is_valid(name) {
+        return Err(CreateError::Name(name.to_owned()));
+    }
+    let passwd = fs::read_to_string(users::PASSWD).unwrap_or_default();
+    if users::has_uid(&passwd, uid) {
+        return Err(CreateError::TakenUid(uid));
+    }
+    Ok(())
+}
+
+/// Equivalent of `useradd -rm -d /home/NAME -s /bin/bash -g root -G sudo -u UID NAME`.
+fn create(name: &str, uid: u32) -> Result<(), CreateError> {
+    let home = PathBuf::from(format!("/home/{name}"));
+    let passwd = fs::read_to_string(users::PASSWD).unwrap_or_default();
+    let written = |path: &str, outcome: io::Result<()>| {
+        outcome.map_err(|source| CreateError::Write {
+            path: path.into(),
+            source,
+        })
+    };
+    let line = format!("{name}:x:{uid}:0::{}:/bin/bash", home.display());
+    written(
+        users::PASSWD,
+        append(Path::new(users::PASSWD), &passwd, &line, 0o644),
+    )?;
+    let shadow = Path::new("/etc/shadow");
+    if let Ok(known) = fs::read_to_string(shadow) {
+        written(
+            "/etc/shadow",
+            append(shadow, &known, &format!("{name}:!:1::::::"), 0o640),
+        )?;
+    }
+    written(users::GROUP, join_group("sudo", name))?;
+    if let Err(error) = make_home(&home, uid) {
+        tracing::warn!(%error, home = %home.display(), "cannot create the home directory");
+    }
+    Ok(())
+}
+
+fn is_valid(name: &str) -> bool {
+    let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    !name.is_empty() && !name.starts_with('-') && name.len() <= 32 && name.bytes().all(valid)
+}
+
+/// Adds a member to a group. Does nothing if the image has no group database.
+fn join_group(group: &str, member: &str) -> io::Result<()> {
+    let Ok(known) = fs::read_to_string(users::GROUP) else {
+        return Ok(());
+    };
+    let mut text = String::new();
+    for line in known.lines() {
+        text.push_str(line);
+        if line.split(':').next() == Some(group) {
+            let separator = if line.ends_with(':') { "" } else { "," };
+            let _ = write!(text, "{separator}{member}");
+        }
+        text.push('\n');
+    }
+    fs::write(users::GROUP, text)
+}
+
+fn append(path: &Path, known: &str, line: &str, mode: u32) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(mode)
+        .open(path)?;
+    let newline = if known.is_empty() || known.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
+    file.write_all(format!("{newline}{line}\n").as_bytes())
+}
+
+fn make_home(home: &Path, uid: u32) -> io::Result<()> {
+    if home.exists() {
+        return Ok(());
+    }
+    fs::create_dir_all(home)?;
+    copy_tree(Path::new(SKELETON), home);
+    let owner = TreeOwner {
+        uid,
+        gid: 0,
+        skip_hard_links: false,
+    };
+    owner.change(home)
+}
+
+/// Copies files and directories, and skips entries that cannot be copied.
+fn copy_tree(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).into_iter().flatten().flatten() {
+        let target = to.join(entry.file_name());
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => {
+                let _ = fs::create_dir(&target);
+                copy_tree(&entry.path(), &target);
+            }
+            Ok(kind) if kind.is_file() => drop(fs::copy(entry.path(), target)),
+            _ => {}
+        }
+    }
+}
+
+/// `umask 002; mkdir -p; chown -R USER:GROUP; chmod g+rw`
+fn make_working_dir(settings: &Settings) -> io::Result<()> {
+    let directory = &settings.working_dir;
+    let usual = rustix::process::umask(Mode::from_raw_mode(0o002));
+    let outcome = DirBuilder::new()
+        .recursive(true)
+        .mode(0o777)
+        .create(directory);
+    rustix::process::umask(usual);
+    outcome?;
+    let group = users::group_id(&settings.group);
+    if let (Some(User { uid, .. }), Some(gid)) = (
+        users::find_by_name(&settings.username).ok().flatten(),
+        group,
+    ) {
+        let owner = TreeOwner {
+            uid,
+            gid,
+            skip_hard_links: false,
+        };
+        owner.change(directory)?;
+    }
+    allow_group(directory)
+}
+
+/// Adds `g+rw`. A symbolic link is not followed: its target may be any directory of the system.
+fn allow_group(directory: &Path) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(CWD, directory, flags, Mode::empty())?;
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(&directory)?.st_mode);
+    Ok(rustix::fs::fchmod(
+        directory,
+        mode | Mode::RGRP | Mode::WGRP,
+    )?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    #[test]
+    fn allow_group_does_not_follow_a_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let (target, link) = (
+            directory.path().join("target"),
+            directory.path().join("link"),
+        );
+        DirBuilder::new().mode(0o700).create(&target).unwrap();
+        symlink(&target, &link).unwrap();
+        let mode = || fs::metadata(&target).unwrap().permissions().mode() & 0o777;
+        assert!(allow_group(&link).is_err());
+        assert_eq!(mode(), 0o700);
+        allow_group(&target).unwrap();
+        assert_eq!(mode(), 0o760);
+    }
+}

@@ -1,0 +1,127 @@
+//! Start-up files of the shell. They define functions that run the command in the `ScratchDir` and
+//! that report each start and end through escape sequences for the `Scanner`.
+
+use std::path::Path;
+
+/// First characters of [`run_line`], as the terminal echoes them.
+pub(super) const ECHO: &str = "{ \\__sandbox_load ";
+
+/// Names of programs that start an interactive shell in the same terminal; besides those that end
+/// in `shell`, for example `poetry shell` and `nix-shell`.
+const SHELL_STARTERS: [&str; 4] = ["bash", "newgrp", "sg", "su"];
+
+/// Returns whether the command may start a nested shell. Only such commands get `PROMPT_COMMAND` in
+/// their environment, so that other programs do not see it.
+pub(super) fn may_start_shell(command: &str) -> bool {
+    let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    command
+        .split(|character| !is_part(character))
+        .any(|word| SHELL_STARTERS.contains(&word) || word.to_ascii_lowercase().ends_with("shell"))
+}
+
+/// Clears the input line, then runs the command in the `ScratchDir`. `eval` is at the top level
+/// because declarations inside a function would be local. A failing command of an `&&` list
+/// neither ends a shell with `set -e` nor triggers a trap, and keeps its status.
+pub(super) fn run_line(id: u64, export_hooks: bool) -> Vec<u8> {
+    let export = if export_hooks { " export" } else { "" };
+    let line = format!(
+        "\x15{ECHO}{id}{export} && :; }} 9>&2 2>/dev/null; \
+         \\builtin eval \"$__sandbox_command\"; {{ \\__sandbox_end && :; }} 2>/dev/null\n"
+    );
+    line.into_bytes()
+}
+
+/// Text of the start-up file: the user's own files, then the hooks.
+pub(super) fn rc_text(directory: &Path, main: bool) -> String {
+    let alias = if main {
+        "alias git=\"git --no-pager\"\n"
+    } else {
+        ""
+    };
+    let directory = directory.display();
+    format!(
+        "[ -r /etc/bash.bashrc ] && . /etc/bash.bashrc\n[ -r ~/.bashrc ] && . ~/.bashrc\n\
+         {alias}{{ . '{directory}/hooks'; }} 9>&2\n"
+    )
+}
+
+/// Text of the hooks, which also a nested shell reads: through the `PROMPT_COMMAND` that
+/// `__sandbox_load` exports for it. Bash writes `PS0` before a command runs and `PS1` at the prompt,
+/// after messages about background jobs. A command may change both, as activating a virtual
+/// environment does, so they are set again each time. They go to standard error; if that is
+/// redirected, the reports go to `/dev/tty`. `set -x` is off while these functions run, so that
+/// traces show the command only. The random number tells a shell from the one that `exec` replaced.
+pub(super) fn hooks_text(token: &str, directory: &Path) -> String {
+    let directory = directory.display();
+    format!(
+        r#"[ -n "${{__sandbox_shell-}}" ] || {{
+set +o history +H
+shopt -s promptvars
+unset TMOUT
+export -n PROMPT_COMMAND
+__sandbox_shell=$((RANDOM * 32768 + RANDOM))
+__sandbox_id=0 __sandbox_status=0 __sandbox_ended=1 __sandbox_command=
+__sandbox_start='\e]{token}\037start\037{token}\a'
+__sandbox_prompt='\e]{token}\037${{__sandbox_status}}\037${{!:-}}\037${{__sandbox_id}}\037${{__sandbox_shell}}\037\u\037\h\037${{PATH-}}\037${{PWD-}}\037{token}\a'
+__sandbox_load() {{
+  local status=$?
+  __sandbox_id=$1
+  if [[ -o emacs || -o vi ]]; then set +o emacs +o vi; fi
+  [ -t 9 ] || builtin printf %s "${{__sandbox_start@P}}" >/dev/tty
+  IFS= builtin read -r -d '' __sandbox_command <'{directory}/command' || :
+  case $- in *x*) set +x; __sandbox_command=$'set -x\n'$__sandbox_command ;; esac
+  [ -z "${{2-}}" ] || export PROMPT_COMMAND="{{ __sandbox_status=\$? __sandbox_ended=1; [ -r '{directory}/hooks' ] && . '{directory}/hooks'; }} 9>&2 2>/dev/null"
+  return $status
+}}
+__sandbox_end() {{
+  __sandbox_status=$? __sandbox_ended=1
+  PROMPT_COMMAND='{{ \__sandbox_show; }} 9>&2 2>/dev/null'
+  return $__sandbox_status
+}}
+__sandbox_show() {{
+  local status=$?
+  [ -n "$__sandbox_ended" ] || __sandbox_status=$status
+  PROMPT_COMMAND='{{ \__sandbox_show; }} 9>&2 2>/dev/null'
+  export -n PROMPT_COMMAND
+  __sandbox_ended= PS0=$__sandbox_start PS1=$__sandbox_prompt PS2=
+  [ -t 9 ] && return
+  PS0= PS1=
+  builtin printf %s "${{__sandbox_prompt@P}}" >/dev/tty
+}}
+}}
+__sandbox_show
+"#,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bash_parses_files_without_errors() {
+        let directory = Path::new("/tmp/x");
+        for text in [rc_text(directory, true), hooks_text("TOKEN", directory)] {
+            let checked = std::process::Command::new("bash")
+                .args(["-n", "-c", &text])
+                .output();
+            assert!(checked.unwrap().stderr.is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn commands_that_may_start_a_shell_are_recognized() {
+        for command in [
+            "exec bash",
+            "/bin/bash -l",
+            "newgrp x",
+            "poetry shell",
+            "exec $SHELL",
+        ] {
+            assert!(may_start_shell(command), "{command}");
+        }
+        for command in ["env | sort", "make test", "python script.py", "ssh host"] {
+            assert!(!may_start_shell(command), "{command}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Start of the command of an init message: environment, working directory, program, streams.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crds::contract::control::Init;
+use crds::contract::variable;
+use rustix::process::Pid;
+
+/// Search path without `PATH`: that of the C library, and directories of administration tools.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+type Environment = BTreeMap<OsString, OsString>;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CommandStartError {
+    #[error("the command is empty")]
+    Empty,
+    #[error("{program:?} was not found")]
+    NotFound { program: String },
+    #[error("{program:?} cannot be run")]
+    NotExecutable {
+        program: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl CommandStartError {
+    /// Exit status that a shell would report.
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Empty | Self::NotFound { .. } => 127,
+            Self::NotExecutable { .. } => 126,
+        }
+    }
+}
+
+/// Starts the command in its own process group, with empty standard input.
+pub(super) fn start(init: &Init) -> Result<Pid, CommandStartError> {
+    let (name, arguments) = init.command.split_first().ok_or(CommandStartError::Empty)?;
+    let environment = environment(std::env::vars_os(), &init.environment);
+    let directory = working_dir(&init.working_dir);
+    let program = find(name, &environment, &directory)?;
+    let spawned = empty_stdin().and_then(|input| {
+        Command::new(&program)
+            .arg0(name)
+            .args(arguments)
+            .env_clear()
+            .envs(&environment)
+            .current_dir(&directory)
+            .stdin(input)
+            .process_group(0)
+            .spawn()
+    });
+    let child = spawned.map_err(|source| CommandStartError::NotExecutable { program, source })?;
+    // The reaper waits for it by pid; dropping a `Child` has no effect.
+    Ok(Pid::from_child(&child))
+}
+
+/// Environment of the container without the supervisor's variables, overridden by the message.
+fn environment(
+    own: impl Iterator<Item = (OsString, OsString)>,
+    given: &BTreeMap<String, String>,
+) -> Environment {
+    own.filter(|(name, _)| !variable::SUPERVISOR.iter().any(|private| name == private))
+        .chain(given.iter().map(|(k, v)| (k.into(), v.into())))
+        .collect()
+}
+
+fn working_dir(wanted: &str) -> PathBuf {
+    let path = PathBuf::from(wanted);
+    match std::fs::create_dir_all(&path) {
+        Ok(()) => path,
+        Err(error) => {
+            tracing::warn!(%error, wanted, "cannot create the working directory; using /");
+            PathBuf::from("/")
+        }
+    }
+}
+
+/// Looks up the program as a shell with this environment and directory would.
+fn find(
+    name: &str,
+    environment: &Environment,
+    directory: &Path,
+) -> Result<PathBuf, CommandStartError> {
+    let not_found = || CommandStartError::NotFound {
+        program: name.to_owned(),
+    };
+    if name.contains('/') {
+        let program = directory.join(name);
+        // An existing program may lack its interpreter, which is another error.
+        return program.exists().then_some(program).ok_or_else(not_found);
+    }
+    let path = environment.get(&OsString::from("PATH"));
+    let path = path.cloned().unwrap_or_else(|| DEFAULT_PATH.into());
+    std::env::split_paths(&path)
+        .map(|entry| directory.join(entry).join(name))
+        .find(|candidate| is_executable(candidate))
+        .ok_or_else(not_found)
+}
+
+fn is_executable(path: &Path) -> bool {
+    std::fs::metadata(path)
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// Empty standard input. An image may lack `/dev/null`; a closed pipe reads the same.
+fn empty_stdin() -> io::Result<Stdio> {
+    if let Ok(null) = File::open("/dev/null") {
+        return Ok(null.into());
+    }
+    let (reader, _) = io::pipe()?;
+    Ok(reader.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(list: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
+        list.iter().map(|(k, v)| (k.into(), v.into())).collect()
+    }
+
+    #[test]
+    fn supervisor_variables_are_not_inherited() {
+        let own = pairs(&[
+            ("SANDBOX_POD_UID", "u"),
+            ("SANDBOX_POD_IP", "i"),
+            ("SANDBOX_CONTROL_PUBLIC_KEY", "k"),
+            ("SANDBOX_CONTROL_KEY", "k"),
+            ("SANDBOX_IDENTITY_KEY", "k"),
+            ("SANDBOX_BIND_ADDRESS", "127.0.0.9"),
+            ("SANDBOX_MINE", "1"),
+            ("LANG", "C"),
+        ]);
+        let given = BTreeMap::from([("LANG".to_owned(), "de".to_owned())]);
+        let expected = pairs(&[
+            ("SANDBOX_BIND_ADDRESS", "127.0.0.9"),
+            ("SANDBOX_MINE", "1"),
+            ("LANG", "de"),
+        ]);
+        assert_eq!(
+            environment(own.into_iter(), &given),
+            expected.into_iter().collect()
+        );
+    }
+
+    #[test]
+    fn working_dir_is_created_or_falls_back_to_root() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("workspace/project");
+        assert_eq!(working_dir(&missing.display().to_string()), missing);
+        assert!(missing.is_dir());
+        let file = directory.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let impossible = file.join("below").display().to_string();
+        assert_eq!(working_dir(&impossible), Path::new("/"));
+    }
+
+    #[test]
+    fn program_is_found_on_resulting_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let tool = directory.path().join("bin/tool");
+        std::fs::create_dir(directory.path().join("bin")).unwrap();
+        std::fs::write(&tool, "").unwrap();
+        let environment: Environment = pairs(&[("PATH", "/nowhere:bin")]).into_iter().collect();
+        let look = || find("tool", &environment, directory.path());
+        assert_eq!(look().unwrap_err().exit_code(), 127);
+        std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(look().unwrap(), tool);
+        let relative = |name| find(name, &environment, directory.path());
+        assert_eq!(
+            relative("./bin/tool").unwrap(),
+            directory.path().join("./bin/tool")
+        );
+        assert_eq!(relative("./tool").unwrap_err().exit_code(), 127);
+        assert_eq!(relative("/not/there").unwrap_err().exit_code(), 127);
+    }
+}

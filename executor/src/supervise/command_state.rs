@@ -1,0 +1,57 @@
+//! Command state, shared by the supervisor and the control calls that wait for it.
+
+use std::time::Duration;
+
+use crds::contract::control::{ReadyReport, SupervisorState};
+use tokio::sync::watch;
+
+#[derive(Debug, Clone)]
+pub(super) struct CommandState(watch::Sender<ReadyReport>);
+
+impl CommandState {
+    pub(super) fn dormant() -> Self {
+        Self(watch::Sender::new(SupervisorState::Dormant.into()))
+    }
+
+    pub(super) fn set(&self, state: SupervisorState, detail: Option<String>) {
+        self.0.send_replace(ReadyReport {
+            detail,
+            ..state.into()
+        });
+    }
+
+    pub(super) fn report(&self) -> ReadyReport {
+        self.0.borrow().clone()
+    }
+
+    /// Returns the report once the command is ready or has ended, or after `wait`.
+    pub(super) async fn wait_settled(&self, wait: Duration) -> ReadyReport {
+        let mut reports = self.0.subscribe();
+        let settled = reports.wait_for(|report| {
+            matches!(
+                report.state,
+                SupervisorState::Ready | SupervisorState::Exited
+            )
+        });
+        let _ = tokio::time::timeout(wait, settled).await;
+        self.report()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn wait_settled_returns_on_readiness_or_timeout() {
+        let lifecycle = CommandState::dormant();
+        let report = lifecycle.wait_settled(Duration::from_secs(1)).await;
+        assert_eq!(report.state, SupervisorState::Dormant);
+        let (report, ()) = tokio::join!(lifecycle.wait_settled(Duration::from_mins(1)), async {
+            lifecycle.set(SupervisorState::Starting, None);
+            tokio::task::yield_now().await;
+            lifecycle.set(SupervisorState::Ready, None);
+        });
+        assert_eq!(report.state, SupervisorState::Ready);
+    }
+}

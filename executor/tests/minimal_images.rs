@@ -1,0 +1,85 @@
+//! The binary in images with few files.
+
+use std::io::Read as _;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::client::{BINARY, TestProcess};
+use crate::supervise::{init, start, supervise_command};
+
+/// Returns whether chroot is possible. Prints SKIPPED if not.
+fn may_change_root() -> bool {
+    let may = rustix::process::geteuid().is_root();
+    if !may {
+        eprintln!("SKIPPED: changing the root directory needs root");
+    }
+    may
+}
+
+/// Copies a file in a separate process. A process that another test forks could inherit a
+/// descriptor open for writing, and such a file cannot be executed.
+fn copy(from: &Path, to: &Path) {
+    assert!(
+        Command::new("cp")
+            .arg(from)
+            .arg(to)
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
+/// Runs `chroot ROOT /sandbox-executor supervise …`.
+fn supervise_in(root: &Path) -> TestProcess {
+    copy(Path::new(BINARY), &root.join("sandbox-executor"));
+    let inner = supervise_command("/sandbox-executor", Path::new("/run/sandbox"));
+    let mut command = Command::new("/usr/sbin/chroot");
+    command
+        .arg(root)
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .env_clear();
+    for (name, value) in inner.get_envs() {
+        command.env(name, value.unwrap());
+    }
+    TestProcess::start(command.stdin(Stdio::null()))
+}
+
+#[test]
+fn supervisor_runs_in_empty_root() {
+    if !may_change_root() {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let mut process = supervise_in(root.path());
+    start(&process, init(&["/sandbox-executor", "--version"]));
+    let mut output = String::new();
+    process.output.read_to_string(&mut output).unwrap();
+    assert!(output.starts_with("sandbox-executor "), "{output}");
+    assert_eq!(process.wait().code(), Some(0));
+    assert!(root.path().join("run/sandbox/init").exists());
+}
+
+#[test]
+fn supervisor_runs_shell_of_busybox_root() {
+    let busybox = Path::new("/bin/busybox");
+    if !may_change_root() {
+        return;
+    }
+    if !busybox.exists() {
+        eprintln!("SKIPPED supervisor_runs_shell_of_busybox_root: no /bin/busybox");
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let bin = root.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    copy(busybox, &bin.join("busybox"));
+    symlink("busybox", bin.join("sh")).unwrap();
+    let mut process = supervise_in(root.path());
+    let mut init = init(&["sh", "-c", "read line; echo \"[$line] $PWD\"; exit 6"]);
+    init.working_dir = "/workspace".to_owned();
+    start(&process, init);
+    assert_eq!(process.line(), "[] /workspace");
+    assert_eq!(process.wait().code(), Some(6));
+}

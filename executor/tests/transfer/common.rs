@@ -1,0 +1,166 @@
+//! Keys, rights, memory and stalls of all transfers.
+
+use std::fs::{self, File, Permissions};
+use std::io::{Cursor, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::json;
+use zip::ZipArchive;
+
+use super::detail;
+use crate::client::KEY;
+use crate::fixture::{ServerFixture, chunks};
+
+#[test]
+fn transfers_require_key_and_method() {
+    let fixture = ServerFixture::new("root");
+    let key = [("X-Session-API-Key", KEY)];
+    for head in [
+        "POST /list_files",
+        "POST /upload_file?destination=/tmp",
+        "GET /download_files?path=/",
+    ] {
+        assert_eq!(
+            fixture.process.request(head, &[], b"{}").status,
+            403,
+            "{head}"
+        );
+        let path = head.split(' ').nth(1).unwrap();
+        assert_eq!(
+            fixture
+                .process
+                .request(&format!("PUT {path}"), &key, b"")
+                .status,
+            405,
+            "{head}"
+        );
+    }
+}
+
+#[test]
+fn transfers_have_the_rights_of_the_sandbox_user() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED transfers_have_the_rights_of_the_sandbox_user: needs root");
+        return;
+    }
+    let fixture = ServerFixture::new("nobody");
+    let closed = fixture.root.parent().unwrap().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::write(closed.join("secret"), "root's").unwrap();
+    fs::set_permissions(&closed, Permissions::from_mode(0o700)).unwrap();
+    let shown = closed.display().to_string();
+    assert_eq!(
+        fixture.list(&json!({"path": shown}).to_string()),
+        (200, "[]".to_owned())
+    );
+    let (status, body) = fixture.upload(&format!("?destination={shown}"), "x", b"x");
+    assert_eq!(
+        (status, body),
+        (
+            500,
+            detail(&format!("[Errno 13] Permission denied: '{shown}/x'"))
+        )
+    );
+    let (status, body) = fixture.upload(&format!("?destination={shown}/new"), "x", b"x");
+    assert_eq!(
+        (status, body),
+        (
+            500,
+            detail(&format!("[Errno 13] Permission denied: '{shown}/new'"))
+        )
+    );
+    let (_, _, body) = fixture.download(&format!("?path={shown}"));
+    assert_eq!(body.len(), 22);
+    // An unreadable file is left out; the rest arrives.
+    fixture.put("d/open", b"x");
+    fs::write(fixture.path("d/closed"), "root's").unwrap();
+    fs::set_permissions(fixture.path("d/closed"), Permissions::from_mode(0o600)).unwrap();
+    let (_, _, body) = fixture.download(&format!("?path={}/d", fixture.root.display()));
+    let zip = ZipArchive::new(Cursor::new(body)).unwrap();
+    assert_eq!(zip.len(), 1);
+}
+
+#[test]
+fn large_files_are_streamed_in_bounded_memory() {
+    const SIZE: u64 = 256 << 20;
+    let fixture = ServerFixture::new("root");
+    let root = fixture.root.display().to_string();
+    fs::create_dir(fixture.path("large")).unwrap();
+    File::create(fixture.path("large/sparse"))
+        .unwrap()
+        .set_len(SIZE)
+        .unwrap();
+    let (status, _, mut reader) = fixture.open_download(&format!("?path={root}/large"));
+    assert_eq!(status, 200);
+    let (mut length, mut tail) = (0u64, Vec::new());
+    let whole = chunks(&mut reader, |piece| {
+        length += piece.len() as u64;
+        tail.clear();
+        tail.extend_from_slice(piece);
+    });
+    assert!(whole && length > SIZE, "{length}");
+    assert!(tail.windows(4).any(|bytes| bytes == b"PK\x05\x06"));
+
+    let head = b"--xx\r\nContent-Disposition: form-data; name=\"file\"; filename=\"big\"\r\n\r\n";
+    let tail = b"\r\n--xx--\r\n";
+    let mut stream = std::net::TcpStream::connect(fixture.process.address).unwrap();
+    let total = head.len() as u64 + SIZE + tail.len() as u64;
+    write!(stream, "POST /upload_file?destination={root}/up HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Session-API-Key: {KEY}\r\nContent-Type: multipart/form-data; boundary=xx\r\nContent-Length: {total}\r\n\r\n").unwrap();
+    stream.write_all(head).unwrap();
+    let piece = vec![7; 1 << 20];
+    for _ in 0..SIZE >> 20 {
+        stream.write_all(&piece).unwrap();
+    }
+    stream.write_all(tail).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(fs::metadata(fixture.path("up/big")).unwrap().len(), SIZE);
+    assert!(fixture.peak() < 64 << 10, "{} KiB", fixture.peak());
+}
+
+#[test]
+fn stalled_downloads_and_commands_do_not_delay_actions() {
+    let fixture = ServerFixture::new("root");
+    fixture.put("d/f", b"x");
+    File::create(fixture.path("large"))
+        .unwrap()
+        .set_len(1 << 30)
+        .unwrap();
+    fixture.process.run("mkdir big; mv large big; mkfifo gate");
+    let process = &fixture.process;
+    std::thread::scope(|scope| {
+        let command = json!({"command": "cat gate", "blocking": true});
+        let command = json!({"action": "run", "args": command, "timeout": 60});
+        let long = scope.spawn(move || process.act(&command));
+        // Opens when the command has opened the other end.
+        let gate = File::options()
+            .write(true)
+            .open(fixture.path("gate"))
+            .unwrap();
+        // The maximum of downloads, none of which is read.
+        let stalled: Vec<_> = (0..8)
+            .map(|_| fixture.open_download(&format!("?path={}/big", fixture.root.display())))
+            .collect();
+        let file = fixture.fill("{}/d/f");
+        assert_eq!(fixture.act("read", &json!({"path": file}))["content"], "x");
+        let edit = json!({"command": "insert", "path": file, "insert_line": 0, "new_str": "y"});
+        assert!(
+            !fixture.act("edit", &edit)["content"]
+                .as_str()
+                .unwrap()
+                .starts_with("ERROR")
+        );
+        assert_eq!(fixture.list("{\"path\":\"d\"}").1, "[\"f\"]");
+        assert_eq!(fixture.process.get("/server_info").json()["idle_time"], 0.0);
+        // Closed connections free their slots.
+        drop(stalled);
+        let (status, _, body) = fixture.download(&format!("?path={}/d", fixture.root.display()));
+        assert_eq!(
+            (status, ZipArchive::new(Cursor::new(body)).unwrap().len()),
+            (200, 1)
+        );
+        drop(gate);
+        assert_eq!(long.join().unwrap()["success"], true);
+    });
+}

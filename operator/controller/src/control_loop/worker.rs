@@ -1,0 +1,330 @@
+//! Runs a bounded number of reconciles at once, each with a time limit, and publishes metrics and
+//! Events about them.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::conditions::Reason;
+use crds::sandbox::Phase;
+use jiff::Timestamp;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::per_sandbox::PerSandbox as _;
+use crate::reconcile::observe::restore_quota;
+use crate::reconcile::reconcile;
+use shared::index::{Entry, Index, Key};
+use shared::kubernetes::health::WATCH_STUCK_TIMEOUT;
+use shared::kubernetes::work_queue::{MAX_BACKOFF, MAX_OUTAGE_BACKOFF, WorkQueue};
+use shared::metrics::ControllerMetrics;
+use shared::metrics::controller::{PhaseLabel, ResourceLabel};
+
+/// Maximum of concurrent reconciles.
+const MAX_CONCURRENT_RECONCILES: usize = 32;
+/// Time limit of one reconcile.
+const RECONCILE_TIMEOUT: Duration = Duration::from_mins(1);
+/// Time for reconciles to guard on shutdown: slightly more than the time limit of one call.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(12);
+/// Time for queued Events to be written on shutdown.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Runs reconciles and publishes their outcome.
+pub(super) struct Worker {
+    pub(super) context: Arc<Context>,
+    queue: Arc<WorkQueue<Key>>,
+}
+
+impl Worker {
+    /// Registers the worker's metrics and liveness check with the process's diagnostics.
+    pub(super) fn new(context: &Arc<Context>, queue: &Arc<WorkQueue<Key>>) -> Arc<Self> {
+        let worker = Self {
+            context: context.clone(),
+            queue: queue.clone(),
+        };
+        worker.register();
+        Arc::new(worker)
+    }
+
+    fn register(&self) {
+        let vitals = &self.context.config.vitals;
+        vitals
+            .metrics
+            .add(|registry| self.context.metrics.register(registry));
+        // Weak references: the diagnostics may outlive the worker and must not keep its context.
+        let (index, queue) = (
+            Arc::downgrade(&self.context.index),
+            Arc::downgrade(&self.queue),
+        );
+        let (metrics, weak_diagnostics) = (self.context.metrics.clone(), Arc::downgrade(vitals));
+        vitals.metrics.before_each_read(move || {
+            let (Some(index), Some(queue), Some(vitals)) =
+                (index.upgrade(), queue.upgrade(), weak_diagnostics.upgrade())
+            else {
+                return;
+            };
+            update_gauges(&metrics, &index, &queue, &vitals.health.watch_ages());
+        });
+        let queue = Arc::downgrade(&self.queue);
+        vitals.health.add_liveness_check(move || {
+            let stalled = queue.upgrade()?.stalled_for();
+            let seconds = stalled.as_secs();
+            (stalled > WATCH_STUCK_TIMEOUT)
+                .then(|| format!("the work queue has been stuck for {seconds} s"))
+        });
+    }
+
+    /// Writes queued Events until it is dropped.
+    pub(super) fn run_event_writer(&self) -> impl Future<Output = ()> + use<> {
+        let leader = self.context.config.leader.as_ref();
+        let instance = leader.map_or("standalone", |l| l.identity.as_str());
+        let (client, instance) = (self.context.client.clone(), instance.to_owned());
+        self.context.events.clone().run(client, instance)
+    }
+
+    /// Reconciles keys from the queue until shutdown, then lets running reconciles guard. Returns
+    /// whether all of them did.
+    pub(super) async fn run(self: &Arc<Self>, shutdown: &CancellationToken) -> bool {
+        tracing::info!("reconciling");
+        self.context.metrics.leader.set(1);
+        restore_quota(&self.context);
+        self.queue.open();
+        enqueue_all(&self.context.index, &self.queue);
+        for sandbox in self.context.pods.sandboxes() {
+            self.queue.add(sandbox);
+        }
+        let mut reconciles = JoinSet::new();
+        let taking = async {
+            loop {
+                let (key, due) = self.queue.next().await;
+                reconciles.spawn(self.clone().reconcile_key(key, due));
+                while reconciles.try_join_next().is_some() {}
+                if reconciles.len() >= MAX_CONCURRENT_RECONCILES {
+                    reconciles.join_next().await;
+                }
+            }
+        };
+        let _: Option<()> = shutdown.run_until_cancelled(taking).await;
+        self.drain(reconciles).await
+    }
+
+    async fn drain(&self, mut reconciles: JoinSet<()>) -> bool {
+        let ended = timeout(DRAIN_TIMEOUT, async {
+            while reconciles.join_next().await.is_some() {}
+        });
+        let all_ended = ended.await.is_ok();
+        if !all_ended {
+            tracing::warn!("reconciles did not finish before the drain timeout");
+        }
+        if timeout(FLUSH_TIMEOUT, self.context.events.wait_flushed())
+            .await
+            .is_err()
+        {
+            tracing::warn!("some Events were not written before the shutdown");
+        }
+        all_ended
+    }
+
+    /// Records that this process no longer leads.
+    pub(super) fn clear_leader_gauge(&self) {
+        self.context.metrics.leader.set(0);
+    }
+
+    async fn reconcile_key(self: Arc<Self>, key: Key, due: Instant) {
+        let before = self.context.index.get(&key);
+        let mut guard = ReconcileGuard {
+            worker: &self,
+            key: &key,
+            before: before.as_deref(),
+            began: Instant::now(),
+            outcome: ReconcileOutcome::Failed("unfinished", MAX_BACKOFF, None),
+        };
+        self.context.metrics.in_progress.inc();
+        let result = timeout(RECONCILE_TIMEOUT, reconcile(&self.context, &key)).await;
+        self.publish_changes(&key, before.as_deref(), due);
+        let instant = |at: Timestamp| to_instant(at, self.context.clock.now());
+        guard.outcome = match result {
+            Ok(Ok(next)) => {
+                self.context.reported_errors.forget(&key);
+                ReconcileOutcome::Succeeded(next.map(instant))
+            }
+            Ok(Err(error)) => {
+                let category = error.category();
+                self.log_failure(&key, category, &error.to_string());
+                let server_error = error.is_server_error();
+                let longest = server_error.then_some(MAX_OUTAGE_BACKOFF);
+                let next = error.requeue_at().map(instant);
+                ReconcileOutcome::Failed(category, longest.unwrap_or(MAX_BACKOFF), next)
+            }
+            Err(_) => {
+                self.log_failure(&key, "timeout", "the reconcile exceeded its time limit");
+                ReconcileOutcome::Failed("timeout", MAX_BACKOFF, None)
+            }
+        };
+    }
+
+    /// Logs an error once, and its repetitions for debugging only.
+    fn log_failure(&self, key: &Key, category: &str, error: &str) {
+        if self.context.reported_errors.is_new(key, error) {
+            tracing::warn!(%key, category, error, "reconcile failed; requeued");
+        } else {
+            tracing::debug!(%key, category, error, "reconcile failed again; requeued");
+        }
+    }
+
+    /// Publishes the difference between the index before and after the reconcile. The index only
+    /// holds state that was written to or read from the API server.
+    fn publish_changes(&self, key: &Key, before: Option<&Entry>, due: Instant) {
+        let Context {
+            start_timer,
+            events,
+            metrics,
+            ..
+        } = &*self.context;
+        let after = self.context.index.get(key);
+        let same = after.as_deref().zip(before);
+        let Some((after, before)) = same.filter(|(after, before)| after.uid == before.uid) else {
+            return start_timer.forget(key);
+        };
+        if let Some((kind, latency)) = start_timer.observe(before, after, due) {
+            metrics.started(kind, latency);
+        }
+        let (old, new) = (&before.status, &after.status);
+        if new.phase == Phase::Failed && old.phase != Phase::Failed {
+            let (reason, detail) = (new.reason.map(Reason::as_str), &new.message);
+            tracing::warn!(%key, reason, detail, "sandbox failed");
+        }
+        events.publish_changes(before, after);
+    }
+}
+
+/// Finishes a reconcile even if it panics; otherwise the key would never be handed out again.
+struct ReconcileGuard<'a> {
+    worker: &'a Worker,
+    key: &'a Key,
+    before: Option<&'a Entry>,
+    began: Instant,
+    outcome: ReconcileOutcome,
+}
+
+enum ReconcileOutcome {
+    /// The time of the next reconcile, if one is needed.
+    Succeeded(Option<Instant>),
+    /// Error category, maximum backoff, and a deadline for the next reconcile.
+    Failed(&'static str, Duration, Option<Instant>),
+}
+
+impl Drop for ReconcileGuard<'_> {
+    fn drop(&mut self) {
+        let Worker { queue, context } = self.worker;
+        let metrics = &context.metrics;
+        metrics.in_progress.dec();
+        match self.outcome {
+            ReconcileOutcome::Failed(category, longest, next) => {
+                metrics.record_failure(category, self.began.elapsed());
+                queue.requeue_with_backoff(self.key, longest);
+                // Read afterwards: a later change adds the key by itself.
+                if is_changed(self.before, context.index.get(self.key).as_deref()) {
+                    queue.add(self.key.clone());
+                }
+                if let Some(at) = next {
+                    queue.add_at(self.key.clone(), at);
+                }
+            }
+            ReconcileOutcome::Succeeded(next) => {
+                metrics.record_success(self.began.elapsed());
+                queue.done(self.key);
+                if let Some(at) = next {
+                    queue.add_at(self.key.clone(), at);
+                }
+            }
+        }
+    }
+}
+
+/// Returns whether the user or a client has changed the Sandbox; the controller changes its status.
+fn is_changed(before: Option<&Entry>, after: Option<&Entry>) -> bool {
+    let request = |e: &Entry| (e.uid.clone(), e.generation, e.deleting, e.wake_at);
+    before.map(request) != after.map(request)
+}
+
+/// Adds every sandbox to the work queue.
+pub(super) fn enqueue_all(index: &Index, queue: &WorkQueue<Key>) {
+    for entry in index.list(|_| true) {
+        queue.add(entry.key.clone());
+    }
+}
+
+fn update_gauges(
+    metrics: &ControllerMetrics,
+    index: &Index,
+    queue: &WorkQueue<Key>,
+    ages: &[(&'static str, Duration)],
+) {
+    let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+    for (phase, count) in index.phase_counts() {
+        let gauge = metrics.sandboxes.get_or_create_owned(&PhaseLabel { phase });
+        gauge.set(number(count));
+    }
+    metrics.queued.set(number(queue.depth()));
+    for (resource, age) in ages {
+        let gauge = metrics
+            .watch_age
+            .get_or_create_owned(&ResourceLabel { resource });
+        gauge.set(i64::try_from(age.as_secs()).unwrap_or(i64::MAX));
+    }
+}
+
+/// Converts a timestamp to tokio's clock. Timestamps in a status have no fractions of seconds, so a
+/// deadline may be slightly early. The extra millisecond prevents a busy loop.
+fn to_instant(at: Timestamp, now: Timestamp) -> Instant {
+    let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+    Instant::now() + wait + Duration::from_millis(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::sandbox::SandboxSpec;
+    use serde_json::json;
+    use shared::clock::Clock;
+    use testing::FakeApi;
+
+    use super::*;
+    use crate::reconcile::build::tests::fixtures::{config, entry};
+    use crate::reconcile::tests::test_context;
+
+    #[tokio::test(start_paused = true)]
+    async fn change_during_failing_reconcile_skips_the_backoff() {
+        let client = FakeApi::default().client();
+        let context = Arc::new(test_context(client, config(), Clock::wall()));
+        let queue = Arc::new(WorkQueue::default());
+        queue.open();
+        let before = entry(SandboxSpec::default());
+        for (generation, due) in [(1, 0), (2, 1)] {
+            let sandbox = json!({
+                "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox", "spec": {},
+                "metadata": {"namespace": "ns", "name": "a", "uid": "uid",
+                    "generation": generation, "resourceVersion": generation.to_string()},
+            });
+            context
+                .index
+                .apply(&serde_json::from_value(sandbox).unwrap());
+            queue.add(before.key.clone());
+            let (key, _) = queue.next().await;
+            context.metrics.in_progress.inc();
+            drop(ReconcileGuard {
+                worker: &Worker {
+                    context: context.clone(),
+                    queue: queue.clone(),
+                },
+                key: &key,
+                before: Some(&before),
+                began: Instant::now(),
+                outcome: ReconcileOutcome::Failed("spec", MAX_BACKOFF, None),
+            });
+            assert_eq!(queue.depth(), due, "generation {generation}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Events of Sandboxes, one per transition. A separate task writes them, so that reconciles do not
+//! wait. The queue, the write rate and the rate per sandbox are bounded; Events beyond that are dropped
+//! and counted.
+
+mod pending_queue;
+mod rate_limit;
+mod recorder;
+#[cfg(test)]
+mod tests;
+mod transition;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::Client;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::per_sandbox::PerSandbox;
+use pending_queue::PendingQueue;
+use rate_limit::SandboxTokenBuckets;
+use recorder::Recorder;
+use shared::clock::Clock;
+use shared::index::{Entry, Key};
+use shared::metrics::ControllerMetrics;
+use shared::token_bucket::TokenBucket;
+use transition::EventContent;
+
+/// Maximum number of pending Events.
+const MAX_PENDING_EVENTS: usize = 1024;
+/// Interval of writes after the burst, over all sandboxes.
+const EVENT_INTERVAL: Duration = Duration::from_millis(50);
+/// Burst of the write rate.
+const BURST: u32 = 50;
+/// Maximum attempts to write one Event.
+const MAX_ATTEMPTS: u32 = 3;
+/// Delay after the first failed attempt; the next one is twice as long.
+const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
+
+/// Queues the Events of reconciles, and writes them.
+pub(super) struct EventPublisher {
+    clock: Clock,
+    pending: Mutex<PendingQueue>,
+    buckets: Mutex<SandboxTokenBuckets>,
+    /// Signals a new pending Event.
+    pushed: Notify,
+    /// Signals that an Event was written or dropped.
+    settled: Notify,
+    metrics: ControllerMetrics,
+}
+
+/// Event of a Sandbox that is to be written.
+#[derive(Debug, Clone)]
+struct PendingEvent {
+    key: Key,
+    uid: String,
+    at: Timestamp,
+    content: EventContent,
+}
+
+impl EventPublisher {
+    pub(super) fn new(clock: Clock, metrics: ControllerMetrics) -> Self {
+        Self {
+            clock,
+            pending: Mutex::new(PendingQueue::new(MAX_PENDING_EVENTS)),
+            buckets: Mutex::default(),
+            pushed: Notify::new(),
+            settled: Notify::new(),
+            metrics,
+        }
+    }
+
+    /// Queues the Events of a status change. Does not wait.
+    pub(super) fn publish_changes(&self, before: &Entry, after: &Entry) {
+        for content in transition::events_for_change(&before.status, &after.status) {
+            if !self.buckets.lock().take(&after.key) {
+                self.metrics.event("dropped_object_rate");
+                continue;
+            }
+            let event = PendingEvent {
+                key: after.key.clone(),
+                uid: after.uid.clone(),
+                at: self.clock.now(),
+                content,
+            };
+            if self.pending.lock().push(event).is_some() {
+                self.metrics.event("dropped_queue_full");
+            }
+            self.pushed.notify_one();
+        }
+    }
+
+    /// Writes pending Events until it is cancelled.
+    pub(super) async fn run(self: Arc<Self>, client: Client, instance: String) {
+        let mut recorder = Recorder::new(client, self.clock, instance);
+        let mut rate = TokenBucket::new(BURST, EVENT_INTERVAL);
+        loop {
+            let next = self.pending.lock().next();
+            let Some(event) = next else {
+                self.pushed.notified().await;
+                continue;
+            };
+            sleep(rate.reserve(Duration::MAX).unwrap_or_default()).await;
+            let written = write(&mut recorder, &event).await;
+            self.metrics
+                .event(if written { "written" } else { "dropped_failed" });
+            self.pending.lock().done();
+            self.settled.notify_waiters();
+        }
+    }
+
+    /// Waits until all pending Events are written or dropped.
+    pub(super) async fn wait_flushed(&self) {
+        loop {
+            let settled = self.settled.notified();
+            if self.pending.lock().is_empty() {
+                return;
+            }
+            settled.await;
+        }
+    }
+}
+
+impl PerSandbox for EventPublisher {
+    fn forget(&self, key: &Key) {
+        self.buckets.lock().remove(key);
+    }
+}
+
+/// Writes an Event in at most [`MAX_ATTEMPTS`] attempts. Returns whether it was written.
+async fn write(recorder: &mut Recorder, event: &PendingEvent) -> bool {
+    let mut backoff = INITIAL_BACKOFF;
+    for attempt in 1..=MAX_ATTEMPTS {
+        let Err(error) = recorder.write(event).await else {
+            return true;
+        };
+        tracing::debug!(key = %event.key, %error, attempt, "cannot write an Event");
+        let is_terminal = matches!(error.code(), Some(400..=422));
+        if is_terminal || attempt == MAX_ATTEMPTS {
+            break;
+        }
+        sleep(backoff).await;
+        backoff *= 2;
+    }
+    false
+}

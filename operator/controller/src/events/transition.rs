@@ -1,0 +1,179 @@
+//! Events of a status change: a pure function of the statuses before and after a write, so that an
+//! Event is published once and only after its write.
+
+use crds::conditions::Reason;
+use crds::sandbox::{PauseReason, Phase, SandboxStatus};
+
+/// Maximum length of a note in bytes (limit of the API server).
+const MAX_NOTE_BYTES: usize = 1024;
+
+/// Content of an Event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct EventContent {
+    pub(super) warning: bool,
+    pub(super) reason: &'static str,
+    pub(super) action: &'static str,
+    pub(super) note: Option<String>,
+}
+
+/// Events of a change between two statuses of one object. A start without problems has one Event,
+/// `Ready`.
+pub(super) fn events_for_change(
+    before: &SandboxStatus,
+    after: &SandboxStatus,
+) -> Vec<EventContent> {
+    let all = [
+        resumed(before, after),
+        replaced(before, after),
+        restarted(before, after),
+        start_blocked(before, after),
+        phase_reached(before, after),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// A paused, stopped or failed sandbox is being started again.
+fn resumed(before: &SandboxStatus, after: &SandboxStatus) -> Option<EventContent> {
+    let note = match before.phase {
+        Phase::Pausing | Phase::Paused => "a paused sandbox is started again",
+        Phase::Stopped => "a stopped sandbox is started again",
+        Phase::Failed => "a failed sandbox is started again",
+        _ => return None,
+    };
+    let starts = matches!(
+        after.phase,
+        Phase::Pending | Phase::Starting | Phase::Running
+    );
+    starts.then(|| normal("Resumed", "Start", note.into()))
+}
+
+/// The Pod was lost.
+fn replaced(before: &SandboxStatus, after: &SandboxStatus) -> Option<EventContent> {
+    let lost = |status: &SandboxStatus| status.reason == Some(Reason::PodReplaced);
+    let changed = lost(after) && (!lost(before) || before.message != after.message);
+    changed.then(|| warning("PodReplaced", "ReplacePod", message(after)))
+}
+
+/// The command terminated and was restarted.
+fn restarted(before: &SandboxStatus, after: &SandboxStatus) -> Option<EventContent> {
+    let lost = [before, after].map(|s| s.reason == Some(Reason::PodReplaced));
+    let more = after.restarts.count > before.restarts.count;
+    if !more || lost.contains(&true) || is_final(after.phase) {
+        return None;
+    }
+    let message = after.message.clone();
+    let message = message.filter(|_| after.reason == Some(Reason::Restarting));
+    let note = message.unwrap_or_else(|| {
+        let why = after.restarts.reasons.last();
+        let why = why.map_or("unknown", String::as_str);
+        format!("the command terminated ({why}) and is being restarted")
+    });
+    Some(warning("Restarted", "Restart", note))
+}
+
+/// A start problem.
+fn start_blocked(before: &SandboxStatus, after: &SandboxStatus) -> Option<EventContent> {
+    let reason = after.reason.filter(|r| before.reason != Some(*r))?;
+    let is_problem = matches!(
+        reason,
+        Reason::Unschedulable
+            | Reason::ImagePullBackOff
+            | Reason::CreateContainerConfigError
+            | Reason::NodeNotReady
+            | Reason::PoolNotFound
+            | Reason::Refused
+            | Reason::QuotaExceeded
+            | Reason::NameTaken
+    );
+    let is_starting = matches!(after.phase, Phase::Pending | Phase::Starting);
+    (is_problem && is_starting).then(|| warning(reason.as_str(), "Start", message(after)))
+}
+
+/// A phase that is not transitional.
+fn phase_reached(before: &SandboxStatus, after: &SandboxStatus) -> Option<EventContent> {
+    if before.phase == after.phase {
+        return None;
+    }
+    match after.phase {
+        Phase::Running => Some(normal("Ready", "Start", ready(after))),
+        Phase::Paused => Some(normal("Paused", "Pause", paused(after))),
+        Phase::Stopped => Some(normal(stop_reason(after), "Stop", stopped(after))),
+        Phase::Failed => Some(warning("Failed", "Fail", failed(after))),
+        Phase::Pending | Phase::Starting | Phase::Pausing => None,
+    }
+}
+
+fn ready(after: &SandboxStatus) -> String {
+    match &after.node_name {
+        Some(node) => format!("the sandbox is ready on node {node}"),
+        None => "the sandbox is ready".into(),
+    }
+}
+
+fn paused(after: &SandboxStatus) -> String {
+    let why = match after.pause_reason {
+        Some(PauseReason::Idle) => "no activity for idleTimeout",
+        Some(PauseReason::MaxRunTime) => "maxRunTime has passed",
+        Some(PauseReason::Requested) | None => "as requested",
+    };
+    let files = match after.workspace_claim {
+        Some(_) => "the workspace is kept",
+        None => "files are lost because the sandbox has no workspace",
+    };
+    format!("the Pod is deleted, {files}: {why}")
+}
+
+fn stop_reason(after: &SandboxStatus) -> &'static str {
+    match after.reason.map(Reason::as_str) {
+        Some("Expired") => "Expired",
+        _ => "Stopped",
+    }
+}
+
+fn stopped(after: &SandboxStatus) -> String {
+    match stop_reason(after) {
+        "Expired" => "expired after deletePausedAfter; Pod and workspace are deleted".into(),
+        _ => "Pod and workspace are deleted, as requested".into(),
+    }
+}
+
+fn failed(after: &SandboxStatus) -> String {
+    let reason = after.reason.map_or("Unknown", Reason::as_str);
+    match &after.message {
+        Some(message) if message.starts_with(reason) => message.clone(),
+        Some(message) => format!("{reason}: {message}"),
+        None => reason.to_owned(),
+    }
+}
+
+fn is_final(phase: Phase) -> bool {
+    matches!(
+        phase,
+        Phase::Failed | Phase::Stopped | Phase::Paused | Phase::Pausing
+    )
+}
+
+fn message(status: &SandboxStatus) -> String {
+    status.message.clone().unwrap_or_default()
+}
+
+fn normal(reason: &'static str, action: &'static str, note: String) -> EventContent {
+    EventContent {
+        warning: false,
+        reason,
+        action,
+        note: truncate(note),
+    }
+}
+
+fn warning(reason: &'static str, action: &'static str, note: String) -> EventContent {
+    EventContent {
+        warning: true,
+        ..normal(reason, action, note)
+    }
+}
+
+fn truncate(mut note: String) -> Option<String> {
+    note.truncate(note.floor_char_boundary(MAX_NOTE_BYTES));
+    (!note.is_empty()).then_some(note)
+}

@@ -1,0 +1,420 @@
+//! Facts that the planner decides on, as plain values without Kubernetes types.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crds::sandbox::PoolSnapshot;
+use crds::{contract, names};
+use shared::kubernetes::api_messages;
+use shared::kubernetes::slim::{SlimContainer, SlimContainerStatus, SlimPod};
+
+use self::spec_revision::SpecRevision;
+use self::termination::{termination_message, termination_reason};
+
+pub mod spec_revision;
+mod termination;
+
+/// Termination reason of the kubelet for an end that it did not see, as after a node restart.
+const STATUS_UNKNOWN_REASON: &str = "ContainerStatusUnknown";
+
+/// Annotation of a replacement Pod: restarts before this Pod, so that the count outlives Pod and
+/// controller.
+pub const RESTARTS_ANNOTATION: &str = "openhands.dev/restarts";
+
+/// Annotation of a Pod: rotation number of its session key, if not 0.
+pub const KEY_ROTATION_ANNOTATION: &str = "openhands.dev/key-rotation";
+
+/// Annotation of a Pod whose supervisor has the identity key of the sandbox.
+pub const IDENTITY_ANNOTATION: &str = "openhands.dev/identity";
+
+/// Annotation of a Pod: revision of the spec that it was created from.
+pub const SPEC_ANNOTATION: &str = "openhands.dev/spec";
+
+/// Annotation of a Pod that deviates from the spec: a note for the owner.
+pub const NOTE_ANNOTATION: &str = "openhands.dev/note";
+
+/// Facts about one sandbox at one time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Facts {
+    pub pod: Option<PodFacts>,
+    /// Result of this process's readiness probe for this container run. `None`: no response yet.
+    pub readiness: Option<ProbeResult>,
+    /// Result of the last idle check.
+    pub idle: Option<IdleReport>,
+    /// The pool of the spec does not exist.
+    pub pool_missing: bool,
+    /// Current revision of the pool.
+    pub pool_revision: Option<String>,
+    /// Fields that the pool in the spec supplies now.
+    pub pool: Option<Arc<PoolSnapshot>>,
+    /// A Pod of the sandbox was deleted recently.
+    pub had_lost_pod: bool,
+    pub quota: QuotaDecision,
+    /// A lost Pod is not replaced before this time.
+    pub replace_at: Option<Timestamp>,
+    /// Terminating Pod of a deleted Sandbox of the same name.
+    pub orphan: Option<PodFacts>,
+    /// The Pod was created from another spec.
+    pub spec_changed: bool,
+}
+
+/// Decision of the API key's quota.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum QuotaDecision {
+    #[default]
+    Admitted,
+    /// Waits for quota, with the reason.
+    Queued(String),
+    /// Requests more than the quota allows in total.
+    Exceeded(String),
+}
+
+/// Result of a readiness probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProbeResult {
+    Ready,
+    /// Running but not ready, with the reason if known.
+    NotReady(Option<String>),
+}
+
+/// Result of an idle check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdleReport {
+    pub checked_at: Timestamp,
+    /// `None`: unknown.
+    pub idle_since: Option<Timestamp>,
+}
+
+/// One run of the sandbox container. Facts about one run do not apply to the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContainerRun {
+    pub pod_uid: String,
+    pub restarts: u32,
+    /// See [`PodFacts::node_silent`]: probe results from before the node went silent no longer
+    /// count.
+    pub node_silent: bool,
+}
+
+/// Facts about a Pod.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PodFacts {
+    pub name: String,
+    pub uid: String,
+    pub created_at: Option<Timestamp>,
+    pub phase: PodPhase,
+    pub ip: Option<String>,
+    pub node: Option<String>,
+    /// End of the grace period if the Pod is terminating.
+    pub grace_ends_at: Option<Timestamp>,
+    /// Grace period of the deletion.
+    pub grace: SignedDuration,
+    /// The kubelet reports the Pod ready.
+    pub ready: bool,
+    /// The node has stopped reporting; the container may still run.
+    pub node_silent: bool,
+    /// Reason of the status, for example `Evicted` or `NodeLost`.
+    pub reason: Option<String>,
+    pub message: Option<String>,
+    /// Reason of a disruption, for example `PreemptionByScheduler`.
+    pub disruption: Option<String>,
+    /// Message of the scheduler if no node fits.
+    pub unschedulable: Option<String>,
+    /// Restarts before this Pod, see [`RESTARTS_ANNOTATION`].
+    pub restarts_before: u32,
+    /// The supervisor runs the command.
+    pub supervised: bool,
+    pub annotations: PodAnnotations,
+    pub container: Container,
+    /// Problem that prevents a container from starting.
+    pub start_problem: Option<StartProblem>,
+}
+
+/// Values that the operator recorded on the Pod.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PodAnnotations {
+    /// Rotation number of the session key, see [`KEY_ROTATION_ANNOTATION`].
+    pub key_rotation: u32,
+    /// The supervisor has the identity key, see [`IDENTITY_ANNOTATION`].
+    pub has_identity: bool,
+    /// Note for the owner, see [`NOTE_ANNOTATION`].
+    pub note: Option<String>,
+    /// Revision of the spec, see [`SPEC_ANNOTATION`].
+    pub spec: Option<SpecRevision>,
+}
+
+/// Phase of a Pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PodPhase {
+    #[default]
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    Unknown,
+}
+
+/// State of the sandbox container.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Container {
+    pub state: ContainerState,
+    pub restarts: u32,
+    /// Reason of the last termination, for example `OOMKilled` or `exit code 3`.
+    pub last_termination: Option<String>,
+    /// Termination message of supervisor or executor. A program in the sandbox could have written
+    /// it as well.
+    pub termination_message: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum ContainerState {
+    #[default]
+    Waiting,
+    /// The kubelet delays the next start after repeated terminations.
+    BackingOff,
+    Running {
+        started_at: Option<Timestamp>,
+    },
+    Terminated,
+}
+
+/// A problem that prevents a container from starting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartProblem {
+    pub kind: StartProblemKind,
+    pub message: String,
+    /// First time that this process saw the problem.
+    pub since: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartProblemKind {
+    /// The image name is invalid; a retry cannot help.
+    ImageName,
+    ImagePull,
+    ContainerConfig,
+    /// A Secret or `ConfigMap` that the container needs does not exist; the kubelet retries until it
+    /// does.
+    MissingReference,
+}
+
+impl PodFacts {
+    /// Reads a Pod. `None` if it lacks fields that the API server always sets.
+    pub fn read(pod: &SlimPod) -> Option<Self> {
+        let status = &pod.status;
+        let own = status
+            .container_statuses
+            .iter()
+            .find(|c| c.name == names::CONTAINER);
+        Some(Self {
+            name: pod.metadata.name.clone()?,
+            uid: pod.metadata.uid.clone()?,
+            created_at: pod.metadata.creation_timestamp.as_ref().map(|t| t.0),
+            phase: phase(status.phase.as_deref()),
+            ip: status.pod_ip.clone().filter(|ip| !ip.is_empty()),
+            node: pod.spec.node_name.clone(),
+            grace_ends_at: pod.metadata.deletion_timestamp.as_ref().map(|t| t.0),
+            grace: SignedDuration::from_secs(
+                pod.metadata.deletion_grace_period_seconds.unwrap_or(0),
+            ),
+            ready: pod.condition("Ready").is_some_and(|c| c.status == "True"),
+            node_silent: is_node_silent(pod),
+            reason: status.reason.clone(),
+            message: status.message.clone(),
+            disruption: pod
+                .condition("DisruptionTarget")
+                .filter(|c| c.status == "True")
+                .and_then(|c| c.reason.clone()),
+            unschedulable: unschedulable(pod),
+            restarts_before: pod
+                .annotation(RESTARTS_ANNOTATION)
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(0),
+            supervised: supervised(pod),
+            annotations: PodAnnotations::read(pod),
+            container: own
+                .map(|own| Container::read(own, has_termination_message(pod)))
+                .unwrap_or_default(),
+            start_problem: status
+                .init_container_statuses
+                .iter()
+                .chain(&status.container_statuses)
+                .find_map(StartProblem::read),
+        })
+    }
+
+    /// Current run of the container.
+    pub fn container_run(&self) -> ContainerRun {
+        ContainerRun {
+            pod_uid: self.uid.clone(),
+            restarts: self.container.restarts,
+            node_silent: self.node_silent,
+        }
+    }
+
+    /// Returns whether the Pod is unschedulable because its workspace PVC does not exist.
+    pub fn is_missing_claim(&self) -> bool {
+        let message = self.unschedulable.as_deref().unwrap_or_default();
+        api_messages::is_claim_missing(message, &names::workspace_claim(&self.name))
+    }
+
+    /// Restarts over all Pods since the sandbox was started.
+    pub fn restarts(&self) -> u32 {
+        self.restarts_before.saturating_add(self.container.restarts)
+    }
+
+    /// Terminations of the command in this Pod. A node that lost track of its containers says
+    /// nothing about the command.
+    pub fn crash_count(&self) -> u32 {
+        if self.container.last_termination.as_deref() == Some(STATUS_UNKNOWN_REASON) {
+            return 0;
+        }
+        let now = matches!(
+            self.container.state,
+            ContainerState::Terminated | ContainerState::BackingOff
+        );
+        self.container.restarts.saturating_add(u32::from(now))
+    }
+}
+
+impl PodAnnotations {
+    fn read(pod: &SlimPod) -> Self {
+        let rotation = pod.annotation(KEY_ROTATION_ANNOTATION);
+        Self {
+            key_rotation: rotation.and_then(|n| n.parse().ok()).unwrap_or(0),
+            has_identity: pod.annotation(IDENTITY_ANNOTATION).is_some(),
+            note: pod.annotation(NOTE_ANNOTATION).map(str::to_owned),
+            spec: pod
+                .annotation(SPEC_ANNOTATION)
+                .and_then(SpecRevision::parse),
+        }
+    }
+}
+
+impl Container {
+    fn read(status: &SlimContainerStatus, own_message: bool) -> Self {
+        let waits_for = |reason: &str| {
+            let waiting = status.state.waiting.as_ref();
+            waiting.is_some_and(|w| w.reason.as_deref() == Some(reason))
+        };
+        let state = if let Some(running) = &status.state.running {
+            ContainerState::Running {
+                started_at: running.started_at.as_ref().map(|t| t.0),
+            }
+        } else if status.state.terminated.is_some() {
+            ContainerState::Terminated
+        } else if waits_for("CrashLoopBackOff") {
+            ContainerState::BackingOff
+        } else {
+            ContainerState::Waiting
+        };
+        let last_termination = status.state.terminated.as_ref();
+        let last_termination = last_termination.or(status.last_state.terminated.as_ref());
+        Self {
+            state,
+            restarts: status.restart_count,
+            last_termination: last_termination.map(termination_reason),
+            termination_message: last_termination
+                .filter(|_| own_message)
+                .and_then(termination_message),
+        }
+    }
+
+    /// Describes the last termination for users.
+    pub fn describe_termination(&self) -> Cow<'_, str> {
+        match (&self.last_termination, &self.termination_message) {
+            (Some(reason), Some(message)) => {
+                // The message makes the explanation of the exit code redundant.
+                let plain = reason
+                    .split_once(" (")
+                    .map_or(reason.as_str(), |(plain, _)| plain);
+                Cow::Owned(format!("{plain}: {message}"))
+            }
+            (Some(reason), None) => Cow::Borrowed(reason),
+            (None, _) => Cow::Borrowed("unknown"),
+        }
+    }
+}
+
+impl StartProblem {
+    fn read(status: &SlimContainerStatus) -> Option<Self> {
+        let waiting = status.state.waiting.as_ref()?;
+        let reason = waiting.reason.as_deref()?;
+        let kind = match reason {
+            "InvalidImageName" => StartProblemKind::ImageName,
+            "ErrImagePull"
+            | "ImagePullBackOff"
+            | "ErrImageNeverPull"
+            | "ImageInspectError"
+            | "RegistryUnavailable"
+            | "SignatureValidationFailed" => StartProblemKind::ImagePull,
+            "CreateContainerConfigError"
+            | "CreateContainerError"
+            | "RunContainerError"
+            | "PreCreateHookError" => StartProblemKind::ContainerConfig,
+            _ => return None,
+        };
+        let detail = waiting.message.as_deref().unwrap_or_default();
+        let kind = if reason == "CreateContainerConfigError"
+            && api_messages::is_reference_missing(detail)
+        {
+            StartProblemKind::MissingReference
+        } else {
+            kind
+        };
+        let message = match &waiting.message {
+            Some(detail) => format!("{reason}: {detail}"),
+            None => reason.to_owned(),
+        };
+        Some(Self {
+            kind,
+            message,
+            since: None,
+        })
+    }
+}
+
+fn phase(text: Option<&str>) -> PodPhase {
+    match text {
+        Some("Running") => PodPhase::Running,
+        Some("Succeeded") => PodPhase::Succeeded,
+        Some("Failed") => PodPhase::Failed,
+        Some("Unknown") => PodPhase::Unknown,
+        _ => PodPhase::Pending,
+    }
+}
+
+/// Returns whether the node of the Pod is silent. A kubelet changes both conditions together and
+/// gives a reason; the node controller sets only `Ready`.
+fn is_node_silent(pod: &SlimPod) -> bool {
+    let is = |kind: &str, status: &str| pod.condition(kind).filter(|c| c.status == status);
+    let unready = is("Ready", "False").is_some_and(|c| c.reason.is_none());
+    unready && is("ContainersReady", "True").is_some()
+}
+
+fn unschedulable(pod: &SlimPod) -> Option<String> {
+    let condition = pod.condition("PodScheduled")?;
+    (condition.status == "False").then(|| condition.message.clone().unwrap_or_default())
+}
+
+fn sandbox_container(pod: &SlimPod) -> Option<&SlimContainer> {
+    let mut containers = pod.spec.containers.iter();
+    containers.find(|c| c.name == names::CONTAINER)
+}
+
+fn supervised(pod: &SlimPod) -> bool {
+    sandbox_container(pod)
+        .and_then(|c| c.command.first())
+        .is_some_and(|program| program == contract::path::EXECUTOR)
+}
+
+/// Returns whether the termination message comes from the supervisor. With another policy than
+/// `File` it may be the end of the log, and programs print secrets.
+fn has_termination_message(pod: &SlimPod) -> bool {
+    let policy = sandbox_container(pod).and_then(|c| c.termination_message_policy.as_deref());
+    supervised(pod) && policy.is_none_or(|policy| policy == "File")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+//! Controller of `Sandbox`es and `SandboxPool`s. Watches feed indexes and a work queue of keys. A
+//! bounded number of reconciles runs at once, each with a time limit.
+
+pub mod config;
+pub mod facts;
+pub mod probes;
+pub mod reconcile;
+
+mod context;
+mod control_loop;
+mod events;
+mod limits;
+mod per_sandbox;
+mod pod_index;
+mod pools;
+
+use std::sync::Arc;
+
+use shared::traffic::Gateways;
+
+pub use config::{
+    ClassPolicy, ConfigMapMount, ControllerConfig, Deadlines, Defaults, Injection, PodArgs,
+    PodSettings,
+};
+pub use control_loop::{ControllerError, run};
+pub use probes::supervisor_client::{
+    HttpSupervisors, SupervisorAddress, SupervisorError, Supervisors,
+};
+
+/// Clients of supervisors and gateways.
+#[derive(Debug, Clone)]
+pub struct PeerClients {
+    pub supervisors: Arc<dyn Supervisors>,
+    pub gateways: Arc<dyn Gateways>,
+}

@@ -1,0 +1,283 @@
+//! Index of the sandboxes' Pods, fed by a watch and by the controller's own writes. A
+//! change requeues the sandbox.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::{Resource as _, ResourceExt as _};
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+use crate::facts::PodFacts;
+use crds::Sandbox;
+use shared::clock::Clock;
+use shared::index::Key;
+use shared::index::deleted_uids::DeletedUids;
+use shared::kubernetes::slim::SlimPod;
+use shared::kubernetes::watch::WatchSink;
+use shared::kubernetes::work_queue::WorkQueue;
+
+#[derive(Debug)]
+pub(crate) struct PodIndex {
+    clock: Clock,
+    queue: Arc<WorkQueue<Key>>,
+    tables: RwLock<Tables>,
+    synced: watch::Sender<bool>,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    /// By key of the sandbox: a Pod has the name of its sandbox, so there is one at a time.
+    by_sandbox: HashMap<Key, IndexedPod>,
+    /// Deleted Pods: a late event must not bring one back.
+    deleted_pods: DeletedUids,
+    /// Sandboxes that owned a deleted Pod.
+    owners_with_deleted_pod: DeletedUids,
+}
+
+#[derive(Debug)]
+struct IndexedPod {
+    key: Key,
+    sandbox: Key,
+    owner_uid: String,
+    version: Option<u64>,
+    facts: Arc<PodFacts>,
+}
+
+impl PodIndex {
+    pub(crate) fn new(clock: Clock, queue: Arc<WorkQueue<Key>>) -> Self {
+        Self {
+            clock,
+            queue,
+            tables: RwLock::default(),
+            synced: watch::Sender::new(false),
+        }
+    }
+
+    /// Pod of the sandbox with this uid.
+    pub(crate) fn get(&self, sandbox: &Key, uid: &str) -> Option<Arc<PodFacts>> {
+        let tables = self.tables.read();
+        let indexed = tables.by_sandbox.get(sandbox);
+        let indexed = indexed.filter(|indexed| indexed.owner_uid == uid);
+        indexed.map(|indexed| indexed.facts.clone())
+    }
+
+    /// Terminating Pod of a deleted sandbox of this name: any Pod whose owner has not this uid.
+    pub(crate) fn orphan(&self, sandbox: &Key, uid: Option<&str>) -> Option<Arc<PodFacts>> {
+        let tables = self.tables.read();
+        let indexed = tables.by_sandbox.get(sandbox)?;
+        let is_orphan = Some(indexed.owner_uid.as_str()) != uid;
+        let terminating = indexed.facts.grace_ends_at.is_some();
+        (is_orphan && terminating).then(|| indexed.facts.clone())
+    }
+
+    /// Sandboxes that have a Pod, or had one when they were deleted.
+    pub(crate) fn sandboxes(&self) -> Vec<Key> {
+        self.tables.read().by_sandbox.keys().cloned().collect()
+    }
+
+    /// Returns whether a Pod of this sandbox was deleted recently.
+    pub(crate) fn has_lost_pod(&self, sandbox_uid: &str) -> bool {
+        self.tables
+            .read()
+            .owners_with_deleted_pod
+            .contains(sandbox_uid)
+    }
+
+    pub(crate) fn synced(&self) -> watch::Receiver<bool> {
+        self.synced.subscribe()
+    }
+
+    /// Indexes a Pod as read or written. An older version than the indexed one is ignored. A
+    /// deleted one is ignored as well, but its sandbox is requeued, because a reconcile may be
+    /// about to wait for the Pod.
+    pub(crate) fn apply(&self, pod: &SlimPod) {
+        let Some(mut indexed) = IndexedPod::read(pod) else {
+            return;
+        };
+        let mut tables = self.tables.write();
+        if tables.deleted_pods.contains(&indexed.facts.uid) {
+            drop(tables);
+            return self.queue.add(indexed.sandbox);
+        }
+        let known = tables.by_sandbox.get(&indexed.sandbox);
+        if known.is_some_and(|known| known.version > indexed.version) {
+            return;
+        }
+        indexed.stamp_first_seen(known.map(|k| &*k.facts), self.clock);
+        let changed = known.is_none_or(|known| known.facts != indexed.facts);
+        let sandbox = indexed.sandbox.clone();
+        tables.by_sandbox.insert(sandbox.clone(), indexed);
+        drop(tables);
+        if changed {
+            self.queue.add(sandbox);
+        }
+    }
+
+    /// Removes a Pod that was deleted. The index knows its owner better than the caller.
+    pub(crate) fn forget(&self, sandbox: &Key, owner_uid: Option<&str>, pod_uid: &str) {
+        let removed = self.drop_pod(sandbox, pod_uid);
+        let mut tables = self.tables.write();
+        tables.deleted_pods.insert(pod_uid);
+        if let Some(owner_uid) = removed.as_deref().or(owner_uid) {
+            tables.owners_with_deleted_pod.insert(owner_uid);
+        }
+        drop(tables);
+        if removed.is_some() {
+            self.queue.add(sandbox.clone());
+        }
+    }
+
+    /// Returns the uid of the owner if this Pod was indexed.
+    fn drop_pod(&self, sandbox: &Key, pod_uid: &str) -> Option<String> {
+        let mut tables = self.tables.write();
+        let indexed = tables.by_sandbox.get(sandbox)?;
+        if indexed.facts.uid != pod_uid {
+            return None;
+        }
+        let removed = tables.by_sandbox.remove(sandbox);
+        removed.map(|indexed| indexed.owner_uid)
+    }
+}
+
+impl WatchSink<SlimPod> for PodIndex {
+    fn apply(&self, pod: SlimPod) {
+        Self::apply(self, &pod);
+    }
+
+    fn remove(&self, _: &Key, meta: &ObjectMeta) {
+        if let (Some(owner), Some(sandbox), Some(uid)) = (owner(meta), sandbox(meta), &meta.uid) {
+            self.forget(&sandbox, Some(&owner.uid), uid);
+        }
+    }
+
+    fn retain(&self, seen: &HashSet<Key>) {
+        let gone: Vec<_> = {
+            let tables = self.tables.read();
+            let all = tables.by_sandbox.iter();
+            let gone = all.filter(|(_, indexed)| !seen.contains(&indexed.key));
+            gone.map(|(sandbox, indexed)| (sandbox.clone(), indexed.facts.uid.clone()))
+                .collect()
+        };
+        for (sandbox, pod) in gone {
+            // Not remembered as deleted: the list may be older than the controller's own write.
+            if self.drop_pod(&sandbox, &pod).is_some() {
+                self.queue.add(sandbox);
+            }
+        }
+        self.synced.send_replace(true);
+    }
+}
+
+impl IndexedPod {
+    fn read(pod: &SlimPod) -> Option<Self> {
+        let facts = PodFacts::read(pod)?;
+        Some(Self {
+            key: Key {
+                namespace: pod.namespace()?,
+                name: facts.name.clone(),
+            },
+            sandbox: sandbox(&pod.metadata)?,
+            owner_uid: owner(&pod.metadata)?.uid.clone(),
+            version: pod.resource_version().and_then(|v| v.parse().ok()),
+            facts: Arc::new(facts),
+        })
+    }
+
+    /// Dates a start problem and the end of a grace period by the controller's clock. Pods do not
+    /// tell the start of a problem, and the API server's clock may differ.
+    fn stamp_first_seen(&mut self, known: Option<&PodFacts>, clock: Clock) {
+        let facts = Arc::make_mut(&mut self.facts);
+        if facts.grace_ends_at.is_some() {
+            let seen = known
+                .filter(|k| k.uid == facts.uid)
+                .and_then(|k| k.grace_ends_at);
+            facts.grace_ends_at = seen.or_else(|| clock.now().checked_add(facts.grace).ok());
+        }
+        let known = known.and_then(|k| k.start_problem.as_ref());
+        let Some(problem) = &mut facts.start_problem else {
+            return;
+        };
+        let since = known
+            .filter(|k| k.kind == problem.kind)
+            .and_then(|k| k.since);
+        problem.since = Some(since.unwrap_or_else(|| clock.now()));
+    }
+}
+
+fn owner(meta: &ObjectMeta) -> Option<&OwnerReference> {
+    let mut owners = meta.owner_references.iter().flatten();
+    owners.find(|o| o.controller == Some(true) && o.kind == Sandbox::kind(&()))
+}
+
+fn sandbox(meta: &ObjectMeta) -> Option<Key> {
+    Some(Key {
+        namespace: meta.namespace.clone()?,
+        name: owner(meta)?.name.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(uid: &str, version: u32) -> SlimPod {
+        let owner = json!({"apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox", "name": "a",
+            "uid": "sandbox", "controller": true});
+        let metadata = json!({"namespace": "ns", "name": "a", "uid": uid,
+            "resourceVersion": version.to_string(), "ownerReferences": [owner]});
+        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    }
+
+    fn pods() -> (PodIndex, Arc<WorkQueue<Key>>) {
+        let queue = Arc::new(WorkQueue::default());
+        queue.open();
+        (PodIndex::new(Clock::wall(), queue.clone()), queue)
+    }
+
+    fn known(pods: &PodIndex) -> Option<String> {
+        pods.get(&queue_key(), "sandbox").map(|pod| pod.uid.clone())
+    }
+
+    #[tokio::test]
+    async fn late_event_does_not_restore_deleted_pod() {
+        let (pods, queue) = pods();
+        pods.apply(&pod("first", 1));
+        assert!(!pods.has_lost_pod("sandbox"));
+        WatchSink::remove(&pods, &queue.next().await.0, &pod("first", 2).metadata);
+        assert!(pods.has_lost_pod("sandbox"));
+        pods.apply(&pod("first", 3));
+        assert_eq!(known(&pods), None);
+        pods.apply(&pod("second", 4));
+        assert_eq!(known(&pods).as_deref(), Some("second"));
+    }
+
+    #[tokio::test]
+    async fn late_create_response_requeues_without_restoring_pod() {
+        let (pods, queue) = pods();
+        WatchSink::remove(&pods, &queue_key(), &pod("first", 2).metadata);
+        assert_eq!(queue.depth(), 0);
+        pods.apply(&pod("first", 1));
+        assert_eq!((known(&pods), queue.depth()), (None, 1));
+    }
+
+    #[tokio::test]
+    async fn pod_missing_from_list_can_return() {
+        let (pods, _queue) = pods();
+        pods.apply(&pod("first", 1));
+        WatchSink::retain(&pods, &HashSet::new());
+        assert_eq!(known(&pods), None);
+        pods.apply(&pod("first", 1));
+        assert_eq!(known(&pods).as_deref(), Some("first"));
+    }
+
+    fn queue_key() -> Key {
+        Key {
+            namespace: "ns".into(),
+            name: "a".into(),
+        }
+    }
+}

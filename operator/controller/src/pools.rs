@@ -1,0 +1,257 @@
+//! Index of SandboxPools, and the fields that a Sandbox takes from the template of its pool.
+
+pub(super) mod status;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crds::SandboxPool;
+use crds::pool::{PoolTemplate, SandboxPoolSpec, SandboxPoolStatus};
+use crds::sandbox::{EnvVar, Lifecycle, PoolSnapshot, SandboxSpec};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt as _;
+use parking_lot::{RwLock, RwLockWriteGuard};
+use ring::digest::{SHA256, digest};
+use serde::Deserialize as _;
+use tokio::sync::{Notify, watch};
+
+use shared::index::{Index, Key};
+use shared::kubernetes::watch::WatchSink;
+use shared::kubernetes::work_queue::WorkQueue;
+
+/// Index of pools.
+#[derive(Debug)]
+pub(crate) struct PoolIndex {
+    index: Arc<Index>,
+    queue: Arc<WorkQueue<Key>>,
+    by_key: RwLock<HashMap<Key, Arc<Pool>>>,
+    synced: watch::Sender<bool>,
+    /// Signals that the status of a pool may be out of date.
+    status_dirty: Notify,
+}
+
+type Table<'a> = RwLockWriteGuard<'a, HashMap<Key, Arc<Pool>>>;
+
+/// One pool.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    uid: String,
+    version: Option<u64>,
+    generation: i64,
+    spec: SandboxPoolSpec,
+    status: SandboxPoolStatus,
+    /// Hash of the template.
+    pub(crate) revision: String,
+    /// The part of the spec that sandboxes keep.
+    pub(crate) snapshot: Arc<PoolSnapshot>,
+}
+
+impl Pool {
+    fn new(name: String, spec: SandboxPoolSpec) -> Self {
+        let revision = revision(&spec.template);
+        let kept = SandboxPoolSpec {
+            template: spec.template.clone(),
+            lifecycle: spec.lifecycle.clone(),
+            ..SandboxPoolSpec::default()
+        };
+        let snapshot = PoolSnapshot {
+            name,
+            revision: revision.clone(),
+            // A spec from the API server can always be serialized.
+            spec: serde_json::to_value(kept).unwrap_or_default(),
+        };
+        Self {
+            revision,
+            snapshot: Arc::new(snapshot),
+            spec,
+            ..Self::default()
+        }
+    }
+
+    fn read(pool: SandboxPool) -> Self {
+        let name = pool.name_any();
+        Self {
+            uid: pool.uid().unwrap_or_default(),
+            version: pool.resource_version().and_then(|v| v.parse().ok()),
+            generation: pool.metadata.generation.unwrap_or_default(),
+            status: pool.status.unwrap_or_default(),
+            ..Self::new(name, pool.spec)
+        }
+    }
+
+    /// Returns whether this is a later state of the same pool.
+    fn is_newer_than(&self, other: &Self) -> bool {
+        let versions = self.version.zip(other.version);
+        self.uid == other.uid && versions.is_some_and(|(this, that)| this > that)
+    }
+
+    /// Returns the spec with the fields that this pool supplies.
+    pub(crate) fn fill(&self, spec: &SandboxSpec) -> SandboxSpec {
+        filled(spec, &self.spec)
+    }
+}
+
+/// First 16 hex digits of a hash of the template.
+fn revision(template: &PoolTemplate) -> String {
+    // A template that came from the API server can be serialized.
+    let text = serde_json::to_vec(template).unwrap_or_default();
+    let hash = digest(&SHA256, &text);
+    let first = hash.as_ref().first_chunk().copied().unwrap_or_default();
+    format!("{:016x}", u64::from_be_bytes(first))
+}
+
+impl PoolIndex {
+    pub(crate) fn new(index: Arc<Index>, queue: Arc<WorkQueue<Key>>) -> Self {
+        Self {
+            index,
+            queue,
+            by_key: RwLock::default(),
+            synced: watch::Sender::new(false),
+            status_dirty: Notify::new(),
+        }
+    }
+
+    pub(crate) fn synced(&self) -> watch::Receiver<bool> {
+        self.synced.subscribe()
+    }
+
+    /// Pool that a spec names, if it exists.
+    pub(crate) fn find(&self, namespace: &str, spec: &SandboxSpec) -> Option<Arc<Pool>> {
+        let key = Key {
+            namespace: namespace.to_owned(),
+            name: spec.pool.clone()?,
+        };
+        self.by_key.read().get(&key).cloned()
+    }
+
+    /// Pools whose status is out of date: key, uid and new status.
+    fn pending_statuses(&self, now: Timestamp) -> Vec<(Key, String, SandboxPoolStatus)> {
+        let pools = self.by_key.read();
+        let due = pools.iter().filter_map(|(key, pool)| {
+            let status = status::status(pool, &key.name, now)?;
+            Some((key.clone(), pool.uid.clone(), status))
+        });
+        due.collect()
+    }
+
+    /// Stores the response to a status write. It may be late: the pool may have been changed,
+    /// deleted or replaced since.
+    fn apply_written(&self, key: &Key, pool: SandboxPool) {
+        let pool = Pool::read(pool);
+        let pools = self.by_key.write();
+        let known = pools.get(key).filter(|known| known.uid == pool.uid);
+        if known.is_some_and(|known| !known.is_newer_than(&pool)) {
+            self.replace(pools, key, pool);
+        }
+    }
+
+    fn replace(&self, mut pools: Table<'_>, key: &Key, pool: Pool) {
+        let spec = pool.spec.clone();
+        let known = pools.insert(key.clone(), Arc::new(pool));
+        drop(pools);
+        self.status_dirty.notify_one();
+        if known.is_none_or(|known| known.spec != spec) {
+            self.requeue_sandboxes(key);
+        }
+    }
+
+    /// Requeues the sandboxes of this pool, because fields that it supplies may have changed.
+    fn requeue_sandboxes(&self, pool: &Key) {
+        let sandboxes = self.index.list(|e| {
+            e.key.namespace == pool.namespace && e.spec.pool.as_ref() == Some(&pool.name)
+        });
+        for entry in sandboxes {
+            self.queue.add(entry.key.clone());
+        }
+    }
+}
+
+impl WatchSink<SandboxPool> for PoolIndex {
+    fn apply(&self, pool: SandboxPool) {
+        let Some(namespace) = pool.namespace() else {
+            return;
+        };
+        let key = Key {
+            namespace,
+            name: pool.name_any(),
+        };
+        let pool = Pool::read(pool);
+        let pools = self.by_key.write();
+        // The event may be older than the response to an own write.
+        if pools
+            .get(&key)
+            .is_none_or(|known| !known.is_newer_than(&pool))
+        {
+            self.replace(pools, &key, pool);
+        }
+    }
+
+    fn remove(&self, key: &Key, _: &ObjectMeta) {
+        self.by_key.write().remove(key);
+    }
+
+    fn retain(&self, seen: &HashSet<Key>) {
+        self.by_key.write().retain(|key, _| seen.contains(key));
+        self.synced.send_replace(true);
+    }
+}
+
+/// Completes a spec from the pool revision that the sandbox was made from. `None` if it was made
+/// from another pool or from none.
+pub(crate) fn fill_from_snapshot(spec: &SandboxSpec, kept: &PoolSnapshot) -> Option<SandboxSpec> {
+    let pool = SandboxPoolSpec::deserialize(&kept.spec).ok()?;
+    (spec.pool.as_ref() == Some(&kept.name)).then(|| filled(spec, &pool))
+}
+
+fn filled(spec: &SandboxSpec, pool: &SandboxPoolSpec) -> SandboxSpec {
+    let template = &pool.template;
+    let own = spec.clone();
+    SandboxSpec {
+        image: own.image.or_else(|| Some(template.image.clone())),
+        image_pull_policy: own.image_pull_policy.or(template.image_pull_policy),
+        command: own.command.or_else(|| template.command.clone()),
+        working_dir: own.working_dir.or_else(|| template.working_dir.clone()),
+        env: merged(own.env, &template.env),
+        executor: own.executor.or(template.executor),
+        resources: own.resources.or_else(|| template.resources.clone()),
+        runtime_class_name: own
+            .runtime_class_name
+            .or_else(|| template.runtime_class_name.clone()),
+        security_context: own
+            .security_context
+            .or_else(|| template.security_context.clone()),
+        ports: if own.ports.is_empty() {
+            template.ports.clone()
+        } else {
+            own.ports
+        },
+        workspace: own.workspace.or_else(|| template.workspace.clone()),
+        lifecycle: lifecycle(own.lifecycle, pool.lifecycle.as_ref()),
+        pod_template: own.pod_template.or_else(|| template.pod_template.clone()),
+        ..own
+    }
+}
+
+/// Variables of the pool that `own` does not set, then `own`, which may refer to them.
+fn merged(own: Vec<EnvVar>, pool: &[EnvVar]) -> Vec<EnvVar> {
+    let absent = |item: &&EnvVar| own.iter().all(|o| o.name != item.name);
+    let mut items: Vec<_> = pool.iter().filter(absent).cloned().collect();
+    items.extend(own);
+    items
+}
+
+fn lifecycle(own: Option<Lifecycle>, pool: Option<&Lifecycle>) -> Option<Lifecycle> {
+    let (Some(own), Some(pool)) = (&own, pool) else {
+        return own.or_else(|| pool.cloned());
+    };
+    Some(Lifecycle {
+        idle_timeout: own.idle_timeout.or(pool.idle_timeout),
+        max_run_time: own.max_run_time.or(pool.max_run_time),
+        start_timeout: own.start_timeout.or(pool.start_timeout),
+        delete_paused_after: own.delete_paused_after.or(pool.delete_paused_after),
+        delete_stopped_after: own.delete_stopped_after.or(pool.delete_stopped_after),
+    })
+}

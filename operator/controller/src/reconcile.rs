@@ -1,0 +1,106 @@
+//! Reconciles one Sandbox: observe, plan, build, apply, write status.
+
+pub mod build;
+pub mod init_message;
+pub mod plan;
+
+mod apply;
+mod create;
+mod error;
+mod failure_log;
+pub(crate) mod observe;
+mod status_patch;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use self::apply::apply;
+use self::error::{ApplyError, ReconcileError};
+use self::observe::{Observed, observe};
+use self::plan::{DeletionGrace, plan, status_after_rejection};
+use self::status_patch::patch_status;
+use crate::context::Context;
+use shared::index::{Entry, Key};
+use shared::kubernetes::owned_objects::CreateError;
+
+/// Reconciles one Sandbox. Returns the time of the next reconcile.
+pub(crate) async fn reconcile(
+    context: &Arc<Context>,
+    key: &Key,
+) -> Result<Option<Timestamp>, ReconcileError> {
+    let now = context.clock.now();
+    let Some(observed) = observe(context, key, now) else {
+        context.sandbox_states.forget(key);
+        return release_orphan(context, key, now).await;
+    };
+    if let Some(other) = other_installation(context, &observed.entry) {
+        return Err(ReconcileError::OtherInstallation(other.to_owned()));
+    }
+    let plan = plan(&observed.plan_input(), &observed.facts, now);
+    let applied = match apply(context, &observed, &plan).await {
+        Ok(applied) => applied,
+        Err(error) => return reject(context, &observed, error, plan.requeue_at, now).await,
+    };
+    if plan.write_status {
+        patch_status(context, &observed.entry, &applied.complete(plan.status)).await?;
+    }
+    context.self_update_filter.remove(key);
+    if plan.pod_lost {
+        context.replacement_backoff.record_replacement(key, now);
+    }
+    Ok(plan.requeue_at)
+}
+
+/// Force-deletes the terminating Pod of a deleted Sandbox if its node does not confirm the deletion.
+/// The PVC would wait for the Pod as long as the node is away.
+async fn release_orphan(
+    context: &Context,
+    key: &Key,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, ReconcileError> {
+    let Some(pod) = context.pods.orphan(key, None) else {
+        return Ok(None);
+    };
+    let until = plan::force_deletion_time(&pod);
+    if until.is_none_or(|until| until > now) {
+        return Ok(until);
+    }
+    apply::delete_pod(context, key, None, &pod.uid, DeletionGrace::Force).await?;
+    Ok(None)
+}
+
+/// Installation that manages this Sandbox, if it is another one. Two controllers with different
+/// settings would overwrite each other's status without end.
+fn other_installation<'a>(context: &Context, entry: &'a Entry) -> Option<&'a str> {
+    let own = context.installation.as_deref()?;
+    let marked = entry.status.installation.as_deref();
+    marked.filter(|installation| *installation != own)
+}
+
+/// Reports a rejection in the status; other errors are retried.
+async fn reject(
+    context: &Context,
+    observed: &Observed,
+    error: ApplyError,
+    requeue_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, ReconcileError> {
+    if let ApplyError::Create(CreateError::NamespaceTerminating(_)) = error {
+        // The Sandbox is about to be deleted with its namespace; the watch will report it.
+        return Ok(None);
+    }
+    let Some(rejection) = error.rejection() else {
+        return Err(error.into());
+    };
+    let status = status_after_rejection(&observed.plan_input(), &observed.facts, &rejection, now);
+    patch_status(context, &observed.entry, &status).await?;
+    if rejection.is_terminal {
+        return Ok(None);
+    }
+    let key = &observed.entry.key;
+    context.self_update_filter.record(key, &context.index);
+    Err(ReconcileError::Rejected { error, requeue_at })
+}

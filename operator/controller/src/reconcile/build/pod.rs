@@ -1,0 +1,127 @@
+//! The Pod of a sandbox.
+//!
+//! A supervised Pod starts dormant: command and secrets arrive by a control call. A Pod that runs
+//! the entrypoint of its image takes its environment from a Secret. So the Pod itself holds no
+//! secret.
+
+use std::collections::BTreeMap;
+
+use crds::names;
+use k8s_openapi::api::core::v1::{LocalObjectReference, Pod, PodSpec, Toleration};
+
+use super::command::key_rotation;
+use super::container::{self, container};
+use super::context::{BuildContext, PodParams, metadata};
+use super::error::BuildError;
+use super::{init_container, pod_template, security_profile, template_policy, volumes};
+use crate::facts::{
+    IDENTITY_ANNOTATION, KEY_ROTATION_ANNOTATION, NOTE_ANNOTATION, RESTARTS_ANNOTATION,
+};
+use shared::runtime_class;
+
+/// Seconds that a Pod stays bound to a node that does not report.
+const NODE_LOST_TOLERATION_SECONDS: i64 = 30;
+
+/// Builds the Pod.
+pub fn pod(context: &BuildContext<'_>, params: &PodParams<'_>) -> Result<Pod, BuildError> {
+    let entry = context.entry;
+    let mut meta = metadata(entry, names::pod(&entry.key.name));
+    if let (Some(labels), Some(pool)) = (&mut meta.labels, &entry.spec.pool) {
+        labels.insert(names::POOL_LABEL.to_owned(), pool.clone());
+    }
+    meta.annotations = Some(pod_annotations(context, params)).filter(|notes| !notes.is_empty());
+    let mut pod = Pod {
+        metadata: meta,
+        spec: Some(pod_spec(context, params)?),
+        status: None,
+    };
+    if let Some(template) = &entry.spec.pod_template {
+        let merged = pod_template::apply_template(&pod, template)?;
+        template_policy::check(&pod, &merged, context.config)?;
+        pod = merged;
+    }
+    if let Some(spec) = &pod.spec {
+        template_policy::reserved_secrets::check(spec, &entry.key.name)?;
+    }
+    if let Some(secret) = params.secret {
+        container::drop_overridden_variables(&mut pod, secret);
+    }
+    Ok(pod)
+}
+
+/// The runtime class in the spec, by its real name.
+pub fn requested_runtime_class<'a>(context: &BuildContext<'a>) -> Option<&'a str> {
+    let requested = context.entry.spec.runtime_class_name.as_deref()?;
+    let gvisor = context.config.classes.gvisor.as_deref();
+    Some(runtime_class::real_name(requested, gvisor))
+}
+
+fn pod_spec(context: &BuildContext<'_>, params: &PodParams<'_>) -> Result<PodSpec, BuildError> {
+    let spec = &*context.entry.spec;
+    let settings = &context.config.pods;
+    let class = requested_runtime_class(context).filter(|_| !params.default_class);
+    let default_class = || context.config.defaults.runtime_class_name.clone();
+    Ok(PodSpec {
+        init_containers: init_container::init_container(context).map(|c| vec![c]),
+        containers: vec![container(context, params)?],
+        volumes: Some(volumes::volumes(context)),
+        runtime_class_name: class.map(str::to_owned).or_else(default_class),
+        security_context: Some(security_profile::pod(spec)),
+        restart_policy: Some("Always".into()),
+        termination_grace_period_seconds: Some(settings.grace_seconds),
+        automount_service_account_token: Some(false),
+        enable_service_links: Some(false),
+        host_users: settings.user_namespaces.then_some(false),
+        image_pull_secrets: pull_secrets(context),
+        node_selector: Some(settings.node_selector.clone()).filter(|s| !s.is_empty()),
+        affinity: settings.affinity.clone(),
+        tolerations: Some(tolerations(&settings.tolerations)),
+        priority_class_name: settings.priority_class.clone(),
+        ..PodSpec::default()
+    })
+}
+
+/// Annotations with facts about the Pod that the Sandbox does not record.
+fn pod_annotations(context: &BuildContext<'_>, params: &PodParams<'_>) -> BTreeMap<String, String> {
+    let mut notes = BTreeMap::new();
+    if context.is_supervised() {
+        notes.insert(IDENTITY_ANNOTATION.to_owned(), "v1".to_owned());
+    }
+    if params.restarts > 0 {
+        notes.insert(RESTARTS_ANNOTATION.to_owned(), params.restarts.to_string());
+    }
+    let rotation = key_rotation(&context.entry.spec);
+    if rotation > 0 {
+        notes.insert(KEY_ROTATION_ANNOTATION.to_owned(), rotation.to_string());
+    }
+    if let Some(class) = requested_runtime_class(context).filter(|_| params.default_class) {
+        let note = format!("the runtime class {class} is not installed; the default is used");
+        notes.insert(NOTE_ANNOTATION.to_owned(), note);
+    }
+    notes
+}
+
+fn pull_secrets(context: &BuildContext<'_>) -> Option<Vec<LocalObjectReference>> {
+    let names = &context.config.pods.pull_secrets;
+    let reference = |name: &String| LocalObjectReference { name: name.clone() };
+    (!names.is_empty()).then(|| names.iter().map(reference).collect())
+}
+
+fn tolerations(own: &[Toleration]) -> Vec<Toleration> {
+    let mut all = ["not-ready", "unreachable"]
+        .map(node_lost_toleration)
+        .to_vec();
+    all.extend_from_slice(own);
+    all
+}
+
+/// Toleration that lets a sandbox be replaced after 30 s; Kubernetes' default is five minutes.
+fn node_lost_toleration(state: &str) -> Toleration {
+    Toleration {
+        key: Some(format!("node.kubernetes.io/{state}")),
+        operator: Some("Exists".into()),
+        effect: Some("NoExecute".into()),
+        toleration_seconds: Some(NODE_LOST_TOLERATION_SECONDS),
+        value: None,
+    }
+}

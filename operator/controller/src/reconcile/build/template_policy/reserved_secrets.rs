@@ -1,0 +1,101 @@
+//! Secrets that no sandbox may reference: the keys of the installation and the environments of
+//! other sandboxes. They may be in the namespace of the sandboxes.
+
+use crds::names;
+use k8s_openapi::api::core::v1::PodSpec;
+use serde_json::Value;
+
+use crate::reconcile::build::error::BuildError;
+use shared::tenants;
+
+/// Name prefix of every Secret of the installation but that of the API keys.
+const RESERVED_PREFIX: &str = "sandbox-operator-";
+
+/// Checks the Pod of the sandbox of this name, also with `--allow-privileged-templates`.
+pub(in crate::reconcile::build) fn check(spec: &PodSpec, sandbox: &str) -> Result<(), BuildError> {
+    let spec = serde_json::to_value(spec).map_err(|e| BuildError::at("spec", e))?;
+    match first_reserved(&spec, &names::environment_secret(sandbox)) {
+        Some(name) => Err(BuildError::at(
+            "spec",
+            format!("the Secret {name} is reserved and must not be referenced"),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The first reserved name in a reference to a Secret: `secretKeyRef`, `secretRef`, `secret` and
+/// `secretName` of volumes, `imagePullSecrets`, and any field of a volume driver named like it.
+fn first_reserved<'a>(value: &'a Value, own: &str) -> Option<&'a str> {
+    match value {
+        Value::Array(items) => items.iter().find_map(|item| first_reserved(item, own)),
+        Value::Object(fields) => fields.iter().find_map(|(field, value)| {
+            let refers = field.to_ascii_lowercase().contains("secret");
+            let listed = value.as_array().into_iter().flatten();
+            let named = listed.chain([value]).filter(|_| refers);
+            named
+                .flat_map(|it| [it.as_str(), name_in(it, "name"), name_in(it, "secretName")])
+                .flatten()
+                .find(|name| is_reserved(name, own))
+                .or_else(|| first_reserved(value, own))
+        }),
+        _ => None,
+    }
+}
+
+fn name_in<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
+    value.get(field)?.as_str()
+}
+
+fn is_reserved(name: &str, own: &str) -> bool {
+    let of_another = names::is_environment_secret(name) && name != own;
+    of_another || name == tenants::SECRET_NAME || name.starts_with(RESERVED_PREFIX)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn is_refused(spec: Value) -> bool {
+        check(&serde_json::from_value(spec).unwrap(), "a").is_err()
+    }
+
+    #[test]
+    fn pod_cannot_reference_reserved_secrets() {
+        for name in [
+            shared::kubernetes::root_key::SECRET_NAME,
+            "sandbox-operator-default-key",
+            "sandbox-api-keys",
+            "other-sbx-env",
+        ] {
+            let key = json!({"secretKeyRef": {"name": name, "key": "k"}});
+            let projected = json!({"sources": [{"secret": {"name": name}}]});
+            let azure = json!({"shareName": "s", "secretName": name});
+            let driver = json!({"driver": "d", "nodePublishSecretRef": {"name": name}});
+            for spec in [
+                json!({"containers": [{"name": "c", "env": [{"name": "A", "valueFrom": key}]}]}),
+                json!({"containers": [{"name": "c", "envFrom": [{"secretRef": {"name": name}}]}]}),
+                json!({"containers": [], "initContainers": [
+                    {"name": "c", "envFrom": [{"secretRef": {"name": name}}]}
+                ]}),
+                json!({"containers": [], "volumes": [{"name": "v", "secret": {"secretName": name}}]}),
+                json!({"containers": [], "volumes": [{"name": "v", "projected": projected}]}),
+                json!({"containers": [], "volumes": [{"name": "v", "csi": driver}]}),
+                json!({"containers": [], "volumes": [{"name": "v", "azureFile": azure}]}),
+                json!({"containers": [], "imagePullSecrets": [{"name": name}]}),
+            ] {
+                assert!(is_refused(spec.clone()), "{spec}");
+            }
+        }
+    }
+
+    #[test]
+    fn pod_can_reference_own_secrets() {
+        for name in ["a-sbx-env", "mine", "my-env"] {
+            let spec =
+                json!({"containers": [{"name": "c", "envFrom": [{"secretRef": {"name": name}}]}]});
+            assert!(!is_refused(spec), "{name}");
+        }
+    }
+}

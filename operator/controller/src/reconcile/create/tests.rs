@@ -1,0 +1,235 @@
+//! Creation in a cluster without a runtime class, and with Secrets that exist already.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use crds::sandbox::SandboxSpec;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::api::PostParams;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::config::{ControllerConfig, Deadlines};
+use crate::facts::Facts;
+use crate::reconcile::build::tests::fixtures::{config, entry, keys, v1};
+use crate::reconcile::tests::test_context as context_at;
+use shared::clock::Clock;
+use testing::FakeApi;
+
+/// API server with these runtime classes that records the Pods it receives.
+#[derive(Clone, Default)]
+struct FakeCluster {
+    classes: Vec<&'static str>,
+    /// Rejects every Pod with this status.
+    rejects_with: Option<(u16, &'static str)>,
+    received: Arc<Mutex<Vec<Value>>>,
+}
+
+impl FakeCluster {
+    fn client(&self) -> Client {
+        let cluster = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let cluster = cluster.clone();
+            async move { Ok::<_, Infallible>(cluster.respond(request).await) }
+        });
+        Client::new(service, "ns")
+    }
+
+    async fn respond(&self, request: Request<Body>) -> Response<Body> {
+        assert_eq!(request.method(), Method::POST);
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        let mut pod: Value = serde_json::from_slice(&body).unwrap();
+        self.received.lock().push(pod.clone());
+        let class = pod["spec"]["runtimeClassName"].as_str().map(str::to_owned);
+        let missing = class.filter(|class| !self.classes.contains(&class.as_str()));
+        let (code, respond) = if let Some((code, message)) = self.rejects_with {
+            rejection(code, message)
+        } else if let Some(class) = missing {
+            // Text of the admission plug-in of Kubernetes.
+            rejection(
+                403,
+                &format!(
+                    "pods \"a\" is forbidden: pod rejected: RuntimeClass \"{class}\" not found"
+                ),
+            )
+        } else {
+            pod["metadata"]["uid"] = json!("pod-1");
+            pod["metadata"]["resourceVersion"] = json!("1");
+            (StatusCode::CREATED, pod)
+        };
+        let body = Body::from(serde_json::to_vec(&respond).unwrap());
+        Response::builder().status(code).body(body).unwrap()
+    }
+
+    fn requested_classes(&self) -> Vec<Value> {
+        let received = self.received.lock();
+        let class = |pod: &Value| pod["spec"]["runtimeClassName"].clone();
+        received.iter().map(class).collect()
+    }
+}
+
+fn rejection(code: u16, message: &str) -> (StatusCode, Value) {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": "Refused", "code": code,
+    });
+    (StatusCode::from_u16(code).unwrap(), status)
+}
+
+fn test_context(client: Client, config: ControllerConfig) -> Context {
+    context_at(client, config, Clock::wall())
+}
+
+fn observed(spec: SandboxSpec) -> Observed {
+    Observed {
+        entry: Arc::new(entry(spec)),
+        facts: Facts::default(),
+        deadlines: Deadlines::default(),
+        url: "https://abcdefghijklmnop.rt.example.com".into(),
+    }
+}
+
+#[tokio::test]
+async fn missing_runtime_class_falls_back_unless_installation_is_strict() {
+    let requested = json!("sysbox-runc");
+    for (classes, requests, note) in [
+        (vec!["sysbox-runc"], vec![requested.clone()], None),
+        (
+            vec![],
+            vec![requested, Value::Null],
+            Some("the runtime class sysbox-runc is not installed; the default is used"),
+        ),
+    ] {
+        let cluster = FakeCluster {
+            classes,
+            ..FakeCluster::default()
+        };
+        let context = test_context(cluster.client(), config());
+        let observed = observed(v1());
+        pod(&context, &observed, 0).await.unwrap();
+        assert_eq!(cluster.requested_classes(), requests);
+        let made = context.pods.get(&observed.entry.key, "uid").unwrap();
+        assert_eq!(made.annotations.note.as_deref(), note);
+    }
+    for (strict, default, terminal, message, requests) in [
+        (
+            true,
+            None,
+            true,
+            "spec.runtimeClassName: the cluster has no RuntimeClass sysbox-runc",
+            1,
+        ),
+        (
+            false,
+            Some("runsc"),
+            false,
+            "RuntimeClass \"runsc\" not found",
+            2,
+        ),
+    ] {
+        let mut config = config();
+        config.classes.strict = strict;
+        config.defaults.runtime_class_name = default.map(str::to_owned);
+        let cluster = FakeCluster::default();
+        let context = test_context(cluster.client(), config);
+        let error = pod(&context, &observed(v1()), 0).await.unwrap_err();
+        let rejection = error.rejection().unwrap();
+        assert_eq!(rejection.is_terminal, terminal, "{rejection:?}");
+        assert!(rejection.message.contains(message), "{rejection:?}");
+        assert_eq!(cluster.requested_classes().len(), requests);
+    }
+}
+
+#[tokio::test]
+async fn environment_secret_of_earlier_start_is_replaced() {
+    let context = test_context(FakeApi::default().client(), config());
+    let start = async |rotation| {
+        let spec = SandboxSpec {
+            command: None,
+            key_rotation: Some(rotation),
+            ..v1()
+        };
+        pod(&context, &observed(spec), 0).await.unwrap();
+        let api: Api<Secret> = Api::namespaced(context.client.clone(), "ns");
+        let secret = api.get("a-sbx-env").await.unwrap();
+        let version = secret.resource_version().unwrap();
+        let data = secret.data.unwrap();
+        (data["SESSION_API_KEY"].0.clone(), version)
+    };
+    let (first, second, third) = (start(0).await, start(0).await, start(1).await);
+    assert_eq!(first, second);
+    assert_eq!(first.0, keys().session_key("uid").into_bytes());
+    assert_eq!(third.0, keys().rotated_session_key("uid", 1).into_bytes());
+}
+
+#[tokio::test]
+async fn environment_secret_of_other_owner_is_kept() {
+    let context = test_context(FakeApi::default().client(), config());
+    let api: Api<Secret> = Api::namespaced(context.client.clone(), "ns");
+    let foreign = json!({"metadata": {"name": "a-sbx-env"}});
+    let foreign = serde_json::from_value(foreign).unwrap();
+    api.create(&PostParams::default(), &foreign).await.unwrap();
+    let spec = SandboxSpec {
+        command: None,
+        ..v1()
+    };
+    let error = pod(&context, &observed(spec), 0).await.unwrap_err();
+    let rejection = error.rejection().unwrap();
+    assert!(
+        rejection.message.contains("Secret a-sbx-env"),
+        "{}",
+        rejection.message
+    );
+    assert_eq!(api.get("a-sbx-env").await.unwrap().data, None);
+}
+
+#[tokio::test]
+async fn oversized_object_is_terminal_and_forbidden_is_retried() {
+    for (code, message, terminal) in [
+        (
+            413,
+            "Request entity too large: limit is 3145728",
+            Some(true),
+        ),
+        (500, "etcdserver: request is too large", Some(true)),
+        (
+            422,
+            "Pod \"a\" is invalid: spec.containers[0].env[0].name",
+            Some(true),
+        ),
+        (403, "exceeded quota: compute", Some(false)),
+        (500, "etcdserver: leader changed", None),
+    ] {
+        let cluster = FakeCluster {
+            rejects_with: Some((code, message)),
+            ..FakeCluster::default()
+        };
+        let context = test_context(cluster.client(), config());
+        let error = pod(&context, &observed(v1()), 0).await.unwrap_err();
+        let rejected = error
+            .rejection()
+            .map(|rejection| (rejection.is_terminal, rejection.message));
+        assert_eq!(
+            rejected,
+            terminal.map(|terminal| (terminal, message.to_owned()))
+        );
+    }
+}
+
+#[tokio::test]
+async fn pod_has_a_grace_period_even_if_none_is_configured() {
+    let cluster = FakeCluster {
+        classes: vec!["sysbox-runc"],
+        ..FakeCluster::default()
+    };
+    let mut config = config();
+    config.pods.grace_seconds = 0;
+    let context = test_context(cluster.client(), config);
+    pod(&context, &observed(v1()), 0).await.unwrap();
+    let received = cluster.received.lock();
+    assert_eq!(received[0]["spec"]["terminationGracePeriodSeconds"], 1);
+}

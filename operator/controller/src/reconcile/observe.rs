@@ -1,0 +1,115 @@
+//! Collects the facts about one Sandbox from the indexes.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::config::Deadlines;
+use crate::context::Context;
+use crate::facts::{Facts, QuotaDecision};
+use crate::pools::fill_from_snapshot;
+use crate::reconcile::init_message;
+use crate::reconcile::plan::PlanInput;
+use shared::index::{Entry, Key};
+
+/// One Sandbox with everything that a reconcile needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Observed {
+    /// The object, with the values of its pool filled in.
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) facts: Facts,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) url: String,
+}
+
+/// Returns `None` if the Sandbox was deleted.
+pub(super) fn observe(context: &Context, key: &Key, now: Timestamp) -> Option<Observed> {
+    let mut observed = snapshot(context, key, now)?;
+    let has_pod = observed.facts.pod.is_some();
+    let defaults = &context.config.defaults;
+    observed.facts.quota = context.quota.request(&observed.entry, has_pod, defaults);
+    Some(observed)
+}
+
+/// Restores the quota from the indexes.
+pub(crate) fn restore_quota(context: &Context) {
+    let known = context.index.list(|entry| entry.session().is_some());
+    let known: Vec<_> = known
+        .iter()
+        .filter_map(|entry| snapshot(context, &entry.key, context.clock.now()))
+        .collect();
+    let sandboxes = known
+        .iter()
+        .map(|observed| (&*observed.entry, observed.facts.pod.is_some()));
+    context.quota.restore(sandboxes, &context.config.defaults);
+}
+
+/// Reads the indexes, without a decision about quota.
+pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<Observed> {
+    let entry = context.index.get(key)?;
+    let pool = context.pools.find(&key.namespace, &entry.spec);
+    let kept = entry.status.pool.as_ref();
+    let kept = kept.and_then(|kept| fill_from_snapshot(&entry.spec, kept));
+    let filled = kept.or_else(|| Some(pool.as_ref()?.fill(&entry.spec)));
+    let unpooled = || entry.spec.pool.is_none().then(|| entry.spec.clone());
+    let resolved = filled.map(Arc::new).or_else(unpooled);
+    let pod = context.pods.get(key, &entry.uid);
+    let run = pod.as_ref().map(|pod| pod.container_run());
+    let mut facts = Facts {
+        idle: run
+            .as_ref()
+            .and_then(|run| context.idle_checker.report(key, run)),
+        readiness: run
+            .as_ref()
+            .and_then(|run| context.readiness.result(key, run)),
+        pod: pod.map(Arc::unwrap_or_clone),
+        pool_missing: resolved.is_none(),
+        pool_revision: pool.as_ref().map(|pool| pool.revision.clone()),
+        pool: pool.map(|pool| pool.snapshot.clone()),
+        had_lost_pod: context.pods.has_lost_pod(&entry.uid),
+        quota: QuotaDecision::Admitted,
+        replace_at: context.replacement_backoff.earliest_replacement(key, now),
+        orphan: context
+            .pods
+            .orphan(key, Some(&entry.uid))
+            .map(Arc::unwrap_or_clone),
+        spec_changed: false,
+    };
+    let entry = with_spec(entry, resolved);
+    let made_from = facts
+        .pod
+        .as_ref()
+        .and_then(|pod| pod.annotations.spec.as_ref());
+    facts.spec_changed =
+        made_from.is_some_and(|revision| revision.differs_from(entry.generation, &entry.spec));
+    let lifecycle = entry.spec.lifecycle.as_ref();
+    Some(Observed {
+        deadlines: context.config.defaults.lifecycle.overridden(lifecycle),
+        url: context.config.urls(&entry).runtime(&entry.runtime_id),
+        facts,
+        entry,
+    })
+}
+
+impl Observed {
+    /// Input of the planner.
+    pub(crate) fn plan_input(&self) -> PlanInput<'_> {
+        let command = self.entry.spec.command.as_deref().unwrap_or_default();
+        PlanInput {
+            entry: &self.entry,
+            deadlines: self.deadlines,
+            url: &self.url,
+            probe: init_message::probe(&self.entry, command),
+        }
+    }
+}
+
+fn with_spec(entry: Arc<Entry>, spec: Option<Arc<crds::sandbox::SandboxSpec>>) -> Arc<Entry> {
+    match spec {
+        Some(spec) if !Arc::ptr_eq(&spec, &entry.spec) => Arc::new(Entry {
+            spec,
+            ..Arc::unwrap_or_clone(entry)
+        }),
+        _ => entry,
+    }
+}

@@ -1,0 +1,226 @@
+//! Unit tests of the planner: every phase, and every fact that leads out of it.
+
+mod environment_secret;
+mod idle;
+mod lifecycle_doc;
+mod lost_pods;
+mod pause_stop;
+mod properties;
+mod quota;
+mod running;
+mod spec_change;
+mod start;
+mod transitions;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::conditions::Reason;
+use crds::contract::control::Probe;
+use crds::int_or_string::IntOrString;
+use crds::sandbox::{SandboxSpec, SandboxStatus, Workspace};
+use jiff::SignedDuration;
+
+use super::*;
+use crate::config::Deadlines;
+use crate::facts::{
+    Container, ContainerState, PodAnnotations, PodFacts, PodPhase, ProbeResult, StartProblem,
+    StartProblemKind,
+};
+use shared::index::{Entry, Key};
+
+/// One sandbox with its facts and its status, planned reconcile by reconcile.
+#[derive(Debug, Clone)]
+pub(super) struct PlanFixture {
+    pub(super) entry: Entry,
+    pub(super) facts: Facts,
+    pub(super) deadlines: Deadlines,
+    pub(super) probe: Probe,
+    pub(super) now: Timestamp,
+}
+
+impl PlanFixture {
+    /// A new sandbox with a command and a workspace.
+    pub(super) fn new() -> Self {
+        let spec = SandboxSpec {
+            image: Some("image".into()),
+            command: Some(vec!["sleep".into(), "infinity".into()]),
+            workspace: Some(Workspace {
+                size: IntOrString::String("1Gi".into()),
+                ..Workspace::default()
+            }),
+            ..SandboxSpec::default()
+        };
+        Self {
+            entry: Entry {
+                key: Key {
+                    namespace: "ns".into(),
+                    name: "a".into(),
+                },
+                uid: "uid".into(),
+                resource_version: "1".into(),
+                generation: 1,
+                created_at: None,
+                has_sealed_env: false,
+                deleting: false,
+                wake_at: None,
+                runtime_id: "abcdefghijklmnop".into(),
+                spec: Arc::new(spec),
+                status: SandboxStatus::default(),
+            },
+            facts: Facts::default(),
+            deadlines: Deadlines::default(),
+            probe: Probe {
+                port: None,
+                path: None,
+            },
+            now: Timestamp::from_second(1_000_000).unwrap(),
+        }
+    }
+
+    /// A running sandbox.
+    pub(super) fn running() -> Self {
+        let mut fixture = Self::new();
+        fixture.plan_and_apply();
+        fixture.facts.pod = Some(pod());
+        fixture.facts.readiness = Some(ProbeResult::Ready);
+        fixture.advance(1);
+        assert_eq!(fixture.plan_and_apply().status.phase, Phase::Running);
+        fixture
+    }
+
+    /// A new sandbox with the first status of its start.
+    pub(super) fn starting() -> Self {
+        let mut fixture = Self::new();
+        let plan = fixture.plan_and_apply();
+        fixture.entry.status = stored(&plan.status);
+        fixture
+    }
+
+    pub(super) fn spec(&mut self) -> &mut SandboxSpec {
+        Arc::make_mut(&mut self.entry.spec)
+    }
+
+    /// Changes `spec.state`.
+    pub(super) fn set_desired_state(&mut self, state: DesiredState) {
+        self.spec().state = state;
+        self.entry.generation += 1;
+    }
+
+    pub(super) fn advance(&mut self, seconds: i64) {
+        self.now += SignedDuration::from_secs(seconds);
+    }
+
+    pub(super) fn pod(&mut self) -> &mut PodFacts {
+        self.facts.pod.as_mut().unwrap()
+    }
+
+    fn input(&self) -> PlanInput<'_> {
+        PlanInput {
+            entry: &self.entry,
+            deadlines: self.deadlines,
+            url: "https://abcdefghijklmnop.example.com",
+            probe: self.probe.clone(),
+        }
+    }
+
+    pub(super) fn plan(&self) -> Plan {
+        plan(&self.input(), &self.facts, self.now)
+    }
+
+    /// The status after a rejected action.
+    pub(super) fn status_after_rejection(&self, rejection: &ActionRejection) -> SandboxStatus {
+        stored(&status_after_rejection(
+            &self.input(),
+            &self.facts,
+            rejection,
+            self.now,
+        ))
+    }
+
+    /// Plans and stores the status, as the API server would return it. A second plan with the same
+    /// facts must not change it, or the controller would write endlessly.
+    pub(super) fn plan_and_apply(&mut self) -> Plan {
+        let (plan, before) = (self.plan(), self.status().phase);
+        if plan.write_status {
+            self.entry.status = stored(&plan.status);
+        }
+        let created = creates_pod(&plan).is_some();
+        // These phases are written before the next reconcile acts.
+        let announced = before != plan.status.phase
+            && matches!(plan.status.phase, Phase::Pausing | Phase::Stopped);
+        let again = self.plan();
+        if again.write_status && !created && !announced {
+            assert_eq!(again.status, self.entry.status, "not stable");
+        }
+        plan
+    }
+
+    pub(super) fn status(&self) -> &SandboxStatus {
+        &self.entry.status
+    }
+}
+
+/// A status after a round trip through JSON, which truncates times to seconds.
+fn stored(status: &SandboxStatus) -> SandboxStatus {
+    serde_json::from_value(serde_json::to_value(status).unwrap()).unwrap()
+}
+
+/// A supervised Pod whose container has just been started.
+pub(super) fn pod() -> PodFacts {
+    PodFacts {
+        name: "a".into(),
+        uid: "pod-1".into(),
+        created_at: Some(Timestamp::from_second(1_000_000).unwrap()),
+        phase: PodPhase::Running,
+        ip: Some("10.0.0.1".into()),
+        node: Some("node-1".into()),
+        grace_ends_at: None,
+        grace: SignedDuration::ZERO,
+        ready: false,
+        node_silent: false,
+        reason: None,
+        message: None,
+        disruption: None,
+        unschedulable: None,
+        restarts_before: 0,
+        supervised: true,
+        annotations: PodAnnotations::default(),
+        container: Container {
+            state: ContainerState::Running {
+                started_at: Some(Timestamp::from_second(1_000_000).unwrap()),
+            },
+            ..Container::default()
+        },
+        start_problem: None,
+    }
+}
+
+pub(super) fn start_problem(kind: StartProblemKind, since: Timestamp) -> StartProblem {
+    StartProblem {
+        kind,
+        message: "ErrImagePull: no such image".into(),
+        since: Some(since),
+    }
+}
+
+pub(super) fn creates_pod(plan: &Plan) -> Option<u32> {
+    plan.actions.iter().find_map(|action| match action {
+        Action::CreatePod { restarts } => Some(*restarts),
+        _ => None,
+    })
+}
+
+pub(super) fn deletes_pod(plan: &Plan) -> Option<DeletionGrace> {
+    plan.actions.iter().find_map(|action| match action {
+        Action::DeletePod { grace, .. } => Some(*grace),
+        _ => None,
+    })
+}
+
+pub(super) fn condition(status: &SandboxStatus, kind: &str) -> Option<String> {
+    let mut all = status.conditions.iter();
+    all.find(|c| c.type_ == kind).map(|c| c.status.clone())
+}
+
+pub(super) const MINUTE: Duration = Duration::from_mins(1);

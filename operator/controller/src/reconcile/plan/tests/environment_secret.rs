@@ -1,0 +1,92 @@
+//! Deletion of the environment Secret, and notes about the Pod in the status.
+
+use super::*;
+
+/// Number of Secret deletions until the plan is stable.
+fn deletions(fixture: &mut PlanFixture) -> usize {
+    let steps = (0..3).map(|_| fixture.plan_and_apply().actions);
+    let deletes = |actions: &Vec<Action>| actions.contains(&Action::DeleteSecret);
+    steps.filter(deletes).count()
+}
+
+#[test]
+fn environment_secret_is_deleted_once_after_pod() {
+    let mut fixture = PlanFixture::running();
+    fixture.spec().command = None;
+    fixture.set_desired_state(DesiredState::Paused);
+    let plan = fixture.plan_and_apply();
+    assert!(
+        !plan.actions.contains(&Action::DeleteSecret),
+        "the container may still restart"
+    );
+    fixture.facts = Facts::default();
+    assert_eq!(deletions(&mut fixture), 1);
+    fixture.set_desired_state(DesiredState::Stopped);
+    assert_eq!(deletions(&mut fixture), 1);
+}
+
+#[test]
+fn supervised_sandbox_has_no_environment_secret() {
+    let mut fixture = PlanFixture::running();
+    fixture.facts = Facts::default();
+    for state in [DesiredState::Paused, DesiredState::Stopped] {
+        fixture.set_desired_state(state);
+        assert_eq!(deletions(&mut fixture), 0);
+    }
+}
+
+#[test]
+fn status_reports_key_rotation_of_pod() {
+    let mut fixture = PlanFixture::running();
+    fixture.spec().key_rotation = Some(1);
+    fixture.entry.generation += 1;
+    fixture.plan_and_apply();
+    assert_eq!(fixture.status().key_rotation, None);
+    fixture.pod().annotations.key_rotation = 1;
+    fixture.plan_and_apply();
+    assert_eq!(fixture.status().key_rotation, Some(1));
+    fixture.set_desired_state(DesiredState::Paused);
+    fixture.facts = Facts::default();
+    fixture.plan_and_apply();
+    assert_eq!(fixture.status().key_rotation, Some(1));
+}
+
+#[test]
+fn pod_note_appears_in_status_message() {
+    let mut fixture = PlanFixture::running();
+    fixture.pod().annotations.note = Some("no such class".into());
+    let message = fixture.plan_and_apply().status.message.unwrap();
+    assert!(message.ends_with("; no such class"), "{message}");
+    fixture.spec().workspace = None;
+    let message = fixture.plan_and_apply().status.message.unwrap();
+    assert!(
+        message.contains("; no such class; no workspace"),
+        "{message}"
+    );
+}
+
+#[test]
+fn unschedulable_message_names_claim_and_storage_class() {
+    let why = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims";
+    for (class, expected) in [
+        (Some("nope"), "PVC a-workspace, storage class nope"),
+        (
+            None,
+            "PVC a-workspace, default storage class of the cluster",
+        ),
+    ] {
+        let mut fixture = PlanFixture::new();
+        let workspace = fixture.spec().workspace.as_mut().unwrap();
+        workspace.storage_class_name = class.map(str::to_owned);
+        fixture.plan_and_apply();
+        fixture.facts.pod = Some(pod());
+        fixture.pod().container.state = ContainerState::Waiting;
+        fixture.pod().unschedulable = Some(why.into());
+        fixture.advance(5);
+        let message = fixture.plan_and_apply().status.message.unwrap();
+        assert!(
+            message.starts_with(why) && message.contains(expected),
+            "{message}"
+        );
+    }
+}

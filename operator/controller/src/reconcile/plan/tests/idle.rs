@@ -1,0 +1,229 @@
+//! Automatic pauses and wakes.
+
+use crds::sandbox::PauseReason;
+
+use super::*;
+use crate::facts::IdleReport;
+
+/// A running sandbox with an idle timeout of ten minutes.
+fn with_idle_timeout() -> PlanFixture {
+    let mut fixture = PlanFixture::running();
+    fixture.deadlines.idle_timeout = Some(10 * MINUTE);
+    fixture
+}
+
+impl PlanFixture {
+    /// An idle report of so many seconds without activity.
+    fn report_idle_for(&mut self, seconds: i64) {
+        self.facts.idle = Some(IdleReport {
+            checked_at: self.now,
+            idle_since: Some(self.now - SignedDuration::from_secs(seconds)),
+        });
+    }
+
+    /// Waits until every gateway has seen the pause, which leads to the second idle check.
+    fn wait_for_pause_propagation(&mut self) {
+        let plan = self.plan_and_apply();
+        assert_eq!((plan.actions, plan.check_idle), (vec![], false));
+        self.advance(2);
+        assert!(self.plan_and_apply().check_idle);
+    }
+
+    /// Completes a pause up to the deletion of the Pod.
+    fn complete_pause(&mut self, by: PauseReason) {
+        let plan = self.plan_and_apply();
+        // The status is written first: gateways must know before the Pod is deleted.
+        assert_eq!((plan.actions, plan.status.phase), (vec![], Phase::Pausing));
+        assert_eq!(self.status().pause_reason, Some(by));
+        if by == PauseReason::Idle {
+            self.wait_for_pause_propagation();
+            self.report_idle_for(10_000);
+        }
+        assert_eq!(
+            deletes_pod(&self.plan_and_apply()),
+            Some(DeletionGrace::PodDefault)
+        );
+        self.facts = Facts::default();
+        self.plan_and_apply();
+        assert_eq!(self.status().phase, Phase::Paused);
+        assert_eq!(self.status().pause_reason, Some(by));
+        assert_eq!(condition(self.status(), "Paused").as_deref(), Some("True"));
+        assert_eq!(self.plan_and_apply().actions, []);
+    }
+}
+
+#[test]
+fn idle_check_does_not_run_before_deadline() {
+    let mut fixture = with_idle_timeout();
+    let plan = fixture.plan_and_apply();
+    let ready_at = fixture.status().ready_at.clone().unwrap().0;
+    assert_eq!(
+        plan.requeue_at,
+        Some(ready_at + SignedDuration::from_mins(10))
+    );
+    assert!(!plan.check_idle);
+}
+
+#[test]
+fn idle_sandbox_is_paused_without_spec_change() {
+    let mut fixture = with_idle_timeout();
+    fixture.advance(600);
+    let plan = fixture.plan_and_apply();
+    assert!(plan.check_idle, "an idle check must precede the pause");
+    assert_eq!(plan.status.phase, Phase::Running);
+    fixture.report_idle_for(600);
+    fixture.complete_pause(PauseReason::Idle);
+    assert_eq!(fixture.status().reason, Some(Reason::Idle));
+    assert_eq!(fixture.entry.spec.state, DesiredState::Running);
+}
+
+#[test]
+fn activity_moves_idle_deadline() {
+    let mut fixture = with_idle_timeout();
+    fixture.advance(600);
+    fixture.report_idle_for(100);
+    let plan = fixture.plan_and_apply();
+    assert_eq!(plan.status.phase, Phase::Running);
+    assert_eq!(
+        plan.requeue_at,
+        Some(fixture.now + SignedDuration::from_secs(500))
+    );
+    fixture.advance(500);
+    assert!(
+        fixture.plan_and_apply().check_idle,
+        "the old report has expired"
+    );
+    fixture.report_idle_for(0);
+    let plan = fixture.plan_and_apply();
+    assert_eq!(
+        plan.requeue_at,
+        Some(fixture.now + SignedDuration::from_mins(10))
+    );
+}
+
+#[test]
+fn unknown_idle_time_does_not_pause() {
+    let mut fixture = with_idle_timeout();
+    fixture.advance(6000);
+    fixture.facts.idle = Some(IdleReport {
+        checked_at: fixture.now,
+        idle_since: None,
+    });
+    let plan = fixture.plan_and_apply();
+    assert_eq!(
+        plan.requeue_at,
+        Some(fixture.now + SignedDuration::from_secs(30))
+    );
+    assert!(!plan.check_idle);
+    fixture.advance(30);
+    assert!(fixture.plan_and_apply().check_idle);
+    assert_eq!(fixture.status().phase, Phase::Running);
+}
+
+#[test]
+fn time_before_ready_does_not_count_as_idle() {
+    let mut fixture = with_idle_timeout();
+    fixture.report_idle_for(100_000);
+    let plan = fixture.plan_and_apply();
+    assert_eq!(plan.status.phase, Phase::Running);
+    assert!(plan.requeue_at > Some(fixture.now));
+}
+
+#[test]
+fn wake_annotation_ends_idle_pause() {
+    let mut fixture = with_idle_timeout();
+    fixture.advance(600);
+    fixture.report_idle_for(600);
+    fixture.complete_pause(PauseReason::Idle);
+    fixture.advance(60);
+    let since = fixture.status().paused_at.clone().unwrap().0;
+    fixture.entry.wake_at = Some(since - SignedDuration::from_secs(1));
+    assert_eq!(
+        fixture.plan_and_apply().actions,
+        [],
+        "the annotation is older than the pause"
+    );
+    fixture.entry.wake_at = Some(since);
+    assert_eq!(creates_pod(&fixture.plan_and_apply()), Some(0));
+    assert_eq!(fixture.status().phase, Phase::Starting);
+    assert_eq!(fixture.status().paused_at, None);
+    assert_eq!(fixture.status().pause_reason, None);
+}
+
+#[test]
+fn late_activity_cancels_idle_pause() {
+    for idle_seconds in [Some(1), None] {
+        let mut fixture = with_idle_timeout();
+        fixture.advance(600);
+        fixture.report_idle_for(600);
+        fixture.plan_and_apply();
+        fixture.wait_for_pause_propagation();
+        fixture.facts.idle = Some(IdleReport {
+            checked_at: fixture.now,
+            idle_since: idle_seconds
+                .map(|seconds| fixture.now - SignedDuration::from_secs(seconds)),
+        });
+        let plan = fixture.plan_and_apply();
+        assert_eq!((plan.actions, plan.status.phase), (vec![], Phase::Running));
+        assert_eq!(fixture.status().pause_reason, None);
+    }
+}
+
+#[test]
+fn idle_report_older_than_deadline_is_ignored() {
+    let mut fixture = with_idle_timeout();
+    fixture.deadlines.idle_timeout = Some(Duration::from_secs(2));
+    fixture.advance(10);
+    fixture.report_idle_for(0);
+    fixture.plan_and_apply();
+    fixture.advance(2);
+    assert!(fixture.plan_and_apply().check_idle);
+    assert_eq!(fixture.status().phase, Phase::Running);
+}
+
+#[test]
+fn resume_waits_for_terminating_pod() {
+    let mut fixture = with_idle_timeout();
+    fixture.advance(600);
+    fixture.report_idle_for(600);
+    fixture.plan_and_apply();
+    fixture.wait_for_pause_propagation();
+    fixture.report_idle_for(700);
+    fixture.plan_and_apply();
+    let ends = fixture.now + SignedDuration::from_secs(10);
+    fixture.pod().grace_ends_at = Some(ends);
+    fixture.entry.wake_at = fixture.status().paused_at.as_ref().map(|t| t.0);
+    let plan = fixture.plan_and_apply();
+    assert_eq!((plan.actions, plan.status.phase), (vec![], Phase::Starting));
+    fixture.facts = Facts::default();
+    assert_eq!(creates_pod(&fixture.plan_and_apply()), Some(0));
+}
+
+#[test]
+fn future_wake_annotation_prevents_pause() {
+    let mut fixture = with_idle_timeout();
+    fixture.deadlines.max_run_time = Some(5 * MINUTE);
+    fixture.entry.wake_at = Some(fixture.now + SignedDuration::from_mins(30));
+    fixture.advance(20 * 60);
+    fixture.report_idle_for(20 * 60);
+    let plan = fixture.plan_and_apply();
+    assert_eq!(plan.status.phase, Phase::Running);
+    fixture.advance(10 * 60 + 1);
+    fixture.complete_pause(PauseReason::MaxRunTime);
+}
+
+#[test]
+fn sandbox_is_paused_after_max_run_time() {
+    let mut fixture = PlanFixture::running();
+    fixture.deadlines.max_run_time = Some(60 * MINUTE);
+    let started = fixture.status().started_at.clone().unwrap().0;
+    let plan = fixture.plan_and_apply();
+    assert_eq!(
+        plan.requeue_at,
+        Some(started + SignedDuration::from_hours(1))
+    );
+    fixture.advance(60 * 60);
+    fixture.report_idle_for(0);
+    fixture.complete_pause(PauseReason::MaxRunTime);
+    assert_eq!(fixture.status().reason, Some(Reason::MaxRunTime));
+}

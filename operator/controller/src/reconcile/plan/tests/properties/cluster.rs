@@ -1,0 +1,518 @@
+//! A model of the environment of the planner: one sandbox, its Pod and node, and a controller that
+//! can stop, lose its memory, and lose its writes.
+
+use crds::sandbox::PauseReason;
+
+use super::super::*;
+use crate::facts::{ContainerRun, IdleReport};
+use crate::limits::replacement_backoff::ReplacementBackoff;
+
+/// Reconciles at one moment after which a controller that still writes would write endlessly.
+const SETTLED_AFTER: usize = 8;
+/// Steps within which a healthy cluster must reach the desired state.
+const HEALED_AFTER: usize = 100;
+
+/// Source of the readiness of the sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReadinessSource {
+    Supervised,
+    Port,
+    Kubelet,
+}
+
+/// A fault of the Pod or its node.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ModelFault {
+    /// The command terminates.
+    Ends(&'static str),
+    BacksOff(&'static str),
+    /// The command terminates and restarts between two reconciles.
+    Restarts(&'static str),
+    Evicted,
+    Completed,
+    Vanishes,
+    DeletedByHand,
+    NodeLost,
+    Unknown,
+    Trouble(StartProblemKind),
+    Unschedulable,
+}
+
+/// The model.
+#[derive(Debug)]
+pub(super) struct ClusterModel {
+    pub(super) fixture: PlanFixture,
+    kind: ReadinessSource,
+    backoff: ReplacementBackoff,
+    pods: u32,
+    /// The last container run that was really ready.
+    proven: Option<ContainerRun>,
+    controller: bool,
+    next: Option<Timestamp>,
+    probes: bool,
+    checks_idle: bool,
+    /// Time of the last activity in the sandbox.
+    active_at: Timestamp,
+    pub(super) lose_status_write: bool,
+    pub(super) fail_action: bool,
+    pub(super) deleted: bool,
+}
+
+impl ClusterModel {
+    pub(super) fn new(kind: ReadinessSource, deadlines: Deadlines) -> Self {
+        let mut fixture = PlanFixture::new();
+        fixture.deadlines = deadlines;
+        fixture.probe.port = (kind == ReadinessSource::Port).then_some(8080);
+        Self {
+            fixture,
+            kind,
+            backoff: ReplacementBackoff::default(),
+            pods: 0,
+            proven: None,
+            controller: true,
+            next: None,
+            probes: false,
+            checks_idle: false,
+            active_at: Timestamp::MIN,
+            lose_status_write: false,
+            fail_action: false,
+            deleted: false,
+        }
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.fixture.status().phase
+    }
+
+    pub(super) fn desired_state(&self) -> DesiredState {
+        self.fixture.entry.desired_state()
+    }
+
+    /// Sets the wake annotation.
+    pub(super) fn wake(&mut self) {
+        let now = Timestamp::from_second(self.fixture.now.as_second()).unwrap();
+        self.fixture.entry.wake_at = Some(now);
+    }
+
+    /// Activity in the sandbox.
+    pub(super) fn record_activity(&mut self) {
+        self.active_at = self.fixture.now;
+    }
+
+    /// Completes a requested idle check.
+    pub(super) fn complete_idle_check(&mut self, known: bool) {
+        if std::mem::take(&mut self.checks_idle) && self.controller && self.has_pod() {
+            self.fixture.facts.idle = Some(IdleReport {
+                checked_at: self.fixture.now,
+                idle_since: known.then_some(self.active_at),
+            });
+        }
+    }
+
+    pub(super) fn has_pod(&self) -> bool {
+        self.fixture.facts.pod.is_some()
+    }
+
+    /// Changes the spec; setting the same state again is a change of the generation too.
+    pub(super) fn set_desired_state(&mut self, state: DesiredState) {
+        self.fixture.set_desired_state(state);
+    }
+
+    pub(super) fn end_controller(&mut self) {
+        self.controller = false;
+    }
+
+    /// Starts a controller process without memory of the last one.
+    pub(super) fn start_controller(&mut self) {
+        if self.controller {
+            return;
+        }
+        self.controller = true;
+        self.backoff = ReplacementBackoff::default();
+        (self.probes, self.checks_idle) = (false, false);
+        (self.fixture.facts.readiness, self.fixture.facts.idle) = (None, None);
+        let now = self.fixture.now;
+        let problem = self
+            .fixture
+            .facts
+            .pod
+            .as_mut()
+            .and_then(|p| p.start_problem.as_mut());
+        if let Some(problem) = problem {
+            problem.since = Some(now);
+        }
+    }
+
+    /// Reconciles at this moment until the plan is stable.
+    pub(super) fn reconcile(&mut self) {
+        for _ in 0..SETTLED_AFTER {
+            if !self.controller || self.deleted || !self.step() {
+                return;
+            }
+        }
+        panic!("does not settle: {self:#?}");
+    }
+
+    /// One reconcile. Returns whether another one may have an effect.
+    fn step(&mut self) -> bool {
+        let key = &self.fixture.entry.key;
+        self.fixture.facts.replace_at = self.backoff.earliest_replacement(key, self.fixture.now);
+        let plan = self.fixture.plan();
+        self.check(&plan);
+        self.probes = plan.probe_readiness;
+        self.checks_idle |= plan.check_idle;
+        let acts = !plan.actions.is_empty();
+        if acts && std::mem::take(&mut self.fail_action) {
+            return true;
+        }
+        for action in &plan.actions {
+            self.carry_out(action);
+        }
+        let status = stored(&plan.status);
+        let writes = plan.write_status && status != self.fixture.entry.status;
+        if writes && std::mem::take(&mut self.lose_status_write) {
+            return true;
+        }
+        if writes {
+            self.fixture.entry.status = status;
+        }
+        if plan.pod_lost {
+            self.backoff
+                .record_replacement(&self.fixture.entry.key, self.fixture.now);
+        }
+        self.next = plan.requeue_at;
+        acts || writes
+    }
+
+    fn carry_out(&mut self, action: &Action) {
+        let now = self.fixture.now;
+        match action {
+            Action::CreateClaim
+            | Action::CaptureLog
+            | Action::DropSealedEnv
+            | Action::DeleteClaim { .. }
+            | Action::DeleteSecret => {}
+            Action::CreatePod { restarts } => {
+                self.pods += 1;
+                self.forget_reports();
+                self.fixture.facts.pod = Some(PodFacts {
+                    uid: format!("pod-{}", self.pods),
+                    created_at: Some(Timestamp::from_second(now.as_second()).unwrap()),
+                    phase: PodPhase::Pending,
+                    ip: None,
+                    node: None,
+                    restarts_before: *restarts,
+                    supervised: self.kind == ReadinessSource::Supervised,
+                    container: Container::default(),
+                    ..pod()
+                });
+            }
+            Action::DeletePod { grace, .. } => {
+                let pod = self.fixture.pod();
+                if *grace == DeletionGrace::Force || pod.node.is_none() {
+                    self.lose_pod();
+                } else {
+                    pod.grace_ends_at = Some(now + SignedDuration::from_secs(10));
+                }
+            }
+            Action::DeleteSandbox => self.deleted = true,
+        }
+    }
+
+    fn lose_pod(&mut self) {
+        self.fixture.facts.pod = None;
+        self.forget_reports();
+    }
+
+    /// Forgets reports about an earlier container run.
+    fn forget_reports(&mut self) {
+        (self.fixture.facts.readiness, self.fixture.facts.idle) = (None, None);
+        self.checks_idle = false;
+    }
+
+    /// Advances the time. The controller reconciles when its requeue is due, and must be idle
+    /// before.
+    pub(super) fn advance(&mut self, seconds: i64) {
+        let until = self.fixture.now + SignedDuration::from_secs(seconds);
+        for _ in 0..1000 {
+            let due = self
+                .next
+                .filter(|at| *at <= until && self.controller && !self.deleted);
+            let Some(due) = due else {
+                self.fixture.now = until;
+                self.check_no_change();
+                return;
+            };
+            let before = due - SignedDuration::from_millis(1);
+            if before > self.fixture.now {
+                self.fixture.now = before;
+                self.check_no_change();
+            }
+            self.fixture.now = due.max(self.fixture.now) + SignedDuration::from_millis(1);
+            self.reconcile();
+        }
+        panic!("requeues endlessly: {self:#?}");
+    }
+
+    /// Completes a readiness probe, if one is running.
+    pub(super) fn complete_probe(&mut self, answer: ProbeResult) {
+        let probes = self.probes && self.controller;
+        let Some(pod) = self.fixture.facts.pod.as_mut() else {
+            return;
+        };
+        let runs = matches!(pod.container.state, ContainerState::Running { .. });
+        if !runs || pod.phase != PodPhase::Running || pod.grace_ends_at.is_some() {
+            return;
+        }
+        if self.kind == ReadinessSource::Kubelet {
+            pod.ready = answer == ProbeResult::Ready;
+        } else if probes {
+            pod.ready = answer == ProbeResult::Ready;
+            if pod.ready {
+                self.proven = Some(pod.container_run());
+            }
+            self.fixture.facts.readiness = Some(answer);
+        }
+    }
+
+    /// The node advances the Pod by one step.
+    pub(super) fn progress(&mut self) {
+        let now = Timestamp::from_second(self.fixture.now.as_second()).unwrap();
+        let Some(pod) = self.fixture.facts.pod.as_mut() else {
+            return;
+        };
+        let lost = pod.phase == PodPhase::Unknown || pod.reason.is_some();
+        if pod.grace_ends_at.is_some() && !lost {
+            return self.lose_pod();
+        }
+        if matches!(pod.phase, PodPhase::Failed | PodPhase::Succeeded) || lost {
+            return;
+        }
+        if pod.unschedulable.take().is_some() || pod.start_problem.take().is_some() {
+            return;
+        }
+        match pod.container.state {
+            ContainerState::Running { .. } => {}
+            ContainerState::Waiting => run(pod, now),
+            ContainerState::BackingOff | ContainerState::Terminated => {
+                pod.container.restarts += 1;
+                run(pod, now);
+                self.forget_reports();
+            }
+        }
+    }
+
+    pub(super) fn inject(&mut self, fault: ModelFault) {
+        let now = Timestamp::from_second(self.fixture.now.as_second()).unwrap();
+        let Some(pod) = self.fixture.facts.pod.as_mut() else {
+            return;
+        };
+        let runs = matches!(pod.container.state, ContainerState::Running { .. });
+        let waits = pod.container.state == ContainerState::Waiting;
+        match fault {
+            ModelFault::Ends(why) if runs => ends(pod, ContainerState::Terminated, why),
+            ModelFault::BacksOff(why) if runs => ends(pod, ContainerState::BackingOff, why),
+            ModelFault::Restarts(why) if runs => {
+                ends(pod, ContainerState::Terminated, why);
+                pod.container.restarts += 1;
+                run(pod, now);
+                self.forget_reports();
+            }
+            ModelFault::Evicted => fails(pod, PodPhase::Failed, Some("Evicted")),
+            ModelFault::Completed if runs => fails(pod, PodPhase::Succeeded, None),
+            ModelFault::Vanishes => self.lose_pod(),
+            ModelFault::DeletedByHand if pod.grace_ends_at.is_none() => {
+                pod.grace_ends_at = Some(now + SignedDuration::from_secs(10));
+            }
+            ModelFault::NodeLost => fails(pod, pod.phase, Some("NodeLost")),
+            ModelFault::Unknown => fails(pod, PodPhase::Unknown, None),
+            ModelFault::Trouble(kind) if waits => {
+                pod.start_problem = Some(start_problem(kind, now));
+            }
+            ModelFault::Unschedulable if waits && pod.node.is_none() => {
+                pod.unschedulable = Some("no node is large enough".into());
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends all faults and runs the model until it is stable.
+    pub(super) fn heal(&mut self) {
+        self.start_controller();
+        (self.lose_status_write, self.fail_action) = (false, false);
+        for _ in 0..HEALED_AFTER {
+            self.reconcile();
+            let before = format!("{:?}", (&self.fixture.facts, &self.fixture.entry.status));
+            self.progress();
+            self.complete_probe(ProbeResult::Ready);
+            self.record_activity();
+            self.complete_idle_check(true);
+            self.reconcile();
+            let after = format!("{:?}", (&self.fixture.facts, &self.fixture.entry.status));
+            let at_rest = !matches!(self.phase(), Phase::Starting | Phase::Pausing)
+                && !self.has_unwanted_pod();
+            if self.deleted || (before == after && at_rest) {
+                return;
+            }
+            if before == after {
+                let next = self.next.expect("the controller waits without a requeue");
+                let wait = next.duration_since(self.fixture.now).as_secs().max(0) + 1;
+                self.advance(wait);
+            }
+        }
+        panic!("does not converge: {self:#?}");
+    }
+
+    /// Returns whether a Pod exists that the phase does not allow.
+    fn has_unwanted_pod(&self) -> bool {
+        self.has_pod() && self.phase() != Phase::Running
+    }
+
+    /// Checks that the plan is empty when nothing has happened.
+    fn check_no_change(&mut self) {
+        if !self.controller || self.deleted || self.lose_status_write || self.fail_action {
+            return;
+        }
+        let key = &self.fixture.entry.key;
+        self.fixture.facts.replace_at = self.backoff.earliest_replacement(key, self.fixture.now);
+        let plan = self.fixture.plan();
+        assert_eq!(plan.actions, [], "without a reason: {self:#?}");
+        if plan.write_status {
+            assert_eq!(
+                stored(&plan.status),
+                *self.fixture.status(),
+                "without a reason"
+            );
+        }
+        assert_eq!(
+            plan.requeue_at, self.next,
+            "another deadline without a reason"
+        );
+    }
+
+    /// Invariants of every plan.
+    fn check(&self, plan: &Plan) {
+        let pod = self.fixture.facts.pod.as_ref();
+        for action in &plan.actions {
+            match action {
+                Action::CreatePod { .. } => {
+                    assert_eq!(pod, None, "a second Pod");
+                    assert_eq!(
+                        self.desired_state(),
+                        DesiredState::Running,
+                        "a Pod that is not desired"
+                    );
+                }
+                Action::DeletePod { uid, .. } => assert_eq!(Some(uid), pod.map(|p| &p.uid)),
+                Action::DeleteSandbox => {
+                    assert_eq!(self.desired_state(), DesiredState::Stopped);
+                }
+                Action::CreateClaim
+                | Action::CaptureLog
+                | Action::DropSealedEnv
+                | Action::DeleteClaim { .. }
+                | Action::DeleteSecret => {}
+            }
+        }
+        let ready = condition(&plan.status, "Ready");
+        let runs = plan.status.phase == Phase::Running;
+        assert_eq!(ready.as_deref() == Some("True"), runs, "{:?}", plan.status);
+        match plan.status.phase {
+            Phase::Running => self.check_running(plan),
+            Phase::Paused => assert_eq!(pod, None, "paused with a Pod"),
+            Phase::Failed => assert_eq!(plan.status.pod_name, None, "failed with a Pod"),
+            Phase::Pausing => self.check_pausing(plan),
+            _ => {}
+        }
+        assert!(
+            plan.requeue_at.is_none_or(|at| at > self.fixture.now),
+            "{plan:#?} at {}",
+            self.fixture.now
+        );
+    }
+
+    /// An idle pause rests on a fresh report of enough idle time.
+    fn check_pausing(&self, plan: &Plan) {
+        let begins = self.phase() == Phase::Running;
+        if !begins || plan.status.pause_reason != Some(PauseReason::Idle) {
+            return;
+        }
+        let quiet = self
+            .fixture
+            .facts
+            .idle
+            .expect("paused without an idle report");
+        let age = self.fixture.now.duration_since(quiet.checked_at);
+        assert!(age <= SignedDuration::from_secs(5), "report is {age} old");
+        let limit = self.fixture.deadlines.idle_timeout.expect("a timeout");
+        let idle = self
+            .fixture
+            .now
+            .duration_since(quiet.idle_since.expect("an answer"));
+        assert!(
+            idle >= SignedDuration::try_from(limit).unwrap(),
+            "idle for {idle}"
+        );
+        assert_eq!(
+            plan.actions,
+            [],
+            "the Pod is deleted before the gateways know"
+        );
+    }
+
+    /// Phase `Running` requires a successful probe in the present container run.
+    fn check_running(&self, plan: &Plan) {
+        let pod = self
+            .fixture
+            .facts
+            .pod
+            .as_ref()
+            .expect("running without a Pod");
+        assert_eq!(
+            self.desired_state(),
+            DesiredState::Running,
+            "running although not desired"
+        );
+        assert_eq!(
+            (pod.grace_ends_at, pod.phase),
+            (None, PodPhase::Running),
+            "{pod:#?}"
+        );
+        assert!(pod.ip.is_some() && plan.status.pod_ip == pod.ip);
+        let runs = matches!(pod.container.state, ContainerState::Running { .. });
+        assert!(runs, "running without a running container");
+        if self.kind == ReadinessSource::Kubelet {
+            assert!(pod.ready, "running although the kubelet reports not ready");
+        } else {
+            assert_eq!(
+                self.proven,
+                Some(pod.container_run()),
+                "running without a successful probe"
+            );
+            let not_ready = matches!(self.fixture.facts.readiness, Some(ProbeResult::NotReady(_)));
+            assert!(!not_ready, "running although the probe failed");
+        }
+    }
+}
+
+fn run(pod: &mut PodFacts, now: Timestamp) {
+    pod.node = Some("node-1".into());
+    // The worst case: the IP is reused at once.
+    pod.ip = Some("10.0.0.1".into());
+    pod.phase = PodPhase::Running;
+    pod.container.state = ContainerState::Running {
+        started_at: Some(now),
+    };
+}
+
+fn ends(pod: &mut PodFacts, state: ContainerState, why: &str) {
+    pod.ready = false;
+    pod.container.state = state;
+    pod.container.last_termination = Some(why.to_owned());
+}
+
+fn fails(pod: &mut PodFacts, phase: PodPhase, reason: Option<&str>) {
+    pod.ready = false;
+    pod.phase = phase;
+    pod.reason = reason.map(str::to_owned);
+}

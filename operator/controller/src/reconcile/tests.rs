@@ -1,0 +1,149 @@
+//! Whole reconciles against a fake API server.
+
+use std::time::Duration;
+
+use crds::Sandbox;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use shared::clock::Clock;
+use shared::index::Index;
+use shared::kubernetes::leader::LeaseConfig;
+use shared::kubernetes::slim::SlimPod;
+use shared::kubernetes::work_queue::WorkQueue;
+use shared::traffic::NoGateways;
+use testing::FakeApi;
+
+use super::*;
+use crate::PeerClients;
+use crate::config::ControllerConfig;
+use crate::probes::supervisor_client::HttpSupervisors;
+use crate::reconcile::build::tests::fixtures::{config, keys};
+
+pub(crate) fn test_context(client: Client, config: ControllerConfig, clock: Clock) -> Context {
+    let keys = Arc::new(keys());
+    let index = Arc::new(Index::new(keys.clone()));
+    let peers = PeerClients {
+        supervisors: Arc::new(HttpSupervisors::default()),
+        gateways: Arc::new(NoGateways),
+    };
+    let queue = Arc::new(WorkQueue::default());
+    Context::new(client, config, keys, index, peers, clock, &queue)
+}
+
+struct ReconcileFixture {
+    api: FakeApi,
+    context: Arc<Context>,
+    key: Key,
+}
+
+impl ReconcileFixture {
+    /// A leader of the lease `system/lease`, and the Sandbox `ns/a`.
+    async fn new(spec: Value, status: Value) -> Self {
+        let api = FakeApi::default();
+        let mut config = config();
+        config.leader = Some(LeaseConfig {
+            namespace: "system".into(),
+            name: "lease".into(),
+            identity: "one".into(),
+        });
+        let clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
+        let fixture = Self {
+            context: Arc::new(test_context(api.client(), config, clock)),
+            api,
+            key: Key {
+                namespace: "ns".into(),
+                name: "a".into(),
+            },
+        };
+        let sandbox: Sandbox = serde_json::from_value(json!({
+            "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox", "spec": spec,
+            "metadata": {"namespace": "ns", "name": "a", "uid": "new", "generation": 1},
+            "status": status,
+        }))
+        .unwrap();
+        let sandboxes: Api<Sandbox> = fixture.api();
+        let created = sandboxes.create(&PostParams::default(), &sandbox).await;
+        fixture.context.index.apply(&created.unwrap());
+        fixture
+    }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.context.client.clone(), "ns")
+    }
+
+    /// A terminating Pod of the sandbox with this uid, whose node is dead.
+    async fn add_terminating_pod(&self, owner: &str) {
+        let owner = json!({"apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox",
+            "name": "a", "uid": owner, "controller": true});
+        let metadata = json!({"namespace": "ns", "name": crds::names::pod("a"), "uid": "pod",
+            "deletionTimestamp": "1970-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30,
+            "ownerReferences": [owner]});
+        let pod: SlimPod = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+        let created = self
+            .api::<SlimPod>()
+            .create(&PostParams::default(), &pod)
+            .await;
+        self.context.pods.apply(&created.unwrap());
+    }
+
+    async fn has_pod(&self) -> bool {
+        let found = self.api::<Pod>().get_opt(&crds::names::pod("a")).await;
+        found.unwrap().is_some()
+    }
+
+    async fn reconcile(&self) -> Result<Option<Timestamp>, ReconcileError> {
+        reconcile(&self.context, &self.key).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pod_of_deleted_sandbox_on_dead_node_is_force_deleted() {
+    let fixture = ReconcileFixture::new(json!({"image": "i"}), json!({})).await;
+    fixture.add_terminating_pod("new").await;
+    fixture.context.index.remove(&fixture.key, "new");
+    let until = fixture.reconcile().await.unwrap().unwrap();
+    assert_eq!(until.as_second(), 60, "30 s of grace and 30 s for the node");
+    assert!(fixture.has_pod().await);
+    tokio::time::advance(Duration::from_mins(1)).await;
+    assert_eq!(fixture.reconcile().await.unwrap(), None);
+    assert!(!fixture.has_pod().await);
+    assert_eq!(fixture.reconcile().await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pod_of_earlier_sandbox_on_dead_node_makes_room_for_the_next_one() {
+    let spec = json!({"image": "i", "command": ["c"], "state": "Stopped"});
+    let fixture = ReconcileFixture::new(spec, json!({})).await;
+    fixture.add_terminating_pod("old").await;
+    tokio::time::advance(Duration::from_mins(1)).await;
+    fixture.reconcile().await.unwrap();
+    assert!(!fixture.has_pod().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sandbox_of_other_installation_is_left_alone() {
+    let status = json!({"phase": "Pending", "installation": "other/lease"});
+    let fixture = ReconcileFixture::new(json!({"image": "i"}), status).await;
+    let error = fixture.reconcile().await.unwrap_err();
+    assert_eq!(error.category(), "other_installation");
+    assert!(
+        error.to_string().contains("installation other/lease"),
+        "{error}"
+    );
+    assert_eq!(fixture.api.objects().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopped_sandbox_loses_its_sealed_environment() {
+    let spec = json!({"image": "i", "command": ["c"], "state": "Stopped", "sealedEnv": "x"});
+    let fixture = ReconcileFixture::new(spec, json!({"phase": "Running"})).await;
+    fixture.reconcile().await.unwrap();
+    let stopped = fixture.api::<Sandbox>().get("a").await.unwrap();
+    assert_eq!(stopped.spec.sealed_env, None);
+    assert_eq!(stopped.spec.command, Some(vec!["c".into()]));
+}

@@ -1,0 +1,143 @@
+//! `GET /sessions/batch?ids=a&ids=b`: one entry per id, in order, null where there is no runtime.
+//! Clients take a null for the end of the sandbox, so it is only sent for certain.
+
+mod unresolved;
+
+use std::collections::HashSet;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use futures::{StreamExt as _, stream};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::auth::Poller;
+use super::endpoint::{Endpoint, Tag};
+use super::info::RuntimeInfo;
+use super::{Api, ApiError, Shared};
+use crate::runtime_status::is_ended;
+use crate::sandboxes::SandboxError;
+use shared::tenants::Tenant;
+use unresolved::UnresolvedRuntime;
+
+/// Path of the endpoint.
+pub(super) const PATH: &str = "/sessions/batch";
+/// Maximum number of unknown or ended ids with a live lookup. Of more ids, one stands for all.
+const MAX_LIVE_LOOKUPS: usize = 64;
+
+pub(super) fn endpoint() -> Endpoint {
+    Endpoint::get(PATH, batch)
+        .documented(
+            Tag::Sandboxes,
+            "getSessions",
+            "Returns the newest sandboxes of several sessions, in order; null where there is none.",
+        )
+        .repeated_query("ids", "Session ids, as ids=a&ids=b.")
+        .response::<Vec<Option<BatchEntry>>>(200)
+        .errors(&[400, 401, 503])
+}
+
+/// Entry of an id that has a runtime or may have one.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+enum BatchEntry {
+    Known(Box<RuntimeInfo>),
+    Unresolved(UnresolvedRuntime),
+}
+
+/// Ids that may have a runtime, because the API server could not be asked.
+#[derive(Debug, Default)]
+struct UnresolvedIds {
+    ids: HashSet<String>,
+    error: Option<SandboxError>,
+}
+
+async fn batch(
+    State(api): Shared,
+    Poller(tenant): Poller,
+    query: Result<Query<Vec<(String, String)>>, QueryRejection>,
+) -> Result<Json<Vec<Option<BatchEntry>>>, ApiError> {
+    let Query(query) = query?;
+    let wanted = query.into_iter().filter(|(name, _)| name == "ids");
+    let ids: Vec<_> = wanted.map(|(_, id)| id).collect();
+    api.sandboxes.synced().await?;
+    let unresolved = resolve_unknown_ids(&api, &tenant, &ids).await;
+    let entries = ids
+        .iter()
+        .map(|id| api.batch_entry(&tenant, id, &unresolved));
+    let entries: Vec<_> = entries.collect();
+    let is_known = |entry: &Option<BatchEntry>| matches!(entry, Some(BatchEntry::Known(_)));
+    match unresolved.error {
+        // Without a known entry, an error loses nothing, and every client understands it.
+        Some(error) if !entries.iter().any(is_known) => Err(error.into()),
+        _ => Ok(Json(entries)),
+    }
+}
+
+impl Api {
+    fn batch_entry(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+        unresolved: &UnresolvedIds,
+    ) -> Option<BatchEntry> {
+        let known = self.sandboxes.known_session(&tenant.name, id);
+        match known.and_then(|entry| self.info(&entry)) {
+            Some(info) => Some(BatchEntry::Known(Box::new(info))),
+            None if unresolved.ids.contains(id) => {
+                Some(BatchEntry::Unresolved(UnresolvedRuntime::new(id)))
+            }
+            None => None,
+        }
+    }
+}
+
+/// Looks up ids that another replica may have started a moment ago.
+async fn resolve_unknown_ids(api: &Api, tenant: &Tenant, ids: &[String]) -> UnresolvedIds {
+    let known = |id: &str| api.sandboxes.known_session(&tenant.name, id);
+    let is_unresolved = |id: &&String| known(id).is_none_or(|entry| is_ended(&entry));
+    let lookups: HashSet<_> = ids.iter().filter(is_unresolved).cloned().collect();
+    if lookups.len() > MAX_LIVE_LOOKUPS {
+        return look_up_one_of(api, tenant, lookups).await;
+    }
+    let checks =
+        stream::iter(lookups).map(async |id| (look_up_session(api, tenant, &id).await, id));
+    let checked: Vec<_> = checks.buffer_unordered(MAX_LIVE_LOOKUPS).collect().await;
+    let mut unresolved = UnresolvedIds::default();
+    for (checked, id) in checked {
+        if let Err(error) = checked {
+            unresolved.ids.insert(id);
+            unresolved.error = Some(error);
+        }
+    }
+    unresolved
+}
+
+async fn look_up_session(api: &Api, tenant: &Tenant, id: &str) -> Result<(), SandboxError> {
+    let mut found = api.sandboxes.find_session(&tenant.name, id).await;
+    if matches!(&found, Err(error) if error.is_outage()) {
+        // One more attempt: an unresolved entry is not what clients expect.
+        found = api.sandboxes.find_session(&tenant.name, id).await;
+    }
+    match found {
+        Ok(_) | Err(SandboxError::NotFound) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Looks up one id for all. If the API server answers, the index is right about the others.
+async fn look_up_one_of(api: &Api, tenant: &Tenant, ids: HashSet<String>) -> UnresolvedIds {
+    let unknown = |id: &&String| api.sandboxes.known_session(&tenant.name, id).is_none();
+    let Some(one) = ids.iter().find(unknown) else {
+        return UnresolvedIds::default();
+    };
+    let looked_up = look_up_session(api, tenant, one).await;
+    let error = looked_up
+        .and_then(|()| api.sandboxes.ensure_index_current())
+        .err();
+    match error {
+        Some(_) => UnresolvedIds { ids, error },
+        None => UnresolvedIds::default(),
+    }
+}

@@ -1,0 +1,210 @@
+//! `POST /start`: the sandbox of a session, created if there is none (`docs/specs/runtime-api.md`,
+//! sections 1.4 and 7, rule 1).
+//!
+//! The object name is derived from tenant, session and epoch. So `create` is also the check for a
+//! concurrent start, across any number of replicas and without a lock.
+
+mod build;
+mod command;
+mod environment;
+mod image;
+mod request;
+mod runtime_class;
+mod waiting_limit;
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use crds::sandbox::DesiredState;
+use http::StatusCode;
+use tokio::time::timeout;
+
+use super::auth::RateLimitedCaller;
+use super::body::Body;
+use super::endpoint::{Endpoint, Tag};
+use super::info::RuntimeInfo;
+use super::{Api, ApiError, Shared, audit};
+use crate::runtime_status::{RuntimeStatus, derive, is_stopped};
+use crate::sandboxes::{Created, SandboxError};
+use request::Start;
+use shared::index::Entry;
+use shared::tenants::Tenant;
+
+pub(super) use request::StartRequest;
+
+/// Attempts to find or create. A lost attempt means that another caller changed the session.
+const MAX_ROUNDS: u32 = 8;
+
+/// Example of a request body.
+const EXAMPLE: &str = r#"{
+    "session_id": "session-1",
+    "image": "ghcr.io/openhands/agent-server:latest-python",
+    "command": ["/usr/local/bin/openhands-agent-server", "--port", "60000"],
+    "working_dir": "/workspace",
+    "environment": {"LOG_JSON": "1"},
+    "resource_factor": 1
+}"#;
+
+pub(super) fn endpoint() -> Endpoint {
+    Endpoint::post("/start", start)
+        .documented(
+            Tag::Sandboxes,
+            "startSandbox",
+            "Starts the sandbox of a session: creates it, or resumes the existing one.",
+        )
+        .request_body::<StartRequest>()
+        .example(EXAMPLE)
+        .response::<RuntimeInfo>(201)
+        .errors(&[400, 401, 413, 503])
+}
+
+async fn start(
+    State(api): Shared,
+    caller: RateLimitedCaller,
+    Body(request): Body<StartRequest>,
+) -> Result<(StatusCode, Json<RuntimeInfo>), ApiError> {
+    let start = request.check(&api.config.runtime_classes, &api.settings)?;
+    let tenant = &caller.tenant;
+    let obtained = timeout(caller.remaining_time(), api.get_or_create(tenant, &start)).await;
+    let obtained = obtained.unwrap_or(Err(SandboxError::Timeout.into()));
+    let runtime = obtained.as_ref().map_or("", |entry| &entry.runtime_id);
+    audit::tenant("start", &caller, runtime, obtained.as_ref().map(drop));
+    let entry = obtained?;
+    let kept = kept_fields(&entry, &start);
+    let entry = api.wait_for_ready(entry).await;
+    let mut info = api.info(&entry).ok_or(ApiError::UnknownRuntime)?;
+    let detail = info.status_detail.into_iter().chain(start.notes);
+    let detail: Vec<_> = detail.chain(kept).collect();
+    info.status_detail = (!detail.is_empty()).then(|| detail.join("; "));
+    Ok((StatusCode::CREATED, Json(info)))
+}
+
+/// Decision of a start about the newest sandbox of the session.
+enum SessionDecision {
+    Keep,
+    Resume,
+    /// It has ended: the next epoch begins.
+    Replace,
+    /// An object with the derived name but without a session; it is left alone.
+    Foreign,
+}
+
+impl Api {
+    /// Returns the live sandbox of the session: the existing one, resumed if paused, or a new one.
+    async fn get_or_create(&self, owner: &Tenant, start: &Start) -> Result<Arc<Entry>, ApiError> {
+        self.sandboxes.synced().await?;
+        let tenant = &owner.name;
+        let mut epoch = 0;
+        let mut newest = self.newest(tenant, &start.session).await;
+        for _ in 0..MAX_ROUNDS {
+            if let Some(entry) = newest {
+                match self.reuse(&entry).await? {
+                    Some(live) => return Ok(live),
+                    None => epoch = epoch_of(&entry).unwrap_or(epoch).saturating_add(1),
+                }
+            }
+            self.check_waiting_limit(owner)?;
+            let sandbox = self.build(tenant, start, epoch)?;
+            match self.sandboxes.create(&sandbox).await? {
+                Created::New(entry) => return Ok(entry),
+                Created::Exists => newest = self.existing(tenant, start, epoch).await?,
+            }
+        }
+        Err(SandboxError::Timeout.into())
+    }
+
+    /// Finds the newest known sandbox of the session and refreshes it from the API server: another
+    /// replica may have stopped it a moment ago.
+    async fn newest(&self, tenant: &str, session: &str) -> Option<Arc<Entry>> {
+        let entry = self.sandboxes.known_session(tenant, session)?;
+        if is_stopped(&entry) {
+            return Some(entry);
+        }
+        self.sandboxes.refresh(entry).await
+    }
+
+    /// Looks up the object whose name a create found taken.
+    async fn existing(
+        &self,
+        tenant: &str,
+        start: &Start,
+        epoch: u32,
+    ) -> Result<Option<Arc<Entry>>, ApiError> {
+        let keys = &self.sandboxes.keys;
+        let name = keys.session_runtime_id(&self.config.namespace, tenant, &start.session, epoch);
+        Ok(self.sandboxes.look_up(&name).await?)
+    }
+
+    /// Keeps or resumes a sandbox of the session. `None` if the session needs a new one.
+    async fn reuse(&self, entry: &Arc<Entry>) -> Result<Option<Arc<Entry>>, ApiError> {
+        match decide(entry) {
+            SessionDecision::Keep => Ok(Some(entry.clone())),
+            SessionDecision::Resume => {
+                let resumed = self.change(entry.clone(), DesiredState::Running).await?;
+                Ok(Some(resumed).filter(|entry| !is_stopped(entry)))
+            }
+            SessionDecision::Replace => {
+                // Stop the failed one first: a session has at most one live sandbox.
+                self.change(entry.clone(), DesiredState::Stopped).await?;
+                Ok(None)
+            }
+            SessionDecision::Foreign => Ok(None),
+        }
+    }
+
+    /// Waits up to `start_wait` for readiness, which is enough for a warm start.
+    async fn wait_for_ready(&self, entry: Arc<Entry>) -> Arc<Entry> {
+        let limit = self.config.start_wait;
+        let settled = |e: &Entry| derive(e).lifecycle != RuntimeStatus::Starting;
+        let index = &self.sandboxes.index;
+        index
+            .wait(&entry.key, limit, settled)
+            .await
+            .unwrap_or(entry)
+    }
+}
+
+fn decide(entry: &Entry) -> SessionDecision {
+    if entry.session().is_none() {
+        return SessionDecision::Foreign;
+    }
+    match derive(entry).lifecycle {
+        RuntimeStatus::Starting | RuntimeStatus::Running => SessionDecision::Keep,
+        RuntimeStatus::Paused => SessionDecision::Resume,
+        // Its workspace holds work: it starts again on the same volume.
+        RuntimeStatus::Error if entry.has_failed_with_workspace() && entry.was_ready() => {
+            SessionDecision::Resume
+        }
+        RuntimeStatus::Stopped | RuntimeStatus::Error => SessionDecision::Replace,
+    }
+}
+
+/// Names the fields of a request that differ from the existing sandbox, which keeps its own.
+fn kept_fields(entry: &Entry, start: &Start) -> Option<String> {
+    let spec = &entry.spec;
+    let words = start.command.as_ref().map(|command| &command.words);
+    let factor = |factor: Option<f64>| factor.unwrap_or(1.0).to_bits();
+    let differs = [
+        ("image", spec.image.as_ref() != Some(&start.image)),
+        ("command", spec.command.as_ref() != words),
+        ("working_dir", spec.working_dir != start.working_dir),
+        (
+            "resource_factor",
+            factor(spec.resource_factor) != factor(start.resource_factor),
+        ),
+        (
+            "runtime_class",
+            spec.runtime_class_name != start.runtime_class,
+        ),
+    ];
+    let kept = differs.iter().filter(|(_, differs)| *differs);
+    let kept: Vec<_> = kept.map(|(name, _)| *name).collect();
+    let names = kept.join(", ");
+    (!kept.is_empty())
+        .then(|| format!("the session has a sandbox already, which keeps its {names}"))
+}
+
+fn epoch_of(entry: &Entry) -> Option<u32> {
+    entry.session().map(|session| session.epoch)
+}

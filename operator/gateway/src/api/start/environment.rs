@@ -1,0 +1,82 @@
+//! Reads the client's environment: every value as text, without the names that the server owns
+//! (`docs/specs/runtime-api.md`, section 4.8 and section 7, rules 24 and 36).
+
+use std::collections::BTreeMap;
+
+use crds::contract::variable::{OH_SESSION_API_KEYS_0, SESSION_API_KEY};
+use serde_json::{Map, Value};
+
+use crate::api::ApiError;
+use crate::exec_limits::check_variable;
+
+/// Variables that only the controller sets.
+const SERVER_OWNED: [&str; 5] = [
+    SESSION_API_KEY,
+    OH_SESSION_API_KEYS_0,
+    "RUNTIME_ID",
+    "RUNTIME_URL",
+    "OH_WEB_URL",
+];
+
+/// Reads an environment. Nulls and server-owned names are left out.
+pub(super) fn read(raw: Map<String, Value>) -> Result<BTreeMap<String, String>, ApiError> {
+    raw.into_iter()
+        .filter(|(name, _)| !SERVER_OWNED.contains(&name.as_str()))
+        .filter_map(|(name, value)| Some((name, text(value)?)))
+        .map(|(name, value)| {
+            check_variable(&name, &value)?;
+            Ok((name, value))
+        })
+        .collect()
+}
+
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text),
+        other => Some(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(raw: &Value) -> Map<String, Value> {
+        raw.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn values_become_text_and_server_owned_names_are_dropped() {
+        let environment = read(object(&json!({
+            "A": "1", "N": 4.5, "B": true, "X": null, "O": {"a": [1]}, "E": "",
+            "SESSION_API_KEY": "mine", "OH_SESSION_API_KEYS_0": "mine", "RUNTIME_ID": "x",
+        })));
+        let pairs: Vec<_> = environment.unwrap().into_iter().collect();
+        let expected = [
+            ("A", "1"),
+            ("B", "true"),
+            ("E", ""),
+            ("N", "4.5"),
+            ("O", "{\"a\":[1]}"),
+        ];
+        assert_eq!(pairs, expected.map(|(n, v)| (n.to_owned(), v.to_owned())));
+    }
+
+    #[test]
+    fn variables_beyond_exec_limits_are_rejected() {
+        for raw in [
+            json!({"": "x"}),
+            json!({"A=B": "x"}),
+            json!({"A": "x\u{0}y"}),
+        ] {
+            assert!(read(object(&raw)).is_err());
+        }
+        // Name, value, the sign between them and the final NUL.
+        let longest = "x".repeat(128 * 1024 - "A=".len() - 1);
+        assert!(read(object(&json!({"A": longest}))).is_ok());
+        assert!(read(object(&json!({"A": format!("{longest}x")}))).is_err());
+    }
+}

@@ -1,0 +1,218 @@
+//! Body of `/start` as clients of all generations send it, and its validation. Unknown fields are
+//! ignored, and named in the response.
+
+use std::collections::BTreeMap;
+
+use crds::sandbox::{PullPolicy, SecurityContext};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::command::{self, ParsedCommand, RawCommand};
+use super::{environment, image, runtime_class};
+use crate::api::ApiError;
+use crate::exec_limits::check_directory;
+use crate::{ApiSettings, RuntimeClasses};
+
+/// Longest session id in bytes.
+const MAX_SESSION_ID_BYTES: usize = 256;
+/// Largest factor that the Sandbox schema allows.
+const MAX_RESOURCE_FACTOR: f64 = 64.0;
+/// Maximum number of unknown fields that are named, and of characters of each.
+const MAX_NAMED_FIELDS: usize = 5;
+const MAX_FIELD_CHARS: usize = 64;
+/// Session id that the path `/sessions/batch` hides.
+const RESERVED_SESSION_ID: &str = "batch";
+
+/// Body as it is sent. It can hold secrets, so it has no `Debug`.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "StartRequest", extend("required" = ["image", "session_id"]))]
+pub(in crate::api) struct StartRequest {
+    /// Image reference.
+    #[serde(default)]
+    image: Option<String>,
+    /// Program and arguments, as a list or as one line. Absent: the command of the image.
+    #[serde(default)]
+    command: Option<RawCommand>,
+    /// Absolute path. Absent: the working directory of the image.
+    #[serde(default)]
+    working_dir: Option<String>,
+    /// Environment variables. Values become text; null removes a variable.
+    #[serde(default)]
+    environment: Option<Map<String, Value>>,
+    /// Name of the session, 1 to 256 bytes, unique per API key.
+    #[serde(default)]
+    session_id: Option<String>,
+    /// Session id of clients of 2024, used if `session_id` is absent.
+    #[serde(default)]
+    name: Option<Value>,
+    /// Session id of still older clients, used if `session_id` and `name` are absent.
+    #[serde(default)]
+    runtime_id: Option<Value>,
+    /// Multiplies CPU and memory; capped by the installation.
+    #[serde(default)]
+    resource_factor: Option<f64>,
+    /// Runtime class, for example gvisor.
+    #[serde(default)]
+    runtime_class: Option<String>,
+    /// User id of the command.
+    #[serde(default)]
+    run_as_user: Option<i64>,
+    /// Group id of the command.
+    #[serde(default)]
+    run_as_group: Option<i64>,
+    /// Group id that owns the workspace.
+    #[serde(default)]
+    fs_group: Option<i64>,
+    /// `Always`, `IfNotPresent` or `Never`.
+    #[serde(default)]
+    image_pull_policy: Option<String>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    unknown: Map<String, Value>,
+}
+
+/// Validated request, also without `Debug`.
+pub(in crate::api) struct Start {
+    pub(super) session: String,
+    pub(super) image: String,
+    pub(super) command: Option<ParsedCommand>,
+    pub(super) working_dir: Option<String>,
+    pub(super) environment: BTreeMap<String, String>,
+    pub(super) resource_factor: Option<f64>,
+    pub(super) runtime_class: Option<String>,
+    pub(super) security_context: Option<SecurityContext>,
+    pub(super) pull_policy: Option<PullPolicy>,
+    /// Remarks for `status_detail`.
+    pub(super) notes: Vec<String>,
+}
+
+impl StartRequest {
+    pub(super) fn check(
+        self,
+        classes: &RuntimeClasses,
+        settings: &ApiSettings,
+    ) -> Result<Start, ApiError> {
+        let class = runtime_class::choose(self.runtime_class.as_deref(), classes)?;
+        let max_factor = settings.max_resource_factor.min(MAX_RESOURCE_FACTOR);
+        let (factor, capped) = resource_factor(self.resource_factor, max_factor)?;
+        let notes = [class.note, capped, unknown_fields(&self.unknown)];
+        Ok(Start {
+            session: session_id(self.session_id, [self.name, self.runtime_id])?,
+            image: image::check(self.image)?,
+            command: command::read(self.command)?,
+            working_dir: working_dir(self.working_dir)?,
+            environment: environment::read(self.environment.unwrap_or_default())?,
+            resource_factor: factor,
+            runtime_class: class.name,
+            security_context: security_context(self.run_as_user, self.run_as_group, self.fs_group)?,
+            pull_policy: pull_policy(self.image_pull_policy.as_deref())?,
+            notes: notes.into_iter().flatten().collect(),
+        })
+    }
+}
+
+fn present(text: Option<String>) -> Option<String> {
+    text.filter(|t| !t.trim().is_empty())
+}
+
+fn session_id(id: Option<String>, legacy: [Option<Value>; 2]) -> Result<String, ApiError> {
+    let mut legacy = legacy
+        .into_iter()
+        .flatten()
+        .filter_map(|value| match value {
+            Value::String(text) => present(Some(text)),
+            _ => None,
+        });
+    let id = id.or_else(|| legacy.next());
+    match id {
+        None => Err(ApiError::bad_request(
+            "session_id is required and may not be null",
+        )),
+        Some(id) if id.is_empty() => Err(ApiError::bad_request("session_id may not be empty")),
+        Some(id) if id.len() > MAX_SESSION_ID_BYTES => Err(ApiError::bad_request(format!(
+            "session_id may have at most {MAX_SESSION_ID_BYTES} bytes"
+        ))),
+        Some(id) if id == RESERVED_SESSION_ID => {
+            Err(ApiError::bad_request("session_id may not be \"batch\""))
+        }
+        Some(id) => Ok(id),
+    }
+}
+
+fn working_dir(dir: Option<String>) -> Result<Option<String>, ApiError> {
+    let Some(dir) = present(dir) else {
+        return Ok(None);
+    };
+    if !dir.starts_with('/') {
+        return Err(ApiError::bad_request(
+            "working_dir must be an absolute path",
+        ));
+    }
+    check_directory(&dir)?;
+    Ok(Some(dir))
+}
+
+/// Returns the factor that takes effect, and a remark if it was capped.
+fn resource_factor(
+    factor: Option<f64>,
+    max: f64,
+) -> Result<(Option<f64>, Option<String>), ApiError> {
+    match factor {
+        Some(factor) if factor <= 0.0 => Err(ApiError::bad_request(
+            "resource_factor must be greater than 0",
+        )),
+        Some(factor) if factor > max => {
+            let capped = format!("resource_factor is capped at {max}");
+            Ok((Some(max), Some(capped)))
+        }
+        factor => Ok((factor, None)),
+    }
+}
+
+/// Names fields that have no effect.
+fn unknown_fields(unknown: &Map<String, Value>) -> Option<String> {
+    let shorten = |name: &String| name.chars().take(MAX_FIELD_CHARS).collect::<String>();
+    let names: Vec<_> = unknown.keys().take(MAX_NAMED_FIELDS).map(shorten).collect();
+    let more = unknown.len() - names.len();
+    let more = match more {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!names.is_empty()).then(|| format!("unknown fields are ignored: {}{more}", names.join(", ")))
+}
+
+fn security_context(
+    run_as_user: Option<i64>,
+    run_as_group: Option<i64>,
+    fs_group: Option<i64>,
+) -> Result<Option<SecurityContext>, ApiError> {
+    let ids = [run_as_user, run_as_group, fs_group];
+    if ids
+        .iter()
+        .flatten()
+        .any(|id| !(0..=i64::from(i32::MAX)).contains(id))
+    {
+        return Err(ApiError::bad_request(
+            "run_as_user, run_as_group and fs_group must be between 0 and 2147483647",
+        ));
+    }
+    let is_set = ids.iter().any(Option::is_some);
+    Ok(is_set.then_some(SecurityContext {
+        run_as_user,
+        run_as_group,
+        fs_group,
+    }))
+}
+
+fn pull_policy(policy: Option<&str>) -> Result<Option<PullPolicy>, ApiError> {
+    match policy {
+        None | Some("") => Ok(None),
+        Some("Always") => Ok(Some(PullPolicy::Always)),
+        Some("IfNotPresent") => Ok(Some(PullPolicy::IfNotPresent)),
+        Some("Never") => Ok(Some(PullPolicy::Never)),
+        Some(_) => Err(ApiError::bad_request(
+            "image_pull_policy must be Always, IfNotPresent or Never",
+        )),
+    }
+}

@@ -1,0 +1,137 @@
+//! Upgraded connections: once both sides have switched protocols, bytes are copied in both
+//! directions without inspection, so that any protocol works.
+
+use axum::body::Body;
+use http::header::{CONNECTION, UPGRADE};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::io::copy_bidirectional_with_sizes;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{ProxiedResponse, headers};
+use shared::metrics::GaugeGuard;
+
+/// Buffer of one direction of a tunnel in bytes. Most tunnels are idle.
+const TUNNEL_BUFFER_BYTES: usize = 8 * 1024;
+
+/// An upgrade that a client requests.
+#[derive(Debug)]
+pub(super) struct Upgrade {
+    protocol: HeaderValue,
+    client: OnUpgrade,
+}
+
+/// All open tunnels.
+#[derive(Debug)]
+pub(super) struct Tunnels {
+    open: Gauge,
+    tracker: TaskTracker,
+    aborted: CancellationToken,
+}
+
+/// Takes the upgrade out of a request. An upgrade to HTTP/2 is ignored: its requests would bypass
+/// the gateway's checks (RFC 9113 removed it).
+pub(super) fn take_upgrade(request: &mut Request<Body>) -> Option<Upgrade> {
+    let headers = request.headers();
+    let requested =
+        tokens(headers, &CONNECTION).any(|token| token.eq_ignore_ascii_case(b"upgrade"));
+    let protocol = headers.get(UPGRADE).filter(|_| requested)?.clone();
+    if names_http2(headers) {
+        return None;
+    }
+    Some(Upgrade {
+        protocol,
+        client: hyper::upgrade::on(request),
+    })
+}
+
+/// True if HTTP/2 is in the list of `Upgrade`: the server chooses from all of it.
+pub(super) fn names_http2(headers: &HeaderMap) -> bool {
+    let mut protocols = tokens(headers, &UPGRADE);
+    protocols.any(|protocol| {
+        let name = protocol.get(..3);
+        name.is_some_and(|name| name.eq_ignore_ascii_case(b"h2c"))
+    })
+}
+
+fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    let lines = headers.get_all(name).into_iter();
+    let tokens = lines.flat_map(|line| line.as_bytes().split(|b| *b == b','));
+    tokens.map(<[u8]>::trim_ascii)
+}
+
+impl Upgrade {
+    /// Sets the upgrade headers of the upstream request.
+    pub(super) fn set_headers(&self, headers: &mut HeaderMap) {
+        set_upgrade_headers(headers, self.protocol.clone());
+    }
+}
+
+fn set_upgrade_headers(headers: &mut HeaderMap, protocol: HeaderValue) {
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, protocol);
+}
+
+impl Tunnels {
+    /// Creates an empty set; `open` counts the tunnels.
+    pub(super) fn new(open: Gauge) -> Self {
+        Self {
+            open,
+            tracker: TaskTracker::new(),
+            aborted: CancellationToken::new(),
+        }
+    }
+
+    /// Returns the response 101 of the sandbox, and connects both sides as soon as they have
+    /// switched. The tunnel closes with its Pod.
+    pub(super) fn open(&self, upgrade: Upgrade, mut sent: ProxiedResponse) -> Response<Body> {
+        let sandbox = hyper::upgrade::on(&mut sent.response);
+        let (mut parts, _) = sent.response.into_parts();
+        let protocol = parts.headers.remove(UPGRADE).unwrap_or(upgrade.protocol);
+        headers::to_client(&mut parts.headers);
+        set_upgrade_headers(&mut parts.headers, protocol);
+        parts.extensions.clear();
+        let connected = connect(upgrade.client, sandbox);
+        let tunnel = sent.gone.run_until_cancelled_owned(connected);
+        let tunnel = self.aborted.clone().run_until_cancelled_owned(tunnel);
+        let held = (sent.guards, GaugeGuard::new(&self.open));
+        self.tracker.spawn(async move {
+            tunnel.await;
+            drop(held);
+        });
+        Response::from_parts(parts, Body::empty())
+    }
+
+    /// Waits until every tunnel has closed.
+    pub(super) async fn closed(&self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+
+    /// Closes every tunnel.
+    pub(super) fn abort_all(&self) {
+        self.aborted.cancel();
+    }
+}
+
+async fn connect(client: OnUpgrade, sandbox: OnUpgrade) {
+    let Ok((client, sandbox)) = tokio::try_join!(client, sandbox) else {
+        return;
+    };
+    let (mut client, mut sandbox) = (io(client), io(sandbox));
+    // The end of one direction is passed on alone. Errors of a tunnel concern only its two sides.
+    let _ = copy_bidirectional_with_sizes(
+        &mut client,
+        &mut sandbox,
+        TUNNEL_BUFFER_BYTES,
+        TUNNEL_BUFFER_BYTES,
+    )
+    .await;
+}
+
+fn io(upgraded: Upgraded) -> TokioIo<Upgraded> {
+    TokioIo::new(upgraded)
+}

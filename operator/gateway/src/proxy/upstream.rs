@@ -1,0 +1,273 @@
+//! Connections to Pods: one client with a bounded pool, and for each Pod a token that closes its
+//! connections when the index no longer has it.
+
+use std::collections::HashMap;
+use std::error::Error as _;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::{self, Client};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use parking_lot::Mutex;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::activity::{Activity, ActivityGuard, is_probe};
+use super::address_proof::ProvablePod;
+use super::body::BodyAttempt;
+use super::config::ProxyConfig;
+use super::connector::{Connector, PodLifetime, PodLifetimes, UpstreamLimitError};
+use super::pod_address::is_pod_address;
+use super::{Proxy, ProxyError, Route};
+use crate::sandboxes::Sandboxes;
+use shared::index::{Entry, Index, Key};
+use shared::traffic::Traffic;
+
+/// Below the 5 seconds after which Python servers close idle connections.
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Maximum of idle connections for each port of a Pod.
+const MAX_IDLE_CONNECTIONS: usize = 256;
+
+/// Connections to all Pods.
+#[derive(Debug)]
+pub(super) struct Upstreams {
+    client: Client<Connector, BodyAttempt>,
+    lifetimes: PodLifetimes,
+    /// Pods that requests have been sent to.
+    pods: Mutex<HashMap<Key, UpstreamPod>>,
+    started: Instant,
+}
+
+/// A port of a Pod.
+#[derive(Debug)]
+pub(super) struct Upstream {
+    authority: Authority,
+    /// Cancelled when the Pod is gone.
+    pub(super) gone: CancellationToken,
+    activity: Arc<Activity>,
+}
+
+#[derive(Debug)]
+struct UpstreamPod {
+    id: PodId,
+    /// Key of its lifetime, and host name of its connections.
+    number: u64,
+    gone: CancellationToken,
+    activity: Arc<Activity>,
+}
+
+/// Pod of a sandbox as its status describes it.
+#[derive(Debug, PartialEq, Eq)]
+struct PodId {
+    sandbox_uid: String,
+    ip: Option<String>,
+    proves_address: bool,
+}
+
+impl Proxy {
+    /// Upstream of a request to this sandbox.
+    pub(super) fn upstream(&self, route: &Route, entry: &Entry) -> Result<Upstream, ProxyError> {
+        let port = entry.port(&route.port).ok_or(ProxyError::UnknownPort)?;
+        let ip = entry.status.pod_ip.as_deref();
+        let ip: IpAddr = ip
+            .ok_or(ProxyError::NotReady)?
+            .parse()
+            .map_err(|_| ProxyError::Unreachable)?;
+        if !is_pod_address(ip, self.config.proxy.loopback_pods) {
+            tracing::warn!(key = %entry.key, %ip, "status.podIP is not an address of a Pod");
+            return Err(ProxyError::Unreachable);
+        }
+        self.upstreams.upstream(&self.sandboxes, entry, ip, port)
+    }
+}
+
+impl Upstream {
+    /// Counts a request as activity until the guard is dropped.
+    pub(super) fn begin_request(&self, parts: &Parts) -> ActivityGuard {
+        self.activity.clone().begin(is_probe(parts))
+    }
+}
+
+impl Upstreams {
+    /// Creates a client; `open` counts its connections.
+    pub(super) fn new(config: &ProxyConfig, open: Gauge) -> Self {
+        let lifetimes = PodLifetimes::default();
+        let client = Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+            .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
+            .build(Connector::new(lifetimes.clone(), config, open));
+        Self {
+            client,
+            lifetimes,
+            pods: Mutex::default(),
+            started: Instant::now(),
+        }
+    }
+
+    /// Traffic of a sandbox.
+    pub(super) fn traffic(&self, key: &Key) -> Traffic {
+        let pods = self.pods.lock();
+        let idle = pods.get(key).and_then(|pod| pod.activity.idle());
+        Traffic {
+            idle: idle.unwrap_or_else(|| self.started.elapsed()),
+            has_seen_request: idle.is_some(),
+        }
+    }
+
+    /// Sends a request and waits for the response head, for as long as the Pod exists.
+    pub(super) async fn send(
+        &self,
+        upstream: &Upstream,
+        parts: &Parts,
+        body: BodyAttempt,
+    ) -> Result<Response<Incoming>, ProxyError> {
+        let mut parts = parts.clone();
+        parts.uri = to(&upstream.authority, &parts.uri)?;
+        let response = self.client.request(Request::from_parts(parts, body));
+        match upstream.gone.run_until_cancelled(response).await {
+            None => Err(ProxyError::PodGone),
+            Some(Ok(response)) => Ok(response),
+            Some(Err(error)) if has_cause::<UpstreamLimitError>(&error) => {
+                Err(ProxyError::Overloaded)
+            }
+            Some(Err(error)) if error.is_connect() => Err(ProxyError::Unreachable),
+            Some(Err(error)) if is_protocol_error(&error) => Err(ProxyError::Malformed),
+            Some(Err(_)) => Err(ProxyError::ConnectionBroken),
+        }
+    }
+
+    /// Upstream of the Pod that `entry` names.
+    fn upstream(
+        &self,
+        sandboxes: &Sandboxes,
+        entry: &Entry,
+        ip: IpAddr,
+        port: u16,
+    ) -> Result<Upstream, ProxyError> {
+        let (number, gone, activity) = {
+            let mut pods = self.pods.lock();
+            match pods.get(&entry.key) {
+                Some(pod) if pod.id == PodId::of(entry) => pod.handles(),
+                before => {
+                    if let Some(before) = before {
+                        before.end(&self.lifetimes);
+                    }
+                    let pod = UpstreamPod::new(sandboxes, entry, ip, &self.lifetimes);
+                    let handles = pod.handles();
+                    pods.insert(entry.key.clone(), pod);
+                    handles
+                }
+            }
+        };
+        // The Pod may be gone since `entry` was read, with no further event.
+        self.check(&sandboxes.index, &entry.key);
+        let authority = PodLifetimes::host(number, port).parse();
+        Ok(Upstream {
+            authority: authority.map_err(|_| ProxyError::Unreachable)?,
+            gone,
+            activity,
+        })
+    }
+
+    /// Closes the connections to deleted Pods, following the index.
+    pub(super) async fn follow(&self, index: &Index) {
+        let mut changes = index.changes();
+        loop {
+            match changes.recv().await {
+                Ok(key) => self.check(index, &key),
+                Err(RecvError::Lagged(_)) => self.check_all(index),
+                Err(RecvError::Closed) => return,
+            }
+        }
+    }
+
+    fn check_all(&self, index: &Index) {
+        let keys: Vec<_> = self.pods.lock().keys().cloned().collect();
+        for key in &keys {
+            self.check(index, key);
+        }
+    }
+
+    fn check(&self, index: &Index, key: &Key) {
+        let mut pods = self.pods.lock();
+        let Some(pod) = pods.get(key) else {
+            return;
+        };
+        if !index
+            .get(key)
+            .is_some_and(|entry| pod.id == PodId::of(&entry))
+        {
+            pod.end(&self.lifetimes);
+            pods.remove(key);
+        }
+    }
+}
+
+impl UpstreamPod {
+    fn new(sandboxes: &Sandboxes, entry: &Entry, ip: IpAddr, lifetimes: &PodLifetimes) -> Self {
+        let (id, gone) = (PodId::of(entry), CancellationToken::new());
+        let identity = || sandboxes.keys.identity_key(&entry.uid);
+        let number = lifetimes.begin(PodLifetime {
+            ip,
+            gone: gone.clone(),
+            provable: id
+                .proves_address
+                .then(|| Arc::new(ProvablePod::new(identity()))),
+        });
+        Self {
+            id,
+            number,
+            gone,
+            activity: Arc::default(),
+        }
+    }
+
+    /// Closes all connections to the Pod.
+    fn end(&self, lifetimes: &PodLifetimes) {
+        self.gone.cancel();
+        lifetimes.end(self.number);
+    }
+
+    /// Its number, its token and its activity.
+    fn handles(&self) -> (u64, CancellationToken, Arc<Activity>) {
+        (self.number, self.gone.clone(), self.activity.clone())
+    }
+}
+
+impl PodId {
+    fn of(entry: &Entry) -> Self {
+        Self {
+            sandbox_uid: entry.uid.clone(),
+            ip: entry.status.pod_ip.clone(),
+            proves_address: entry.status.proves_address,
+        }
+    }
+}
+
+fn has_cause<E: std::error::Error + 'static>(error: &legacy::Error) -> bool {
+    error.source().is_some_and(<dyn std::error::Error>::is::<E>)
+}
+
+fn is_protocol_error(error: &legacy::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref());
+    cause.is_some_and(hyper::Error::is_parse)
+}
+
+fn to(authority: &Authority, uri: &Uri) -> Result<Uri, ProxyError> {
+    let path = uri.path_and_query().cloned();
+    Uri::builder()
+        .scheme(Scheme::HTTP)
+        .authority(authority.clone())
+        .path_and_query(path.unwrap_or_else(|| PathAndQuery::from_static("/")))
+        .build()
+        .map_err(|_| ProxyError::BadRequest("the path is malformed"))
+}

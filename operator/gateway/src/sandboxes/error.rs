@@ -1,0 +1,153 @@
+//! Errors of calls to the API server, with texts for clients of the gateway.
+
+use kube::core::Status;
+
+/// Failure to read or write a Sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    #[error("no such runtime")]
+    NotFound,
+    #[error("an object of this name already exists")]
+    Exists,
+    /// The API server rejects the content; its message is meant for the client.
+    #[error("{0}")]
+    Refused(String),
+    #[error(
+        "the sandbox exceeds the size limit of the Kubernetes API: reduce command or environment"
+    )]
+    TooLarge,
+    /// A quota, an admission webhook or the permissions of the gateway. It may pass, but not within
+    /// one call.
+    #[error("the cluster does not allow this: {0}")]
+    Forbidden(String),
+    #[error("the Kubernetes API is unavailable; try again")]
+    Unavailable(#[source] Box<kube::Error>),
+    #[error("the Kubernetes API did not answer in time; try again")]
+    Timeout,
+    #[error("the gateway has not listed all sandboxes yet; try again")]
+    NotSynced,
+    /// The index lacks the object, and a live lookup was not possible.
+    #[error("the Kubernetes API is not available for this lookup; try again")]
+    LookupUnavailable,
+    #[error("the Kubernetes API answered an object without uid")]
+    Incomplete,
+}
+
+impl SandboxError {
+    /// Returns the error category, a fixed label for logs and metrics.
+    pub fn category(&self) -> &'static str {
+        match self {
+            Self::NotFound => "not-found",
+            Self::Exists => "exists",
+            Self::Refused(_) => "refused",
+            Self::TooLarge => "too-large",
+            Self::Forbidden(_) => "forbidden",
+            Self::Unavailable(_) => "unavailable",
+            Self::Timeout => "timeout",
+            Self::NotSynced => "not-synced",
+            Self::LookupUnavailable => "unsure",
+            Self::Incomplete => "incomplete",
+        }
+    }
+
+    /// Returns whether the API server did not answer.
+    pub fn is_outage(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Timeout)
+    }
+
+    /// Returns whether a retry may succeed.
+    pub(super) fn is_transient(&self) -> bool {
+        matches!(self, Self::Unavailable(_))
+    }
+}
+
+/// Texts of etcd, and of the API server's client of it, which have no status code of their own.
+const TOO_LARGE: [&str; 2] = [
+    "request is too large",
+    "trying to send message larger than max",
+];
+/// Start of a Kubernetes message about missing permissions. The account of the gateway follows,
+/// which clients must not see.
+const NO_PERMISSION: &str = "User \"";
+
+impl From<kube::Error> for SandboxError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.is_already_exists() => Self::Exists,
+            kube::Error::Api(status) if status.is_not_found() => Self::NotFound,
+            kube::Error::Api(status) if is_too_large(&status) => Self::TooLarge,
+            kube::Error::Api(status) if status.code == 403 => {
+                Self::Forbidden(reason(&status.message))
+            }
+            kube::Error::Api(status) if status.is_invalid() || status.code == 400 => {
+                Self::Refused(status.message)
+            }
+            other => Self::Unavailable(Box::new(other)),
+        }
+    }
+}
+
+fn is_too_large(status: &Status) -> bool {
+    status.code == 413 || TOO_LARGE.iter().any(|text| status.message.contains(text))
+}
+
+/// Extracts the reason from a message, without the object.
+fn reason(message: &str) -> String {
+    let reason = message
+        .split_once("is forbidden: ")
+        .map_or(message, |m| m.1);
+    if reason.starts_with(NO_PERMISSION) {
+        return "the gateway lacks the permission".into();
+    }
+    reason.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(code: u16, message: &str) -> SandboxError {
+        let status = Status::failure(message, "Any").with_code(code);
+        kube::Error::Api(status.boxed()).into()
+    }
+
+    #[test]
+    fn too_large_error_is_not_an_outage() {
+        for (code, message) in [
+            (413, "limit is 3145728"),
+            (500, "etcdserver: request is too large"),
+            (
+                500,
+                "rpc error: trying to send message larger than max (2 vs. 1)",
+            ),
+        ] {
+            let error = error(code, message);
+            assert!(matches!(error, SandboxError::TooLarge), "{message}");
+            assert!(!error.is_transient());
+        }
+        assert!(error(500, "internal error").is_transient());
+    }
+
+    #[test]
+    fn forbidden_error_hides_gateway_account() {
+        for (message, said) in [
+            (
+                "sandboxes \"x\" is forbidden: exceeded quota: count",
+                "exceeded quota: count",
+            ),
+            (
+                "admission webhook \"w\" denied the request: no",
+                "admission webhook \"w\" denied the request: no",
+            ),
+            (
+                "sandboxes is forbidden: User \"system:serviceaccount:ns:gateway\" cannot create",
+                "the gateway lacks the permission",
+            ),
+        ] {
+            let error = error(403, message);
+            assert!(!error.is_transient());
+            let expected = format!("the cluster does not allow this: {said}");
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+}

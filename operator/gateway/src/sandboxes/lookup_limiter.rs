@@ -1,0 +1,162 @@
+//! Rate limit and negative cache of live lookups. Another replica may have created an object that
+//! the index lacks, but unauthenticated requests can name any id. Lookups beyond the limit wait for
+//! the index instead.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use shared::recent_map::RecentMap;
+
+/// Time within which a write of another replica reaches the index.
+pub(super) const INDEX_CATCH_UP_TIMEOUT: Duration = Duration::from_millis(300);
+/// Time for which an id that did not exist is not looked up again.
+const NEGATIVE_CACHE_TTL: Duration = Duration::from_secs(1);
+/// Maximum number of ids in the negative cache.
+const NEGATIVE_CACHE_CAPACITY: usize = 4096;
+
+/// Time for which an answer proves that the API server is available. A caller without a lookup has
+/// waited for [`INDEX_CATCH_UP_TIMEOUT`] after the last lookup, at most [`NEGATIVE_CACHE_TTL`] ago.
+const API_ALIVE_WINDOW: Duration = Duration::from_millis(1500);
+
+/// Limits live lookups and remembers their results.
+#[derive(Debug)]
+pub(super) struct LookupLimiter {
+    /// Time of the last answer, if no lookup has failed since.
+    answered: Mutex<Option<Instant>>,
+    ids: Mutex<TokenBucket>,
+    sessions: Mutex<TokenBucket>,
+    /// Ids that did not exist a moment ago.
+    missing: Mutex<RecentMap<String, Instant>>,
+}
+
+/// Token bucket: a burst after a quiet time, then a rate per second.
+#[derive(Debug)]
+struct TokenBucket {
+    burst: u32,
+    per_second: u32,
+    next: Option<Instant>,
+}
+
+impl Default for LookupLimiter {
+    fn default() -> Self {
+        Self {
+            // Unauthenticated callers.
+            answered: Mutex::default(),
+            ids: Mutex::new(TokenBucket::new(100, 20)),
+            // Authenticated callers.
+            sessions: Mutex::new(TokenBucket::new(500, 100)),
+            missing: Mutex::new(RecentMap::new(NEGATIVE_CACHE_CAPACITY)),
+        }
+    }
+}
+
+impl LookupLimiter {
+    /// Returns whether this runtime id may be looked up.
+    pub(super) fn allows_id(&self, id: &str) -> bool {
+        !self.is_missing(id) && self.ids.lock().take()
+    }
+
+    /// Returns whether a session may be looked up.
+    pub(super) fn allows_session(&self) -> bool {
+        self.sessions.lock().take()
+    }
+
+    /// Returns whether the next epoch of a session may be looked up.
+    pub(super) fn allows_next_epoch(&self, id: &str) -> bool {
+        !self.is_missing(id) && self.sessions.lock().take()
+    }
+
+    /// Records that the API server answered a lookup that began at `started`, or did not. A failure
+    /// does not outweigh an answer that came while it was waited for.
+    pub(super) fn record_api_result(&self, started: Instant, answered: bool) {
+        let mut last = self.answered.lock();
+        if answered {
+            *last = Some(Instant::now());
+        } else if last.is_some_and(|at| at <= started) {
+            *last = None;
+        }
+    }
+
+    /// Returns whether the API server answered recently.
+    pub(super) fn api_answered_recently(&self) -> bool {
+        let answered = *self.answered.lock();
+        answered.is_some_and(|at| at.elapsed() <= API_ALIVE_WINDOW)
+    }
+
+    fn is_missing(&self, id: &str) -> bool {
+        let missing = self.missing.lock();
+        let since = missing.get(id);
+        since.is_some_and(|since| since.elapsed() < NEGATIVE_CACHE_TTL)
+    }
+
+    /// Adds an id to the negative cache.
+    pub(super) fn record_missing(&self, id: &str) {
+        self.missing.lock().insert(id.to_owned(), Instant::now());
+    }
+}
+
+impl TokenBucket {
+    fn new(burst: u32, per_second: u32) -> Self {
+        Self {
+            burst,
+            per_second,
+            next: None,
+        }
+    }
+
+    fn take(&mut self) -> bool {
+        let now = Instant::now();
+        let each = Duration::from_secs(1) / self.per_second;
+        let next = self.next.map_or(now, |next| next.max(now));
+        let available = next.duration_since(now) < each * self.burst;
+        if available {
+            self.next = Some(next + each);
+        }
+        available
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn lookup_limiter_throttles_scans_and_refills() {
+        let limiter = LookupLimiter::default();
+        let allowed = |n: usize| (0..n).filter(|n| limiter.allows_id(&n.to_string())).count();
+        assert_eq!(allowed(10_000), 100);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(allowed(10_000), 20);
+        tokio::time::advance(Duration::from_mins(1)).await;
+        assert_eq!(allowed(10_000), 100);
+        assert!(limiter.allows_session());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn api_answer_expires_and_ends_with_a_failure() {
+        let limiter = LookupLimiter::default();
+        assert!(!limiter.api_answered_recently());
+        let start = Instant::now();
+        limiter.record_api_result(start, true);
+        tokio::time::advance(NEGATIVE_CACHE_TTL + INDEX_CATCH_UP_TIMEOUT).await;
+        assert!(limiter.api_answered_recently());
+        limiter.record_api_result(start - API_ALIVE_WINDOW, false);
+        assert!(limiter.api_answered_recently(), "an answer came meanwhile");
+        limiter.record_api_result(Instant::now(), false);
+        assert!(!limiter.api_answered_recently());
+        limiter.record_api_result(Instant::now(), true);
+        tokio::time::advance(API_ALIVE_WINDOW + Duration::from_millis(1)).await;
+        assert!(!limiter.api_answered_recently());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn missing_ids_are_cached() {
+        let limiter = LookupLimiter::default();
+        limiter.record_missing("1");
+        assert!(!limiter.allows_id("1") && limiter.allows_id("2"));
+        tokio::time::advance(NEGATIVE_CACHE_TTL).await;
+        assert!(limiter.allows_id("1"));
+    }
+}

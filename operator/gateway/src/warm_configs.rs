@@ -1,0 +1,306 @@
+//! Warm runtime configs, the API's view of the `SandboxPool`s of its namespace
+//! (`docs/specs/runtime-api.md`, section 1.11). Pools from the admin API have a label and names of
+//! their own, so that they can hide others without changing them.
+
+mod store;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::pool::{PoolTemplate, SandboxPoolSpec};
+use crds::sandbox::{EnvVar, SecurityContext};
+use crds::{SandboxPool, names};
+use kube::ResourceExt as _;
+use ring::digest::{SHA256, digest};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::exec_limits::{check_command, check_directory, check_variable};
+pub use store::{ConfigError, WarmConfigStore};
+
+/// Annotation of a pool with its config name, if that differs from the object name. Config names
+/// may contain underscores, object names may not.
+pub const NAME_ANNOTATION: &str = "openhands.dev/config-name";
+/// Annotation of an applied pool: `Public` shows the values of its environment to all tenants.
+pub const ENVIRONMENT_ANNOTATION: &str = "openhands.dev/config-environment";
+/// Value of [`ENVIRONMENT_ANNOTATION`].
+const PUBLIC: &str = "Public";
+/// Label of pools that came through the admin API.
+const STORED_LABEL: &str = "openhands.dev/config-source";
+/// Value of [`STORED_LABEL`].
+const STORED: &str = "db";
+/// Maximum length of a config name, in bytes.
+const MAX_NAME_BYTES: usize = 128;
+/// Working directory of pools that name none.
+const WORKING_DIR: &str = "/workspace";
+
+/// Config as clients see it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct WarmConfig {
+    pub name: String,
+    pub image: String,
+    /// Command. The key is present even if null.
+    pub command: Option<Vec<String>>,
+    /// Environment without values from Secrets. Empty for an applied pool without the annotation
+    /// openhands.dev/config-environment: Public.
+    pub environment: BTreeMap<String, String>,
+    pub working_dir: String,
+    pub run_as_user: Option<i64>,
+    pub run_as_group: Option<i64>,
+    pub fs_group: Option<i64>,
+    /// Number of warm sandboxes.
+    pub count: u32,
+    pub source: Source,
+}
+
+/// Origin of a config.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// A `SandboxPool` that was applied to the cluster.
+    File,
+    /// The admin API.
+    Db,
+}
+
+/// Config as an administrator sends it.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+pub struct ConfigRequest {
+    pub image: String,
+    #[serde(default)]
+    pub command: Option<Vec<String>>,
+    #[serde(default)]
+    pub environment: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    pub working_dir: Option<String>,
+    #[serde(default)]
+    pub run_as_user: Option<i64>,
+    #[serde(default)]
+    pub run_as_group: Option<i64>,
+    #[serde(default)]
+    pub fs_group: Option<i64>,
+    #[serde(default)]
+    pub count: Option<u32>,
+    /// Not supported: must be false or null.
+    #[serde(default)]
+    pub fuse_s3_mount: Option<bool>,
+}
+
+/// Returns the configs of these pools that clients see. Stored configs hide all others, or with
+/// `overlay` those of their name (`docs/specs/runtime-api.md`, section 1.11).
+pub fn effective_configs(pools: &[SandboxPool], overlay: bool) -> Vec<WarmConfig> {
+    let (stored, applied): (Vec<_>, Vec<_>) = pools.iter().partition(|pool| is_stored(pool));
+    let stored: Vec<_> = stored.into_iter().map(read).collect();
+    let hidden: BTreeSet<_> = stored.iter().map(|config| config.name.clone()).collect();
+    let shown = |config: &WarmConfig| {
+        stored.is_empty() || (overlay && !hidden.contains(config.name.as_str()))
+    };
+    let mut all: Vec<_> = applied.into_iter().map(read).filter(shown).collect();
+    all.extend(stored.iter().cloned());
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+fn is_stored(pool: &SandboxPool) -> bool {
+    pool.labels()
+        .get(STORED_LABEL)
+        .is_some_and(|value| value == STORED)
+}
+
+/// Converts a pool to a config.
+fn read(pool: &SandboxPool) -> WarmConfig {
+    let PoolTemplate {
+        image,
+        command,
+        working_dir,
+        env,
+        security_context,
+        ..
+    } = &pool.spec.template;
+    let security = security_context.clone().unwrap_or_default();
+    let own_name = pool.annotations().get(NAME_ANNOTATION).cloned();
+    let source = if is_stored(pool) {
+        Source::Db
+    } else {
+        Source::File
+    };
+    let annotation = pool.annotations().get(ENVIRONMENT_ANNOTATION);
+    // The admin API stores configs for clients; other pools are not written for them.
+    let public = source == Source::Db || annotation.is_some_and(|value| value == PUBLIC);
+    // Values from Secrets are left out.
+    let plain = |v: &EnvVar| Some((v.name.clone(), v.value.clone()?));
+    WarmConfig {
+        name: own_name.unwrap_or_else(|| pool.name_any()),
+        image: image.clone(),
+        command: command.clone(),
+        environment: env.iter().filter(|_| public).filter_map(plain).collect(),
+        working_dir: working_dir.clone().unwrap_or_else(|| WORKING_DIR.into()),
+        run_as_user: security.run_as_user,
+        run_as_group: security.run_as_group,
+        fs_group: security.fs_group,
+        count: pool.spec.replicas,
+        source,
+    }
+}
+
+impl ConfigRequest {
+    /// Converts the config to a pool.
+    fn into_pool(self, name: &str) -> Result<SandboxPool, ConfigError> {
+        check_name(name)?;
+        if self.fuse_s3_mount == Some(true) {
+            return Err(ConfigError::Invalid("fuse_s3_mount is not supported"));
+        }
+        let security = SecurityContext {
+            run_as_user: self.run_as_user,
+            run_as_group: self.run_as_group,
+            fs_group: self.fs_group,
+        };
+        let env = self.environment.unwrap_or_default();
+        env.iter()
+            .try_for_each(|(name, value)| check_variable(name, value))?;
+        check_command(self.command.as_deref().unwrap_or_default())?;
+        check_directory(self.working_dir.as_deref().unwrap_or_default())?;
+        let template = PoolTemplate {
+            image: self.image,
+            command: self.command.filter(|words| !words.is_empty()),
+            working_dir: self.working_dir,
+            env: env.into_iter().map(to_env_var).collect(),
+            security_context: Some(security).filter(|s| *s != SecurityContext::default()),
+            ..PoolTemplate::default()
+        };
+        let spec = SandboxPoolSpec {
+            template,
+            replicas: self.count.unwrap_or(0),
+            ..SandboxPoolSpec::default()
+        };
+        let mut pool = SandboxPool::new(&object_name(name), spec);
+        let labels = pool.labels_mut();
+        labels.insert(STORED_LABEL.into(), STORED.into());
+        labels.insert(
+            names::MANAGED_BY_LABEL.into(),
+            names::GATEWAY_FIELD_MANAGER.into(),
+        );
+        pool.annotations_mut()
+            .insert(NAME_ANNOTATION.into(), name.into());
+        Ok(pool)
+    }
+}
+
+fn to_env_var((name, value): (String, String)) -> EnvVar {
+    EnvVar {
+        name,
+        value: Some(value),
+        value_from: None,
+    }
+}
+
+fn check_name(name: &str) -> Result<(), ConfigError> {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
+        return Err(ConfigError::Invalid(
+            "the config name must have 1 to 128 bytes and no control characters",
+        ));
+    }
+    Ok(())
+}
+
+/// Derives the object name of a stored config, the same on every replica.
+fn object_name(config: &str) -> String {
+    let letters = names::runtime_id(digest(&SHA256, config.as_bytes()).as_ref());
+    format!("config-{letters}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(image: &str) -> ConfigRequest {
+        serde_json::from_value(serde_json::json!({
+            "image": image, "environment": {"A": "1"}, "working_dir": "/w", "run_as_user": 7,
+            "count": 2, "name": "ignored", "source": "file",
+        }))
+        .unwrap()
+    }
+
+    fn applied(name: &str) -> SandboxPool {
+        let mut pool = request("applied").into_pool("x").unwrap();
+        pool.metadata.name = Some(name.into());
+        pool.metadata.labels = None;
+        pool.metadata.annotations = None;
+        pool
+    }
+
+    fn names(configs: &[WarmConfig]) -> Vec<(&str, Source)> {
+        configs.iter().map(|c| (&*c.name, c.source)).collect()
+    }
+
+    #[test]
+    fn stored_config_is_read_back_unchanged() {
+        let pool = request("i").into_pool("v1_current").unwrap();
+        assert!(names::is_runtime_id(
+            pool.name_any().strip_prefix("config-").unwrap()
+        ));
+        let config = read(&pool);
+        let expected = WarmConfig {
+            name: "v1_current".into(),
+            image: "i".into(),
+            command: None,
+            environment: [("A".to_owned(), "1".to_owned())].into(),
+            working_dir: "/w".into(),
+            run_as_user: Some(7),
+            run_as_group: None,
+            fs_group: None,
+            count: 2,
+            source: Source::Db,
+        };
+        assert_eq!(config, expected);
+        let json = serde_json::to_value(config).unwrap();
+        assert!(json.as_object().unwrap().contains_key("command"));
+    }
+
+    #[test]
+    fn stored_configs_hide_others() {
+        use Source::{Db, File};
+        let mut pools = vec![applied("a"), applied("b")];
+        let (a, b) = (("a", File), ("b", File));
+        assert_eq!(names(&effective_configs(&pools, false)), [a, b]);
+        pools.push(request("i").into_pool("b").unwrap());
+        assert_eq!(names(&effective_configs(&pools, false)), [("b", Db)]);
+        assert_eq!(names(&effective_configs(&pools, true)), [a, ("b", Db)]);
+    }
+
+    #[test]
+    fn environment_of_applied_pool_is_hidden_unless_public() {
+        let mut pool = applied("a");
+        assert!(read(&pool).environment.is_empty());
+        let annotations = pool.annotations_mut();
+        annotations.insert(ENVIRONMENT_ANNOTATION.into(), PUBLIC.into());
+        assert_eq!(read(&pool).environment["A"], "1");
+        pool.spec.template.env[0].value = None;
+        pool.spec.template.env[0].value_from = Some(serde_json::json!({"secretKeyRef": {}}));
+        assert!(read(&pool).environment.is_empty());
+    }
+
+    #[test]
+    fn invalid_configs_are_rejected() {
+        for name in ["", "a\nb", &"x".repeat(129)] {
+            assert!(request("i").into_pool(name).is_err(), "{name:?}");
+        }
+        for (name, value) in [("", "x"), ("A=B", "x"), ("A\0", "x"), ("A", "\0")] {
+            let mut odd = request("i");
+            odd.environment = Some([(name.to_owned(), value.to_owned())].into());
+            assert!(odd.into_pool("a").is_err(), "{name:?}={value:?}");
+        }
+        let long = "x".repeat(128 * 1024);
+        let mut odd = request("i");
+        odd.command = Some(vec![long.clone()]);
+        assert!(odd.into_pool("a").is_err());
+        let mut odd = request("i");
+        odd.working_dir = Some(format!("/{long}"));
+        assert!(odd.into_pool("a").is_err());
+        let mut odd = request("i");
+        odd.environment = Some([("A".to_owned(), long)].into());
+        assert!(odd.into_pool("a").is_err());
+        let mut fuse = request("i");
+        fuse.fuse_s3_mount = Some(true);
+        assert!(fuse.into_pool("a").is_err());
+    }
+}

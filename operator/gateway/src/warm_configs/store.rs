@@ -1,0 +1,154 @@
+//! Reads and writes warm configs in the API server. Clients list configs before every start, so the
+//! list is cached for some seconds, and for longer while the API server is away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::SandboxPool;
+use crds::names::GATEWAY_FIELD_MANAGER;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, ResourceExt as _};
+use serde_json::json;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::{ConfigRequest, WarmConfig, effective_configs, is_stored, object_name, read};
+use crate::exec_limits::ExecLimitError;
+use crate::sandboxes::SandboxError;
+use crate::sandboxes::retry::{retrying, within};
+
+/// Time for which a list is reused.
+const CACHE_TTL: Duration = Duration::from_secs(5);
+/// Timeout of a list.
+const LIST_TIMEOUT: Duration = Duration::from_secs(4);
+/// Maximum number of pools that are read.
+const MAX_POOLS: u32 = 1000;
+
+/// Access to the configs of one namespace.
+#[derive(Debug)]
+pub struct WarmConfigStore {
+    api: Api<SandboxPool>,
+    overlay: bool,
+    cache: Mutex<Option<CachedConfigs>>,
+}
+
+#[derive(Debug)]
+struct CachedConfigs {
+    read_at: Instant,
+    configs: Arc<Vec<WarmConfig>>,
+}
+
+/// Failure to read or change configs.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("no stored config has this name")]
+    NotStored,
+    #[error("{0}")]
+    Invalid(&'static str),
+    #[error(transparent)]
+    ExecLimit(#[from] ExecLimitError),
+    #[error(transparent)]
+    Cluster(#[from] SandboxError),
+}
+
+impl WarmConfigStore {
+    pub fn new(client: kube::Client, namespace: &str, overlay: bool) -> Self {
+        Self {
+            api: Api::namespaced(client, namespace),
+            overlay,
+            cache: Mutex::default(),
+        }
+    }
+
+    /// Returns the effective configs. Concurrent callers share one list.
+    pub async fn list(&self) -> Result<Arc<Vec<WarmConfig>>, ConfigError> {
+        let mut cache = self.cache.lock().await;
+        if let Some(cached) = cache.as_ref().filter(|c| c.read_at.elapsed() < CACHE_TTL) {
+            return Ok(cached.configs.clone());
+        }
+        let params = ListParams::default().limit(MAX_POOLS);
+        match within(LIST_TIMEOUT, self.api.list(&params)).await {
+            Ok(pools) => {
+                let configs = Arc::new(effective_configs(&pools.items, self.overlay));
+                *cache = Some(CachedConfigs {
+                    read_at: Instant::now(),
+                    configs: configs.clone(),
+                });
+                Ok(configs)
+            }
+            Err(error) => match cache.as_mut() {
+                Some(cached) => {
+                    tracing::warn!(
+                        category = error.category(),
+                        "cannot list warm configs; using the cached list"
+                    );
+                    cached.read_at = Instant::now();
+                    Ok(cached.configs.clone())
+                }
+                None => Err(error.into()),
+            },
+        }
+    }
+
+    /// Stores a config under a name. Other fields of its pool stay.
+    pub async fn put(&self, name: &str, request: ConfigRequest) -> Result<WarmConfig, ConfigError> {
+        let pool = request.into_pool(name)?;
+        let stored = match self.replace(&pool).await {
+            Err(SandboxError::NotFound) => self.create(&pool).await,
+            replaced => replaced,
+        };
+        self.cache.lock().await.take();
+        Ok(read(&stored?))
+    }
+
+    /// Removes a stored config.
+    pub async fn delete(&self, name: &str) -> Result<(), ConfigError> {
+        let object = object_name(name);
+        let found = retrying(|| self.api.get_opt(&object)).await?;
+        let found = found.filter(is_stored).ok_or(ConfigError::NotStored)?;
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: found.uid(),
+            resource_version: None,
+        });
+        match retrying(|| self.api.delete(&object, &params)).await {
+            Ok(_) | Err(SandboxError::NotFound) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.cache.lock().await.take();
+        Ok(())
+    }
+
+    async fn create(&self, pool: &SandboxPool) -> Result<SandboxPool, SandboxError> {
+        let params = PostParams {
+            field_manager: Some(GATEWAY_FIELD_MANAGER.into()),
+            ..PostParams::default()
+        };
+        match retrying(|| self.api.create(&params, pool)).await {
+            Err(SandboxError::Exists) => self.replace(pool).await,
+            created => created,
+        }
+    }
+
+    /// Updates the fields of the config only.
+    async fn replace(&self, pool: &SandboxPool) -> Result<SandboxPool, SandboxError> {
+        let template = &pool.spec.template;
+        let patch = Patch::Merge(json!({
+            "spec": {
+                "replicas": pool.spec.replicas,
+                "template": {
+                    "image": template.image,
+                    "command": template.command,
+                    "workingDir": template.working_dir,
+                    "env": template.env,
+                    "securityContext": template.security_context,
+                },
+            },
+        }));
+        let params = PatchParams {
+            field_manager: Some(GATEWAY_FIELD_MANAGER.into()),
+            ..PatchParams::default()
+        };
+        let name = pool.name_any();
+        retrying(|| self.api.patch(&name, &params, &patch)).await
+    }
+}

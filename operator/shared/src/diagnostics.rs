@@ -1,0 +1,16 @@
+//! Health, metrics and, in a gateway, the traffic of a process. One value per process, shared by
+//! all its parts.
+
+use std::sync::OnceLock;
+
+use crate::kubernetes::health::Health;
+use crate::metrics::Metrics;
+use crate::traffic::TrafficEndpoint;
+
+/// Diagnostics of a process.
+#[derive(Debug, Default)]
+pub struct Diagnostics {
+    pub metrics: Metrics,
+    pub health: Health,
+    pub traffic: OnceLock<TrafficEndpoint>,
+}

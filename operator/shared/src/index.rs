@@ -1,0 +1,308 @@
+//! In-memory index of all Sandboxes, fed by a watch and by own writes. Every request of the gateway
+//! and every reconcile of the controller reads it, so that they do not depend on the API server.
+
+pub mod deleted_uids;
+mod entry;
+mod phase_counts;
+#[cfg(test)]
+mod tests;
+mod wait;
+mod waiters;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::Sandbox;
+use crds::sandbox::DesiredState;
+use parking_lot::RwLock;
+use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
+
+use crate::keys::Keys;
+use crate::recent_map::RecentMap;
+use deleted_uids::DeletedUids;
+use phase_counts::PhaseCounts;
+use waiters::Waiters;
+
+pub use entry::{Entry, Key};
+
+/// Changes that a slow reader may lag behind before it has to read everything again.
+const CHANGE_BUFFER: usize = 4096;
+/// Maximum number of remembered changes of the watch; those of the last second fit.
+const MAX_RECENT_CHANGES: usize = 4096;
+
+/// Index of Sandboxes, shared by all tasks of the process.
+#[derive(Debug)]
+pub struct Index {
+    keys: Arc<Keys>,
+    tables: RwLock<Tables>,
+    changes: broadcast::Sender<Key>,
+    waiters: Waiters,
+    synced: watch::Sender<bool>,
+    /// Entries lack the fields that only a controller needs.
+    slim: bool,
+}
+
+#[derive(Debug)]
+struct Tables {
+    entries: HashMap<Key, Arc<Entry>>,
+    by_runtime_id: HashMap<String, Key>,
+    /// Tenant and session to epochs; the last one is the newest sandbox of the session.
+    by_session: HashMap<(String, String), BTreeMap<u32, Key>>,
+    /// Tenant to the Sandboxes of its sessions, in order of their keys.
+    by_tenant: HashMap<String, BTreeSet<Key>>,
+    /// Objects whose last version came from a response, and not yet from the watch.
+    undelivered: HashSet<Key>,
+    /// Times of the last changes that the watch delivered.
+    delivered_at: RecentMap<Key, Instant>,
+    deleted_uids: DeletedUids,
+    phase_counts: PhaseCounts,
+}
+
+impl Index {
+    /// An empty index, not yet [`Index::synced`].
+    pub fn new(keys: Arc<Keys>) -> Self {
+        Self {
+            keys,
+            tables: RwLock::default(),
+            changes: broadcast::Sender::new(CHANGE_BUFFER),
+            waiters: Waiters::default(),
+            synced: watch::Sender::new(false),
+            slim: false,
+        }
+    }
+
+    /// An empty index for a process without a controller: environments, which may be large, and
+    /// Pod templates are not kept.
+    pub fn without_environments(keys: Arc<Keys>) -> Self {
+        Self {
+            slim: true,
+            ..Self::new(keys)
+        }
+    }
+
+    /// Stores an object from a response of the API server, and returns the resulting entry.
+    ///
+    /// Older versions are ignored, so that a late watch event cannot undo an own write. The same
+    /// version is not announced again. Deleted objects stay deleted, so that a late response to a
+    /// write cannot resurrect one. `None` if the object has no uid and so was never stored.
+    pub fn apply(&self, sandbox: &Sandbox) -> Option<Arc<Entry>> {
+        let (entry, changed) = self.store(sandbox, false)?;
+        if changed {
+            self.announce(&entry.key);
+        }
+        Some(entry)
+    }
+
+    /// Stores an object that the watch delivered.
+    pub fn deliver(&self, sandbox: &Sandbox) {
+        let Some((entry, changed)) = self.store(sandbox, true) else {
+            return;
+        };
+        if changed {
+            self.announce(&entry.key);
+        } else {
+            self.waiters.wake(&entry.key);
+        }
+    }
+
+    /// Returns the resulting entry, and whether it is new.
+    fn store(&self, sandbox: &Sandbox, delivered: bool) -> Option<(Arc<Entry>, bool)> {
+        let mut entry = Entry::read(sandbox, &self.keys)?;
+        if self.slim || entry.spec.state == DesiredState::Stopped {
+            entry.drop_controller_fields();
+        }
+        let entry = Arc::new(entry);
+        let mut tables = self.tables.write();
+        if let Some(known) = tables.entries.get(&entry.key).cloned() {
+            if known.is_newer_than(&entry) {
+                return Some((known, false));
+            }
+            if known.is_same_as(&entry) {
+                if delivered {
+                    tables.undelivered.remove(&entry.key);
+                }
+                return Some((known, false));
+            }
+        }
+        if tables.deleted_uids.contains(&entry.uid) {
+            return Some((entry, false));
+        }
+        tables.remove(&entry.key);
+        tables.insert(entry.clone());
+        if delivered {
+            tables
+                .delivered_at
+                .insert(entry.key.clone(), Instant::now());
+        } else {
+            tables.undelivered.insert(entry.key.clone());
+        }
+        Some((entry, true))
+    }
+
+    /// Removes a deleted object. A newer object of the same name stays.
+    pub fn remove(&self, key: &Key, uid: &str) {
+        self.tables.write().deleted_uids.insert(uid);
+        self.forget(key, uid);
+    }
+
+    fn forget(&self, key: &Key, uid: &str) {
+        let mut tables = self.tables.write();
+        if tables.entries.get(key).is_some_and(|e| e.uid == uid) {
+            tables.remove(key);
+            drop(tables);
+            self.announce(key);
+        }
+    }
+
+    /// Ends a relist: removes all entries that it lacks and marks the index synced. All others are
+    /// announced, changed or not, which triggers a reconcile of each.
+    pub fn retain(&self, seen: &HashSet<Key>) {
+        let missing: Vec<_> = {
+            let tables = self.tables.read();
+            let missing = tables.entries.values().filter(|e| !seen.contains(&e.key));
+            missing.map(|e| (e.key.clone(), e.uid.clone())).collect()
+        };
+        for (key, uid) in missing {
+            // The uid is not remembered as deleted: the list may be older than an own write.
+            self.forget(&key, &uid);
+        }
+        self.tables.write().undelivered.clear();
+        for key in seen {
+            self.announce(key);
+        }
+        self.synced.send_replace(true);
+    }
+
+    /// Returns whether a complete list has been seen.
+    pub fn is_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    pub fn get(&self, key: &Key) -> Option<Arc<Entry>> {
+        self.tables.read().entries.get(key).cloned()
+    }
+
+    pub fn by_runtime_id(&self, id: &str) -> Option<Arc<Entry>> {
+        let tables = self.tables.read();
+        tables.entries.get(tables.by_runtime_id.get(id)?).cloned()
+    }
+
+    /// Returns the newest sandbox of a session.
+    pub fn by_session(&self, tenant: &str, session: &str) -> Option<Arc<Entry>> {
+        let tables = self.tables.read();
+        let epochs = tables
+            .by_session
+            .get(&(tenant.to_owned(), session.to_owned()))?;
+        tables.entries.get(epochs.values().next_back()?).cloned()
+    }
+
+    /// Returns all entries that `filter` accepts, in order of their keys.
+    pub fn list(&self, filter: impl Fn(&Entry) -> bool) -> Vec<Arc<Entry>> {
+        let tables = self.tables.read();
+        let mut found: Vec<_> = tables
+            .entries
+            .values()
+            .filter(|e| filter(e))
+            .cloned()
+            .collect();
+        drop(tables);
+        found.sort_by(|a, b| a.key.cmp(&b.key));
+        found
+    }
+
+    /// Returns all Sandboxes of a tenant's sessions, in order of their keys.
+    pub fn of_tenant(&self, tenant: &str) -> Vec<Arc<Entry>> {
+        let tables = self.tables.read();
+        let keys = tables.by_tenant.get(tenant).into_iter().flatten();
+        keys.filter_map(|key| tables.entries.get(key).cloned())
+            .collect()
+    }
+
+    /// Returns whether the watch delivered a change of this object less than `age` ago. A later
+    /// change may then be on its way.
+    pub fn changed_within(&self, key: &Key, age: Duration) -> bool {
+        let tables = self.tables.read();
+        let delivered_at = tables.delivered_at.get(key);
+        delivered_at.is_some_and(|at| at.elapsed() < age)
+    }
+
+    /// Returns the number of Sandboxes per phase name.
+    pub fn phase_counts(&self) -> Vec<(&'static str, usize)> {
+        self.tables.read().phase_counts.counts().collect()
+    }
+
+    /// Subscribes to the keys of changed and removed objects. A receiver that lags has to read all.
+    pub fn changes(&self) -> broadcast::Receiver<Key> {
+        self.changes.subscribe()
+    }
+
+    fn announce(&self, key: &Key) {
+        // Fails only without receivers.
+        let _ = self.changes.send(key.clone());
+        self.waiters.wake(key);
+    }
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Self {
+            entries: HashMap::new(),
+            by_runtime_id: HashMap::new(),
+            by_session: HashMap::new(),
+            by_tenant: HashMap::new(),
+            undelivered: HashSet::new(),
+            delivered_at: RecentMap::new(MAX_RECENT_CHANGES),
+            deleted_uids: DeletedUids::default(),
+            phase_counts: PhaseCounts::default(),
+        }
+    }
+}
+
+impl Tables {
+    fn insert(&mut self, entry: Arc<Entry>) {
+        let key = entry.key.clone();
+        self.phase_counts.add(entry.status.phase);
+        self.by_runtime_id
+            .insert(entry.runtime_id.clone(), key.clone());
+        if let Some(session) = entry.session() {
+            self.by_session
+                .entry((session.tenant.clone(), session.id.clone()))
+                .or_default()
+                .insert(session.epoch, key.clone());
+            self.by_tenant
+                .entry(session.tenant.clone())
+                .or_default()
+                .insert(key.clone());
+        }
+        self.entries.insert(key, entry);
+    }
+
+    fn remove(&mut self, key: &Key) {
+        let Some(entry) = self.entries.remove(key) else {
+            return;
+        };
+        self.undelivered.remove(key);
+        self.phase_counts.remove(entry.status.phase);
+        if self.by_runtime_id.get(&entry.runtime_id) == Some(key) {
+            self.by_runtime_id.remove(&entry.runtime_id);
+        }
+        let Some(session) = entry.session() else {
+            return;
+        };
+        if let Some(keys) = self.by_tenant.get_mut(&session.tenant) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.by_tenant.remove(&session.tenant);
+            }
+        }
+        let session = (session.tenant.clone(), session.id.clone());
+        if let Some(epochs) = self.by_session.get_mut(&session) {
+            epochs.retain(|_, held| held != key);
+            if epochs.is_empty() {
+                self.by_session.remove(&session);
+            }
+        }
+    }
+}

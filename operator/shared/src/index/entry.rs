@@ -1,0 +1,201 @@
+//! Entry of the index: one Sandbox as a domain value.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crds::Sandbox;
+use crds::conditions::Reason;
+use crds::names;
+use crds::sandbox::{DesiredState, PauseReason, Phase, SandboxSpec, SandboxStatus, Session};
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+
+use crate::keys::Keys;
+use crate::urls::{DEFAULT_PORTS, RUNTIME};
+
+/// Namespace and name of an object.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// Sandbox as controller and gateway see it.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub key: Key,
+    pub uid: String,
+    pub resource_version: String,
+    pub generation: i64,
+    pub created_at: Option<Timestamp>,
+    /// The object has a deletion timestamp.
+    pub deleting: bool,
+    /// Value of the wake annotation, see [`names::WAKE_ANNOTATION`].
+    pub wake_at: Option<Timestamp>,
+    /// 16 letters that identify the sandbox in URLs and in the API.
+    pub runtime_id: String,
+    pub spec: Arc<SandboxSpec>,
+    /// The stored spec has a sealed environment, also where the index has dropped it.
+    pub has_sealed_env: bool,
+    pub status: SandboxStatus,
+}
+
+impl Entry {
+    /// Reads an object. `None` if it lacks metadata that the API server always sets.
+    pub fn read(sandbox: &Sandbox, keys: &Keys) -> Option<Self> {
+        let uid = sandbox.uid()?;
+        let key = Key {
+            namespace: sandbox.namespace()?,
+            name: sandbox.metadata.name.clone()?,
+        };
+        // Only the gateway can derive the name from the session. A session in another object is
+        // not trusted.
+        let named_by_session = sandbox.spec.session.as_ref().is_some_and(|s| {
+            key.name == keys.session_runtime_id(&key.namespace, &s.tenant, &s.id, s.epoch)
+        });
+        let runtime_id = if named_by_session {
+            key.name.clone()
+        } else {
+            keys.object_runtime_id(&uid)
+        };
+        debug_assert!(names::is_runtime_id(&runtime_id));
+        Some(Self {
+            key,
+            resource_version: sandbox.resource_version()?,
+            generation: sandbox.metadata.generation.unwrap_or(0),
+            created_at: sandbox.creation_timestamp().map(|t| t.0),
+            deleting: sandbox.metadata.deletion_timestamp.is_some(),
+            wake_at: wake_at(sandbox),
+            runtime_id,
+            uid,
+            has_sealed_env: sandbox.spec.sealed_env.is_some(),
+            spec: Arc::new(sandbox.spec.clone()),
+            status: sandbox.status.clone().unwrap_or_default(),
+        })
+    }
+
+    /// Drops what only a controller needs, and only for a sandbox that is to run: environments,
+    /// which may be large, and the Pod template.
+    pub(super) fn drop_controller_fields(&mut self) {
+        let spec = Arc::make_mut(&mut self.spec);
+        spec.sealed_env = None;
+        spec.env = Vec::new();
+        spec.pod_template = None;
+    }
+
+    /// Returns the session that the gateway created this sandbox for. A session in the spec of
+    /// another object does not count.
+    pub fn session(&self) -> Option<&Session> {
+        self.spec
+            .session
+            .as_ref()
+            .filter(|_| self.runtime_id == self.key.name)
+    }
+
+    /// Returns whether this is a later version than `other`, or a later object of the same name.
+    /// Versions that are not numbers cannot be compared.
+    pub fn is_newer_than(&self, other: &Self) -> bool {
+        let version = |e: &Self| e.resource_version.parse::<u64>().ok();
+        match (version(self), version(other)) {
+            (Some(this), Some(that)) => this > that,
+            _ => false,
+        }
+    }
+
+    /// Returns whether this is the same version of the same object.
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.resource_version == other.resource_version
+    }
+
+    /// Returns the reason of the automatic pause that is in effect, if any. It is in the status
+    /// only, so that the spec stays the user's, and a wake annotation ends it.
+    pub fn automatic_pause(&self) -> Option<PauseReason> {
+        let status = &self.status;
+        let reason = status.pause_reason?;
+        let since = status.paused_at.as_ref()?.0;
+        let is_paused = matches!(status.phase, Phase::Pausing | Phase::Paused);
+        let woken = self.wake_at.is_some_and(|at| at >= since);
+        let automatic =
+            reason != PauseReason::Requested && self.spec.state == DesiredState::Running;
+        (is_paused && automatic && !woken).then_some(reason)
+    }
+
+    /// Returns whether the sandbox has expired, which is final.
+    pub fn is_expired(&self) -> bool {
+        self.status.phase == Phase::Stopped && self.status.reason == Some(Reason::Expired)
+    }
+
+    /// Returns the desired state: `spec.state` combined with automatic pauses and expiry.
+    pub fn desired_state(&self) -> DesiredState {
+        match self.spec.state {
+            _ if self.is_expired() => DesiredState::Stopped,
+            DesiredState::Running if self.automatic_pause().is_some() => DesiredState::Paused,
+            state => state,
+        }
+    }
+
+    /// Returns whether requests can be forwarded: desired, ready, and with a known address.
+    pub fn is_ready(&self) -> bool {
+        self.desired_state() == DesiredState::Running
+            && !self.deleting
+            && self.status.phase == Phase::Running
+            && self.status.pod_ip.is_some()
+    }
+
+    /// Returns whether the status describes the present spec. Between `/resume` and the next
+    /// reconcile, it may describe a Pod that an earlier `/pause` has ended.
+    pub fn is_observed(&self) -> bool {
+        let observed = self.status.observed_generation;
+        observed.is_none_or(|observed| observed >= self.generation)
+    }
+
+    /// Returns whether the sandbox has ever been ready.
+    pub fn was_ready(&self) -> bool {
+        self.status.ready_at.is_some()
+    }
+
+    /// Returns whether the sandbox has failed and its workspace exists.
+    pub fn has_failed_with_workspace(&self) -> bool {
+        self.status.phase == Phase::Failed && self.status.workspace_claim.is_some()
+    }
+
+    /// Returns whether a failed sandbox is to start again: its wake annotation is newer than its last
+    /// start.
+    pub fn is_restart_requested(&self) -> bool {
+        let started = self.status.started_at.as_ref().map(|at| at.0);
+        let woken = self
+            .wake_at
+            .is_some_and(|at| started.is_none_or(|started| at > started));
+        self.status.phase == Phase::Failed && woken
+    }
+
+    /// Returns the number of a named port; `runtime` falls back to the first port.
+    pub fn port(&self, name: &str) -> Option<u16> {
+        let ports = match &self.spec.ports[..] {
+            [] => &self.status.pool_ports[..],
+            own => own,
+        };
+        if ports.is_empty() {
+            let known = DEFAULT_PORTS.iter().find(|(known, _)| *known == name);
+            return known.map(|(_, port)| *port);
+        }
+        let named = ports.iter().find(|p| p.name == name);
+        let first = || ports.first().filter(|_| name == RUNTIME);
+        named.or_else(first).map(|p| p.port)
+    }
+}
+
+/// Reads the wake annotation; a malformed value is ignored.
+fn wake_at(sandbox: &Sandbox) -> Option<Timestamp> {
+    sandbox
+        .annotations()
+        .get(names::WAKE_ANNOTATION)?
+        .parse()
+        .ok()
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}

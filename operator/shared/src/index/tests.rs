@@ -1,0 +1,273 @@
+//! Tests of the index.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn index() -> Arc<Index> {
+    Arc::new(Index::new(Arc::new(Keys::derive(&[1; 32]).unwrap())))
+}
+
+fn sandbox(name: &str, version: u32, spec: &Value) -> Sandbox {
+    serde_json::from_value(json!({
+        "apiVersion": "openhands.dev/v1alpha1",
+        "kind": "Sandbox",
+        "metadata": {"namespace": "ns", "name": name, "uid": format!("uid-{name}"),
+            "resourceVersion": version.to_string()},
+        "spec": spec,
+    }))
+    .unwrap()
+}
+
+fn key(name: &str) -> Key {
+    Key {
+        namespace: "ns".into(),
+        name: name.into(),
+    }
+}
+
+#[test]
+fn older_version_is_ignored() {
+    let index = index();
+    index.apply(&sandbox("a", 10, &json!({"state": "Paused"})));
+    index.apply(&sandbox("a", 9, &json!({"state": "Running"})));
+    assert_eq!(index.get(&key("a")).unwrap().resource_version, "10");
+}
+
+#[test]
+fn by_session_returns_newest_epoch() {
+    let index = index();
+    let of = |epoch: u32| {
+        let name = index.keys.session_runtime_id("ns", "t", "s", epoch);
+        let spec = json!({"session": {"tenant": "t", "id": "s", "epoch": epoch}});
+        (name.clone(), sandbox(&name, epoch + 1, &spec))
+    };
+    let (old, new) = (of(0), of(1));
+    index.apply(&new.1);
+    index.apply(&old.1);
+    let newest = || index.by_session("t", "s").map(|e| e.key.name.clone());
+    assert_eq!(newest(), Some(new.0.clone()));
+    index.remove(&key(&new.0), &format!("uid-{}", new.0));
+    assert_eq!(newest(), Some(old.0.clone()));
+    index.remove(&key(&old.0), &format!("uid-{}", old.0));
+    assert_eq!(newest(), None);
+}
+
+#[test]
+fn session_in_object_of_other_name_is_ignored() {
+    let index = index();
+    let spec = json!({"session": {"tenant": "t", "id": "s"}});
+    let entry = index.apply(&sandbox("a", 1, &spec)).unwrap();
+    assert!(entry.session().is_none());
+    assert!(index.by_session("t", "s").is_none());
+}
+
+#[test]
+fn runtime_id_is_the_name_only_for_its_own_session() {
+    let index = index();
+    let name = index.keys.session_runtime_id("ns", "t", "s", 0);
+    let mine = json!({"session": {"tenant": "t", "id": "s"}});
+    let entry = index.apply(&sandbox(&name, 1, &mine)).unwrap();
+    assert_eq!(entry.runtime_id, name);
+    let theirs = json!({"session": {"tenant": "other", "id": "s"}});
+    let entry = index.apply(&sandbox(&name, 2, &theirs)).unwrap();
+    assert_ne!(entry.runtime_id, name);
+    assert!(index.by_runtime_id(&name).is_none());
+}
+
+#[test]
+fn relist_removes_missing_entries() {
+    let index = index();
+    index.apply(&sandbox("a", 1, &json!({})));
+    index.apply(&sandbox("b", 2, &json!({})));
+    index.retain(&HashSet::from([key("b")]));
+    assert!(index.is_synced());
+    let left: Vec<_> = index.list(|_| true).iter().map(|e| e.key.clone()).collect();
+    assert_eq!(left, [key("b")]);
+}
+
+#[test]
+fn removal_of_earlier_object_keeps_later_one_of_same_name() {
+    let index = index();
+    index.apply(&sandbox("a", 1, &json!({})));
+    index.remove(&key("a"), "another uid");
+    assert!(index.get(&key("a")).is_some());
+}
+
+#[test]
+fn late_response_does_not_resurrect_deleted_object() {
+    let index = index();
+    index.apply(&sandbox("a", 1, &json!({})));
+    index.remove(&key("a"), "uid-a");
+    let late = index.apply(&sandbox("a", 2, &json!({"state": "Paused"})));
+    assert_eq!(late.unwrap().resource_version, "2");
+    assert!(index.get(&key("a")).is_none());
+    assert!(
+        index
+            .by_runtime_id(&index.keys.object_runtime_id("uid-a"))
+            .is_none()
+    );
+}
+
+#[test]
+fn late_event_of_earlier_object_keeps_later_one_of_same_name() {
+    let index = index();
+    let mut later = sandbox("a", 9, &json!({}));
+    later.metadata.uid = Some("later".into());
+    index.apply(&later);
+    index.apply(&sandbox("a", 5, &json!({"state": "Stopped"})));
+    index.remove(&key("a"), "uid-a");
+    assert_eq!(index.get(&key("a")).unwrap().uid, "later");
+}
+
+#[test]
+fn sandbox_missing_from_relist_may_reappear() {
+    let index = index();
+    index.apply(&sandbox("a", 1, &json!({})));
+    index.retain(&HashSet::new());
+    index.apply(&sandbox("a", 1, &json!({})));
+    assert!(index.get(&key("a")).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_ends_with_change_or_timeout() {
+    let index = index();
+    index.apply(&sandbox("a", 1, &json!({})));
+    let limit = Duration::from_mins(1);
+    let a = key("a");
+    let late = index.wait(&a, limit, |e| e.resource_version == "2");
+    assert_eq!(late.await.unwrap().resource_version, "1");
+
+    let waiting = tokio::spawn({
+        let index = index.clone();
+        async move {
+            index
+                .wait(&key("a"), limit, |e| e.resource_version == "2")
+                .await
+        }
+    });
+    tokio::task::yield_now().await;
+    index.apply(&sandbox("a", 2, &json!({})));
+    assert_eq!(waiting.await.unwrap().unwrap().resource_version, "2");
+}
+
+#[test]
+fn phase_counts_follow_every_change() {
+    let index = index();
+    let mut a = sandbox("a", 1, &json!({}));
+    index.apply(&a);
+    index.apply(&sandbox("b", 2, &json!({})));
+    let count = |phase| {
+        index
+            .phase_counts()
+            .into_iter()
+            .find(|(name, _)| *name == phase)
+    };
+    assert_eq!(count("Pending"), Some(("Pending", 2)));
+    a.status = Some(crds::sandbox::SandboxStatus {
+        phase: crds::sandbox::Phase::Running,
+        ..Default::default()
+    });
+    a.metadata.resource_version = Some("3".into());
+    index.apply(&a);
+    assert_eq!(count("Pending"), Some(("Pending", 1)));
+    assert_eq!(count("Running"), Some(("Running", 1)));
+    index.remove(&key("a"), "uid-a");
+    index.retain(&HashSet::new());
+    assert!(index.phase_counts().iter().all(|(_, n)| *n == 0));
+}
+
+#[test]
+fn own_write_event_is_not_announced_and_relist_is() {
+    let index = index();
+    let mut changes = index.changes();
+    let written = sandbox("a", 5, &json!({}));
+    index.apply(&written);
+    assert_eq!(changes.try_recv().ok(), Some(key("a")));
+    index.apply(&written);
+    assert!(changes.try_recv().is_err());
+    index.retain(&HashSet::from([key("a")]));
+    assert_eq!(changes.try_recv().ok(), Some(key("a")));
+    index.apply(&sandbox("a", 6, &json!({})));
+    assert_eq!(changes.try_recv().ok(), Some(key("a")));
+}
+
+#[test]
+fn of_tenant_lists_only_the_sessions_of_the_tenant() {
+    let index = index();
+    let mut names = Vec::new();
+    for (tenant, session) in [("t", "a"), ("t", "b"), ("u", "a")] {
+        let name = index.keys.session_runtime_id("ns", tenant, session, 0);
+        let spec = json!({"session": {"tenant": tenant, "id": session}});
+        index.apply(&sandbox(&name, 1, &spec));
+        names.push(key(&name));
+    }
+    index.apply(&sandbox("kubectl", 1, &json!({})));
+    let listed = |tenant: &str| {
+        let entries = index.of_tenant(tenant);
+        entries.iter().map(|e| e.key.clone()).collect::<Vec<_>>()
+    };
+    let mut expected = names[..2].to_vec();
+    expected.sort();
+    assert_eq!(listed("t"), expected);
+    index.remove(&names[2], &format!("uid-{}", names[2].name));
+    assert!(listed("u").is_empty() && index.tables.read().by_tenant.len() == 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_wakes_only_for_its_own_key() {
+    let index = index();
+    for name in ["a", "b"] {
+        index.apply(&sandbox(name, 1, &json!({})));
+    }
+    let checks = std::cell::Cell::new(0);
+    let a = key("a");
+    let waiting = index.wait(&a, Duration::from_mins(1), |entry| {
+        checks.set(checks.get() + 1);
+        entry.resource_version == "9"
+    });
+    let changes = async {
+        for version in 2..8 {
+            index.apply(&sandbox("b", version, &json!({})));
+            tokio::task::yield_now().await;
+        }
+        assert_eq!((checks.get(), index.waiters.len()), (1, 1));
+        index.apply(&sandbox("a", 9, &json!({})));
+    };
+    tokio::join!(waiting, changes);
+    assert_eq!((checks.get(), index.waiters.len()), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_delivered_ends_with_the_watch_event_of_the_write() {
+    let index = index();
+    let (a, limit) = (key("a"), Duration::from_mins(1));
+    let written = sandbox("a", 5, &json!({}));
+    index.apply(&written);
+    let start = Instant::now();
+    tokio::join!(index.wait_delivered(&a, limit), async {
+        index.deliver(&sandbox("a", 4, &json!({})));
+        tokio::time::sleep(limit / 2).await;
+        index.deliver(&written);
+    });
+    assert_eq!(start.elapsed(), limit / 2);
+    index.wait_delivered(&a, limit).await;
+    assert_eq!(start.elapsed(), limit / 2);
+    assert!(!index.changed_within(&a, limit), "an own write is no news");
+}
+
+#[test]
+fn environments_are_dropped_where_no_controller_needs_them() {
+    let running = sandbox("a", 1, &json!({"sealedEnv": "v1.x"}));
+    let stopped = sandbox("b", 1, &json!({"sealedEnv": "v1.x", "state": "Stopped"}));
+    let (full, slim) = (index(), index());
+    let slim = Index::without_environments(slim.keys.clone());
+    let kept = |index: &Index, sandbox| {
+        let entry = index.apply(sandbox).unwrap();
+        entry.spec.sealed_env.is_some()
+    };
+    assert!(kept(&full, &running) && !kept(&full, &stopped));
+    assert!(!kept(&slim, &running));
+}

@@ -1,0 +1,128 @@
+//! Health reports in virtual time.
+
+use tokio::time::advance;
+
+use super::*;
+
+fn health() -> Health {
+    let health = Health::default();
+    health.add_watch("sandboxes", "sandboxes.openhands.dev".into());
+    health.add_watch("pods", "pods".into());
+    health
+}
+
+fn listed() -> Health {
+    let health = health();
+    for resource in ["sandboxes", "pods"] {
+        health.watch_heard(resource);
+        health.watch_listed(resource);
+    }
+    health
+}
+
+#[tokio::test(start_paused = true)]
+async fn process_is_ready_when_all_watches_have_listed() {
+    let health = health();
+    assert_eq!(
+        health.readiness_failures(),
+        [
+            "pods have not been listed yet",
+            "sandboxes have not been listed yet"
+        ]
+    );
+    assert!(listed().readiness_failures().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_names_each_unmet_dependency() {
+    let health = listed();
+    health.watch_failed("sandboxes", WatchFailure::NotInstalled);
+    health.watch_failed("pods", WatchFailure::Forbidden("pods is forbidden".into()));
+    health.set_unmet("root key", "root key is not available".into());
+    assert_eq!(
+        health.readiness_failures(),
+        [
+            "root key is not available",
+            "permission denied: list pods: pods is forbidden",
+            "CRD sandboxes.openhands.dev is not installed"
+        ]
+    );
+    health.clear_unmet("root key");
+    health.watch_heard("pods");
+    health.watch_heard("sandboxes");
+    assert!(health.readiness_failures().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn unreachable_api_server_is_reported_once_since_first_failure() {
+    let health = listed();
+    health.watch_failed("pods", WatchFailure::Unreachable("refused".into()));
+    advance(Duration::from_secs(7)).await;
+    health.watch_failed("sandboxes", WatchFailure::Unreachable("timed out".into()));
+    health.watch_failed("pods", WatchFailure::Unreachable("refused".into()));
+    assert_eq!(
+        health.readiness_failures(),
+        ["the API server has not responded for 7 s: refused"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn failing_watch_is_a_warning_when_stale_data_is_served() {
+    let health = health();
+    health.serve_while_stale();
+    health.watch_heard("pods");
+    health.watch_listed("pods");
+    let failure = || WatchFailure::Unreachable("refused".into());
+    health.watch_failed("pods", failure());
+    health.watch_failed("sandboxes", failure());
+    let problem = "the API server has not responded for 0 s: refused";
+    assert_eq!(health.readiness_failures(), [problem]);
+    health.watch_heard("sandboxes");
+    health.watch_listed("sandboxes");
+    assert!(health.readiness_failures().is_empty());
+    assert_eq!(health.warnings(), [problem]);
+    health.begin_shutdown();
+    assert_eq!(health.readiness_failures(), ["shutting down"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retrying_watch_is_alive_and_its_age_grows() {
+    let health = listed();
+    for _ in 0..20 {
+        advance(Duration::from_mins(1)).await;
+        health.watch_attempted("pods");
+        health.watch_failed("pods", WatchFailure::Unreachable("refused".into()));
+        health.watch_heard("sandboxes");
+    }
+    assert!(health.liveness_failures().is_empty());
+    let ages = health.watch_ages();
+    assert_eq!(
+        ages,
+        [
+            ("pods", Duration::from_mins(20)),
+            ("sandboxes", Duration::ZERO)
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_watch_is_stuck() {
+    let health = listed();
+    advance(WATCH_STUCK_TIMEOUT).await;
+    assert!(health.liveness_failures().is_empty());
+    advance(Duration::from_secs(1)).await;
+    health.watch_heard("sandboxes");
+    assert_eq!(
+        health.liveness_failures(),
+        ["the watch of pods has been stuck for 601 s"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn liveness_checks_and_shutdown_are_reported() {
+    let health = listed();
+    health.add_liveness_check(|| Some("the queue does not move".into()));
+    assert_eq!(health.liveness_failures(), ["the queue does not move"]);
+    health.begin_shutdown();
+    assert_eq!(health.readiness_failures(), ["shutting down"]);
+}

@@ -1,0 +1,180 @@
+//! One watch per kind, each with its own backoff. Objects that do not decode are skipped, and
+//! managed fields are dropped.
+//!
+//! Watches that share a backoff, as in kube's `Controller`, all stop for minutes after a short
+//! outage, and one malformed object stops the whole list.
+
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use crds::Sandbox;
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::{DeserializeGuard, Resource};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+use super::backoff;
+use super::health::WatchFailure;
+use super::{error_text, middleware};
+use crate::diagnostics::Diagnostics;
+use crate::index::{Index, Key};
+
+/// Objects per page of a list.
+const PAGE_SIZE: u32 = 100;
+
+/// Receiver of the objects of a watch, usually an index.
+pub trait WatchSink<K>: Send + Sync + 'static {
+    /// Receives an object that was added or changed.
+    fn apply(&self, object: K);
+    /// Receives a deletion.
+    fn remove(&self, key: &Key, meta: &ObjectMeta);
+    /// Called after a complete list: all other objects are gone.
+    fn retain(&self, seen: &HashSet<Key>);
+}
+
+/// API of a kind in one namespace, or in all.
+pub fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}
+
+/// Watches until `shutdown`. Errors are logged, reported to health, and retried without end: a
+/// resource may be installed later.
+pub async fn run<K>(
+    api: Api<DeserializeGuard<K>>,
+    labels: Option<&str>,
+    sink: Arc<dyn WatchSink<K>>,
+    vitals: Arc<Diagnostics>,
+    shutdown: CancellationToken,
+) where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let resource = middleware::resource_label(&K::plural(&()));
+    vitals.health.add_watch(resource, full_name::<K>());
+    let mut config = watcher::Config::default().page_size(PAGE_SIZE);
+    if let Some(labels) = labels {
+        config = config.labels(labels);
+    }
+    let events = watcher(api, config)
+        .modify(|guard| guard.meta_mut().managed_fields = None)
+        .backoff(backoff::watch_backoff())
+        .inspect_err(|error| {
+            vitals
+                .health
+                .watch_failed(resource, WatchFailure::from(error));
+            let error = error_text::watch_error_text(error);
+            tracing::warn!(kind = %K::kind(&()), error, "watch failed; retrying");
+        })
+        .filter_map(|event| std::future::ready(event.ok()))
+        .take_until(shutdown.cancelled_owned());
+    let mut dispatcher = EventDispatcher {
+        sink,
+        seen: HashSet::new(),
+    };
+    let mut events = std::pin::pin!(events);
+    while let Some(event) = events.next().await {
+        let complete = matches!(event, Event::InitDone);
+        dispatcher.take(event);
+        if complete {
+            vitals.health.watch_listed(resource);
+        }
+    }
+}
+
+/// Name of the resource with its group, `sandboxes.openhands.dev`.
+fn full_name<K: Resource<DynamicType = ()>>() -> String {
+    let (plural, group) = (K::plural(&()), K::group(&()));
+    if group.is_empty() {
+        plural.into_owned()
+    } else {
+        format!("{plural}.{group}")
+    }
+}
+
+/// Feeds the index of Sandboxes until `shutdown`.
+pub async fn sandboxes(
+    client: Client,
+    namespace: Option<String>,
+    index: Arc<Index>,
+    shutdown: CancellationToken,
+) {
+    let api = api(&client, namespace.as_deref());
+    run::<Sandbox>(api, None, index, Arc::default(), shutdown).await;
+}
+
+/// Passes the events of a watch to its sink.
+struct EventDispatcher<K: 'static> {
+    sink: Arc<dyn WatchSink<K>>,
+    /// Keys of the list in progress.
+    seen: HashSet<Key>,
+}
+
+impl<K> EventDispatcher<K>
+where
+    K: Resource<DynamicType = ()> + 'static,
+{
+    fn take(&mut self, event: Event<DeserializeGuard<K>>) {
+        match event {
+            Event::Init => self.seen.clear(),
+            Event::InitApply(guard) => {
+                // An object that no longer decodes still exists: its last known state stays.
+                self.seen.extend(key_of(guard.meta()));
+                self.apply(guard);
+            }
+            Event::InitDone => self.sink.retain(&std::mem::take(&mut self.seen)),
+            Event::Apply(guard) => self.apply(guard),
+            Event::Delete(guard) => {
+                if let Some(key) = key_of(guard.meta()) {
+                    self.sink.remove(&key, guard.meta());
+                }
+            }
+        }
+    }
+
+    fn apply(&self, guard: DeserializeGuard<K>) {
+        match guard.0 {
+            Ok(object) => self.sink.apply(object),
+            Err(invalid) => tracing::warn!(
+                kind = %K::kind(&()),
+                namespace = invalid.metadata.namespace,
+                name = invalid.metadata.name,
+                error = invalid.error,
+                "ignored a malformed object",
+            ),
+        }
+    }
+}
+
+fn key_of(meta: &ObjectMeta) -> Option<Key> {
+    Some(Key {
+        namespace: meta.namespace.clone()?,
+        name: meta.name.clone()?,
+    })
+}
+
+impl WatchSink<Sandbox> for Index {
+    fn apply(&self, sandbox: Sandbox) {
+        self.deliver(&sandbox);
+    }
+
+    fn remove(&self, key: &Key, meta: &ObjectMeta) {
+        if let Some(uid) = &meta.uid {
+            Self::remove(self, key, uid);
+        }
+    }
+
+    fn retain(&self, seen: &HashSet<Key>) {
+        Self::retain(self, seen);
+    }
+}

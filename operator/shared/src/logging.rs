@@ -1,0 +1,44 @@
+//! Sets up the log: JSON lines in a cluster, text at a terminal.
+//!
+//! Field names are the same everywhere: `key` is namespace and name of a Sandbox, `kind` a
+//! resource, `error` the text of an error and `category` its label, `identity` and `holder` are
+//! candidates for the lease. No field holds a secret.
+
+use std::io::{IsTerminal as _, stderr};
+
+use clap::ValueEnum;
+use tracing_subscriber::EnvFilter;
+
+/// Format of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// One JSON object per line.
+    Json,
+    /// Text lines for people.
+    Text,
+}
+
+/// Starts logging to standard error, as text at a terminal, else as JSON. `RUST_LOG` filters;
+/// the default level is `info`.
+pub fn init() {
+    init_as(None);
+}
+
+/// Starts logging in this format; without one, as [`init`] does.
+pub fn init_as(format: Option<LogFormat>) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(stderr);
+    let terminal = stderr().is_terminal();
+    let default = if terminal {
+        LogFormat::Text
+    } else {
+        LogFormat::Json
+    };
+    // Fails only if a subscriber is set already, which is kept.
+    let _ = match format.unwrap_or(default) {
+        LogFormat::Text => logs.with_ansi(terminal).try_init(),
+        LogFormat::Json => logs.json().flatten_event(true).try_init(),
+    };
+}

@@ -1,0 +1,170 @@
+//! One record of `keys.json`: tenant name, hash of the key, and limits.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{DEFAULT_CALLS_PER_SECOND, Limits, MAX_NAME_LEN, SECRET_KEY, Tenant};
+use crate::{hex, quantity};
+
+/// SHA-256 of a key.
+pub(super) type Hash = [u8; SHA256_OUTPUT_LEN];
+
+/// Digits of the hash that identify a key.
+pub(super) const ID_LEN: usize = 8;
+
+/// Hash of a key, with its owner.
+#[derive(Debug, Clone)]
+pub(super) struct Record {
+    pub(super) sha256: Hash,
+    pub(super) tenant: Arc<Tenant>,
+    pub(super) expires_at: Option<Timestamp>,
+    /// Not from the Secret.
+    pub(super) fixed: bool,
+}
+
+/// Record as stored in the Secret.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RawRecord {
+    pub name: String,
+    /// Hex of the SHA-256 of the key.
+    pub sha256: String,
+    /// Creation time, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<String>,
+    /// Time from which the key is rejected, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_sandboxes: Option<u32>,
+    /// Kubernetes quantity, for example `8` or `500m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cpu: Option<String>,
+    /// Kubernetes quantity, for example `16Gi`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_memory: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_waiting: Option<u32>,
+    /// `nested`, `flat`, `path` or `loopback`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url_form: Option<String>,
+    /// 0: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_per_second: Option<u32>,
+}
+
+impl Record {
+    /// Creates a record without limits from a plain key.
+    pub(super) fn plain(name: &str, key: &str) -> Self {
+        Self {
+            sha256: hash(key),
+            tenant: Arc::new(Tenant {
+                name: name.to_owned(),
+                limits: Limits::NONE,
+                url_form: None,
+                calls_per_second: None,
+            }),
+            expires_at: None,
+            fixed: true,
+        }
+    }
+}
+
+impl RawRecord {
+    /// Validates the record.
+    pub(super) fn check(&self) -> Result<Record, &'static str> {
+        if !(1..=MAX_NAME_LEN).contains(&self.name.len()) {
+            return Err("name must have 1 to 63 bytes");
+        }
+        let form = self.url_form.as_deref().map(str::parse).transpose();
+        let expiry = self.expires_at.as_deref().map(str::parse).transpose();
+        let rate = self.calls_per_second.unwrap_or(DEFAULT_CALLS_PER_SECOND);
+        Ok(Record {
+            sha256: hex::decode(&self.sha256).ok_or("sha256 is not a SHA-256 hash")?,
+            tenant: Arc::new(Tenant {
+                name: self.name.clone(),
+                limits: self.limits()?,
+                url_form: form.map_err(|_| "urlForm is unknown")?,
+                calls_per_second: Some(rate).filter(|rate| *rate > 0),
+            }),
+            expires_at: expiry.map_err(|_| "expiresAt is not an RFC 3339 time")?,
+            fixed: false,
+        })
+    }
+
+    fn limits(&self) -> Result<Limits, &'static str> {
+        let amount = |text: &Option<String>, unit| match text {
+            None => Ok(None),
+            Some(text) => whole(text, unit).map(Some),
+        };
+        Ok(Limits {
+            sandboxes: self.max_sandboxes,
+            cpu: amount(&self.max_cpu, 1000.0)
+                .map_err(|()| "maxCpu is not a CPU quantity (examples: 16, 500m)")?,
+            memory: amount(&self.max_memory, 1.0)
+                .map_err(|()| "maxMemory is not a memory quantity (example: 32Gi)")?,
+            waiting: self.max_waiting.unwrap_or(Limits::NONE.waiting),
+        })
+    }
+}
+
+/// Parses a quantity in units of `1 / unit`.
+fn whole(text: &str, unit: f64) -> Result<u64, ()> {
+    quantity::whole(text, unit).ok_or(())
+}
+
+/// Reads a record. A malformed one is skipped, with a warning that names no secret.
+pub(super) fn read(raw: Value) -> Option<Record> {
+    let checked = match serde_json::from_value::<RawRecord>(raw) {
+        Ok(raw) => raw.check(),
+        Err(_) => Err("a field is missing or has a wrong type"),
+    };
+    checked
+        .inspect_err(|fault| tracing::warn!(fault, "skipping a record of {SECRET_KEY}"))
+        .ok()
+}
+
+/// Hashes a key.
+pub(super) fn hash(key: &str) -> Hash {
+    let mut out = [0; SHA256_OUTPUT_LEN];
+    out.copy_from_slice(digest(&SHA256, key.as_bytes()).as_ref());
+    out
+}
+
+/// Returns the id of a key by its hash.
+pub(super) fn key_id(hash: &Hash) -> String {
+    hex::encode(&hash[..ID_LEN / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invalid_record_is_rejected() {
+        let good = RawRecord {
+            name: "a".into(),
+            sha256: "0".repeat(64),
+            ..RawRecord::default()
+        };
+        assert!(good.check().is_ok());
+        let bad: [fn(&mut RawRecord); 7] = [
+            |r| r.name = String::new(),
+            |r| r.name = "x".repeat(64),
+            |r| r.sha256 = "zz".repeat(32),
+            |r| r.max_cpu = Some("much".into()),
+            |r| r.max_memory = Some("-1".into()),
+            |r| r.url_form = Some("round".into()),
+            |r| r.expires_at = Some("tomorrow".into()),
+        ];
+        for spoil in bad {
+            let mut record = good.clone();
+            spoil(&mut record);
+            assert!(record.check().is_err(), "{record:?}");
+        }
+    }
+}

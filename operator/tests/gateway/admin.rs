@@ -1,0 +1,273 @@
+//! Warm runtime configs, administration, images and the document, as clients see them.
+
+use crate::support::fake_api::FakeApi;
+use crate::support::socket_fixture::SocketFixture;
+use axum::body::Body;
+use http::Request;
+use operator::gateway::ApiSettings;
+use ring::pbkdf2;
+use serde_json::{Value, json};
+
+use crate::support::gateway_fixture::{GatewayFixture, KEY, read, tenants};
+
+const PASSWORD: &str = "open sesame";
+const CONFIGS: &str = "/api/warm-runtime-configs";
+
+fn settings() -> ApiSettings {
+    ApiSettings {
+        admin_password: Some(PASSWORD.to_owned().into()),
+        ..ApiSettings::default()
+    }
+}
+
+fn administered(api: &FakeApi) -> GatewayFixture {
+    GatewayFixture::of(api, tenants(), settings())
+}
+
+/// Sends a call with this bearer token and without an API key.
+async fn call(
+    fixture: &GatewayFixture,
+    token: &str,
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> (u16, Value) {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "api.example.com")
+        .header("authorization", format!("Bearer {token}"))
+        .body(Body::from(body.to_string()))
+        .unwrap();
+    read(fixture.send(request).await).await
+}
+
+/// Logs in with challenge and proof.
+async fn login(fixture: &GatewayFixture, password: &str) -> (u16, Value) {
+    let (code, challenge) = call(fixture, "", "GET", "/api/admin/challenge", &Value::Null).await;
+    assert_eq!(code, 200, "{challenge}");
+    let text = |field: &str| challenge[field].as_str().unwrap().to_owned();
+    let rounds = u32::try_from(challenge["iterations"].as_u64().unwrap()).unwrap();
+    let salt = text("salt") + &text("challenge");
+    let mut hash = [0; 32];
+    pbkdf2::derive(
+        pbkdf2::PBKDF2_HMAC_SHA256,
+        rounds.try_into().unwrap(),
+        salt.as_bytes(),
+        password.as_bytes(),
+        &mut hash,
+    );
+    let hash = operator::hex::encode(&hash);
+    let answer = json!({"challenge": challenge["challenge"], "hash": hash});
+    call(fixture, "", "POST", "/api/admin/login", &answer).await
+}
+
+#[tokio::test]
+async fn administrator_logs_in_and_stores_configs() {
+    let fixture = administered(&FakeApi::default());
+    let (code, answer) = login(&fixture, PASSWORD).await;
+    assert_eq!(code, 200);
+    let token = answer["token"].as_str().unwrap();
+    let config = json!({
+        "image": "i", "environment": {"A": "1"}, "working_dir": "/workspace/project",
+        "run_as_user": 10001, "fs_group": 10001, "count": 2,
+    });
+    let stored = json!({
+        "name": "v1_current", "image": "i", "command": null, "environment": {"A": "1"},
+        "working_dir": "/workspace/project", "run_as_user": 10001, "run_as_group": null,
+        "fs_group": 10001, "count": 2, "source": "db",
+    });
+    let path = "/api/admin/warm-runtime-configs/v1%5Fcurrent";
+    let put = call(&fixture, token, "PUT", path, &config).await;
+    assert_eq!(put, (200, stored.clone()));
+    assert_eq!(
+        fixture.get(CONFIGS).await,
+        (200, json!({"configs": [stored]}))
+    );
+
+    let command = json!({"image": "j", "command": ["a", "b"]});
+    let (code, changed) = call(&fixture, token, "PUT", path, &command).await;
+    assert_eq!((code, &changed["command"]), (200, &json!(["a", "b"])));
+    assert_eq!(
+        (&changed["environment"], &changed["run_as_user"]),
+        (&json!({}), &Value::Null)
+    );
+    let (_, listed) = fixture.get(CONFIGS).await;
+    assert_eq!(listed["configs"], json!([changed]));
+
+    let (code, answer) = call(&fixture, token, "DELETE", path, &Value::Null).await;
+    assert!(code == 200 && answer["message"].is_string(), "{answer}");
+    assert_eq!(fixture.get(CONFIGS).await, (200, json!({"configs": []})));
+    assert_eq!(
+        call(&fixture, token, "DELETE", path, &Value::Null).await.0,
+        404
+    );
+
+    let (code, keys) = call(&fixture, token, "GET", "/api/admin/api-keys", &Value::Null).await;
+    let default = json!({
+        "id": "default", "name": "default", "key_value": "",
+        "max_runtimes": null, "remaining_credits": null,
+    });
+    assert_eq!((code, &keys[0]), (200, &default));
+}
+
+#[tokio::test]
+async fn admin_api_requires_password_and_token() {
+    let fixture = administered(&FakeApi::default());
+    assert_eq!(login(&fixture, "guess").await.0, 401);
+    let made_up = json!({"challenge": "x", "hash": "00"});
+    for body in [made_up, json!({"challenge": ""}), json!([]), json!({})] {
+        let (code, answer) = call(&fixture, "", "POST", "/api/admin/login", &body).await;
+        assert_eq!(code, 400, "{body}");
+        assert!(answer["detail"].is_string());
+    }
+    let closed = GatewayFixture::new();
+    for (method, path) in [
+        ("PUT", "/api/admin/warm-runtime-configs/a"),
+        ("DELETE", "/api/admin/warm-runtime-configs/a"),
+        ("GET", "/api/admin/api-keys"),
+    ] {
+        for token in ["", KEY, "a.b.c"] {
+            let (code, answer) = call(&fixture, token, method, path, &json!({})).await;
+            assert_eq!(code, 401, "{path}");
+            assert!(answer["detail"].is_string());
+        }
+        let (code, answer) = call(&closed, "", method, path, &json!({})).await;
+        assert_eq!(code, 403, "{path}");
+        assert!(answer["detail"].as_str().unwrap().contains("admin"));
+    }
+    let (code, _) = call(&closed, "", "GET", "/api/admin/challenge", &Value::Null).await;
+    assert_eq!(code, 403);
+}
+
+#[tokio::test]
+async fn login_bodies_are_small_and_not_read_while_admin_api_is_disabled() {
+    let fixture = SocketFixture::new().await;
+    let head = "POST /api/admin/login HTTP/1.1\nHost: gateway\nContent-Length: 2000000\n\n";
+    let mut client = fixture.client(head).await;
+    assert!(client.head().await.starts_with("http/1.1 403 "));
+    let enabled = administered(&FakeApi::default());
+    let large = json!({"challenge": "x".repeat(5000), "hash": ""});
+    let (code, _) = call(&enabled, "", "POST", "/api/admin/login", &large).await;
+    assert_eq!(code, 413);
+}
+
+#[tokio::test]
+async fn stored_configs_hide_applied_ones() {
+    let api = FakeApi::default();
+    api.put_pool(
+        "a",
+        &json!({"template": {"image": "file-a"}, "replicas": 1}),
+    );
+    api.put_pool("b", &json!({"template": {"image": "file-b"}}));
+    let overlay = ApiSettings {
+        overlay_stored_configs: true,
+        ..settings()
+    };
+    let hiding = administered(&api);
+    let images = |answer: Value| {
+        let configs = answer["configs"].as_array().unwrap().clone();
+        configs
+            .iter()
+            .map(|c| c["image"].clone())
+            .collect::<Vec<_>>()
+    };
+    let (_, answer) = hiding.get(CONFIGS).await;
+    assert_eq!(answer["configs"][0]["source"], "file");
+    assert_eq!(images(answer), ["file-a", "file-b"]);
+    let token = login(&hiding, PASSWORD).await.1["token"].clone();
+    let path = "/api/admin/warm-runtime-configs/a";
+    let body = json!({"image": "stored"});
+    let put = call(&hiding, token.as_str().unwrap(), "PUT", path, &body).await;
+    assert_eq!(put.0, 200);
+    assert_eq!(images(hiding.get(CONFIGS).await.1), ["stored"]);
+    let overlaying = GatewayFixture::of(&api, tenants(), overlay);
+    assert_eq!(
+        images(overlaying.get(CONFIGS).await.1),
+        ["stored", "file-b"]
+    );
+    // Applied configs are unchanged.
+    let delete = call(
+        &hiding,
+        token.as_str().unwrap(),
+        "DELETE",
+        path,
+        &Value::Null,
+    )
+    .await;
+    assert_eq!(delete.0, 200);
+    assert_eq!(images(hiding.get(CONFIGS).await.1), ["file-a", "file-b"]);
+    let path = "/api/admin/warm-runtime-configs/b";
+    let delete = call(
+        &hiding,
+        token.as_str().unwrap(),
+        "DELETE",
+        path,
+        &Value::Null,
+    )
+    .await;
+    assert_eq!(delete.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn warm_configs_are_cached_during_api_outage() {
+    let api = FakeApi::default();
+    let fixture = GatewayFixture::of(&api, tenants(), ApiSettings::default());
+    api.set_unavailable(true);
+    assert_eq!(fixture.get(CONFIGS).await.0, 503);
+    api.set_unavailable(false);
+    api.put_pool("a", &json!({"template": {"image": "i"}}));
+    let known = fixture.get(CONFIGS).await;
+    assert_eq!(
+        (known.0, &known.1["configs"][0]["name"]),
+        (200, &json!("a"))
+    );
+    api.set_unavailable(true);
+    tokio::time::advance(std::time::Duration::from_mins(1)).await;
+    assert_eq!(fixture.get(CONFIGS).await, known);
+    let (code, answer) = fixture.call_as("wrong", "GET", CONFIGS, "").await;
+    assert_eq!(code, 401);
+    assert!(answer["detail"].as_str().unwrap().contains("valid API key"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn build_endpoints_return_501() {
+    let fixture = GatewayFixture::new();
+    let prefix = json!({"registry_prefix": "ghcr.io/openhands"});
+    assert_eq!(fixture.get("/registry_prefix").await, (200, prefix));
+    let (code, answer) = fixture
+        .call_as(KEY, "POST", "/build", "--x\r\ncontext")
+        .await;
+    assert_eq!(code, 501);
+    let detail = answer["detail"].as_str().unwrap();
+    assert!(detail.contains("runtime_container_image"), "{detail}");
+    assert_eq!(fixture.get("/build_status?build_id=1").await.0, 404);
+    assert_eq!(fixture.get("/build_status").await.0, 400);
+    assert_eq!(fixture.call_as("wrong", "POST", "/build", "x").await.0, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn openapi_document_matches_routes() {
+    let fixture = GatewayFixture::new();
+    let (code, document) = fixture.call_as("", "GET", "/openapi.json", "").await;
+    assert_eq!(code, 200);
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        let path = path.replace(['{', '}'], "");
+        // The page is HTML; the end of the test reads it.
+        for method in methods
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter(|_| path != "/docs")
+        {
+            let method = method.to_uppercase();
+            let (code, _) = fixture.call_as("", &method, &path, "{}").await;
+            let known = ![404, 405].contains(&code);
+            assert!(known, "{method} {path}: {code}");
+        }
+    }
+    let page = Request::get("/docs").header("host", "api.example.com");
+    let page = fixture.send(page.body(Body::empty()).unwrap()).await;
+    assert_eq!(page.headers()["content-type"], "text/html; charset=utf-8");
+    assert!(page.headers().contains_key("content-security-policy"));
+}

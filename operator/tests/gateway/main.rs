@@ -1,0 +1,17 @@
+//! Tests of the gateway on a fake Kubernetes API: the runtime API call by call, and the proxy byte
+//! by byte over real sockets. One target, so that it is linked once.
+
+#[cfg(test)]
+mod admin;
+#[cfg(test)]
+mod api;
+#[cfg(test)]
+mod memory_attack;
+#[cfg(test)]
+mod observability;
+#[cfg(test)]
+mod proxy;
+#[cfg(test)]
+mod spec_rules;
+#[cfg(test)]
+mod support;

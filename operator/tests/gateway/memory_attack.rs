@@ -1,0 +1,106 @@
+//! Clients that are not authenticated and take as much memory as they can: unfinished heads of
+//! HTTP/1.1, and requests of HTTP/2 whose header fields take one byte on the wire.
+
+use http::header::HeaderName;
+use http::{HeaderMap, HeaderValue, Request};
+use operator::gateway::ProxyConfig;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::support::gateway_fixture::{config, starting};
+use crate::support::socket_fixture::{LIMITS, RawConnection, SocketFixture};
+
+/// Memory for clients in this test. The chart gives a gateway twice its budget.
+const BUDGET_MIB: usize = 64;
+/// Unfinished heads, of 120 KiB each.
+const HEADS: usize = 800;
+const HEAD_BYTES: usize = 120 * 1024;
+/// Requests of HTTP/2, of about half a megabyte each.
+const CONNECTIONS: usize = 4;
+const STREAMS: usize = 90;
+const FIELDS: usize = 3800;
+
+/// A value of `/proc/self/status` in KiB.
+fn memory_kib(name: &str) -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn raise_open_files() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let limit = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    setrlimit(Resource::Nofile, limit).unwrap();
+}
+
+async fn unfinished_heads(fixture: &SocketFixture) -> Vec<RawConnection> {
+    let head = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(HEAD_BYTES));
+    let mut clients = Vec::new();
+    for _ in 0..HEADS {
+        let mut client = fixture.client("").await;
+        // Fails once the gateway has closed it.
+        client.send_within_a_moment(head.as_bytes()).await;
+        clients.push(client);
+    }
+    clients
+}
+
+async fn many_fields(fixture: &SocketFixture) -> Vec<h2::client::ResponseFuture> {
+    let (name, value) = (HeaderName::from_static("a"), HeaderValue::from_static(""));
+    let mut fields = HeaderMap::new();
+    for _ in 0..FIELDS {
+        fields.append(name.clone(), value.clone());
+    }
+    let mut responses = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut client = fixture.http2().await;
+        for _ in 0..STREAMS {
+            let mut request = Request::get(format!("http://{}/", fixture.host()))
+                .body(())
+                .unwrap();
+            *request.headers_mut() = fields.clone();
+            let Ok(ready) = client.ready().await else {
+                break;
+            };
+            client = ready;
+            responses.push(client.send_request(request, true).unwrap().0);
+            // Lets the client write, so that its own copies do not count.
+            tokio::task::yield_now().await;
+        }
+    }
+    responses
+}
+
+#[tokio::test]
+async fn unauthenticated_clients_stay_below_the_memory_limit() {
+    let values = include_str!("../../../charts/sandbox-operator/values.yaml");
+    let gateway = values.split("\ngateway:").nth(1).unwrap();
+    let limit = gateway
+        .lines()
+        .find(|line| line.contains("limits: {memory: "))
+        .unwrap();
+    assert!(limit.contains("memory: 1Gi}"), "{limit}");
+    const { assert!(2 * ProxyConfig::CLIENT_MEMORY_MIB <= 1024) };
+
+    raise_open_files();
+    let mut config = config();
+    config.proxy.client_memory = BUDGET_MIB << 20;
+    let fixture = SocketFixture::with(config, LIMITS).await;
+    // Requests to the sandbox are held.
+    fixture.base.report(&fixture.id, &starting(true));
+    let before = memory_kib("VmRSS:");
+    let responses = many_fields(&fixture).await;
+    let heads = unfinished_heads(&fixture).await;
+    let grown = memory_kib("VmHWM:").saturating_sub(before) / 1024;
+    let overloads = fixture.base.gateway.metrics().overloads.get();
+    println!("memory grew by {grown} MiB, {overloads} rejections");
+    assert!(overloads > 0);
+    assert!(grown < 2 * BUDGET_MIB, "memory grew by {grown} MiB");
+    drop((responses, heads));
+    let text = "GET /nothing HTTP/1.1\nHost: gateway\nConnection: close\n\n";
+    while !fixture.exchange(text).await.starts_with("HTTP/1.1 404 ") {
+        tokio::task::yield_now().await;
+    }
+}

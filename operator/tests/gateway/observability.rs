@@ -1,0 +1,288 @@
+//! Metrics, access log and traffic reports of a gateway.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use operator::admin_server;
+use operator::clock::Clock;
+use operator::diagnostics::Diagnostics;
+use operator::gateway::ApiSettings;
+use operator::index::Key;
+use operator::keys::Keys;
+use operator::traffic::{Gateways as _, HttpGateways, TrafficEndpoint};
+use parking_lot::Mutex;
+use ring::digest::SHA256;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::support::fake_api::FakeApi;
+use crate::support::gateway_fixture::{GatewayFixture, KEY, config, tenants};
+use crate::support::socket_fixture::{OK, SocketFixture};
+
+#[tokio::test]
+async fn every_outcome_is_counted_once() {
+    let fixture = SocketFixture::new().await;
+    let metrics = fixture.base.gateway.metrics().clone();
+    let mut client = fixture.client("GET /a HTTP/1.1\nHost: HOST\n\n").await;
+    let mut sandbox = fixture.sandbox().await;
+    sandbox.head().await;
+    sandbox.send(OK).await;
+    client.until("ok").await;
+    for (text, target, outcome) in [
+        (
+            "GET /nothing HTTP/1.1\nHost: gateway\n",
+            "api",
+            "client-error",
+        ),
+        (
+            "GET / HTTP/1.1\nHost: vscode-HOST\n",
+            "sandbox",
+            "unknown-port",
+        ),
+        ("GET / HTTP/1.1\nHost: a@b\n", "nobody", "bad-request"),
+        ("TRACE / HTTP/1.1\nHost: HOST\n", "nobody", "client-error"),
+    ] {
+        fixture
+            .exchange(&format!("{text}Connection: close\n\n"))
+            .await;
+        assert_eq!(metrics.requests(target, outcome), 1, "{text}");
+    }
+    // The client leaves before the response head, and after it.
+    for head in ["", "HTTP/1.1 200 OK\nContent-Length: 9\n\nok"] {
+        let mut client = fixture.client("GET /b HTTP/1.1\nHost: HOST\n\n").await;
+        sandbox.head().await;
+        if !head.is_empty() {
+            sandbox.send(head).await;
+            client.until("ok").await;
+        }
+        drop(client);
+        assert_eq!(sandbox.rest().await, "");
+        if head.is_empty() {
+            let text = "GET /c HTTP/1.1\nHost: HOST\nConnection: close\n\n";
+            let mut client = fixture.client(text).await;
+            sandbox = fixture.sandbox().await;
+            sandbox.head().await;
+            sandbox.send(OK).await;
+            client.until("ok").await;
+        }
+    }
+    assert_eq!(metrics.requests("sandbox", "client-left"), 2);
+    assert_eq!(metrics.requests("sandbox", "ok"), 2);
+
+    // The same over HTTP; no line names a sandbox.
+    let text = "GET /metrics HTTP/1.1\nHost: gateway\nConnection: close\n\n";
+    let answer = fixture.exchange(text).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let line = r#"gateway_requests_total{target="sandbox",outcome="client-left"} 2"#;
+    assert!(answer.contains(line), "{answer}");
+    assert!(!answer.contains(&fixture.id), "{answer}");
+    let answer = fixture.exchange(&text.replace("GET", "HEAD")).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(!answer.contains("gateway_requests_total"), "{answer}");
+}
+
+/// Captured log lines.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+/// Captures the log of this thread until the returned guards are dropped.
+fn capture(lines: &Lines) -> (tracing::Dispatch, tracing::subscriber::DefaultGuard) {
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(lines.clone())
+        .finish();
+    // With only one subscriber in the process, another test without a subscriber could disable a
+    // callsite for both.
+    let second = tracing::Dispatch::new(tracing_subscriber::registry());
+    (second, tracing::subscriber::set_default(subscriber))
+}
+
+#[tokio::test(start_paused = true)]
+async fn audit_line_names_key_address_and_outcome() {
+    let lines = Lines::default();
+    let _logging = capture(&lines);
+    let settings = ApiSettings {
+        admin_password: Some("secret-password".to_owned().into()),
+        ..ApiSettings::default()
+    };
+    let fixture = GatewayFixture::of(&FakeApi::default(), tenants(), settings);
+    let body = json!({"image": "debian", "session_id": "s1"});
+    let (_, info) = fixture.post("/start", &body).await;
+    let unknown = json!({"runtime_id": "abcdefghijklmnop"});
+    fixture.post("/stop", &unknown).await;
+    let login = json!({"challenge": "wrong", "hash": ""});
+    fixture.post("/api/admin/login", &login).await;
+
+    let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let audit: Vec<_> = lines.filter(|line| line["target"] == "audit").collect();
+    let fields = ["action", "runtime", "outcome"];
+    let logged: Vec<_> = audit.iter().map(|line| fields.map(|f| &line[f])).collect();
+    let stop = json!(["stop", "abcdefghijklmnop", "unknown-runtime"]);
+    let login = json!(["login", null, "admin-challenge"]);
+    let start = json!(["start", info["runtime_id"], "done"]);
+    assert_eq!(json!(logged), json!([start, stop, login]));
+    let key = operator::hex::encode(&ring::digest::digest(&SHA256, KEY.as_bytes()).as_ref()[..4]);
+    assert!(audit.iter().all(|line| line["address"] == "192.0.2.1"));
+    assert!(audit[..2].iter().all(|line| line["key"] == key));
+}
+
+#[tokio::test]
+async fn access_log_contains_no_secret() {
+    let lines = Lines::default();
+    let _logging = capture(&lines);
+    let fixture = SocketFixture::new().await;
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let secrets = format!(
+        "X-API-Key: secret-a\nX-Session-API-Key: secret-b\nAuthorization: Bearer secret-c\n\
+         Cookie: secret-d\nTraceparent: 00-{trace}-00f067aa0ba902b7-01\n"
+    );
+    let text = format!(
+        "POST /login?tkn=secret-e HTTP/1.1\nHost: HOST\n{secrets}Content-Length: 8\n\nsecret-f"
+    );
+    let mut client = fixture.client(&text).await;
+    let mut sandbox = fixture.sandbox().await;
+    sandbox.until("secret-f").await;
+    sandbox
+        .send("HTTP/1.1 200 OK\nSet-Cookie: secret-g\nContent-Length: 8\n\nsecret-h")
+        .await;
+    client.until("secret-h").await;
+    let text = format!(
+        "GET /sessions/s1?x=secret-i HTTP/1.1\nHost: gateway\n{secrets}Connection: close\n\n"
+    );
+    fixture.exchange(&text).await;
+
+    let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let access: Vec<_> = lines.filter(|line| line["target"] == "access").collect();
+    let [sandbox, api] = access.as_slice() else {
+        panic!("{access:?}");
+    };
+    assert_eq!(
+        (&sandbox["level"], &api["level"]),
+        (&json!("DEBUG"), &json!("INFO"))
+    );
+    assert_eq!(
+        (&sandbox["to"], &api["to"]),
+        (&json!("sandbox"), &json!("api"))
+    );
+    assert_eq!(
+        (&sandbox["id"], &sandbox["port"]),
+        (&json!(fixture.id), &json!("runtime"))
+    );
+    assert_eq!(
+        (&sandbox["path"], &api["path"]),
+        (&json!("/login"), &json!("/sessions/s1"))
+    );
+    assert_eq!(
+        (&sandbox["status"], &api["status"]),
+        (&json!(200), &json!(401))
+    );
+    assert_eq!(
+        (&sandbox["bytes"], &sandbox["outcome"]),
+        (&json!(8), &json!("ok"))
+    );
+    for line in &access {
+        assert_eq!(line["trace_id"], trace);
+        assert_eq!(line["peer"], "127.0.0.1");
+    }
+    assert!(!text.contains("secret"), "{text}");
+}
+
+/// Starts the admin server of a gateway.
+async fn port(fixture: &GatewayFixture) -> (SocketAddr, CancellationToken) {
+    let diagnostics = Arc::new(Diagnostics::default());
+    let gateway = fixture.gateway.clone();
+    let endpoint = TrafficEndpoint::new(&fixture.keys, Clock::wall(), move |key| {
+        gateway.traffic_of(key)
+    })
+    .unwrap();
+    diagnostics.traffic.set(endpoint).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let shutdown = CancellationToken::new();
+    tokio::spawn(admin_server::serve(listener, diagnostics, shutdown.clone()));
+    (address, shutdown)
+}
+
+#[tokio::test]
+async fn controller_reads_traffic_of_all_gateways() {
+    let fixture = SocketFixture::new().await;
+    let other = GatewayFixture::beside(&fixture.base.api, config());
+    let ((first, _open), (second, closing)) = (port(&fixture.base).await, port(&other).await);
+    let keys = fixture.base.keys.clone();
+    let query = async |keys: &Arc<Keys>, places: &[SocketAddr]| {
+        let places = places.iter().map(ToString::to_string).collect();
+        let gateways = HttpGateways::new(places, keys.clone(), Clock::wall());
+        let sandbox = Key {
+            namespace: "sandboxes".into(),
+            name: fixture.id.clone(),
+        };
+        gateways.traffic(&sandbox).await
+    };
+    let both = [second, first];
+    let seen = query(&keys, &both).await.unwrap().unwrap();
+    assert!(!seen.has_seen_request);
+
+    // A request is visible while it is open, and afterwards.
+    let mut client = fixture.client("GET /a HTTP/1.1\nHost: HOST\n\n").await;
+    let mut sandbox = fixture.sandbox().await;
+    sandbox.head().await;
+    let seen = query(&keys, &both).await.unwrap().unwrap();
+    assert_eq!((seen.idle, seen.has_seen_request), (Duration::ZERO, true));
+    sandbox.send(OK).await;
+    client.until("ok").await;
+    let seen = query(&keys, &both).await.unwrap().unwrap();
+    assert!(seen.has_seen_request);
+    assert!(
+        !query(&keys, &[second])
+            .await
+            .unwrap()
+            .unwrap()
+            .has_seen_request
+    );
+
+    // Another installation is rejected, and one silent gateway fails the query.
+    let foreign = Arc::new(Keys::derive(&[8; 32]).unwrap());
+    let refused = query(&foreign, &both).await.unwrap_err();
+    assert!(refused.to_string().contains("401"), "{refused}");
+    closing.cancel();
+    while query(&keys, &[second]).await.is_ok() {}
+    let silent = query(&keys, &both).await.unwrap_err();
+    assert!(silent.to_string().contains(&second.to_string()), "{silent}");
+    let gateways = HttpGateways::new(vec!["nowhere.invalid:1".into()], keys, Clock::wall());
+    let sandbox = Key {
+        namespace: "a".into(),
+        name: "b".into(),
+    };
+    assert!(gateways.traffic(&sandbox).await.is_err());
+}

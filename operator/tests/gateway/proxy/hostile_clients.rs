@@ -1,0 +1,450 @@
+//! Malicious and broken clients: nothing that they send reaches a sandbox as something else, and
+//! their share of resources is limited.
+
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use operator::gateway::ProxyConfig;
+use operator::gateway::serve::Limits;
+use tokio::time::Instant;
+
+use crate::support::gateway_fixture::config;
+use crate::support::socket_fixture::{LIMITS, OK, SocketFixture};
+
+/// Heads whose end or target two parties could interpret differently.
+const AMBIGUOUS_HEADS: [&str; 29] = [
+    "POST / HTTP/1.1\nHost: HOST\nContent-Length: 5\nContent-Length: 6\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nContent-Length: 5, 6\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nContent-Length: +5\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nContent-Length: -1\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nContent-Length: 0x5\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nContent-Length: 5 5\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nContent-Length: 99999999999999999999\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nContent-Length:\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: xchunked\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: chunked, identity\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: identity\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: gzip, chunked\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: gzip\nTransfer-Encoding: chunked\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding:\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding : chunked\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: \u{b}chunked\n\n",
+    "POST / HTTP/1.0\nHost: HOST\nTransfer-Encoding: chunked\n\n",
+    "POST / HTTP/1.1\nHost: HOST\nX: a\n Transfer-Encoding: chunked\n\n",
+    "GET / HTTP/1.1\nHost: HOST\nHost: other\n\n",
+    "GET / HTTP/1.1\nHost : HOST\n\n",
+    "GET / HTTP/1.1\n Host: HOST\n\n",
+    "GET / HTTP/1.1\nHost: HOST/x\n\n",
+    "GET / HTTP/1.1\nHost: HOST, other\n\n",
+    "GET / HTTP/1.1\nHost: user@HOST\n\n",
+    "GET / HTTP/1.1\nHost: HOST:port\n\n",
+    "GET http://other/ HTTP/1.1\nHost: HOST\n\n",
+    "GET / HTTP/1.1\nHost: HOST\nX\0: a\n\n",
+    "GET / x HTTP/1.1\nHost: HOST\n\n",
+    "GET / HTTP/9.9\nHost: HOST\n\n",
+];
+
+#[tokio::test]
+async fn ambiguous_request_heads_are_rejected() {
+    let fixture = SocketFixture::new().await;
+    for head in AMBIGUOUS_HEADS {
+        // After a clear end the rest would be a request of its own; here no end is clear.
+        let hidden = if head.starts_with("POST") {
+            "GET /smuggled HTTP/1.1\nHost: HOST\n\n"
+        } else {
+            ""
+        };
+        let mut client = fixture.client(&format!("{head}{hidden}")).await;
+        client.finish().await;
+        let answer = client.rest().await;
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 400 "),
+            "{head}{answer}"
+        );
+    }
+    // The first request that the sandbox receives is valid.
+    let mut client = fixture.client("GET /honest HTTP/1.1\nHost: HOST\n\n").await;
+    let mut sandbox = fixture.sandbox().await;
+    assert!(sandbox.head().await.starts_with("get /honest "));
+    sandbox.send(OK).await;
+    client.until("ok").await;
+}
+
+#[tokio::test]
+async fn malformed_chunked_body_ends_the_request() {
+    let fixture = SocketFixture::new().await;
+    for body in ["zz\nhi\n", "-2\nhi\n", "2\nhiX", "fffffffffffffffff\nhi\n"] {
+        let head = "POST /broken HTTP/1.1\nHost: HOST\nTransfer-Encoding: chunked\n\n";
+        let mut client = fixture.client(&format!("{head}{body}")).await;
+        let mut sandbox = fixture.sandbox().await;
+        // No end of the body is added, so the server notices that it is incomplete.
+        assert!(!sandbox.rest().await.contains("0\n\n"));
+        client.rest().await;
+    }
+}
+
+#[tokio::test]
+async fn chunk_extensions_and_connection_names_hide_no_header() {
+    let fixture = SocketFixture::new().await;
+    let mut client = fixture
+        .client(
+            "POST / HTTP/1.1\nHost: HOST\nConnection: Host, Content-Length, X-Session-API-Key\n\
+             X-Session-API-Key: key\nTransfer-Encoding: chunked\n\n\
+             2;a=\"b\";c\nhi\n0;d\n\n",
+        )
+        .await;
+    let mut sandbox = fixture.sandbox().await;
+    let head = sandbox.head().await;
+    assert!(
+        head.contains(&format!("\nhost: {}\n", fixture.host())),
+        "{head}"
+    );
+    assert_eq!(sandbox.until("0\n\n").await, "2\nhi\n0\n\n");
+    sandbox.send(OK).await;
+    client.until("ok").await;
+}
+
+#[tokio::test]
+async fn upgrade_to_http_2_is_removed() {
+    for wish in ["h2c", "foo, H2C", "websocket,h2c", "foo\nUpgrade: h2c"] {
+        let fixture = SocketFixture::new().await;
+        let text = format!(
+            "GET / HTTP/1.1\nHost: HOST\nConnection: Upgrade, HTTP2-Settings\nUpgrade: {wish}\n\
+             HTTP2-Settings: AAMAAABkAAQAAP__\n\n"
+        );
+        let mut client = fixture.client(&text).await;
+        let mut sandbox = fixture.sandbox().await;
+        let head = sandbox.head().await;
+        assert!(
+            !head.contains("upgrade") && !head.contains("http2-settings"),
+            "{wish}: {head}"
+        );
+        sandbox.send(OK).await;
+        assert!(client.head().await.starts_with("http/1.1 200 "), "{wish}");
+    }
+}
+
+#[tokio::test]
+async fn server_switching_to_http_2_gets_no_tunnel() {
+    let fixture = SocketFixture::new().await;
+    let text = "GET / HTTP/1.1\nHost: HOST\nConnection: Upgrade\nUpgrade: foo\n\n";
+    let mut client = fixture.client(text).await;
+    let mut sandbox = fixture.sandbox().await;
+    sandbox.head().await;
+    sandbox
+        .send("HTTP/1.1 101 Switching Protocols\nConnection: Upgrade\nUpgrade: foo, h2c\n\n")
+        .await;
+    assert!(client.head().await.starts_with("http/1.1 502 "));
+}
+
+#[tokio::test]
+async fn spoofed_proxy_headers_are_removed() {
+    let fixture = SocketFixture::new().await;
+    let text = "POST / HTTP/1.1\nHost: HOST\nX-Real-IP: 6.6.6.6\nX_Real_IP: 6.6.6.6\n\
+                X_Forwarded_For: 6.6.6.6\nX-Forwarded_For: 6.6.6.6\nX_API_KEY: 6.6.6.6\n\
+                X_Mine: kept\nTransfer-Encoding: chunked\n\n\
+                2\nhi\n0\nX_Forwarded_For: 6.6.6.6\n\n";
+    let mut client = fixture.client(text).await;
+    let mut sandbox = fixture.sandbox().await;
+    let head = sandbox.head().await;
+    assert!(head.contains("\nx-forwarded-for: 127.0.0.1\n"), "{head}");
+    assert!(head.contains("\nx_mine: kept\n"), "{head}");
+    assert!(!head.contains("6.6.6.6"), "{head}");
+    assert!(!sandbox.until("0\n\n").await.contains("6.6.6.6"));
+    sandbox.send(OK).await;
+    client.until("ok").await;
+}
+
+#[tokio::test]
+async fn connect_and_trace_are_405() {
+    let fixture = SocketFixture::new().await;
+    for head in [
+        "CONNECT HOST:80 HTTP/1.1\nHost: HOST:80\n",
+        "CONNECT 10.0.0.1:22 HTTP/1.1\nHost: 10.0.0.1:22\n",
+        "TRACE / HTTP/1.1\nHost: HOST\n",
+    ] {
+        let answer = fixture
+            .exchange(&format!("{head}Connection: close\n\n"))
+            .await;
+        assert!(answer.starts_with("HTTP/1.1 405 "), "{head}{answer}");
+    }
+}
+
+#[tokio::test]
+async fn http_2_request_with_two_hosts_is_400() {
+    let fixture = SocketFixture::new().await;
+    let mut client = fixture.http2().await;
+    let uri = format!("http://{}/", fixture.host());
+    let request = Request::get(&uri).header("host", "other").body(()).unwrap();
+    let (answer, _) = client.send_request(request, true).unwrap();
+    assert_eq!(answer.await.unwrap().status(), 400);
+    // Connection headers are rejected.
+    for (name, value) in [("connection", "x"), ("transfer-encoding", "chunked")] {
+        client = client.ready().await.unwrap();
+        let request = Request::get(&uri).header(name, value).body(()).unwrap();
+        let refused = match client.send_request(request, true) {
+            Err(_) => true,
+            Ok((answer, _)) => answer.await.is_err(),
+        };
+        assert!(refused, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn wrong_content_length_resets_http_2_stream() {
+    let fixture = SocketFixture::new().await;
+    let mut client = fixture.http2().await;
+    let request = Request::post(format!("http://{}/", fixture.host()))
+        .header("content-length", "2")
+        .body(())
+        .unwrap();
+    let (answer, mut body) = client.send_request(request, false).unwrap();
+    body.send_data(Bytes::from_static(b"GET /smuggled"), true)
+        .unwrap();
+    // Either the gateway rejects it, or the sandbox gets no more than the length.
+    let mut sandbox = tokio::select! {
+        answer = answer => {
+            assert!(answer.is_err_and(|error| error.is_reset()));
+            return;
+        }
+        sandbox = fixture.sandbox() => sandbox,
+    };
+    assert!(!sandbox.rest().await.contains("GET"));
+}
+
+#[tokio::test]
+async fn oversized_heads_are_431() {
+    let fixture = SocketFixture::new().await;
+    let many: Vec<_> = (0..200).map(|n| format!("X-{n}: 1\n")).collect();
+    let many = many.concat();
+    let large = format!("X: {}\n", "x".repeat(200 << 10));
+    for lines in [many, large.clone()] {
+        let text = format!("GET / HTTP/1.1\nHost: HOST\n{lines}\n");
+        let answer = fixture.exchange(&text).await;
+        assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    }
+    let text = format!("GET /{} HTTP/1.1\nHost: HOST\n\n", "x".repeat(200 << 10));
+    let answer = fixture.exchange(&text).await;
+    assert!(answer.starts_with("HTTP/1.1 4"), "{answer}");
+    let mut client = fixture.http2().await;
+    let request = Request::get(format!("http://{}/", fixture.host()))
+        .header("x", "x".repeat(200 << 10))
+        .body(())
+        .unwrap();
+    let (answer, _) = client.send_request(request, true).unwrap();
+    assert!(answer.await.is_ok_and(|answer| answer.status() == 431));
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_and_silent_clients_are_disconnected() {
+    let fixture = SocketFixture::new().await;
+    let settings = "\0\0\0\u{4}\0\0\0\0\0";
+    for (sent, seconds) in [
+        // No bytes.
+        (String::new(), 85..125),
+        // An unfinished preface.
+        ("PR".into(), 9..12),
+        // An HTTP/2 client without requests.
+        (
+            format!("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n{settings}"),
+            45..125,
+        ),
+        // An unfinished head, in either version.
+        ("GET / HTTP/1.1\r\nHost: x\r\nX:".into(), 9..12),
+        (
+            format!("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n{settings}\0\0\u{10}\u{1}\u{1}\0\0\0\u{1}"),
+            45..125,
+        ),
+    ] {
+        let start = Instant::now();
+        let mut client = fixture.client("").await;
+        client.send_raw(sent.as_bytes()).await;
+        client.drain().await;
+        let took = start.elapsed().as_secs();
+        assert!(seconds.contains(&took), "{sent:?} after {took} s");
+    }
+}
+
+#[tokio::test]
+async fn idle_connection_makes_room_and_active_ones_stay() {
+    let limits = Limits {
+        connections: 2,
+        ..LIMITS
+    };
+    let fixture = SocketFixture::with(config(), limits).await;
+    let metrics = fixture.base.gateway.metrics();
+    let mut active = fixture.client("GET /slow HTTP/1.1\nHost: HOST\n\n").await;
+    let mut sandbox = fixture.sandbox().await;
+    sandbox.head().await;
+    let text = "GET /nothing HTTP/1.1\nHost: gateway\n\n";
+    let mut idle = fixture.client(text).await;
+    idle.until("}").await;
+    let mut third = fixture.client(text).await;
+    third.until("}").await;
+    assert_eq!(idle.rest().await, "");
+    assert_eq!(
+        (metrics.connections.get(), metrics.evicted_connections.get()),
+        (2, 1)
+    );
+    // Both slots are in use now, so the next connection waits for one of them.
+    third
+        .send(
+            "GET /slow HTTP/1.1\nHost: HOST\n\n"
+                .replace("HOST", &fixture.host())
+                .as_str(),
+        )
+        .await;
+    let mut second = fixture.sandbox().await;
+    second.head().await;
+    let mut waiting = fixture.client(text).await;
+    sandbox
+        .send("HTTP/1.1 200 OK\nContent-Length: 2\nConnection: close\n\nok")
+        .await;
+    active.until("ok").await;
+    drop(active);
+    waiting.until("}").await;
+    assert_eq!(metrics.evicted_connections.get(), 1);
+}
+
+#[tokio::test]
+async fn limits_connections_per_address() {
+    let limits = Limits {
+        per_address: NonZeroUsize::new(2),
+        ..LIMITS
+    };
+    let fixture = SocketFixture::with(config(), limits).await;
+    let text = "GET /nothing HTTP/1.1\nHost: gateway\n\n";
+    let mut first = fixture.client(text).await;
+    first.until("}").await;
+    let mut second = fixture.client(text).await;
+    second.until("}").await;
+    let metrics = fixture.base.gateway.metrics().clone();
+    assert_eq!(fixture.client("").await.rest().await, "");
+    assert_eq!(metrics.refused_connections.get(), 1);
+    // Other addresses are not affected.
+    let other = IpAddr::from([127, 0, 0, 2]);
+    fixture.client_from(other, text).await.until("}").await;
+    // A closed connection no longer counts.
+    first.finish().await;
+    first.rest().await;
+    while metrics.connections.get() > 1 {
+        tokio::task::yield_now().await;
+    }
+    fixture.client(text).await.until("}").await;
+    assert_eq!(metrics.refused_connections.get(), 1);
+}
+
+/// Bytes that a client sends after it was rejected.
+const DISCARDED_BYTES: usize = 32 << 20;
+
+#[tokio::test]
+async fn client_reads_error_while_still_sending_body() {
+    let fixture = SocketFixture::new().await;
+    for (target, host, code) in [
+        ("/x", "vscode-HOST", 404),
+        ("/start", "gateway", 401),
+        ("/nothing", "gateway", 404),
+    ] {
+        for framing in [
+            format!("Content-Length: {DISCARDED_BYTES}"),
+            "Transfer-Encoding: chunked".into(),
+        ] {
+            let text = format!("POST {target} HTTP/1.1\nHost: {host}\n{framing}\n\n");
+            let mut client = fixture.client(&text).await;
+            let chunk = [b'0'; 1 << 14];
+            for _ in 0..DISCARDED_BYTES / chunk.len() {
+                if framing.starts_with("Transfer") {
+                    client.send_raw(b"4000\r\n").await;
+                }
+                client.send_raw(&chunk).await;
+                if framing.starts_with("Transfer") {
+                    client.send_raw(b"\r\n").await;
+                }
+            }
+            let answer = client.rest().await;
+            let status = format!("HTTP/1.1 {code} ");
+            assert!(answer.starts_with(&status), "{answer}");
+            // The client must not reuse the connection.
+            assert!(answer.contains("\nconnection: close\n"), "{answer}");
+            assert!(answer.contains("\"detail\""), "{answer}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn connection_closes_when_rejected_client_keeps_sending() {
+    let fixture = SocketFixture::new().await;
+    let open = &fixture.base.gateway.metrics().connections;
+    let text = "POST /x HTTP/1.1\nHost: vscode-HOST\nContent-Length: 9\n\n";
+    let mut client = fixture.client(text).await;
+    let start = Instant::now();
+    assert!(client.rest().await.starts_with("HTTP/1.1 404 "));
+    // The response arrived at once; the connection stays open while the client sends.
+    assert!(start.elapsed() < Duration::from_secs(1));
+    assert_eq!(open.get(), 1);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(open.get(), 0);
+    // A client that has sent everything is not waited for.
+    let text = "POST /x HTTP/1.1\nHost: vscode-HOST\nConnection: close\n\n";
+    let mut client = fixture.client(text).await;
+    client.rest().await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(open.get(), 0);
+}
+
+#[tokio::test]
+async fn limits_concurrent_requests_per_sandbox() {
+    let mut config = config();
+    config.proxy = ProxyConfig {
+        requests_per_sandbox: 2,
+        loopback_pods: true,
+        ..ProxyConfig::default()
+    };
+    let fixture = SocketFixture::with(config, LIMITS).await;
+    let mut open = Vec::new();
+    for path in ["/slow", "/alive"] {
+        let text = format!("GET {path} HTTP/1.1\nHost: HOST\n\n");
+        let client = fixture.client(&text).await;
+        let mut sandbox = fixture.sandbox().await;
+        sandbox.head().await;
+        open.push((client, sandbox));
+    }
+    let text = "GET /more HTTP/1.1\nHost: HOST\nConnection: close\n\n";
+    let answer = fixture.exchange(text).await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("too many concurrent requests"), "{answer}");
+    let (mut client, mut sandbox) = open.remove(0);
+    sandbox.send(OK).await;
+    client.until("ok").await;
+    let mut client = fixture.client(text).await;
+    sandbox.head().await;
+    sandbox.send(OK).await;
+    client.until("ok").await;
+}
+
+/// A client that opens and cancels streams as fast as possible is disconnected, and others are served.
+#[tokio::test]
+async fn rapid_stream_resets_close_the_connection() {
+    let fixture = SocketFixture::new().await;
+    // Lookups get no response, so every request is in flight when it is reset.
+    fixture.base.api.set_silent(true);
+    let mut attacker = fixture.http2().await;
+    let mut resets = 0;
+    while let Ok(ready) = attacker.ready().await {
+        attacker = ready;
+        let request = Request::get("http://aaaaaaaaaaaaaaaa.rt.example.com/").body(());
+        let Ok((_, mut sent)) = attacker.send_request(request.unwrap(), true) else {
+            break;
+        };
+        tokio::task::yield_now().await;
+        sent.send_reset(h2::Reason::CANCEL);
+        resets += 1;
+        assert!(resets < 20_000, "the connection is still open");
+        tokio::task::yield_now().await;
+    }
+    let text = "GET /nothing HTTP/1.1\nHost: gateway\nConnection: close\n\n";
+    assert!(fixture.exchange(text).await.starts_with("HTTP/1.1 404 "));
+}

@@ -1,0 +1,207 @@
+//! A gateway on a fake Kubernetes API, called without a socket or over loopback.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use crds::Sandbox;
+use crds::conditions::Reason;
+use crds::sandbox::{Phase, PodStatus, SandboxSpec, SandboxStatus, Session};
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use operator::gateway::{
+    ApiSettings, Gateway, GatewayConfig, ProxyConfig, RuntimeClasses, Tenants, WorkspaceConfig,
+};
+use operator::index::Index;
+use operator::keys::Keys;
+use operator::urls::{Scheme, UrlForm, Urls};
+use serde_json::Value;
+
+use super::fake_api::FakeApi;
+
+pub(crate) const KEY: &str = "tenant-key";
+pub(crate) const OTHER_KEY: &str = "other-key";
+
+pub(crate) struct GatewayFixture {
+    pub(crate) api: FakeApi,
+    pub(crate) index: Arc<Index>,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) gateway: Gateway,
+}
+
+pub(crate) fn config() -> GatewayConfig {
+    GatewayConfig {
+        namespace: "sandboxes".into(),
+        urls: Urls {
+            scheme: Scheme::Https,
+            base: "rt.example.com".into(),
+            form: UrlForm::Nested,
+        },
+        workspace: WorkspaceConfig {
+            size: "10Gi".into(),
+            storage_class: None,
+        },
+        runtime_classes: RuntimeClasses::default(),
+        hold_limit: Duration::from_mins(2),
+        start_wait: Duration::from_secs(1),
+        drain_delay: Duration::ZERO,
+        drain_limit: Duration::from_secs(5),
+        max_connections: 1024,
+        max_connections_per_address: None,
+        local_only: false,
+        proxy: ProxyConfig {
+            loopback_pods: true,
+            ..ProxyConfig::default()
+        },
+        vitals: Arc::default(),
+    }
+}
+
+pub(crate) fn tenants() -> Tenants {
+    Tenants::fixed([("default", KEY), ("other", OTHER_KEY)])
+}
+
+impl GatewayFixture {
+    pub(crate) fn new() -> Self {
+        Self::beside(&FakeApi::default(), config())
+    }
+
+    /// One more replica on the same API, with its own index.
+    pub(crate) fn beside(api: &FakeApi, config: GatewayConfig) -> Self {
+        let fixture = Self::with(api, config, tenants(), ApiSettings::default());
+        fixture.index.retain(&HashSet::new());
+        fixture
+    }
+
+    /// A replica that has just started.
+    pub(crate) fn unsynced(api: &FakeApi) -> Self {
+        Self::with(api, config(), tenants(), ApiSettings::default())
+    }
+
+    /// With these tenants and settings.
+    pub(crate) fn of(api: &FakeApi, tenants: Tenants, settings: ApiSettings) -> Self {
+        let fixture = Self::with(api, config(), tenants, settings);
+        fixture.index.retain(&HashSet::new());
+        fixture
+    }
+
+    fn with(api: &FakeApi, config: GatewayConfig, tenants: Tenants, settings: ApiSettings) -> Self {
+        let keys = Arc::new(Keys::derive(&[7; 32]).unwrap());
+        let index = Arc::new(Index::new(keys.clone()));
+        let client = api.client();
+        let (of, known) = (keys.clone(), index.clone());
+        let gateway = Gateway::with_settings(&client, config, of, known, tenants, settings);
+        Self {
+            api: api.clone(),
+            index,
+            keys,
+            gateway,
+        }
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Response<Body> {
+        let peer = SocketAddr::from(([192, 0, 2, 1], 4711));
+        self.gateway.respond(request, peer).await
+    }
+
+    /// Calls the API with a tenant's key.
+    pub(crate) async fn call_as(
+        &self,
+        key: &str,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> (u16, Value) {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "api.example.com")
+            .header("x-api-key", key)
+            .body(Body::from(body.to_owned()))
+            .unwrap();
+        read(self.send(request).await).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        self.call_as(KEY, "POST", path, &body.to_string()).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
+        self.call_as(KEY, "GET", path, "").await
+    }
+
+    /// Deletes an object and updates the index.
+    pub(crate) fn forget(&self, name: &str) {
+        let key = operator::index::Key {
+            namespace: "sandboxes".into(),
+            name: name.to_owned(),
+        };
+        let known = self.index.get(&key).unwrap();
+        self.api.delete(name);
+        self.index.remove(&key, &known.uid);
+    }
+
+    /// Writes a status and updates the index, as controller and watch would.
+    pub(crate) fn report(&self, name: &str, status: &SandboxStatus) {
+        self.index
+            .apply(&self.api.set_status(name, status))
+            .unwrap();
+    }
+}
+
+/// Status code and JSON of a response.
+pub(crate) async fn read(response: Response<Body>) -> (u16, Value) {
+    let code = response.status().as_u16();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    if bytes.is_empty() {
+        return (code, Value::Null);
+    }
+    (code, serde_json::from_slice(&bytes).unwrap())
+}
+
+/// Status of a sandbox whose Pod is ready at `ip`.
+pub(crate) fn ready(ip: &str) -> SandboxStatus {
+    SandboxStatus {
+        phase: Phase::Running,
+        reason: Some(Reason::Ready),
+        pod_status: Some(PodStatus::Ready),
+        pod_ip: Some(ip.into()),
+        ready_at: Some(Time(Timestamp::UNIX_EPOCH)),
+        ..SandboxStatus::default()
+    }
+}
+
+/// Status of a sandbox whose Pod is being created.
+pub(crate) fn starting(was_ready: bool) -> SandboxStatus {
+    SandboxStatus {
+        phase: Phase::Starting,
+        reason: Some(Reason::CreatingPod),
+        pod_status: Some(PodStatus::Pending),
+        ready_at: was_ready.then_some(Time(Timestamp::UNIX_EPOCH)),
+        ..SandboxStatus::default()
+    }
+}
+
+/// A sandbox of the session `s1` with a `runtime` port.
+pub(crate) fn sandbox(keys: &Keys, runtime_port: u16) -> Sandbox {
+    let name = keys.session_runtime_id("sandboxes", "default", "s1", 0);
+    let spec = SandboxSpec {
+        image: Some("image".into()),
+        ports: serde_json::from_value(serde_json::json!([
+            {"name": "runtime", "port": runtime_port},
+            {"name": "work-1", "port": runtime_port},
+        ]))
+        .unwrap(),
+        session: Some(Session {
+            tenant: "default".into(),
+            id: "s1".into(),
+            ..Session::default()
+        }),
+        ..SandboxSpec::default()
+    };
+    Sandbox::new(&name, spec)
+}

@@ -1,0 +1,283 @@
+//! A gateway on a real socket, a sandbox behind it, and raw connections to both.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+use std::{process, thread};
+
+use bytes::Bytes;
+use operator::gateway::GatewayConfig;
+use operator::gateway::serve::{Limits, serve};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::fake_api::FakeApi;
+use super::gateway_fixture::{GatewayFixture, config, ready, sandbox};
+
+/// Timeout of a connection from the gateway to the sandbox.
+const ARRIVAL: Duration = Duration::from_secs(10);
+
+/// Timeout of a test, on a loaded machine.
+const TEST_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// A complete response of a sandbox.
+pub(crate) const OK: &str = "HTTP/1.1 200 OK\nContent-Length: 2\n\nok";
+
+/// A request for a WebSocket, and the consent of a sandbox.
+pub(crate) const UPGRADE: &str = "GET /ws HTTP/1.1\nHost: HOST\nConnection: keep-alive, Upgrade\nUpgrade: websocket\n\
+     Sec-WebSocket-Key: k\nSec-WebSocket-Protocol: p\n\n";
+pub(crate) const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\nConnection: Upgrade\nUpgrade: websocket\n\
+     Sec-WebSocket-Accept: a\nSec-WebSocket-Protocol: p\n\n";
+
+pub(crate) const LIMITS: Limits = Limits {
+    connections: 1024,
+    per_address: None,
+    drain_delay: Duration::ZERO,
+    drain_timeout: Duration::from_millis(50),
+    local_only: false,
+};
+
+pub(crate) struct SocketFixture {
+    pub(crate) base: GatewayFixture,
+    /// Listener of the sandbox server.
+    pub(crate) upstream: TcpListener,
+    pub(crate) address: SocketAddr,
+    pub(crate) id: String,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) served: JoinHandle<()>,
+    _watch: TestDeadline,
+}
+
+/// Ends the process when a test hangs, and prints its name. Uses wall time, because the clock of a
+/// test may be paused.
+pub(crate) struct TestDeadline {
+    _ended: mpsc::Sender<()>,
+}
+
+impl TestDeadline {
+    fn begin() -> Self {
+        let (ended, end) = mpsc::channel();
+        let test = thread::current().name().unwrap_or_default().to_owned();
+        thread::spawn(move || {
+            if end.recv_timeout(TEST_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("{test} has taken more than {TEST_TIMEOUT:?}");
+                process::exit(1);
+            }
+        });
+        Self { _ended: ended }
+    }
+}
+
+impl SocketFixture {
+    /// A gateway with one sandbox that is ready at 127.0.0.1.
+    pub(crate) async fn new() -> Self {
+        Self::with(config(), LIMITS).await
+    }
+
+    /// The same with this configuration.
+    pub(crate) async fn with(config: GatewayConfig, limits: Limits) -> Self {
+        let base = GatewayFixture::beside(&FakeApi::default(), config);
+        let upstream = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = upstream.local_addr().unwrap().port();
+        let made = base.api.put(&sandbox(&base.keys, port));
+        base.index.apply(&made).unwrap();
+        let id = made.metadata.name.unwrap();
+        base.report(&id, &ready("127.0.0.1"));
+        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], listener.local_addr().unwrap().port()));
+        let shutdown = CancellationToken::new();
+        let served = tokio::spawn(run(
+            base.gateway.clone(),
+            listener,
+            limits,
+            shutdown.clone(),
+        ));
+        Self {
+            base,
+            upstream,
+            address,
+            id,
+            shutdown,
+            served,
+            _watch: TestDeadline::begin(),
+        }
+    }
+
+    /// Adds a named port of the sandbox, which leads to the same server.
+    pub(crate) fn declare(&self, name: &str) {
+        let mut made = self.base.api.get(&self.id);
+        let mut port = made.spec.ports[0].clone();
+        port.name = name.into();
+        made.spec.ports.push(port);
+        let made = self.base.api.put(&made);
+        self.base.index.apply(&made).unwrap();
+    }
+
+    /// An HTTP/2 client with prior knowledge.
+    pub(crate) async fn http2(&self) -> h2::client::SendRequest<Bytes> {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let (client, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        client.ready().await.unwrap()
+    }
+
+    /// Host of the sandbox.
+    pub(crate) fn host(&self) -> String {
+        format!("{}.rt.example.com", self.id)
+    }
+
+    /// Connects and sends `text`, in which `HOST` stands for the sandbox's host.
+    pub(crate) async fn client(&self, text: &str) -> RawConnection {
+        self.client_at(self.address.ip(), text).await
+    }
+
+    pub(crate) async fn client_at(&self, ip: IpAddr, text: &str) -> RawConnection {
+        let address = SocketAddr::new(ip, self.address.port());
+        let mut connection = RawConnection::new(TcpStream::connect(address).await.unwrap());
+        connection.send(&text.replace("HOST", &self.host())).await;
+        connection
+    }
+
+    /// Connects from another address.
+    pub(crate) async fn client_from(&self, ip: IpAddr, text: &str) -> RawConnection {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(ip, 0)).unwrap();
+        let mut connection = RawConnection::new(socket.connect(self.address).await.unwrap());
+        connection.send(&text.replace("HOST", &self.host())).await;
+        connection
+    }
+
+    /// Accepts the next connection of the gateway to the sandbox.
+    pub(crate) async fn sandbox(&self) -> RawConnection {
+        let arrived = timeout(ARRIVAL, self.upstream.accept()).await;
+        RawConnection::new(arrived.expect("the gateway calls the sandbox").unwrap().0)
+    }
+
+    /// Sends a request and returns the whole response, after which the gateway closes.
+    pub(crate) async fn exchange(&self, text: &str) -> String {
+        self.client(text).await.rest().await
+    }
+}
+
+async fn run(
+    gateway: operator::gateway::Gateway,
+    listener: TcpListener,
+    limits: Limits,
+    shutdown: CancellationToken,
+) {
+    let drained = CancellationToken::new();
+    let serving = async {
+        serve(&gateway, listener, limits, &shutdown).await;
+        drained.cancel();
+    };
+    tokio::join!(serving, gateway.follow_pods(&drained));
+}
+
+/// One end of a connection.
+pub(crate) struct RawConnection {
+    stream: TcpStream,
+    seen: Vec<u8>,
+}
+
+impl RawConnection {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            seen: Vec::new(),
+        }
+    }
+
+    /// Sends text with the line ends of HTTP.
+    pub(crate) async fn send(&mut self, text: &str) {
+        let text = text.replace('\n', "\r\n");
+        self.stream.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    pub(crate) async fn send_raw(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.unwrap();
+    }
+
+    /// Sends bytes; false if the other end does not read them.
+    pub(crate) async fn send_within_a_moment(&mut self, bytes: &[u8]) -> bool {
+        let sent = self.stream.write_all(bytes);
+        let moment = Duration::from_millis(500);
+        matches!(tokio::time::timeout(moment, sent).await, Ok(Ok(())))
+    }
+
+    /// Reads `count` bytes.
+    pub(crate) async fn bytes(&mut self, count: usize) -> Vec<u8> {
+        while self.seen.len() < count {
+            assert_ne!(self.stream.read_buf(&mut self.seen).await.unwrap(), 0);
+        }
+        self.seen.drain(..count).collect()
+    }
+
+    /// Reads a chunked body and returns its size.
+    pub(crate) async fn skip_chunks(&mut self) -> usize {
+        const END: &[u8] = b"\r\n0\r\n\r\n";
+        let mut found = 0;
+        while !self.seen.ends_with(END) {
+            let forget = self.seen.len().saturating_sub(END.len());
+            found += self.seen.drain(..forget).count();
+            assert_ne!(self.stream.read_buf(&mut self.seen).await.unwrap(), 0);
+        }
+        found + std::mem::take(&mut self.seen).len()
+    }
+
+    /// Reads up to and including `end`, without carriage returns; `None` at the end of the connection.
+    pub(crate) async fn try_until(&mut self, end: &str) -> Option<String> {
+        let end = end.replace('\n', "\r\n").into_bytes();
+        loop {
+            let found = self.seen.windows(end.len()).position(|w| w == end);
+            if let Some(at) = found {
+                let text = self.seen.drain(..at + end.len()).collect();
+                return Some(String::from_utf8(text).unwrap().replace('\r', ""));
+            }
+            if !matches!(self.stream.read_buf(&mut self.seen).await, Ok(1..)) {
+                return None;
+            }
+        }
+    }
+
+    /// As [`RawConnection::try_until`], for an `end` that must arrive.
+    pub(crate) async fn until(&mut self, end: &str) -> String {
+        let text = self.try_until(end).await;
+        text.unwrap_or_else(|| panic!("closed: {}", String::from_utf8_lossy(&self.seen)))
+    }
+
+    /// Reads a head, in lower case.
+    pub(crate) async fn head(&mut self) -> String {
+        self.until("\n\n").await.to_lowercase()
+    }
+
+    /// Reads to the end of the connection.
+    pub(crate) async fn rest(&mut self) -> String {
+        while self
+            .stream
+            .read_buf(&mut self.seen)
+            .await
+            .is_ok_and(|n| n > 0)
+        {}
+        String::from_utf8(std::mem::take(&mut self.seen))
+            .unwrap()
+            .replace('\r', "")
+    }
+
+    /// Reads and discards to the end of the connection.
+    pub(crate) async fn drain(&mut self) {
+        while self
+            .stream
+            .read_buf(&mut self.seen)
+            .await
+            .is_ok_and(|n| n > 0)
+        {}
+    }
+
+    /// Shuts down the sending direction.
+    pub(crate) async fn finish(&mut self) {
+        self.stream.shutdown().await.unwrap();
+    }
+}

@@ -1,0 +1,153 @@
+//! Components of the process and how each one is run.
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::Client;
+use operator::clock::Clock;
+use operator::controller::{self, ControllerConfig, Deadlines, HttpSupervisors, PeerClients};
+use operator::diagnostics::Diagnostics;
+use operator::gateway::{
+    ApiSettings, Gateway, GatewayConfig, ProxyConfig, RuntimeClasses, Tenants, WorkspaceConfig,
+};
+use operator::index::Index;
+use operator::keys::Keys;
+use operator::tenants;
+use operator::urls::Urls;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::NAMESPACE;
+use crate::api::EmbeddedApi;
+use crate::args::Args;
+use crate::node::{self, NodeConfig};
+use crate::node_logs::NodeLogs;
+
+/// Parts that the components share.
+pub(super) struct Components {
+    pub(super) api: EmbeddedApi,
+    pub(super) client: Client,
+    pub(super) keys: Arc<Keys>,
+    pub(super) index: Arc<Index>,
+    pub(super) urls: Urls,
+    pub(super) tenants: Tenants,
+    pub(super) node: NodeConfig,
+    pub(super) public: bool,
+    pub(super) deadlines: Deadlines,
+    pub(super) settings: ApiSettings,
+    /// One set of diagnostics for the whole process.
+    pub(super) vitals: Arc<Diagnostics>,
+}
+
+impl Components {
+    pub(super) fn run_node(
+        &self,
+        shutdown: CancellationToken,
+    ) -> impl Future<Output = anyhow::Result<()>> + use<> {
+        let logs = NodeLogs::new(self.node.state_dir.clone());
+        self.api.serve_logs(Arc::new(logs));
+        let run = Box::pin(node::run(self.client.clone(), self.node.clone(), shutdown));
+        async { run.await.context("node") }
+    }
+
+    /// Serves the embedded API below a secret path, which only the kubeconfig contains.
+    pub(super) fn serve_api(
+        &self,
+        listener: TcpListener,
+        secret_path: &str,
+        shutdown: CancellationToken,
+    ) -> impl Future<Output = anyhow::Result<()>> + use<> {
+        let router = axum::Router::new().nest(&format!("/{secret_path}"), self.api.router());
+        let serve = axum::serve(listener, router).into_future();
+        async move {
+            let ended = shutdown.run_until_cancelled(serve).await;
+            ended.unwrap_or(Ok(())).context("embedded API")
+        }
+    }
+
+    pub(super) fn run_controller(
+        &self,
+        gateway: Gateway,
+        shutdown: CancellationToken,
+    ) -> impl Future<Output = anyhow::Result<()>> + use<> {
+        let mut config = ControllerConfig::new(self.urls.clone());
+        config.defaults.lifecycle = self.deadlines;
+        config.tenants = self.tenants.clone();
+        config.vitals = self.vitals.clone();
+        let run = controller::run(
+            self.client.clone(),
+            config,
+            self.keys.clone(),
+            self.index.clone(),
+            PeerClients {
+                supervisors: Arc::new(HttpSupervisors::default()),
+                gateways: Arc::new(gateway),
+            },
+            Clock::wall(),
+            shutdown,
+        );
+        async { run.await.context("controller") }
+    }
+
+    /// Watches the Secret of API keys.
+    pub(super) fn run_tenants(
+        &self,
+        shutdown: CancellationToken,
+    ) -> impl Future<Output = anyhow::Result<()>> + use<> {
+        let (tenants, client) = (self.tenants.clone(), self.client.clone());
+        async move {
+            tenants::watch_secret(tenants, client, NAMESPACE, shutdown).await;
+            Ok(())
+        }
+    }
+
+    pub(super) fn gateway(&self) -> Gateway {
+        let config = GatewayConfig {
+            namespace: NAMESPACE.into(),
+            urls: self.urls.clone(),
+            workspace: WorkspaceConfig {
+                size: "10Gi".into(),
+                storage_class: None,
+            },
+            runtime_classes: RuntimeClasses::default(),
+            hold_limit: Duration::from_mins(2),
+            start_wait: Duration::from_secs(1),
+            drain_delay: Duration::ZERO,
+            drain_limit: Duration::from_secs(5),
+            max_connections: 16_384,
+            max_connections_per_address: None,
+            local_only: !self.public,
+            proxy: ProxyConfig {
+                loopback_pods: true,
+                ..ProxyConfig::default()
+            },
+            vitals: self.vitals.clone(),
+        };
+        let (keys, index) = (self.keys.clone(), self.index.clone());
+        let (tenants, settings) = (self.tenants.clone(), self.settings.clone());
+        Gateway::with_settings(&self.client, config, keys, index, tenants, settings)
+    }
+}
+
+/// Node settings from the command line.
+pub(super) fn node_config(args: &Args, state: &Path) -> anyhow::Result<NodeConfig> {
+    let this = std::env::current_exe().context("path of this program")?;
+    let beside = this.with_file_name("sandbox-executor");
+    let executor = args.executor.clone().unwrap_or(beside);
+    anyhow::ensure!(
+        executor.is_file(),
+        "{} is missing: set --executor to the sandbox-executor binary",
+        executor.display()
+    );
+    let mut config = NodeConfig::new(state.join("node"), executor, this);
+    config.allow_lan = args.allow_lan;
+    config.images.host_fallback = !args.no_host_image;
+    let images = args.images.iter();
+    config.images.directories = images
+        .map(|i| (i.name.clone(), i.directory.clone()))
+        .collect();
+    Ok(config)
+}

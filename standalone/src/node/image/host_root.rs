@@ -1,0 +1,204 @@
+//! Host root: the host's programs, read-only. `/etc` is generated; homes, `/tmp`, `/var`, `/run`
+//! and `/opt` are private.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::Path;
+
+use super::super::mount::Mount;
+use super::{OPENHANDS, PodIdentity, etc_files};
+
+/// Program directories. Links stay links, as on merged-usr systems.
+const PROGRAMS: [&str; 7] = [
+    "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/libexec",
+];
+
+/// Parts of `/etc` that programs need and that reveal nothing about the host.
+const SHARED: [&str; 34] = [
+    "alternatives",
+    "bash.bashrc",
+    "bash_completion.d",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "debian_version",
+    "fonts",
+    "gai.conf",
+    "inputrc",
+    "java-11-openjdk",
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "locale.alias",
+    "localtime",
+    "login.defs",
+    "magic",
+    "mailcap",
+    "mime.types",
+    "nanorc",
+    "os-release",
+    "pam.d",
+    "perl",
+    "profile",
+    "profile.d",
+    "protocols",
+    "python3",
+    "services",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "vim",
+];
+
+/// Private directories and their modes.
+const OWN: [(&str, u32); 14] = [
+    ("home", 0o755),
+    ("home/openhands", 0o755),
+    ("home/sandbox", 0o755),
+    ("root", 0o700),
+    ("tmp", 0o1777),
+    ("opt", 0o755),
+    ("run", 0o755),
+    ("run/lock", 0o1777),
+    ("var", 0o755),
+    ("var/cache", 0o755),
+    ("var/lib", 0o755),
+    ("var/log", 0o755),
+    ("var/tmp", 0o1777),
+    ("etc", 0o755),
+];
+
+/// Top-level directories of [`OWN`], each a separate mount.
+const TOP: [&str; 7] = ["home", "root", "tmp", "opt", "run", "var", "etc"];
+
+/// Builds the private part below `scratch` and returns the mounts.
+pub(super) fn root(scratch: &Path, pod_identity: &PodIdentity) -> io::Result<Vec<Mount>> {
+    own_directories(scratch, pod_identity)?;
+    let mut mounts = vec![read_only("/usr")];
+    mounts.extend(PROGRAMS.iter().filter_map(|path| program(path)));
+    mounts.extend(TOP.iter().map(|name| Mount::Bind {
+        from: scratch.join(name),
+        to: Path::new("/").join(name),
+        writable: true,
+    }));
+    mounts.extend(shared(scratch)?);
+    mounts.push(Mount::Dir {
+        at: "/workspace".into(),
+    });
+    Ok(mounts)
+}
+
+fn read_only(path: impl AsRef<Path>) -> Mount {
+    let path = path.as_ref().to_owned();
+    Mount::Bind {
+        from: path.clone(),
+        to: path,
+        writable: false,
+    }
+}
+
+fn program(path: &str) -> Option<Mount> {
+    let kind = fs::symlink_metadata(path).ok()?.file_type();
+    if kind.is_symlink() {
+        let target = fs::read_link(path).ok()?;
+        return Some(Mount::Symlink {
+            target,
+            at: path.into(),
+        });
+    }
+    kind.is_dir().then(|| read_only(path))
+}
+
+fn own_directories(scratch: &Path, pod_identity: &PodIdentity) -> io::Result<()> {
+    for (name, mode) in OWN {
+        let path = scratch.join(name);
+        fs::create_dir_all(&path)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
+    }
+    std::os::unix::fs::symlink("/run", scratch.join("var/run"))?;
+    std::os::unix::fs::symlink("/run/lock", scratch.join("var/lock"))?;
+    etc_files::users(&scratch.join("etc"), pod_identity)?;
+    etc_files::pod(&scratch.join("etc"), pod_identity)?;
+    home(&scratch.join("root"), None)?;
+    home(
+        &scratch.join("home/sandbox"),
+        pod_identity.node.is_root().then_some(65532),
+    )?;
+    home(
+        &scratch.join("home/openhands"),
+        pod_identity.node.is_root().then_some(OPENHANDS),
+    )
+}
+
+/// Fills a home directory from the host's skeleton and sets its owner.
+fn home(home: &Path, owner: Option<u32>) -> io::Result<()> {
+    for name in [".bashrc", ".profile"] {
+        let Ok(text) = fs::read(Path::new("/etc/skel").join(name)) else {
+            continue;
+        };
+        fs::write(home.join(name), text)?;
+        chown(home.join(name), owner, owner)?;
+    }
+    chown(home, owner, owner)
+}
+
+/// Copies small shared files and links, so that the container may change them; mounts directories
+/// and large files.
+fn shared(scratch: &Path) -> io::Result<Vec<Mount>> {
+    let mut mounts = Vec::new();
+    for name in SHARED {
+        let (from, to) = (Path::new("/etc").join(name), scratch.join("etc").join(name));
+        let Ok(metadata) = fs::symlink_metadata(&from) else {
+            continue;
+        };
+        if let Some(parent) = to.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        if metadata.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(&from)?, &to)?;
+        } else if metadata.is_file() && metadata.len() <= 4096 {
+            fs::write(&to, fs::read(&from)?)?;
+        } else {
+            mounts.push(read_only(&from));
+        }
+    }
+    Ok(mounts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::node_user::NodeUser;
+
+    #[test]
+    fn host_root_excludes_host_files() {
+        let scratch = tempfile::tempdir().unwrap();
+        let pod_identity = PodIdentity {
+            hostname: "pod".into(),
+            address: "10.0.0.1".into(),
+            resolv_conf: String::new(),
+            node: NodeUser::current(),
+        };
+        let mounts = root(scratch.path(), &pod_identity).unwrap();
+        for mount in &mounts {
+            let Mount::Bind { from, to, writable } = mount else {
+                continue;
+            };
+            assert_eq!(*writable, from.starts_with(scratch.path()), "{mount:?}");
+            for hidden in [
+                "/etc",
+                "/etc/shadow",
+                "/etc/ssl",
+                "/etc/ssl/private",
+                "/root",
+                "/home",
+            ] {
+                assert_ne!(from, Path::new(hidden), "{to:?}");
+            }
+        }
+        assert!(scratch.path().join("etc/passwd").is_file());
+        assert!(!scratch.path().join("etc/shadow").exists());
+    }
+}

@@ -1,0 +1,323 @@
+//! Pod worker: prepares, initializes, runs, terminates and removes one Pod.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::Node;
+use super::container::PreparedPod;
+use super::container_runner::{ContainerRunner, RestartPolicy, StopSignals};
+use super::network::NetworkError;
+use super::pod_state::{ContainerRef, PodState};
+use super::remove_tree;
+use super::status::ContainerRunState;
+use super::status_writer::StatusWriter;
+use super::volumes::{VolumeError, provide};
+
+const DEFAULT_GRACE: i64 = 30;
+const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+
+/// Pod as last seen by the watch.
+#[derive(Debug, Clone)]
+pub(crate) struct WatchedPod {
+    pub pod: Arc<Pod>,
+    /// Deleted from the API.
+    pub is_deleted: bool,
+}
+
+/// The Pod cannot be prepared.
+#[derive(Debug, thiserror::Error)]
+enum PrepareError {
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    #[error("Pod directory: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// Runs a Pod until it is deleted from the API or the node shuts down.
+pub(crate) async fn run(
+    node: Arc<Node>,
+    mut observed: watch::Receiver<WatchedPod>,
+    shutdown: CancellationToken,
+) {
+    let pod = Arc::clone(&observed.borrow_and_update().pod);
+    let worker = PodWorker {
+        uid: pod.metadata.uid.clone().unwrap_or_default(),
+        state: PodState::new(&pod, node.capacity),
+        stop: StopSignals::default(),
+        node,
+        pod,
+    };
+    let mut status_writer = StatusWriter::new(&worker.node.client, &worker.pod);
+    let ended = CancellationToken::new();
+    let containers = async {
+        if !has_ended(&worker.pod) {
+            worker.containers().await;
+        }
+        ended.cancel();
+    };
+    let reporting = async {
+        if has_ended(&worker.pod) {
+            return;
+        }
+        // Terminations are not reported at shutdown, so that the next start finds the Pod running.
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = status_writer.run(&worker.state, &worker.node.config.node_name, &ended) => {}
+        }
+    };
+    let mut endings = observed.clone();
+    let stopping = worker.forward_stop_signals(&mut endings, &shutdown, &ended);
+    tokio::join!(containers, reporting, stopping);
+    if shutdown.is_cancelled() {
+        return;
+    }
+    let gone = tokio::select! {
+        gone = until_deleted(&mut observed) => gone,
+        () = shutdown.cancelled() => return,
+    };
+    if !gone {
+        tokio::select! {
+            () = status_writer.delete() => {}
+            () = shutdown.cancelled() => return,
+        }
+    }
+    worker.remove().await;
+}
+
+/// True if the Pod's phase is final.
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Waits for the deletion of the Pod; true if it is already gone.
+async fn until_deleted(observed: &mut watch::Receiver<WatchedPod>) -> bool {
+    let seen =
+        observed.wait_for(|seen| seen.is_deleted || seen.pod.metadata.deletion_timestamp.is_some());
+    seen.await.is_ok_and(|seen| seen.is_deleted)
+}
+
+struct PodWorker {
+    node: Arc<Node>,
+    pod: Arc<Pod>,
+    uid: String,
+    state: PodState,
+    stop: StopSignals,
+}
+
+impl PodWorker {
+    /// Runs all containers until they terminate.
+    async fn containers(&self) {
+        if self.state.facts().unschedulable.is_some() {
+            // The capacity of the machine does not change.
+            return self.stop.soft.cancelled().await;
+        }
+        let prepared = tokio::select! {
+            prepared = self.prepare() => prepared,
+            () = self.stop.soft.cancelled() => {
+                return self.state.update(|facts| facts.is_finished = true);
+            }
+        };
+        let spec = self.pod.spec.clone().unwrap_or_default();
+        let policy = RestartPolicy::of(spec.restart_policy.as_deref());
+        if self.run_init_containers(&prepared, &spec, policy).await {
+            self.run_main_containers(&prepared, &spec, policy).await;
+        }
+        self.state.update(|facts| facts.is_finished = true);
+    }
+
+    async fn run_init_containers(
+        &self,
+        pod: &PreparedPod,
+        spec: &PodSpec,
+        policy: RestartPolicy,
+    ) -> bool {
+        for (number, container) in spec.init_containers.iter().flatten().enumerate() {
+            if !self
+                .container(
+                    pod,
+                    container,
+                    ContainerRef::Init(number),
+                    policy.for_init(),
+                )
+                .await
+            {
+                return false;
+            }
+        }
+        !self.stop.soft.is_cancelled()
+    }
+
+    async fn run_main_containers(&self, pod: &PreparedPod, spec: &PodSpec, policy: RestartPolicy) {
+        let mut runners = Vec::new();
+        for (number, container) in spec.containers.iter().enumerate() {
+            let container_ref = ContainerRef::Main(number);
+            runners.push(self.container(pod, container, container_ref, policy));
+        }
+        join_all(runners).await;
+    }
+
+    async fn container(
+        &self,
+        pod: &PreparedPod,
+        container: &Container,
+        container_ref: ContainerRef,
+        policy: RestartPolicy,
+    ) -> bool {
+        let runner = ContainerRunner {
+            pod,
+            state: &self.state,
+            container_ref,
+            container,
+            policy,
+            stop: &self.stop,
+        };
+        runner.run().await
+    }
+
+    /// Prepares network and volumes, with backoff.
+    async fn prepare(&self) -> PreparedPod {
+        let mut delay = INITIAL_BACKOFF;
+        loop {
+            let error = match self.try_prepare().await {
+                Ok(prepared) => return prepared,
+                Err(error) => error,
+            };
+            tracing::warn!(pod = self.pod.metadata.name, %error, "Pod not ready to start");
+            self.state.update(|facts| {
+                for container in facts.init.iter_mut().chain(&mut facts.main) {
+                    if let ContainerRunState::Waiting { message, .. } = &mut container.state {
+                        *message = error.to_string();
+                    }
+                }
+            });
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(MAX_BACKOFF);
+        }
+    }
+
+    async fn try_prepare(&self) -> Result<PreparedPod, PrepareError> {
+        let status = self.pod.status.as_ref();
+        let before = status.and_then(|status| status.pod_ip.as_ref()?.parse().ok());
+        let attachment = self.node.network.attach(before).await?;
+        self.link_logs()?;
+        let volumes = provide(
+            &self.node.client,
+            &self.node.paths,
+            &self.node.claims,
+            &self.pod,
+        )
+        .await?;
+        self.state.update(|facts| {
+            facts.address = Some(IpAddr::V4(attachment.address()));
+            facts.host = Some(self.node.network.host_ip());
+        });
+        Ok(PreparedPod {
+            node: Arc::clone(&self.node),
+            pod: Arc::clone(&self.pod),
+            uid: self.uid.clone(),
+            attachment,
+            volumes,
+        })
+    }
+
+    /// Creates the Pod's directory and links its name to its logs.
+    fn link_logs(&self) -> std::io::Result<()> {
+        let logs = self.node.paths.logs(&self.uid);
+        std::fs::create_dir_all(&logs)?;
+        let link = self.log_link();
+        if let Some(parent) = link.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(logs, link)
+    }
+
+    fn log_link(&self) -> std::path::PathBuf {
+        let metadata = &self.pod.metadata;
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        self.node
+            .paths
+            .log_link(namespace, metadata.name.as_deref().unwrap_or_default())
+    }
+
+    /// Turns deletion and shutdown into stop signals, until the containers have terminated.
+    async fn forward_stop_signals(
+        &self,
+        observed: &mut watch::Receiver<WatchedPod>,
+        shutdown: &CancellationToken,
+        ended: &CancellationToken,
+    ) {
+        let grace = tokio::select! {
+            gone = until_deleted(observed) => {
+                if gone {
+                    Duration::ZERO
+                } else {
+                    grace(&observed.borrow().pod)
+                }
+            }
+            () = shutdown.cancelled() => self.node.config.shutdown_grace,
+            () = ended.cancelled() => return,
+        };
+        self.stop.soft.cancel();
+        tokio::select! {
+            () = tokio::time::sleep(grace) => {}
+            () = until_gone(observed) => {}
+            () = self.shutdown_grace_elapsed(shutdown) => {}
+            () = ended.cancelled() => return,
+        }
+        self.stop.hard.cancel();
+    }
+
+    async fn shutdown_grace_elapsed(&self, shutdown: &CancellationToken) {
+        shutdown.cancelled().await;
+        tokio::time::sleep(self.node.config.shutdown_grace).await;
+    }
+
+    /// Removes the Pod's files on this machine.
+    async fn remove(&self) {
+        let link = self.log_link();
+        let directories = [
+            self.node.paths.pod(&self.uid),
+            self.node.paths.memory().join(&self.uid),
+        ];
+        let logs = self.node.paths.logs(&self.uid);
+        let removed = tokio::task::spawn_blocking(move || {
+            if std::fs::read_link(&link).is_ok_and(|target| target == logs) {
+                let _ = std::fs::remove_file(&link);
+            }
+            for directory in &directories {
+                remove_tree::remove(directory);
+            }
+        });
+        if let Err(error) = removed.await {
+            tracing::warn!(%error, "removal failed");
+        }
+    }
+}
+
+async fn until_gone(observed: &mut watch::Receiver<WatchedPod>) {
+    let _ = observed.wait_for(|seen| seen.is_deleted).await;
+}
+
+fn grace(pod: &Pod) -> Duration {
+    let metadata = pod.metadata.deletion_grace_period_seconds;
+    let spec = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.termination_grace_period_seconds);
+    let seconds = metadata.or(spec).unwrap_or(DEFAULT_GRACE);
+    Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
+}

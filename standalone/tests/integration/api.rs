@@ -1,0 +1,11 @@
+//! The embedded API in memory, under paused time.
+
+mod crud;
+mod deletion;
+mod events;
+mod faults;
+mod fixtures;
+mod http;
+mod persistence;
+mod sandboxes;
+mod watches;

@@ -1,0 +1,122 @@
+//! Objects and servers of the tests.
+
+use k8s_openapi::{
+    api::core::v1::Pod,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use standalone::api::{ApiOptions, TestApi};
+
+pub(crate) fn definitions() -> Vec<CustomResourceDefinition> {
+    vec![serde_yaml::from_str(include_str!("widgets.crd.yaml")).unwrap()]
+}
+
+pub(crate) fn server() -> TestApi {
+    TestApi::new(ApiOptions::for_tests(definitions()))
+}
+
+pub(crate) fn widgets(client: &Client) -> Api<DynamicObject> {
+    let resource = ApiResource {
+        group: "test.dev".into(),
+        version: "v1".into(),
+        api_version: "test.dev/v1".into(),
+        kind: "Widget".into(),
+        plural: "widgets".into(),
+    };
+    Api::default_namespaced_with(client.clone(), &resource)
+}
+
+pub(crate) fn pods(client: &Client) -> Api<Pod> {
+    Api::default_namespaced(client.clone())
+}
+
+pub(crate) fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+pub(crate) fn widget(name: &str) -> DynamicObject {
+    object(
+        json!({"apiVersion": "test.dev/v1", "kind": "Widget", "metadata": {"name": name},
+            "spec": {"image": "a"}}),
+    )
+}
+
+pub(crate) fn pod(name: &str) -> Pod {
+    object(json!({"metadata": {"name": name, "labels": {"app": name}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}))
+}
+
+/// Pod bound to a node, so that its deletion has a grace period.
+pub(crate) fn running_pod(name: &str) -> Pod {
+    let mut pod = pod(name);
+    pod.spec.as_mut().unwrap().node_name = Some("node".into());
+    pod
+}
+
+pub(crate) async fn create_widget(client: &Client, name: &str) -> DynamicObject {
+    widgets(client)
+        .create(&PostParams::default(), &widget(name))
+        .await
+        .unwrap()
+}
+
+/// Sets the owner of the Pod.
+pub(crate) fn owned_by(mut pod: Pod, owner: &DynamicObject) -> Pod {
+    pod.metadata.owner_references = Some(vec![object(
+        json!({"apiVersion": "test.dev/v1", "kind": "Widget",
+        "name": owner.metadata.name, "uid": owner.metadata.uid, "controller": true}),
+    )]);
+    pod
+}
+
+/// Code and reason of an error.
+pub(crate) fn api_error<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String) {
+    match result.unwrap_err() {
+        kube::Error::Api(status) => (status.code, status.reason),
+        other => panic!("not an answer of the server: {other}"),
+    }
+}
+
+pub(crate) fn message<T: std::fmt::Debug>(result: kube::Result<T>) -> String {
+    match result.unwrap_err() {
+        kube::Error::Api(status) => status.message,
+        other => panic!("not an answer of the server: {other}"),
+    }
+}
+
+/// Requests with default parameters that must succeed.
+pub(crate) trait ApiExt<K> {
+    async fn add(&self, object: &K) -> K;
+    async fn change(&self, name: &str, patch: &Patch<Value>) -> K;
+    /// The object if it remains for now.
+    async fn remove(&self, name: &str, params: DeleteParams) -> Option<K>;
+    async fn exists(&self, name: &str) -> bool;
+}
+
+impl<K> ApiExt<K> for Api<K>
+where
+    K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+{
+    async fn add(&self, object: &K) -> K {
+        self.create(&PostParams::default(), object).await.unwrap()
+    }
+
+    async fn change(&self, name: &str, patch: &Patch<Value>) -> K {
+        self.patch(name, &PatchParams::default(), patch)
+            .await
+            .unwrap()
+    }
+
+    async fn remove(&self, name: &str, params: DeleteParams) -> Option<K> {
+        self.delete(name, &params).await.unwrap().left()
+    }
+
+    async fn exists(&self, name: &str) -> bool {
+        self.get_opt(name).await.unwrap().is_some()
+    }
+}

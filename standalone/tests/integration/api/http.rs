@@ -1,0 +1,320 @@
+//! HTTP: response formats, malformed requests, a server below a path.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use kube::{
+    Client, Config,
+    api::{ListParams, LogParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::{Value, json};
+use standalone::api::{EmbeddedApi, LogError, LogQuery, LogStream, PodLogs, kubeconfig};
+use tower::ServiceExt;
+
+use super::fixtures::{ApiExt as _, create_widget, message, pod, pods, server, widgets};
+
+const WIDGETS: &str = "/apis/test.dev/v1/namespaces/default/widgets";
+
+async fn send(
+    server: &EmbeddedApi,
+    request: http::request::Builder,
+    body: impl Into<Body>,
+) -> (StatusCode, Value) {
+    let response = server
+        .service()
+        .oneshot(request.body(body.into()).unwrap())
+        .await
+        .unwrap();
+    let status = response.status();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&bytes).unwrap())
+}
+
+fn post(path: &str) -> http::request::Builder {
+    Request::post(path).header("content-type", "application/json")
+}
+
+#[tokio::test]
+async fn malformed_body_returns_status() {
+    let server = server();
+    let deep = "[".repeat(100_000);
+    reject(&server, 400, post(WIDGETS), "{nonsense").await;
+    reject(&server, 400, post(WIDGETS), "[]").await;
+    reject(&server, 400, post(WIDGETS), "").await;
+    reject(&server, 400, post(WIDGETS), deep).await;
+    reject(
+        &server,
+        400,
+        post(WIDGETS),
+        r#"{"kind":"Pod","apiVersion":"v1"}"#,
+    )
+    .await;
+    reject(&server, 422, post(WIDGETS), r#"{"spec":3}"#).await;
+    reject(&server, 400, post(WIDGETS), r#"{"metadata":3}"#).await;
+    reject(&server, 413, post(WIDGETS), vec![b' '; 4 << 20]).await;
+    reject(
+        &server,
+        415,
+        Request::post(WIDGETS).header("content-type", "text/plain"),
+        "{}",
+    )
+    .await;
+    reject(
+        &server,
+        405,
+        post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
+        "{}",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn malformed_patch_returns_status() {
+    let server = server();
+    create_widget(&server.client(), "w").await;
+    let item = format!("{WIDGETS}/w");
+    let patch = |content_type: &str| Request::patch(&item).header("content-type", content_type);
+    reject(&server, 415, patch("application/json"), "{}").await;
+    reject(&server, 400, patch("application/json-patch+json"), "{}").await;
+    reject(
+        &server,
+        422,
+        patch("application/json-patch+json"),
+        r#"[{"op":"remove","path":"/x/y"}]"#,
+    )
+    .await;
+    reject(&server, 400, patch("application/merge-patch+json"), "7").await;
+    reject(&server, 400, patch("application/apply-patch+yaml"), "{}").await;
+    reject(&server, 405, Request::post(&item), "{}").await;
+}
+
+#[tokio::test]
+async fn patch_cannot_inflate_object() {
+    let server = server();
+    create_widget(&server.client(), "w").await;
+    let patch = || {
+        Request::patch(format!("{WIDGETS}/w")).header("content-type", "application/json-patch+json")
+    };
+    let add = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});
+    let mut doubling = vec![add("/spec/podTemplate", json!({"a": "x".repeat(1000)}))];
+    for step in 0..40 {
+        doubling.push(json!({"op": "copy", "from": "/spec/podTemplate",
+            "path": format!("/spec/podTemplate/c{step}")}));
+    }
+    let nest = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"a": inner}));
+    let deep = json!([
+        add("/spec/podTemplate", nest(60)),
+        add(&format!("/spec/podTemplate{}/b", "/a".repeat(60)), nest(60))
+    ]);
+    reject(&server, 413, patch(), json!(doubling).to_string()).await;
+    reject(&server, 400, patch(), deep.to_string()).await;
+}
+
+#[tokio::test]
+async fn malformed_url_returns_status() {
+    let server = server();
+    let get = |path: &str| Request::get(format!("{WIDGETS}{path}"));
+    reject(&server, 400, get("?labelSelector=a%20b"), "").await;
+    reject(&server, 400, get("?watch=1&resourceVersion=x"), "").await;
+    reject(&server, 400, get("?dryRun=Some"), "").await;
+    reject(&server, 400, get("?fieldSelector=spec.image%3Da"), "").await;
+    reject(
+        &server,
+        406,
+        get("").header("accept", "application/vnd.kubernetes.protobuf"),
+        "",
+    )
+    .await;
+    reject(&server, 404, get("/w/status/more"), "").await;
+    reject(&server, 404, get("/%ff%00"), "").await;
+    reject(&server, 404, Request::get("/apis/test.dev/v1/nothing"), "").await;
+    reject(
+        &server,
+        404,
+        Request::get("/apis/test.dev/v1/widgets/w"),
+        "",
+    )
+    .await;
+}
+
+async fn reject(
+    server: &EmbeddedApi,
+    code: u16,
+    request: http::request::Builder,
+    body: impl Into<Body>,
+) {
+    let (status, answer) = send(server, request, body).await;
+    assert_eq!(status.as_u16(), code, "{answer}");
+    assert!(
+        answer["kind"] == "Status" && answer["code"] == code,
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn warnings_are_sent_as_headers() {
+    let request = post(WIDGETS)
+        .body(Body::from(
+            r#"{"metadata":{"name":"w"},"spec":{"image":"a","oops":1}}"#,
+        ))
+        .unwrap();
+    let response = server().service().oneshot(request).await.unwrap();
+    assert_eq!(
+        response.headers()["warning"],
+        r#"299 - "unknown field \"spec.oops\"""#
+    );
+}
+
+#[tokio::test]
+async fn list_returns_table_for_kubectl() {
+    let server = server();
+    create_widget(&server.client(), "w").await;
+    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+    let (_, table) = send(&server, Request::get(WIDGETS).header("accept", accept), "").await;
+    let names: Vec<_> = table["columnDefinitions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|column| &column["name"])
+        .collect();
+    assert_eq!(names, ["Name", "Phase", "Ready", "Replicas", "Age"]);
+    assert_eq!(
+        table["rows"][0]["cells"],
+        json!(["w", null, null, null, "0s"])
+    );
+    assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
+}
+
+#[tokio::test]
+async fn discovery_serves_kube_and_kubectl() {
+    let server = server();
+    let client = server.client();
+    assert_eq!(client.apiserver_version().await.unwrap().major, "1");
+    let groups = client.list_api_groups().await.unwrap().groups;
+    assert!(groups.iter().any(|group| group.name == "test.dev"));
+    let discovery = kube::Discovery::new(client).run().await.unwrap();
+    assert!(
+        discovery
+            .get("test.dev")
+            .unwrap()
+            .recommended_kind("Widget")
+            .is_some()
+    );
+    for path in [
+        "/openapi/v3",
+        "/openapi/v3/apis/test.dev/v1",
+        "/openapi/v2",
+        "/api/v1",
+        "/apis/test.dev",
+    ] {
+        assert_eq!(send(&server, Request::get(path), "").await.0, 200, "{path}");
+    }
+    let (status, _) = send(
+        &server,
+        Request::builder().method(Method::DELETE).uri("/api/v1"),
+        "",
+    )
+    .await;
+    assert_eq!(status, 405);
+}
+
+#[tokio::test]
+async fn server_works_below_path() {
+    let server = server();
+    let app = axum::Router::new().nest("/secret", server.router());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/secret", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let file = Kubeconfig::from_yaml(&kubeconfig(&url)).unwrap();
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+        .await
+        .unwrap();
+    let client = Client::try_from(config).unwrap();
+    create_widget(&client, "w").await;
+    assert_eq!(
+        widgets(&client)
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .len(),
+        1
+    );
+    assert_eq!(
+        message(widgets(&client).get("x").await),
+        "widgets.test.dev \"x\" not found"
+    );
+}
+
+struct Echo;
+
+impl PodLogs for Echo {
+    fn read<'a>(
+        &'a self,
+        namespace: &'a str,
+        pod: &'a str,
+        query: &'a LogQuery,
+    ) -> BoxFuture<'a, Result<LogStream, LogError>> {
+        let text = format!("{namespace}/{pod} {:?} {:?}", query.tail, query.previous);
+        async move {
+            if query.previous {
+                Err(LogError::NotAvailable("never ran".into()))
+            } else {
+                Ok(stream::once(async { Ok(text.into()) }).boxed())
+            }
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test]
+async fn logs_are_read_from_node() {
+    let server = server();
+    let pods = pods(&server.client());
+    pods.add(&pod("p")).await;
+    assert!(message(pods.logs("p", &LogParams::default()).await).contains("no node"));
+    server.serve_logs(Arc::new(Echo));
+    let tail = LogParams {
+        tail_lines: Some(3),
+        ..LogParams::default()
+    };
+    assert_eq!(
+        pods.logs("p", &tail).await.unwrap(),
+        "default/p Some(3) false"
+    );
+    let previous = LogParams {
+        previous: true,
+        ..LogParams::default()
+    };
+    assert_eq!(message(pods.logs("p", &previous).await), "never ran");
+    let other = LogParams {
+        container: Some("x".into()),
+        ..LogParams::default()
+    };
+    assert_eq!(
+        message(pods.logs("p", &other).await),
+        "container x is not valid for pod p"
+    );
+}
+
+#[tokio::test]
+async fn openapi_v2_is_served_as_protobuf_for_kubectl() {
+    let accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    let request = Request::get("/openapi/v2").header("accept", accept);
+    let request = request.body(Body::empty()).unwrap();
+    let response = server().service().oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    let media_type = response.headers()["content-type"].to_str().unwrap();
+    assert!(
+        !media_type.contains('@'),
+        "clients cannot parse {media_type}"
+    );
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    // Field 1 is `swagger`, field 2 a message that ends with the document.
+    assert_eq!(bytes[..6], *b"\x0a\x032.0\x12");
+    assert_eq!(usize::from(bytes[6]), bytes.len() - 7);
+}

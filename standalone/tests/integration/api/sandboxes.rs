@@ -1,0 +1,104 @@
+//! The CRDs of the product: their rules must compile and mean the same as in a cluster.
+
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+use standalone::api::{ApiOptions, EmbeddedApi};
+
+use super::fixtures::{ApiExt as _, message, object};
+
+fn sandboxes() -> Api<DynamicObject> {
+    let client = EmbeddedApi::in_memory(ApiOptions::for_tests(crds::schema::all_crds())).client();
+    Api::default_namespaced_with(client, &ApiResource::erase::<crds::Sandbox>(&()))
+}
+
+fn sandbox(name: &str, spec: &Value) -> DynamicObject {
+    object(
+        json!({"apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox",
+            "metadata": {"name": name}, "spec": spec}),
+    )
+}
+
+#[tokio::test]
+async fn sample_sandbox_is_accepted_and_paused() {
+    let sample: DynamicObject =
+        serde_yaml::from_str(include_str!("../../../../manifests/samples/sandbox.yaml")).unwrap();
+    let api = sandboxes();
+    let made = api.add(&sample).await;
+    assert_eq!(made.data["spec"]["state"], "Running");
+    let pause = Patch::Merge(json!({"spec": {"state": "Paused", "resourceFactor": 2}}));
+    let paused = api.change("demo", &pause).await;
+    assert_eq!(paused.metadata.generation, Some(2));
+}
+
+#[tokio::test]
+async fn crd_rules_reject_invalid_specs() {
+    let api = sandboxes();
+    for (name, spec, complaint) in [
+        (
+            "x",
+            json!({"command": ["true"]}),
+            "image is required unless pool is set",
+        ),
+        (
+            "x",
+            json!({"image": "a", "resourceFactor": 0}),
+            "greater than 0",
+        ),
+        (
+            "x",
+            json!({"image": "a", "workspace": {"size": "10GB"}}),
+            "must be a quantity such as 10Gi",
+        ),
+        (
+            "x",
+            json!({"image": "a", "resources": {"limits": {"cpu": "much"}}}),
+            "spec.resources.limits.cpu in body should match",
+        ),
+        (
+            "x",
+            json!({"image": "a", "resources": {"requests": {"memory": -1}}}),
+            "should be greater than or equal to 0",
+        ),
+        (
+            "x",
+            json!({"image": "a", "state": "Sleeping"}),
+            "spec.state: Unsupported value",
+        ),
+        (
+            "a.dotted.name",
+            json!({"image": "a"}),
+            "name must be a DNS label",
+        ),
+        (
+            "x",
+            json!({"image": "a", "lifecycle": {"idleTimeout": "soon"}}),
+            "should match",
+        ),
+    ] {
+        let refused = message(
+            api.create(&PostParams::default(), &sandbox(name, &spec))
+                .await,
+        );
+        assert!(refused.contains(complaint), "{spec}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn crd_transition_rules_compare_states() {
+    let api = sandboxes();
+    api.add(&sandbox("x", &json!({"image": "a"}))).await;
+    let change = async |spec: Value| {
+        api.patch(
+            "x",
+            &PatchParams::default(),
+            &Patch::Merge(json!({"spec": spec})),
+        )
+        .await
+    };
+    assert!(change(json!({"image": "b"})).await.is_err());
+    change(json!({"state": "Stopped"})).await.unwrap();
+    assert!(change(json!({"state": "Running"})).await.is_err());
+}

@@ -1,0 +1,10 @@
+//! The process node with real processes.
+
+mod harness;
+mod identity;
+mod isolation;
+mod lifecycle;
+mod limits;
+mod restart;
+mod storage;
+mod timing;

@@ -1,0 +1,327 @@
+//! A session with every plugin, as a client of V0 has it: the same wherever its sandbox runs. Its image is
+//! that of `hack/image sandbox`, which has a Jupyter kernel, the library of MCP and a stand-in for VS Code.
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::binaries::root;
+use crate::json_client::{JsonClient, JsonResponse};
+
+/// The image, see `hack/image`.
+pub const IMAGE: &str = "localhost/sandbox-test:1";
+
+const TOOLS: &str = include_str!("../../executor/tests/mcp/server.py");
+const CLIENT: &str = "executor/tests/mcp/client.py";
+/// A curve as a PNG, drawn and displayed with nothing but what a kernel has.
+const PLOT: &str = r"
+import math, struct, zlib
+from IPython.display import Image
+rows = [bytes(255 * (abs(24 + 20 * math.sin(x / 8) - y) > 1) for x in range(64)) for y in range(48)]
+chunk = lambda kind, data: struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))
+png = b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', 64, 48, 8, 0, 0, 0, 0))
+png += chunk(b'IDAT', zlib.compress(b''.join(b'\0' + row for row in rows))) + chunk(b'IEND', b'')
+open('plot.png', 'wb').write(png)
+Image(png)";
+
+/// One sandbox with all plugins, and who its user is.
+#[derive(Debug)]
+pub struct PluginSession {
+    api: JsonClient,
+    base: String,
+    id: String,
+    url: String,
+    key: String,
+    sandbox: JsonClient,
+    username: &'static str,
+}
+
+/// Arguments of the V0 client's command that describe the sandbox.
+fn body(session: &str, username: &str) -> Value {
+    let uid = if username == "root" { 0 } else { 1000 };
+    let command = format!(
+        "/openhands/micromamba/bin/micromamba run -n openhands poetry run python -u -m \
+         openhands.runtime.action_execution_server 60000 --working-dir /workspace \
+         --plugins agent_skills jupyter vscode --username {username} --user-id {uid} --no-enable-browser"
+    );
+    json!({
+        "session_id": session, "image": IMAGE, "working_dir": "/openhands/code/", "resource_factor": 2,
+        "environment": {"GREETING": "hello"}, "command": command.split_whitespace().collect::<Vec<_>>(),
+    })
+}
+
+impl PluginSession {
+    /// Starts it through the runtime API at `base`, and waits until it and its plugins are ready.
+    pub async fn start(base: &str, api_key: &str, username: &'static str) -> Self {
+        let api = JsonClient::with_api_key(api_key);
+        let body = body(&format!("plugins-{username}"), username);
+        let answer = api.post(&format!("{base}/start"), &body).await;
+        assert_eq!(answer.status, 201, "{}", answer.body);
+        let text = |field: &str| answer.body[field].as_str().expect("a text").to_owned();
+        let key = text("session_api_key");
+        let session = Self {
+            sandbox: JsonClient::with_header("X-Session-API-Key", &key),
+            api,
+            base: base.into(),
+            id: text("runtime_id"),
+            url: text("url"),
+            key,
+            username,
+        };
+        session.ready().await;
+        session
+    }
+
+    async fn ready(&self) {
+        let url = format!("{}/runtime/{}", self.base, self.id);
+        until(|| async {
+            let info = self.api.get(&url).await.body;
+            assert!(
+                !matches!(
+                    info["pod_status"].as_str(),
+                    Some("Failed" | "CrashLoopBackOff")
+                ),
+                "{info}"
+            );
+            if info["pod_status"] == "Ready" {
+                Ok(())
+            } else {
+                Err(info)
+            }
+        })
+        .await;
+        let expected = json!({"agent_skills": "ready", "jupyter": "ready", "vscode": "ready"});
+        until(|| async {
+            let info = self
+                .sandbox
+                .get(&format!("{}/server_info", self.url))
+                .await
+                .body;
+            if info["plugins"] == expected {
+                Ok(())
+            } else {
+                Err(info)
+            }
+        })
+        .await;
+    }
+
+    /// Carries out an action; its observation.
+    async fn act(&self, action: &str, args: Value) -> Value {
+        let action = json!({"action": {"action": action, "args": args, "timeout": 60}});
+        let answer = self
+            .sandbox
+            .post(&format!("{}/execute_action", self.url), &action)
+            .await;
+        assert_eq!(answer.status, 200, "{action}: {}", answer.body);
+        answer.body
+    }
+
+    /// Returns the output of a command.
+    pub async fn run(&self, command: &str) -> String {
+        content(&self.act("run", json!({"command": command})).await)
+    }
+
+    /// Returns the output of a cell.
+    pub async fn cell(&self, code: &str) -> String {
+        let args = json!({"code": code, "include_extra": false});
+        content(&self.act("run_ipython", args).await)
+    }
+
+    /// Ends the sandbox.
+    pub async fn stop(self) {
+        let body = json!({"runtime_id": self.id});
+        let answer = self.api.post(&format!("{}/stop", self.base), &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+
+    /// Uses everything once.
+    pub async fn uses_all(&self) {
+        self.shell_and_cells().await;
+        self.edits().await;
+        self.check_same_user_everywhere().await;
+        self.tools().await;
+        self.vscode().await;
+    }
+
+    async fn shell_and_cells(&self) {
+        // The first requests of a client.
+        self.cell("import os\nos.environ[\"MOOD\"] = \"fine\"\n\n")
+            .await;
+        self.run("export MOOD=\"fine\"").await;
+        assert_eq!(self.run("echo $GREETING $MOOD").await, "hello fine");
+        let cell = self
+            .cell("print(os.environ['GREETING'], os.environ['MOOD'])")
+            .await;
+        assert_eq!(cell, "hello fine");
+        let plot = self.act("run_ipython", json!({"code": PLOT})).await;
+        let expected = "<IPython.core.display.Image object>\n\
+            [Jupyter current working directory: /workspace]\n\
+            [Jupyter Python interpreter: /usr/bin/python3]";
+        assert_eq!(plot["content"], expected);
+        let file = self.run("base64 -w0 plot.png").await;
+        assert_eq!(
+            plot["extras"]["image_urls"],
+            json!([format!("data:image/png;base64,{file}")])
+        );
+    }
+
+    async fn edits(&self) {
+        let edited = self
+            .cell("print(file_editor('create', '/workspace/note.txt', file_text='one\\n'))")
+            .await;
+        assert!(
+            edited.contains("File created successfully at: /workspace/note.txt"),
+            "{edited}"
+        );
+        self.cell(
+            "file_editor('str_replace', '/workspace/note.txt', old_str='one', new_str='two')",
+        )
+        .await;
+        assert_eq!(self.run("cat note.txt").await, "two");
+        // One history, whichever way.
+        self.act(
+            "edit",
+            json!({"path": "/workspace/note.txt", "command": "undo_edit"}),
+        )
+        .await;
+        assert_eq!(self.run("cat note.txt").await, "one");
+    }
+
+    /// Shell, kernel and editors are the same user with the same groups, environment and directory.
+    async fn check_same_user_everywhere(&self) {
+        self.run("mkdir -p below && cd below").await;
+        for (code, command) in [
+            (
+                "print(*os.getresuid(), *os.getresgid(), *sorted(os.getgroups()))",
+                "awk '/^Uid|^Gid/{printf \"%s %s %s \", $2, $3, $4} /^Groups/{$1=\"\"; print}' /proc/self/status | tr -s ' '",
+            ),
+            ("import getpass; print(getpass.getuser())", "id -un"),
+            ("print(os.getcwd())", "pwd"),
+            (
+                "print(*[os.environ.get(name, '') for name in ('HOME', 'USER', 'LOGNAME', 'SHELL', 'PATH', 'LANG', 'GREETING')])",
+                "echo \"$HOME $USER $LOGNAME $SHELL $PATH $LANG $GREETING\"",
+            ),
+            (
+                "_ = os.umask(0o22); os.umask(_); print(f'{_:04o}')",
+                "umask",
+            ),
+        ] {
+            let (cell, shell) = (self.cell(code).await, self.run(command).await);
+            assert_eq!(cell.trim(), shell.trim(), "{}: {code}", self.username);
+        }
+        assert_eq!(self.run("id -un").await, self.username);
+        // Every file belongs to the sandbox user.
+        self.run("touch shell").await;
+        self.cell("open('cell', 'w').close()").await;
+        self.cell("file_editor('create', '/workspace/below/skill', file_text='')")
+            .await;
+        let args = json!({"path": "/workspace/below/action", "command": "create", "file_text": ""});
+        self.act("edit", args).await;
+        let owners = self
+            .run("stat -c '%U %G' shell cell skill action | uniq -c")
+            .await;
+        let (count, owner) = owners.trim().split_once(' ').expect("a count");
+        assert!(count == "4" && owner.starts_with(self.username), "{owners}");
+        self.run("cd ..").await;
+    }
+
+    /// A tool server in the sandbox, and a client of others outside.
+    async fn tools(&self) {
+        self.act(
+            "write",
+            json!({"path": "/workspace/tools.py", "content": TOOLS}),
+        )
+        .await;
+        let servers = json!([{"name": "t", "command": "python3", "args": ["/workspace/tools.py"]}]);
+        let answer = self
+            .sandbox
+            .post(&format!("{}/update_mcp_server", self.url), &servers)
+            .await;
+        let expected = json!({"detail": "MCP server updated successfully", "router_error_log": ""});
+        assert_eq!(answer.body, expected);
+        for (transport, path) in [("sse", "/mcp/sse"), ("streamable-http", "/mcp")] {
+            let url = format!("{}{path}", self.url);
+            let (key, script) = (self.key.clone(), root().join(CLIENT));
+            let client = move || {
+                let mut command = Command::new(python());
+                command
+                    .arg(script)
+                    .args([transport, &url])
+                    .env("SESSION_API_KEY", key);
+                command.output().expect("a client")
+            };
+            let output = tokio::task::spawn_blocking(client).await.expect("a client");
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(text.contains("\nE:hi False\n"), "{transport}: {output:?}");
+        }
+    }
+
+    /// The link that a client shows its user: by the name of the sandbox, and by path.
+    async fn vscode(&self) {
+        let answer = self
+            .sandbox
+            .get(&format!("{}/vscode/connection_token", self.url))
+            .await;
+        let token = answer.body["token"].as_str().expect("a token");
+        let host = self.base.trim_start_matches("http://");
+        // It is told where it is reached if that is below a path.
+        let path = format!("/{}/vscode", self.id);
+        let base = if self.url.ends_with("/runtime") {
+            path.as_str()
+        } else {
+            ""
+        };
+        let named = JsonClient::with_header("Host", &format!("vscode-{}.{host}", self.id));
+        let anonymous = JsonClient::with_header("Accept", "*/*");
+        for (client, link) in [
+            (&named, format!("{}/", self.base)),
+            (&anonymous, format!("{}/{}/vscode/", self.base, self.id)),
+        ] {
+            let open = async |token: &str| {
+                client
+                    .get(&format!("{link}?tkn={token}&folder=/workspace"))
+                    .await
+            };
+            let page: Value = until(|| async {
+                match open(token).await {
+                    JsonResponse { status, body } if status == 200 => Ok(body),
+                    // It has been started, and begins to listen.
+                    JsonResponse { status, body } if status == 502 => Err(body),
+                    other => panic!("{link}: {other:?}"),
+                }
+            })
+            .await;
+            let expected = json!({"user": self.username, "directory": "/workspace", "base": base, "path": "/"});
+            assert_eq!(page, expected, "{link}");
+            assert_eq!(open("other").await.status, 403, "{link}");
+        }
+    }
+}
+
+/// Tries every tenth of a second, for two minutes.
+async fn until<T, F: Future<Output = Result<T, Value>>>(mut look: impl FnMut() -> F) -> T {
+    let mut last = Value::Null;
+    for _ in 0..1200 {
+        match look().await {
+            Ok(found) => return found,
+            Err(seen) => last = seen,
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("it does not come to that: {last}");
+}
+
+fn content(observation: &Value) -> String {
+    observation["content"].as_str().expect("a text").to_owned()
+}
+
+/// One with the library of MCP.
+fn python() -> String {
+    let output = Command::new(root().join("hack/python-kernel/install"))
+        .output()
+        .expect("a script");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}

@@ -1,0 +1,412 @@
+//! A whole installation in one process and in virtual time: the embedded API in memory, a scripted
+//! node and scripted supervisors, the real controller and any number of real gateways.
+
+mod api_clients;
+mod chaos;
+mod controllers;
+mod crash;
+mod gateways;
+mod inject;
+mod node;
+mod pod_script;
+mod quota;
+mod sandbox_servers;
+mod seeded_rng;
+mod supervisors;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use crds::sandbox::{DesiredState, Phase, SandboxSpec, SandboxStatus};
+use crds::{Sandbox, names};
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt as _;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use operator::controller::{self, ControllerConfig, PeerClients};
+use operator::gateway::{
+    Gateway, GatewayConfig, ProxyConfig, RuntimeClasses, Tenants, WorkspaceConfig,
+};
+use operator::index::{Entry, Index, Key};
+use operator::keys::Keys;
+use operator::kubernetes::watch;
+use operator::urls::{Scheme, UrlForm, Urls};
+use serde_json::{Value, json};
+use standalone::api::{ApiOptions, TestApi};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::json_client::JsonResponse;
+
+pub use controllers::{Link, TestController};
+pub use crash::is_controller_write;
+use gateways::TestGateways;
+pub use node::ScriptedNode;
+pub use pod_script::PodScript;
+pub use quota::Quota;
+pub use seeded_rng::SeededRng;
+pub use supervisors::ScriptedSupervisors;
+
+/// Namespace of every test.
+pub const NAMESPACE: &str = "default";
+/// API key of the tenant `default`.
+pub const API_KEY: &str = "key-of-default";
+/// API key of the tenant `other`.
+pub const OTHER_KEY: &str = "key-of-other";
+
+/// The installation. Everything ends when it is dropped.
+#[allow(missing_debug_implementations, reason = "kube's client has none")]
+pub struct TestCluster {
+    pub api: TestApi,
+    /// Client of controller and gateways, subject to the injected faults.
+    pub client: Client,
+    pub keys: Arc<Keys>,
+    /// Client that is exempt from faults.
+    pub index: Arc<Index>,
+    pub node: Arc<ScriptedNode>,
+    pub supervisors: Arc<ScriptedSupervisors>,
+    pub config: ControllerConfig,
+    /// Client of tests and nodes, without faults.
+    pub observer: Client,
+    /// Controllers that died at a write.
+    crashes: u64,
+    gateways: Arc<TestGateways>,
+    /// Servers of the sandboxes, if there are any.
+    runtime_port: Option<u16>,
+    servers: JoinSet<()>,
+    controller: Option<DropGuard>,
+    _background: DropGuard,
+}
+
+impl TestCluster {
+    /// An installation with a running controller.
+    pub fn new() -> Self {
+        let mut cluster = Self::without_controller();
+        cluster.start_controller();
+        cluster
+    }
+
+    /// An installation whose controller is down.
+    pub fn without_controller() -> Self {
+        let api = TestApi::new(ApiOptions::for_tests(crds::schema::all_crds()));
+        api.faults().exempt(api_clients::OBSERVER);
+        let client = api_clients::of(&api, names::CONTROLLER_FIELD_MANAGER);
+        let observer = api_clients::of(&api, api_clients::OBSERVER);
+        let keys = Arc::new(Keys::derive(&[7; 32]).expect("32 bytes"));
+        let shutdown = CancellationToken::new();
+        let supervisors = Arc::<ScriptedSupervisors>::default();
+        let node = ScriptedNode::new(observer.clone(), api.clock(), supervisors.clone());
+        let node = Arc::new(node);
+        let run = node.clone().run();
+        tokio::spawn(shutdown.clone().run_until_cancelled_owned(run));
+        let cluster = Self {
+            index: index(&observer, &keys, &shutdown),
+            config: ControllerConfig::new(urls()),
+            node,
+            observer,
+            crashes: 0,
+            supervisors,
+            gateways: Arc::default(),
+            runtime_port: None,
+            servers: JoinSet::new(),
+            controller: None,
+            _background: shutdown.drop_guard(),
+            api,
+            client,
+            keys,
+        };
+        cluster.supervisors.ready_by_default();
+        cluster
+    }
+
+    /// Starts a controller; one that runs is ended first, without ceremony.
+    pub fn start_controller(&mut self) {
+        self.stop_controller();
+        // Each process has vitals of its own.
+        self.config.vitals = Arc::default();
+        let shutdown = CancellationToken::new();
+        let run = controller::run(
+            self.client.clone(),
+            self.config.clone(),
+            self.keys.clone(),
+            Arc::new(Index::new(self.keys.clone())),
+            self.peers(),
+            self.api.clock(),
+            shutdown.clone(),
+        );
+        // Cut off wherever it is, as a crash does.
+        let crash = shutdown.clone();
+        let run = Box::pin(run);
+        tokio::spawn(async move { crash.run_until_cancelled(run).await });
+        self.controller = Some(shutdown.drop_guard());
+    }
+
+    /// From now on Pods of controllers that are started need room in a quota, which has none.
+    pub fn exhaust_quota(&mut self) -> Arc<Quota> {
+        let quota = Arc::<Quota>::default();
+        self.client = api_clients::with_quota(&self.api, quota.clone());
+        quota
+    }
+
+    fn peers(&self) -> PeerClients {
+        PeerClients {
+            supervisors: self.supervisors.clone(),
+            gateways: self.gateways.clone(),
+        }
+    }
+
+    /// Ends the controller as a crash does.
+    pub fn stop_controller(&mut self) {
+        self.controller = None;
+    }
+
+    /// From now on the sandboxes of gateways that are made after this have servers, which answer
+    /// whenever their command does.
+    pub async fn serve(&mut self) {
+        let listener = TcpListener::bind("0.0.0.0:0").await;
+        let listener = listener.expect("a free port");
+        self.runtime_port = listener.local_addr().ok().map(|a| a.port());
+        let (node, supervisors) = (self.node.clone(), self.supervisors.clone());
+        let serve = sandbox_servers::serve(listener, node, supervisors, self.keys.clone());
+        self.servers.spawn(serve);
+    }
+
+    /// Another replica of the gateway, with an index of its own.
+    pub async fn gateway(&self) -> TestGateway {
+        let shutdown = CancellationToken::new();
+        let client = match self.runtime_port {
+            Some(port) => api_clients::with_runtime_port(&self.api, port),
+            None => self.client.clone(),
+        };
+        let index = index(&client, &self.keys, &shutdown);
+        assert!(index.wait_synced(Duration::from_secs(10)).await);
+        let tenants = Tenants::fixed([("default", API_KEY), ("other", OTHER_KEY)]);
+        let mut config = gateway_config();
+        if let Some(port) = self.runtime_port {
+            config.proxy.control_port = port;
+        }
+        let gateway = Gateway::new(&client, config, self.keys.clone(), index, tenants);
+        self.gateways.0.lock().push(gateway.clone());
+        TestGateway {
+            gateway,
+            _shutdown: Arc::new(shutdown.drop_guard()),
+        }
+    }
+
+    pub fn sandboxes(&self) -> Api<Sandbox> {
+        Api::namespaced(self.observer.clone(), NAMESPACE)
+    }
+
+    /// Creates a Sandbox with a command and a workspace.
+    pub async fn create(&self, name: &str) -> Sandbox {
+        self.create_with(name, &json!({})).await
+    }
+
+    /// As [`World::create`], with more fields of the spec.
+    pub async fn create_with(&self, name: &str, more: &Value) -> Sandbox {
+        let mut spec = json!({
+            "image": "debian:12", "command": ["sleep", "infinity"], "workspace": {"size": "1Gi"},
+        });
+        for (field, value) in more.as_object().expect("an object") {
+            spec[field] = value.clone();
+        }
+        let spec: SandboxSpec = serde_json::from_value(spec).expect("a spec");
+        let sandbox = Sandbox::new(name, spec);
+        let created = self
+            .sandboxes()
+            .create(&PostParams::default(), &sandbox)
+            .await;
+        created.expect("a valid sandbox")
+    }
+
+    /// Asks for a sandbox to be awake, as gateways do.
+    pub async fn wake(&self, name: &str) {
+        let now = self.api.clock().now().to_string();
+        let patch = json!({"metadata": {"annotations": {names::WAKE_ANNOTATION: now}}});
+        let params = PatchParams::default();
+        let sandboxes = self.sandboxes();
+        let patched = sandboxes.patch(name, &params, &Patch::Merge(patch)).await;
+        patched.expect("a sandbox");
+    }
+
+    /// Waits until every entry of the index is as wanted, at most for `limit` of virtual time.
+    /// How long it took.
+    pub async fn wait_for_all(&self, limit: Duration, done: impl Fn(&Entry) -> bool) -> Duration {
+        let begin = Instant::now();
+        loop {
+            let open = self.index.list(|e| !done(e));
+            if open.is_empty() {
+                return begin.elapsed();
+            }
+            let first = &open[0];
+            let (count, key, status) = (open.len(), &first.key, &first.status);
+            assert!(begin.elapsed() < limit, "{count} wait, {key}: {status:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Asks for a state, as `kubectl patch` does.
+    pub async fn set_state(&self, name: &str, state: DesiredState) {
+        let patch = json!({"spec": {"state": state}});
+        let params = PatchParams::default();
+        let sandboxes = self.sandboxes();
+        let patched = sandboxes.patch(name, &params, &Patch::Merge(patch)).await;
+        patched.expect("a sandbox");
+    }
+
+    /// Waits for a phase, within an hour of virtual time.
+    pub async fn wait_for_phase(&self, name: &str, phase: Phase) -> Arc<Entry> {
+        let seen = self.wait(name, |e| e.status.phase == phase).await;
+        let entry = seen.unwrap_or_else(|| panic!("{name} is gone while {phase:?} was awaited"));
+        assert_eq!(entry.status.phase, phase, "{:?}", entry.status);
+        entry
+    }
+
+    /// Waits until the index shows what is wanted, within an hour of virtual time.
+    pub async fn wait(&self, name: &str, done: impl Fn(&Entry) -> bool) -> Option<Arc<Entry>> {
+        let key = key(name);
+        // The object may not have reached the index yet.
+        let mut changes = self.index.changes();
+        while self.index.get(&key).is_none() && self.sandboxes().get_opt(name).await.ok()?.is_some()
+        {
+            changes.recv().await.ok()?;
+        }
+        self.index.wait(&key, Duration::from_hours(1), done).await
+    }
+
+    /// All objects of a kind, without faults.
+    pub fn api_of<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.observer.clone(), NAMESPACE)
+    }
+
+    /// The status of a Sandbox as it is stored.
+    pub async fn status(&self, name: &str) -> SandboxStatus {
+        let sandbox = self.sandboxes().get(name).await.expect("a sandbox");
+        sandbox.status.unwrap_or_default()
+    }
+
+    /// Names of all objects of a kind.
+    pub async fn names<K>(&self) -> Vec<String>
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + serde::de::DeserializeOwned,
+    {
+        let api = Api::<K>::namespaced(self.observer.clone(), NAMESPACE);
+        let list = api
+            .list_metadata(&kube::api::ListParams::default())
+            .await
+            .expect("a list");
+        list.items.iter().map(kube::ResourceExt::name_any).collect()
+    }
+
+    /// Deletes a Pod as `kubectl delete --now` does.
+    pub async fn delete_pod_now(&self, name: &str) {
+        let pods: Api<k8s_openapi::api::core::v1::Pod> =
+            Api::namespaced(self.observer.clone(), NAMESPACE);
+        let now = DeleteParams::default().grace_period(0);
+        pods.delete(name, &now).await.expect("a pod");
+    }
+}
+
+impl Default for TestCluster {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A gateway without a socket.
+#[derive(Debug, Clone)]
+pub struct TestGateway {
+    gateway: Gateway,
+    _shutdown: Arc<DropGuard>,
+}
+
+impl TestGateway {
+    /// `POST` with the key of the tenant `default`.
+    pub async fn post(&self, path: &str, body: &Value) -> JsonResponse {
+        self.send(API_KEY, Method::POST, path, body.to_string())
+            .await
+    }
+
+    /// `GET` with the key of the tenant `default`.
+    pub async fn get(&self, path: &str) -> JsonResponse {
+        self.send(API_KEY, Method::GET, path, String::new()).await
+    }
+
+    pub async fn send(&self, key: &str, method: Method, path: &str, body: String) -> JsonResponse {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("Host", "localhost:5000")
+            .header("X-API-Key", key)
+            .body(Body::from(body))
+            .expect("a request");
+        let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let response = self.gateway.respond(request, peer).await;
+        let status: StatusCode = response.status();
+        let bytes = response
+            .into_body()
+            .collect()
+            .await
+            .expect("a body")
+            .to_bytes();
+        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        JsonResponse { status, body }
+    }
+}
+
+/// The key of a Sandbox of these tests.
+pub fn key(name: &str) -> Key {
+    Key {
+        namespace: NAMESPACE.into(),
+        name: name.into(),
+    }
+}
+
+fn index(client: &Client, keys: &Arc<Keys>, shutdown: &CancellationToken) -> Arc<Index> {
+    let index = Arc::new(Index::new(keys.clone()));
+    let feed = watch::sandboxes(client.clone(), None, index.clone(), shutdown.clone());
+    tokio::spawn(feed);
+    index
+}
+
+fn urls() -> Urls {
+    Urls {
+        scheme: Scheme::Http,
+        base: "localhost:5000".into(),
+        form: UrlForm::Nested,
+    }
+}
+
+fn gateway_config() -> GatewayConfig {
+    GatewayConfig {
+        namespace: NAMESPACE.into(),
+        urls: urls(),
+        workspace: WorkspaceConfig {
+            size: "1Gi".into(),
+            storage_class: None,
+        },
+        runtime_classes: RuntimeClasses::default(),
+        hold_limit: Duration::from_mins(2),
+        start_wait: Duration::from_secs(1),
+        drain_delay: Duration::ZERO,
+        drain_limit: Duration::from_secs(1),
+        max_connections: 64,
+        max_connections_per_address: None,
+        local_only: false,
+        proxy: ProxyConfig {
+            loopback_pods: true,
+            ..ProxyConfig::default()
+        },
+        vitals: Arc::default(),
+    }
+}

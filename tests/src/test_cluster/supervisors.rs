@@ -1,0 +1,159 @@
+//! Supervisors that do what a test says, and remember what they were asked.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crds::contract::control::{ReadyReport, SupervisorState};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use operator::controller::{SupervisorAddress, SupervisorError, Supervisors};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+/// All supervisors of a test.
+#[derive(Debug, Default)]
+pub struct ScriptedSupervisors {
+    /// Script of the commands' readiness.
+    ready: watch::Sender<bool>,
+    /// Commands by the address of their Pods.
+    commands: Mutex<HashMap<String, CommandScript>>,
+    tokens: Mutex<Vec<String>>,
+    /// Idle times that servers report, by address.
+    idle: Mutex<HashMap<String, Duration>>,
+    /// Idle time that all other servers report.
+    all_idle: Mutex<Option<Duration>>,
+}
+
+/// The command of one Pod.
+#[derive(Debug)]
+struct CommandScript {
+    is_initialized: bool,
+    /// It was asked and said that it is ready.
+    answered: bool,
+    /// It becomes ready if commands do.
+    can_become_ready: watch::Sender<bool>,
+}
+
+impl Default for CommandScript {
+    fn default() -> Self {
+        Self {
+            is_initialized: false,
+            answered: false,
+            can_become_ready: watch::Sender::new(true),
+        }
+    }
+}
+
+impl ScriptedSupervisors {
+    /// From now on commands are ready as soon as they are started.
+    pub fn ready_by_default(&self) {
+        self.ready.send_replace(true);
+    }
+
+    /// From now on commands start and do not become ready.
+    pub fn never_ready(&self) {
+        self.ready.send_replace(false);
+    }
+
+    /// The command at this address does not become ready, or does so after all.
+    pub fn set_can_become_ready(&self, ip: &str, willing: bool) {
+        let mut commands = self.commands.lock();
+        let command = commands.entry(ip.to_owned()).or_default();
+        command.can_become_ready.send_replace(willing);
+    }
+
+    /// Returns whether the command at this address answers requests.
+    pub fn serves(&self, ip: &str) -> bool {
+        let commands = self.commands.lock();
+        let command = commands.get(ip).filter(|c| c.is_initialized);
+        command.is_some_and(|c| *c.can_become_ready.borrow()) && *self.ready.borrow()
+    }
+
+    /// Returns whether the command at this address has reported ready. No two Pods share an address.
+    pub fn has_ever_answered(&self, ip: &str) -> bool {
+        self.commands.lock().get(ip).is_some_and(|c| c.answered)
+    }
+
+    /// From now on the server at an address says that it has been idle for so long.
+    pub fn idle_for(&self, ip: &str, idle: Duration) {
+        self.idle.lock().insert(ip.to_owned(), idle);
+    }
+
+    /// From now on every server says that it has been idle for so long; `None`: says nothing.
+    pub fn all_idle_for(&self, idle: Option<Duration>) {
+        *self.all_idle.lock() = idle;
+    }
+
+    /// Every initialisation, in order.
+    pub fn tokens(&self) -> Vec<String> {
+        self.tokens.lock().clone()
+    }
+
+    fn answer(&self, ip: &str) -> ReadyReport {
+        if let Some(command) = self.commands.lock().get_mut(ip) {
+            command.answered = true;
+        }
+        SupervisorState::Ready.into()
+    }
+
+    /// Returns whether the command runs, and the signal of its readiness.
+    fn command(&self, ip: &str) -> Option<watch::Receiver<bool>> {
+        let commands = self.commands.lock();
+        let command = commands.get(ip).filter(|c| c.is_initialized)?;
+        Some(command.can_become_ready.subscribe())
+    }
+}
+
+impl Supervisors for ScriptedSupervisors {
+    fn init<'a>(
+        &'a self,
+        at: &'a SupervisorAddress,
+        token: String,
+    ) -> BoxFuture<'a, Result<(), SupervisorError>> {
+        self.commands
+            .lock()
+            .entry(at.ip.clone())
+            .or_default()
+            .is_initialized = true;
+        self.tokens.lock().push(token);
+        async { Ok(()) }.boxed()
+    }
+
+    fn ready<'a>(
+        &'a self,
+        at: &'a SupervisorAddress,
+        _token: String,
+        wait: Duration,
+    ) -> BoxFuture<'a, Result<ReadyReport, SupervisorError>> {
+        let ip = at.ip.as_str();
+        let Some(mut willing) = self.command(ip) else {
+            return async { Ok(SupervisorState::Dormant.into()) }.boxed();
+        };
+        let mut ready = self.ready.subscribe();
+        let both = async move {
+            while !(*ready.borrow_and_update() && *willing.borrow_and_update()) {
+                tokio::select! {
+                    _ = ready.changed() => {}
+                    _ = willing.changed() => {}
+                }
+            }
+        };
+        async move {
+            match tokio::time::timeout(wait, both).await {
+                Ok(()) => Ok(self.answer(ip)),
+                Err(_) => Ok(SupervisorState::Starting.into()),
+            }
+        }
+        .boxed()
+    }
+
+    fn server_idle_time<'a>(&'a self, ip: &'a str, _port: u16) -> BoxFuture<'a, Option<Duration>> {
+        let idle = self.idle.lock().get(ip).copied().or(*self.all_idle.lock());
+        async move { idle }.boxed()
+    }
+
+    fn accepts_connections<'a>(&'a self, _ip: &'a str, _port: u16) -> BoxFuture<'a, bool> {
+        let ready = *self.ready.borrow();
+        async move { ready }.boxed()
+    }
+}

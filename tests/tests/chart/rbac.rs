@@ -1,0 +1,240 @@
+//! Every verb that the chart grants is used, and every verb that is used is granted. Scenes that the
+//! other tests lack bring rare verbs about; then the audit log is compared with the roles.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::audit::{Deed, deed, record};
+use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key, client};
+use tests::cli_tools::{apply, get, kubectl, until, wait};
+
+/// Granted for a race that no test can bring about at will: a deletion by the controller that met a
+/// conflict looks whether the object is still the same.
+const RARE: &str = "get sandboxes.openhands.dev";
+
+pub(crate) async fn every_verb_has_its_scene(release: &Release) {
+    entrypoint_that_pauses();
+    name_that_is_taken();
+    crash_loop();
+    tombstone_that_goes();
+    sealed_environment_that_is_dropped();
+    pool_that_asks_for_pods();
+    stranger(release).await;
+    first_key_anew(release).await;
+}
+
+/// The Secret with its environment is made, and goes with the Pod.
+fn entrypoint_that_pauses() {
+    let args = json!({"spec": {"containers": [{"name": "sandbox", "args": ["-c", "exec sleep infinity"]}]}});
+    sandbox(
+        "entrypoint",
+        &json!({"image": IMAGE, "podTemplate": args, "workspace": {"size": "10Mi"}}),
+    );
+    wait(SANDBOXES, "condition=Ready", "entrypoint");
+    state("entrypoint", "Paused");
+    wait(SANDBOXES, "condition=Paused", "entrypoint");
+    state("entrypoint", "Stopped");
+    wait(SANDBOXES, "jsonpath={.status.phase}=Stopped", "entrypoint");
+}
+
+fn name_that_is_taken() {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "taken"},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": [
+            {"name": "c", "image": IMAGE, "imagePullPolicy": "Never", "args": ["-c", "exec sleep infinity"]}
+        ]},
+    });
+    apply(&pod.to_string(), &["-n", SANDBOXES]);
+    sandbox(
+        "taken",
+        &json!({"image": IMAGE, "command": ["sleep", "infinity"]}),
+    );
+    wait(SANDBOXES, "jsonpath={.status.reason}=NameTaken", "taken");
+    kubectl(&["delete", "sandbox/taken", "pod/taken", "-n", SANDBOXES]);
+}
+
+/// Its log is read before its Pod goes, and its restarts become one series of events.
+fn crash_loop() {
+    sandbox(
+        "crash",
+        &json!({"image": IMAGE, "command": ["sh", "-c", "echo no; exit 3"]}),
+    );
+    wait(SANDBOXES, "jsonpath={.status.reason}=CrashLoop", "crash");
+    let log = get(&["sandbox", "crash", "-n", SANDBOXES]);
+    assert!(log["status"]["sealedLog"].is_string(), "{log}");
+    kubectl(&["delete", "sandbox", "crash", "-n", SANDBOXES]);
+}
+
+fn tombstone_that_goes() {
+    let short = json!({"deleteStoppedAfter": "1s"});
+    sandbox(
+        "short",
+        &json!({"image": IMAGE, "command": ["sleep", "infinity"], "state": "Stopped", "lifecycle": short}),
+    );
+    until("the tombstone is gone", || {
+        let list = [
+            "sandboxes",
+            "-n",
+            SANDBOXES,
+            "--field-selector=metadata.name=short",
+        ];
+        get(&list)["items"] == json!([])
+    });
+}
+
+/// kubectl stops it, so the controller removes the sealed environment.
+fn sealed_environment_that_is_dropped() {
+    sandbox(
+        "sealed",
+        &json!({"image": IMAGE, "command": ["sleep", "infinity"], "sealedEnv": "x"}),
+    );
+    state("sealed", "Stopped");
+    until("the environment is dropped", || {
+        let sandbox = get(&["sandbox", "sealed", "-n", SANDBOXES]);
+        sandbox["status"]["phase"] == "Stopped" && sandbox["spec"].get("sealedEnv").is_none()
+    });
+}
+
+/// Its status says that it gets none.
+fn pool_that_asks_for_pods() {
+    let object = json!({
+        "apiVersion": "openhands.dev/v1alpha1", "kind": "SandboxPool", "metadata": {"name": "asks"},
+        "spec": {"replicas": 2, "template": {"image": IMAGE}},
+    });
+    apply(&object.to_string(), &["-n", SANDBOXES]);
+    kubectl(&[
+        "wait",
+        "--for=condition=Warm=false",
+        "sbxp/asks",
+        "-n",
+        SANDBOXES,
+    ]);
+    kubectl(&["delete", "sbxp", "asks", "-n", SANDBOXES]);
+}
+
+/// An id that the gateway does not know is looked up once.
+async fn stranger(release: &Release) {
+    let url = format!("{}/runtime/aaaabbbbccccdddd", release.url);
+    assert_eq!(client().get(&url).await.status, 404);
+}
+
+/// As the document on operation says: an upgrade makes another key, and the old one works beside it.
+async fn first_key_anew(release: &Release) {
+    let old = client();
+    let before = api_key();
+    let secret = ["delete", "secret", "sandbox-operator-default-key"];
+    kubectl(&[&secret[..], &["-n", NAMESPACE]].concat());
+    release.helm("upgrade", &[]);
+    assert_ne!(api_key(), before);
+    let (new, list) = (client(), format!("{}/list", release.url));
+    assert_eq!(old.get(&list).await.status, 200);
+    for _ in 0..100 {
+        if new.get(&list).await.status == 200 {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    panic!("the new key does not work");
+}
+
+pub(crate) fn granted_is_what_is_used() {
+    for component in ["controller", "gateway", "keys"] {
+        let account = format!("{NAME}-{component}");
+        let user = format!("system:serviceaccount:{NAMESPACE}:{account}");
+        let of_the_cluster = record(&user, None);
+        assert_eq!(of_the_cluster.done, BTreeSet::new(), "{account}");
+        assert_eq!(of_the_cluster.refused, BTreeSet::new(), "{account}");
+        for namespace in [NAMESPACE, SANDBOXES] {
+            let granted = granted(&account, namespace);
+            let record = record(&user, Some(namespace));
+            println!("{account} in {namespace}: {} verbs", granted.len());
+            assert_eq!(record.refused, BTreeSet::new(), "{account} in {namespace}");
+            let unused: Vec<_> = granted.difference(&record.done).collect();
+            let unexpected: Vec<_> = unused.iter().filter(|deed| **deed != RARE).collect();
+            assert!(
+                unexpected.is_empty(),
+                "{account} in {namespace} never does {unexpected:?}"
+            );
+        }
+    }
+}
+
+/// The same for the account that is gone by then.
+pub(crate) fn purge_uses_its_rights() {
+    let user = format!("system:serviceaccount:{NAMESPACE}:{NAME}-purge");
+    for (namespace, deeds) in [
+        (
+            NAMESPACE,
+            &["delete leases.coordination.k8s.io", "delete secrets"][..],
+        ),
+        (
+            SANDBOXES,
+            &[
+                "delete sandboxes.openhands.dev",
+                "delete sandboxpools.openhands.dev",
+                "list sandboxes.openhands.dev",
+                "list sandboxpools.openhands.dev",
+            ],
+        ),
+    ] {
+        let record = record(&user, Some(namespace));
+        assert_eq!(record.refused, BTreeSet::new());
+        assert!(record.done.iter().eq(deeds), "{:?}", record.done);
+    }
+}
+
+/// Returns the permissions of a service account in a namespace.
+fn granted(account: &str, namespace: &str) -> BTreeSet<Deed> {
+    let list = |kind: &str| get(&[kind, "-n", namespace])["items"].clone();
+    let (bindings, all) = (list("rolebindings"), list("roles"));
+    let is_bound = |role: &Value| {
+        bindings.as_array().unwrap().iter().any(|binding| {
+            binding["roleRef"]["name"] == role["metadata"]["name"]
+                && binding["subjects"][0]["name"] == account
+        })
+    };
+    let bound = all.as_array().unwrap().iter().filter(|role| is_bound(role));
+    let rules = bound.flat_map(|role| role["rules"].as_array().unwrap());
+    rules.flat_map(deeds).collect()
+}
+
+fn deeds(rule: &Value) -> Vec<Deed> {
+    let texts = |field: &str| {
+        let all = rule[field].as_array().unwrap().iter();
+        all.map(|text| text.as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let mut deeds = Vec::new();
+    for group in texts("apiGroups") {
+        for resource in texts("resources") {
+            for verb in texts("verbs") {
+                deeds.push(deed(&verb, &group, &resource));
+            }
+        }
+    }
+    deeds
+}
+
+pub(crate) fn sandbox(name: &str, spec: &Value) {
+    let mut spec = spec.clone();
+    spec["imagePullPolicy"] = "Never".into();
+    let object = json!({
+        "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox", "metadata": {"name": name}, "spec": spec,
+    });
+    apply(&object.to_string(), &["-n", SANDBOXES]);
+}
+
+fn state(name: &str, state: &str) {
+    let patch = json!({"spec": {"state": state}}).to_string();
+    kubectl(&[
+        "patch",
+        "sandbox",
+        name,
+        "-n",
+        SANDBOXES,
+        "--type=merge",
+        "-p",
+        &patch,
+    ]);
+}

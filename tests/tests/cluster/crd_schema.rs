@@ -1,0 +1,114 @@
+//! CRDs on a real API server: it accepts them, and the cost of their rules is within its limits.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use serde_json::json;
+
+use crate::manifests::pipe;
+use crate::test_namespace::TestNamespace;
+use tests::cli_tools::{kubectl, kubectl_fails};
+
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn the_server_finds_no_fault_with_the_schemas() {
+    let ns = TestNamespace::of_gateway().await;
+    let crds: Api<CustomResourceDefinition> = Api::all(ns.client.clone());
+    for plural in ["sandboxes", "sandboxpools"] {
+        let crd = crds.get(&format!("{plural}.openhands.dev")).await.unwrap();
+        let conditions = crd.status.unwrap().conditions.unwrap_or_default();
+        let state = |kind: &str| {
+            let mut found = conditions.iter().filter(|c| c.type_ == kind);
+            found.next().map(|c| c.status.clone())
+        };
+        for good in ["Established", "NamesAccepted"] {
+            assert_eq!(state(good).as_deref(), Some("True"), "{plural} {good}");
+        }
+        // Neither a schema that is not structural, nor a rule that the server would not accept today.
+        for bad in [
+            "NonStructuralSchema",
+            "KubernetesAPIApprovalPolicyConformant",
+            "Terminating",
+        ] {
+            assert_ne!(state(bad).as_deref(), Some("True"), "{plural} {bad}");
+        }
+    }
+    // Applying them once more is no change: what the server defaults is in the files.
+    let again = kubectl(&[
+        "apply",
+        "--server-side",
+        "--dry-run=server",
+        "-f",
+        "manifests/crds",
+    ]);
+    assert_eq!(again.lines().count(), 2, "{again}");
+}
+
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn the_largest_sandbox_is_within_the_cost_limits() {
+    let ns = TestNamespace::new("large").await;
+    let env: Vec<_> = (0..256)
+        .map(|n| json!({"name": format!("V{n}"), "value": "x".repeat(1000)}))
+        .collect();
+    let ports: Vec<_> = (0..32)
+        .map(|n| json!({"name": format!("p{n}"), "port": 20000 + n}))
+        .collect();
+    let command: Vec<_> = (0..256)
+        .map(|n| format!("{n}{}", "y".repeat(1000)))
+        .collect();
+    let spec = json!({
+        "env": env, "ports": ports, "command": command, "state": "Paused", "image": "z".repeat(512),
+    });
+    // As a server-side apply: the other form keeps a copy in an annotation, which has a limit of its own.
+    let manifest = json!({
+        "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox",
+        "metadata": {"name": "large", "namespace": ns.namespace}, "spec": spec,
+    });
+    let apply = ["apply", "--server-side", "-f", "-"];
+    let (applied, said) = pipe(&apply, &manifest);
+    assert!(applied, "{said}");
+    let mut changed = manifest;
+    changed["spec"]["command"][255] = "changed".into();
+    let (applied, said) = pipe(&apply, &changed);
+    assert!(applied, "{said}");
+    let reason = kubectl_fails(&[
+        "patch",
+        "sbx",
+        "large",
+        "-n",
+        &ns.namespace,
+        "--type=merge",
+        "-p",
+        r#"{"spec":{"session":{"tenant":"a","id":"b"}}}"#,
+    ]);
+    assert!(reason.contains("session is immutable"), "{reason}");
+}
+
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn invalid_quantity_is_rejected_by_the_api_server() {
+    let ns = TestNamespace::new("amounts").await;
+    let apply = |spec: serde_json::Value| {
+        let manifest = json!({
+            "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox",
+            "metadata": {"name": "a", "namespace": ns.namespace}, "spec": spec,
+        });
+        pipe(&["apply", "-f", "-", "--dry-run=server"], &manifest)
+    };
+    let limits = json!({"cpu": "much", "memory": "2Gi", "ephemeral-storage": -1});
+    let bad = json!({"image": "a", "workspace": {"size": "10GB"}, "resources": {"limits": limits}});
+    let (applied, said) = apply(bad);
+    assert!(!applied, "{said}");
+    for fault in [
+        "spec.resources.limits.cpu: Invalid value: \"much\"",
+        "spec.resources.limits.ephemeral-storage: Invalid value: -1",
+        "must be a quantity such as 10Gi",
+    ] {
+        assert!(said.contains(fault), "{fault}: {said}");
+    }
+    let limits = json!({"cpu": "1500m", "memory": 4_294_967_296_u64, "ephemeral-storage": "+1e9"});
+    let good =
+        json!({"image": "a", "workspace": {"size": "1.5Gi"}, "resources": {"limits": limits}});
+    let (applied, said) = apply(good);
+    assert!(applied, "{said}");
+}

@@ -1,0 +1,43 @@
+//! A sandbox that is in use through a gateway is not paused, even if its own server reports idle.
+
+use std::net::{IpAddr, TcpListener};
+use std::time::Duration;
+
+use crds::sandbox::{PauseReason, Phase};
+use serde_json::json;
+use tests::test_cluster::TestCluster;
+use tokio::time::sleep;
+
+/// Port of a sandbox that names none.
+const PORT: u16 = 60_000;
+
+#[tokio::test(start_paused = true)]
+async fn an_open_request_keeps_a_sandbox_awake_and_its_end_lets_it_sleep() {
+    let mut cluster = TestCluster::new();
+    cluster.serve().await;
+    let gateway = cluster.gateway().await;
+    let spec = json!({"lifecycle": {"idleTimeout": "10m"}});
+    cluster.create_with("a", &spec).await;
+    let entry = cluster.wait_for_phase("a", Phase::Running).await;
+    cluster
+        .supervisors
+        .all_idle_for(Some(Duration::from_hours(9)));
+    let ip: IpAddr = entry.status.pod_ip.as_deref().unwrap().parse().unwrap();
+    // The kernel accepts connections; there is never a response.
+    let _server = TcpListener::bind((ip, PORT)).unwrap();
+    let path = format!("/{}/runtime/stream", entry.runtime_id);
+    let request = tokio::spawn(async move { gateway.get(&path).await });
+
+    sleep(Duration::from_hours(12)).await;
+    assert!(!request.is_finished(), "{:?}", request.await);
+    assert_eq!(cluster.status("a").await.phase, Phase::Running);
+    request.abort();
+    sleep(Duration::from_secs(595)).await;
+    assert_eq!(cluster.status("a").await.phase, Phase::Running);
+    sleep(Duration::from_secs(10)).await;
+    let status = cluster.status("a").await;
+    assert_eq!(
+        (status.phase, status.pause_reason),
+        (Phase::Paused, Some(PauseReason::Idle))
+    );
+}

@@ -1,0 +1,150 @@
+//! Environment Secret of sandboxes that run their image's own entrypoint, its deletion, and specs
+//! that cannot be built.
+
+use crds::Sandbox;
+use crds::sandbox::{DesiredState, Phase};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use tests::test_cluster::{NAMESPACE, TestCluster, TestGateway};
+
+async fn start(gateway: &TestGateway) -> Value {
+    let body = json!({
+        "session_id": "s", "image": "agent-server:1", "command": null,
+        "environment": {"TOKEN": "hunter2"}, "working_dir": "/workspace/project",
+        "run_as_user": 10001,
+    });
+    let answer = gateway.post("/start", &body).await;
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    answer.body
+}
+
+/// The variables in the Secret of a sandbox; `None` if there is none.
+async fn variables(cluster: &TestCluster, name: &str) -> Option<Value> {
+    let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), NAMESPACE);
+    let secret = secrets.get_opt(&format!("{name}-sbx-env")).await.unwrap()?;
+    assert_eq!(secret.immutable, Some(true));
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let data = secret.data.unwrap().into_iter();
+    Some(
+        data.map(|(name, value)| (name, Value::from(text(value.0))))
+            .collect(),
+    )
+}
+
+async fn rotate(cluster: &TestCluster, name: &str, number: u32) {
+    let patch = Patch::Merge(json!({"spec": {"keyRotation": number}}));
+    let sandboxes = cluster.sandboxes();
+    let patched = sandboxes.patch(name, &PatchParams::default(), &patch).await;
+    patched.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_without_command_gets_its_environment_through_a_secret() {
+    let cluster = TestCluster::new();
+    let gateway = cluster.gateway().await;
+    let info = start(&gateway).await;
+    let name = info["runtime_id"].as_str().unwrap();
+    cluster.wait_for_phase(name, Phase::Running).await;
+
+    let given = variables(&cluster, name).await.unwrap();
+    assert_eq!(given["TOKEN"], "hunter2");
+    assert_eq!(given["SESSION_API_KEY"], info["session_api_key"]);
+    assert_eq!(given["OH_SESSION_API_KEYS_0"], info["session_api_key"]);
+    assert_eq!(given["RUNTIME_URL"], info["url"]);
+    let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), NAMESPACE);
+    let pod = serde_json::to_string(&pods.get(name).await.unwrap()).unwrap();
+    assert!(!pod.contains("hunter2") && pod.contains(&format!("{name}-sbx-env")));
+
+    cluster.set_state(name, DesiredState::Paused).await;
+    cluster.wait_for_phase(name, Phase::Paused).await;
+    assert_eq!(variables(&cluster, name).await, None);
+    cluster.set_state(name, DesiredState::Running).await;
+    cluster.wait_for_phase(name, Phase::Running).await;
+    assert_eq!(variables(&cluster, name).await.unwrap(), given);
+    cluster.set_state(name, DesiredState::Stopped).await;
+    cluster.wait_for_phase(name, Phase::Stopped).await;
+    assert!(cluster.names::<Secret>().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rotated_key_is_told_once_the_sandbox_knows_it() {
+    let cluster = TestCluster::new();
+    let gateway = cluster.gateway().await;
+    let first = start(&gateway).await["session_api_key"].clone();
+    let runtimes = cluster.names::<Sandbox>().await;
+    let name = runtimes[0].as_str();
+    cluster.wait_for_phase(name, Phase::Running).await;
+
+    rotate(&cluster, name, 1).await;
+    tokio::time::sleep(std::time::Duration::from_mins(1)).await;
+    let told = async || gateway.get("/sessions/s").await.body["session_api_key"].clone();
+    assert_eq!(told().await, first);
+
+    cluster.set_state(name, DesiredState::Paused).await;
+    cluster.wait_for_phase(name, Phase::Paused).await;
+    assert_eq!(told().await, first);
+    cluster.set_state(name, DesiredState::Running).await;
+    let entry = cluster.wait_for_phase(name, Phase::Running).await;
+    assert_eq!(entry.status.key_rotation, Some(1));
+    // The gateway's own index may be a moment behind.
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    let second = told().await;
+    let given = variables(&cluster, name).await.unwrap();
+    assert_ne!(second, first);
+    assert_eq!(given["OH_SESSION_API_KEYS_0"], second);
+    assert_eq!(given["OH_SESSION_API_KEYS_1"], first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_pod_takes_a_rotated_key_with_it() {
+    let cluster = TestCluster::new();
+    cluster.create("a").await;
+    cluster.wait_for_phase("a", Phase::Running).await;
+    rotate(&cluster, "a", 1).await;
+    cluster.delete_pod_now("a").await;
+    let entry = cluster
+        .wait("a", |e| e.status.key_rotation == Some(1))
+        .await;
+    assert_eq!(entry.unwrap().status.key_rotation, Some(1));
+    cluster.wait_for_phase("a", Phase::Running).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn invalid_spec_fails_with_field_path() {
+    for (name, spec, message) in [
+        (
+            "template",
+            json!({"podTemplate": {"spec": {"containers": [{"name": "sandbox", "tty": "yes"}]}}}),
+            "spec.podTemplate.spec.containers[0].tty: ",
+        ),
+        (
+            "privileged",
+            json!({"podTemplate": {"spec": {"hostPID": true}}}),
+            "spec.podTemplate: hostPID is allowed only",
+        ),
+        (
+            "sealed",
+            json!({"sealedEnv": "v1.AAAA"}),
+            "spec.sealedEnv: ",
+        ),
+    ] {
+        let cluster = TestCluster::new();
+        let mut spec = spec;
+        spec["image"] = json!("debian:12");
+        spec["command"] = json!(["sleep", "infinity"]);
+        let sandbox = Sandbox::new(name, serde_json::from_value(spec).unwrap());
+        let made = cluster.sandboxes();
+        made.create(&PostParams::default(), &sandbox).await.unwrap();
+        let entry = cluster.wait_for_phase(name, Phase::Failed).await;
+        let told = entry.status.message.clone().unwrap_or_default();
+        assert!(told.starts_with(message), "{told}");
+        assert!(cluster.names::<Pod>().await.is_empty());
+        assert!(cluster.names::<PersistentVolumeClaim>().await.is_empty());
+
+        let before = cluster.api.faults().total_writes();
+        tokio::time::sleep(std::time::Duration::from_hours(1)).await;
+        assert_eq!(cluster.api.faults().total_writes(), before, "{name}");
+    }
+}

@@ -1,0 +1,266 @@
+//! Sandboxes that lack something: they say what, and come back by themselves once it is there.
+
+use std::time::Duration;
+
+use crds::SandboxPool;
+use crds::conditions::Reason;
+use crds::sandbox::{DesiredState, Phase};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use operator::index::Entry;
+use serde_json::{Value, json};
+use tests::test_cluster::{PodScript, TestCluster};
+use tokio::time::{Instant, sleep};
+
+/// The longest a sandbox may wait for what it has been given.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Waits until a sandbox says this; fails unless its message has these words, its condition the
+/// same, and there is a warning that says so.
+async fn says(cluster: &TestCluster, name: &str, reason: Reason, words: &str) -> Entry {
+    let entry = cluster
+        .wait(name, |e| e.status.reason == Some(reason))
+        .await;
+    let entry = (*entry.unwrap()).clone();
+    assert_eq!(entry.status.reason, Some(reason), "{:?}", entry.status);
+    let told = entry.status.message.clone().unwrap_or_default();
+    assert!(told.contains(words), "{told}");
+    let ready = entry.status.conditions.iter().find(|c| c.type_ == "Ready");
+    let ready = ready.map(|c| (c.status.as_str(), c.reason.as_str(), c.message.clone()));
+    assert_eq!(ready, Some(("False", reason.as_str(), told)));
+    // Events come a moment later.
+    sleep(Duration::from_secs(5)).await;
+    let events: Api<Event> = cluster.api_of();
+    let events = events.list(&ListParams::default()).await.unwrap();
+    let said = events.items.iter().any(|event| {
+        let note = event.note.as_deref().unwrap_or_default();
+        event.type_.as_deref() == Some("Warning") && note.contains(words)
+    });
+    assert!(said, "no event says {words:?}: {:#?}", events.items);
+    entry
+}
+
+/// Returns the number of the controller's status writes.
+fn statuses(cluster: &TestCluster) -> usize {
+    let writes = cluster.controller_writes();
+    let of = writes.iter().filter(|w| w.request.resource == "sandboxes");
+    of.count()
+}
+
+async fn runs_soon(cluster: &TestCluster, name: &str) {
+    let given = Instant::now();
+    cluster.wait_for_phase(name, Phase::Running).await;
+    assert!(given.elapsed() <= RECOVERY_TIMEOUT, "{:?}", given.elapsed());
+}
+
+async fn put_pool(cluster: &TestCluster, template: &Value) {
+    let pool = json!({"apiVersion": "openhands.dev/v1alpha1", "kind": "SandboxPool",
+        "metadata": {"name": "p"}, "spec": {"template": template}});
+    let params = PatchParams::apply("test").force();
+    let pools: Api<SandboxPool> = cluster.api_of();
+    pools
+        .patch("p", &params, &Patch::Apply(&pool))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_does_not_exist_is_waited_for() {
+    let cluster = TestCluster::new();
+    cluster.create_with("a", &json!({"pool": "p"})).await;
+    let entry = says(&cluster, "a", Reason::PoolNotFound, "SandboxPool p").await;
+    assert_eq!(entry.status.phase, Phase::Pending);
+    // The wait never ends in a failure.
+    sleep(Duration::from_hours(5)).await;
+    let ports = json!([{"name": "runtime", "port": 8000}]);
+    let template = json!({"image": "debian:12", "ports": ports});
+    put_pool(&cluster, &template).await;
+    runs_soon(&cluster, "a").await;
+    // The gateway does not watch pools.
+    let entry = cluster.wait("a", |_| true).await.unwrap();
+    assert!(entry.spec.ports.is_empty());
+    assert_eq!(entry.port("runtime"), Some(8000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_sandbox_restarts_when_pool_is_fixed() {
+    let mut cluster = TestCluster::new();
+    let broken = json!({"image": "debian:12", "podTemplate": {"spec": {"hostPID": true}}});
+    put_pool(&cluster, &broken).await;
+    cluster.create_with("a", &json!({"pool": "p"})).await;
+    let entry = says(&cluster, "a", Reason::InvalidSpec, "hostPID").await;
+    assert_eq!(entry.status.phase, Phase::Failed);
+
+    // Neither time nor another controller nor the same template brings it back.
+    cluster.start_controller();
+    put_pool(&cluster, &broken).await;
+    cluster.wait_until_quiet().await;
+    let before = cluster.api.faults().total_writes();
+    sleep(Duration::from_hours(5)).await;
+    assert_eq!(cluster.api.faults().total_writes(), before);
+
+    // A mend that mends nothing is told.
+    let worse = json!({"image": "debian:12", "podTemplate": {"spec": {"hostIPC": true}}});
+    put_pool(&cluster, &worse).await;
+    let told = |e: &Entry| {
+        e.status
+            .message
+            .as_ref()
+            .is_some_and(|m| m.contains("hostIPC"))
+    };
+    let entry = cluster.wait("a", told).await.unwrap();
+    assert_eq!(entry.status.phase, Phase::Failed);
+
+    // Nor need the controller be there when the pool is mended.
+    cluster.stop_controller();
+    put_pool(&cluster, &json!({"image": "debian:12"})).await;
+    cluster.start_controller();
+    runs_soon(&cluster, "a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_secret_is_named_and_waited_for() {
+    let cluster = TestCluster::new();
+    cluster.node.script_next_pod("a", PodScript::LacksSecret);
+    let from = json!({"secretKeyRef": {"name": "keys", "key": "k"}});
+    let env = json!({"env": [{"name": "K", "valueFrom": from}]});
+    cluster.create_with("a", &env).await;
+    let words = "secret \"keys\" not found";
+    let entry = says(&cluster, "a", Reason::CreateContainerConfigError, words).await;
+    assert_eq!(entry.status.phase, Phase::Starting);
+    sleep(Duration::from_mins(12)).await;
+    let secret = Secret {
+        metadata: ObjectMeta {
+            name: Some("keys".into()),
+            ..ObjectMeta::default()
+        },
+        ..Secret::default()
+    };
+    let secrets: Api<Secret> = cluster.api_of();
+    secrets
+        .create(&PostParams::default(), &secret)
+        .await
+        .unwrap();
+    // The node finds it.
+    cluster.node.heal("a").await;
+    runs_soon(&cluster, "a").await;
+    assert_eq!(cluster.node.created().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_storage_class_is_named_and_waited_for() {
+    let cluster = TestCluster::new();
+    cluster.node.script_next_pod("a", PodScript::LacksVolume);
+    let workspace = json!({"size": "1Gi", "storageClassName": "fast"});
+    cluster
+        .create_with("a", &json!({"workspace": workspace}))
+        .await;
+    let words = "storage class fast";
+    let entry = says(&cluster, "a", Reason::Unschedulable, words).await;
+    assert_eq!(entry.status.phase, Phase::Starting);
+    sleep(Duration::from_mins(12)).await;
+    // With the storage class comes the volume.
+    cluster.node.heal("a").await;
+    runs_soon(&cluster, "a").await;
+    assert_eq!(cluster.node.created().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_used_up_quota_is_told_once_and_tried_again_ever_more_slowly() {
+    let mut cluster = TestCluster::without_controller();
+    let quota = cluster.exhaust_quota();
+    cluster.start_controller();
+    let patience = json!({"lifecycle": {"startTimeout": "24h"}});
+    cluster.create_with("a", &patience).await;
+    let entry = says(&cluster, "a", Reason::Refused, "exceeded quota: team").await;
+    assert_eq!(entry.status.phase, Phase::Pending);
+
+    let (before, asked) = (statuses(&cluster), quota.refused());
+    sleep(Duration::from_hours(1)).await;
+    assert_eq!(statuses(&cluster), before);
+    let asked = quota.refused() - asked;
+    assert!((10..=40).contains(&asked), "{asked} attempts in an hour");
+
+    quota.make_room();
+    let given = Instant::now();
+    cluster.wait_for_phase("a", Phase::Running).await;
+    assert!(
+        given.elapsed() <= Duration::from_mins(5),
+        "{:?}",
+        given.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn varying_rejection_does_not_requeue_itself() {
+    let mut cluster = TestCluster::without_controller();
+    let policy = cluster.exhaust_quota();
+    policy.vary_messages();
+    cluster
+        .api
+        .faults()
+        .set_watch_lag(Duration::from_millis(50));
+    cluster.start_controller();
+    let patience = json!({"lifecycle": {"startTimeout": "24h"}});
+    cluster.create_with("a", &patience).await;
+    says(
+        &cluster,
+        "a",
+        Reason::Refused,
+        "denied the request: audit id",
+    )
+    .await;
+    let (before, asked) = (statuses(&cluster), policy.refused());
+    sleep(Duration::from_hours(1)).await;
+    let (written, asked) = (statuses(&cluster) - before, policy.refused() - asked);
+    assert!(asked <= 40, "{asked} attempts in an hour");
+    assert_eq!(written, asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn terminating_claim_is_not_adopted() {
+    let cluster = TestCluster::new();
+    cluster.create("a").await;
+    cluster.wait_for_phase("a", Phase::Running).await;
+    cluster.set_state("a", DesiredState::Paused).await;
+    cluster.wait_for_phase("a", Phase::Paused).await;
+    let claims: Api<PersistentVolumeClaim> = cluster.api_of();
+    let finalizers = |all: Value| Patch::Merge(json!({"metadata": {"finalizers": all}}));
+    let (name, params) = ("a-workspace", PatchParams::default());
+    let held = finalizers(json!(["example.com/held"]));
+    claims.patch(name, &params, &held).await.unwrap();
+    claims.delete(name, &DeleteParams::default()).await.unwrap();
+
+    cluster.set_state("a", DesiredState::Running).await;
+    let told = |e: &Entry| e.status.message.as_ref().is_some_and(|m| m.contains(name));
+    let entry = cluster.wait("a", told).await.unwrap();
+    let told = entry.status.message.clone().unwrap();
+    assert!(told.contains("is still being deleted"), "{told}");
+    sleep(Duration::from_mins(10)).await;
+    assert_eq!(cluster.node.created().len(), 1);
+    claims
+        .patch(name, &params, &finalizers(Value::Null))
+        .await
+        .unwrap();
+    runs_soon(&cluster, "a").await;
+    let claim = claims.get(name).await.unwrap();
+    assert_eq!(claim.metadata.deletion_timestamp, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_deleted_at_creation_back_off_and_fail() {
+    let cluster = TestCluster::new();
+    cluster.node.script_next_pod("a", PodScript::Vanishes);
+    cluster.create("a").await;
+    let begun = Instant::now();
+    let entry = cluster.wait_for_phase("a", Phase::Failed).await;
+    assert_eq!(entry.status.reason, Some(Reason::CrashLoop));
+    assert!(
+        begun.elapsed() >= Duration::from_secs(1),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(cluster.node.created().len(), 3);
+}

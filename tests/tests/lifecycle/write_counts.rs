@@ -1,0 +1,207 @@
+//! Number of writes to the API server (`docs/architecture.md`, invariant 4).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crds::names;
+use crds::sandbox::{DesiredState, Phase};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use standalone::api::{Failure, Verb};
+use tests::test_cluster::{PodScript, TestCluster};
+use tokio::time::sleep;
+
+/// Write requests of the controller since the last call, in order, failed ones included. Events
+/// are counted by a test of their own.
+fn taken(cluster: &TestCluster) -> Vec<String> {
+    let writes = cluster.controller_writes();
+    cluster.api.faults().clear_writes();
+    let writes = writes.iter().filter(|w| w.request.resource != "events");
+    let texts = writes.map(|write| {
+        let request = &write.request;
+        let (verb, resource) = (request.verb, &request.resource);
+        let sub = request.subresource.map(|sub| format!("/{sub:?}"));
+        format!("{verb:?} {resource}{}", sub.unwrap_or_default())
+    });
+    texts.collect()
+}
+
+const CLAIM: &str = "Create persistentvolumeclaims";
+const POD: &str = "Create pods";
+const STATUS: &str = "Patch sandboxes/Status";
+const END: &str = "Delete pods";
+
+#[tokio::test(start_paused = true)]
+async fn a_cold_start_takes_claim_pod_and_one_status_write() {
+    let cluster = TestCluster::new();
+    cluster.create("a").await;
+    cluster.wait_for_phase("a", Phase::Running).await;
+    cluster.wait_until_quiet().await;
+    assert_eq!(taken(&cluster), [CLAIM, POD, STATUS]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_step_of_a_life_takes_the_writes_that_it_needs() {
+    let cluster = TestCluster::new();
+    let spec = json!({"lifecycle": {"idleTimeout": "10m"}});
+    cluster.create_with("a", &spec).await;
+    cluster.wait_for_phase("a", Phase::Running).await;
+    taken(&cluster);
+
+    cluster.set_state("a", DesiredState::Paused).await;
+    cluster.wait_for_phase("a", Phase::Paused).await;
+    assert_eq!(taken(&cluster), [END, STATUS, STATUS], "pause");
+    cluster.set_state("a", DesiredState::Running).await;
+    cluster.wait_for_phase("a", Phase::Running).await;
+    assert_eq!(taken(&cluster), [CLAIM, POD, STATUS, STATUS], "resume");
+
+    cluster
+        .supervisors
+        .all_idle_for(Some(Duration::from_hours(1)));
+    cluster.wait_for_phase("a", Phase::Paused).await;
+    assert_eq!(taken(&cluster), [STATUS, END, STATUS], "idle pause");
+    cluster.supervisors.all_idle_for(None);
+    cluster.wake("a").await;
+    cluster.wait_for_phase("a", Phase::Running).await;
+    assert_eq!(taken(&cluster), [CLAIM, POD, STATUS, STATUS], "wake");
+
+    cluster.node.restart("a", "OOMKilled").await;
+    cluster.wait_until_quiet().await;
+    assert_eq!(
+        taken(&cluster),
+        [STATUS, STATUS],
+        "restart of the container"
+    );
+    cluster.delete_pod_now("a").await;
+    cluster.wait_until_quiet().await;
+    assert_eq!(taken(&cluster), [CLAIM, POD, STATUS, STATUS], "lost Pod");
+
+    cluster.set_state("a", DesiredState::Stopped).await;
+    cluster.wait_until_quiet().await;
+    let claim = "Delete persistentvolumeclaims";
+    assert_eq!(taken(&cluster), [END, claim, STATUS], "stop");
+}
+
+/// Sandboxes in every state that lasts.
+async fn every_state() -> TestCluster {
+    use Phase::{Failed, Paused, Pending, Running, Starting, Stopped};
+    let cluster = TestCluster::new();
+    let lasting = json!({"lifecycle": {"startTimeout": "99999h", "deleteStoppedAfter": "99999h"}});
+    for name in [
+        "runs",
+        "runs-too",
+        "restarted",
+        "replaced",
+        "paused",
+        "stopped",
+    ] {
+        cluster.create_with(name, &lasting).await;
+        cluster.wait_for_phase(name, Phase::Running).await;
+    }
+    cluster.node.restart("restarted", "OOMKilled").await;
+    cluster.delete_pod_now("replaced").await;
+    cluster.set_state("paused", DesiredState::Paused).await;
+    cluster.set_state("stopped", DesiredState::Stopped).await;
+    cluster
+        .node
+        .script_next_pod("starts", PodScript::NeverReady);
+    cluster.create_with("starts", &lasting).await;
+    cluster
+        .node
+        .script_next_pod("pending", PodScript::Unschedulable);
+    cluster.create_with("pending", &lasting).await;
+    cluster
+        .node
+        .script_next_pod("failed", PodScript::CannotPull);
+    cluster.create_with("failed", &lasting).await;
+    cluster
+        .create_with("waits", &json!({"pool": "unknown"}))
+        .await;
+    cluster.wait_until_quiet().await;
+    let phases: Vec<_> = cluster
+        .index
+        .list(|_| true)
+        .iter()
+        .map(|e| e.status.phase)
+        .collect();
+    let count = |phase| phases.iter().filter(|p| **p == phase).count();
+    let counts = [Running, Paused, Stopped, Starting, Failed, Pending].map(count);
+    assert_eq!(counts, [4, 1, 1, 2, 1, 1], "{phases:?}");
+    cluster
+}
+
+/// Counts the lists of Sandboxes that the controller asks for.
+fn count_lists(cluster: &TestCluster) -> Arc<AtomicUsize> {
+    let lists = Arc::new(AtomicUsize::new(0));
+    let counter = lists.clone();
+    // A rule that looks at every request and applies to none.
+    cluster
+        .api
+        .faults()
+        .fail_next(1, Failure::Refuse, move |request| {
+            let ours = request.user_agent == names::CONTROLLER_FIELD_MANAGER;
+            if ours && request.verb == Verb::List && request.resource == "sandboxes" {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+            false
+        });
+    lists
+}
+
+/// Forces a relist of all clients: the history is compacted and watches break.
+async fn resync(cluster: &TestCluster, round: usize) {
+    let patch = json!({"metadata": {"annotations": {"round": round.to_string()}}});
+    let spaces: kube::Api<k8s_openapi::api::core::v1::Namespace> =
+        kube::Api::all(cluster.observer.clone());
+    let params = PatchParams::default();
+    spaces
+        .patch("default", &params, &Patch::Merge(patch))
+        .await
+        .unwrap();
+    cluster.api.compact();
+    cluster.api.faults().drop_watches();
+    sleep(Duration::from_secs(35)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_looks_at_unchanged_sandboxes_write_nothing() {
+    let cluster = every_state().await;
+    cluster.api.faults().clear_writes();
+    let lists = count_lists(&cluster);
+    for round in 0..1000 {
+        resync(&cluster, round).await;
+    }
+    // Ten sandboxes, each of which a list has looked at.
+    assert!(lists.load(Ordering::Relaxed) >= 1000, "{lists:?}");
+    assert_eq!(taken(&cluster), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_while_nothing_changes() {
+    let mut cluster = every_state().await;
+    // Events come a moment later.
+    sleep(Duration::from_mins(1)).await;
+    let before = cluster.api.revision();
+    sleep(Duration::from_hours(6)).await;
+    assert_eq!(cluster.api.revision(), before, "{:#?}", taken(&cluster));
+
+    // Neither by controllers that come back and remember nothing.
+    for _ in 0..50 {
+        cluster.start_controller();
+        sleep(Duration::from_mins(5)).await;
+    }
+    assert_eq!(cluster.api.revision(), before, "{:#?}", taken(&cluster));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_goes_well_is_one_event() {
+    let cluster = TestCluster::new();
+    cluster.create("a").await;
+    cluster.wait_for_phase("a", Phase::Running).await;
+    sleep(Duration::from_mins(1)).await;
+    let writes = cluster.api.faults().writes();
+    let mut events = writes.iter().filter(|w| w.request.resource == "events");
+    assert!(events.next().is_some_and(|w| w.changed));
+    assert_eq!(events.next(), None);
+}
