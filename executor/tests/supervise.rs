@@ -240,7 +240,11 @@ fn secrets_are_hidden_from_processes_of_the_same_user() {
     let everyone = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(directory.path(), everyone).unwrap();
     let state = directory.path().join("state");
-    let mut process = TestProcess::start(supervise_command(BINARY, &state).uid(65534).gid(65534));
+    // The folder of build results may be closed to other users.
+    let program = directory.path().join("sandbox-executor");
+    std::fs::copy(BINARY, &program).unwrap();
+    let mut command = supervise_command(program.to_str().unwrap(), &state);
+    let mut process = TestProcess::start(command.uid(65534).gid(65534));
     let script = "cat /proc/$PPID/environ >/dev/null 2>&1 && echo readable || echo hidden";
     assert_eq!(start(&process, shell(script)).status, 200);
     assert_eq!(process.line(), "hidden");
