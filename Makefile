@@ -28,7 +28,7 @@ test-cluster: ## Run the tests that need a real Kubernetes: it is started, used 
 
 test-long: ## Run all tests at full size: 10 000 starts, a day of faults with 1 000 sandboxes, gigabytes, streams of an hour
 	hack/install base cluster h2spec
-	LONG_TESTS=1 NEXTEST_PROFILE=long hack/test
+	CARGO_PROFILE_DEV_OPT_LEVEL=2 LONG_TESTS=1 NEXTEST_PROFILE=long hack/test
 
 lint: ## Check format, lints, import cycles, references and wording
 	cargo fmt --all --check
