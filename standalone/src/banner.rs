@@ -30,30 +30,29 @@ impl Banner {
 impl fmt::Display for Banner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            api_url, api_key, ..
+            api_url,
+            api_key,
+            kubeconfig,
+            env_file,
+            sandbox_url,
         } = self;
-        writeln!(f)?;
-        writeln!(f, "  Runtime API   {api_url}")?;
-        writeln!(f, "  API key       {api_key}")?;
-        writeln!(
-            f,
-            "  Sandbox URLs  {} (also {api_url}/ID/runtime)",
-            self.sandbox_url
-        )?;
-        writeln!(f, "  KUBECONFIG    {}", self.kubeconfig.display())?;
-        writeln!(f)?;
-        writeln!(f, "  Try it, in another shell:")?;
-        writeln!(f)?;
-        writeln!(f, "    . {}", self.env_file.display())?;
-        writeln!(f, "    examples/first-session.sh")?;
-        writeln!(
-            f,
-            "    kubectl apply -f manifests/samples/sandbox.yaml && kubectl get sbx -w"
-        )?;
-        writeln!(f)?;
         write!(
             f,
-            "Sandbox Operator is ready. Press Ctrl-C to stop it; data stays in the state directory."
+            "
+  Runtime API   {api_url}
+  API key       {api_key}
+  Sandbox URLs  {sandbox_url} (also {api_url}/ID/runtime)
+  KUBECONFIG    {}
+
+  Try it, in another shell:
+
+    . {}
+    examples/first-session.sh
+    kubectl apply -f manifests/samples/sandbox.yaml && kubectl get sbx -w
+
+Sandbox Operator is ready. Press Ctrl-C to stop it; data stays in the state directory.",
+            kubeconfig.display(),
+            env_file.display()
         )
     }
 }

@@ -33,16 +33,14 @@ pub(crate) enum StateError {
 impl StateDir {
     /// Creates the directory with mode 0700 and locks it.
     pub(crate) fn open(path: &Path) -> Result<Self, StateError> {
-        let failed = |source| StateError::Io {
-            path: path.into(),
-            source,
+        let create = || {
+            std::fs::create_dir_all(path)?;
+            // The database contains the root key.
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
+            let path = path.canonicalize()?;
+            Ok((private(&path.join("lock"))?, path))
         };
-        std::fs::create_dir_all(path).map_err(failed)?;
-        // The database contains the root key.
-        let private_mode = std::fs::Permissions::from_mode(0o700);
-        std::fs::set_permissions(path, private_mode).map_err(failed)?;
-        let path = path.canonicalize().map_err(failed)?;
-        let lock = private(&path.join("lock")).map_err(failed)?;
+        let (lock, path) = create().map_err(at(path))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| StateError::Locked(path.clone()))?;
         Ok(Self { path, _lock: lock })
@@ -51,18 +49,13 @@ impl StateDir {
     /// Returns the secret of this name: 32 random bytes in base64url, created on first use.
     pub(crate) fn secret(&self, name: &str) -> Result<String, StateError> {
         let path = self.path.join(name);
-        let failed = |source| StateError::Io {
-            path: path.clone(),
-            source,
-        };
-        let mut file = private(&path).map_err(failed)?;
+        let mut file = private(&path).map_err(at(&path))?;
         let mut text = String::new();
-        file.read_to_string(&mut text).map_err(failed)?;
+        file.read_to_string(&mut text).map_err(at(&path))?;
         if text.trim().is_empty() {
             text = random()?;
-            writeln!(file, "{text}")
-                .and_then(|()| file.sync_all())
-                .map_err(failed)?;
+            let written = writeln!(file, "{text}").and_then(|()| file.sync_all());
+            written.map_err(at(&path))?;
         }
         Ok(text.trim().to_owned())
     }
@@ -71,16 +64,21 @@ impl StateDir {
     pub(crate) fn write(&self, name: &str, content: &str) -> Result<PathBuf, StateError> {
         let path = self.path.join(name);
         let fresh = self.path.join(format!("{name}.new"));
-        let failed = |source| StateError::Io {
-            path: path.clone(),
-            source,
+        let write = || {
+            let mut file = private(&fresh)?;
+            file.set_len(0)?;
+            file.write_all(content.as_bytes())?;
+            std::fs::rename(&fresh, &path)
         };
-        let mut file = private(&fresh).map_err(failed)?;
-        file.set_len(0)
-            .and_then(|()| file.write_all(content.as_bytes()))
-            .and_then(|()| std::fs::rename(&fresh, &path))
-            .map_err(failed)?;
+        write().map_err(at(&path))?;
         Ok(path)
+    }
+}
+
+fn at(path: &Path) -> impl Fn(io::Error) -> StateError {
+    move |source| StateError::Io {
+        path: path.to_owned(),
+        source,
     }
 }
 
