@@ -59,10 +59,11 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     };
     state.write("env", &banner.env())?;
 
-    let components = assemble(args, &state, urls, &banner.api_key).await?;
+    let components = Arc::new(assemble(args, &state, urls, &banner.api_key).await?);
     let index = components.index.clone();
     let mut keys_loaded = components.tenants.versions();
-    let running = RunningTasks::start(&components, gateway, api, &secret_path);
+    let (frontend, backend) = (CancellationToken::new(), CancellationToken::new());
+    let mut tasks = start(&components, gateway, api, secret_path, &frontend, &backend);
     anyhow::ensure!(
         index.wait_synced(SYNC_TIMEOUT).await,
         "the embedded API does not answer"
@@ -72,7 +73,19 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         .await
         .context("the API keys cannot be read")??;
     println!("{banner}");
-    running.until_interrupted().await
+    let result = tokio::select! {
+        signal = interrupted() => signal,
+        ended = tasks.join_next() => ended.map_or(Ok(()), |task| task?),
+    };
+    // First the gateway stops, then its dependencies.
+    frontend.cancel();
+    if result.is_err() {
+        backend.cancel();
+    }
+    while let Some(task) = tasks.join_next().await {
+        task??;
+    }
+    result
 }
 
 async fn listen(address: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {
@@ -109,55 +122,31 @@ async fn assemble(
     })
 }
 
-/// Tasks in shutdown order: first the gateway, then its dependencies.
-struct RunningTasks {
-    tasks: JoinSet<anyhow::Result<()>>,
-    frontend_shutdown: CancellationToken,
-    backend_shutdown: CancellationToken,
-}
-
-impl RunningTasks {
-    fn start(
-        components: &Components,
-        listener: TcpListener,
-        api: TcpListener,
-        secret_path: &str,
-    ) -> Self {
-        let (frontend, backend) = (CancellationToken::new(), CancellationToken::new());
-        let mut tasks = JoinSet::new();
-        tasks.spawn(components.run_node(backend.clone()));
-        tasks.spawn(components.serve_api(api, secret_path, backend.clone()));
-        tasks.spawn(components.run_tenants(backend.clone()));
-        let gateway = components.gateway();
-        tasks.spawn(components.run_controller(gateway.clone(), backend.clone()));
-        let serving = gateway::run(gateway, listener, frontend.clone());
-        let clients_served = backend.clone();
-        tasks.spawn(async move {
-            serving.await;
-            clients_served.cancel();
-            Ok(())
-        });
-        Self {
-            tasks,
-            frontend_shutdown: frontend,
-            backend_shutdown: backend,
-        }
-    }
-
-    async fn until_interrupted(mut self) -> anyhow::Result<()> {
-        let result = tokio::select! {
-            signal = interrupted() => signal,
-            ended = self.tasks.join_next() => ended.map_or(Ok(()), |task| task?),
-        };
-        self.frontend_shutdown.cancel();
-        if result.is_err() {
-            self.backend_shutdown.cancel();
-        }
-        while let Some(task) = self.tasks.join_next().await {
-            task??;
-        }
-        result
-    }
+/// Starts the components: the gateway until `frontend` is cancelled, the others until `backend` is,
+/// which follows when the clients have been served.
+fn start(
+    components: &Arc<Components>,
+    listener: TcpListener,
+    api: TcpListener,
+    secret_path: String,
+    frontend: &CancellationToken,
+    backend: &CancellationToken,
+) -> JoinSet<anyhow::Result<()>> {
+    let mut tasks = JoinSet::new();
+    let own = || components.clone();
+    tasks.spawn(own().run_node(backend.clone()));
+    tasks.spawn(own().serve_api(api, secret_path, backend.clone()));
+    tasks.spawn(own().run_tenants(backend.clone()));
+    let gateway = components.gateway();
+    tasks.spawn(own().run_controller(gateway.clone(), backend.clone()));
+    let serving = gateway::run(gateway, listener, frontend.clone());
+    let clients_served = backend.clone();
+    tasks.spawn(async move {
+        serving.await;
+        clients_served.cancel();
+        Ok(())
+    });
+    tasks
 }
 
 /// Waits for the first signal. A second signal ends the process at once.

@@ -36,8 +36,8 @@ pub struct Args {
     pub url_form: FormChoice,
 
     /// Root directory of an image, as NAME=DIRECTORY. Other images use the host's own /usr.
-    #[arg(long = "image", value_name = "NAME=DIRECTORY")]
-    pub images: Vec<ImageRoot>,
+    #[arg(long = "image", value_name = "NAME=DIRECTORY", value_parser = image)]
+    pub images: Vec<(String, PathBuf)>,
 
     /// Reject images without --image.
     #[arg(long, env = "SANDBOX_NO_HOST_IMAGE")]
@@ -76,27 +76,14 @@ impl FromStr for FormChoice {
     }
 }
 
-/// Image name and its root directory.
-#[derive(Debug, Clone)]
-pub struct ImageRoot {
-    pub name: String,
-    pub directory: PathBuf,
-}
-
-impl FromStr for ImageRoot {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, directory) = text
-            .split_once('=')
-            .ok_or_else(|| format!("{text:?} is not NAME=DIRECTORY"))?;
-        let directory = PathBuf::from(directory);
-        if !directory.is_dir() {
-            return Err(format!("{} is not a directory", directory.display()));
-        }
-        Ok(Self {
-            name: name.into(),
-            directory,
-        })
+/// Parses the name of an image and its root directory.
+fn image(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, directory) = text
+        .split_once('=')
+        .ok_or_else(|| format!("{text:?} is not NAME=DIRECTORY"))?;
+    let directory = PathBuf::from(directory);
+    if !directory.is_dir() {
+        return Err(format!("{} is not a directory", directory.display()));
     }
+    Ok((name.into(), directory))
 }

@@ -6,5 +6,4 @@ pub mod app;
 pub mod args;
 mod banner;
 pub mod node;
-mod node_logs;
 mod state_dir;

@@ -1,6 +1,5 @@
 //! Components of the process and how each one is run.
 
-use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::NAMESPACE;
 use crate::api::EmbeddedApi;
 use crate::args::Args;
-use crate::node::{self, NodeConfig};
-use crate::node_logs::NodeLogs;
+use crate::node::{self, NodeConfig, NodeLogs};
 
 /// Parts that the components share.
 pub(super) struct Components {
@@ -43,65 +41,61 @@ pub(super) struct Components {
 }
 
 impl Components {
-    pub(super) fn run_node(
-        &self,
+    pub(super) async fn run_node(
+        self: Arc<Self>,
         shutdown: CancellationToken,
-    ) -> impl Future<Output = anyhow::Result<()>> + use<> {
+    ) -> anyhow::Result<()> {
         let logs = NodeLogs::new(self.node.state_dir.clone());
         self.api.serve_logs(Arc::new(logs));
-        let run = Box::pin(node::run(self.client.clone(), self.node.clone(), shutdown));
-        async { run.await.context("node") }
+        let run = node::run(self.client.clone(), self.node.clone(), shutdown);
+        Box::pin(run).await.context("node")
     }
 
     /// Serves the embedded API below a secret path, which only the kubeconfig contains.
-    pub(super) fn serve_api(
-        &self,
+    pub(super) async fn serve_api(
+        self: Arc<Self>,
         listener: TcpListener,
-        secret_path: &str,
+        secret_path: String,
         shutdown: CancellationToken,
-    ) -> impl Future<Output = anyhow::Result<()>> + use<> {
+    ) -> anyhow::Result<()> {
         let router = axum::Router::new().nest(&format!("/{secret_path}"), self.api.router());
         let serve = axum::serve(listener, router).into_future();
-        async move {
-            let ended = shutdown.run_until_cancelled(serve).await;
-            ended.unwrap_or(Ok(())).context("embedded API")
-        }
+        let ended = shutdown.run_until_cancelled(serve).await;
+        ended.unwrap_or(Ok(())).context("embedded API")
     }
 
-    pub(super) fn run_controller(
-        &self,
+    pub(super) async fn run_controller(
+        self: Arc<Self>,
         gateway: Gateway,
         shutdown: CancellationToken,
-    ) -> impl Future<Output = anyhow::Result<()>> + use<> {
+    ) -> anyhow::Result<()> {
         let mut config = ControllerConfig::new(self.urls.clone());
         config.defaults.lifecycle = self.deadlines;
         config.tenants = self.tenants.clone();
         config.vitals = self.vitals.clone();
-        let run = controller::run(
-            self.client.clone(),
-            config,
-            self.keys.clone(),
-            self.index.clone(),
-            PeerClients {
-                supervisors: Arc::new(HttpSupervisors::default()),
-                gateways: Arc::new(gateway),
-            },
-            Clock::wall(),
-            shutdown,
-        );
-        async { run.await.context("controller") }
+        let clients = PeerClients {
+            supervisors: Arc::new(HttpSupervisors::default()),
+            gateways: Arc::new(gateway),
+        };
+        let (client, keys, index) = (self.client.clone(), self.keys.clone(), self.index.clone());
+        let clock = Clock::wall();
+        let run = controller::run(client, config, keys, index, clients, clock, shutdown);
+        run.await.context("controller")
     }
 
     /// Watches the Secret of API keys.
-    pub(super) fn run_tenants(
-        &self,
+    pub(super) async fn run_tenants(
+        self: Arc<Self>,
         shutdown: CancellationToken,
-    ) -> impl Future<Output = anyhow::Result<()>> + use<> {
-        let (tenants, client) = (self.tenants.clone(), self.client.clone());
-        async move {
-            tenants::watch_secret(tenants, client, NAMESPACE, shutdown).await;
-            Ok(())
-        }
+    ) -> anyhow::Result<()> {
+        tenants::watch_secret(
+            self.tenants.clone(),
+            self.client.clone(),
+            NAMESPACE,
+            shutdown,
+        )
+        .await;
+        Ok(())
     }
 
     pub(super) fn gateway(&self) -> Gateway {
@@ -145,9 +139,6 @@ pub(super) fn node_config(args: &Args, state: &Path) -> anyhow::Result<NodeConfi
     let mut config = NodeConfig::new(state.join("node"), executor, this);
     config.allow_lan = args.allow_lan;
     config.images.host_fallback = !args.no_host_image;
-    let images = args.images.iter();
-    config.images.directories = images
-        .map(|i| (i.name.clone(), i.directory.clone()))
-        .collect();
+    config.images.directories = args.images.iter().cloned().collect();
     Ok(config)
 }

@@ -10,6 +10,8 @@ use operator::kubernetes::error_text;
 use operator::quantity::whole;
 use serde_json::json;
 
+use super::NODE_NAME;
+
 /// Container limits up to this always fit: they follow from the operator's defaults (2 CPUs and
 /// 2 GiB, times at most 8). A larger limit was asked for.
 const ORDINARY: Resources = Resources {
@@ -27,7 +29,7 @@ pub(crate) struct Resources {
     pub memory: u64,
 }
 
-/// Resources in a map of quantities.
+/// A limit of a container in units of `1 / parts`.
 pub(crate) fn limit(container: &Container, name: &str, parts: f64) -> Option<u64> {
     let limits = container.resources.as_ref()?.limits.as_ref()?;
     whole(&limits.get(name)?.0, parts)
@@ -55,9 +57,8 @@ impl Resources {
     fn of(container: &Container) -> Self {
         let need = |name, parts, ordinary| {
             let limit = limit(container, name, parts).filter(|limit| *limit > ordinary);
-            limit
-                .max(request(container, name, parts))
-                .unwrap_or_default()
+            let need = limit.max(request(container, name, parts));
+            need.unwrap_or_default()
         };
         Self {
             cpu: need("cpu", 1000.0, ORDINARY.cpu),
@@ -87,36 +88,33 @@ impl Resources {
 }
 
 /// Publishes the Node object, until it succeeds.
-pub(crate) async fn publish(client: &Client, name: &str, machine: Resources) {
-    while let Err(error) = try_publish(client, name, machine).await {
+pub(crate) async fn publish(client: &Client, machine: Resources) {
+    while let Err(error) = try_publish(client, machine).await {
         let error = error_text::error_text(&error);
         tracing::warn!(error, "cannot publish the Node object");
         tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
-async fn try_publish(client: &Client, name: &str, machine: Resources) -> kube::Result<()> {
+async fn try_publish(client: &Client, machine: Resources) -> kube::Result<()> {
     let nodes = Api::<NodeObject>::all(client.clone());
-    if nodes.get_opt(name).await?.is_none() {
+    if nodes.get_opt(NODE_NAME).await?.is_none() {
+        let labels = [
+            ("kubernetes.io/hostname", NODE_NAME),
+            ("kubernetes.io/os", "linux"),
+        ];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let mut node = NodeObject::default();
-        node.metadata.name = Some(name.to_owned());
-        node.metadata.labels = Some(
-            [
-                ("kubernetes.io/hostname", name),
-                ("kubernetes.io/os", "linux"),
-            ]
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into(),
-        );
+        node.metadata.name = Some(NODE_NAME.to_owned());
+        node.metadata.labels = Some(labels.into());
         nodes.create(&PostParams::default(), &node).await?;
     }
     let capacity = json!({
         "cpu": format!("{}m", machine.cpu), "memory": machine.memory.to_string(),
         "pods": MAX_PODS.to_string(),
     });
-    let now = Timestamp::now()
-        .round(jiff::Unit::Second)
-        .unwrap_or_default();
+    let now = Timestamp::now().round(jiff::Unit::Second);
+    let now = now.unwrap_or_default();
     let status = json!({"status": {
         "capacity": capacity, "allocatable": capacity,
         "conditions": [{
@@ -132,10 +130,8 @@ async fn try_publish(client: &Client, name: &str, machine: Resources) -> kube::R
         },
     }});
     let (parameters, patch) = (PatchParams::default(), Patch::Merge(status));
-    nodes
-        .patch_status(name, &parameters, &patch)
-        .await
-        .map(drop)
+    let patched = nodes.patch_status(NODE_NAME, &parameters, &patch);
+    patched.await.map(drop)
 }
 
 #[cfg(test)]
@@ -148,22 +144,21 @@ mod tests {
             cpu: 2000,
             memory: 4 << 30,
         };
-        let rejection = |resources: serde_json::Value| {
+        let both = Some("1 Insufficient cpu, 1 Insufficient memory");
+        for (resources, lacks) in [
+            (json!({"limits": {"cpu": "500", "memory": "900Gi"}}), both),
+            (
+                json!({"requests": {"cpu": "2001m", "memory": "4Gi"}}),
+                Some("1 Insufficient cpu"),
+            ),
+            (json!({"requests": {"cpu": "2"}}), None),
+            (json!({"limits": {"cpu": "16", "memory": "16Gi"}}), None),
+            (json!({}), None),
+        ] {
             let container = json!({"name": "c", "resources": resources});
             let pod = serde_json::from_value(json!({"containers": [container]})).unwrap();
-            machine.rejection(&pod)
-        };
-        let message = "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory.";
-        let huge = json!({"limits": {"cpu": "500", "memory": "900Gi"}});
-        assert_eq!(rejection(huge).as_deref(), Some(message));
-        let message = "0/1 nodes are available: 1 Insufficient cpu.";
-        let request = json!({"requests": {"cpu": "2001m", "memory": "4Gi"}});
-        assert_eq!(rejection(request).as_deref(), Some(message));
-        assert_eq!(rejection(json!({"requests": {"cpu": "2"}})), None);
-        assert_eq!(
-            rejection(json!({"limits": {"cpu": "16", "memory": "16Gi"}})),
-            None
-        );
-        assert_eq!(rejection(json!({})), None);
+            let message = lacks.map(|lacks| format!("0/1 nodes are available: {lacks}."));
+            assert_eq!(machine.rejection(&pod), message, "{resources}");
+        }
     }
 }

@@ -69,7 +69,7 @@ impl NodeCgroups {
         for controller in CONTROLLERS {
             let created = hierarchy(&mounts, &own, controller)
                 .ok_or_else(|| io::Error::other("not mounted"))
-                .and_then(|parent| cgroups.add(&parent, tag, record));
+                .and_then(|parent| cgroups.add(parent, tag, record));
             if let Err(error) = created {
                 let controller = controller.name();
                 tracing::info!(controller, %error, "cgroup limits are not enforced");
@@ -78,14 +78,15 @@ impl NodeCgroups {
         cgroups
     }
 
-    fn add(&mut self, parent: &Hierarchy, tag: &str, record: &Path) -> io::Result<()> {
-        let node = Hierarchy {
-            path: parent.path.join(format!("sandbox-standalone-{tag}")),
-            ..parent.clone()
-        };
+    fn add(&mut self, mut node: Hierarchy, tag: &str, record: &Path) -> io::Result<()> {
+        node.path.push(format!("sandbox-standalone-{tag}"));
         fs::create_dir_all(&node.path)?;
-        let mut paths: Vec<_> = self.0.iter().map(|node| &node.path).collect();
-        paths.push(&node.path);
+        let mut paths: Vec<_> = self
+            .0
+            .iter()
+            .chain([&node])
+            .map(|node| &node.path)
+            .collect();
         paths.dedup();
         let lines: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
         fs::write(record, lines.join("\n"))?;
@@ -122,30 +123,28 @@ impl NodeCgroups {
 
 impl Hierarchy {
     fn limit(&self, limits: Limits) -> io::Result<()> {
-        let write = |file: &str, value: u64| fs::write(self.path.join(file), value.to_string());
+        let memory = limits.memory.map(|bytes| bytes.to_string());
         let quota = limits.cpu.map(|cpu| (cpu * CPU_PERIOD / 1000).max(1000));
-        match (self.controller, self.version) {
-            (Controller::Processes, _) => write("pids.max", limits.processes),
-            (Controller::Memory, Version::One) => limits
-                .memory
-                .map_or(Ok(()), |bytes| write("memory.limit_in_bytes", bytes)),
-            (Controller::Memory, Version::Two) => {
-                let Some(bytes) = limits.memory else {
-                    return Ok(());
-                };
-                write("memory.max", bytes)?;
-                let _ = write("memory.swap.max", 0);
-                // Kills the whole container on OOM, as the kubelet does.
-                let _ = write("memory.oom.group", 1);
-                Ok(())
-            }
+        let (file, value) = match (self.controller, self.version) {
+            (Controller::Processes, _) => ("pids.max", Some(limits.processes.to_string())),
+            (Controller::Memory, Version::One) => ("memory.limit_in_bytes", memory),
+            (Controller::Memory, Version::Two) => ("memory.max", memory),
             (Controller::Cpu, Version::One) => {
-                quota.map_or(Ok(()), |quota| write("cpu.cfs_quota_us", quota))
+                ("cpu.cfs_quota_us", quota.map(|quota| quota.to_string()))
             }
-            (Controller::Cpu, Version::Two) => quota.map_or(Ok(()), |quota| {
-                fs::write(self.path.join("cpu.max"), format!("{quota} {CPU_PERIOD}"))
-            }),
+            (Controller::Cpu, Version::Two) => (
+                "cpu.max",
+                quota.map(|quota| format!("{quota} {CPU_PERIOD}")),
+            ),
+        };
+        let Some(value) = value else { return Ok(()) };
+        fs::write(self.path.join(file), value)?;
+        if file == "memory.max" {
+            let _ = fs::write(self.path.join("memory.swap.max"), "0");
+            // Kills the whole container on OOM, as the kubelet does.
+            let _ = fs::write(self.path.join("memory.oom.group"), "1");
         }
+        Ok(())
     }
 }
 
@@ -157,18 +156,20 @@ impl ContainerCgroup {
 
     /// True if the kernel killed a process of the cgroup for lack of memory.
     pub(crate) fn had_oom_kill(&self) -> bool {
-        let memory = self
+        let mut memory = self
             .0
             .iter()
-            .find(|own| own.controller == Controller::Memory);
-        memory.is_some_and(|own| {
+            .filter(|own| own.controller == Controller::Memory);
+        memory.any(|own| {
             let file = match own.version {
                 Version::One => "memory.oom_control",
                 Version::Two => "memory.events",
             };
             let text = fs::read_to_string(own.path.join(file)).unwrap_or_default();
-            let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
-            count.is_some_and(|count| count.trim() != "0")
+            let mut counts = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("oom_kill "));
+            counts.any(|count| count.trim() != "0")
         })
     }
 }
@@ -200,34 +201,26 @@ fn hierarchy(mounts: &str, own: &str, controller: Controller) -> Option<Hierarch
     };
     let mounts: Vec<_> = mounts.lines().filter_map(fields).collect();
     let is_listed = |list: &str| list.split(',').any(|name| name == controller.name());
+    let is_one = |kind: &str, options: &str| kind == "cgroup" && is_listed(options);
     let one = mounts
         .iter()
-        .find(|(_, _, kind, options)| kind == "cgroup" && is_listed(options));
-    if let Some((root, point, ..)) = one {
+        .find(|(_, _, kind, options)| is_one(kind, options));
+    let (path, version) = if let Some((root, point, ..)) = one {
         let path = own.lines().find_map(|line| {
-            let (_, (names, path)) = (
-                line.split_once(':')?.0,
-                line.split_once(':')?.1.split_once(':')?,
-            );
+            let (names, path) = line.split_once(':')?.1.split_once(':')?;
             is_listed(names).then_some(path)
         })?;
         let path = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
-        let nested = point.join(path);
-        return Some(Hierarchy {
-            controller,
-            path: if nested.is_dir() {
-                nested
-            } else {
-                point.clone()
-            },
-            version: Version::One,
-        });
-    }
-    let two = mounts.iter().find(|(_, _, kind, _)| kind == "cgroup2")?;
+        let nested = Some(point.join(path)).filter(|nested| nested.is_dir());
+        (nested.unwrap_or_else(|| point.clone()), Version::One)
+    } else {
+        let two = mounts.iter().find(|(_, _, kind, _)| kind == "cgroup2")?;
+        (two.1.clone(), Version::Two)
+    };
     Some(Hierarchy {
         controller,
-        path: two.1.clone(),
-        version: Version::Two,
+        path,
+        version,
     })
 }
 
@@ -280,24 +273,39 @@ mod tests {
 
     #[test]
     fn hierarchy_finds_both_cgroup_versions() {
-        let find = |mounts: &str, own: &str, controller| {
-            let found = hierarchy(mounts, own, controller)?;
-            Some((found.path.to_string_lossy().into_owned(), found.version))
-        };
         let one = "30 23 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
                    32 23 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
                    31 23 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
         let own = "4:memory:/nonexistent\n2:cpu,cpuacct:/\n0::/\n";
-        let version = |path: &str, version| Some((path.to_owned(), version));
-        let found = find(one, own, Controller::Memory);
-        assert_eq!(found, version("/sys/fs/cgroup/memory", Version::One));
-        let found = find(one, own, Controller::Cpu);
-        assert_eq!(found, version("/sys/fs/cgroup/cpu/", Version::One));
-        let found = find(one, own, Controller::Processes);
-        assert_eq!(found, version("/sys/fs/cgroup/unified", Version::Two));
         let two = "31 23 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
-        let found = find(two, "0::/user.slice\n", Controller::Processes);
-        assert_eq!(found, version("/sys/fs/cgroup", Version::Two));
-        assert_eq!(find("", "", Controller::Memory), None);
+        let (memory, cpu, processes) = (Controller::Memory, Controller::Cpu, Controller::Processes);
+        for (mounts, own, controller, expected) in [
+            (
+                one,
+                own,
+                memory,
+                Some(("/sys/fs/cgroup/memory", Version::One)),
+            ),
+            (one, own, cpu, Some(("/sys/fs/cgroup/cpu/", Version::One))),
+            (
+                one,
+                own,
+                processes,
+                Some(("/sys/fs/cgroup/unified", Version::Two)),
+            ),
+            (
+                two,
+                "0::/user.slice\n",
+                processes,
+                Some(("/sys/fs/cgroup", Version::Two)),
+            ),
+            ("", "", memory, None),
+        ] {
+            let found = hierarchy(mounts, own, controller);
+            let found = found
+                .as_ref()
+                .map(|h| (h.path.to_str().unwrap(), h.version));
+            assert_eq!(found, expected, "{controller:?}");
+        }
     }
 }

@@ -9,14 +9,12 @@ use std::path::PathBuf;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
+use operator::index::Key;
 use operator::kubernetes::error_text;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::paths::Paths;
-
-/// Namespace and name.
-type Key = (String, String);
+use super::paths::{Paths, remove_tree};
 
 /// Existing claims by name, with their uids.
 #[derive(Debug)]
@@ -26,21 +24,13 @@ pub(crate) struct ClaimProvisioner {
 }
 
 /// Key and uid of a claim.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Claim {
-    key: Key,
-    uid: String,
-}
-
-impl Claim {
-    fn of(object: &PersistentVolumeClaim) -> Option<Self> {
-        let metadata = &object.metadata;
-        let key = (metadata.namespace.clone()?, metadata.name.clone()?);
-        Some(Self {
-            key,
-            uid: metadata.uid.clone()?,
-        })
-    }
+fn identity(claim: &PersistentVolumeClaim) -> Option<(Key, String)> {
+    let metadata = &claim.metadata;
+    let key = Key {
+        namespace: metadata.namespace.clone()?,
+        name: metadata.name.clone()?,
+    };
+    Some((key, metadata.uid.clone()?))
 }
 
 impl ClaimProvisioner {
@@ -53,7 +43,10 @@ impl ClaimProvisioner {
 
     /// Waits for a claim and returns its uid, the name of its directory.
     pub(crate) async fn bound(&self, namespace: &str, name: &str) -> String {
-        let key = (namespace.to_owned(), name.to_owned());
+        let key = Key {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
         let mut known = self.known.subscribe();
         let found = known.wait_for(|claims| claims.contains_key(&key)).await;
         // The sender lives in `self`, so the wait cannot fail.
@@ -64,23 +57,23 @@ impl ClaimProvisioner {
     }
 
     /// Records a claim and binds it if necessary.
-    pub(crate) async fn applied(&self, client: &Client, object: &PersistentVolumeClaim) {
-        let Some(claim) = Claim::of(object) else {
+    pub(crate) async fn applied(&self, client: &Client, claim: &PersistentVolumeClaim) {
+        let Some((key, uid)) = identity(claim) else {
             return;
         };
-        if let Err(error) = self.make_directory(&claim.uid) {
-            tracing::warn!(%error, claim = claim.key.1, "volume directory cannot be made");
+        if let Err(error) = self.make_directory(&uid) {
+            tracing::warn!(%error, claim = key.name, "volume directory cannot be made");
             return;
         }
         self.known.send_modify(|known| {
-            known.insert(claim.key.clone(), claim.uid.clone());
+            known.insert(key.clone(), uid);
         });
-        let phase = object
+        let phase = claim
             .status
             .as_ref()
             .and_then(|status| status.phase.as_deref());
         if phase != Some("Bound") {
-            bind(client, &claim, object).await;
+            bind(client, &key, claim).await;
         }
     }
 
@@ -98,59 +91,47 @@ impl ClaimProvisioner {
     }
 
     /// Forgets a deleted claim and removes its directory.
-    pub(crate) fn deleted(&self, object: &PersistentVolumeClaim) {
-        let Some(claim) = Claim::of(object) else {
+    pub(crate) fn deleted(&self, claim: &PersistentVolumeClaim) {
+        let Some((key, uid)) = identity(claim) else {
             return;
         };
         self.known.send_modify(|known| {
-            if known.get(&claim.key) == Some(&claim.uid) {
-                known.remove(&claim.key);
+            if known.get(&key) == Some(&uid) {
+                known.remove(&key);
             }
         });
-        let path = self.directory.join(&claim.uid);
-        tokio::task::spawn_blocking(move || super::remove_tree::remove(&path));
+        let path = self.directory.join(&uid);
+        tokio::task::spawn_blocking(move || remove_tree(&path));
     }
 
     /// Removes claims that were deleted while no watch was open.
     pub(crate) fn retain(&self, listed: &[PersistentVolumeClaim]) {
-        let claims: Vec<Claim> = listed.iter().filter_map(Claim::of).collect();
-        self.known.send_modify(|known| {
-            known.retain(|key, uid| {
-                claims
-                    .iter()
-                    .any(|claim| claim.key == *key && claim.uid == *uid)
-            });
-        });
-        for entry in fs::read_dir(&self.directory)
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
+        let claims: Vec<(Key, String)> = listed.iter().filter_map(identity).collect();
+        let is_listed = |key: &Key, uid: &String| claims.iter().any(|(k, u)| k == key && u == uid);
+        self.known
+            .send_modify(|known| known.retain(|key, uid| is_listed(key, uid)));
+        let entries = fs::read_dir(&self.directory);
+        for entry in entries.into_iter().flatten().flatten() {
             let name = entry.file_name();
-            if !claims.iter().any(|claim| name == claim.uid.as_str()) {
-                tokio::task::spawn_blocking(move || super::remove_tree::remove(&entry.path()));
+            if !claims.iter().any(|(_, uid)| name == uid.as_str()) {
+                tokio::task::spawn_blocking(move || remove_tree(&entry.path()));
             }
         }
     }
 }
 
-async fn bind(client: &Client, claim: &Claim, object: &PersistentVolumeClaim) {
-    let spec = object.spec.clone().unwrap_or_default();
-    let capacity = spec
-        .resources
-        .and_then(|resources| resources.requests)
-        .unwrap_or_default();
+async fn bind(client: &Client, key: &Key, claim: &PersistentVolumeClaim) {
+    let spec = claim.spec.clone().unwrap_or_default();
+    let capacity = spec.resources.and_then(|resources| resources.requests);
     let status = json!({"status": {
-        "phase": "Bound", "accessModes": spec.access_modes, "capacity": capacity,
+        "phase": "Bound", "accessModes": spec.access_modes,
+        "capacity": capacity.unwrap_or_default(),
     }});
-    let (namespace, name) = &claim.key;
-    let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
-    let patched = api
-        .patch_status(name, &PatchParams::default(), &Patch::Merge(status))
-        .await;
-    if let Err(error) = patched {
+    let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), &key.namespace);
+    let (parameters, patch) = (PatchParams::default(), Patch::Merge(status));
+    if let Err(error) = claims.patch_status(&key.name, &parameters, &patch).await {
         let error = error_text::error_text(&error);
-        tracing::warn!(error, claim = name, "claim not marked as bound");
+        tracing::warn!(error, claim = key.name, "claim not marked as bound");
     }
 }
 
@@ -158,18 +139,12 @@ async fn bind(client: &Client, claim: &Claim, object: &PersistentVolumeClaim) {
 mod tests {
     use super::*;
 
-    fn claim(name: &str, uid: &str) -> PersistentVolumeClaim {
+    fn claim(name: &str) -> PersistentVolumeClaim {
         let object = json!({
-            "metadata": {"namespace": "n", "name": name, "uid": uid}, "status": {"phase": "Bound"},
+            "metadata": {"namespace": "n", "name": name, "uid": format!("uid-{name}")},
+            "status": {"phase": "Bound"},
         });
         serde_json::from_value(object).unwrap()
-    }
-
-    fn client() -> Client {
-        let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
-            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("no API"))
-        });
-        Client::new(service, "default")
     }
 
     #[tokio::test]
@@ -177,25 +152,19 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let paths = Paths::new(state.path());
         let claims = ClaimProvisioner::new(&paths);
-        claims.applied(&client(), &claim("a", "uid-a")).await;
-        claims.applied(&client(), &claim("b", "uid-b")).await;
+        let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("no API"))
+        });
+        let client = Client::new(service, "default");
+        claims.applied(&client, &claim("a")).await;
+        claims.applied(&client, &claim("b")).await;
         assert_eq!(claims.bound("n", "a").await, "uid-a");
         let directory = paths.volumes().join("uid-a");
         fs::write(directory.join("file"), "x").unwrap();
-        claims.applied(&client(), &claim("a", "uid-a")).await;
+        claims.applied(&client, &claim("a")).await;
         assert!(directory.join("file").is_file());
-        claims.retain(&[claim("b", "uid-b")]);
-        assert!(
-            !claims
-                .known
-                .borrow()
-                .contains_key(&("n".into(), "a".into()))
-        );
-        assert!(
-            claims
-                .known
-                .borrow()
-                .contains_key(&("n".into(), "b".into()))
-        );
+        claims.retain(&[claim("b")]);
+        let known: Vec<Key> = claims.known.borrow().keys().cloned().collect();
+        assert_eq!(known, [identity(&claim("b")).unwrap().0]);
     }
 }

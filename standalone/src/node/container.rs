@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
+use super::Node;
 use super::bwrap::BwrapSpec;
 use super::capacity::limit;
 use super::cgroup::{ContainerCgroup, Limits};
@@ -13,13 +14,15 @@ use super::image::{Image, ImageDefaults, ImageError, PodIdentity};
 use super::logs::LogWriter;
 use super::mount::Mount;
 use super::network::Attachment;
+use super::paths::remove_tree;
 use super::process::{LaunchSpec, Process};
 use super::termination_message::TerminationMessage;
 use super::volumes::{VolumeError, Volumes, mounts};
-use super::{Node, remove_tree};
+
+/// Bytes kept of the output of one run.
+const LOG_LIMIT: u64 = 10 << 20;
 
 /// Pod with the resources that its containers share.
-#[derive(Debug)]
 pub(crate) struct PreparedPod {
     pub node: Arc<Node>,
     pub pod: Arc<Pod>,
@@ -73,16 +76,11 @@ impl PreparedPod {
     }
 
     fn hostname(&self) -> String {
-        let name = self
-            .spec()
-            .hostname
-            .unwrap_or_else(|| self.name().to_owned());
+        let name = self.spec().hostname;
+        let name = name.unwrap_or_else(|| self.name().to_owned());
         // Host name limit of the kernel, as the kubelet applies it.
-        name.chars()
-            .take(63)
-            .collect::<String>()
-            .trim_end_matches(['-', '.'])
-            .to_owned()
+        let name: String = name.chars().take(63).collect();
+        name.trim_end_matches(['-', '.']).to_owned()
     }
 
     /// Starts run `number` of `container`.
@@ -107,11 +105,9 @@ impl PreparedPod {
         let command = command(container, &defaults, &variables)?;
         let volumes = mounts(container, &self.volumes, &variables)?;
         let root = self.root(image, container).await?;
-        let directory = container
-            .working_dir
-            .clone()
-            .filter(|path| !path.is_empty());
-        let sandbox = BwrapSpec {
+        let directory = container.working_dir.clone();
+        let directory = directory.filter(|path| !path.is_empty());
+        let mut sandbox = BwrapSpec {
             hostname: self.hostname(),
             tag: self.node.paths.tag.clone(),
             self_exe: self.node.config.self_exe.clone(),
@@ -122,32 +118,18 @@ impl PreparedPod {
             directory: directory.map_or(defaults.directory, Into::into),
             command,
         };
-        Ok(Process::start(
-            &self.node.launcher,
-            self.launch(sandbox, container, number)?,
-        )
-        .await?)
-    }
-
-    fn launch(
-        &self,
-        mut sandbox: BwrapSpec,
-        container: &Container,
-        number: i32,
-    ) -> Result<LaunchSpec, ContainerStartError> {
         let logs = self.node.paths.logs(&self.uid).join(&container.name);
-        let log = LogWriter::create(&logs, number, self.node.config.log_limit)?;
+        let log = LogWriter::create(&logs, number, LOG_LIMIT)?;
         let termination_message = TerminationMessage::create(&logs)?;
         sandbox.volumes.insert(0, termination_message.mount());
-        Ok(LaunchSpec {
-            bwrap: self.node.config.bwrap.clone(),
-            users: self.node.users.clone(),
+        let launch = LaunchSpec {
             sandbox,
             network: self.attachment.namespace.clone(),
-            group: self.group(container, number)?,
-            log,
-            termination_message,
-        })
+            users: self.node.users.clone(),
+        };
+        let group = self.group(container, number)?;
+        let launcher = &self.node.launcher;
+        Ok(Process::start(launcher, launch, group, log, termination_message).await?)
     }
 
     fn group(&self, container: &Container, number: i32) -> std::io::Result<ContainerCgroup> {
@@ -166,16 +148,12 @@ impl PreparedPod {
         defaults: &ImageDefaults,
         user: &ContainerUser,
     ) -> Result<Variables, ContainerStartError> {
-        let uid = match user {
-            ContainerUser::Switched(switch) => switch.uid,
-            ContainerUser::Mapped { uid, .. } => *uid,
-        };
         let mut base = Variables::default();
         for (name, value) in &defaults.environment {
             base.set(name, value.clone());
         }
         base.set("HOSTNAME", self.hostname());
-        base.set("HOME", defaults.home_of(uid).to_owned());
+        base.set("HOME", defaults.home_of(user.uid()).to_owned());
         let address = self.attachment.address().to_string();
         if self.node.network.is_shared() {
             base.set(crds::contract::variable::BIND_ADDRESS, address.clone());
@@ -184,7 +162,6 @@ impl PreparedPod {
             pod: &self.pod,
             pod_ip: address,
             host_ip: self.node.network.host_ip().to_string(),
-            node_name: &self.node.config.node_name,
         };
         Ok(resolve(&self.node.client, &downward, container, base).await?)
     }
@@ -204,7 +181,7 @@ impl PreparedPod {
             node: self.node.user,
         };
         let made = tokio::task::spawn_blocking(move || {
-            remove_tree::remove(&scratch);
+            remove_tree(&scratch);
             image.root(&scratch, &executor, &pod_identity)
         });
         Ok(made.await.map_err(std::io::Error::other)??)
@@ -217,30 +194,21 @@ fn command(
     defaults: &ImageDefaults,
     variables: &Variables,
 ) -> Result<Vec<String>, ContainerStartError> {
-    let own = container.command.as_deref().unwrap_or_default();
-    let args = container.args.as_deref().unwrap_or_default();
-    let args: Vec<String> = if !own.is_empty() {
-        own.iter()
-            .chain(args)
-            .map(|arg| variables.expand(arg))
-            .collect()
-    } else if args.is_empty() {
-        defaults.command.clone()
-    } else {
-        let args = args.iter().map(|arg| variables.expand(arg));
-        defaults
-            .command
-            .iter()
-            .take(1)
-            .cloned()
-            .chain(args)
-            .collect()
+    let (own, args) = (container.command.as_ref(), container.args.as_ref());
+    let own = own.filter(|own| !own.is_empty());
+    let args = args.filter(|args| !args.is_empty());
+    let expanded = |list: &Vec<String>| -> Vec<String> {
+        list.iter().map(|arg| variables.expand(arg)).collect()
     };
-    if args.is_empty() {
-        Err(ContainerStartError::NoCommand)
-    } else {
-        Ok(args)
+    let mut command = own.map_or_else(|| defaults.command.clone(), expanded);
+    if own.is_none() && args.is_some() {
+        command.truncate(1);
     }
+    command.extend(args.map(expanded).unwrap_or_default());
+    if command.is_empty() {
+        return Err(ContainerStartError::NoCommand);
+    }
+    Ok(command)
 }
 
 #[cfg(test)]
@@ -249,26 +217,30 @@ mod tests {
 
     #[test]
     fn command_and_args_combine_as_on_a_cluster() {
-        let mut defaults = ImageDefaults::host();
-        let args = |command: &[&str], args: &[&str], defaults: &ImageDefaults| {
-            let list = |args: &[&str]| Some(args.iter().map(ToString::to_string).collect());
+        for (image, command, args, expected) in [
+            ("", "sh", "-c x", Some("sh -c x")),
+            ("", "", "", None),
+            ("entry default", "", "", Some("entry default")),
+            ("entry default", "", "own", Some("entry own")),
+            ("entry default", "sh", "", Some("sh")),
+        ] {
+            let list = |text: &str| {
+                text.split_whitespace()
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            };
+            let defaults = ImageDefaults {
+                command: list(image),
+                ..ImageDefaults::host()
+            };
             let container = Container {
-                command: list(command),
-                args: list(args),
+                command: Some(list(command)),
+                args: Some(list(args)),
                 ..Container::default()
             };
-            super::command(&container, defaults, &Variables::default())
-                .map(|args| args.join(" "))
-                .ok()
-        };
-        assert_eq!(
-            args(&["sh"], &["-c", "x"], &defaults).as_deref(),
-            Some("sh -c x")
-        );
-        assert_eq!(args(&[], &[], &defaults), None);
-        defaults.command = vec!["entry".into(), "default".into()];
-        assert_eq!(args(&[], &[], &defaults).as_deref(), Some("entry default"));
-        assert_eq!(args(&[], &["own"], &defaults).as_deref(), Some("entry own"));
-        assert_eq!(args(&["sh"], &[], &defaults).as_deref(), Some("sh"));
+            let combined = super::command(&container, &defaults, &Variables::default()).ok();
+            let combined = combined.map(|command| command.join(" "));
+            assert_eq!(combined.as_deref(), expected, "{command:?} {args:?}");
+        }
     }
 }

@@ -1,16 +1,22 @@
 //! Container runner: all runs of one container, by restart policy and backoff, and its termination.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, ContainerStateTerminated};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use rustix::process::Signal;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::backoff::Backoff;
 use super::container::{ContainerStartError, PreparedPod};
-use super::pod_state::{ContainerRef, PodState};
 use super::process::{Exit, Process};
-use super::status::{ContainerRunState, Termination, reason};
+use super::status::{PodState, exit_reason, reason, running, terminated, termination, waiting};
+
+const INITIAL_BACKOFF: Duration = Duration::from_secs(10);
+const MAX_BACKOFF: Duration = Duration::from_mins(5);
+/// Run time after which the backoff is reset.
+const RESET_AFTER: Duration = Duration::from_mins(10);
 
 /// Stop signals of a Pod: `soft` sends SIGTERM, `hard` SIGKILL.
 #[derive(Debug, Clone, Default)]
@@ -37,10 +43,9 @@ impl RestartPolicy {
     }
 
     pub(crate) fn for_init(self) -> Self {
-        if self == Self::Always {
-            Self::OnFailure
-        } else {
-            self
+        match self {
+            Self::Always => Self::OnFailure,
+            other => other,
         }
     }
 
@@ -53,12 +58,34 @@ impl RestartPolicy {
     }
 }
 
+/// Restart backoff: at once, then 10 s, doubling to 5 minutes, as in the kubelet.
+#[derive(Debug, Default)]
+struct Backoff(Duration);
+
+impl Backoff {
+    /// Delay before the next start after a run of length `ran`.
+    fn after_run(&mut self, ran: Duration) -> Duration {
+        if ran >= RESET_AFTER {
+            self.0 = Duration::ZERO;
+        }
+        let delay = self.0;
+        self.0 = (delay * 2).clamp(INITIAL_BACKOFF, MAX_BACKOFF);
+        delay
+    }
+
+    /// Delay after a failed start, such as a missing image.
+    fn after_failure(&mut self) -> Duration {
+        self.0 = self.0.max(INITIAL_BACKOFF);
+        self.after_run(Duration::ZERO)
+    }
+}
+
 /// Container of a prepared Pod.
-#[derive(Debug)]
 pub(crate) struct ContainerRunner<'a> {
     pub pod: &'a PreparedPod,
     pub state: &'a PodState,
-    pub container_ref: ContainerRef,
+    /// Index in the state.
+    pub number: usize,
     pub container: &'a Container,
     pub policy: RestartPolicy,
     pub stop: &'a StopSignals,
@@ -66,7 +93,7 @@ pub(crate) struct ContainerRunner<'a> {
 
 impl ContainerRunner<'_> {
     /// Runs the container until its restart policy is satisfied; true if it succeeded.
-    pub(crate) async fn run(&self) -> bool {
+    pub(crate) async fn run(self) -> bool {
         let mut backoff = Backoff::default();
         let mut is_restart = false;
         while !self.stop.soft.is_cancelled() {
@@ -76,7 +103,7 @@ impl ContainerRunner<'_> {
                 Err(error) => {
                     tracing::info!(pod = self.pod.name(), container = self.container.name, %error,
                         "start failed");
-                    self.wait_to_retry(&error, &mut backoff).await;
+                    self.wait_to_retry(&error, backoff.after_failure()).await;
                     continue;
                 }
             };
@@ -95,18 +122,16 @@ impl ContainerRunner<'_> {
     async fn start(&self, is_restart: bool) -> Result<Process, ContainerStartError> {
         // The semaphore is closed only with the node.
         let _permit = self.pod.node.starts.acquire().await;
-        let number = self
+        let restarts = self
             .state
-            .container(self.container_ref, |facts| facts.restarts)
-            .unwrap_or_default()
-            + i32::from(is_restart);
-        let process = self.pod.start(self.container, number).await?;
-        self.state.container(self.container_ref, |facts| {
-            facts.id = format!("{}/{}/{number}", self.pod.uid, facts.name);
-            facts.restarts = number;
-            facts.state = ContainerRunState::Running {
-                since: Timestamp::now(),
-            };
+            .container(self.number, |status| status.restart_count);
+        let run = restarts.unwrap_or_default() + i32::from(is_restart);
+        let process = self.pod.start(self.container, run).await?;
+        self.state.container(self.number, |status| {
+            let id = format!("process://{}/{}/{run}", self.pod.uid, status.name);
+            status.container_id = Some(id);
+            status.restart_count = run;
+            status.state = Some(running());
         });
         Ok(process)
     }
@@ -135,55 +160,52 @@ impl ContainerRunner<'_> {
                 out_of_memory: false,
             }
         });
-        let message = process.finish().await;
-        let end = Termination {
-            message,
-            ..termination(exit, started)
-        };
-        self.state.container(self.container_ref, |facts| {
-            facts.state = ContainerRunState::Terminated(end);
+        let message = Some(process.finish().await).filter(|message| !message.is_empty());
+        self.state.container(self.number, |status| {
+            status.state = Some(terminated(ContainerStateTerminated {
+                exit_code: exit.code,
+                reason: Some(reason_of(exit).to_owned()),
+                message,
+                started_at: Some(Time(started)),
+                finished_at: Some(Time(Timestamp::now())),
+                container_id: status.container_id.clone(),
+                ..ContainerStateTerminated::default()
+            }));
         });
         exit
     }
 
-    async fn wait_to_restart(&self, delay: std::time::Duration) {
-        let message = format!(
-            "back-off {}s restarting failed container={} pod={}",
-            delay.as_secs(),
-            self.container.name,
-            self.pod.name()
-        );
-        self.state.container(self.container_ref, |facts| {
-            if let ContainerRunState::Terminated(end) = &facts.state {
-                facts.last = Some(end.clone());
+    async fn wait_to_restart(&self, delay: Duration) {
+        let (seconds, container, pod) = (delay.as_secs(), &self.container.name, self.pod.name());
+        let message =
+            format!("back-off {seconds}s restarting failed container={container} pod={pod}");
+        self.state.container(self.number, |status| {
+            if let Some(end) = termination(status).cloned() {
+                status.last_state = Some(terminated(ContainerStateTerminated {
+                    container_id: None,
+                    ..end
+                }));
             }
             if !delay.is_zero() {
-                facts.state = ContainerRunState::Waiting {
-                    reason: reason::CRASH_LOOP,
-                    message,
-                };
+                status.state = Some(waiting(reason::CRASH_LOOP, message));
             }
         });
         self.delay(delay).await;
     }
 
-    async fn wait_to_retry(&self, error: &ContainerStartError, backoff: &mut Backoff) {
+    async fn wait_to_retry(&self, error: &ContainerStartError, delay: Duration) {
         let (now, later) = error.reasons();
-        let delay = backoff.after_failure();
-        let first = self.state.container(self.container_ref, |facts| {
-            let waits = matches!(&facts.state, ContainerRunState::Waiting { reason,
-                .. } if *reason == now || *reason == later);
-            let reason = if waits { later } else { now };
-            facts.state = ContainerRunState::Waiting {
-                reason,
-                message: error.to_string(),
-            };
+        self.state.container(self.number, |status| {
+            let state = status.state.as_ref();
+            let before = state.and_then(|state| state.waiting.as_ref()?.reason.as_deref());
+            let is_repeated = before.is_some_and(|before| before == now || before == later);
+            let reason = if is_repeated { later } else { now };
+            status.state = Some(waiting(reason, error.to_string()));
         });
-        debug_assert!(first.is_some());
         self.delay(delay).await;
     }
 
-    async fn delay(&self, delay: std::time::Duration) {
+    async fn delay(&self, delay: Duration) {
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
             () = self.stop.soft.cancelled() => {}
@@ -191,22 +213,11 @@ impl ContainerRunner<'_> {
     }
 }
 
-fn termination(exit: Exit, started: Timestamp) -> Termination {
-    let reason = match exit {
-        Exit {
-            out_of_memory: true,
-            ..
-        } => reason::OOM_KILLED,
-        Exit { code: 0, .. } => reason::COMPLETED,
-        Exit { .. } => reason::ERROR,
-    };
-    let finished = Timestamp::now();
-    Termination {
-        code: exit.code,
-        reason,
-        message: String::new(),
-        started,
-        finished,
+fn reason_of(exit: Exit) -> &'static str {
+    if exit.out_of_memory {
+        reason::OOM_KILLED
+    } else {
+        exit_reason(exit.code)
     }
 }
 
@@ -214,41 +225,50 @@ fn termination(exit: Exit, started: Timestamp) -> Termination {
 mod tests {
     use super::*;
 
+    fn exit(code: i32, out_of_memory: bool) -> Exit {
+        Exit {
+            code,
+            out_of_memory,
+        }
+    }
+
     #[test]
     fn restart_policy_decides_by_exit_code() {
-        let exit = |code| Exit {
-            code,
-            out_of_memory: false,
-        };
-        for (policy, well, badly) in [
-            (RestartPolicy::Always, true, true),
-            (RestartPolicy::OnFailure, false, true),
-            (RestartPolicy::Never, false, false),
+        for (policy, for_init, well, badly) in [
+            (None, RestartPolicy::OnFailure, true, true),
+            (Some("OnFailure"), RestartPolicy::OnFailure, false, true),
+            (Some("Never"), RestartPolicy::Never, false, false),
         ] {
-            assert_eq!(policy.restarts_after(exit(0)), well);
-            assert_eq!(policy.restarts_after(exit(1)), badly);
+            let of = RestartPolicy::of(policy);
+            assert_eq!(of.restarts_after(exit(0, false)), well, "{policy:?}");
+            assert_eq!(of.restarts_after(exit(1, false)), badly, "{policy:?}");
+            assert_eq!(of.for_init(), for_init, "{policy:?}");
         }
-        assert_eq!(RestartPolicy::of(None).for_init(), RestartPolicy::OnFailure);
-        assert_eq!(
-            RestartPolicy::of(Some("Never")).for_init(),
-            RestartPolicy::Never
-        );
     }
 
     #[test]
     fn termination_has_reason_of_kubelet() {
-        let reason = |code, out_of_memory| {
-            termination(
-                Exit {
-                    code,
-                    out_of_memory,
-                },
-                Timestamp::UNIX_EPOCH,
-            )
-            .reason
+        assert_eq!(reason_of(exit(0, false)), "Completed");
+        assert_eq!(reason_of(exit(2, false)), "Error");
+        assert_eq!(reason_of(exit(137, true)), "OOMKilled");
+    }
+
+    #[test]
+    fn backoff_doubles_up_to_five_minutes_and_resets_after_long_run() {
+        let mut backoff = Backoff::default();
+        let mut delays = |runs: u64| -> Vec<u64> {
+            let delays = (0..runs).map(|_| backoff.after_run(Duration::from_secs(1)).as_secs());
+            delays.collect()
         };
-        assert_eq!(reason(0, false), "Completed");
-        assert_eq!(reason(2, false), "Error");
-        assert_eq!(reason(137, true), "OOMKilled");
+        assert_eq!(delays(8), [0, 10, 20, 40, 80, 160, 300, 300]);
+        assert_eq!(backoff.after_run(RESET_AFTER), Duration::ZERO);
+        assert_eq!(backoff.after_run(Duration::ZERO), INITIAL_BACKOFF);
+    }
+
+    #[test]
+    fn failed_start_always_waits() {
+        let mut backoff = Backoff::default();
+        assert_eq!(backoff.after_failure(), INITIAL_BACKOFF);
+        assert_eq!(backoff.after_failure(), INITIAL_BACKOFF * 2);
     }
 }

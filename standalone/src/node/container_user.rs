@@ -2,89 +2,43 @@
 //! container, combined as container runtimes do.
 
 use k8s_openapi::api::core::v1::{Capabilities, Container, PodSpec};
+use rustix::thread::CapabilitySet;
 
 use super::image::ImageDefaults;
 use super::node_user::NodeUser;
 
 /// Default capabilities of root: Docker's set without raw sockets, device nodes and file
 /// capabilities.
-const DEFAULT_CAPABILITIES: [&str; 11] = [
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "FOWNER",
-    "FSETID",
-    "KILL",
-    "SETGID",
-    "SETUID",
-    "SETPCAP",
-    "NET_BIND_SERVICE",
-    "SYS_CHROOT",
-    "AUDIT_WRITE",
-];
-
-/// Capability names by number; see `linux/capability.h`.
-const CAPABILITY_NAMES: [&str; 41] = [
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "DAC_READ_SEARCH",
-    "FOWNER",
-    "FSETID",
-    "KILL",
-    "SETGID",
-    "SETUID",
-    "SETPCAP",
-    "LINUX_IMMUTABLE",
-    "NET_BIND_SERVICE",
-    "NET_BROADCAST",
-    "NET_ADMIN",
-    "NET_RAW",
-    "IPC_LOCK",
-    "IPC_OWNER",
-    "SYS_MODULE",
-    "SYS_RAWIO",
-    "SYS_CHROOT",
-    "SYS_PTRACE",
-    "SYS_PACCT",
-    "SYS_ADMIN",
-    "SYS_BOOT",
-    "SYS_NICE",
-    "SYS_RESOURCE",
-    "SYS_TIME",
-    "SYS_TTY_CONFIG",
-    "MKNOD",
-    "LEASE",
-    "AUDIT_WRITE",
-    "AUDIT_CONTROL",
-    "SETFCAP",
-    "MAC_OVERRIDE",
-    "MAC_ADMIN",
-    "SYSLOG",
-    "WAKE_ALARM",
-    "BLOCK_SUSPEND",
-    "AUDIT_READ",
-    "PERFMON",
-    "BPF",
-    "CHECKPOINT_RESTORE",
-];
+const DEFAULT_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::KILL)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::SETPCAP)
+    .union(CapabilitySet::NET_BIND_SERVICE)
+    .union(CapabilitySet::SYS_CHROOT)
+    .union(CapabilitySet::AUDIT_WRITE);
 
 /// Capabilities that are never granted, because each one breaks the isolation.
-const FORBIDDEN_CAPABILITIES: [&str; 12] = [
-    "SYS_ADMIN",
-    "SYS_MODULE",
-    "SYS_RAWIO",
-    "SYS_BOOT",
-    "SYS_TIME",
-    "SYS_PTRACE",
-    "MKNOD",
-    "BPF",
-    "PERFMON",
-    "DAC_READ_SEARCH",
-    "MAC_ADMIN",
-    "MAC_OVERRIDE",
-];
+const FORBIDDEN_CAPABILITIES: CapabilitySet = CapabilitySet::SYS_ADMIN
+    .union(CapabilitySet::SYS_MODULE)
+    .union(CapabilitySet::SYS_RAWIO)
+    .union(CapabilitySet::SYS_BOOT)
+    .union(CapabilitySet::SYS_TIME)
+    .union(CapabilitySet::SYS_PTRACE)
+    .union(CapabilitySet::MKNOD)
+    .union(CapabilitySet::BPF)
+    .union(CapabilitySet::PERFMON)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::MAC_ADMIN)
+    .union(CapabilitySet::MAC_OVERRIDE);
 
 /// Capabilities that the inner step needs to switch users.
-const SWITCH_CAPABILITIES: [&str; 3] = ["SETGID", "SETUID", "SETPCAP"];
+const SWITCH_CAPABILITIES: CapabilitySet = CapabilitySet::SETGID
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::SETPCAP);
 
 /// User of a container, by mechanism.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,7 +55,7 @@ pub(crate) struct RootSwitch {
     pub uid: u32,
     pub gid: u32,
     pub groups: Vec<u32>,
-    pub capabilities: Vec<String>,
+    pub capabilities: CapabilitySet,
     pub no_new_privs: bool,
 }
 
@@ -121,24 +75,18 @@ pub(crate) enum ContainerUserError {
 }
 
 impl RootSwitch {
-    /// Bit mask of the command's capabilities.
-    pub(crate) fn mask(&self) -> u64 {
-        let bits = CAPABILITY_NAMES.iter().enumerate();
-        let held = bits.filter(|(_, name)| self.capabilities.iter().any(|held| held == *name));
-        held.fold(0, |mask, (number, _)| mask | 1 << number)
+    /// Names of the capabilities that bubblewrap keeps: those of the command and the inner step.
+    pub(crate) fn capabilities_outside(&self) -> impl Iterator<Item = String> {
+        let kept = self.capabilities | SWITCH_CAPABILITIES;
+        kept.iter_names().map(|(name, _)| format!("CAP_{name}"))
     }
+}
 
-    /// Capabilities that bubblewrap keeps: those of the command and of the inner step.
-    pub(crate) fn capabilities_outside(&self) -> Vec<String> {
-        let missing = SWITCH_CAPABILITIES
-            .iter()
-            .filter(|name| !self.capabilities.iter().any(|held| held == *name));
-        let all = self
-            .capabilities
-            .iter()
-            .map(String::as_str)
-            .chain(missing.copied());
-        all.map(|name| format!("CAP_{name}")).collect()
+impl ContainerUser {
+    pub(crate) fn uid(&self) -> u32 {
+        match self {
+            Self::Switched(RootSwitch { uid, .. }) | Self::Mapped { uid, .. } => *uid,
+        }
     }
 }
 
@@ -157,10 +105,9 @@ pub(crate) fn resolve(
     let requested = number(own.run_as_user.or(shared.run_as_user))?;
     let group = number(own.run_as_group.or(shared.run_as_group))?;
     if !node.is_root() {
-        let gid = group.or(requested).unwrap_or(node.gid);
         return Ok(ContainerUser::Mapped {
             uid: requested.unwrap_or(node.uid),
-            gid,
+            gid: group.or(requested).unwrap_or(node.gid),
         });
     }
     let uid = requested.unwrap_or(image.uid);
@@ -168,12 +115,8 @@ pub(crate) fn resolve(
         return Err(ContainerUserError::Root);
     }
     let mut groups = Vec::new();
-    for gid in shared
-        .supplemental_groups
-        .iter()
-        .flatten()
-        .chain(&shared.fs_group)
-    {
+    let supplemental = shared.supplemental_groups.iter().flatten();
+    for gid in supplemental.chain(&shared.fs_group) {
         groups.extend(number(Some(*gid))?);
     }
     Ok(ContainerUser::Switched(RootSwitch {
@@ -191,41 +134,31 @@ fn number(value: Option<i64>) -> Result<Option<u32>, ContainerUserError> {
         .transpose()
 }
 
-fn capabilities(requested: Option<&Capabilities>) -> Result<Vec<String>, ContainerUserError> {
-    let list = |list: &Option<Vec<String>>| -> Vec<String> {
-        let names = list.iter().flatten().map(|name| name.to_uppercase());
-        names
-            .map(|name| name.trim_start_matches("CAP_").to_owned())
-            .collect()
-    };
-    let (add, drop) = requested
-        .map(|requested| (list(&requested.add), list(&requested.drop)))
-        .unwrap_or_default();
-    let mut held: Vec<String> = if drop.iter().any(|name| name == "ALL") {
-        Vec::new()
-    } else {
-        DEFAULT_CAPABILITIES
-            .iter()
-            .filter(|name| !drop.iter().any(|gone| gone == *name))
-            .map(ToString::to_string)
-            .collect()
-    };
-    for name in add {
-        check(&name)?;
-        if !held.contains(&name) {
-            held.push(name);
-        }
+fn capabilities(requested: Option<&Capabilities>) -> Result<CapabilitySet, ContainerUserError> {
+    let requested = requested.cloned().unwrap_or_default();
+    let mut held = DEFAULT_CAPABILITIES;
+    for name in requested.drop.iter().flatten() {
+        held -= match plain_name(name).as_str() {
+            "ALL" => CapabilitySet::all(),
+            name => CapabilitySet::from_name(name).unwrap_or(CapabilitySet::empty()),
+        };
+    }
+    for name in requested.add.iter().flatten() {
+        held |= grantable(plain_name(name))?;
     }
     Ok(held)
 }
 
-fn check(name: &str) -> Result<(), ContainerUserError> {
-    if FORBIDDEN_CAPABILITIES.contains(&name) || name == "ALL" {
-        Err(ContainerUserError::Refused(name.to_owned()))
-    } else if CAPABILITY_NAMES.contains(&name) {
-        Ok(())
-    } else {
-        Err(ContainerUserError::Capability(name.to_owned()))
+/// The name in upper case and without `CAP_`.
+fn plain_name(name: &str) -> String {
+    name.to_uppercase().trim_start_matches("CAP_").to_owned()
+}
+
+fn grantable(name: String) -> Result<CapabilitySet, ContainerUserError> {
+    match CapabilitySet::from_name(&name) {
+        Some(capability) if !FORBIDDEN_CAPABILITIES.contains(capability) => Ok(capability),
+        None if name != "ALL" => Err(ContainerUserError::Capability(name)),
+        _ => Err(ContainerUserError::Refused(name)),
     }
 }
 
@@ -257,42 +190,44 @@ mod tests {
     }
 
     #[test]
-    fn root_gets_default_capabilities() {
-        let Ok(ContainerUser::Switched(switch)) = resolved(&json!({}), &json!({}), ROOT) else {
-            panic!("switched");
+    fn root_node_switches_to_the_user_of_both_contexts() {
+        let default = RootSwitch {
+            uid: 0,
+            gid: 0,
+            groups: vec![],
+            capabilities: CapabilitySet::from_bits_retain(0x2004_05fb),
+            no_new_privs: false,
         };
-        assert_eq!((switch.uid, switch.gid), (0, 0));
-        assert_eq!(switch.mask(), 0x2004_05fb);
-    }
-
-    #[test]
-    fn container_context_overrides_pod_context() {
+        let known_user = RootSwitch {
+            uid: 1000,
+            gid: 1000,
+            ..default.clone()
+        };
+        let overridden = RootSwitch {
+            uid: 1000,
+            gid: 6,
+            groups: vec![8, 7],
+            capabilities: CapabilitySet::KILL,
+            no_new_privs: true,
+        };
         let pod = json!({"runAsUser": 5, "runAsGroup": 6, "fsGroup": 7, "supplementalGroups": [8]});
         let container = json!({
             "runAsUser": 1000, "allowPrivilegeEscalation": false,
             "capabilities": {"drop": ["ALL"], "add": ["CAP_KILL"]},
         });
-        let expected = RootSwitch {
-            uid: 1000,
-            gid: 6,
-            groups: vec![8, 7],
-            capabilities: vec!["KILL".into()],
-            no_new_privs: true,
-        };
-        assert_eq!(
-            resolved(&pod, &container, ROOT),
-            Ok(ContainerUser::Switched(expected))
-        );
-    }
-
-    #[test]
-    fn known_user_gets_its_group() {
-        let Ok(ContainerUser::Switched(switch)) =
-            resolved(&json!({"runAsUser": 1000}), &json!({}), ROOT)
-        else {
-            panic!("switched");
-        };
-        assert_eq!(switch.gid, 1000);
+        for (name, pod, container, expected) in [
+            ("default", json!({}), json!({}), default),
+            (
+                "known user",
+                json!({"runAsUser": 1000}),
+                json!({}),
+                known_user,
+            ),
+            ("container over Pod", pod, container, overridden),
+        ] {
+            let expected = Ok(ContainerUser::Switched(expected));
+            assert_eq!(resolved(&pod, &container, ROOT), expected, "{name}");
+        }
     }
 
     #[test]
@@ -322,21 +257,9 @@ mod tests {
             uid: 65534,
             gid: 65534,
         };
-        let user = resolved(&json!({"runAsUser": 1000}), &json!({}), node);
-        assert_eq!(
-            user,
-            Ok(ContainerUser::Mapped {
-                uid: 1000,
-                gid: 1000
-            })
-        );
-        let user = resolved(&json!({}), &json!({}), node);
-        assert_eq!(
-            user,
-            Ok(ContainerUser::Mapped {
-                uid: 65534,
-                gid: 65534
-            })
-        );
+        for (pod, id) in [(json!({"runAsUser": 1000}), 1000), (json!({}), 65534)] {
+            let mapped = ContainerUser::Mapped { uid: id, gid: id };
+            assert_eq!(resolved(&pod, &json!({}), node), Ok(mapped));
+        }
     }
 }

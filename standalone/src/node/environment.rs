@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVar, EnvVarSource, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVarSource, Pod, Secret};
 use kube::{Api, Client};
 use operator::kubernetes::error_text;
+
+use super::NODE_NAME;
 
 /// The environment cannot be resolved.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +31,6 @@ pub(crate) struct DownwardApi<'a> {
     pub pod: &'a Pod,
     pub pod_ip: String,
     pub host_ip: String,
-    pub node_name: &'a str,
 }
 
 /// Variables in the order of their first occurrence; later values win.
@@ -86,78 +87,61 @@ pub(crate) async fn resolve(
     container: &Container,
     mut base: Variables,
 ) -> Result<Variables, EnvironmentError> {
-    let mut objects = ObjectCache {
-        client,
-        namespace: downward.namespace(),
-        known: BTreeMap::new(),
-    };
+    let namespace = downward.pod.metadata.namespace.as_deref();
+    let namespace = namespace.unwrap_or_default();
     for source in container.env_from.iter().flatten() {
         let prefix = source.prefix.as_deref().unwrap_or_default();
-        let reference = if let Some(map) = &source.config_map_ref {
-            Some((DataSource::ConfigMap, &map.name, map.optional))
-        } else {
-            source
-                .secret_ref
-                .as_ref()
-                .map(|secret| (DataSource::Secret, &secret.name, secret.optional))
-        };
-        let Some((kind, name, optional)) = reference else {
+        let map = source.config_map_ref.as_ref();
+        let secret = source.secret_ref.as_ref();
+        let reference = map
+            .map(|map| DataRef::config_map(&map.name, map.optional))
+            .or_else(|| secret.map(|secret| DataRef::secret(&secret.name, secret.optional)));
+        let Some(reference) = reference else {
             continue;
         };
-        for (key, value) in objects.get(kind, name, optional).await?.unwrap_or_default() {
+        for (key, value) in reference.read(client, namespace).await?.unwrap_or_default() {
             base.set(&format!("{prefix}{key}"), text(&key, value)?);
         }
     }
     for variable in container.env.iter().flatten() {
-        if let Some(value) = value_of(variable, downward, &mut objects, &base).await? {
+        let value = match &variable.value_from {
+            None => Some(base.expand(variable.value.as_deref().unwrap_or_default())),
+            Some(EnvVarSource {
+                field_ref: Some(field),
+                ..
+            }) => Some(downward.field(&field.field_path)?),
+            Some(source) => key_value(client, namespace, &variable.name, source).await?,
+        };
+        if let Some(value) = value {
             base.set(&variable.name, value);
         }
     }
     Ok(base)
 }
 
-async fn value_of(
-    variable: &EnvVar,
-    downward: &DownwardApi<'_>,
-    objects: &mut ObjectCache<'_>,
-    known: &Variables,
+/// Value of a key of a `ConfigMap` or `Secret`; `None` if it is optional and missing.
+async fn key_value(
+    client: &Client,
+    namespace: &str,
+    variable: &str,
+    source: &EnvVarSource,
 ) -> Result<Option<String>, EnvironmentError> {
-    let Some(source) = &variable.value_from else {
-        return Ok(Some(
-            known.expand(variable.value.as_deref().unwrap_or_default()),
-        ));
+    let (reference, key) = if let Some(secret) = &source.secret_key_ref {
+        (DataRef::secret(&secret.name, secret.optional), &secret.key)
+    } else if let Some(map) = &source.config_map_key_ref {
+        (DataRef::config_map(&map.name, map.optional), &map.key)
+    } else {
+        return Err(EnvironmentError::Field(format!("valueFrom of {variable}")));
     };
-    if let Some(field) = &source.field_ref {
-        return downward.field(&field.field_path).map(Some);
-    }
-    let Some((kind, name, key, optional)) = key_of(source) else {
-        return Err(EnvironmentError::Field(format!(
-            "valueFrom of {}",
-            variable.name
-        )));
-    };
-    let object = objects.get(kind, name, optional).await?;
-    match object.and_then(|mut object| object.remove(key)) {
+    let data = reference.read(client, namespace).await?;
+    match data.and_then(|mut data| data.remove(key)) {
         Some(value) => text(key, value).map(Some),
-        None if optional == Some(true) => Ok(None),
+        None if reference.is_optional => Ok(None),
         None => Err(EnvironmentError::Key {
             key: key.to_owned(),
-            object: format!("{kind:?} {name}"),
+            object: format!("{:?} {}", reference.kind, reference.name),
         }),
     }
-}
-
-fn key_of(source: &EnvVarSource) -> Option<(DataSource, &str, &str, Option<bool>)> {
-    if let Some(secret) = &source.secret_key_ref {
-        return Some((
-            DataSource::Secret,
-            &secret.name,
-            &secret.key,
-            secret.optional,
-        ));
-    }
-    let map = source.config_map_key_ref.as_ref()?;
-    Some((DataSource::ConfigMap, &map.name, &map.key, map.optional))
 }
 
 fn text(key: &str, value: Vec<u8>) -> Result<String, EnvironmentError> {
@@ -165,10 +149,6 @@ fn text(key: &str, value: Vec<u8>) -> Result<String, EnvironmentError> {
 }
 
 impl DownwardApi<'_> {
-    fn namespace(&self) -> &str {
-        self.pod.metadata.namespace.as_deref().unwrap_or_default()
-    }
-
     fn field(&self, path: &str) -> Result<String, EnvironmentError> {
         let metadata = &self.pod.metadata;
         let spec = self.pod.spec.as_ref();
@@ -176,7 +156,7 @@ impl DownwardApi<'_> {
             "metadata.name" => metadata.name.clone(),
             "metadata.namespace" => metadata.namespace.clone(),
             "metadata.uid" => metadata.uid.clone(),
-            "spec.nodeName" => Some(self.node_name.to_owned()),
+            "spec.nodeName" => Some(NODE_NAME.to_owned()),
             "spec.serviceAccountName" => spec.and_then(|spec| spec.service_account_name.clone()),
             "status.podIP" | "status.podIPs" => Some(self.pod_ip.clone()),
             "status.hostIP" | "status.hostIPs" => Some(self.host_ip.clone()),
@@ -187,124 +167,94 @@ impl DownwardApi<'_> {
 
     /// `metadata.labels['KEY']` and `metadata.annotations['KEY']`.
     fn metadata_entry(&self, path: &str) -> Result<String, EnvironmentError> {
-        let unknown = || EnvironmentError::Field(path.to_owned());
-        let (map, rest) = if let Some(rest) = path.strip_prefix("metadata.labels['") {
-            (self.pod.metadata.labels.as_ref(), rest)
-        } else if let Some(rest) = path.strip_prefix("metadata.annotations['") {
-            (self.pod.metadata.annotations.as_ref(), rest)
-        } else {
-            return Err(unknown());
+        let metadata = &self.pod.metadata;
+        let entry = |map: &str| {
+            path.strip_prefix(map)?
+                .strip_prefix("['")?
+                .strip_suffix("']")
         };
-        let key = rest.strip_suffix("']").ok_or_else(unknown)?;
-        Ok(map
-            .and_then(|map| map.get(key))
-            .cloned()
-            .unwrap_or_default())
+        let (map, key) = entry("metadata.labels")
+            .map(|key| (&metadata.labels, key))
+            .or_else(|| Some((&metadata.annotations, entry("metadata.annotations")?)))
+            .ok_or_else(|| EnvironmentError::Field(path.to_owned()))?;
+        let value = map.as_ref().and_then(|map| map.get(key));
+        Ok(value.cloned().unwrap_or_default())
     }
 }
 
 /// Object kinds with key-value data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum DataSource {
+#[derive(Debug, Clone, Copy)]
+enum DataKind {
     ConfigMap,
     Secret,
 }
 
-impl DataSource {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::ConfigMap => "configmap",
-            Self::Secret => "secret",
-        }
-    }
+/// Reference to an object with key-value data.
+#[derive(Debug)]
+pub(crate) struct DataRef<'a> {
+    kind: DataKind,
+    name: &'a str,
+    is_optional: bool,
 }
 
 type Data = BTreeMap<String, Vec<u8>>;
 
-/// Cache of the objects read for one container.
-struct ObjectCache<'a> {
-    client: &'a Client,
-    namespace: &'a str,
-    known: BTreeMap<(DataSource, String), Option<Data>>,
-}
-
-impl ObjectCache<'_> {
-    async fn get(
-        &mut self,
-        kind: DataSource,
-        name: &str,
-        optional: Option<bool>,
-    ) -> Result<Option<Data>, EnvironmentError> {
-        let key = (kind, name.to_owned());
-        if let Some(known) = self.known.get(&key) {
-            return Ok(known.clone());
-        }
-        let data = read(
-            self.client,
-            self.namespace,
-            kind,
+impl<'a> DataRef<'a> {
+    pub(crate) fn config_map(name: &'a str, optional: Option<bool>) -> Self {
+        Self {
+            kind: DataKind::ConfigMap,
             name,
-            optional == Some(true),
-        )
-        .await?;
-        self.known.insert(key, data.clone());
-        Ok(data)
+            is_optional: optional == Some(true),
+        }
     }
-}
 
-/// Reads the data of a `ConfigMap` or `Secret`; `None` if it is optional and missing.
-pub(crate) async fn read(
-    client: &Client,
-    namespace: &str,
-    kind: DataSource,
-    name: &str,
-    optional: bool,
-) -> Result<Option<Data>, EnvironmentError> {
-    let data = match kind {
-        DataSource::ConfigMap => config_map(client, namespace, name).await,
-        DataSource::Secret => secret(client, namespace, name).await,
-    };
-    match data {
-        Err(kube::Error::Api(status)) if status.code == 404 && optional => Ok(None),
-        Err(kube::Error::Api(status)) if status.code == 404 => Err(EnvironmentError::Missing {
-            kind: kind.as_str(),
-            name: name.to_owned(),
-        }),
-        Err(error) => Err(EnvironmentError::Read(
-            format!("{} {name}", kind.as_str()),
-            error_text::error_text(&error),
-        )),
-        Ok(data) => Ok(Some(data)),
+    pub(crate) fn secret(name: &'a str, optional: Option<bool>) -> Self {
+        Self {
+            kind: DataKind::Secret,
+            ..Self::config_map(name, optional)
+        }
+    }
+
+    /// Reads the data; `None` if it is optional and missing.
+    pub(crate) async fn read(
+        &self,
+        client: &Client,
+        namespace: &str,
+    ) -> Result<Option<Data>, EnvironmentError> {
+        let (kind, data) = match self.kind {
+            DataKind::ConfigMap => ("configmap", config_map(client, namespace, self.name).await),
+            DataKind::Secret => ("secret", secret(client, namespace, self.name).await),
+        };
+        match data {
+            Ok(data) => Ok(Some(data)),
+            Err(kube::Error::Api(status)) if status.code == 404 && self.is_optional => Ok(None),
+            Err(kube::Error::Api(status)) if status.code == 404 => Err(EnvironmentError::Missing {
+                kind,
+                name: self.name.to_owned(),
+            }),
+            Err(error) => Err(EnvironmentError::Read(
+                format!("{kind} {}", self.name),
+                error_text::error_text(&error),
+            )),
+        }
     }
 }
 
 async fn config_map(client: &Client, namespace: &str, name: &str) -> kube::Result<Data> {
-    let map = Api::<ConfigMap>::namespaced(client.clone(), namespace)
-        .get(name)
-        .await?;
-    let text = map
-        .data
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| (key, value.into_bytes()));
-    let binary = map
-        .binary_data
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| (key, value.0));
-    Ok(text.chain(binary).collect())
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
+    let map = maps.get(name).await?;
+    let text = map.data.into_iter().flatten();
+    let binary = map.binary_data.into_iter().flatten();
+    Ok(text
+        .map(|(key, value)| (key, value.into_bytes()))
+        .chain(binary.map(|(key, value)| (key, value.0)))
+        .collect())
 }
 
 async fn secret(client: &Client, namespace: &str, name: &str) -> kube::Result<Data> {
-    let secret = Api::<Secret>::namespaced(client.clone(), namespace)
-        .get(name)
-        .await?;
-    Ok(secret
-        .data
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| (key, value.0))
-        .collect())
+    let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
+    let data = secrets.get(name).await?.data.into_iter().flatten();
+    Ok(data.map(|(key, value)| (key, value.0)).collect())
 }
 
 #[cfg(test)]
@@ -330,13 +280,11 @@ mod tests {
     #[test]
     fn variables_keep_order_and_last_value() {
         let mut variables = Variables::default();
-        variables.set("A", "1".into());
-        variables.set("B", "2".into());
-        variables.set("A", "3".into());
-        assert_eq!(
-            variables.into_pairs(),
-            [("A".into(), "3".into()), ("B".into(), "2".into())]
-        );
+        for (name, value) in [("A", "1"), ("B", "2"), ("A", "3")] {
+            variables.set(name, value.into());
+        }
+        let expected = [("A", "3"), ("B", "2")].map(|(name, value)| (name.into(), value.into()));
+        assert_eq!(variables.into_pairs(), expected);
     }
 
     #[test]
@@ -349,13 +297,16 @@ mod tests {
             pod: &pod,
             pod_ip: "1.2.3.4".into(),
             host_ip: "5.6.7.8".into(),
-            node_name: "node",
         };
-        let field = |path| downward.field(path).ok();
-        assert_eq!(field("metadata.uid").as_deref(), Some("u"));
-        assert_eq!(field("status.podIP").as_deref(), Some("1.2.3.4"));
-        assert_eq!(field("metadata.labels['a/b']").as_deref(), Some("c"));
-        assert_eq!(field("spec.nodeName").as_deref(), Some("node"));
-        assert_eq!(field("metadata.nonsense"), None);
+        for (path, value) in [
+            ("metadata.uid", Some("u")),
+            ("status.podIP", Some("1.2.3.4")),
+            ("metadata.labels['a/b']", Some("c")),
+            ("metadata.annotations['a/b']", Some("")),
+            ("spec.nodeName", Some("standalone")),
+            ("metadata.nonsense", None),
+        ] {
+            assert_eq!(downward.field(path).ok().as_deref(), value, "{path}");
+        }
     }
 }

@@ -3,11 +3,14 @@
 //! bubblewrap cannot switch users without a user namespace, so this binary is mounted into every
 //! container and run there as `exec-as`. It runs before any thread exists and ends in `execve`.
 
-use std::ffi::{OsStr, OsString};
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::num::ParseIntError;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use clap::Parser;
 use nix::sched::{CloneFlags, setns};
 use nix::unistd::{Gid, Uid, close, setgid, setgroups, setuid};
 use rustix::io::Errno;
@@ -24,26 +27,43 @@ pub const EXEC_AS: &str = "exec-as";
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// Parsed arguments.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// Arguments of the subcommand.
+#[derive(Debug, Parser, PartialEq, Eq)]
+#[command(no_binary_name = true, disable_help_flag = true)]
 struct ExecStep {
+    #[arg(long)]
     uid: Option<u32>,
+    #[arg(long)]
     gid: Option<u32>,
+    #[arg(long, value_delimiter = ',')]
     groups: Vec<u32>,
-    capabilities: u64,
+    /// Hexadecimal.
+    #[arg(long, default_value = "0", value_parser = capabilities)]
+    caps: CapabilitySet,
+    #[arg(long)]
     no_new_privs: bool,
+    /// Standard input is a socket: the step sends a byte when the container is set up and waits for
+    /// one before it executes the command.
+    #[arg(long)]
     gate: bool,
     /// Descriptor of a user namespace to enter as its root, before bubblewrap.
+    #[arg(long)]
     user_namespace: Option<u32>,
-    directory: Option<PathBuf>,
+    #[arg(long, allow_hyphen_values = true)]
+    cwd: Option<PathBuf>,
+    #[arg(last = true, required = true)]
     argv: Vec<OsString>,
+}
+
+fn capabilities(text: &str) -> Result<CapabilitySet, ParseIntError> {
+    u64::from_str_radix(text, 16).map(CapabilitySet::from_bits_retain)
 }
 
 /// The command cannot be executed.
 #[derive(Debug, thiserror::Error)]
 enum ExecError {
-    #[error("exec-as: bad argument {0:?}")]
-    Argument(OsString),
+    #[error("exec-as: {0}")]
+    Arguments(#[from] clap::Error),
     #[error("exec-as: no command")]
     NoCommand,
     #[error("the node is gone: {0}")]
@@ -56,17 +76,11 @@ enum ExecError {
     Exec(OsString, std::io::Error),
 }
 
-/// Runs `exec-as`; `args` are those after the subcommand: `[--uid U --gid G] [--groups A,B] [--caps
-/// HEX] [--no-new-privs] [--gate] [--cwd DIR] -- ARGV…`. With `--gate`, standard input is a socket:
-/// the step sends a byte when the container is set up and waits for one before it executes the
-/// command.
-///
-/// Returns the exit code only if the command cannot be executed.
+/// Runs `exec-as` with the arguments after the subcommand. Returns the exit code only if the command
+/// cannot be executed.
 pub fn exec_as(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let error = match parse(args).and_then(ExecStep::run) {
-        Ok(never) => match never {},
-        Err(error) => error,
-    };
+    let step = ExecStep::try_parse_from(args).map_err(ExecError::from);
+    let Err(error) = step.and_then(ExecStep::run);
     eprintln!("sandbox-node: {error}");
     match error {
         ExecError::Exec(_, source) if source.kind() == std::io::ErrorKind::NotFound => {
@@ -76,46 +90,8 @@ pub fn exec_as(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn parse(args: impl IntoIterator<Item = OsString>) -> Result<ExecStep, ExecError> {
-    let mut args = args.into_iter();
-    let mut step = ExecStep::default();
-    while let Some(flag) = args.next() {
-        let mut value = || args.next().ok_or_else(|| ExecError::Argument(flag.clone()));
-        match flag.to_str() {
-            Some("--uid") => step.uid = Some(number(&value()?)?),
-            Some("--gid") => step.gid = Some(number(&value()?)?),
-            Some("--groups") => step.groups = numbers(&value()?)?,
-            Some("--caps") => step.capabilities = hexadecimal(&value()?)?,
-            Some("--no-new-privs") => step.no_new_privs = true,
-            Some("--gate") => step.gate = true,
-            Some("--user-namespace") => step.user_namespace = Some(number(&value()?)?),
-            Some("--cwd") => step.directory = Some(value()?.into()),
-            Some("--") => step.argv = args.by_ref().collect(),
-            _ => return Err(ExecError::Argument(flag)),
-        }
-    }
-    Ok(step)
-}
-
-fn number(value: &OsStr) -> Result<u32, ExecError> {
-    let number = value.to_str().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| ExecError::Argument(value.to_owned()))
-}
-
-fn numbers(value: &OsStr) -> Result<Vec<u32>, ExecError> {
-    let text = value.to_str().unwrap_or_default();
-    text.split(',').map(|part| number(part.as_ref())).collect()
-}
-
-fn hexadecimal(value: &OsStr) -> Result<u64, ExecError> {
-    let number = value
-        .to_str()
-        .and_then(|text| u64::from_str_radix(text, 16).ok());
-    number.ok_or_else(|| ExecError::Argument(value.to_owned()))
-}
-
 impl ExecStep {
-    fn run(self) -> Result<std::convert::Infallible, ExecError> {
+    fn run(self) -> Result<Infallible, ExecError> {
         let (program, arguments) = self.argv.split_first().ok_or(ExecError::NoCommand)?;
         if self.gate {
             wait_for_start_gate().map_err(ExecError::Gate)?;
@@ -126,7 +102,7 @@ impl ExecStep {
             return Err(execute(program, arguments));
         }
         close_inherited();
-        if let Some(directory) = &self.directory {
+        if let Some(directory) = &self.cwd {
             // Container runtimes create a missing working directory as root.
             let _ = std::fs::create_dir_all(directory);
         }
@@ -136,26 +112,21 @@ impl ExecStep {
         if self.no_new_privs {
             set_no_new_privs(true).map_err(privileges("set no_new_privs"))?;
         }
-        self.enter_directory()?;
+        let directory = self.cwd.as_deref().unwrap_or(Path::new("/"));
+        std::env::set_current_dir(directory)
+            .map_err(|error| ExecError::Directory(directory.to_owned(), error))?;
         Err(execute(program, arguments))
     }
 
-    fn enter_directory(&self) -> Result<(), ExecError> {
-        let directory = self.directory.as_deref().unwrap_or(Path::new("/"));
-        std::env::set_current_dir(directory)
-            .map_err(|error| ExecError::Directory(directory.to_owned(), error))
-    }
-
     fn switch(&self, uid: u32) -> Result<(), ExecError> {
-        let keep = CapabilitySet::from_bits_retain(self.capabilities);
-        drop_bounding(keep)?;
+        drop_bounding(self.caps)?;
         let groups: Vec<Gid> = self.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
         setgroups(&groups).map_err(privileges("set groups"))?;
         setgid(Gid::from_raw(self.gid.unwrap_or(uid))).map_err(privileges("set the group"))?;
         setuid(Uid::from_raw(uid)).map_err(privileges("set the user"))?;
         clear_ambient_capability_set().map_err(privileges("clear ambient capabilities"))?;
         let held = if uid == 0 {
-            keep
+            self.caps
         } else {
             CapabilitySet::empty()
         };
@@ -216,13 +187,11 @@ fn drop_bounding(keep: CapabilitySet) -> Result<(), ExecError> {
 
 /// Closes descriptors that were inherited without close-on-exec.
 fn close_inherited() {
-    let open = std::fs::read_dir("/proc/self/fd")
-        .into_iter()
-        .flatten()
-        .flatten();
-    let numbers = open.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let numbers: Vec<i32> = numbers.filter(|number| *number > 2).collect();
-    for number in numbers {
+    let open = std::fs::read_dir("/proc/self/fd");
+    let open = open.into_iter().flatten().flatten();
+    let numbers = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let numbers: Vec<i32> = numbers.collect();
+    for number in numbers.into_iter().filter(|number| *number > 2) {
         let _ = close(number);
     }
 }
@@ -231,22 +200,22 @@ fn close_inherited() {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<ExecStep, ExecError> {
-        parse(line.split_whitespace().map(OsString::from))
+    fn parsed(line: &str) -> Result<ExecStep, clap::Error> {
+        ExecStep::try_parse_from(line.split_whitespace())
     }
 
     #[test]
-    fn parse_keeps_arguments_of_command() {
-        let step = parsed("--uid 7 --gid 8 --groups 1,2 --caps c0 --cwd /w -- ls --uid 9").unwrap();
+    fn arguments_of_command_are_kept() {
+        let step = parsed("--uid 7 --gid 8 --groups 1,2 --caps c0 --cwd -w -- ls --uid 9").unwrap();
         let expected = ExecStep {
             uid: Some(7),
             gid: Some(8),
             groups: vec![1, 2],
-            capabilities: 0xc0,
+            caps: CapabilitySet::from_bits_retain(0xc0),
             no_new_privs: false,
             gate: false,
             user_namespace: None,
-            directory: Some("/w".into()),
+            cwd: Some("-w".into()),
             argv: vec!["ls".into(), "--uid".into(), "9".into()],
         };
         assert_eq!(step, expected);
@@ -254,9 +223,15 @@ mod tests {
 
     #[test]
     fn malformed_input_is_rejected() {
-        assert!(parsed("--uid").is_err());
-        assert!(parsed("--uid x -- ls").is_err());
-        assert!(parsed("ls").is_err());
-        assert!(parsed("").unwrap().run().is_err());
+        for line in [
+            "--uid",
+            "--uid x -- ls",
+            "--caps g -- ls",
+            "ls",
+            "",
+            "--gate --",
+        ] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
     }
 }

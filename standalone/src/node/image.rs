@@ -4,16 +4,18 @@
 mod directory;
 mod etc_files;
 mod host_root;
-mod reference;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 use super::mount::Mount;
 use super::node_user::NodeUser;
 
-/// Default reference of the executor's image.
-pub const EXECUTOR_IMAGE: &str = "localhost/sandbox-executor:dev";
+/// Reference of the image that contains only the executor.
+const EXECUTOR_IMAGE: &str = "localhost/sandbox-executor:dev";
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -26,8 +28,6 @@ pub struct ImageTable {
     /// Exact references to unpacked directories: a root, or an OCI bundle (`rootfs`,
     /// `config.json`).
     pub directories: BTreeMap<String, PathBuf>,
-    /// Reference of the image that contains only the executor.
-    pub executor: String,
     /// True if every other reference uses the host's own programs.
     pub host_fallback: bool,
 }
@@ -36,7 +36,6 @@ impl Default for ImageTable {
     fn default() -> Self {
         Self {
             directories: BTreeMap::new(),
-            executor: EXECUTOR_IMAGE.to_owned(),
             host_fallback: true,
         }
     }
@@ -61,6 +60,23 @@ pub(crate) enum ImageError {
     Copy(String),
 }
 
+/// Invalid references are rejected as by the kubelet, so that a manifest that works here does not
+/// fail in a cluster: `[HOST[:PORT]/]NAME[/NAME...][:TAG][@DIGEST]`. A host has a dot or a port, or is `localhost`.
+static REFERENCE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    const NAME: &str = "[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?";
+    const HOST: &str = "(?:localhost|[a-zA-Z0-9-]*[.][a-zA-Z0-9.-]*|[a-zA-Z0-9.-]+:[0-9]+)";
+    const TAG: &str = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}";
+    const DIGITS: &str = "[A-Fa-f0-9]{32,}";
+    let path = format!("(?:{HOST}/)?{NAME}(?:/{NAME})*");
+    Regex::new(&format!("^{path}(?::{TAG})?(?:@{NAME}:{DIGITS})?$")).ok()
+});
+
+fn is_valid(text: &str) -> bool {
+    REFERENCE
+        .as_ref()
+        .is_some_and(|reference| reference.is_match(text))
+}
+
 /// Resolved reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Image {
@@ -74,10 +90,10 @@ impl ImageTable {
         if let Some(directory) = self.directories.get(reference) {
             return Ok(Image::Directory(directory.clone()));
         }
-        if reference == self.executor {
+        if reference == EXECUTOR_IMAGE {
             return Ok(Image::Executor);
         }
-        if !reference::is_valid(reference) {
+        if !is_valid(reference) {
             return Err(ImageError::Name(reference.to_owned()));
         }
         if self.host_fallback {
@@ -176,12 +192,13 @@ mod tests {
     fn resolve_matches_exactly_and_falls_back_to_host() {
         let mut table = ImageTable::default();
         table.directories.insert("a:1".into(), "/images/a".into());
-        assert_eq!(
-            table.resolve("a:1").unwrap(),
-            Image::Directory("/images/a".into())
-        );
-        assert_eq!(table.resolve(EXECUTOR_IMAGE).unwrap(), Image::Executor);
-        assert_eq!(table.resolve("a:2").unwrap(), Image::Host);
+        for (reference, image) in [
+            ("a:1", Image::Directory("/images/a".into())),
+            (EXECUTOR_IMAGE, Image::Executor),
+            ("a:2", Image::Host),
+        ] {
+            assert_eq!(table.resolve(reference).unwrap(), image);
+        }
         assert!(matches!(table.resolve("A b"), Err(ImageError::Name(_))));
         table.host_fallback = false;
         assert!(matches!(table.resolve("a:2"), Err(ImageError::Unknown(_))));
@@ -190,13 +207,35 @@ mod tests {
     #[test]
     fn image_defaults_have_groups_and_homes() {
         let host = ImageDefaults::host();
-        assert_eq!(
-            (host.group_of(0), host.group_of(1000), host.group_of(7)),
-            (0, 1000, 0)
-        );
-        assert_eq!(
-            (host.home_of(1000), host.home_of(7)),
-            ("/home/openhands", "/")
-        );
+        for (uid, group, home) in [
+            (0, 0, "/root"),
+            (1000, 1000, "/home/openhands"),
+            (7, 0, "/"),
+        ] {
+            assert_eq!(
+                (host.group_of(uid), host.home_of(uid)),
+                (group, home),
+                "{uid}"
+            );
+        }
+    }
+
+    #[test]
+    fn is_valid_agrees_with_kubelet() {
+        let digest = format!("a@sha256:{}", "0f".repeat(32));
+        let good = "debian debian:12 ghcr.io/openhands/runtime:0.59-nikolaik localhost/sandbox-test:1 \
+            localhost:5000/a Registry.Example.com:5000/a/b__c:V1_x host:5000/a a.b";
+        for good in good.split(' ').chain([digest.as_str()]) {
+            assert!(is_valid(good), "{good}");
+        }
+        let long_tag = format!("a:{}", "x".repeat(129));
+        let bad = "Debian debian: debian:12:13 a//b /a -a a@sha256:12 https://ghcr.io/a host:port/a \
+            Host/a \u{fc}";
+        for bad in bad
+            .split(' ')
+            .chain(["", " ", "debian 12", "debian\n", &long_tag])
+        {
+            assert!(!is_valid(bad), "{bad}");
+        }
     }
 }

@@ -108,9 +108,8 @@ fn spawn_pid_namespace_init() -> io::Result<Child> {
     let init = command.spawn()?;
     drop(command);
     let mut line = [0];
-    ready
-        .read_exact(&mut line)
-        .map_err(|_| io::Error::other("no process namespace can be made"))?;
+    let started = ready.read_exact(&mut line);
+    started.map_err(|_| io::Error::other("no process namespace can be made"))?;
     Ok(init)
 }
 
@@ -148,9 +147,8 @@ pub(crate) fn run_to_end(mut command: Command, input: &str) -> io::Result<Output
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .map_err(|error| named(&name, &error.to_string()))?;
+    let child = command.spawn();
+    let mut child = child.map_err(|error| named(&name, &error.to_string()))?;
     if let Some(mut stdin) = child.stdin.take() {
         stdin.write_all(input.as_bytes())?;
     }

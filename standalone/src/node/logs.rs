@@ -6,98 +6,93 @@
 mod follow;
 mod record;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
-use futures::stream::{BoxStream, StreamExt as _};
-use jiff::Timestamp;
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::StreamExt as _;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 
 use self::follow::Follower;
 use self::record::{END, Renderer, encode, texts};
 use super::paths::Paths;
+use crate::api::{LogError, LogQuery, LogStream, PodLogs};
 
 /// Maximum number of bytes returned by one read.
 const MAX_READ_BYTES: u64 = 16 << 20;
 
-/// Options of a log read.
-#[derive(Debug, Clone, Default)]
-pub struct LogOptions {
-    /// The previous run of the container.
-    pub previous: bool,
-    /// Continues until the container terminates.
-    pub follow: bool,
-    /// Maximum number of lines, from the end.
-    pub tail_lines: Option<usize>,
-    /// Maximum number of bytes, from the start of the selected part.
-    pub limit_bytes: Option<usize>,
-    /// Omits earlier lines.
-    pub since: Option<Timestamp>,
-    /// Prefixes each line with its time.
-    pub timestamps: bool,
+/// Logs of the containers below a node's state directory.
+#[derive(Debug)]
+pub struct NodeLogs(PathBuf);
+
+impl NodeLogs {
+    pub fn new(state_dir: PathBuf) -> Self {
+        Self(state_dir)
+    }
 }
 
-/// Reads the log of a container of a Pod on this node.
+impl PodLogs for NodeLogs {
+    fn read<'a>(
+        &'a self,
+        namespace: &'a str,
+        pod: &'a str,
+        query: &'a LogQuery,
+    ) -> BoxFuture<'a, Result<LogStream, LogError>> {
+        let (state_dir, query) = (self.0.clone(), query.clone());
+        let (namespace, pod) = (namespace.to_owned(), pod.to_owned());
+        let read = move || log_stream(&state_dir, &namespace, &pod, &query);
+        let read = tokio::task::spawn_blocking(read);
+        let explain = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                LogError::NotAvailable("the container has not started".into())
+            }
+            _ => LogError::Failed(error.to_string()),
+        };
+        async move {
+            read.await
+                .map_err(io::Error::from)
+                .flatten()
+                .map_err(explain)
+        }
+        .boxed()
+    }
+}
+
+/// Reads the log of a container of a Pod on this node; with `follow`, until the container
+/// terminates.
 ///
 /// # Errors
 ///
 /// [`io::ErrorKind::NotFound`] if the node knows no such Pod, container or run.
-pub fn logs(
-    state_dir: &Path,
-    namespace: &str,
-    pod: &str,
-    container: &str,
-    options: &LogOptions,
-) -> io::Result<Vec<u8>> {
-    let file = log_file(state_dir, namespace, pod, container, options.previous)?;
-    let mut renderer = Renderer::new(options);
-    Ok(renderer.first(&stored(&file)?))
-}
-
-/// Reads like [`logs`], in parts; with `follow`, until the container terminates.
-///
-/// # Errors
-///
-/// As for [`logs`].
 pub fn log_stream(
     state_dir: &Path,
     namespace: &str,
     pod: &str,
-    container: &str,
-    options: &LogOptions,
-) -> io::Result<BoxStream<'static, io::Result<Bytes>>> {
-    let path = log_file(state_dir, namespace, pod, container, options.previous)?;
-    let mut renderer = Renderer::new(options);
-    if !options.follow {
-        let log = renderer.first(&stored(&path)?);
-        return Ok(futures::stream::once(async { Ok(log.into()) }).boxed());
-    }
-    let mut follower = Follower::open(path.clone())?;
-    let mut bytes = tail_of(&rotated(&path), MAX_READ_BYTES)?;
-    bytes.extend(follower.read()?);
-    let first = renderer.first(&bytes);
-    let rest = follower.stream(renderer);
-    Ok(futures::stream::once(async { Ok(first.into()) })
-        .chain(rest)
-        .boxed())
-}
-
-fn log_file(
-    state_dir: &Path,
-    namespace: &str,
-    pod: &str,
-    container: &str,
-    previous: bool,
-) -> io::Result<PathBuf> {
+    query: &LogQuery,
+) -> io::Result<LogStream> {
+    let container = query.container.as_deref().unwrap_or(crds::names::CONTAINER);
     let is_path = |name: &&str| name.contains('/') || name.starts_with('.');
     if [namespace, pod, container].iter().any(is_path) {
         return Err(io::ErrorKind::NotFound.into());
     }
     let pod = Paths::new(state_dir).log_link(namespace, pod);
-    start_file(&pod.join(container), previous)
+    let path = run_file(&pod.join(container), query.previous)?;
+    let mut renderer = Renderer::new(query);
+    if !query.follow {
+        let log = renderer.render(&stored(&path)?);
+        return Ok(futures::stream::once(async { Ok(log.into()) }).boxed());
+    }
+    let mut follower = Follower::open(path.clone())?;
+    let mut bytes = tail_of(&rotated(&path), MAX_READ_BYTES)?;
+    bytes.extend(follower.read()?);
+    let first = renderer.render(&bytes);
+    let rest = follower.stream(renderer);
+    Ok(futures::stream::once(async { Ok(first.into()) })
+        .chain(rest)
+        .boxed())
 }
 
 /// Both halves of a log, as stored.
@@ -114,23 +109,19 @@ pub(crate) fn last_line(file: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&last).trim_end().to_owned())
 }
 
+/// Numbers of the runs with a log, and their files.
+fn runs(directory: &Path) -> io::Result<impl Iterator<Item = (i32, PathBuf)>> {
+    let number = |path: &Path| path.file_name()?.to_str()?.split('.').next()?.parse().ok();
+    let paths = fs::read_dir(directory)?.flatten().map(|entry| entry.path());
+    Ok(paths.filter_map(move |path| Some((number(&path)?, path))))
+}
+
 /// File of the last run, or of the one before.
-fn start_file(directory: &Path, previous: bool) -> io::Result<PathBuf> {
-    let entries = fs::read_dir(directory)?.flatten();
-    let starts = entries.filter_map(|entry| {
-        entry
-            .file_name()
-            .to_str()?
-            .strip_suffix(".log")?
-            .parse::<u32>()
-            .ok()
-    });
-    let mut starts: Vec<u32> = starts.collect();
-    starts.sort_unstable_by(|a, b| b.cmp(a));
-    let start = starts
-        .get(usize::from(previous))
-        .ok_or(io::ErrorKind::NotFound)?;
-    Ok(directory.join(format!("{start}.log")))
+fn run_file(directory: &Path, previous: bool) -> io::Result<PathBuf> {
+    let runs: BTreeSet<i32> = runs(directory)?.map(|(run, _)| run).collect();
+    let run = runs.iter().nth_back(usize::from(previous));
+    let run = run.ok_or(io::ErrorKind::NotFound)?;
+    Ok(directory.join(format!("{run}.log")))
 }
 
 fn rotated(file: &Path) -> PathBuf {
@@ -151,6 +142,10 @@ fn tail_of(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+fn appended(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
 /// Writer of the log of one run; the older half is dropped at the limit.
 #[derive(Debug)]
 pub(crate) struct LogWriter {
@@ -164,10 +159,13 @@ impl LogWriter {
     /// Opens the log of run `number`. `limit` bounds both halves together.
     pub(crate) fn create(directory: &Path, number: i32, limit: u64) -> io::Result<Self> {
         fs::create_dir_all(directory)?;
+        // All but the last two runs go.
+        for (_, path) in runs(directory)?.filter(|(run, _)| *run < number - 1) {
+            let _ = fs::remove_file(path);
+        }
         let path = directory.join(format!("{number}.log"));
-        let file = OpenOptions::new().create(true).append(true).open(&path)?;
+        let file = appended(&path)?;
         let written = file.metadata()?.len();
-        remove_older(directory, number);
         Ok(Self {
             path,
             file,
@@ -203,28 +201,11 @@ impl LogWriter {
     fn store(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.written + bytes.len() as u64 > self.limit / 2 {
             fs::rename(&self.path, rotated(&self.path))?;
-            self.file = OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(&self.path)?;
+            self.file = appended(&self.path)?;
             self.written = 0;
         }
         self.written += bytes.len() as u64;
         self.file.write_all(bytes)
-    }
-}
-
-/// Removes all but the last two runs.
-fn remove_older(directory: &Path, number: i32) {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    for entry in entries {
-        let name = entry.file_name();
-        let start = name
-            .to_str()
-            .and_then(|name| name.split('.').next()?.parse::<i32>().ok());
-        if start.is_some_and(|start| start < number - 1) {
-            let _ = fs::remove_file(entry.path());
-        }
     }
 }
 
@@ -239,7 +220,7 @@ mod tests {
         for line in ["1234567\n", "2345678\n", "3456789\n"] {
             log.append(line.as_bytes()).unwrap();
         }
-        let file = start_file(directory.path(), false).unwrap();
+        let file = run_file(directory.path(), false).unwrap();
         let lines = |file: &Path| texts(&tail_of(file, 99).unwrap()).concat();
         assert_eq!(lines(&rotated(&file)), b"2345678\n");
         assert_eq!(lines(&file), b"3456789\n");
@@ -253,14 +234,16 @@ mod tests {
             log.append(number.to_string().as_bytes()).unwrap();
         }
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
-        let previous = start_file(directory.path(), true).unwrap();
+        let previous = run_file(directory.path(), true).unwrap();
         assert_eq!(last_line(&previous).unwrap(), "2");
     }
 
     #[test]
     fn logs_reject_names_with_path_separators() {
         let state = tempfile::tempdir().unwrap();
-        let error = logs(state.path(), "..", "pod", "c", &LogOptions::default()).unwrap_err();
+        let error = log_stream(state.path(), "..", "pod", &LogQuery::default())
+            .err()
+            .unwrap();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

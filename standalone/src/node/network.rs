@@ -11,44 +11,24 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use ipnet::Ipv4Net;
+
 use self::ipam::{AddressLease, AddressPool};
-pub use self::ipam::{BadCidr, Cidr};
 use self::namespaces::Namespaces;
 use super::launcher::Launcher;
 use super::paths::Paths;
 
-/// Network type of Pods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PodNetwork {
-    /// One namespace per Pod, with addresses from a part of this range. Needs root.
-    Namespaces(Cidr),
-    /// The host's network, with one address in 127.0.0.0/8 per Pod.
-    Loopback,
-}
+/// Addresses of Pods with a namespace. Each node takes a part.
+const POD_RANGE: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 231, 0, 0), 16);
 
-impl PodNetwork {
-    /// Namespaces as root, loopback otherwise.
-    pub fn detect() -> Self {
-        if rustix::process::geteuid().is_root() {
-            Self::Namespaces(Cidr::DEFAULT)
-        } else {
-            Self::Loopback
-        }
-    }
-}
-
-/// Private networks beyond this host, such as the one it is part of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lan {
-    Open,
-    Closed,
-}
+/// Addresses of Pods of nodes without root, beyond commonly used ones.
+const LOOPBACK_RANGE: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(127, 128, 0, 0), 9);
 
 /// A Pod cannot be connected.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
-    #[error("no free part of {0} for this node's Pods")]
-    RangeTaken(Cidr),
+    #[error("no free part of {} for this node's Pods", POD_RANGE)]
+    RangeTaken,
     #[error("all addresses of this node are in use")]
     Exhausted,
     #[error("Pod network: {0}")]
@@ -71,31 +51,31 @@ pub(crate) struct Attachment {
 
 impl Attachment {
     pub(crate) fn address(&self) -> Ipv4Addr {
-        self.lease.address()
+        self.lease.address
     }
 }
 
 impl Network {
-    /// Sets up the network, after removing that of an earlier run.
+    /// Sets up the network, after removing that of an earlier run. `allow_lan` lets Pods connect to
+    /// private networks beyond this host.
     pub(crate) async fn start(
-        requested: PodNetwork,
-        lan: Lan,
+        is_root: bool,
+        allow_lan: bool,
         paths: &Paths,
         launcher: &Launcher,
     ) -> Result<Self, NetworkError> {
-        match requested {
-            PodNetwork::Loopback => Ok(Self {
-                addresses: AddressPool::new(ipam::loopback_part(&paths.tag)),
+        if !is_root {
+            let number = paths.hash % ipam::parts(LOOPBACK_RANGE);
+            return Ok(Self {
+                addresses: AddressPool::new(ipam::part(LOOPBACK_RANGE, number)),
                 namespaces: None,
-            }),
-            PodNetwork::Namespaces(range) => {
-                let namespaces = Namespaces::start(range, lan, paths, launcher).await?;
-                Ok(Self {
-                    addresses: AddressPool::new(namespaces.part()),
-                    namespaces: Some(namespaces),
-                })
-            }
+            });
         }
+        let namespaces = Namespaces::start(allow_lan, paths, launcher).await?;
+        Ok(Self {
+            addresses: AddressPool::new(namespaces.part),
+            namespaces: Some(namespaces),
+        })
     }
 
     /// Connects a Pod, at `preferred` if that address is free.
@@ -103,12 +83,10 @@ impl Network {
         &self,
         preferred: Option<Ipv4Addr>,
     ) -> Result<Attachment, NetworkError> {
-        let lease = self
-            .addresses
-            .take(preferred)
-            .ok_or(NetworkError::Exhausted)?;
+        let lease = self.addresses.take(preferred);
+        let lease = lease.ok_or(NetworkError::Exhausted)?;
         let namespace = match &self.namespaces {
-            Some(namespaces) => Some(Arc::new(namespaces.connect(lease.address()).await?)),
+            Some(namespaces) => Some(Arc::new(namespaces.connect(lease.address).await?)),
             None => None,
         };
         Ok(Attachment { lease, namespace })
@@ -121,10 +99,8 @@ impl Network {
 
     /// The host's address as Pods see it.
     pub(crate) fn host_ip(&self) -> IpAddr {
-        let namespaces = self.namespaces.as_ref();
-        namespaces
-            .map_or(Ipv4Addr::LOCALHOST, Namespaces::gateway)
-            .into()
+        let gateway = self.namespaces.as_ref().map(Namespaces::gateway);
+        gateway.unwrap_or(Ipv4Addr::LOCALHOST).into()
     }
 
     /// Content of `/etc/resolv.conf` in Pods.

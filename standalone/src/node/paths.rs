@@ -1,19 +1,21 @@
 //! Paths in the state directory, and the tag that marks everything outside of it: interfaces,
 //! firewall table, cgroup, shared memory.
 
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use super::remove_tree;
-
 /// Layout of one state directory.
 #[derive(Debug, Clone)]
 pub(crate) struct Paths {
     state: PathBuf,
-    /// Five hexadecimal digits of the path's hash; short, because interface names are.
+    /// The path's hash in 20 bits.
+    pub hash: u32,
+    /// The hash as five hexadecimal digits; short, because interface names are.
     pub tag: String,
 }
 
@@ -23,8 +25,12 @@ impl Paths {
         let state = state.canonicalize().unwrap_or(state);
         let hash = digest(&SHA256, state.as_os_str().as_encoded_bytes());
         let first = hash.as_ref().first_chunk().copied().unwrap_or_default();
-        let tag = format!("{:05x}", u32::from_be_bytes(first) >> 12);
-        Self { state, tag }
+        let hash = u32::from_be_bytes(first) >> 12;
+        Self {
+            state,
+            hash,
+            tag: format!("{hash:05x}"),
+        }
     }
 
     pub(crate) fn pods(&self) -> PathBuf {
@@ -52,14 +58,14 @@ impl Paths {
     /// Directory of memory-backed volumes; on disk if the host has no shared memory. Its name has a
     /// random part, so that no other user can create it beforehand.
     pub(crate) fn memory(&self) -> PathBuf {
-        let recorded = std::fs::read_to_string(self.memory_record());
+        let recorded = fs::read_to_string(self.memory_record());
         recorded.map_or_else(|_| self.state.join("memory"), PathBuf::from)
     }
 
     /// Creates the directory of memory-backed volumes, unless an earlier run has.
-    pub(crate) fn create_memory(&self) -> std::io::Result<()> {
+    pub(crate) fn create_memory(&self) -> io::Result<()> {
         let is_own = |path: &Path| {
-            let metadata = std::fs::symlink_metadata(path);
+            let metadata = fs::symlink_metadata(path);
             let user = rustix::process::geteuid().as_raw();
             metadata.is_ok_and(|found| found.is_dir() && found.uid() == user)
         };
@@ -69,21 +75,17 @@ impl Paths {
         }
         let mut random = [0; 8];
         let filled = SystemRandom::new().fill(&mut random);
-        filled.map_err(|_| std::io::Error::other("cannot read random bytes"))?;
-        let name = format!(
-            "sandbox-standalone-{}-{:016x}",
-            self.tag,
-            u64::from_ne_bytes(random)
-        );
-        let path = shared.join(name);
-        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-        std::fs::write(self.memory_record(), path.as_os_str().as_encoded_bytes())
+        filled.map_err(|_| io::Error::other("cannot read random bytes"))?;
+        let random = u64::from_ne_bytes(random);
+        let path = shared.join(format!("sandbox-standalone-{}-{random:016x}", self.tag));
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        fs::write(self.memory_record(), path.as_os_str().as_encoded_bytes())
     }
 
     /// Removes the directory of memory-backed volumes.
     pub(crate) fn remove_memory(&self) {
-        remove_tree::remove(&self.memory());
-        let _ = std::fs::remove_file(self.memory_record());
+        remove_tree(&self.memory());
+        let _ = fs::remove_file(self.memory_record());
     }
 
     fn memory_record(&self) -> PathBuf {
@@ -108,5 +110,36 @@ impl Paths {
     /// Record of the node's cgroup.
     pub(crate) fn cgroup_record(&self) -> PathBuf {
         self.state.join("cgroups")
+    }
+}
+
+/// Removes a tree. A failure is logged; the next start tries again.
+pub(crate) fn remove_tree(path: &Path) {
+    let removed = fs::remove_dir_all(path).or_else(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            open_up(path);
+            fs::remove_dir_all(path)
+        }
+        _ => Err(error),
+    });
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(%error, path = %path.display(), "directory not removed");
+        }
+        _ => {}
+    }
+}
+
+/// Restores access to directories: without root, the node owns them but may lack permission.
+fn open_up(path: &Path) {
+    let Ok(metadata) = fs::symlink_metadata(path) else {
+        return;
+    };
+    if !metadata.is_dir() {
+        return;
+    }
+    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        open_up(&entry.path());
     }
 }

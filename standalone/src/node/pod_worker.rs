@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -13,15 +13,16 @@ use super::Node;
 use super::container::PreparedPod;
 use super::container_runner::{ContainerRunner, RestartPolicy, StopSignals};
 use super::network::NetworkError;
-use super::pod_state::{ContainerRef, PodState};
-use super::remove_tree;
-use super::status::ContainerRunState;
+use super::paths::remove_tree;
+use super::status::PodState;
 use super::status_writer::StatusWriter;
 use super::volumes::{VolumeError, provide};
 
 const DEFAULT_GRACE: i64 = 30;
 const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// Time between SIGTERM and SIGKILL when the node shuts down.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
 /// Pod as last seen by the watch.
 #[derive(Debug, Clone)]
@@ -56,22 +57,23 @@ pub(crate) async fn run(
         node,
         pod,
     };
-    let mut status_writer = StatusWriter::new(&worker.node.client, &worker.pod);
+    let mut status_writer = StatusWriter::new(&worker.node.client, &worker.pod, &worker.state);
     let ended = CancellationToken::new();
+    let has_ended = has_ended(&worker.pod);
     let containers = async {
-        if !has_ended(&worker.pod) {
+        if !has_ended {
             worker.containers().await;
         }
         ended.cancel();
     };
     let reporting = async {
-        if has_ended(&worker.pod) {
+        if has_ended {
             return;
         }
         // Terminations are not reported at shutdown, so that the next start finds the Pod running.
         tokio::select! {
             () = shutdown.cancelled() => {}
-            () = status_writer.run(&worker.state, &worker.node.config.node_name, &ended) => {}
+            () = status_writer.run(&ended) => {}
         }
     };
     let mut endings = observed.clone();
@@ -95,10 +97,8 @@ pub(crate) async fn run(
 
 /// True if the Pod's phase is final.
 fn has_ended(pod: &Pod) -> bool {
-    let phase = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.phase.as_deref());
+    let status = pod.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
@@ -124,67 +124,35 @@ impl PodWorker {
             // The capacity of the machine does not change.
             return self.stop.soft.cancelled().await;
         }
-        let prepared = tokio::select! {
-            prepared = self.prepare() => prepared,
-            () = self.stop.soft.cancelled() => {
-                return self.state.update(|facts| facts.is_finished = true);
-            }
-        };
-        let spec = self.pod.spec.clone().unwrap_or_default();
-        let policy = RestartPolicy::of(spec.restart_policy.as_deref());
-        if self.run_init_containers(&prepared, &spec, policy).await {
-            self.run_main_containers(&prepared, &spec, policy).await;
+        tokio::select! {
+            prepared = self.prepare() => self.run_containers(&prepared).await,
+            () = self.stop.soft.cancelled() => {}
         }
         self.state.update(|facts| facts.is_finished = true);
     }
 
-    async fn run_init_containers(
-        &self,
-        pod: &PreparedPod,
-        spec: &PodSpec,
-        policy: RestartPolicy,
-    ) -> bool {
-        for (number, container) in spec.init_containers.iter().flatten().enumerate() {
-            if !self
-                .container(
-                    pod,
-                    container,
-                    ContainerRef::Init(number),
-                    policy.for_init(),
-                )
-                .await
-            {
-                return false;
-            }
-        }
-        !self.stop.soft.is_cancelled()
-    }
-
-    async fn run_main_containers(&self, pod: &PreparedPod, spec: &PodSpec, policy: RestartPolicy) {
-        let mut runners = Vec::new();
-        for (number, container) in spec.containers.iter().enumerate() {
-            let container_ref = ContainerRef::Main(number);
-            runners.push(self.container(pod, container, container_ref, policy));
-        }
-        join_all(runners).await;
-    }
-
-    async fn container(
-        &self,
-        pod: &PreparedPod,
-        container: &Container,
-        container_ref: ContainerRef,
-        policy: RestartPolicy,
-    ) -> bool {
-        let runner = ContainerRunner {
+    /// Runs the init containers one after the other and then the others together.
+    async fn run_containers(&self, pod: &PreparedPod) {
+        let spec = self.pod.spec.clone().unwrap_or_default();
+        let policy = RestartPolicy::of(spec.restart_policy.as_deref());
+        let runner = |(number, container), policy| ContainerRunner {
             pod,
             state: &self.state,
-            container_ref,
+            number,
             container,
             policy,
             stop: &self.stop,
         };
-        runner.run().await
+        let init = spec.init_containers.unwrap_or_default();
+        for numbered in init.iter().enumerate() {
+            if !runner(numbered, policy.for_init()).run().await {
+                return;
+            }
+        }
+        if !self.stop.soft.is_cancelled() {
+            let numbered = (init.len()..).zip(&spec.containers);
+            join_all(numbered.map(|numbered| runner(numbered, policy).run())).await;
+        }
     }
 
     /// Prepares network and volumes, with backoff.
@@ -197,10 +165,12 @@ impl PodWorker {
             };
             tracing::warn!(pod = self.pod.metadata.name, %error, "Pod not ready to start");
             self.state.update(|facts| {
-                for container in facts.init.iter_mut().chain(&mut facts.main) {
-                    if let ContainerRunState::Waiting { message, .. } = &mut container.state {
-                        *message = error.to_string();
-                    }
+                let states = facts
+                    .containers
+                    .iter_mut()
+                    .flat_map(|container| &mut container.state);
+                for waiting in states.flat_map(|state| &mut state.waiting) {
+                    waiting.message = Some(error.to_string());
                 }
             });
             tokio::time::sleep(delay).await;
@@ -213,13 +183,7 @@ impl PodWorker {
         let before = status.and_then(|status| status.pod_ip.as_ref()?.parse().ok());
         let attachment = self.node.network.attach(before).await?;
         self.link_logs()?;
-        let volumes = provide(
-            &self.node.client,
-            &self.node.paths,
-            &self.node.claims,
-            &self.pod,
-        )
-        .await?;
+        let volumes = provide(&self.node, &self.pod).await?;
         self.state.update(|facts| {
             facts.address = Some(IpAddr::V4(attachment.address()));
             facts.host = Some(self.node.network.host_ip());
@@ -248,9 +212,8 @@ impl PodWorker {
     fn log_link(&self) -> std::path::PathBuf {
         let metadata = &self.pod.metadata;
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
-        self.node
-            .paths
-            .log_link(namespace, metadata.name.as_deref().unwrap_or_default())
+        let name = metadata.name.as_deref().unwrap_or_default();
+        self.node.paths.log_link(namespace, name)
     }
 
     /// Turns deletion and shutdown into stop signals, until the containers have terminated.
@@ -268,39 +231,33 @@ impl PodWorker {
                     grace(&observed.borrow().pod)
                 }
             }
-            () = shutdown.cancelled() => self.node.config.shutdown_grace,
+            () = shutdown.cancelled() => SHUTDOWN_GRACE,
             () = ended.cancelled() => return,
         };
         self.stop.soft.cancel();
+        let shutdown_grace_elapsed = async {
+            shutdown.cancelled().await;
+            tokio::time::sleep(SHUTDOWN_GRACE).await;
+        };
         tokio::select! {
             () = tokio::time::sleep(grace) => {}
-            () = until_gone(observed) => {}
-            () = self.shutdown_grace_elapsed(shutdown) => {}
+            _ = observed.wait_for(|seen| seen.is_deleted) => {}
+            () = shutdown_grace_elapsed => {}
             () = ended.cancelled() => return,
         }
         self.stop.hard.cancel();
     }
 
-    async fn shutdown_grace_elapsed(&self, shutdown: &CancellationToken) {
-        shutdown.cancelled().await;
-        tokio::time::sleep(self.node.config.shutdown_grace).await;
-    }
-
     /// Removes the Pod's files on this machine.
     async fn remove(&self) {
         let link = self.log_link();
-        let directories = [
-            self.node.paths.pod(&self.uid),
-            self.node.paths.memory().join(&self.uid),
-        ];
-        let logs = self.node.paths.logs(&self.uid);
+        let (uid, paths) = (self.uid.clone(), self.node.paths.clone());
         let removed = tokio::task::spawn_blocking(move || {
-            if std::fs::read_link(&link).is_ok_and(|target| target == logs) {
+            if std::fs::read_link(&link).is_ok_and(|target| target == paths.logs(&uid)) {
                 let _ = std::fs::remove_file(&link);
             }
-            for directory in &directories {
-                remove_tree::remove(directory);
-            }
+            remove_tree(&paths.pod(&uid));
+            remove_tree(&paths.memory().join(&uid));
         });
         if let Err(error) = removed.await {
             tracing::warn!(%error, "removal failed");
@@ -308,16 +265,11 @@ impl PodWorker {
     }
 }
 
-async fn until_gone(observed: &mut watch::Receiver<WatchedPod>) {
-    let _ = observed.wait_for(|seen| seen.is_deleted).await;
-}
-
 fn grace(pod: &Pod) -> Duration {
-    let metadata = pod.metadata.deletion_grace_period_seconds;
-    let spec = pod
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.termination_grace_period_seconds);
-    let seconds = metadata.or(spec).unwrap_or(DEFAULT_GRACE);
+    let requested = pod.metadata.deletion_grace_period_seconds;
+    let spec = pod.spec.as_ref();
+    let seconds = requested
+        .or_else(|| spec?.termination_grace_period_seconds)
+        .unwrap_or(DEFAULT_GRACE);
     Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
 }

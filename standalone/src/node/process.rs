@@ -1,13 +1,11 @@
 //! Running container: the bubblewrap process, a handle on the container's PID 1, its output and its
 //! cgroup.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, PipeReader, Seek as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +19,7 @@ use tokio::process::Child;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::BWRAP;
 use super::bwrap::BwrapSpec;
 use super::cgroup::ContainerCgroup;
 use super::exec_as::EXEC_AS;
@@ -36,14 +35,10 @@ const SETUP_TIMEOUT: Duration = Duration::from_mins(1);
 /// Input of one start.
 #[derive(Debug)]
 pub(crate) struct LaunchSpec {
-    pub bwrap: PathBuf,
     pub sandbox: BwrapSpec,
     pub network: Option<Arc<OwnedFd>>,
     /// User namespace of the container, if the node is root and the machine supports it.
     pub users: Option<Arc<UserNamespace>>,
-    pub group: ContainerCgroup,
-    pub log: LogWriter,
-    pub termination_message: TerminationMessage,
 }
 
 /// Started container.
@@ -73,25 +68,20 @@ struct StartedProcess {
 
 impl Process {
     /// Starts bubblewrap, moves the container into its cgroup, and lets it execute.
-    pub(crate) async fn start(launcher: &Launcher, launch: LaunchSpec) -> io::Result<Self> {
-        let LaunchSpec {
-            bwrap,
-            sandbox,
-            network,
-            users,
-            group,
-            log,
-            termination_message,
-        } = launch;
+    pub(crate) async fn start(
+        launcher: &Launcher,
+        launch: LaunchSpec,
+        group: ContainerCgroup,
+        log: LogWriter,
+        termination_message: TerminationMessage,
+    ) -> io::Result<Self> {
         let path = log.path().to_owned();
-        let started = launcher
-            .run(move |host| start(bwrap, sandbox, users.as_deref(), network.as_deref(), host));
         let StartedProcess {
             mut child,
             gate,
             output,
             mounts,
-        } = started.await?;
+        } = launcher.run(|host| launch.start(host)).await?;
         let output = tokio::spawn(log.copy(receiver(output)?));
         let passed = timeout(SETUP_TIMEOUT, open_start_gate(&child, gate, &group)).await;
         // bubblewrap has its own copies by now.
@@ -125,12 +115,10 @@ impl Process {
 
     /// Waits for the exit. Cancel-safe; can be called again.
     pub(crate) async fn wait(&mut self) -> io::Result<Exit> {
-        let status = self.child.wait().await?;
-        let code = status.code().unwrap_or(137);
-        let killed = self.group.had_oom_kill();
+        let code = self.child.wait().await?.code().unwrap_or(137);
         Ok(Exit {
             code,
-            out_of_memory: code == 137 && killed,
+            out_of_memory: code == 137 && self.group.had_oom_kill(),
         })
     }
 
@@ -167,10 +155,11 @@ fn only_child(bwrap: &Child) -> io::Result<Pid> {
     let missing = || io::Error::other("the container's first process is gone");
     let id = bwrap.id().ok_or_else(missing)?;
     let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
-    let first = children.split_whitespace().next();
-    first
-        .and_then(|pid| Pid::from_raw(pid.parse().ok()?))
-        .ok_or_else(missing)
+    let mut children = children.split_whitespace();
+    let first = children
+        .next()
+        .and_then(|pid| Pid::from_raw(pid.parse().ok()?));
+    first.ok_or_else(missing)
 }
 
 fn receiver(pipe: PipeReader) -> io::Result<pipe::Receiver> {
@@ -179,50 +168,43 @@ fn receiver(pipe: PipeReader) -> io::Result<pipe::Receiver> {
     pipe::Receiver::from_owned_fd(descriptor)
 }
 
-/// Runs on the launcher thread.
-fn start(
-    bwrap: PathBuf,
-    mut sandbox: BwrapSpec,
-    users: Option<&UserNamespace>,
-    network: Option<&OwnedFd>,
-    host: &HostNamespace,
-) -> io::Result<StartedProcess> {
-    let (gate, inner) = StdUnixStream::pair()?;
-    let (output, output_in) = io::pipe()?;
-    let mut mounts = MappedMounts::default();
-    let namespace = users.map(|users| users.descriptor().try_clone_to_owned());
-    let namespace = namespace.transpose()?;
-    let mut command = Command::new(&bwrap);
-    if let (Some(users), Some(namespace)) = (users, &namespace) {
-        let number = inheritable(namespace)?;
-        command = Command::new(&sandbox.self_exe);
-        command
-            .args([EXEC_AS, "--user-namespace", &number, "--"])
-            .arg(bwrap);
-        let mut sources = sandbox.sources_mut();
-        sources.try_for_each(|source| users.map(source, &mut mounts))?;
+impl LaunchSpec {
+    /// Runs on the launcher thread.
+    fn start(mut self, host: &HostNamespace) -> io::Result<StartedProcess> {
+        let (gate, inner) = StdUnixStream::pair()?;
+        let (output, output_in) = io::pipe()?;
+        let mut mounts = MappedMounts::default();
+        let users = self.users.as_deref();
+        let namespace = users.map(|users| users.descriptor().try_clone_to_owned());
+        let namespace = namespace.transpose()?;
+        let mut command = Command::new(BWRAP);
+        if let (Some(users), Some(namespace)) = (users, &namespace) {
+            let number = inheritable(namespace)?;
+            command = Command::new(&self.sandbox.self_exe);
+            command.args([EXEC_AS, "--user-namespace", &number, "--", BWRAP]);
+            let mut sources = self.sandbox.sources_mut();
+            sources.try_for_each(|source| users.map(source, &mut mounts))?;
+        }
+        let options = memory_file(&self.sandbox.options())?;
+        let filter = memory_file(&seccomp::program())?;
+        command.env_clear();
+        command.args(["--seccomp", &inheritable(&filter)?]);
+        command.args(["--args", &inheritable(&options)?, "--"]);
+        command.args(self.sandbox.inner());
+        command.stdin(OwnedFd::from(inner));
+        command.stdout(output_in.try_clone()?);
+        command.stderr(output_in);
+        // Kills the process if the handle is dropped.
+        let mut command = tokio::process::Command::from(command);
+        command.kill_on_drop(true);
+        let child = inside(self.network.as_deref(), host, || command.spawn())?;
+        Ok(StartedProcess {
+            child,
+            gate,
+            output,
+            mounts,
+        })
     }
-    let options = memory_file(&sandbox.options())?;
-    let filter = memory_file(&seccomp::program())?;
-    command
-        .env_clear()
-        .arg("--seccomp")
-        .arg(inheritable(&filter)?);
-    command.arg("--args").arg(inheritable(&options)?).arg("--");
-    command.args::<Vec<OsString>, _>(sandbox.inner());
-    command.stdin(Stdio::from(OwnedFd::from(inner)));
-    command.stdout(Stdio::from(OwnedFd::from(output_in.try_clone()?)));
-    command.stderr(Stdio::from(OwnedFd::from(output_in)));
-    // Kills the process if the handle is dropped.
-    let mut command = tokio::process::Command::from(command);
-    command.kill_on_drop(true);
-    let child = inside(network, host, || command.spawn())?;
-    Ok(StartedProcess {
-        child,
-        gate,
-        output,
-        mounts,
-    })
 }
 
 /// Lets only this child inherit a descriptor, which the caller closes; its number.

@@ -1,5 +1,5 @@
-//! Facts about a Pod and their translation to `status`, a pure function that checks Kubernetes'
-//! wording in one place.
+//! Facts about a Pod, which its containers change, and their translation to `status`: a pure
+//! function that has Kubernetes' wording in one place.
 
 mod conditions;
 
@@ -7,56 +7,29 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
-    ContainerStatus, HostIP, Pod, PodIP, PodStatus,
+    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated,
+    ContainerStateWaiting, ContainerStatus, HostIP, Pod, PodIP, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::capacity::Resources;
 
 /// Facts about a Pod.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
-    pub init: Vec<ContainerFacts>,
-    pub main: Vec<ContainerFacts>,
+    /// Init containers and then the others. What follows from their state is added to the status.
+    pub containers: Vec<ContainerStatus>,
+    /// Number of init containers.
+    init: usize,
     pub address: Option<IpAddr>,
     pub host: Option<IpAddr>,
-    pub started: Option<Timestamp>,
+    started: Option<Timestamp>,
     /// Message of the scheduler if the Pod does not fit on this machine.
     pub unschedulable: Option<String>,
     /// No container will be started again.
     pub is_finished: bool,
-}
-
-/// Facts about a container.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ContainerFacts {
-    pub name: String,
-    pub image: String,
-    /// Id of the container run; empty before the first.
-    pub id: String,
-    pub state: ContainerRunState,
-    pub last: Option<Termination>,
-    pub restarts: i32,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ContainerRunState {
-    Waiting {
-        reason: &'static str,
-        message: String,
-    },
-    Running {
-        since: Timestamp,
-    },
-    Terminated(Termination),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Termination {
-    pub code: i32,
-    pub reason: &'static str,
-    pub message: String,
-    pub started: Timestamp,
-    pub finished: Timestamp,
 }
 
 /// Reasons as reported by the kubelet.
@@ -71,125 +44,187 @@ pub(crate) mod reason {
     pub(crate) const UNKNOWN: &str = "ContainerStatusUnknown";
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    Pending,
-    Running,
-    Succeeded,
-    Failed,
+/// Facts with change notification: container runners update them, the status writer reports them.
+#[derive(Debug)]
+pub(crate) struct PodState {
+    facts: Mutex<Facts>,
+    pub changed: Notify,
 }
 
-impl Phase {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "Pending",
-            Self::Running => "Running",
-            Self::Succeeded => "Succeeded",
-            Self::Failed => "Failed",
-        }
-    }
-}
-
-impl ContainerFacts {
-    fn succeeded(&self) -> bool {
-        matches!(&self.state, ContainerRunState::Terminated(end) if end.code == 0)
-    }
-
-    fn is_running(&self) -> bool {
-        matches!(self.state, ContainerRunState::Running { .. })
-    }
-
-    fn was_started(&self) -> bool {
-        !matches!(self.state, ContainerRunState::Waiting { .. }) || self.last.is_some()
-    }
-
-    fn to_status(&self, init: bool) -> ContainerStatus {
-        let running = self.is_running();
-        ContainerStatus {
-            name: self.name.clone(),
-            image: self.image.clone(),
-            image_id: self.image.clone(),
-            container_id: (!self.id.is_empty()).then(|| format!("process://{}", self.id)),
-            ready: if init { self.succeeded() } else { running },
-            started: Some(running),
-            restart_count: self.restarts,
-            state: Some(self.state.to_status(&self.id)),
-            last_state: self
-                .last
-                .as_ref()
-                .map(|end| ContainerRunState::Terminated(end.clone()).to_status("")),
-            ..ContainerStatus::default()
-        }
-    }
-}
-
-impl ContainerRunState {
-    pub(crate) fn waiting(reason: &'static str) -> Self {
-        Self::Waiting {
-            reason,
-            message: String::new(),
+impl PodState {
+    /// Initial state of a Pod. Restart counts continue from its status.
+    pub(crate) fn new(pod: &Pod, machine: Resources) -> Self {
+        let spec = pod.spec.clone().unwrap_or_default();
+        let status = pod.status.clone().unwrap_or_default();
+        let is_bound = spec.node_name.is_some();
+        let unschedulable = machine.rejection(&spec).filter(|_| !is_bound);
+        let init = spec.init_containers.unwrap_or_default();
+        let waiting = if init.is_empty() {
+            reason::CREATING
+        } else {
+            reason::INITIALIZING
+        };
+        let statuses = [
+            status.init_container_statuses.unwrap_or_default(),
+            status.container_statuses.unwrap_or_default(),
+        ]
+        .concat();
+        let containers = init.iter().chain(&spec.containers).map(|container| {
+            let old = statuses.iter().find(|old| old.name == container.name);
+            initial_status(container, old, waiting)
+        });
+        let started = status.start_time.map_or_else(Timestamp::now, |time| time.0);
+        let facts = Facts {
+            containers: containers.collect(),
+            init: init.len(),
+            started: Some(started),
+            unschedulable,
+            ..Facts::default()
+        };
+        Self {
+            facts: Mutex::new(facts),
+            changed: Notify::new(),
         }
     }
 
-    fn to_status(&self, id: &str) -> ContainerState {
-        let mut state = ContainerState::default();
-        match self {
-            Self::Waiting { reason, message } => {
-                state.waiting = Some(ContainerStateWaiting {
-                    reason: Some((*reason).to_owned()),
-                    message: text(message),
-                });
-            }
-            Self::Running { since } => {
-                state.running = Some(ContainerStateRunning {
-                    started_at: Some(Time(*since)),
-                });
-            }
-            Self::Terminated(end) => {
-                state.terminated = Some(ContainerStateTerminated {
-                    exit_code: end.code,
-                    reason: Some(end.reason.to_owned()),
-                    message: text(&end.message),
-                    started_at: Some(Time(end.started)),
-                    finished_at: Some(Time(end.finished)),
-                    container_id: text(id).map(|id| format!("process://{id}")),
-                    ..ContainerStateTerminated::default()
-                });
-            }
-        }
-        state
+    pub(crate) fn facts(&self) -> Facts {
+        self.facts.lock().clone()
+    }
+
+    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut Facts) -> T) -> T {
+        let result = change(&mut self.facts.lock());
+        self.changed.notify_one();
+        result
+    }
+
+    /// Changes the status of container `number`.
+    pub(crate) fn container<T>(
+        &self,
+        number: usize,
+        change: impl FnOnce(&mut ContainerStatus) -> T,
+    ) -> Option<T> {
+        self.update(|facts| facts.containers.get_mut(number).map(change))
     }
 }
 
-fn text(text: &str) -> Option<String> {
-    (!text.is_empty()).then(|| text.to_owned())
+fn initial_status(
+    container: &Container,
+    old: Option<&ContainerStatus>,
+    reason: &str,
+) -> ContainerStatus {
+    let last = old.and_then(unseen_termination);
+    let image = container.image.clone().unwrap_or_default();
+    ContainerStatus {
+        name: container.name.clone(),
+        image_id: image.clone(),
+        image,
+        state: Some(waiting(reason, String::new())),
+        restart_count: old.map_or(0, |old| old.restart_count) + i32::from(last.is_some()),
+        last_state: last.map(terminated),
+        ..ContainerStatus::default()
+    }
+}
+
+/// Termination of a container that this node had started before it restarted.
+fn unseen_termination(status: &ContainerStatus) -> Option<ContainerStateTerminated> {
+    let state = status.state.as_ref()?;
+    let now = || Some(Time(Timestamp::now()));
+    if let Some(running) = &state.running {
+        return Some(ContainerStateTerminated {
+            exit_code: 137,
+            reason: Some(reason::UNKNOWN.to_owned()),
+            message: Some("the node restarted while the container was running".to_owned()),
+            started_at: running.started_at.clone().or_else(now),
+            finished_at: now(),
+            ..ContainerStateTerminated::default()
+        });
+    }
+    let last = status.last_state.as_ref()?.terminated.as_ref();
+    let ended = state.terminated.as_ref().or(last)?;
+    Some(ContainerStateTerminated {
+        exit_code: ended.exit_code,
+        reason: Some(exit_reason(ended.exit_code).to_owned()),
+        started_at: ended.started_at.clone().or_else(now),
+        finished_at: ended.finished_at.clone().or_else(now),
+        ..ContainerStateTerminated::default()
+    })
+}
+
+pub(crate) fn exit_reason(code: i32) -> &'static str {
+    if code == 0 {
+        reason::COMPLETED
+    } else {
+        reason::ERROR
+    }
+}
+
+pub(crate) fn waiting(reason: &str, message: String) -> ContainerState {
+    let waiting = ContainerStateWaiting {
+        reason: Some(reason.to_owned()),
+        message: Some(message).filter(|message| !message.is_empty()),
+    };
+    ContainerState {
+        waiting: Some(waiting),
+        ..ContainerState::default()
+    }
+}
+
+/// Running since now.
+pub(crate) fn running() -> ContainerState {
+    let running = ContainerStateRunning {
+        started_at: Some(Time(Timestamp::now())),
+    };
+    ContainerState {
+        running: Some(running),
+        ..ContainerState::default()
+    }
+}
+
+pub(crate) fn terminated(end: ContainerStateTerminated) -> ContainerState {
+    ContainerState {
+        terminated: Some(end),
+        ..ContainerState::default()
+    }
+}
+
+/// The termination in the container's current state.
+pub(crate) fn termination(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+    container.state.as_ref()?.terminated.as_ref()
+}
+
+fn succeeded(container: &ContainerStatus) -> bool {
+    termination(container).is_some_and(|end| end.exit_code == 0)
+}
+
+fn is_running(container: &ContainerStatus) -> bool {
+    let state = container.state.as_ref();
+    state.is_some_and(|state| state.running.is_some())
+}
+
+fn was_started(container: &ContainerStatus) -> bool {
+    is_running(container) || termination(container).is_some() || container.last_state.is_some()
 }
 
 impl Facts {
-    fn initialized(&self) -> bool {
-        self.init.iter().all(ContainerFacts::succeeded)
+    fn init(&self) -> &[ContainerStatus] {
+        &self.containers[..self.init]
     }
 
-    fn phase(&self) -> Phase {
-        if self.is_finished {
-            let well = self.initialized() && self.main.iter().all(ContainerFacts::succeeded);
-            return if well {
-                Phase::Succeeded
-            } else {
-                Phase::Failed
-            };
+    fn main(&self) -> &[ContainerStatus] {
+        &self.containers[self.init..]
+    }
+
+    fn phase(&self) -> &'static str {
+        let initialized = self.init().iter().all(succeeded);
+        if !self.is_finished {
+            let is_running = initialized && self.main().iter().any(was_started);
+            return if is_running { "Running" } else { "Pending" };
         }
-        let started = self.main.iter().any(ContainerFacts::was_started);
-        if self.initialized() && started {
-            Phase::Running
+        if initialized && self.main().iter().all(succeeded) {
+            "Succeeded"
         } else {
-            Phase::Pending
+            "Failed"
         }
-    }
-
-    fn unready(&self) -> Vec<&str> {
-        let unready = self.main.iter().filter(|container| !container.is_running());
-        unready.map(|container| container.name.as_str()).collect()
     }
 
     /// Computes the status. `pod` provides conditions of others and the transition times of ours.
@@ -198,122 +233,125 @@ impl Facts {
         let address = self.address.map(|address| address.to_string());
         let host = self.host.map(|host| host.to_string());
         PodStatus {
-            phase: Some(self.phase().as_str().to_owned()),
+            phase: Some(self.phase().to_owned()),
             conditions: Some(conditions::conditions(self, &old, now)),
-            pod_ips: address
-                .iter()
-                .map(|ip| PodIP { ip: ip.clone() })
-                .collect::<Vec<_>>()
-                .into(),
-            host_ips: host
-                .iter()
-                .map(|ip| HostIP { ip: ip.clone() })
-                .collect::<Vec<_>>()
-                .into(),
+            pod_ips: Some(address.iter().cloned().map(|ip| PodIP { ip }).collect()),
+            host_ips: Some(host.iter().cloned().map(|ip| HostIP { ip }).collect()),
             pod_ip: address,
             host_ip: host,
             start_time: self.started.map(Time),
-            init_container_statuses: statuses(&self.init, true),
-            container_statuses: statuses(&self.main, false),
+            init_container_statuses: statuses(self.init(), succeeded),
+            container_statuses: statuses(self.main(), is_running),
             qos_class: old.qos_class,
             ..PodStatus::default()
         }
     }
 }
 
-fn statuses(containers: &[ContainerFacts], init: bool) -> Option<Vec<ContainerStatus>> {
-    let statuses = containers.iter().map(|container| container.to_status(init));
+fn statuses(
+    containers: &[ContainerStatus],
+    is_ready: fn(&ContainerStatus) -> bool,
+) -> Option<Vec<ContainerStatus>> {
+    let statuses = containers.iter().map(|container| ContainerStatus {
+        ready: is_ready(container),
+        started: Some(is_running(container)),
+        ..container.clone()
+    });
     (!containers.is_empty()).then(|| statuses.collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
-    fn container(state: ContainerRunState) -> ContainerFacts {
-        ContainerFacts {
-            name: "c".into(),
-            image: "i".into(),
-            id: "id".into(),
-            state,
-            last: None,
-            restarts: 0,
+    fn container(state: ContainerState) -> ContainerStatus {
+        ContainerStatus {
+            state: Some(state),
+            ..ContainerStatus::default()
         }
     }
 
-    fn ended(code: i32) -> ContainerRunState {
-        let at = Timestamp::UNIX_EPOCH;
-        let reason = if code == 0 {
-            reason::COMPLETED
-        } else {
-            reason::ERROR
-        };
-        ContainerRunState::Terminated(Termination {
-            code,
-            reason,
-            message: String::new(),
-            started: at,
-            finished: at,
+    fn ended(exit_code: i32) -> ContainerState {
+        terminated(ContainerStateTerminated {
+            exit_code,
+            ..ContainerStateTerminated::default()
         })
     }
 
-    fn facts(init: ContainerRunState, main: ContainerRunState, over: bool) -> Facts {
+    fn facts(init: &ContainerState, main: &ContainerState, is_finished: bool) -> Facts {
         Facts {
-            init: vec![container(init)],
-            main: vec![container(main)],
-            is_finished: over,
+            containers: vec![container(init.clone()), container(main.clone())],
+            init: 1,
+            is_finished,
             ..Facts::default()
         }
     }
 
     #[test]
     fn phase_follows_containers() {
-        let running = ContainerRunState::Running {
-            since: Timestamp::UNIX_EPOCH,
-        };
-        let waiting = ContainerRunState::waiting(reason::CREATING);
-        for (facts, phase) in [
-            (
-                facts(waiting.clone(), waiting.clone(), false),
-                Phase::Pending,
-            ),
-            (
-                facts(running.clone(), waiting.clone(), false),
-                Phase::Pending,
-            ),
-            (facts(ended(0), waiting.clone(), false), Phase::Pending),
-            (facts(ended(0), running, false), Phase::Running),
-            (facts(ended(0), ended(1), false), Phase::Running),
-            (facts(ended(0), ended(1), true), Phase::Failed),
-            (facts(ended(0), ended(0), true), Phase::Succeeded),
-            (facts(ended(1), waiting, true), Phase::Failed),
+        let waiting = waiting(reason::CREATING, String::new());
+        for (init, main, is_finished, phase) in [
+            (&waiting, &waiting, false, "Pending"),
+            (&running(), &waiting, false, "Pending"),
+            (&ended(0), &waiting, false, "Pending"),
+            (&ended(0), &running(), false, "Running"),
+            (&ended(0), &ended(1), false, "Running"),
+            (&ended(0), &ended(1), true, "Failed"),
+            (&ended(0), &ended(0), true, "Succeeded"),
+            (&ended(1), &waiting, true, "Failed"),
         ] {
+            let facts = facts(init, main, is_finished);
             assert_eq!(facts.phase(), phase, "{facts:?}");
         }
     }
 
     #[test]
     fn crash_loop_status_matches_cluster() {
-        let mut facts = facts(
-            ended(0),
-            ContainerRunState::waiting(reason::CRASH_LOOP),
-            false,
-        );
-        let ContainerRunState::Terminated(end) = ended(3) else {
-            unreachable!()
-        };
-        facts.main[0].last = Some(end);
-        facts.main[0].restarts = 2;
+        let crash_loop = waiting(reason::CRASH_LOOP, String::new());
+        let mut facts = facts(&ended(0), &crash_loop, false);
+        facts.containers[1].last_state = Some(ended(3));
+        facts.containers[1].restart_count = 2;
         facts.address = Some("10.0.0.2".parse().unwrap());
         let status = facts.to_status(&Pod::default(), Timestamp::UNIX_EPOCH);
         let json = serde_json::to_value(&status).unwrap();
         assert_eq!(json["phase"], "Running");
-        assert_eq!(json["podIPs"][0]["ip"], "10.0.0.2");
+        assert_eq!(json["podIPs"], json!([{"ip": "10.0.0.2"}]));
         let container = &json["containerStatuses"][0];
-        assert_eq!(container["state"]["waiting"]["reason"], "CrashLoopBackOff");
+        let state = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        assert_eq!(container["state"], state);
         assert_eq!(container["lastState"]["terminated"]["exitCode"], 3);
-        assert_eq!(container["restartCount"], 2);
-        assert_eq!(container["ready"], false);
+        assert_eq!(
+            (&container["restartCount"], &container["ready"]),
+            (&json!(2), &json!(false))
+        );
         assert_eq!(json["initContainerStatuses"][0]["ready"], true);
+    }
+
+    #[test]
+    fn running_container_counts_one_restart_after_node_restart() {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]},
+            "status": {"containerStatuses": [{
+                "name": "a", "image": "", "imageID": "", "ready": true, "restartCount": 3,
+                "state": {"running": {}},
+            }]},
+        }))
+        .unwrap();
+        let containers = PodState::new(&pod, Resources::of_machine())
+            .facts()
+            .containers;
+        assert_eq!(
+            (containers[0].restart_count, containers[1].restart_count),
+            (4, 0)
+        );
+        let last = containers[0]
+            .last_state
+            .clone()
+            .unwrap()
+            .terminated
+            .unwrap();
+        assert_eq!(last.reason.as_deref(), Some(reason::UNKNOWN));
+        assert_eq!(containers[1].last_state, None);
     }
 }

@@ -10,15 +10,16 @@ use operator::kubernetes::error_text;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::pod_state::PodState;
-use super::status::Facts;
+use super::NODE_NAME;
+use super::status::PodState;
 
 const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
 /// Status writer of one Pod.
 #[derive(Debug)]
-pub(crate) struct StatusWriter {
+pub(crate) struct StatusWriter<'a> {
+    state: &'a PodState,
     api: Api<Pod>,
     name: String,
     uid: String,
@@ -26,11 +27,12 @@ pub(crate) struct StatusWriter {
     pod: Pod,
 }
 
-impl StatusWriter {
-    pub(crate) fn new(client: &Client, pod: &Pod) -> Self {
+impl<'a> StatusWriter<'a> {
+    pub(crate) fn new(client: &Client, pod: &Pod, state: &'a PodState) -> Self {
         let metadata = pod.metadata.clone();
         let namespace = metadata.namespace.unwrap_or_default();
         Self {
+            state,
             api: Api::namespaced(client.clone(), &namespace),
             name: metadata.name.unwrap_or_default(),
             uid: metadata.uid.unwrap_or_default(),
@@ -39,20 +41,20 @@ impl StatusWriter {
     }
 
     /// Writes the status until `done`, and then once more.
-    pub(crate) async fn run(&mut self, state: &PodState, node: &str, done: &CancellationToken) {
+    pub(crate) async fn run(&mut self, done: &CancellationToken) {
         let spec = self.pod.spec.as_ref();
         let is_bound = spec.is_some_and(|spec| spec.node_name.is_some());
-        if !is_bound && state.facts().unschedulable.is_none() {
-            self.persist(PendingWrite::Node(node)).await;
+        if !is_bound && self.state.facts().unschedulable.is_none() {
+            self.persist(PendingWrite::Node).await;
         }
         loop {
             let last = done.is_cancelled();
-            self.persist(PendingWrite::Status(state)).await;
+            self.persist(PendingWrite::Status).await;
             if last {
                 return;
             }
             tokio::select! {
-                () = state.changed.notified() => {}
+                () = self.state.changed.notified() => {}
                 () = done.cancelled() => {}
             }
         }
@@ -65,10 +67,15 @@ impl StatusWriter {
 
     /// Repeats a write until it succeeds or the Pod is gone. A status is read anew for each
     /// attempt.
-    async fn persist(&mut self, write: PendingWrite<'_>) {
+    async fn persist(&mut self, write: PendingWrite) {
         let mut delay = INITIAL_BACKOFF;
         loop {
-            match self.attempt(write).await {
+            let written = match write {
+                PendingWrite::Node => self.write_node().await,
+                PendingWrite::Status => self.write_status().await,
+                PendingWrite::Deletion => self.write_deletion().await,
+            };
+            match written {
                 Ok(()) => return,
                 Err(kube::Error::Api(status)) if is_final(status.code) => {
                     let error = error_text::status_text(&status);
@@ -85,25 +92,15 @@ impl StatusWriter {
         }
     }
 
-    async fn attempt(&mut self, write: PendingWrite<'_>) -> kube::Result<()> {
-        match write {
-            PendingWrite::Node(node) => self.write_node(node).await,
-            PendingWrite::Status(state) => self.write_status(&state.facts()).await,
-            PendingWrite::Deletion => self.write_deletion().await,
-        }
-    }
-
-    async fn write_node(&self, node: &str) -> kube::Result<()> {
-        let body = json!({"metadata": {"uid": self.uid}, "spec": {"nodeName": node}});
+    async fn write_node(&self) -> kube::Result<()> {
+        let body = json!({"metadata": {"uid": self.uid}, "spec": {"nodeName": NODE_NAME}});
         let (parameters, patch) = (PatchParams::default(), Patch::Merge(&body));
-        self.api
-            .patch(&self.name, &parameters, &patch)
-            .await
-            .map(drop)
+        let patched = self.api.patch(&self.name, &parameters, &patch);
+        patched.await.map(drop)
     }
 
-    async fn write_status(&mut self, facts: &Facts) -> kube::Result<()> {
-        let status = facts.to_status(&self.pod, Timestamp::now());
+    async fn write_status(&mut self) -> kube::Result<()> {
+        let status = self.state.facts().to_status(&self.pod, Timestamp::now());
         if self.pod.status.as_ref() == Some(&status) {
             return Ok(());
         }
@@ -117,35 +114,23 @@ impl StatusWriter {
     }
 
     async fn write_deletion(&self) -> kube::Result<()> {
-        let uid = Some(self.uid.clone());
-        let parameters = DeleteParams {
-            grace_period_seconds: Some(0),
-            preconditions: Some(Preconditions {
-                uid,
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
+        let this_pod = Preconditions {
+            uid: Some(self.uid.clone()),
+            resource_version: None,
         };
+        let parameters = DeleteParams::default()
+            .grace_period(0)
+            .preconditions(this_pod);
         self.api.delete(&self.name, &parameters).await.map(drop)
     }
 }
 
 /// Write about a Pod.
-#[derive(Clone, Copy)]
-enum PendingWrite<'a> {
-    Node(&'a str),
-    Status(&'a PodState),
+#[derive(Debug, Clone, Copy)]
+enum PendingWrite {
+    Node,
+    Status,
     Deletion,
-}
-
-impl std::fmt::Debug for PendingWrite<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Node(_) => "node",
-            Self::Status(_) => "status",
-            Self::Deletion => "deletion",
-        })
-    }
 }
 
 /// True for errors that a retry cannot fix: Pod gone, replaced or rejected.

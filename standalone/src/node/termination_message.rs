@@ -19,10 +19,6 @@ pub(crate) struct TerminationMessage(PathBuf);
 
 impl TerminationMessage {
     /// Creates an empty file in `directory` that every user of the container may write.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be created.
     pub(crate) fn create(directory: &Path) -> io::Result<Self> {
         let file = directory.join("end");
         // A new file, because a program of an earlier run may still hold the old one.

@@ -34,7 +34,7 @@ pub(crate) struct MappedMounts(Vec<PathBuf>);
 
 impl UserNamespace {
     /// Creates the namespace and checks that `sources` can be mapped into it.
-    pub(crate) fn create(range: u32, directory: PathBuf, sources: &[&Path]) -> io::Result<Self> {
+    pub(crate) fn create(range: u32, directory: PathBuf, sources: &[PathBuf]) -> io::Result<Self> {
         let namespace = Self {
             descriptor: create(FIRST + (range % RANGES) * IDS)?,
             directory,
@@ -49,14 +49,8 @@ impl UserNamespace {
 
     /// Prepares the directory in the mount namespace of the launcher thread.
     pub(crate) fn prepare(&self) -> io::Result<()> {
-        mount(
-            "tmpfs",
-            &self.directory,
-            "tmpfs",
-            MountFlags::empty(),
-            c"mode=0711",
-        )?;
-        Ok(())
+        let (flags, options) = (MountFlags::empty(), c"mode=0711");
+        Ok(mount("tmpfs", &self.directory, "tmpfs", flags, options)?)
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {

@@ -9,13 +9,11 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, KeyToPath, Pod, Volume};
-use kube::Client;
 
-use super::claims::ClaimProvisioner;
+use super::Node;
 use super::container_user::volume_group;
-use super::environment::{DataSource, EnvironmentError, Variables, read};
+use super::environment::{DataRef, EnvironmentError, Variables};
 use super::mount::Mount;
-use super::paths::Paths;
 
 /// Mode without `fsGroup`: every user of the container may write, as on a cluster.
 const OPEN: u32 = 0o777;
@@ -48,111 +46,64 @@ pub(crate) struct ProvidedVolume {
 pub(crate) type Volumes = BTreeMap<String, ProvidedVolume>;
 
 /// Creates the volumes of `pod`. Waits for unbound claims.
-pub(crate) async fn provide(
-    client: &Client,
-    paths: &Paths,
-    claims: &ClaimProvisioner,
-    pod: &Pod,
-) -> Result<Volumes, VolumeError> {
+pub(crate) async fn provide(node: &Node, pod: &Pod) -> Result<Volumes, VolumeError> {
     let spec = pod.spec.clone().unwrap_or_default();
-    let group = volume_group(&spec).filter(|_| rustix::process::geteuid().is_root());
+    let group = volume_group(&spec).filter(|_| node.user.is_root());
     let mut volumes = Volumes::new();
     for volume in spec.volumes.iter().flatten() {
-        let source = VolumeProvider {
-            client,
-            paths,
-            claims,
-            pod,
-            group,
-        };
-        let provided = source.provide(volume).await?;
+        let provided = provide_one(node, pod, group, volume).await?;
         volumes.insert(volume.name.clone(), provided);
     }
     Ok(volumes)
 }
 
-struct VolumeProvider<'a> {
-    client: &'a Client,
-    paths: &'a Paths,
-    claims: &'a ClaimProvisioner,
-    pod: &'a Pod,
+async fn provide_one(
+    node: &Node,
+    pod: &Pod,
     group: Option<u32>,
-}
-
-impl VolumeProvider<'_> {
-    async fn provide(&self, volume: &Volume) -> Result<ProvidedVolume, VolumeError> {
-        let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
-        let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
-        if let Some(empty) = &volume.empty_dir {
-            let memory = empty.medium.as_deref() == Some("Memory");
-            let pod = if memory {
-                self.paths.memory().join(uid)
-            } else {
-                self.paths.pod(uid).join("volumes")
-            };
-            return self.shared(volume, pod.join(&volume.name), false);
+    volume: &Volume,
+) -> Result<ProvidedVolume, VolumeError> {
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let failed = |error| VolumeError::Io(volume.name.clone(), error);
+    let mut directory = node.paths.pod(uid).join("volumes").join(&volume.name);
+    let mut read_only = false;
+    if let Some(empty) = &volume.empty_dir {
+        if empty.medium.as_deref() == Some("Memory") {
+            directory = node.paths.memory().join(uid).join(&volume.name);
         }
-        if let Some(claim) = &volume.persistent_volume_claim {
-            let claim_uid = self.claims.bound(namespace, &claim.claim_name).await;
-            let directory = self.paths.volumes().join(claim_uid);
-            return self.shared(volume, directory, claim.read_only == Some(true));
-        }
-        let (kind, name, optional, items, mode) = if let Some(map) = &volume.config_map {
-            (
-                DataSource::ConfigMap,
-                Some(map.name.clone()),
-                map.optional,
-                &map.items,
-                map.default_mode,
-            )
+        make_shared(&directory, group).map_err(failed)?;
+    } else if let Some(claim) = &volume.persistent_volume_claim {
+        let claim_uid = node.claims.bound(namespace, &claim.claim_name).await;
+        directory = node.paths.volumes().join(claim_uid);
+        read_only = claim.read_only == Some(true);
+        make_shared(&directory, group).map_err(failed)?;
+    } else {
+        let (source, items, mode) = if let Some(map) = &volume.config_map {
+            let source = DataRef::config_map(&map.name, map.optional);
+            (source, &map.items, map.default_mode)
         } else if let Some(secret) = &volume.secret {
-            (
-                DataSource::Secret,
-                secret.secret_name.clone(),
-                secret.optional,
-                &secret.items,
-                secret.default_mode,
-            )
+            let name = secret.secret_name.as_deref().unwrap_or_default();
+            let source = DataRef::secret(name, secret.optional);
+            (source, &secret.items, secret.default_mode)
         } else {
             return Err(VolumeError::Kind(volume.name.clone()));
         };
-        let optional = optional == Some(true);
-        let data = read(
-            self.client,
-            namespace,
-            kind,
-            &name.unwrap_or_default(),
-            optional,
-        )
-        .await?;
-        let directory = self.paths.pod(uid).join("volumes").join(&volume.name);
-        let mode = mode
-            .and_then(|mode| u32::try_from(mode).ok())
-            .unwrap_or(0o444);
+        let data = source.read(&node.client, namespace).await?;
+        let mode = mode_or(mode, 0o444);
         let files = projected(data.unwrap_or_default(), items.as_deref(), mode)?;
-        write_files(&directory, &files, self.group).map_err(in_volume(&volume.name))?;
-        Ok(ProvidedVolume {
-            directory,
-            read_only: true,
-        })
+        write_files(&directory, &files, group).map_err(failed)?;
+        read_only = true;
     }
-
-    fn shared(
-        &self,
-        volume: &Volume,
-        directory: PathBuf,
-        read_only: bool,
-    ) -> Result<ProvidedVolume, VolumeError> {
-        make_shared(&directory, self.group).map_err(in_volume(&volume.name))?;
-        Ok(ProvidedVolume {
-            directory,
-            read_only,
-        })
-    }
+    Ok(ProvidedVolume {
+        directory,
+        read_only,
+    })
 }
 
-fn in_volume(name: &str) -> impl Fn(io::Error) -> VolumeError {
-    move |error| VolumeError::Io(name.to_owned(), error)
+fn mode_or(mode: Option<i32>, default: u32) -> u32 {
+    let mode = mode.and_then(|mode| u32::try_from(mode).ok());
+    mode.unwrap_or(default)
 }
 
 /// Creates a directory that containers may write. Its parents are closed to other users.
@@ -186,12 +137,8 @@ fn hand_over(path: &Path, group: u32) -> io::Result<()> {
         return Ok(());
     }
     let mode = metadata.permissions().mode();
-    let shared = if metadata.is_dir() {
-        mode | 0o2070
-    } else {
-        mode | 0o060
-    };
-    fs::set_permissions(path, fs::Permissions::from_mode(shared))?;
+    let shared = if metadata.is_dir() { 0o2070 } else { 0o060 };
+    fs::set_permissions(path, fs::Permissions::from_mode(mode | shared))?;
     if metadata.is_dir() {
         for entry in fs::read_dir(path)? {
             hand_over(&entry?.path(), group)?;
@@ -213,31 +160,20 @@ fn projected(
     items: Option<&[KeyToPath]>,
     mode: u32,
 ) -> Result<Vec<ProjectedFile>, VolumeError> {
+    let file = |path: &str, mode, bytes| {
+        let path = subpath::relative(path)?;
+        Ok(ProjectedFile { path, mode, bytes })
+    };
     let Some(items) = items else {
-        let file = |(key, bytes): (String, Vec<u8>)| {
-            Ok(ProjectedFile {
-                path: subpath::relative(&key)?,
-                mode,
-                bytes,
-            })
-        };
-        return data.into_iter().map(file).collect();
+        let files = data.into_iter().map(|(key, bytes)| file(&key, mode, bytes));
+        return files.collect();
     };
-    let file = |item: &KeyToPath| {
-        let bytes = data
-            .remove(&item.key)
-            .ok_or_else(|| VolumeError::Path(item.key.clone()))?;
-        let mode = item
-            .mode
-            .and_then(|mode| u32::try_from(mode).ok())
-            .unwrap_or(mode);
-        Ok(ProjectedFile {
-            path: subpath::relative(&item.path)?,
-            mode,
-            bytes,
-        })
-    };
-    items.iter().map(file).collect()
+    let files = items.iter().map(|item| {
+        let bytes = data.remove(&item.key);
+        let bytes = bytes.ok_or_else(|| VolumeError::Path(item.key.clone()))?;
+        file(&item.path, mode_or(item.mode, mode), bytes)
+    });
+    files.collect()
 }
 
 /// Replaces the files; containers see them read-only.
@@ -270,21 +206,19 @@ pub(crate) fn mounts(
 ) -> Result<Vec<Mount>, VolumeError> {
     let mut mounts = Vec::new();
     let mut volume_mounts: Vec<_> = container.volume_mounts.iter().flatten().collect();
-    volume_mounts
-        .sort_by_key(|volume_mount| Path::new(&volume_mount.mount_path).components().count());
-    for volume_mount in volume_mounts {
-        let volume = volumes
-            .get(&volume_mount.name)
-            .ok_or_else(|| VolumeError::Undefined(volume_mount.name.clone()))?;
-        let below = match (&volume_mount.sub_path, &volume_mount.sub_path_expr) {
+    volume_mounts.sort_by_key(|wanted| Path::new(&wanted.mount_path).components().count());
+    for wanted in volume_mounts {
+        let volume = volumes.get(&wanted.name);
+        let volume = volume.ok_or_else(|| VolumeError::Undefined(wanted.name.clone()))?;
+        let below = match (&wanted.sub_path, &wanted.sub_path_expr) {
             (Some(path), _) => path.clone(),
             (None, Some(expression)) => variables.expand(expression),
             (None, None) => String::new(),
         };
         mounts.push(Mount::Bind {
             from: subpath::inside(&volume.directory, &below, volume.read_only)?,
-            to: Path::new("/").join(&volume_mount.mount_path),
-            writable: !(volume.read_only || volume_mount.read_only == Some(true)),
+            to: Path::new("/").join(&wanted.mount_path),
+            writable: !(volume.read_only || wanted.read_only == Some(true)),
         });
     }
     Ok(mounts)
@@ -306,32 +240,23 @@ mod tests {
 
     #[test]
     fn projected_keys_become_files_with_modes() {
-        let data = BTreeMap::from([
-            ("a".to_owned(), b"1".to_vec()),
-            ("b".to_owned(), b"2".to_vec()),
-        ]);
-        let all = projected(data.clone(), None, 0o400).unwrap();
-        assert_eq!(all.len(), 2);
-        let item = KeyToPath {
-            key: "b".into(),
+        let data = BTreeMap::from([("a".to_owned(), b"1".to_vec()), ("b".into(), b"2".to_vec())]);
+        let item = |path: &str| {
+            let item = KeyToPath {
+                key: "b".into(),
+                path: path.into(),
+                mode: Some(0o444),
+                ..KeyToPath::default()
+            };
+            projected(data.clone(), Some(&[item]), 0o400)
+        };
+        assert_eq!(projected(data.clone(), None, 0o400).unwrap().len(), 2);
+        let file = ProjectedFile {
             path: "x/y".into(),
-            mode: Some(0o444),
-            ..KeyToPath::default()
+            mode: 0o444,
+            bytes: b"2".to_vec(),
         };
-        let one = projected(data.clone(), Some(&[item]), 0o400).unwrap();
-        assert_eq!(
-            one,
-            [ProjectedFile {
-                path: "x/y".into(),
-                mode: 0o444,
-                bytes: b"2".to_vec()
-            }]
-        );
-        let escape = KeyToPath {
-            key: "b".into(),
-            path: "../y".into(),
-            ..KeyToPath::default()
-        };
-        assert!(projected(data, Some(&[escape]), 0o400).is_err());
+        assert_eq!(item("x/y").unwrap(), [file]);
+        assert!(item("../y").is_err());
     }
 }

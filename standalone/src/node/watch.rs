@@ -2,27 +2,29 @@
 //! errors.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::fs;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use kube::Api;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Config, Event, watcher};
+use kube::runtime::watcher::{Config, Event, watcher};
+use kube::{Api, Client, Resource};
 use operator::kubernetes::error_text;
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::paths::remove_tree;
 use super::pod_worker::{self, WatchedPod};
-use super::{Node, remove_tree};
+use super::{NODE_NAME, Node};
 
 /// Handles claims until `shutdown`.
 pub(crate) async fn claims(node: Arc<Node>, shutdown: CancellationToken) {
-    let api = Api::<DeserializeGuard<PersistentVolumeClaim>>::all(node.client.clone());
-    let mut events = std::pin::pin!(events(watcher(api, Config::default()).default_backoff()));
+    let mut events = std::pin::pin!(events::<PersistentVolumeClaim>(&node.client));
     let mut listed = Vec::new();
     while let Some(event) = shutdown.run_until_cancelled(events.next()).await.flatten() {
         match event {
@@ -40,8 +42,7 @@ pub(crate) async fn claims(node: Arc<Node>, shutdown: CancellationToken) {
 
 /// Handles Pods until `shutdown`, and then waits for them to end.
 pub(crate) async fn pods(node: Arc<Node>, shutdown: CancellationToken) {
-    let api = Api::<DeserializeGuard<Pod>>::all(node.client.clone());
-    let mut events = std::pin::pin!(events(watcher(api, Config::default()).default_backoff()));
+    let mut events = std::pin::pin!(events::<Pod>(&node.client));
     let mut pods = Pods {
         node,
         running: BTreeMap::new(),
@@ -57,31 +58,30 @@ pub(crate) async fn pods(node: Arc<Node>, shutdown: CancellationToken) {
     pods.tasks.wait().await;
 }
 
-/// Yields decoded objects. Errors are logged; the stream restarts itself.
-fn events<K: Send + 'static>(
-    stream: impl Stream<Item = watcher::Result<Event<DeserializeGuard<K>>>> + Send,
-) -> impl Stream<Item = Event<K>> + Send {
-    stream.filter_map(async |event| {
-        let event = event
-            .inspect_err(|error| {
-                let error = error_text::watch_error_text(error);
-                tracing::warn!(error, "watch interrupted");
-            })
-            .ok()?;
-        Some(match event {
-            Event::Init => Event::Init,
-            Event::InitDone => Event::InitDone,
-            Event::InitApply(object) => Event::InitApply(decoded(object)?),
-            Event::Apply(object) => Event::Apply(decoded(object)?),
-            Event::Delete(object) => Event::Delete(decoded(object)?),
-        })
+/// Decoded objects of all namespaces. Errors are logged; the watch restarts itself.
+fn events<K>(client: &Client) -> impl Stream<Item = Event<K>> + Send + use<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let api = Api::<DeserializeGuard<K>>::all(client.clone());
+    let events = watcher(api, Config::default()).default_backoff();
+    events.filter_map(async |event| match event {
+        Ok(Event::Init) => Some(Event::Init),
+        Ok(Event::InitDone) => Some(Event::InitDone),
+        Ok(Event::InitApply(object)) => decoded(object).map(Event::InitApply),
+        Ok(Event::Apply(object)) => decoded(object).map(Event::Apply),
+        Ok(Event::Delete(object)) => decoded(object).map(Event::Delete),
+        Err(error) => {
+            let error = error_text::watch_error_text(&error);
+            tracing::warn!(error, "watch interrupted");
+            None
+        }
     })
 }
 
 fn decoded<K>(object: DeserializeGuard<K>) -> Option<K> {
-    let name = |error: &kube::core::error_boundary::InvalidObject| error.metadata.name.clone();
     let logged = object.0.inspect_err(|error| {
-        tracing::warn!(object = name(error), %error, "malformed object skipped");
+        tracing::warn!(object = error.metadata.name, %error, "malformed object skipped");
     });
     logged.ok()
 }
@@ -121,39 +121,17 @@ impl Pods {
         };
         if let Some(known) = self.running.get(&uid) {
             known.send_replace(seen);
-            return;
+        } else if is_ours(&seen.pod) {
+            let (sender, receiver) = watch::channel(seen);
+            let worker = pod_worker::run(Arc::clone(&self.node), receiver, self.shutdown.clone());
+            self.tasks.spawn(worker);
+            self.running.insert(uid, sender);
         }
-        if self.is_ours(&seen.pod) {
-            self.start(uid, seen);
-        }
-    }
-
-    /// True for Pods of this node and for unscheduled ones: there is no other node.
-    fn is_ours(&self, pod: &Pod) -> bool {
-        let spec = pod.spec.as_ref();
-        let node = spec
-            .and_then(|spec| spec.node_name.as_deref())
-            .filter(|name| !name.is_empty());
-        let gated = spec
-            .and_then(|spec| spec.scheduling_gates.as_ref())
-            .is_some_and(|gates| !gates.is_empty());
-        node.map_or(!gated, |node| node == self.node.config.node_name)
-    }
-
-    fn start(&mut self, uid: String, seen: WatchedPod) {
-        let (sender, receiver) = watch::channel(seen);
-        let worker = pod_worker::run(Arc::clone(&self.node), receiver, self.shutdown.clone());
-        self.tasks.spawn(worker);
-        self.running.insert(uid, sender);
     }
 
     fn delete(&mut self, pod: Pod) {
-        let known = pod
-            .metadata
-            .uid
-            .as_ref()
-            .and_then(|uid| self.running.remove(uid));
-        if let Some(known) = known {
+        let uid = pod.metadata.uid.as_ref();
+        if let Some(known) = uid.and_then(|uid| self.running.remove(uid)) {
             known.send_replace(WatchedPod {
                 pod: Arc::new(pod),
                 is_deleted: true,
@@ -172,20 +150,24 @@ impl Pods {
             alive
         });
         let directories = [self.node.paths.pods(), self.node.paths.memory()];
-        for entry in directories
-            .iter()
-            .flat_map(fs::read_dir)
-            .flatten()
-            .flatten()
-        {
+        let entries = directories.iter().flat_map(fs::read_dir).flatten();
+        for entry in entries.flatten() {
             let name = entry.file_name();
-            if !name
-                .to_str()
-                .is_some_and(|uid| seen.iter().any(|known| known == uid))
-            {
+            if !seen.iter().any(|uid| name == uid.as_str()) {
                 self.tasks
-                    .spawn_blocking(move || remove_tree::remove(&entry.path()));
+                    .spawn_blocking(move || remove_tree(&entry.path()));
             }
         }
+    }
+}
+
+/// True for Pods of this node and for unscheduled ones: there is no other node.
+fn is_ours(pod: &Pod) -> bool {
+    let spec = pod.spec.as_ref();
+    let node = spec.and_then(|spec| spec.node_name.as_deref());
+    let gates = spec.and_then(|spec| spec.scheduling_gates.as_ref());
+    match node.filter(|name| !name.is_empty()) {
+        Some(node) => node == NODE_NAME,
+        None => gates.is_none_or(Vec::is_empty),
     }
 }

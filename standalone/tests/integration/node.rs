@@ -7,4 +7,3 @@ mod lifecycle;
 mod limits;
 mod restart;
 mod storage;
-mod timing;

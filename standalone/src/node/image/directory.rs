@@ -60,9 +60,8 @@ pub(super) fn defaults(image: &Path) -> Result<ImageDefaults, ImageError> {
     let bundle: Bundle = serde_json::from_slice(&text).map_err(|error| failed(error.into()))?;
     let process = bundle.process;
     let pairs = process.env.iter().filter_map(|pair| pair.split_once('='));
-    defaults
-        .environment
-        .extend(pairs.map(|(name, value)| (name.into(), value.into())));
+    let pairs = pairs.map(|(name, value)| (name.into(), value.into()));
+    defaults.environment.extend(pairs);
     defaults.command = process.args;
     defaults.directory = process.cwd.unwrap_or_else(|| "/".into());
     (defaults.uid, defaults.gid) = (process.user.uid, process.user.gid);
@@ -72,8 +71,8 @@ pub(super) fn defaults(image: &Path) -> Result<ImageDefaults, ImageError> {
 fn homes(root: &Path) -> BTreeMap<u32, String> {
     let passwd = fs::read_to_string(root.join("etc/passwd")).unwrap_or_default();
     let homes = passwd.lines().filter_map(|line| {
-        let fields: Vec<&str> = line.split(':').collect();
-        Some((fields.get(2)?.parse().ok()?, (*fields.get(5)?).to_owned()))
+        let mut fields = line.split(':').skip(2);
+        Some((fields.next()?.parse().ok()?, fields.nth(2)?.to_owned()))
     });
     homes.collect()
 }
@@ -89,9 +88,8 @@ pub(super) fn root(
         .args([&root_of(image), &copy])
         .output()?;
     if !output.status.success() {
-        return Err(ImageError::Copy(
-            String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        ));
+        let message = String::from_utf8_lossy(&output.stderr);
+        return Err(ImageError::Copy(message.trim().to_owned()));
     }
     let own = copy.join("etc");
     if fs::symlink_metadata(&own).is_ok_and(|metadata| metadata.is_dir()) {

@@ -49,10 +49,8 @@ pub(super) fn pod(etc: &Path, pod_identity: &PodIdentity) -> io::Result<()> {
         pod_identity.address, pod_identity.hostname
     );
     replace(&etc.join("hosts"), &hosts)?;
-    replace(
-        &etc.join("hostname"),
-        &format!("{}\n", pod_identity.hostname),
-    )?;
+    let hostname = format!("{}\n", pod_identity.hostname);
+    replace(&etc.join("hostname"), &hostname)?;
     replace(&etc.join("resolv.conf"), &pod_identity.resolv_conf)
 }
 

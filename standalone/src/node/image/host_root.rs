@@ -14,45 +14,15 @@ const PROGRAMS: [&str; 7] = [
     "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/libexec",
 ];
 
-/// Parts of `/etc` that programs need and that reveal nothing about the host.
-const SHARED: [&str; 34] = [
-    "alternatives",
-    "bash.bashrc",
-    "bash_completion.d",
-    "ca-certificates",
-    "ca-certificates.conf",
-    "debian_version",
-    "fonts",
-    "gai.conf",
-    "inputrc",
-    "java-11-openjdk",
-    "java-17-openjdk",
-    "java-21-openjdk",
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
-    "locale.alias",
-    "localtime",
-    "login.defs",
-    "magic",
-    "mailcap",
-    "mime.types",
-    "nanorc",
-    "os-release",
-    "pam.d",
-    "perl",
-    "profile",
-    "profile.d",
-    "protocols",
-    "python3",
-    "services",
-    "ssl/certs",
-    "ssl/openssl.cnf",
-    "terminfo",
-    "vim",
-];
+/// Parts of `/etc` that programs need and that reveal nothing about the host, separated by spaces.
+const SHARED: &str = "\
+    alternatives bash.bashrc bash_completion.d ca-certificates ca-certificates.conf \
+    debian_version fonts gai.conf inputrc java-11-openjdk java-17-openjdk java-21-openjdk \
+    ld.so.cache ld.so.conf ld.so.conf.d locale.alias localtime login.defs magic mailcap \
+    mime.types nanorc os-release pam.d perl profile profile.d protocols python3 services \
+    ssl/certs ssl/openssl.cnf terminfo vim";
 
-/// Private directories and their modes.
+/// Private directories and their modes. Each top-level one is a separate mount.
 const OWN: [(&str, u32); 14] = [
     ("home", 0o755),
     ("home/openhands", 0o755),
@@ -70,15 +40,13 @@ const OWN: [(&str, u32); 14] = [
     ("etc", 0o755),
 ];
 
-/// Top-level directories of [`OWN`], each a separate mount.
-const TOP: [&str; 7] = ["home", "root", "tmp", "opt", "run", "var", "etc"];
-
 /// Builds the private part below `scratch` and returns the mounts.
 pub(super) fn root(scratch: &Path, pod_identity: &PodIdentity) -> io::Result<Vec<Mount>> {
     own_directories(scratch, pod_identity)?;
     let mut mounts = vec![read_only("/usr")];
     mounts.extend(PROGRAMS.iter().filter_map(|path| program(path)));
-    mounts.extend(TOP.iter().map(|name| Mount::Bind {
+    let top = OWN.iter().filter(|(name, _)| !name.contains('/'));
+    mounts.extend(top.map(|(name, _)| Mount::Bind {
         from: scratch.join(name),
         to: Path::new("/").join(name),
         writable: true,
@@ -121,15 +89,10 @@ fn own_directories(scratch: &Path, pod_identity: &PodIdentity) -> io::Result<()>
     std::os::unix::fs::symlink("/run/lock", scratch.join("var/lock"))?;
     etc_files::users(&scratch.join("etc"), pod_identity)?;
     etc_files::pod(&scratch.join("etc"), pod_identity)?;
+    let owner = |uid: u32| pod_identity.node.is_root().then_some(uid);
     home(&scratch.join("root"), None)?;
-    home(
-        &scratch.join("home/sandbox"),
-        pod_identity.node.is_root().then_some(65532),
-    )?;
-    home(
-        &scratch.join("home/openhands"),
-        pod_identity.node.is_root().then_some(OPENHANDS),
-    )
+    home(&scratch.join("home/sandbox"), owner(65532))?;
+    home(&scratch.join("home/openhands"), owner(OPENHANDS))
 }
 
 /// Fills a home directory from the host's skeleton and sets its owner.
@@ -148,7 +111,7 @@ fn home(home: &Path, owner: Option<u32>) -> io::Result<()> {
 /// and large files.
 fn shared(scratch: &Path) -> io::Result<Vec<Mount>> {
     let mut mounts = Vec::new();
-    for name in SHARED {
+    for name in SHARED.split_whitespace() {
         let (from, to) = (Path::new("/etc").join(name), scratch.join("etc").join(name));
         let Ok(metadata) = fs::symlink_metadata(&from) else {
             continue;
@@ -187,14 +150,7 @@ mod tests {
                 continue;
             };
             assert_eq!(*writable, from.starts_with(scratch.path()), "{mount:?}");
-            for hidden in [
-                "/etc",
-                "/etc/shadow",
-                "/etc/ssl",
-                "/etc/ssl/private",
-                "/root",
-                "/home",
-            ] {
+            for hidden in "/etc /etc/shadow /etc/ssl /etc/ssl/private /root /home".split(' ') {
                 assert_ne!(from, Path::new(hidden), "{to:?}");
             }
         }

@@ -56,7 +56,7 @@ impl Follower {
                     return None;
                 }
                 tokio::time::sleep(POLL_INTERVAL).await;
-                let part = follower.read().map(|stored| renderer.next(&stored));
+                let part = follower.read().map(|stored| renderer.render(&stored));
                 match part {
                     Ok(part) if part.is_empty() => {}
                     Ok(part) => return Some((Ok(part.into()), (follower, renderer))),

@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 
-use super::LogOptions;
+use crate::api::LogQuery;
 
 const FULL: char = 'F';
 const PARTIAL: char = 'P';
@@ -49,7 +49,7 @@ fn decode(stored: &[u8]) -> impl Iterator<Item = Record<'_>> {
 /// Output without times, in the parts in which it was read.
 pub(super) fn texts(stored: &[u8]) -> Vec<Vec<u8>> {
     let records = decode(stored).filter(|record| record.tag != END);
-    records.map(|record| text(&record)).collect()
+    records.map(|record| record.output()).collect()
 }
 
 /// True if the stored lines contain the end of the log.
@@ -57,28 +57,35 @@ pub(super) fn has_end(stored: &[u8]) -> bool {
     decode(stored).any(|record| record.tag == END)
 }
 
-fn text(record: &Record<'_>) -> Vec<u8> {
-    let end: &[u8] = if record.tag == FULL { b"\n" } else { b"" };
-    [record.text, end].concat()
+impl Record<'_> {
+    fn output(&self) -> Vec<u8> {
+        let end: &[u8] = if self.tag == FULL { b"\n" } else { b"" };
+        [self.text, end].concat()
+    }
+
+    fn is_since(&self, since: Timestamp) -> bool {
+        self.time.parse().is_ok_and(|time: Timestamp| time >= since)
+    }
 }
 
 /// Output in the form that was requested.
 #[derive(Debug)]
 pub(super) struct Renderer {
     since: Option<Timestamp>,
-    tail_lines: Option<usize>,
+    /// Limit of the first part, which exists when the request arrives.
+    tail: Option<usize>,
     timestamps: bool,
     bytes_left: usize,
     is_line_start: bool,
 }
 
 impl Renderer {
-    pub(super) fn new(options: &LogOptions) -> Self {
+    pub(super) fn new(query: &LogQuery) -> Self {
         Self {
-            since: options.since,
-            tail_lines: options.tail_lines,
-            timestamps: options.timestamps,
-            bytes_left: options.limit_bytes.unwrap_or(usize::MAX),
+            since: query.since,
+            tail: query.tail,
+            timestamps: query.timestamps,
+            bytes_left: query.limit_bytes.unwrap_or(usize::MAX),
             is_line_start: true,
         }
     }
@@ -88,42 +95,22 @@ impl Renderer {
         self.bytes_left == 0
     }
 
-    /// The part that exists when the request arrives.
-    pub(super) fn first(&mut self, stored: &[u8]) -> Vec<u8> {
-        let records: Vec<_> = decode(stored)
-            .filter(|record| self.is_selected(record))
-            .collect();
+    /// Renders the next part of the log.
+    pub(super) fn render(&mut self, stored: &[u8]) -> Vec<u8> {
+        let output = decode(stored).filter(|record| record.tag != END);
+        let since = self.since;
+        let selected = output.filter(|record| since.is_none_or(|since| record.is_since(since)));
+        let records: Vec<_> = selected.collect();
         let start = self
-            .tail_lines
+            .tail
+            .take()
             .map_or(0, |lines| tail_start(&records, lines));
-        self.render(&records[start..])
-    }
-
-    /// A later part.
-    pub(super) fn next(&mut self, stored: &[u8]) -> Vec<u8> {
-        let records: Vec<_> = decode(stored)
-            .filter(|record| self.is_selected(record))
-            .collect();
-        self.render(&records)
-    }
-
-    fn is_selected(&self, record: &Record<'_>) -> bool {
-        let is_since = |since| {
-            record
-                .time
-                .parse()
-                .is_ok_and(|time: Timestamp| time >= since)
-        };
-        record.tag != END && self.since.is_none_or(is_since)
-    }
-
-    fn render(&mut self, records: &[Record<'_>]) -> Vec<u8> {
         let mut output = Vec::new();
-        for record in records {
+        for record in &records[start..] {
             if self.timestamps && self.is_line_start {
                 output.extend(format!("{} ", record.time).into_bytes());
             }
-            output.extend(text(record));
+            output.extend(record.output());
             self.is_line_start = record.tag == FULL;
         }
         output.truncate(self.bytes_left);
@@ -165,37 +152,32 @@ mod tests {
         lines.concat().into_bytes()
     }
 
-    fn rendered(options: &LogOptions) -> String {
-        String::from_utf8(Renderer::new(options).first(&stored())).unwrap()
-    }
-
     #[test]
     fn options_select_lines_bytes_and_times() {
-        let tail = |lines| {
-            rendered(&LogOptions {
-                tail_lines: Some(lines),
-                ..LogOptions::default()
-            })
+        let tail = |lines| LogQuery {
+            tail: Some(lines),
+            ..LogQuery::default()
         };
-        assert_eq!(tail(0), "");
-        assert_eq!(tail(1), "c\n");
-        assert_eq!(tail(2), "b1b2\nc\n");
-        assert_eq!(tail(9), "a\nb1b2\nc\n");
-        let since = "2026-01-01T00:00:04Z".parse().ok();
-        let options = LogOptions {
-            since,
+        let since = LogQuery {
+            since: "2026-01-01T00:00:04Z".parse().ok(),
             timestamps: true,
-            ..LogOptions::default()
+            ..LogQuery::default()
         };
-        assert_eq!(rendered(&options), "2026-01-01T00:00:04.000000000Z c\n");
-        let limit_bytes = Some(3);
-        assert_eq!(
-            rendered(&LogOptions {
-                limit_bytes,
-                ..LogOptions::default()
-            }),
-            "a\nb"
-        );
+        let limit = LogQuery {
+            limit_bytes: Some(3),
+            ..LogQuery::default()
+        };
+        for (query, expected) in [
+            (tail(0), ""),
+            (tail(1), "c\n"),
+            (tail(2), "b1b2\nc\n"),
+            (tail(9), "a\nb1b2\nc\n"),
+            (since, "2026-01-01T00:00:04.000000000Z c\n"),
+            (limit, "a\nb"),
+        ] {
+            let rendered = Renderer::new(&query).render(&stored());
+            assert_eq!(String::from_utf8(rendered).unwrap(), expected, "{query:?}");
+        }
         let cut = [b"half a line\n", stored().as_slice()].concat();
         assert_eq!(texts(&cut).concat(), b"a\nb1b2\nc\n");
         assert!(has_end(&cut));

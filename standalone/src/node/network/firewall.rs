@@ -3,7 +3,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::ipam::Cidr;
+use ipnet::Ipv4Net;
 
 /// Prefix of the interfaces of all standalone nodes.
 pub(super) const INTERFACES: &str = "sbx";
@@ -24,7 +24,7 @@ const PRIVATE: &str = "10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12, 192.168.0.0/16"
 
 /// Rules of node `tag`. `servers` are the name servers that Pods reach although private networks
 /// are closed; `None` leaves private networks open.
-pub(super) fn rules(tag: &str, part: u32, range: Cidr, servers: Option<&[Ipv4Addr]>) -> String {
+pub(super) fn rules(tag: &str, part: u32, range: Ipv4Net, servers: Option<&[Ipv4Addr]>) -> String {
     let table = table(tag, part);
     let own = format!("\"{INTERFACES}{tag}*\"");
     let pods = format!("\"{INTERFACES}*\"");
@@ -72,13 +72,14 @@ mod tests {
     #[test]
     fn table_name_round_trips() {
         assert_eq!(read_table(&table("abcde", 7)), Some((7, "abcde")));
-        assert_eq!(read_table("filter"), None);
-        assert_eq!(read_table("sandbox_x_y"), None);
+        for foreign in ["filter", "sandbox_x_y"] {
+            assert_eq!(read_table(foreign), None, "{foreign}");
+        }
     }
 
     #[test]
     fn rules_masquerade_the_pod_range() {
-        let rules = rules("abcde", 7, Cidr::DEFAULT, None);
+        let rules = rules("abcde", 7, super::super::POD_RANGE, None);
         assert!(rules.contains("ip saddr 10.231.0.0/16 oifname != \"sbx*\" masquerade"));
         assert!(rules.starts_with("table inet sandbox_7_abcde {"));
     }

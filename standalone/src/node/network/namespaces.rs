@@ -12,32 +12,28 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::process::Command;
 
+use ipnet::Ipv4Net;
 use serde::Deserialize;
 
 use super::super::launcher::{HostNamespace, Launcher, inside, new_network_namespace, run_to_end};
 use super::super::paths::Paths;
 use super::firewall::{INTERFACES, read_table, rules, table};
-use super::ipam::{Cidr, spread};
-use super::{Lan, NetworkError, ip_forward, resolver};
-
-/// Prefix of a node's part of the range: 1021 Pods.
-const PART: u8 = 22;
+use super::{NetworkError, POD_RANGE, ip_forward, ipam, resolver};
 
 /// Firewall table and address part of the node.
 #[derive(Debug)]
 pub(super) struct Namespaces {
     launcher: Launcher,
     tag: String,
-    part: Cidr,
+    pub(super) part: Ipv4Net,
     /// Holds the claim on the part.
     _claim: UnixListener,
 }
 
 impl Namespaces {
-    /// Claims a part of `range` and installs firewall and forwarding.
+    /// Claims a part of the Pod range and installs firewall and forwarding.
     pub(super) async fn start(
-        range: Cidr,
-        lan: Lan,
+        allow_lan: bool,
         paths: &Paths,
         launcher: &Launcher,
     ) -> Result<Self, NetworkError> {
@@ -46,19 +42,17 @@ impl Namespaces {
         remove_tables(launcher, &tag).await?;
         ip_forward::enable()?;
         let routes = foreign_routes(launcher, &tag).await?;
-        let free = |part: Cidr| !routes.iter().any(|route| route.overlaps(part));
-        let (parts, first) = (range.parts(PART), spread(&tag));
-        let numbers = (0..parts).map(|step| (first + step) % parts);
-        let mut free = numbers.filter(|number| free(range.part(*number, PART)));
-        let claimed = free.find_map(|number| Some((number, claim(number)?)));
-        let (number, claim) = claimed.ok_or(NetworkError::RangeTaken(range))?;
-        let part = range.part(number, PART);
-        let servers = match lan {
-            Lan::Open => None,
-            Lan::Closed => Some(resolver::servers()),
-        };
+        let count = ipam::parts(POD_RANGE);
+        let numbers = (0..count).map(|step| (paths.hash + step) % count);
+        let parts = numbers.map(|number| (number, ipam::part(POD_RANGE, number)));
+        let mut free = parts.filter(|(_, part)| !routes.iter().any(|route| overlap(*route, *part)));
+        let claimed = free.find_map(|(number, part)| Some((number, part, claim(number)?)));
+        let (number, part, claim) = claimed.ok_or(NetworkError::RangeTaken)?;
+        let servers = (!allow_lan).then(resolver::servers);
         let rules = rules(&tag, number, part, servers.as_deref());
-        launcher.command(nft(&["-f", "-"]), rules).await?;
+        launcher
+            .command(program("nft", &["-f", "-"]), rules)
+            .await?;
         Ok(Self {
             launcher: launcher.clone(),
             tag,
@@ -67,17 +61,13 @@ impl Namespaces {
         })
     }
 
-    pub(super) fn part(&self) -> Cidr {
-        self.part
-    }
-
     pub(super) fn gateway(&self) -> Ipv4Addr {
-        self.part.address(1)
+        Ipv4Addr::from_bits(self.part.network().to_bits() + 1)
     }
 
     /// Creates the namespace of the Pod with `address`.
     pub(super) async fn connect(&self, address: Ipv4Addr) -> io::Result<OwnedFd> {
-        let offset = address.to_bits() - self.part.address(0).to_bits();
+        let offset = address.to_bits() - self.part.network().to_bits();
         let link = format!("{INTERFACES}{}{offset}", self.tag);
         let (gateway, host) = (self.gateway(), std::process::id());
         let within = format!(
@@ -117,24 +107,16 @@ impl Namespaces {
 fn connect(host: &HostNamespace, link: &str, within: &str, outside: &str) -> io::Result<OwnedFd> {
     // Link of an earlier Pod with this address whose namespace is still being removed.
     if Path::new("/sys/class/net").join(link).exists() {
-        let _ = run_to_end(ip(&["link", "del", link]), "");
+        let _ = run_to_end(program("ip", &["link", "del", link]), "");
     }
     let namespace = new_network_namespace(host)?;
     inside(Some(&namespace), host, || {
         // As in container runtimes: the capability would have to be one of the host.
         std::fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")?;
-        run_to_end(ip(&["-batch", "-"]), within)
+        run_to_end(program("ip", &["-batch", "-"]), within)
     })?;
-    run_to_end(ip(&["-batch", "-"]), outside)?;
+    run_to_end(program("ip", &["-batch", "-"]), outside)?;
     Ok(namespace)
-}
-
-fn ip(arguments: &[&str]) -> Command {
-    program("ip", arguments)
-}
-
-fn nft(arguments: &[&str]) -> Command {
-    program("nft", arguments)
 }
 
 /// Both are in `sbin`, which is not in the `PATH` of ordinary users.
@@ -149,7 +131,7 @@ fn program(name: &str, arguments: &[&str]) -> Command {
 
 async fn tables(launcher: &Launcher) -> io::Result<Vec<String>> {
     let output = launcher
-        .command(nft(&["list", "tables", "inet"]), String::new())
+        .command(program("nft", &["list", "tables", "inet"]), String::new())
         .await?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok(text
@@ -175,7 +157,9 @@ async fn remove_tables(launcher: &Launcher, tag: &str) -> io::Result<()> {
         let dead = claim(part);
         if owner == tag || dead.is_some() {
             let delete = format!("delete table inet {}\n", table(owner, part));
-            launcher.command(nft(&["-f", "-"]), delete).await?;
+            launcher
+                .command(program("nft", &["-f", "-"]), delete)
+                .await?;
         }
     }
     Ok(())
@@ -190,25 +174,29 @@ struct Route {
 }
 
 /// Ranges that this host routes elsewhere, except links of nodes.
-async fn foreign_routes(launcher: &Launcher, tag: &str) -> io::Result<Vec<Cidr>> {
+async fn foreign_routes(launcher: &Launcher, tag: &str) -> io::Result<Vec<Ipv4Net>> {
     let arguments = ["-json", "-4", "route", "show", "table", "all"];
-    let output = launcher.command(ip(&arguments), String::new()).await?;
+    let output = launcher
+        .command(program("ip", &arguments), String::new())
+        .await?;
     let routes: Vec<Route> = serde_json::from_slice(&output.stdout)?;
     let own = format!("{INTERFACES}{tag}");
     let foreign = routes.iter().filter(|route| !route.dev.starts_with(&own));
-    Ok(foreign
-        .filter_map(|route| destination(&route.dst))
-        .collect())
+    let destinations = foreign.filter_map(|route| destination(&route.dst));
+    Ok(destinations.collect())
 }
 
 /// Parses the destination of a route; `None` for default routes.
-fn destination(text: &str) -> Option<Cidr> {
-    let (address, prefix) = text.split_once('/').unwrap_or((text, "32"));
-    let prefix: u8 = prefix
-        .parse()
-        .ok()
-        .filter(|prefix| (9..=32).contains(prefix))?;
-    Some(Cidr::new(address.parse().ok()?, prefix))
+fn destination(text: &str) -> Option<Ipv4Net> {
+    let network = match text.split_once('/') {
+        Some(_) => text.parse().ok(),
+        None => text.parse::<Ipv4Addr>().ok().map(Ipv4Net::from),
+    };
+    network.filter(|network: &Ipv4Net| network.prefix_len() >= 9)
+}
+
+fn overlap(one: Ipv4Net, other: Ipv4Net) -> bool {
+    one.contains(&other) || other.contains(&one)
 }
 
 #[cfg(test)]
@@ -216,10 +204,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn destination_parses_routes() {
-        assert_eq!(destination("10.231.0.0/16"), Some(Cidr::DEFAULT));
-        assert!(destination("10.231.4.9").unwrap().overlaps(Cidr::DEFAULT));
-        assert_eq!(destination("default"), None);
-        assert_eq!(destination("0.0.0.0/0"), None);
+    fn routes_into_the_pod_range_are_found() {
+        for (route, expected) in [
+            ("10.231.0.0/16", Some(true)),
+            ("10.231.4.9", Some(true)),
+            ("10.128.0.0/9", Some(true)),
+            ("10.232.0.0/16", Some(false)),
+            ("default", None),
+            ("0.0.0.0/0", None),
+        ] {
+            let found = destination(route).map(|route| overlap(route, POD_RANGE));
+            assert_eq!(found, expected, "{route}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
+use std::str::FromStr;
 
 /// Upstream servers of systemd-resolved.
 const UPSTREAM: &str = "/run/systemd/resolve/resolv.conf";
@@ -23,23 +24,19 @@ pub(super) fn resolv_conf(shared: bool) -> String {
 
 /// IPv4 name servers of Pods.
 pub(super) fn servers() -> Vec<Ipv4Addr> {
-    let text = resolv_conf(false);
-    text.lines()
-        .filter_map(|line| line.trim().strip_prefix("nameserver")?.trim().parse().ok())
-        .collect()
+    resolv_conf(false).lines().filter_map(server).collect()
+}
+
+fn server<T: FromStr>(line: &str) -> Option<T> {
+    line.trim().strip_prefix("nameserver")?.trim().parse().ok()
 }
 
 /// The text without loopback servers, if any server is left.
 fn reachable(text: &str) -> Option<String> {
-    let server = |line: &str| -> Option<IpAddr> {
-        line.trim().strip_prefix("nameserver")?.trim().parse().ok()
-    };
-    let kept: Vec<&str> = text
-        .lines()
-        .filter(|line| server(line).is_none_or(|address| !address.is_loopback()))
-        .collect();
-    let any = kept.iter().any(|line| server(line).is_some());
-    any.then(|| kept.join("\n") + "\n")
+    let is_loopback = |line: &&str| server(line).is_some_and(|ip: IpAddr| ip.is_loopback());
+    let kept: Vec<&str> = text.lines().filter(|line| !is_loopback(line)).collect();
+    let has_server = kept.iter().any(|line| server::<IpAddr>(line).is_some());
+    has_server.then(|| kept.join("\n") + "\n")
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 //! unchanged status is not written.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
+use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Facts, Phase};
+use super::{Facts, is_running, succeeded};
 
 /// Result of one condition: true, or reason and message.
 type ConditionResult = Result<(), (&'static str, String)>;
@@ -35,31 +35,34 @@ pub(super) fn conditions(facts: &Facts, old: &PodStatus, now: Timestamp) -> Vec<
 }
 
 fn initialized(facts: &Facts) -> ConditionResult {
-    if facts.initialized() {
-        return Ok(());
-    }
-    let pending = facts.init.iter().filter(|container| !container.succeeded());
-    let names: Vec<&str> = pending.map(|container| container.name.as_str()).collect();
-    Err((
-        "ContainersNotInitialized",
-        listed("containers with incomplete status", &names),
-    ))
+    let text = "containers with incomplete status";
+    listed("ContainersNotInitialized", text, facts.init(), succeeded)
 }
 
 fn ready(facts: &Facts) -> ConditionResult {
     match facts.phase() {
-        Phase::Succeeded => Err(("PodCompleted", String::new())),
-        Phase::Failed => Err(("PodFailed", String::new())),
-        Phase::Pending | Phase::Running if facts.unready().is_empty() => Ok(()),
-        Phase::Pending | Phase::Running => Err((
-            "ContainersNotReady",
-            listed("containers with unready status", &facts.unready()),
-        )),
+        "Succeeded" => Err(("PodCompleted", String::new())),
+        "Failed" => Err(("PodFailed", String::new())),
+        _ => {
+            let text = "containers with unready status";
+            listed("ContainersNotReady", text, facts.main(), is_running)
+        }
     }
 }
 
-fn listed(label: &str, names: &[&str]) -> String {
-    format!("{label}: [{}]", names.join(" "))
+/// Fails with the names of the containers that are not `fine`.
+fn listed(
+    reason: &'static str,
+    text: &str,
+    containers: &[ContainerStatus],
+    fine: fn(&ContainerStatus) -> bool,
+) -> ConditionResult {
+    let others = containers.iter().filter(|container| !fine(container));
+    let names: Vec<&str> = others.map(|container| container.name.as_str()).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    Err((reason, format!("{text}: [{}]", names.join(" "))))
 }
 
 fn condition(

@@ -1,15 +1,19 @@
 //! In-memory API, in-process node, and waits for Pods without sleeping.
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ContainerStatus, PersistentVolumeClaim, Pod};
+use futures::{FutureExt as _, StreamExt as _};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
 use kube::api::{DeleteParams, PostParams};
 use kube::runtime::wait::{Condition, await_condition, conditions};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use standalone::api::{ApiOptions, EmbeddedApi};
-use standalone::node::{LogOptions, NodeConfig, NodeError, logs, run};
+use standalone::api::{ApiOptions, EmbeddedApi, LogQuery};
+use standalone::node::{NodeConfig, NodeError, log_stream, run};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -43,48 +47,61 @@ impl Machine {
         }
     }
 
-    pub(crate) fn config(&self) -> NodeConfig {
-        NodeConfig::new(self.state.path(), self_exe(), self_exe())
-    }
-
     pub(crate) fn node(&self) -> RunningNode {
         self.node_with(|_| {})
     }
 
     pub(crate) fn node_with(&self, change: impl FnOnce(&mut NodeConfig)) -> RunningNode {
-        let mut config = self.config();
+        let mut config = NodeConfig::new(self.state.path(), self_exe(), self_exe());
         change(&mut config);
         let shutdown = CancellationToken::new();
-        let task = tokio::spawn(run(self.client(), config, shutdown.clone()));
+        let task = tokio::spawn(run(self.api.client(), config, shutdown.clone()));
         RunningNode { shutdown, task }
     }
 
-    pub(crate) fn client(&self) -> Client {
-        self.api.client()
-    }
-
     pub(crate) fn pods(&self) -> Api<Pod> {
-        Api::namespaced(self.client(), "default")
+        self.all()
     }
 
-    pub(crate) fn claims(&self) -> Api<PersistentVolumeClaim> {
-        Api::namespaced(self.client(), "default")
+    pub(crate) fn all<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.api.client(), "default")
+    }
+
+    /// Creates a namespaced object.
+    pub(crate) async fn make<K>(&self, object: Value) -> K
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+        K: Clone + Debug + DeserializeOwned + serde::Serialize,
+    {
+        let object = serde_json::from_value(object).unwrap();
+        let created = self.all().create(&PostParams::default(), &object).await;
+        created.unwrap()
     }
 
     pub(crate) async fn create(&self, name: &str, spec: Value) -> Pod {
-        let pod = json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec});
-        let pod = serde_json::from_value(pod).unwrap();
-        self.pods()
-            .create(&PostParams::default(), &pod)
+        self.make(json!({"metadata": {"name": name}, "spec": spec}))
             .await
-            .unwrap()
+    }
+
+    /// Creates a Pod with one container that runs once, with the fields of `container`.
+    pub(crate) async fn create_once(&self, name: &str, container: Value) -> Pod {
+        let mut main = json!({"name": "main", "image": "any"});
+        let fields = container.as_object().unwrap().clone();
+        main.as_object_mut().unwrap().extend(fields);
+        self.create(
+            name,
+            json!({"restartPolicy": "Never", "containers": [main]}),
+        )
+        .await
     }
 
     /// Runs `script` once in a shell.
     pub(crate) async fn once(&self, name: &str, script: &str) -> Pod {
-        let container = json!({"name": "main", "image": "any", "command": ["bash", "-c", script]});
-        let spec = json!({"restartPolicy": "Never", "containers": [container]});
-        self.create(name, spec).await;
+        self.create_once(name, json!({"command": ["bash", "-c", script]}))
+            .await;
         self.wait(name, ended).await
     }
 
@@ -92,43 +109,52 @@ impl Machine {
         let wait = await_condition(self.pods(), name, condition);
         let Ok(pod) = tokio::time::timeout(WAIT_TIMEOUT, wait).await else {
             let pod = self.pods().get(name).await.unwrap();
-            let log = self.log(name, "main");
-            panic!(
-                "waiting for {name}: {:#?}
-{log}",
-                pod.status
-            );
+            panic!("waiting for {name}: {:#?}\n{}", pod.status, self.log(name));
         };
         pod.unwrap().expect("the Pod exists")
     }
 
-    pub(crate) async fn delete(&self, name: &str) {
-        let uid = self.pods().get(name).await.unwrap().uid().unwrap();
-        self.pods()
-            .delete(name, &DeleteParams::default())
-            .await
-            .unwrap();
-        let gone = await_condition(self.pods(), name, conditions::is_deleted(&uid));
-        tokio::time::timeout(WAIT_TIMEOUT, gone)
-            .await
-            .expect("deleted in time")
-            .unwrap();
+    /// Deletes a Pod or another object and waits until it is gone.
+    pub(crate) async fn delete<K>(&self, name: &str)
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+        K: Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let uid = self.all::<K>().get(name).await.unwrap().uid().unwrap();
+        let deleted = self.all::<K>().delete(name, &DeleteParams::default()).await;
+        deleted.unwrap();
+        let gone = await_condition(self.all::<K>(), name, conditions::is_deleted(&uid));
+        let gone = tokio::time::timeout(WAIT_TIMEOUT, gone).await;
+        gone.expect("deleted in time").unwrap();
     }
 
-    pub(crate) fn log(&self, pod: &str, container: &str) -> String {
-        let log = logs(
-            self.state.path(),
-            "default",
-            pod,
-            container,
-            &LogOptions::default(),
-        );
-        String::from_utf8(log.unwrap_or_default()).unwrap()
+    /// Log of the container `main`.
+    pub(crate) fn log(&self, pod: &str) -> String {
+        let query = LogQuery {
+            container: Some("main".into()),
+            ..LogQuery::default()
+        };
+        let Ok(mut stream) = log_stream(self.state.path(), "default", pod, &query) else {
+            return String::new();
+        };
+        let log = stream.next().now_or_never().flatten().unwrap().unwrap();
+        String::from_utf8(log.into()).unwrap()
     }
 
     pub(crate) fn path(&self, below: impl AsRef<Path>) -> PathBuf {
         self.state.path().join(below)
     }
+}
+
+/// Waits until `condition` is true.
+pub(crate) async fn eventually(condition_text: &str, mut condition: impl FnMut() -> bool) {
+    let wait = async {
+        while !condition() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let waited = tokio::time::timeout(WAIT_TIMEOUT, wait).await;
+    assert!(waited.is_ok(), "not in time: {condition_text}");
 }
 
 impl RunningNode {
@@ -140,8 +166,8 @@ impl RunningNode {
 }
 
 pub(crate) fn phase(pod: &Pod) -> &str {
-    pod.status
-        .as_ref()
+    let status = pod.status.as_ref();
+    status
         .and_then(|status| status.phase.as_deref())
         .unwrap_or_default()
 }
@@ -151,37 +177,34 @@ pub(crate) fn ended(pod: Option<&Pod>) -> bool {
 }
 
 pub(crate) fn running(pod: Option<&Pod>) -> bool {
-    pod.is_some_and(|pod| {
-        let conditions = pod
-            .status
-            .iter()
-            .flat_map(|status| status.conditions.iter().flatten());
-        conditions
-            .into_iter()
-            .any(|held| held.type_ == "Ready" && held.status == "True")
-    })
+    let status = pod.and_then(|pod| pod.status.as_ref());
+    let mut conditions = status
+        .into_iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    conditions.any(|held| held.type_ == "Ready" && held.status == "True")
 }
 
 pub(crate) fn container(pod: &Pod) -> ContainerStatus {
-    pod.status
-        .clone()
-        .unwrap()
-        .container_statuses
-        .unwrap()
-        .remove(0)
+    let status = pod.status.clone().unwrap();
+    status.container_statuses.unwrap().remove(0)
+}
+
+pub(crate) fn termination(pod: &Pod) -> ContainerStateTerminated {
+    container(pod).state.unwrap().terminated.unwrap()
 }
 
 pub(crate) fn exit_code(pod: &Pod) -> i32 {
-    container(pod).state.unwrap().terminated.unwrap().exit_code
+    termination(pod).exit_code
 }
 
 pub(crate) fn waits_for(reason: &'static str) -> impl Condition<Pod> {
     move |pod: Option<&Pod>| {
         let statuses = pod.and_then(|pod| pod.status.as_ref()?.container_statuses.as_ref());
-        let mut waiting = statuses
+        let states = statuses
             .into_iter()
             .flatten()
-            .filter_map(|container| container.state.as_ref()?.waiting.as_ref());
+            .filter_map(|status| status.state.as_ref());
+        let mut waiting = states.filter_map(|state| state.waiting.as_ref());
         waiting.any(|waiting| waiting.reason.as_deref() == Some(reason))
     }
 }

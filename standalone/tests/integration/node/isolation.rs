@@ -1,13 +1,13 @@
 //! Isolation of Pods from each other and from the host.
 
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command};
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
-use super::harness::{Machine, WAIT_TIMEOUT, exit_code, running};
+use super::harness::{Machine, ended, eventually, exit_code, running, self_exe};
 
 /// Server that answers every connection on port 8080 with its host name.
 const SERVER: &str = r"
@@ -23,17 +23,13 @@ fn address(pod: &Pod) -> String {
 /// Response of the server in a Pod. It may not listen yet.
 async fn read_hostname(address: String) -> String {
     let target: SocketAddr = format!("{address}:8080").parse().unwrap();
-    let attempts = async move {
-        loop {
-            if let Ok(mut stream) = TcpStream::connect(target) {
-                let mut text = String::new();
-                stream.read_to_string(&mut text).unwrap();
-                return text;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(WAIT_TIMEOUT, attempts).await.unwrap()
+    let mut text = String::new();
+    eventually("the server responds", || {
+        let stream = TcpStream::connect(target);
+        stream.is_ok_and(|mut stream| stream.read_to_string(&mut text).is_ok())
+    })
+    .await;
+    text
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,20 +62,15 @@ async fn pods_are_isolated_from_each_other_and_host() {
         port = host.local_addr().unwrap().port(),
     );
     let pod = machine.once("three", &script).await;
-    let log = machine.log("three", "main");
+    let log = machine.log("three");
     assert_eq!(exit_code(&pod), 0, "{log}");
     assert!(log.starts_with("/proc/1\n/home:\n"), "{log}");
     // The control is the Pod's own server, which the same function reaches.
     assert_eq!(log.matches("reached").count(), 1, "{log}");
-    for unseen in [
-        "/etc/shadow",
-        "/sys",
-        &machine.state.path().display().to_string(),
-    ] {
-        assert!(
-            log.contains(&format!("'{unseen}': No such file")),
-            "{unseen}: {log}"
-        );
+    let state = machine.state.path().display().to_string();
+    for unseen in ["/etc/shadow", "/sys", &state] {
+        let missing = format!("'{unseen}': No such file");
+        assert!(log.contains(&missing), "{unseen}: {log}");
     }
     assert!(log.ends_with("\n2\nreached 127.0.0.1\ndone\n"), "{log}");
     node.stop().await;
@@ -88,16 +79,10 @@ async fn pods_are_isolated_from_each_other_and_host() {
 #[tokio::test(flavor = "multi_thread")]
 async fn executor_image_contains_only_executor() {
     let machine = Machine::new();
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(&std::fs::read(super::harness::self_exe()).unwrap())
-        .unwrap();
-    let executor = file.into_temp_path();
-    std::fs::set_permissions(
-        &executor,
-        std::os::unix::fs::PermissionsExt::from_mode(0o755),
-    )
-    .unwrap();
-    let node = machine.node_with(|config| config.executor_binary = executor.to_path_buf());
+    let directory = tempfile::tempdir().unwrap();
+    let executor = directory.path().join("executor");
+    std::fs::copy(self_exe(), &executor).unwrap();
+    let node = machine.node_with(|config| config.executor_binary = executor);
     let main = json!({
         "name": "main", "image": "localhost/sandbox-executor:dev",
         "command": ["/sandbox-executor", "exec-as", "--", "/sandbox-executor", "--help"],
@@ -105,14 +90,10 @@ async fn executor_image_contains_only_executor() {
     let shell = json!({
         "name": "shell", "image": "localhost/sandbox-executor:dev", "command": ["/bin/sh"],
     });
-    machine
-        .create(
-            "pod",
-            json!({"restartPolicy": "Never", "containers": [main, shell]}),
-        )
-        .await;
-    let pod = machine.wait("pod", super::harness::ended).await;
-    assert_eq!(exit_code(&pod), 0, "{}", machine.log("pod", "main"));
+    let spec = json!({"restartPolicy": "Never", "containers": [main, shell]});
+    machine.create("pod", spec).await;
+    let pod = machine.wait("pod", ended).await;
+    assert_eq!(exit_code(&pod), 0, "{}", machine.log("pod"));
     let statuses = pod.status.unwrap().container_statuses.unwrap();
     let shell = statuses[1].state.clone().unwrap().terminated.unwrap();
     assert_eq!(shell.exit_code, 127);
@@ -168,11 +149,7 @@ async fn pods_reach_public_and_only_if_allowed_private_networks() {
         );
         let pod = machine.once("pod", &script).await;
         assert_eq!(exit_code(&pod), 0);
-        assert_eq!(
-            machine.log("pod", "main"),
-            expected,
-            "allow_lan: {allow_lan}"
-        );
+        assert_eq!(machine.log("pod"), expected, "allow_lan: {allow_lan}");
         node.stop().await;
     }
 }

@@ -4,32 +4,25 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use serde_json::json;
 
-use super::harness::{Machine, container, ended};
+use super::harness::{Machine, ended, termination};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_limit_reports_oom_killed() {
     let machine = Machine::new();
     let node = machine.node();
     let main = json!({
-        "name": "main", "image": "any", "command": ["perl", "-e",
-            "my $x = 'x' x (256 << 20); print 'alive'"],
+        "command": ["perl", "-e", "my $x = 'x' x (256 << 20); print 'alive'"],
         "resources": {"limits": {"memory": "64Mi"}},
     });
-    machine
-        .create(
-            "pod",
-            json!({"restartPolicy": "Never", "containers": [main]}),
-        )
-        .await;
-    let pod = machine.wait("pod", ended).await;
-    let end = container(&pod).state.unwrap().terminated.unwrap();
+    machine.create_once("pod", main).await;
+    let end = termination(&machine.wait("pod", ended).await);
     if machine.path("cgroups").exists() {
         assert_eq!(
             (end.reason.as_deref(), end.exit_code),
             (Some("OOMKilled"), 137)
         );
     } else {
-        assert_eq!(machine.log("pod", "main"), "alive");
+        assert_eq!(machine.log("pod"), "alive");
     }
     node.stop().await;
     assert!(!machine.path("cgroups").exists());
@@ -42,7 +35,7 @@ async fn processes_and_shared_memory_are_limited() {
     let script = "df --output=size -B1 /dev/shm | tail -1; exec perl -e '$| = 1; for (1..40) { \
         my $child = fork; defined $child or die; sleep 60, exit unless $child; print qq(forked\\n) }'";
     machine.once("pod", script).await;
-    let log = machine.log("pod", "main");
+    let log = machine.log("pod");
     assert!(log.contains("67108864\n"), "{log}");
     let record = std::fs::read_to_string(machine.path("cgroups")).unwrap_or_default();
     let is_limited = record.contains("pids") || record.lines().count() == 1;
@@ -55,41 +48,27 @@ async fn processes_and_shared_memory_are_limited() {
 async fn pod_beyond_the_machine_stays_pending() {
     let machine = Machine::new();
     let node = machine.node();
-    let main = json!({
-        "name": "main", "image": "any", "command": ["true"],
-        "resources": {"limits": {"cpu": "500", "memory": "900Gi"}},
-    });
-    machine.create("pod", json!({"containers": [main]})).await;
+    let resources = json!({"limits": {"cpu": "500", "memory": "900Gi"}});
+    let main = json!({"command": ["true"], "resources": resources});
+    machine.create_once("pod", main).await;
     let is_rejected = |pod: Option<&Pod>| {
         let conditions = pod.and_then(|pod| pod.status.as_ref()?.conditions.as_ref());
-        conditions
-            .into_iter()
-            .flatten()
-            .any(|held| held.reason.as_deref() == Some("Unschedulable"))
+        let mut conditions = conditions.into_iter().flatten();
+        conditions.any(|held| held.reason.as_deref() == Some("Unschedulable"))
     };
     let pod = machine.wait("pod", is_rejected).await;
     let status = serde_json::to_value(&pod.status).unwrap();
     let message = "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory.";
     assert_eq!(status["conditions"][0]["message"], message);
-    assert_eq!(
-        (status["phase"].as_str(), pod.spec.unwrap().node_name),
-        (Some("Pending"), None)
-    );
+    assert_eq!(status["phase"], "Pending");
+    assert_eq!(pod.spec.unwrap().node_name, None);
 
     machine.once("small", "true").await;
-    let nodes = Api::<Node>::all(machine.client());
-    let capacity = nodes
-        .get("standalone")
-        .await
-        .unwrap()
-        .status
-        .unwrap()
-        .capacity
-        .unwrap();
-    assert!(
-        capacity["cpu"].0.ends_with("000m") && capacity["memory"].0 != "0",
-        "{capacity:?}"
-    );
-    machine.delete("pod").await;
+    let nodes = Api::<Node>::all(machine.api.client());
+    let node_object = nodes.get("standalone").await.unwrap();
+    let capacity = node_object.status.unwrap().capacity.unwrap();
+    let (cpu, memory) = (&capacity["cpu"].0, &capacity["memory"].0);
+    assert!(cpu.ends_with("000m") && memory != "0", "{capacity:?}");
+    machine.delete::<Pod>("pod").await;
     node.stop().await;
 }

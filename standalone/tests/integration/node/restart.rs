@@ -4,11 +4,13 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
+use kube::api::DeleteParams;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use super::harness::{Machine, WAIT_TIMEOUT, container, phase, running, self_exe};
+use super::harness::{Machine, container, ended, eventually, phase, running, self_exe};
 
 /// Pod that runs until it is terminated, with memory and disk volumes.
 fn lasting() -> serde_json::Value {
@@ -26,45 +28,22 @@ fn lasting() -> serde_json::Value {
 
 /// Everything of the node outside of its state directory: processes, interfaces, firewall tables,
 /// cgroups, shared memory.
-fn traces(state: &std::path::Path) -> Vec<String> {
+fn traces(state: &Path) -> Vec<String> {
     let tag = tag(state);
-    let text = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).output().unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
     let mut found = Vec::new();
-    let mut note = |kind: &str, text: String, mark: &str| {
-        found.extend(
-            text.lines()
-                .filter(|line| line.contains(mark))
-                .map(|line| format!("{kind}: {line}")),
-        );
-    };
-    note(
-        "interface",
-        text("ip", &["-o", "link"]),
-        &format!("sbx{tag}"),
-    );
-    note(
-        "table",
-        text("nft", &["list", "tables"]),
-        &format!("_{tag}"),
-    );
-    note("memory", text("ls", &["/dev/shm"]), &tag);
-    note(
-        "group",
-        text(
-            "find",
-            &[
-                "/sys/fs/cgroup",
-                "-maxdepth",
-                "5",
-                "-name",
-                "sandbox-standalone-*",
-            ],
-        ),
-        &tag,
-    );
+    let groups = "find /sys/fs/cgroup -maxdepth 5 -name sandbox-standalone-*";
+    for (kind, command, mark) in [
+        ("interface", "ip -o link", format!("sbx{tag}")),
+        ("table", "nft list tables", format!("_{tag}")),
+        ("memory", "ls /dev/shm", tag.clone()),
+        ("group", groups, tag.clone()),
+    ] {
+        let words: Vec<&str> = command.split(' ').collect();
+        let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let lines = text.lines().filter(|line| line.contains(&mark));
+        found.extend(lines.map(|line| format!("{kind}: {line}")));
+    }
     let marker = format!(" /.sandbox-node/{tag} ");
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let mounts = std::fs::read_to_string(entry.path().join("mountinfo")).unwrap_or_default();
@@ -76,23 +55,22 @@ fn traces(state: &std::path::Path) -> Vec<String> {
 }
 
 /// Tag of the node.
-fn tag(state: &std::path::Path) -> String {
+fn tag(state: &Path) -> String {
     let state = state.canonicalize().unwrap();
     let hash = ring::digest::digest(&ring::digest::SHA256, state.as_os_str().as_encoded_bytes());
     let first = hash.as_ref().first_chunk().copied().unwrap();
     format!("{:05x}", u32::from_be_bytes(first) >> 12)
 }
 
-/// The kernel removes namespaces of dead processes asynchronously.
-async fn no_traces(state: &std::path::Path) {
-    let state = state.to_owned();
-    let clean = async {
-        while !traces(&state).is_empty() {
-            tokio::task::yield_now().await;
-        }
-    };
-    let cleaned = tokio::time::timeout(WAIT_TIMEOUT, clean).await;
-    assert!(cleaned.is_ok(), "left behind: {:#?}", traces(&state));
+/// Waits until no traces of these kinds are left, or of any kind. The kernel removes namespaces of
+/// dead processes asynchronously.
+async fn no_traces(machine: &Machine, kinds: &[&str]) {
+    let is_one =
+        |trace: &String| kinds.is_empty() || kinds.iter().any(|kind| trace.starts_with(kind));
+    eventually("the node leaves no traces", || {
+        !traces(machine.state.path()).iter().any(is_one)
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,29 +81,27 @@ async fn node_shutdown_leaves_nothing_and_restart_resumes_pods() {
     let before = machine.wait("pod", running).await;
     assert!(traces(machine.state.path()).len() >= 3);
     node.stop().await;
-    no_traces(machine.state.path()).await;
+    no_traces(&machine, &[]).await;
     let stopped = machine.pods().get("pod").await.unwrap();
     assert_eq!(phase(&stopped), "Running");
 
     let node = machine.node();
-    let again = |pod: Option<&k8s_openapi::api::core::v1::Pod>| {
+    let again = |pod: Option<&Pod>| {
         running(pod) && pod.is_some_and(|pod| container(pod).restart_count == 1)
     };
     let after = machine.wait("pod", again).await;
-    let ip = |pod: &k8s_openapi::api::core::v1::Pod| pod.status.clone().unwrap().pod_ip;
+    let ip = |pod: &Pod| pod.status.clone().unwrap().pod_ip;
     assert_eq!(ip(&after), ip(&before));
     let last = container(&after).last_state.unwrap().terminated.unwrap();
     assert_eq!(last.reason.as_deref(), Some("ContainerStatusUnknown"));
     let starts = machine.path(format!("pods/{}/volumes/disk/starts", after.uid().unwrap()));
-    let twice = async {
-        while std::fs::read_to_string(&starts).unwrap_or_default() != "x\nx\n" {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(WAIT_TIMEOUT, twice).await.unwrap();
-    machine.delete("pod").await;
+    eventually("the volume has both starts", || {
+        std::fs::read_to_string(&starts).unwrap_or_default() == "x\nx\n"
+    })
+    .await;
+    machine.delete::<Pod>("pod").await;
     node.stop().await;
-    no_traces(machine.state.path()).await;
+    no_traces(&machine, &[]).await;
     assert_eq!(std::fs::read_dir(machine.path("pods")).unwrap().count(), 0);
 }
 
@@ -133,9 +109,30 @@ async fn node_shutdown_leaves_nothing_and_restart_resumes_pods() {
 struct NodeProcess(Child);
 
 impl NodeProcess {
-    fn kill(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
+    /// Node in a separate process, which can be killed or run as another user.
+    fn start(machine: &Machine, url: &str, user: Option<u32>) -> Self {
+        let own = std::env::current_exe().unwrap();
+        let (mut command, program) = match user {
+            None => (Command::new(own), self_exe()),
+            Some(user) => {
+                let mut command = Command::new("setpriv");
+                command.arg(format!("--reuid={user}"));
+                command.arg(format!("--regid={user}"));
+                command.arg("--clear-groups");
+                command.arg(within_reach(machine, &own));
+                (command, within_reach(machine, &self_exe()))
+            }
+        };
+        let entry = "node::restart::node_process_entry";
+        command.args(["--ignored", "--exact", entry, "--nocapture"]);
+        command.env("NODE_TEST_API", url);
+        command.env("NODE_TEST_STATE", machine.state.path());
+        command.env("NODE_TEST_PROGRAM", program);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Self(command.process_group(0).spawn().unwrap())
     }
 }
 
@@ -146,49 +143,9 @@ impl Drop for NodeProcess {
     }
 }
 
-/// Node in a separate process, which can be killed or run as another user.
-fn node_process(machine: &Machine, url: &str, user: Option<u32>) -> NodeProcess {
-    let own = std::env::current_exe().unwrap();
-    let (own, program) = match user {
-        None => (own, self_exe()),
-        Some(_) => (
-            within_reach(machine, &own),
-            within_reach(machine, &self_exe()),
-        ),
-    };
-    let mut command = match user {
-        None => Command::new(&own),
-        Some(user) => {
-            let mut command = Command::new("setpriv");
-            command.args([
-                format!("--reuid={user}"),
-                format!("--regid={user}"),
-                "--clear-groups".into(),
-            ]);
-            command.arg(&own);
-            command
-        }
-    };
-    command.args([
-        "--ignored",
-        "--exact",
-        "node::restart::node_process_entry",
-        "--nocapture",
-    ]);
-    command
-        .env("NODE_TEST_API", url)
-        .env("NODE_TEST_STATE", machine.state.path())
-        .env("NODE_TEST_PROGRAM", program);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    NodeProcess(command.process_group(0).spawn().unwrap())
-}
-
 /// Copies a program for users without access to the build directory.
 fn within_reach(machine: &Machine, program: &Path) -> PathBuf {
-    let copy = machine.state.path().join(program.file_name().unwrap());
+    let copy = machine.path(program.file_name().unwrap());
     if !copy.exists() {
         std::fs::copy(program, &copy).unwrap();
     }
@@ -198,19 +155,19 @@ fn within_reach(machine: &Machine, program: &Path) -> PathBuf {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "runs inside the other tests"]
 async fn node_process_entry() {
-    let (Ok(url), Ok(state), Ok(program)) = (
-        std::env::var("NODE_TEST_API"),
-        std::env::var("NODE_TEST_STATE"),
-        std::env::var("NODE_TEST_PROGRAM"),
+    let variable = |name| std::env::var(name).ok();
+    let (Some(url), Some(state), Some(program)) = (
+        variable("NODE_TEST_API"),
+        variable("NODE_TEST_STATE"),
+        variable("NODE_TEST_PROGRAM"),
     ) else {
         return;
     };
     let client = kube::Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
     let config = standalone::node::NodeConfig::new(state, &program, &program);
     let shutdown = tokio_util::sync::CancellationToken::new();
-    Box::pin(standalone::node::run(client, config, shutdown))
-        .await
-        .unwrap();
+    let run = standalone::node::run(client, config, shutdown);
+    Box::pin(run).await.unwrap();
 }
 
 async fn serve(machine: &Machine) -> String {
@@ -226,37 +183,18 @@ async fn serve(machine: &Machine) -> String {
 async fn killed_node_ends_its_containers() {
     let machine = Machine::new();
     let url = serve(&machine).await;
-    let mut node = node_process(&machine, &url, None);
+    let node = NodeProcess::start(&machine, &url, None);
     machine.create("pod", lasting()).await;
     machine.wait("pod", running).await;
-    node.kill();
-    let processes = async {
-        while traces(machine.state.path())
-            .iter()
-            .any(|trace| trace.starts_with("process") || trace.starts_with("interface"))
-        {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(WAIT_TIMEOUT, processes)
-        .await
-        .expect("containers die with the node");
+    drop(node);
+    no_traces(&machine, &["process", "interface"]).await;
 
-    machine
-        .pods()
-        .delete(
-            "pod",
-            &kube::api::DeleteParams {
-                grace_period_seconds: Some(0),
-                ..Default::default()
-            },
-        )
-        .await
-        .unwrap();
+    let at_once = DeleteParams::default().grace_period(0);
+    machine.pods().delete("pod", &at_once).await.unwrap();
     let node = machine.node();
     machine.once("next", "true").await;
     node.stop().await;
-    no_traces(machine.state.path()).await;
+    no_traces(&machine, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -265,7 +203,7 @@ async fn node_works_without_root() {
     let machine = Machine::new();
     std::os::unix::fs::chown(machine.state.path(), Some(USER), Some(USER)).unwrap();
     let url = serve(&machine).await;
-    let mut node = node_process(&machine, &url, Some(USER));
+    let node = NodeProcess::start(&machine, &url, Some(USER));
     let script = "id -u; id -un; echo $SANDBOX_BIND_ADDRESS; touch /work/x ~/y /tmp/z; ls -d \
         /proc/[0-9]*; ls /sys";
     let main = json!({
@@ -276,46 +214,33 @@ async fn node_works_without_root() {
     let spec = json!({"restartPolicy": "Never", "containers": [main],
         "volumes": [{"name": "work", "emptyDir": {"medium": "Memory"}}]});
     machine.create("pod", spec).await;
-    let pod = machine.wait("pod", super::harness::ended).await;
-    let ip = pod.status.as_ref().unwrap().pod_ip.clone().unwrap();
-    assert!(ip.starts_with("127."));
-    let log = machine.log("pod", "main");
+    let ip = machine
+        .wait("pod", ended)
+        .await
+        .status
+        .unwrap()
+        .pod_ip
+        .unwrap();
+    assert!(ip.starts_with("127."), "{ip}");
     let expected = format!(
         "1000\nopenhands\n{ip}\n/proc/1\nls: cannot access '/sys': No such file or directory\n"
     );
-    assert_eq!(log, expected);
+    assert_eq!(machine.log("pod"), expected);
     machine.create("lasting", lasting()).await;
     machine.wait("lasting", running).await;
-    node.kill();
-    let processes = async {
-        while traces(machine.state.path())
-            .iter()
-            .any(|trace| trace.starts_with("process"))
-        {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(WAIT_TIMEOUT, processes)
-        .await
-        .expect("containers die with the node");
-    let mut node = node_process(&machine, &url, Some(USER));
-    machine.delete("lasting").await;
-    machine.delete("pod").await;
-    let record = machine.path("memory-volumes");
-    let memory = PathBuf::from(std::fs::read_to_string(&record).unwrap());
+    drop(node);
+    no_traces(&machine, &["process"]).await;
+
+    let node = NodeProcess::start(&machine, &url, Some(USER));
+    machine.delete::<Pod>("lasting").await;
+    machine.delete::<Pod>("pod").await;
+    let memory = std::fs::read_to_string(machine.path("memory-volumes")).unwrap();
     let name = format!("/dev/shm/sandbox-standalone-{}-", tag(machine.state.path()));
-    assert!(
-        memory.to_str().unwrap().len() == name.len() + 16,
-        "a random part: {memory:?}"
-    );
-    let emptied = async {
-        while std::fs::read_dir(&memory).unwrap().next().is_some() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(WAIT_TIMEOUT, emptied)
-        .await
-        .expect("volumes of deleted Pods go");
-    node.kill();
+    assert_eq!(memory.len(), name.len() + 16, "a random part: {memory:?}");
+    eventually("volumes of deleted Pods go", || {
+        std::fs::read_dir(&memory).unwrap().next().is_none()
+    })
+    .await;
+    drop(node);
     std::fs::remove_dir(memory).unwrap();
 }
