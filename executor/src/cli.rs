@@ -9,13 +9,13 @@ use crds::contract::{CONTROL_PORT, path, variable};
 
 #[derive(Debug, Parser)]
 #[command(name = "sandbox-executor", version, about)]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Copy this binary to DIRECTORY/sandbox-executor
     Install { directory: PathBuf },
     /// Create DIRECTORY and its parents as the current user
@@ -27,105 +27,105 @@ pub enum Command {
 }
 
 #[derive(Debug, Args)]
-pub struct SuperviseOptions {
+pub(crate) struct SuperviseOptions {
     /// Memory-backed directory that stores the init message across container restarts
     #[arg(long, default_value = path::STATE_DIR)]
-    pub state_dir: PathBuf,
+    pub(crate) state_dir: PathBuf,
     /// Port of the control server; 0 picks one and prints it
     #[arg(long, default_value_t = CONTROL_PORT)]
-    pub control_port: u16,
+    pub(crate) control_port: u16,
     /// Uid of the Pod that control calls must name
     #[arg(long, env = variable::POD_UID, hide_env_values = true)]
-    pub pod_uid: String,
+    pub(crate) pod_uid: String,
     /// Public key that control calls are verified with
     #[arg(long, env = variable::CONTROL_PUBLIC_KEY, hide_env_values = true)]
-    pub control_public_key: Option<String>,
+    pub(crate) control_public_key: Option<String>,
     /// Name of the public key in Pods of earlier versions
     #[arg(long, env = variable::CONTROL_KEY, hide = true, hide_env_values = true)]
-    pub control_key: Option<String>,
+    pub(crate) control_key: Option<String>,
     /// Key that proves that the Pod belongs to its sandbox
     #[arg(long, env = variable::IDENTITY_KEY, hide_env_values = true)]
-    pub identity_key: Option<String>,
+    pub(crate) identity_key: Option<String>,
     /// Address of the Pod, part of these proofs
     #[arg(long, env = variable::POD_IP)]
-    pub pod_ip: Option<IpAddr>,
+    pub(crate) pod_ip: Option<IpAddr>,
     /// Address to listen on and to probe instead of all addresses
     #[arg(long, env = variable::BIND_ADDRESS)]
-    pub bind_address: Option<IpAddr>,
+    pub(crate) bind_address: Option<IpAddr>,
 }
 
 #[derive(Debug, Args)]
 // Compatible with the Python server: the last of repeated flags wins.
 #[command(args_override_self = true)]
-pub struct ServeOptions {
+pub(crate) struct ServeOptions {
     /// TCP port of the API; 0 picks one and prints it
-    pub port: u16,
+    pub(crate) port: u16,
     /// Directory that the shell starts in
     #[arg(long, default_value = "/workspace")]
-    pub working_dir: PathBuf,
+    pub(crate) working_dir: PathBuf,
     /// Any of `agent_skills`, `jupyter`, `vscode`
     #[arg(long, num_args = 1..)]
-    pub plugins: Vec<String>,
+    pub(crate) plugins: Vec<String>,
     /// User of the shell and owner of written files
     #[arg(long, default_value = "openhands")]
-    pub username: String,
+    pub(crate) username: String,
     /// Uid of that user
     #[arg(long, default_value_t = 1000)]
-    pub user_id: u32,
+    pub(crate) user_id: u32,
     /// Serve browser actions (the default)
     #[arg(long, overrides_with = "no_enable_browser")]
-    pub enable_browser: bool,
+    pub(crate) enable_browser: bool,
     /// Do not serve browser actions
     #[arg(long, overrides_with = "enable_browser")]
-    pub no_enable_browser: bool,
+    pub(crate) no_enable_browser: bool,
     /// Name of a browser evaluation environment
     #[arg(long, num_args = 1..)]
-    pub browsergym_eval_env: Vec<String>,
+    pub(crate) browsergym_eval_env: Vec<String>,
     /// Key that requests must carry in `X-Session-API-Key`
     #[arg(long, env = variable::SESSION_API_KEY, hide_env_values = true, default_value = "")]
-    pub session_api_key: String,
+    pub(crate) session_api_key: String,
     /// Seconds without new output after which a command is reported as still running
     #[arg(long, env = "NO_CHANGE_TIMEOUT_SECONDS", default_value_t = 10)]
-    pub no_change_timeout_seconds: u64,
+    pub(crate) no_change_timeout_seconds: u64,
     /// Memory limit of the sandbox in GiB, which the container enforces
     #[arg(long, env = "RUNTIME_MAX_MEMORY_GB", hide = true)]
-    pub runtime_max_memory_gb: Option<String>,
+    pub(crate) runtime_max_memory_gb: Option<String>,
     /// User of shells besides root and openhands
     #[arg(long, env = "RUNTIME_USERNAME", hide = true)]
-    pub runtime_username: Option<String>,
+    pub(crate) runtime_username: Option<String>,
     /// Run shells as the user instead of the user of the server
     #[arg(long, env = "SU_TO_USER", hide = true, default_value = "true")]
-    pub su_to_user: String,
+    pub(crate) su_to_user: String,
     /// Group of the working directory
     #[arg(long, env = "SANDBOX_GROUP_ID", hide = true, default_value = "root")]
-    pub sandbox_group_id: String,
+    pub(crate) sandbox_group_id: String,
     /// User that started the server
     #[arg(long, env = "USER", hide = true)]
-    pub user: Option<String>,
+    pub(crate) user: Option<String>,
     /// Timeout of the start of a plugin, in seconds
     #[arg(long, env = "INIT_PLUGIN_TIMEOUT", hide = true, default_value_t = 120)]
-    pub init_plugin_timeout: u64,
+    pub(crate) init_plugin_timeout: u64,
     /// Port of the VS Code server
     #[arg(long, env = "VSCODE_PORT", hide = true)]
-    pub vscode_port: Option<String>,
+    pub(crate) vscode_port: Option<String>,
     /// URL path prefix of the VS Code server
     #[arg(long, env = "OPENVSCODE_SERVER_BASE_PATH", hide = true)]
-    pub vscode_base_path: Option<String>,
+    pub(crate) vscode_base_path: Option<String>,
     /// Name of the sandbox in URLs
     #[arg(long, env = "RUNTIME_ID", hide = true)]
-    pub runtime_id: Option<String>,
+    pub(crate) runtime_id: Option<String>,
     /// URL of the sandbox
     #[arg(long, env = "RUNTIME_URL", hide = true)]
-    pub runtime_url: Option<String>,
+    pub(crate) runtime_url: Option<String>,
     /// Directory that VS Code opens
     #[arg(long, env = "WORKSPACE_MOUNT_PATH_IN_SANDBOX", hide = true)]
-    pub workspace: Option<PathBuf>,
+    pub(crate) workspace: Option<PathBuf>,
     /// Directory of the settings of VS Code
     #[arg(long, env = "WORKSPACE_BASE", hide = true)]
-    pub workspace_base: Option<PathBuf>,
+    pub(crate) workspace_base: Option<PathBuf>,
     /// Write the log as JSON (`1`, `true`)
     #[arg(long, env = "LOG_JSON", hide = true, default_value = "0")]
-    pub log_json: String,
+    pub(crate) log_json: String,
     /// Log the memory of the sandbox (`1`, `true`, `yes`)
     #[arg(
         long,
@@ -133,13 +133,13 @@ pub struct ServeOptions {
         hide = true,
         default_value = "false"
     )]
-    pub memory_monitor: String,
+    pub(crate) memory_monitor: String,
     /// Address to listen on instead of all addresses
     #[arg(long, env = variable::BIND_ADDRESS)]
-    pub bind_address: Option<IpAddr>,
+    pub(crate) bind_address: Option<IpAddr>,
     /// File with the URL of the file viewer
     #[arg(long, hide = true, default_value = "/tmp/oh-server-url")]
-    pub viewer_url_file: PathBuf,
+    pub(crate) viewer_url_file: PathBuf,
 }
 
 #[cfg(test)]

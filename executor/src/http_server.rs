@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use axum::Router;
 use axum::body::Body;
 use http_body_util::BodyExt as _;
@@ -32,17 +33,9 @@ pub(crate) struct Limits {
     pub(crate) grace: Duration,
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}")]
-pub(crate) struct BindError {
-    address: SocketAddr,
-    source: std::io::Error,
-}
-
-pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|source| BindError { address, source })
+pub(crate) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let bound = TcpListener::bind(address).await;
+    bound.with_context(|| format!("cannot listen on {address}"))
 }
 
 /// Prints the listening address on standard output, for callers that start the server with port 0.

@@ -4,32 +4,21 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use anyhow::Context as _;
 
 const NAME: &str = "sandbox-executor";
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum InstallError {
-    #[error("cannot read the running binary")]
-    Source(#[source] io::Error),
-    #[error("cannot write {path}")]
-    Target { path: PathBuf, source: io::Error },
-}
-
 /// Copies the running binary to `directory` atomically, with mode 0755.
-pub(crate) fn install(directory: &Path) -> Result<(), InstallError> {
+pub(crate) fn install(directory: &Path) -> anyhow::Result<()> {
     let target = directory.join(NAME);
     let temporary = directory.join(format!(".{NAME}.{}", std::process::id()));
-    let source = File::open("/proc/self/exe").map_err(InstallError::Source)?;
+    let source = File::open("/proc/self/exe").context("cannot read the running binary")?;
     copy(source, &temporary)
         .and_then(|()| fs::rename(&temporary, &target))
-        .map_err(|source| {
-            let _ = fs::remove_file(&temporary);
-            InstallError::Target {
-                path: target,
-                source,
-            }
-        })
+        .inspect_err(|_| drop(fs::remove_file(&temporary)))
+        .with_context(|| format!("cannot write {}", target.display()))
 }
 
 /// Creates the working directory of an image's entrypoint. A failure is logged only, so that the
@@ -88,6 +77,6 @@ mod tests {
     #[test]
     fn install_fails_when_directory_is_missing() {
         let error = install(Path::new("/nowhere/at/all")).unwrap_err();
-        assert!(matches!(error, InstallError::Target { .. }));
+        assert!(error.to_string().starts_with("cannot write /nowhere"));
     }
 }

@@ -3,7 +3,11 @@
 
 use std::process::ExitCode;
 
-pub mod cli;
+use clap::Parser as _;
+
+use self::cli::{Cli, Command};
+
+mod cli;
 mod http_server;
 mod install;
 mod serve;
@@ -14,10 +18,14 @@ mod termination_message;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use serve::properties;
 
-pub use termination_message::write_usage_error;
-
-/// Runs the subcommand and returns its exit status.
-pub fn run(cli: cli::Cli) -> ExitCode {
+/// Runs the command line and returns the exit status.
+pub fn run() -> ExitCode {
+    let cli = Cli::try_parse().unwrap_or_else(|error| {
+        if error.use_stderr() {
+            termination_message::write_usage_error(&error);
+        }
+        error.exit()
+    });
     // One thread: a sandbox may have a tenth of a core, and idle memory should stay small.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -38,22 +46,22 @@ pub fn run(cli: cli::Cli) -> ExitCode {
     })
 }
 
-async fn dispatch(cli: cli::Cli) -> anyhow::Result<ExitCode> {
+async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
-        cli::Command::Install { directory } => {
+        Command::Install { directory } => {
             install::install(&directory)?;
             Ok(ExitCode::SUCCESS)
         }
-        cli::Command::MakeDirectory { directory } => {
+        Command::MakeDirectory { directory } => {
             install::make_directory(&directory);
             Ok(ExitCode::SUCCESS)
         }
-        cli::Command::Supervise(options) => {
+        Command::Supervise(options) => {
             system::hide_from_own_user();
             log_to_stderr(false);
             supervise::run(options).await
         }
-        cli::Command::Serve(options) => {
+        Command::Serve(options) => {
             log_to_stderr(["1", "true", "True"].contains(&options.log_json.as_str()));
             serve::run(*options).await
         }

@@ -35,12 +35,10 @@ mod launch_dir;
 mod mcp;
 mod memory_monitor;
 mod observation;
-mod orphan_reaper;
 mod owner;
 mod plugins;
 mod private_dir;
 mod process_group;
-mod process_kill;
 mod process_tree;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod properties;
@@ -67,8 +65,8 @@ pub(crate) async fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
-    orphan_reaper::adopt_orphans()?;
-    tokio::spawn(orphan_reaper::reap_orphans());
+    process_tree::adopt_orphans()?;
+    tokio::spawn(process_tree::reap_orphans());
     sandbox_setup::set_up(&settings)?;
     let identity = Arc::new(Identity::resolve(
         &settings.username,

@@ -4,13 +4,15 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use crds::contract::control::{Init, SupervisorState};
-use crds::contract::identity::{IdentityKey, IdentityKeyError};
-use crds::contract::sealing::SealingError;
-use crds::contract::token::{TokenError, Verifier};
+use crds::contract::identity::IdentityKey;
+use crds::contract::token::Verifier;
 use crds::contract::variable;
+use parking_lot::Mutex;
 use rustix::process::Pid;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -19,17 +21,14 @@ use crate::cli::SuperviseOptions;
 use crate::http_server::{self, Limits};
 use crate::{system, termination_message};
 
-use self::command::CommandStartError;
 use self::command_state::CommandState;
-use self::control::{Callers, Control};
-use self::identity::PodIdentity;
-use self::init_store::InitStore;
+use self::control::{Acceptance, Control};
+use self::init_store::{InitStore, PodIdentity};
 use self::reaper::{Reaper, SignalEvent};
 
 mod command;
 mod command_state;
 mod control;
-mod identity;
 mod init_store;
 mod probe;
 mod reaper;
@@ -40,36 +39,26 @@ const LIMITS: Limits = Limits {
     grace: Duration::from_millis(200),
 };
 
-#[derive(Debug, thiserror::Error)]
-enum SuperviseError {
-    #[error("the control key is not valid")]
-    Key(#[source] TokenError),
-    #[error("{0} is required", variable::CONTROL_PUBLIC_KEY)]
-    NoKey,
-    #[error(transparent)]
-    Identity(#[from] IdentityKeyError),
-    #[error("{0} is required with {1}", variable::POD_IP, variable::IDENTITY_KEY)]
-    NoPodIp,
-    #[error("cannot create the key for the init message")]
-    Sealing(#[source] SealingError),
-    #[error("cannot set up signal handling of an init process")]
-    Reaper(#[source] std::io::Error),
-}
-
 pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
     let verifier = verifier(&options)?;
     let identity = pod_identity(&options)?;
-    let reaper = Reaper::new().map_err(SuperviseError::Reaper)?;
-    let store = InitStore::new(&options.state_dir, identity.as_ref());
+    let reaper = Reaper::new().context("cannot set up signal handling of an init process")?;
+    let acceptance = Acceptance::open(identity.as_ref());
+    let acceptance = acceptance.context("cannot create the key for the init message")?;
     let (starts, requests) = mpsc::channel(1);
     let lifecycle = CommandState::dormant();
-    let callers = Callers {
+    let control = Arc::new(Control {
         pod_uid: options.pod_uid,
         verifier,
+        store: InitStore {
+            directory: options.state_dir,
+            identity: identity.clone(),
+        },
         identity,
-    };
-    let control = Control::new(callers, store, lifecycle.clone(), starts);
-    let control = control.map_err(SuperviseError::Sealing)?;
+        lifecycle: lifecycle.clone(),
+        acceptance: Mutex::new(acceptance),
+        starts,
+    });
     control.resume();
 
     let address = options.bind_address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
@@ -93,21 +82,23 @@ pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-fn verifier(options: &SuperviseOptions) -> Result<Verifier, SuperviseError> {
+fn verifier(options: &SuperviseOptions) -> anyhow::Result<Verifier> {
     let key = options.control_public_key.as_ref();
     let key = key.or(options.control_key.as_ref());
-    Verifier::new(key.ok_or(SuperviseError::NoKey)?).map_err(SuperviseError::Key)
+    let key = key.with_context(|| format!("{} is required", variable::CONTROL_PUBLIC_KEY))?;
+    Verifier::new(key).context("the control key is not valid")
 }
 
 /// Identity of the Pod; `None` in Pods of earlier versions.
-fn pod_identity(options: &SuperviseOptions) -> Result<Option<PodIdentity>, SuperviseError> {
+fn pod_identity(options: &SuperviseOptions) -> anyhow::Result<Option<PodIdentity>> {
     let Some(key) = &options.identity_key else {
         return Ok(None);
     };
+    let missing = || format!("{} is required with {}", variable::POD_IP, variable::IDENTITY_KEY);
     Ok(Some(PodIdentity {
         key: IdentityKey::from_text(key)?,
         pod_uid: options.pod_uid.clone(),
-        address: options.pod_ip.ok_or(SuperviseError::NoPodIp)?,
+        address: options.pod_ip.with_context(missing)?,
     }))
 }
 
@@ -128,7 +119,15 @@ impl Supervisor {
         };
         let child = match command::start(&init) {
             Ok(child) => child,
-            Err(error) => return self.report_start_error(&error),
+            Err(error) => {
+                let code = error.exit_code();
+                // With its causes, on one line.
+                let detail = format!("{:#}", anyhow::Error::from(error));
+                tracing::error!(error = %detail, "cannot start the command");
+                termination_message::write_message(&detail);
+                self.lifecycle.set(SupervisorState::Exited, Some(detail));
+                return code;
+            }
         };
         tracing::debug!(pid = child.as_raw_nonzero(), "command started");
         let probing = probe::watch(self.probe_address, init.probe, self.lifecycle.clone());
@@ -157,14 +156,6 @@ impl Supervisor {
         }
     }
 
-    fn report_start_error(&self, error: &CommandStartError) -> u8 {
-        tracing::error!(error = %Chain(error), "cannot start the command");
-        let detail = Chain(error).to_string();
-        termination_message::write_message(&detail);
-        self.lifecycle.set(SupervisorState::Exited, Some(detail));
-        error.exit_code()
-    }
-
     async fn wait_for(&mut self, child: Pid) -> u8 {
         loop {
             match self.reaper.next_event().await {
@@ -179,20 +170,5 @@ impl Supervisor {
                 }
             }
         }
-    }
-}
-
-/// An error with its causes on one line.
-struct Chain<'a>(&'a dyn std::error::Error);
-
-impl std::fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
     }
 }

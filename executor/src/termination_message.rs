@@ -20,7 +20,7 @@ pub(crate) fn write_message(text: &str) {
 
 /// Writes a command line error as the termination message. Values are left out, because some
 /// come from the environment, which is secret.
-pub fn write_usage_error(error: &clap::Error) {
+pub(crate) fn write_usage_error(error: &clap::Error) {
     write_message(&usage(error));
 }
 

@@ -1,24 +1,17 @@
 //! Registry of idle connections. A full server closes the one that has been idle longest, so that
 //! silent clients cannot keep others out.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, Default)]
 pub(super) struct IdleConnections {
-    state: Mutex<IdleState>,
+    /// Close notifications in the order in which the connections became idle.
+    idle: Mutex<VecDeque<Arc<Notify>>>,
     added: Notify,
-}
-
-/// Connections in the order in which they became idle.
-#[derive(Debug, Default)]
-struct IdleState {
-    next: u64,
-    connections: BTreeMap<u64, CancellationToken>,
 }
 
 /// Membership of one connection. It is idle until a complete request head has arrived, and again
@@ -26,8 +19,7 @@ struct IdleState {
 #[derive(Debug)]
 pub(super) struct IdleMember {
     all: Arc<IdleConnections>,
-    closed: CancellationToken,
-    place: Mutex<u64>,
+    close: Arc<Notify>,
 }
 
 /// Keeps a connection out of the registry during a request.
@@ -36,20 +28,19 @@ pub(super) struct BusyGuard(Arc<IdleMember>);
 
 impl IdleConnections {
     pub(super) fn join(self: &Arc<Self>) -> Arc<IdleMember> {
-        let closed = CancellationToken::new();
-        let place = self.add(&closed);
-        Arc::new(IdleMember {
+        let member = IdleMember {
             all: Arc::clone(self),
-            closed,
-            place: Mutex::new(place),
-        })
+            close: Arc::default(),
+        };
+        member.enter();
+        Arc::new(member)
     }
 
     /// Closes a connection. Returns false if all are busy.
     pub(super) fn close_longest_idle(&self) -> bool {
-        let longest = self.state.lock().connections.pop_first();
-        longest.is_some_and(|(_, closed)| {
-            closed.cancel();
+        let longest = self.idle.lock().pop_front();
+        longest.is_some_and(|close| {
+            close.notify_one();
             true
         })
     }
@@ -58,20 +49,11 @@ impl IdleConnections {
     pub(super) async fn added(&self) {
         self.added.notified().await;
     }
-
-    fn add(&self, closed: &CancellationToken) -> u64 {
-        let mut state = self.state.lock();
-        let place = state.next;
-        state.next += 1;
-        state.connections.insert(place, closed.clone());
-        self.added.notify_one();
-        place
-    }
 }
 
 impl IdleMember {
     pub(super) async fn closed(&self) {
-        self.closed.cancelled().await;
+        self.close.notified().await;
     }
 
     pub(super) fn busy(self: &Arc<Self>) -> BusyGuard {
@@ -79,15 +61,20 @@ impl IdleMember {
         BusyGuard(Arc::clone(self))
     }
 
+    fn enter(&self) {
+        self.all.idle.lock().push_back(Arc::clone(&self.close));
+        self.all.added.notify_one();
+    }
+
     fn leave(&self) {
-        self.all.state.lock().connections.remove(&self.place.lock());
+        let mut idle = self.all.idle.lock();
+        idle.retain(|close| !Arc::ptr_eq(close, &self.close));
     }
 }
 
 impl Drop for BusyGuard {
     fn drop(&mut self) {
-        let member = &self.0;
-        *member.place.lock() = member.all.add(&member.closed);
+        self.0.enter();
     }
 }
 

@@ -2,40 +2,18 @@
 //!
 //! Unknown keys are ignored. A missing argument is an error in the words of the Python server.
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use self::arguments::Arguments;
-pub(super) use self::error::ActionError;
-pub(super) use self::lines::{LineNumber, Range};
 use super::python_repr::repr;
 
 mod arguments;
-mod error;
-mod lines;
 
 /// Action names of the Python server in its order; an error for an unknown name lists them.
-const ACTION_NAMES: [&str; 20] = [
-    "null",
-    "run",
-    "run_ipython",
-    "browse",
-    "browse_interactive",
-    "read",
-    "write",
-    "edit",
-    "think",
-    "finish",
-    "reject",
-    "recall",
-    "change_agent_state",
-    "message",
-    "system",
-    "condensation",
-    "condensation_request",
-    "call_tool_mcp",
-    "task_tracking",
-    "loop_recovery",
-];
+const ACTION_NAMES: &str = "null run run_ipython browse browse_interactive read write edit think \
+    finish reject recall change_agent_state message system condensation condensation_request \
+    call_tool_mcp task_tracking loop_recovery";
 
 #[derive(Debug, PartialEq)]
 pub(super) enum Action {
@@ -97,6 +75,70 @@ pub(super) struct Edit {
     pub(super) view_range: Option<Value>,
 }
 
+/// A line number; models also send text.
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+#[serde(untagged)]
+pub(super) enum LineNumber {
+    Number(i64),
+    Text(String),
+}
+
+impl LineNumber {
+    /// Returns the number, or the text if it is not a number.
+    pub(super) fn number(&self) -> Result<i64, String> {
+        match self {
+            Self::Number(number) => Ok(*number),
+            Self::Text(text) => text.trim().parse().map_err(|_| text.clone()),
+        }
+    }
+}
+
+/// Range of lines, from 0; an end of -1 means all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) start: i64,
+    pub(super) end: i64,
+}
+
+/// Errors of the envelope in the words of the Python server: clients show them to models.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(super) enum ActionError {
+    #[error("Unknown event type: {0}")]
+    UnknownEvent(String),
+    #[error("400: Invalid action type")]
+    Observation,
+    #[error("'action['action']={0}' is not defined. Available actions: dict_keys({1})")]
+    UnknownName(String, String),
+    #[error("'ActionExecutor' object has no attribute '{0}'")]
+    NotExecutable(String),
+    #[error("{0} is not a valid EventSource")]
+    Source(String),
+    #[error(
+        "action={action} has the wrong arguments: {class}.__init__() missing {count} required \
+         positional argument{plural}: {names}",
+        count = names.len(),
+        plural = if names.len() == 1 { "" } else { "s" },
+        names = listed(names)
+    )]
+    Missing {
+        action: String,
+        class: &'static str,
+        names: Vec<&'static str>,
+    },
+    #[error("argument '{0}' has the wrong type")]
+    Type(&'static str),
+    /// Empty text, as that of the Python server's assertion: clients turn such edits into reads
+    /// and writes.
+    #[error("")]
+    LlmEdit,
+}
+
+/// Lists names as Python lists missing arguments: `'a' and 'b'`.
+fn listed(names: &[&str]) -> String {
+    let quoted: Vec<_> = names.iter().map(|name| format!("'{name}'")).collect();
+    quoted.join(" and ")
+}
+
 impl Action {
     pub(super) fn parse(envelope: &Map<String, Value>) -> Result<Self, ActionError> {
         let Some(name) = envelope.get("action") else {
@@ -108,10 +150,10 @@ impl Action {
         };
         let name = name
             .as_str()
-            .filter(|name| ACTION_NAMES.contains(name))
+            .filter(|name| ACTION_NAMES.split(' ').any(|known| known == *name))
             .ok_or_else(|| {
-                let known = ACTION_NAMES.map(|name| format!("'{name}'")).join(", ");
-                ActionError::UnknownName(repr(name), format!("[{known}]"))
+                let known = ACTION_NAMES.replace(' ', "', '");
+                ActionError::UnknownName(repr(name), format!("['{known}']"))
             })?;
         check_source(envelope)?;
         let arguments = Arguments::of(envelope);
@@ -128,7 +170,7 @@ impl Action {
                 arguments.require("BrowseInteractiveAction", &["browser_actions"])?;
                 Ok(Self::Unavailable("browse_interactive"))
             }
-            "edit" if arguments.text("impl_source")?.as_deref() == Some("llm_based_edit") => {
+            "edit" if arguments.get("impl_source")? == Some("llm_based_edit") => {
                 Err(ActionError::LlmEdit)
             }
             "edit" => edit(&arguments).map(Self::Edit),
@@ -152,52 +194,51 @@ fn check_source(envelope: &Map<String, Value>) -> Result<(), ActionError> {
 fn run(arguments: &Arguments<'_>) -> Result<Run, ActionError> {
     arguments.require("CmdRunAction", &["command"])?;
     Ok(Run {
-        command: arguments.text("command")?.unwrap_or_default(),
-        is_input: arguments.flag("is_input")?,
-        blocking: arguments.flag("blocking")?,
-        is_static: arguments.flag("is_static")?,
-        cwd: arguments.text("cwd")?,
-        hidden: arguments.flag("hidden")?,
+        command: arguments.get("command")?.unwrap_or_default(),
+        is_input: arguments.flag("is_input")?.unwrap_or_default(),
+        blocking: arguments.flag("blocking")?.unwrap_or_default(),
+        is_static: arguments.flag("is_static")?.unwrap_or_default(),
+        cwd: arguments.get("cwd")?,
+        hidden: arguments.flag("hidden")?.unwrap_or_default(),
         timeout: arguments.timeout()?,
     })
 }
 
 fn run_cell(arguments: &Arguments<'_>) -> Result<RunCell, ActionError> {
     arguments.require("IPythonRunCellAction", &["code"])?;
-    let given = arguments.get("include_extra").is_some();
     Ok(RunCell {
-        code: arguments.text("code")?.unwrap_or_default(),
-        include_extra: !given || arguments.flag("include_extra")?,
+        code: arguments.get("code")?.unwrap_or_default(),
+        include_extra: arguments.flag("include_extra")?.unwrap_or(true),
         timeout: arguments.timeout()?,
     })
 }
 
 fn read(arguments: &Arguments<'_>) -> Result<Read, ActionError> {
     arguments.require("FileReadAction", &["path"])?;
-    let path = arguments.text("path")?.unwrap_or_default();
-    let editor = arguments.text("impl_source")?.as_deref() == Some("oh_aci");
-    let through_editor = editor.then(|| Edit {
+    let path: String = arguments.get("path")?.unwrap_or_default();
+    let editor = arguments.get("impl_source")? == Some("oh_aci");
+    let view = Edit {
         command: "view".to_owned(),
         path: path.clone(),
-        view_range: arguments.get("view_range").cloned(),
+        view_range: arguments.get("view_range")?,
         ..Edit::default()
-    });
+    };
     Ok(Read {
         path,
         range: arguments.range()?,
-        through_editor,
+        through_editor: editor.then_some(view),
     })
 }
 
 fn edit(arguments: &Arguments<'_>) -> Result<Edit, ActionError> {
     arguments.require("FileEditAction", &["path"])?;
     Ok(Edit {
-        command: arguments.text("command")?.unwrap_or_default(),
-        path: arguments.text("path")?.unwrap_or_default(),
-        file_text: arguments.text("file_text")?,
-        old_str: arguments.text("old_str")?,
-        new_str: arguments.text("new_str")?,
-        insert_line: arguments.line("insert_line")?,
+        command: arguments.get("command")?.unwrap_or_default(),
+        path: arguments.get("path")?.unwrap_or_default(),
+        file_text: arguments.get("file_text")?,
+        old_str: arguments.get("old_str")?,
+        new_str: arguments.get("new_str")?,
+        insert_line: arguments.get("insert_line")?,
         view_range: None,
     })
 }
@@ -205,8 +246,8 @@ fn edit(arguments: &Arguments<'_>) -> Result<Edit, ActionError> {
 fn write(arguments: &Arguments<'_>) -> Result<Write, ActionError> {
     arguments.require("FileWriteAction", &["path", "content"])?;
     Ok(Write {
-        path: arguments.text("path")?.unwrap_or_default(),
-        content: arguments.text("content")?.unwrap_or_default(),
+        path: arguments.get("path")?.unwrap_or_default(),
+        content: arguments.get("content")?.unwrap_or_default(),
         range: arguments.range()?,
     })
 }

@@ -3,18 +3,18 @@
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::{Json, Router};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use http::{HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;
 
 use self::error::detail;
 use super::executor::Executor;
 
-mod alive;
 mod body;
 mod download_files;
 mod error;
@@ -26,7 +26,6 @@ pub(super) mod properties;
 mod server_info;
 mod upload_file;
 mod validation;
-mod vscode_connection_token;
 
 /// Paths that need no key.
 const PUBLIC_PATHS: [&str; 2] = ["/alive", "/server_info"];
@@ -34,7 +33,8 @@ const PUBLIC_PATHS: [&str; 2] = ["/alive", "/server_info"];
 pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
     let key: Arc<str> = key.into();
     Router::new()
-        .route("/alive", get(alive::get))
+        // The port opens only when the server is ready, so nothing is checked.
+        .route("/alive", get(async || Json(json!({"status": "ok"}))))
         .route("/server_info", get(server_info::get))
         .route("/execute_action", post(execute_action::post))
         .route("/list_files", post(list_files::post))
@@ -42,10 +42,7 @@ pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
         .route("/download_files", get(download_files::get))
         .route("/update_mcp_server", post(mcp::update))
         .merge(mcp::router(&executor))
-        .route(
-            "/vscode/connection_token",
-            get(vscode_connection_token::get),
-        )
+        .route("/vscode/connection_token", get(connection_token))
         // Each handler has its own body limit.
         .layer(DefaultBodyLimit::disable())
         .fallback(async |executor| refuse(&executor, StatusCode::NOT_FOUND, "Not Found"))
@@ -58,6 +55,12 @@ pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
         })
         .layer(middleware::from_fn_with_state(key, authorize))
         .with_state(executor)
+}
+
+/// `docs/specs/executor.md`, section 2.7.
+async fn connection_token(State(executor): State<Arc<Executor>>) -> Json<Value> {
+    let vscode = executor.plugins.vscode.as_ref();
+    Json(json!({"token": vscode.and_then(|vscode| vscode.token())}))
 }
 
 /// Rejects an unknown path. Once tool servers are configured, the MCP application of the Python

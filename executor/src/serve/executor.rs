@@ -9,20 +9,19 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::action::{Action, ActionError, Run};
+use super::action::{Action, ActionError, Run, RunCell};
 use super::activity::Activity;
 use super::editor::Editor;
 use super::mcp::Mcp;
 use super::observation::Observation;
 use super::plugins::Plugins;
-use super::plugins::jupyter::JupyterError;
+use super::plugins::jupyter::{self, CellRequest, JupyterError};
 use super::resource_usage::Meter;
 use super::settings::Settings;
 use super::shell::{CommandOutcome, LaunchContext, Request, RunResponse, Session, ShellError};
 
 mod background_command;
 mod file_actions;
-mod ipython;
 mod transfers;
 
 /// Concurrent isolated shells; each is a process.
@@ -85,7 +84,7 @@ impl Executor {
         settings: &Settings,
     ) -> Result<Arc<Self>, ShellError> {
         let no_change = settings.no_change;
-        let session = Session::main(start.clone(), no_change).await?;
+        let session = Session::start(start.clone(), no_change, true).await?;
         let editor = Arc::new(Editor::new());
         Ok(Arc::new(Self {
             activity: Activity::new(),
@@ -93,7 +92,7 @@ impl Executor {
             meter: Meter::new(),
             plugins: Plugins::new(settings, &start, &editor),
             mcp: Mcp::new(start.clone()),
-            working_dir: Lock::new(session.working_dir().to_path_buf()),
+            working_dir: Lock::new(session.working_dir.clone()),
             session: Mutex::new(Some(session)),
             launch_context: start,
             no_change,
@@ -180,7 +179,7 @@ impl Executor {
             response = session.run(request) => response?,
             () = self.stop.cancelled() => return Err(ExecuteError::Closed),
         };
-        *self.working_dir.lock() = session.working_dir().to_path_buf();
+        *self.working_dir.lock() = session.working_dir.clone();
         *self.background_command.lock() = session.running_command().map(|(ended, usage)| {
             let tracking = background_command::track(Arc::clone(&self.activity), ended, usage);
             AbortOnDropHandle::new(tokio::spawn(tracking))
@@ -207,13 +206,35 @@ impl Executor {
         if let Some(cwd) = cwd.map(PathBuf::from).filter(|cwd| cwd.is_dir()) {
             start.working_dir = cwd;
         }
-        let mut session = Session::isolated(start, self.no_change).await?;
+        let mut session = Session::start(start, self.no_change, false).await?;
         let response = tokio::select! {
             response = session.run(request) => response.map_err(ExecuteError::from),
             () = self.stop.cancelled() => Err(ExecuteError::Closed),
         };
         session.close().await;
         response
+    }
+
+    /// Cells do not wait for commands; the kernel follows the shell only from directory to
+    /// directory.
+    async fn run_cell(&self, cell: RunCell) -> Result<Observation, ExecuteError> {
+        let kernel = self.plugins.jupyter.as_ref();
+        let kernel = kernel.ok_or(JupyterError::NotEnabled)?;
+        let directory = self.working_dir.lock().clone();
+        let request = CellRequest {
+            code: &cell.code,
+            timeout: cell.timeout,
+            directory: &directory,
+        };
+        let result = match kernel.run(request).await {
+            Ok(result) => result,
+            Err(JupyterError::NoKernel(text)) => return Ok(Observation::error(text)),
+            Err(error) => return Err(error.into()),
+        };
+        let extra = cell.include_extra.then_some(directory.as_path());
+        let content = jupyter::content(&result, extra);
+        let images = result.output.images;
+        Ok(Observation::run_cell(cell.code, content, images))
     }
 
     async fn run_as_user<T: Send + 'static>(

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::shell::CommandOutcome;
+use super::shell::{CommandOutcome, PromptReport};
 
 /// Longest command output in an observation, in characters.
 const MAX_CONTENT: usize = 30_000;
@@ -67,12 +67,22 @@ struct Metadata {
 }
 
 impl Observation {
+    fn new(kind: &'static str, message: String, content: String, extras: Extras) -> Self {
+        Self {
+            message,
+            kind,
+            content,
+            extras,
+            success: None,
+        }
+    }
+
     /// `hidden` is that of the action.
     pub(super) fn run(command: &str, hidden: bool, outcome: CommandOutcome) -> Self {
         let content = if hidden {
-            outcome.content.clone()
+            outcome.content
         } else {
-            shorten(&outcome.content)
+            shorten(outcome.content)
         };
         let hidden = hidden && !outcome.timed_out && !outcome.no_command_running;
         let command = if outcome.no_command_running {
@@ -80,41 +90,39 @@ impl Observation {
         } else {
             command
         };
-        let metadata = Metadata::of(outcome);
+        let report = outcome.report;
+        let known = |value: fn(&PromptReport) -> &String| report.as_ref().map(value).cloned();
+        let metadata = Metadata {
+            exit_code: report.as_ref().map_or(-1, |report| report.exit_code),
+            pid: report.as_ref().map_or(-1, |report| report.background_pid),
+            username: known(|report| &report.username),
+            hostname: known(|report| &report.hostname),
+            working_dir: known(|report| &report.working_dir),
+            py_interpreter_path: report.as_ref().map(PromptReport::python),
+            prefix: outcome.prefix,
+            suffix: outcome.suffix,
+        };
+        let code = metadata.exit_code;
+        let extras = Extras::Run {
+            command: command.to_owned(),
+            metadata,
+            hidden,
+        };
+        let message = format!("Command `{command}` executed with exit code {code}.");
         Self {
-            message: format!(
-                "Command `{command}` executed with exit code {}.",
-                metadata.exit_code
-            ),
-            kind: "run",
-            content,
-            success: Some(metadata.exit_code == 0),
-            extras: Extras::Run {
-                command: command.to_owned(),
-                metadata,
-                hidden,
-            },
+            success: Some(code == 0),
+            ..Self::new("run", message, content, extras)
         }
     }
 
     pub(super) fn read(path: String, content: String, impl_source: &'static str) -> Self {
-        Self {
-            message: format!("I read the file {path}."),
-            kind: "read",
-            content,
-            extras: Extras::Read { path, impl_source },
-            success: None,
-        }
+        let message = format!("I read the file {path}.");
+        Self::new("read", message, content, Extras::Read { path, impl_source })
     }
 
     pub(super) fn write(path: String) -> Self {
-        Self {
-            message: format!("I wrote to the file {path}."),
-            kind: "write",
-            content: String::new(),
-            extras: Extras::Write { path },
-            success: None,
-        }
+        let message = format!("I wrote to the file {path}.");
+        Self::new("write", message, String::new(), Extras::Write { path })
     }
 
     /// `old` and `new` are the strings of the action, not the contents of the file.
@@ -124,86 +132,44 @@ impl Observation {
         content: String,
         diff: String,
     ) -> Self {
-        Self {
-            message: format!("I edited the file {path}."),
-            kind: "edit",
-            content,
-            extras: Extras::Edit {
-                path,
-                prev_exist: false,
-                old_content: old,
-                new_content: new,
-                impl_source: "oh_aci",
-                diff,
-                diff_cache: None,
-            },
-            success: None,
-        }
+        let message = format!("I edited the file {path}.");
+        let extras = Extras::Edit {
+            path,
+            prev_exist: false,
+            old_content: old,
+            new_content: new,
+            impl_source: "oh_aci",
+            diff,
+            diff_cache: None,
+        };
+        Self::new("edit", message, content, extras)
     }
 
     /// `images` are data URLs.
     pub(super) fn run_cell(code: String, content: String, images: Vec<String>) -> Self {
+        let message = "Code executed in IPython cell.".to_owned();
+        let image_urls = (!images.is_empty()).then_some(images);
+        let extras = Extras::RunCell { code, image_urls };
         Self {
-            message: "Code executed in IPython cell.".to_owned(),
-            kind: "run_ipython",
-            content,
-            extras: Extras::RunCell {
-                code,
-                image_urls: (!images.is_empty()).then_some(images),
-            },
             success: Some(true),
+            ..Self::new("run_ipython", message, content, extras)
         }
     }
 
     pub(super) fn error(content: String) -> Self {
-        Self {
-            message: content.clone(),
-            kind: "error",
-            content,
-            extras: Extras::Error { error_id: "" },
-            success: None,
-        }
-    }
-}
-
-impl Metadata {
-    fn of(outcome: CommandOutcome) -> Self {
-        let Some(report) = outcome.report else {
-            return Self {
-                exit_code: -1,
-                pid: -1,
-                username: None,
-                hostname: None,
-                working_dir: None,
-                py_interpreter_path: None,
-                prefix: outcome.prefix,
-                suffix: outcome.suffix,
-            };
-        };
-        Self {
-            exit_code: report.exit_code,
-            pid: report.background_pid,
-            py_interpreter_path: Some(report.python()),
-            username: Some(report.username),
-            hostname: Some(report.hostname),
-            working_dir: Some(report.working_dir),
-            prefix: outcome.prefix,
-            suffix: outcome.suffix,
-        }
+        Self::new("error", content.clone(), content, Extras::Error { error_id: "" })
     }
 }
 
 /// Keeps the start and the end of the content, each half of [`MAX_CONTENT`].
-fn shorten(content: &str) -> String {
+fn shorten(content: String) -> String {
     let length = content.chars().count();
     if length <= MAX_CONTENT {
-        return content.to_owned();
+        return content;
     }
     let at = |index| {
-        content
-            .char_indices()
-            .nth(index)
-            .map_or(content.len(), |(at, _)| at)
+        let found = content.char_indices().nth(index);
+        found.map_or(content.len(), |(at, _)| at)
     };
     let (head, tail) = (at(MAX_CONTENT / 2), at(length - MAX_CONTENT / 2));
     format!("{}{CUT}{}", &content[..head], &content[tail..])
@@ -215,8 +181,8 @@ mod tests {
 
     #[test]
     fn long_content_keeps_both_ends() {
-        assert_eq!(shorten(&"é".repeat(30_000)).chars().count(), 30_000);
-        let cut = shorten(&format!("a{}z", "é".repeat(30_000)));
+        assert_eq!(shorten("é".repeat(30_000)).chars().count(), 30_000);
+        let cut = shorten(format!("a{}z", "é".repeat(30_000)));
         assert_eq!(cut.chars().count(), 30_047);
         assert!(cut.starts_with('a') && cut.ends_with('z') && cut.contains(CUT));
     }

@@ -3,70 +3,63 @@
 //! The agent may rename entries during the walk. So every entry is opened relative to the open
 //! directory that contains it, and changed through that descriptor.
 
-use std::ffi::CStr;
+use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Uid};
+use rustix::path::Arg;
 
 /// Deeper directories are left as they are; each level holds an open file.
 const MAX_DEPTH: usize = 256;
 
-/// Owner and group of a tree.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct TreeOwner {
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    /// Skips files with several hard links: one of them may be outside of the tree.
-    pub(super) skip_hard_links: bool,
+/// Changes owner and group of a tree, symbolic links included. Entries that fail do not affect the
+/// others. `skip_hard_links` skips files with several hard links: one of them may be outside of the
+/// tree.
+///
+/// # Errors
+/// If the root of the tree cannot be changed.
+pub(super) fn change_owner(
+    root: &Path,
+    owner: (u32, u32),
+    skip_hard_links: bool,
+) -> io::Result<()> {
+    change_entry(&open_entry(CWD, root)?, owner, skip_hard_links, 0)
 }
 
-impl TreeOwner {
-    /// Changes a tree, symbolic links included. Entries that fail do not affect the others.
-    ///
-    /// # Errors
-    /// If the root of the tree cannot be changed.
-    pub(super) fn change(&self, root: &Path) -> io::Result<()> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let root = rustix::fs::openat(CWD, root, flags, Mode::empty())?;
-        self.change_entry(&root, 0)
+fn change_entry(
+    entry: &OwnedFd,
+    owner: (u32, u32),
+    skip_hard_links: bool,
+    depth: usize,
+) -> io::Result<()> {
+    let found = rustix::fs::fstat(entry)?;
+    let is_directory = FileType::from_raw_mode(found.st_mode).is_dir();
+    if !is_directory && skip_hard_links && found.st_nlink > 1 {
+        return Ok(());
     }
-
-    fn change_entry(&self, entry: &OwnedFd, depth: usize) -> io::Result<()> {
-        let found = rustix::fs::fstat(entry)?;
-        let is_directory = FileType::from_raw_mode(found.st_mode).is_dir();
-        if !is_directory && self.skip_hard_links && found.st_nlink > 1 {
-            return Ok(());
-        }
-        self.change_one(entry, &found)?;
-        if is_directory && depth < MAX_DEPTH {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let directory = rustix::fs::openat(entry, c".", flags, Mode::empty())?;
-            for name in names(&directory)? {
-                let _ = self.change_name(&directory, &name, depth + 1);
-            }
-        }
-        Ok(())
-    }
-
-    fn change_name(&self, directory: &OwnedFd, name: &CStr, depth: usize) -> io::Result<()> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let entry = rustix::fs::openat(directory, name, flags, Mode::empty())?;
-        self.change_entry(&entry, depth)
-    }
-
-    fn change_one(&self, entry: impl AsFd, found: &Stat) -> io::Result<()> {
-        if (found.st_uid, found.st_gid) == (self.uid, self.gid) {
-            return Ok(());
-        }
-        let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+    if (found.st_uid, found.st_gid) != owner {
+        let (uid, gid) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
         rustix::fs::chownat(entry, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
-        Ok(())
     }
+    if is_directory && depth < MAX_DEPTH {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::openat(entry, c".", flags, Mode::empty())?;
+        for name in names(&directory)? {
+            let _ = open_entry(&directory, name.as_c_str())
+                .and_then(|entry| change_entry(&entry, owner, skip_hard_links, depth + 1));
+        }
+    }
+    Ok(())
 }
 
-fn names(directory: &OwnedFd) -> io::Result<Vec<std::ffi::CString>> {
+fn open_entry(directory: impl AsFd, name: impl Arg) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(directory, name, flags, Mode::empty())?)
+}
+
+fn names(directory: &OwnedFd) -> io::Result<Vec<CString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)?.flatten() {
         if ![c".", c".."].contains(&entry.file_name()) {
@@ -99,12 +92,8 @@ mod tests {
         }
         symlink("../outside", path("tree/link")).unwrap();
         fs::hard_link(path("outside/linked"), path("tree/hard")).unwrap();
-        let mut owner = TreeOwner {
-            uid: 1234,
-            gid: 1234,
-            skip_hard_links: true,
-        };
-        owner.change(&path("tree")).unwrap();
+        let change = |name: &str, uid| change_owner(&path(name), (uid, 1234), true).unwrap();
+        change("tree", 1234);
         for (name, expected) in [
             ("tree", 1234),
             ("tree/sub/file", 1234),
@@ -116,7 +105,7 @@ mod tests {
             assert_eq!(uid(name), expected, "{name}");
         }
         // A link in place of the root, or swapped for a directory during the walk.
-        owner.change(&path("tree/link")).unwrap();
+        change("tree/link", 1234);
         assert_eq!(uid("outside"), 0);
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -129,8 +118,7 @@ mod tests {
                 }
             });
             for round in 0..500 {
-                owner.uid = 2000 + round;
-                owner.change(&path("tree")).unwrap();
+                change("tree", 2000 + round);
             }
             done.store(true, Ordering::Relaxed);
         });

@@ -10,6 +10,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -20,28 +21,7 @@ use super::identity::Identity;
 static CREATED_DIRS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 /// Limit for the cleanup at shutdown. A thread that hangs on a dead file system must not block the
 /// exit; its directory is left behind.
-pub(super) const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Candidate parents, best first. The user may not be able to write to all of them.
-pub(super) fn places(fallback: &Path) -> [PathBuf; 3] {
-    [std::env::temp_dir(), "/dev/shm".into(), fallback.into()]
-}
-
-pub(super) fn create_in_first(places: &[PathBuf], name: &str) -> io::Result<PathBuf> {
-    let mut last = Err(io::ErrorKind::NotFound.into());
-    for place in places {
-        let directory = place.join(name);
-        last = make(&directory).map(|()| directory);
-        if last.is_ok() {
-            break;
-        }
-    }
-    last
-}
-
-pub(super) fn make(directory: &Path) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(directory)
-}
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// 128 random bits as hexadecimal digits.
 pub(super) fn token() -> io::Result<String> {
@@ -63,6 +43,8 @@ pub(super) fn random() -> io::Result<[u8; 16]> {
 pub(super) struct PrivateDir {
     pub(super) directory: PathBuf,
     identity: Arc<Identity>,
+    /// True once `remove` was called: it may hang, which a drop must not.
+    is_removed: AtomicBool,
 }
 
 impl PrivateDir {
@@ -73,7 +55,8 @@ impl PrivateDir {
         files: impl FnOnce(&Path) -> Vec<(&'static str, Vec<u8>)> + Send + 'static,
     ) -> io::Result<Self> {
         let name = format!(".sandbox-{}", &token()?[..16]);
-        let places = places(fallback);
+        // Best first. The user may not be able to write to all of them.
+        let places = [std::env::temp_dir(), "/dev/shm".into(), fallback.into()];
         let owner = Arc::clone(identity);
         let made = identity.run(move || {
             let directory = create_in_first(&places, &name)?;
@@ -82,6 +65,7 @@ impl PrivateDir {
             let private = Self {
                 directory,
                 identity: owner,
+                is_removed: AtomicBool::new(false),
             };
             for (name, content) in files(&private.directory) {
                 write(&private.directory.join(name), &content)?;
@@ -92,6 +76,7 @@ impl PrivateDir {
     }
 
     pub(super) async fn remove(&self) {
+        self.is_removed.store(true, Ordering::Relaxed);
         let directory = self.directory.clone();
         // An error has no effect: the random name is never reused.
         let removing = self.identity.run(move || remove(&directory));
@@ -103,7 +88,9 @@ impl PrivateDir {
 /// the directory is then left to `remove_all`.
 impl Drop for PrivateDir {
     fn drop(&mut self) {
-        remove(&self.directory);
+        if !*self.is_removed.get_mut() {
+            remove(&self.directory);
+        }
     }
 }
 
@@ -116,6 +103,19 @@ pub(super) async fn remove_all(identity: &Identity) {
         let removing = identity.run(move || left.iter().for_each(|directory| remove(directory)));
         let _ = tokio::time::timeout(CLEANUP_TIMEOUT, removing).await;
     }
+}
+
+fn create_in_first(places: &[PathBuf], name: &str) -> io::Result<PathBuf> {
+    let mut last = Err(io::ErrorKind::NotFound.into());
+    for place in places {
+        let directory = place.join(name);
+        let made = DirBuilder::new().mode(0o700).create(&directory);
+        last = made.map(|()| directory);
+        if last.is_ok() {
+            break;
+        }
+    }
+    last
 }
 
 fn remove(directory: &Path) {

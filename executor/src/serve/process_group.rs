@@ -11,8 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Mutex;
 
 use super::identity::Identity;
-use super::orphan_reaper::{self, OwnedChild};
-use super::process_tree::ProcessSet;
+use super::process_tree::{OwnedChild, ProcessSet, register_child};
 
 #[derive(Debug, Clone)]
 pub(super) struct ProcessGroup {
@@ -36,7 +35,7 @@ impl GroupLeader {
     /// # Errors
     /// If the child was already reaped.
     pub(super) fn new(child: Child, identity: &Arc<Identity>) -> io::Result<Self> {
-        let kept = orphan_reaper::register_child(child.id());
+        let kept = register_child(child.id());
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let group = ProcessGroup {
             pid: pid.ok_or(io::ErrorKind::NotFound)?,
@@ -74,12 +73,10 @@ impl ProcessGroup {
         }
     }
 
-    /// Kills the group and all descendants of its leader, until no process is left.
+    /// Kills the group and all descendants, until no process is left.
     pub(super) async fn kill(&self) {
         let is_reaped = self.is_reaped.lock().await;
         if !*is_reaped {
-            ProcessSet::Tree(self.pid).kill_all(&self.identity).await;
-            // Orphans of the tree are still in the group.
             ProcessSet::Group(self.pid).kill_all(&self.identity).await;
         }
     }

@@ -1,10 +1,30 @@
-//! Sets of related processes, read from `/proc`. Jobs of an interactive shell have process groups of
-//! their own and may have left its session, so its group does not contain all of them.
+//! Sets of related processes, read from `/proc`: their CPU time, their end, and the reaping of
+//! orphans. Jobs of an interactive shell have process groups of their own and may have left its
+//! session, so its group does not contain all of them.
+//!
+//! The server is the subreaper (`PR_SET_CHILD_SUBREAPER`) of its shells, so that no process escapes
+//! the shutdown of the server and none stays a zombie.
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
+use std::time::Duration;
 
-use rustix::process::Pid;
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, WaitOptions};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::identity::Identity;
+
+/// Rounds of listing, stopping and killing. Stopping comes first because of fork bombs.
+const MAX_ROUNDS: usize = 100;
+const ROUND_INTERVAL: Duration = Duration::from_millis(5);
+/// Orphans often end together; they are reaped together.
+const REAP_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Pids of children that the server waits for itself. The thread that starts a process registers
+/// it before it reaps again.
+static OWNED_CHILDREN: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 #[derive(Debug, Clone, Copy)]
 struct Process {
@@ -21,9 +41,7 @@ struct Process {
 pub(super) enum ProcessSet {
     /// The members of a session, and all their descendants.
     Session(Pid),
-    /// A process and all its descendants.
-    Tree(Pid),
-    /// The members of a process group, and all their descendants.
+    /// The leader and the members of a process group, and all their descendants.
     Group(Pid),
     /// All descendants of this process.
     Own,
@@ -32,29 +50,52 @@ pub(super) enum ProcessSet {
 impl ProcessSet {
     /// CPU time of the processes of the set and of their reaped children.
     pub(super) fn cpu_ticks(self) -> u64 {
-        let processes = all();
-        let found = self.members(&processes);
-        let members = processes
-            .iter()
-            .filter(|process| found.contains(&process.pid));
-        members.map(|process| process.cpu_ticks).sum()
+        self.list().map(|process| process.cpu_ticks).sum()
+    }
+
+    /// Kills the processes until none is left, including those that fork meanwhile.
+    pub(super) async fn kill_all(self, identity: &Identity) {
+        for _ in 0..MAX_ROUNDS {
+            self.stop_and_kill();
+            if self.alive().next().is_none() {
+                return;
+            }
+            // Root without capabilities cannot kill processes of the user, but the user can.
+            if identity.differs_from_server() {
+                let _ = identity.run_unqueued(move || self.stop_and_kill()).await;
+            }
+            reap();
+            tokio::time::sleep(ROUND_INTERVAL).await;
+        }
+    }
+
+    fn stop_and_kill(self) {
+        for signal in [Signal::STOP, Signal::KILL] {
+            for pid in self.alive().filter_map(Pid::from_raw) {
+                // The process may have ended by now.
+                let _ = rustix::process::kill_process(pid, signal);
+            }
+        }
     }
 
     /// Pids of the processes of the set that have not ended.
-    pub(super) fn alive(self) -> Vec<i32> {
+    fn alive(self) -> impl Iterator<Item = i32> {
+        let alive = self.list().filter(|process| !process.ended);
+        alive.map(|process| process.pid)
+    }
+
+    fn list(self) -> impl Iterator<Item = Process> {
         let processes = all();
-        let found = self.members(&processes);
-        let alive = processes.iter().filter(|process| !process.ended);
-        let alive = alive.filter(|process| found.contains(&process.pid));
-        alive.map(|process| process.pid).collect()
+        let members = self.members(&processes);
+        let listed = processes.into_iter();
+        listed.filter(move |process| members.contains(&process.pid))
     }
 
     fn members(self, processes: &[Process]) -> BTreeSet<i32> {
         let own = rustix::process::getpid().as_raw_pid();
         let is_first = |process: &Process| match self {
             Self::Session(session) => process.session == session.as_raw_pid(),
-            Self::Tree(root) => process.pid == root.as_raw_pid(),
-            Self::Group(group) => process.group == group.as_raw_pid(),
+            Self::Group(leader) => [process.pid, process.group].contains(&leader.as_raw_pid()),
             Self::Own => process.parent == own,
         };
         let mut found = BTreeSet::new();
@@ -72,23 +113,59 @@ impl ProcessSet {
     }
 }
 
-/// Zombie children of this process.
-pub(super) fn ended_children() -> impl Iterator<Item = i32> {
+/// Registration of a child that the server waits for. Dropping it ends the registration.
+#[derive(Debug)]
+pub(super) struct OwnedChild(Option<i32>);
+
+pub(super) fn register_child(pid: Option<u32>) -> OwnedChild {
+    let pid = pid.map(u32::cast_signed);
+    OWNED_CHILDREN.lock().extend(pid);
+    OwnedChild(pid)
+}
+
+impl Drop for OwnedChild {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0 {
+            OWNED_CHILDREN.lock().remove(&pid);
+        }
+    }
+}
+
+/// Makes this process the parent of all orphans below it.
+pub(super) fn adopt_orphans() -> io::Result<()> {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    Ok(())
+}
+
+/// Reaps orphans whenever a child ends, without end.
+pub(super) async fn reap_orphans() -> io::Result<()> {
+    let mut ended = signal(SignalKind::child())?;
+    while ended.recv().await.is_some() {
+        reap();
+        tokio::time::sleep(REAP_INTERVAL).await;
+    }
+    Ok(())
+}
+
+fn reap() {
     let own = rustix::process::getpid().as_raw_pid();
-    let processes = all().into_iter();
-    let ended = processes.filter(move |process| process.ended && process.parent == own);
-    ended.map(|process| process.pid)
+    for process in all() {
+        let is_orphan = process.ended && process.parent == own;
+        if is_orphan && !OWNED_CHILDREN.lock().contains(&process.pid) {
+            // If the process is gone, it was not an orphan.
+            let pid = Pid::from_raw(process.pid);
+            let _ = pid.map(|pid| rustix::process::waitpid(Some(pid), WaitOptions::NOHANG));
+        }
+    }
 }
 
 fn all() -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter_map(read).collect()
-}
-
-fn read(pid: i32) -> Option<Process> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    parse(pid, &stat)
+    let processes = entries.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        parse(pid, &fs::read_to_string(entry.path().join("stat")).ok()?)
+    });
+    processes.collect()
 }
 
 /// Parses fields 3 to 6 and 14 to 17, counted after the name, which may contain anything.
@@ -113,45 +190,39 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn session_includes_descendants_in_other_sessions() {
-        let process = |pid, parent, session| Process {
+    fn members(set: ProcessSet, processes: &[[i32; 4]]) -> Vec<i32> {
+        let process = |[pid, parent, group, session]: [i32; 4]| Process {
             pid,
             parent,
-            group: session,
+            group,
             session,
             ended: false,
             cpu_ticks: 1,
         };
-        let processes = [
-            process(99, 98, 98),
-            process(98, 11, 98),
-            process(1, 0, 1),
-            process(10, 1, 10),
-            process(11, 10, 10),
-            process(12, 1, 10),
-            process(20, 1, 20),
-        ];
-        let session = ProcessSet::Session(Pid::from_raw(10).unwrap());
-        let found: Vec<i32> = session.members(&processes).into_iter().collect();
-        assert_eq!(found, [10, 11, 12, 98, 99]);
+        let processes: Vec<_> = processes.iter().copied().map(process).collect();
+        set.members(&processes).into_iter().collect()
     }
 
     #[test]
-    fn orphan_is_still_found_in_its_process_group() {
-        let process = |pid, parent, group| Process {
-            pid,
-            parent,
-            group,
-            session: 1,
-            ended: pid == 10,
-            cpu_ticks: 0,
-        };
-        let processes = [process(10, 1, 10), process(11, 1, 10), process(12, 1, 12)];
-        let of = |set: ProcessSet| set.members(&processes).into_iter().collect::<Vec<_>>();
-        let root = Pid::from_raw(10).unwrap();
-        assert_eq!(of(ProcessSet::Tree(root)), [10]);
-        assert_eq!(of(ProcessSet::Group(root)), [10, 11]);
+    fn session_includes_descendants_in_other_sessions() {
+        let processes = [
+            [99, 98, 98, 98],
+            [98, 11, 98, 98],
+            [1, 0, 1, 1],
+            [10, 1, 10, 10],
+            [11, 10, 10, 10],
+            [12, 1, 10, 10],
+            [20, 1, 20, 20],
+        ];
+        let session = ProcessSet::Session(Pid::from_raw(10).unwrap());
+        assert_eq!(members(session, &processes), [10, 11, 12, 98, 99]);
+    }
+
+    #[test]
+    fn group_includes_orphans_and_descendants_of_its_leader() {
+        let group = ProcessSet::Group(Pid::from_raw(10).unwrap());
+        let processes = [[10, 1, 9, 1], [11, 1, 10, 1], [12, 1, 12, 1], [13, 10, 13, 1]];
+        assert_eq!(members(group, &processes), [10, 11, 13]);
     }
 
     #[test]

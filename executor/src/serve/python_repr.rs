@@ -1,78 +1,54 @@
 //! Formats JSON values as Python prints them: error texts of the Python server contain them, and
 //! clients show and match those texts.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Debug, Formatter, Write as _};
 
 use serde_json::Value;
 
 pub(super) fn repr(value: &Value) -> String {
-    let mut text = String::new();
-    write_value(&mut text, value);
-    text
+    format!("{:?}", Repr(value))
 }
 
-fn write_value(text: &mut String, value: &Value) {
-    match value {
-        Value::Null => text.push_str("None"),
-        Value::Bool(true) => text.push_str("True"),
-        Value::Bool(false) => text.push_str("False"),
-        Value::Number(number) => text.push_str(&number.to_string()),
-        Value::String(string) => write_string(text, string),
-        Value::Array(items) => {
-            text.push('[');
-            separated(text, items, write_value);
-            text.push(']');
-        }
-        Value::Object(entries) => {
-            text.push('{');
-            separated(text, entries, |text, (key, value)| {
-                write_string(text, key);
-                text.push_str(": ");
-                write_value(text, value);
-            });
-            text.push('}');
-        }
-    }
-}
+struct Repr<'a>(&'a Value);
 
-fn separated<T>(
-    text: &mut String,
-    items: impl IntoIterator<Item = T>,
-    write: impl Fn(&mut String, T),
-) {
-    for (index, item) in items.into_iter().enumerate() {
-        if index > 0 {
-            text.push_str(", ");
-        }
-        write(text, item);
-    }
-}
-
-/// Uses single quotes, unless the string contains those and no double ones.
-fn write_string(text: &mut String, string: &str) {
-    let quote = if string.contains('\'') && !string.contains('"') {
-        '"'
-    } else {
-        '\''
-    };
-    text.push(quote);
-    for character in string.chars() {
-        match character {
-            '\n' => text.push_str("\\n"),
-            '\r' => text.push_str("\\r"),
-            '\t' => text.push_str("\\t"),
-            '\\' => text.push_str("\\\\"),
-            _ if character == quote => {
-                text.push('\\');
-                text.push(quote);
+impl Debug for Repr<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::Null => f.write_str("None"),
+            Value::Bool(true) => f.write_str("True"),
+            Value::Bool(false) => f.write_str("False"),
+            Value::Number(number) => write!(f, "{number}"),
+            Value::String(string) => Quoted(string).fmt(f),
+            Value::Array(items) => f.debug_list().entries(items.iter().map(Repr)).finish(),
+            Value::Object(entries) => {
+                let entries = entries.iter().map(|(key, value)| (Quoted(key), Repr(value)));
+                f.debug_map().entries(entries).finish()
             }
-            _ if character.is_control() => {
-                let _ = write!(text, "\\x{:02x}", u32::from(character));
-            }
-            _ => text.push(character),
         }
     }
-    text.push(quote);
+}
+
+/// In single quotes, unless the string contains those and no double ones.
+struct Quoted<'a>(&'a str);
+
+impl Debug for Quoted<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let double = self.0.contains('\'') && !self.0.contains('"');
+        let quote = if double { '"' } else { '\'' };
+        f.write_char(quote)?;
+        for character in self.0.chars() {
+            match character {
+                '\n' => f.write_str("\\n")?,
+                '\r' => f.write_str("\\r")?,
+                '\t' => f.write_str("\\t")?,
+                '\\' => f.write_str("\\\\")?,
+                _ if character == quote => write!(f, "\\{quote}")?,
+                _ if character.is_control() => write!(f, "\\x{:02x}", u32::from(character))?,
+                _ => f.write_char(character)?,
+            }
+        }
+        f.write_char(quote)
+    }
 }
 
 #[cfg(test)]

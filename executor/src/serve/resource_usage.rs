@@ -1,4 +1,5 @@
 //! Resource usage in `/server_info` (`docs/specs/executor.md`, section 2.2).
+#![expect(clippy::cast_precision_loss, reason = "percentages")]
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -64,7 +65,6 @@ impl Meter {
     }
 
     /// CPU usage since the last call.
-    #[expect(clippy::cast_precision_loss, reason = "a percentage")]
     fn cpu_percent(&self) -> f64 {
         let (now, ticks) = (Instant::now(), cpu_ticks());
         let (then, before) = std::mem::replace(&mut *self.0.lock(), (now, ticks));
@@ -87,7 +87,6 @@ fn cpu_ticks() -> u64 {
     times.filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a percentage")]
 fn memory() -> Memory {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let total = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -101,7 +100,6 @@ fn memory() -> Memory {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a percentage")]
 fn disk() -> Disk {
     let Ok(found) = rustix::fs::statvfs("/") else {
         return Disk::default();

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-use super::owner::TreeOwner;
+use super::owner::change_owner;
 use super::settings::Settings;
-use super::users::{self, User, UserError};
+use super::users::{self, UserError};
 
 const SUDOERS: &str = "/etc/sudoers";
 const SUDO_RULE: &str = "%sudo ALL=(ALL) NOPASSWD:ALL";
@@ -29,18 +29,8 @@ pub(super) enum SandboxSetupError {
     Create {
         name: String,
         uid: u32,
-        cause: CreateError,
+        cause: String,
     },
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(super) enum CreateError {
-    #[error("UID {0} is not unique")]
-    TakenUid(u32),
-    #[error("invalid user name '{0}'")]
-    Name(String),
-    #[error("cannot write {path}: {source}")]
-    Write { path: PathBuf, source: io::Error },
 }
 
 /// Creates the user and the directory, unless the server runs as that user for local development.
@@ -60,25 +50,29 @@ pub(super) fn set_up(settings: &Settings) -> Result<(), SandboxSetupError> {
 }
 
 fn make_user(name: &str, uid: u32) -> Result<(), SandboxSetupError> {
-    match users::find_by_name(name)? {
-        Some(user) if user.uid != uid => {
-            tracing::warn!(
-                name,
-                uid = user.uid,
-                "the user exists with another uid; keeping that uid"
-            );
+    match users::find(|user| user.name == name)? {
+        Some(user) => {
+            if user.uid != uid {
+                let uid = user.uid;
+                tracing::warn!(name, uid, "the user exists with another uid; keeping that uid");
+            }
             Ok(())
         }
-        Some(_) => Ok(()),
         None if rustix::process::geteuid().is_root() => {
             let failed = |cause| SandboxSetupError::Create {
                 name: name.to_owned(),
                 uid,
                 cause,
             };
-            check(name, uid).map_err(failed)?;
+            let passwd = fs::read_to_string(users::PASSWD).unwrap_or_default();
+            if !is_valid(name) {
+                return Err(failed(format!("invalid user name '{name}'")));
+            }
+            if users::has_uid(&passwd, uid) {
+                return Err(failed(format!("UID {uid} is not unique")));
+            }
             allow_sudo().map_err(SandboxSetupError::Sudoer)?;
-            create(name, uid).map_err(failed)
+            create(name, uid, &passwd).map_err(failed)
         }
         None => {
             // On clusters that assign arbitrary uids, the current uid serves as well.
@@ -96,43 +90,21 @@ fn allow_sudo() -> io::Result<()> {
     if known.lines().any(|line| line == SUDO_RULE) {
         return Ok(());
     }
-    append(Path::new(SUDOERS), &known, SUDO_RULE, 0o440)
-}
-
-fn check(name: &str, uid: u32) -> Result<(), CreateError> {
-    if !is_valid(name) {
-        return Err(CreateError::Name(name.to_owned()));
-    }
-    let passwd = fs::read_to_string(users::PASSWD).unwrap_or_default();
-    if users::has_uid(&passwd, uid) {
-        return Err(CreateError::TakenUid(uid));
-    }
-    Ok(())
+    append(SUDOERS, &known, SUDO_RULE, 0o440)
 }
 
 /// Equivalent of `useradd -rm -d /home/NAME -s /bin/bash -g root -G sudo -u UID NAME`.
-fn create(name: &str, uid: u32) -> Result<(), CreateError> {
+fn create(name: &str, uid: u32, passwd: &str) -> Result<(), String> {
+    const SHADOW: &str = "/etc/shadow";
     let home = PathBuf::from(format!("/home/{name}"));
-    let passwd = fs::read_to_string(users::PASSWD).unwrap_or_default();
-    let written = |path: &str, outcome: io::Result<()>| {
-        outcome.map_err(|source| CreateError::Write {
-            path: path.into(),
-            source,
-        })
-    };
+    let failed = |path| move |error| format!("cannot write {path}: {error}");
     let line = format!("{name}:x:{uid}:0::{}:/bin/bash", home.display());
-    written(
-        users::PASSWD,
-        append(Path::new(users::PASSWD), &passwd, &line, 0o644),
-    )?;
-    let shadow = Path::new("/etc/shadow");
-    if let Ok(known) = fs::read_to_string(shadow) {
-        written(
-            "/etc/shadow",
-            append(shadow, &known, &format!("{name}:!:1::::::"), 0o640),
-        )?;
+    append(users::PASSWD, passwd, &line, 0o644).map_err(failed(users::PASSWD))?;
+    if let Ok(known) = fs::read_to_string(SHADOW) {
+        let line = format!("{name}:!:1::::::");
+        append(SHADOW, &known, &line, 0o640).map_err(failed(SHADOW))?;
     }
-    written(users::GROUP, join_group("sudo", name))?;
+    join_group("sudo", name).map_err(failed(users::GROUP))?;
     if let Err(error) = make_home(&home, uid) {
         tracing::warn!(%error, home = %home.display(), "cannot create the home directory");
     }
@@ -161,7 +133,7 @@ fn join_group(group: &str, member: &str) -> io::Result<()> {
     fs::write(users::GROUP, text)
 }
 
-fn append(path: &Path, known: &str, line: &str, mode: u32) -> io::Result<()> {
+fn append(path: &str, known: &str, line: &str, mode: u32) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .append(true)
         .create(true)
@@ -181,12 +153,7 @@ fn make_home(home: &Path, uid: u32) -> io::Result<()> {
     }
     fs::create_dir_all(home)?;
     copy_tree(Path::new(SKELETON), home);
-    let owner = TreeOwner {
-        uid,
-        gid: 0,
-        skip_hard_links: false,
-    };
-    owner.change(home)
+    change_owner(home, (uid, 0), false)
 }
 
 /// Copies files and directories, and skips entries that cannot be copied.
@@ -215,16 +182,9 @@ fn make_working_dir(settings: &Settings) -> io::Result<()> {
     rustix::process::umask(usual);
     outcome?;
     let group = users::group_id(&settings.group);
-    if let (Some(User { uid, .. }), Some(gid)) = (
-        users::find_by_name(&settings.username).ok().flatten(),
-        group,
-    ) {
-        let owner = TreeOwner {
-            uid,
-            gid,
-            skip_hard_links: false,
-        };
-        owner.change(directory)?;
+    let user = users::find(|user| user.name == settings.username);
+    if let Some((user, gid)) = user.ok().flatten().zip(group) {
+        change_owner(directory, (user.uid, gid), false)?;
     }
     allow_group(directory)
 }

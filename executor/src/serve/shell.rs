@@ -19,5 +19,6 @@ mod session;
 mod syntax;
 mod terminal;
 
+pub(super) use self::prompt_report::PromptReport;
 pub(super) use self::session::{CommandOutcome, CommandUsage, Request, RunResponse, Session};
 pub(super) use self::terminal::{LaunchContext, ShellError};

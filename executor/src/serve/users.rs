@@ -27,15 +27,6 @@ pub(super) enum UserError {
     Read(#[source] io::Error),
 }
 
-/// A system without the file has no users.
-pub(super) fn find_by_name(name: &str) -> Result<Option<User>, UserError> {
-    find_where(|user| user.name == name)
-}
-
-pub(super) fn find_by_uid(uid: u32) -> Result<Option<User>, UserError> {
-    find_where(|user| user.uid == uid)
-}
-
 pub(super) fn has_uid(passwd: &str, uid: u32) -> bool {
     passwd.lines().filter_map(parse).any(|user| user.uid == uid)
 }
@@ -52,7 +43,8 @@ pub(super) fn group_id(group: &str) -> Option<u32> {
     named.or_else(|| group.parse().ok()).or_else(standard)
 }
 
-fn find_where(wanted: impl Fn(&User) -> bool) -> Result<Option<User>, UserError> {
+/// Returns a user with all groups. A system without the file has no users.
+pub(super) fn find(wanted: impl Fn(&User) -> bool) -> Result<Option<User>, UserError> {
     let passwd = match fs::read_to_string(PASSWD) {
         Ok(passwd) => passwd,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -60,10 +52,10 @@ fn find_where(wanted: impl Fn(&User) -> bool) -> Result<Option<User>, UserError>
     };
     // Without the file there are no supplementary groups.
     let group = fs::read_to_string(GROUP).unwrap_or_default();
-    Ok(find(&passwd, &group, wanted))
+    Ok(find_in(&passwd, &group, wanted))
 }
 
-fn find(passwd: &str, group: &str, wanted: impl Fn(&User) -> bool) -> Option<User> {
+fn find_in(passwd: &str, group: &str, wanted: impl Fn(&User) -> bool) -> Option<User> {
     let mut user = passwd.lines().filter_map(parse).find(wanted)?;
     let memberships: Vec<u32> = memberships(group, &user.name).collect();
     user.groups.extend(memberships);
@@ -111,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_user_comes_with_all_groups() {
-        let user = find(PASSWD, GROUP, |user| user.name == "openhands").unwrap();
+        let user = find_in(PASSWD, GROUP, |user| user.name == "openhands").unwrap();
         assert_eq!((user.uid, user.gid), (1000, 0));
         assert_eq!(user.groups, [0, 27]);
         assert_eq!(user.shell, PathBuf::from("/bin/sh"));
@@ -119,7 +111,7 @@ mod tests {
 
     #[test]
     fn unknown_users_and_broken_lines_are_no_users() {
-        assert_eq!(find(PASSWD, GROUP, |user| user.name == "broken"), None);
-        assert_eq!(find(PASSWD, GROUP, |user| user.name.is_empty()), None);
+        assert_eq!(find_in(PASSWD, GROUP, |user| user.name == "broken"), None);
+        assert_eq!(find_in(PASSWD, GROUP, |user| user.name.is_empty()), None);
     }
 }

@@ -24,8 +24,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::command_state::CommandState;
-use super::identity::PodIdentity;
-use super::init_store::{InitStore, InitStoreError};
+use super::init_store::{InitStore, InitStoreError, PodIdentity};
 
 /// Timeout of a request, longer than the maximum wait of `ready`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(MAX_READY_WAIT_SECONDS + 10);
@@ -85,26 +84,19 @@ impl IntoResponse for CallError {
     }
 }
 
-#[derive(Clone)]
-pub(super) struct Control(Arc<ControlState>);
-
-struct ControlState {
-    callers: Callers,
-    store: InitStore,
-    lifecycle: CommandState,
-    acceptance: Mutex<Acceptance>,
-    starts: mpsc::Sender<Init>,
-}
-
-/// Authentication of calls, and of this Pod to its callers.
-pub(super) struct Callers {
+/// Control server of this Pod.
+pub(super) struct Control {
     pub(super) pod_uid: String,
     pub(super) verifier: Verifier,
     pub(super) identity: Option<PodIdentity>,
+    pub(super) store: InitStore,
+    pub(super) lifecycle: CommandState,
+    pub(super) acceptance: Mutex<Acceptance>,
+    pub(super) starts: mpsc::Sender<Init>,
 }
 
 /// Progress of the initialization.
-enum Acceptance {
+pub(super) enum Acceptance {
     /// Dormant: `None` in Pods of earlier versions, which get plain messages.
     Open(Option<SealingKey>),
     /// Initialized; `ephemeral` is the key of the encrypted message that this process accepted.
@@ -114,26 +106,17 @@ enum Acceptance {
     },
 }
 
-impl Control {
+impl Acceptance {
     /// # Errors
     /// If the operating system has no random bytes.
-    pub(super) fn new(
-        callers: Callers,
-        store: InitStore,
-        lifecycle: CommandState,
-        starts: mpsc::Sender<Init>,
-    ) -> Result<Self, SealingError> {
-        let acceptance = Acceptance::open(&callers)?;
-        Ok(Self(Arc::new(ControlState {
-            callers,
-            store,
-            lifecycle,
-            acceptance: Mutex::new(acceptance),
-            starts,
-        })))
+    pub(super) fn open(identity: Option<&PodIdentity>) -> Result<Self, SealingError> {
+        let key = identity.map(|_| SealingKey::generate());
+        key.transpose().map(Self::Open)
     }
+}
 
-    pub(super) fn router(self) -> Router {
+impl Control {
+    pub(super) fn router(self: Arc<Self>) -> Router {
         Router::new()
             .route(endpoint::INIT, post(init))
             .route(endpoint::READY, get(ready))
@@ -147,11 +130,11 @@ impl Control {
     /// Starts the command of the stored init token after a restart of the container. A token that
     /// does not verify leaves the Pod dormant, so that the controller can initialize it again.
     pub(super) fn resume(&self) {
-        let Some(stored) = self.0.store.load() else {
+        let Some(stored) = self.store.load() else {
             return;
         };
-        match self.0.callers.recall(&stored) {
-            Ok(init) => self.start(init, None, &mut self.0.acceptance.lock()),
+        match self.recall(&stored) {
+            Ok(init) => self.start(init, None, &mut self.acceptance.lock()),
             Err(error) => {
                 tracing::error!(%error, "the stored init message is not valid; staying dormant");
             }
@@ -160,9 +143,8 @@ impl Control {
 
     /// Accepts the first init message. The same call may be repeated.
     fn accept(&self, token: &str) -> Result<ReadyReport, CallError> {
-        let callers = &self.0.callers;
-        let grant = callers.verify(token)?;
-        let mut acceptance = self.0.acceptance.lock();
+        let grant = self.verify(token)?;
+        let mut acceptance = self.acceptance.lock();
         if let Acceptance::Done { init, ephemeral } = &*acceptance {
             let is_same = match grant {
                 Grant::Ready => return Err(CallError::OtherGrant),
@@ -170,7 +152,7 @@ impl Control {
                 Grant::SealedInit(again) => ephemeral.as_ref() == Some(&again.ephemeral),
             };
             return if is_same {
-                Ok(self.0.lifecycle.report())
+                Ok(self.lifecycle.report())
             } else {
                 Err(CallError::Conflict)
             };
@@ -179,20 +161,31 @@ impl Control {
             Grant::SealedInit(sealed) => Some(sealed.ephemeral.clone()),
             _ => None,
         };
-        let init = acceptance.open_init(grant, callers)?;
+        let init = self.open_init(grant, &mut acceptance)?;
         // Stored before the start, so that a restart finds it. The volume is in memory, so the
         // write may block here, under the lock.
-        self.0.store.save(&callers.stored_form(&init, token)?)?;
+        self.store.save(&self.stored_form(&init, token)?)?;
         self.start(init, ephemeral, &mut acceptance);
-        Ok(self.0.lifecycle.report())
+        Ok(self.lifecycle.report())
     }
 
-    /// Ready report with the key for the init message, as long as one is accepted.
-    fn with_key(&self, mut report: ReadyReport) -> ReadyReport {
-        if let Acceptance::Open(Some(key)) = &*self.0.acceptance.lock() {
-            report.sealing_key = Some(key.public_key().to_owned());
-        }
-        report
+    /// Init message of a grant. A key opens one message; the next ready report has a new one.
+    fn open_init(&self, grant: Grant, acceptance: &mut Acceptance) -> Result<Init, CallError> {
+        let key = match acceptance {
+            Acceptance::Open(key) => key.take(),
+            Acceptance::Done { .. } => return Err(CallError::Conflict),
+        };
+        let opened = match (grant, key) {
+            (Grant::Init(init), None) => return Ok(*init),
+            (Grant::SealedInit(sealed), Some(key)) => {
+                key.open(&sealed, &self.pod_uid).map_err(Into::into)
+            }
+            (Grant::Init(_), Some(_)) => Err(CallError::NotSealed),
+            (Grant::SealedInit(_), None) => Err(CallError::NoIdentity),
+            (Grant::Ready, _) => Err(CallError::OtherGrant),
+        };
+        *acceptance = Acceptance::open(self.identity.as_ref())?;
+        opened
     }
 
     fn start(&self, init: Init, ephemeral: Option<String>, acceptance: &mut Acceptance) {
@@ -200,41 +193,13 @@ impl Control {
             init: init.clone(),
             ephemeral,
         };
-        self.0.lifecycle.set(SupervisorState::Starting, None);
+        self.lifecycle.set(SupervisorState::Starting, None);
         // The channel holds one message, and this is the only one.
-        if self.0.starts.try_send(init).is_err() {
+        if self.starts.try_send(init).is_err() {
             tracing::error!("the supervisor has ended; the command is not started");
         }
     }
-}
 
-impl Acceptance {
-    fn open(callers: &Callers) -> Result<Self, SealingError> {
-        let key = callers.identity.as_ref().map(|_| SealingKey::generate());
-        key.transpose().map(Self::Open)
-    }
-
-    /// Init message of a grant. A key opens one message; the next ready report has a new one.
-    fn open_init(&mut self, grant: Grant, callers: &Callers) -> Result<Init, CallError> {
-        let key = match self {
-            Self::Open(key) => key.take(),
-            Self::Done { .. } => return Err(CallError::Conflict),
-        };
-        let opened = match (grant, key) {
-            (Grant::Init(init), None) => return Ok(*init),
-            (Grant::SealedInit(sealed), Some(key)) => {
-                key.open(&sealed, &callers.pod_uid).map_err(Into::into)
-            }
-            (Grant::Init(_), Some(_)) => Err(CallError::NotSealed),
-            (Grant::SealedInit(_), None) => Err(CallError::NoIdentity),
-            (Grant::Ready, _) => Err(CallError::OtherGrant),
-        };
-        *self = Self::open(callers)?;
-        opened
-    }
-}
-
-impl Callers {
     fn verify(&self, token: &str) -> Result<Grant, CallError> {
         let grant = ControlMessage::verify(token, &self.verifier, &self.pod_uid, unix_now())?;
         Ok(grant)
@@ -262,7 +227,8 @@ impl Callers {
 
     /// Response with the proof of this Pod, if it has an identity.
     fn prove(&self, nonce: &str, body: Vec<u8>) -> Response {
-        let proof = self.identity.as_ref().map(|id| id.prove(nonce, &body));
+        let identity = self.identity.as_ref();
+        let proof = identity.map(|id| id.key.prove(id.address, nonce, &body));
         let mut response = body.into_response();
         let headers = response.headers_mut();
         headers.remove(header::CONTENT_TYPE);
@@ -274,7 +240,7 @@ impl Callers {
 }
 
 async fn init(
-    State(control): State<Control>,
+    State(control): State<Arc<Control>>,
     token: Result<String, StringRejection>,
 ) -> Result<Json<ReadyReport>, CallError> {
     let token = token.map_err(|_| CallError::Body)?;
@@ -283,16 +249,15 @@ async fn init(
 
 /// Proves that this Pod belongs to its sandbox. The call has no effect, so it needs no token.
 async fn identity(
-    State(control): State<Control>,
+    State(control): State<Arc<Control>>,
     headers: HeaderMap,
 ) -> Result<Response, CallError> {
-    let callers = &control.0.callers;
-    if callers.identity.is_none() {
+    if control.identity.is_none() {
         return Err(CallError::NoIdentity);
     }
     let nonce = headers.get(NONCE_HEADER).and_then(|n| n.to_str().ok());
     let nonce = nonce.filter(|n| !n.is_empty() && n.len() <= MAX_NONCE_BYTES);
-    Ok(callers.prove(nonce.ok_or(CallError::Nonce)?, Vec::new()))
+    Ok(control.prove(nonce.ok_or(CallError::Nonce)?, Vec::new()))
 }
 
 /// Bounds the time of a request, so that a slow body does not hold a connection.
@@ -309,19 +274,23 @@ struct ReadyQuery {
 }
 
 async fn ready(
-    State(control): State<Control>,
+    State(control): State<Arc<Control>>,
     wait: Result<Query<ReadyQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, CallError> {
     let token = bearer(&headers).ok_or(CallError::NoToken)?;
-    if control.0.callers.verify(token)? != Grant::Ready {
+    if control.verify(token)? != Grant::Ready {
         return Err(CallError::OtherGrant);
     }
     let Query(wait) = wait.map_err(|_| CallError::Query)?;
     let wait = Duration::from_secs(wait.timeout.min(MAX_READY_WAIT_SECONDS));
-    let report = control.with_key(control.0.lifecycle.wait_settled(wait).await);
+    let mut report = control.lifecycle.wait_settled(wait).await;
+    // The key for the init message, as long as one is accepted.
+    if let Acceptance::Open(Some(key)) = &*control.acceptance.lock() {
+        report.sealing_key = Some(key.public_key().to_owned());
+    }
     let body = serde_json::to_vec(&report).map_err(|_| SealingError::Malformed)?;
-    Ok(control.0.callers.prove(token, body))
+    Ok(control.prove(token, body))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

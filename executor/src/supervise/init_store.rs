@@ -3,16 +3,26 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::identity::PodIdentity;
+use crds::contract::identity::IdentityKey;
 
+/// Identity key of the sandbox, and the Pod that uses it.
 #[derive(Debug, Clone)]
+pub(super) struct PodIdentity {
+    pub(super) key: IdentityKey,
+    pub(super) pod_uid: String,
+    pub(super) address: IpAddr,
+}
+
+#[derive(Debug)]
 pub(super) struct InitStore {
-    directory: PathBuf,
-    /// Encrypts the message. `None` in Pods of earlier versions.
-    identity: Option<PodIdentity>,
+    pub(super) directory: PathBuf,
+    /// Encrypts the message: processes of the command may have the same user as PID 1, so file
+    /// modes do not protect it. `None` in Pods of earlier versions.
+    pub(super) identity: Option<PodIdentity>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -23,13 +33,6 @@ pub(super) struct InitStoreError {
 }
 
 impl InitStore {
-    pub(super) fn new(directory: &Path, identity: Option<&PodIdentity>) -> Self {
-        Self {
-            directory: directory.to_path_buf(),
-            identity: identity.cloned(),
-        }
-    }
-
     /// Message of an earlier run of this container.
     pub(super) fn load(&self) -> Option<String> {
         let path = self.directory.join("init");
@@ -52,16 +55,16 @@ impl InitStore {
 
     fn open(&self, stored: Vec<u8>) -> io::Result<String> {
         let message = match &self.identity {
-            Some(identity) => identity.open(&stored).map_err(io::Error::other)?,
-            None => stored,
+            Some(id) => id.key.open_state(&id.pod_uid, &stored),
+            None => Ok(stored),
         };
-        String::from_utf8(message).map_err(io::Error::other)
+        String::from_utf8(message.map_err(io::Error::other)?).map_err(io::Error::other)
     }
 
     fn write(&self, message: &str) -> io::Result<()> {
         let stored = match &self.identity {
-            Some(identity) => identity.seal(message).map_err(io::Error::other)?,
-            None => message.as_bytes().to_vec(),
+            Some(id) => id.key.seal_state(&id.pod_uid, message.as_bytes()),
+            None => Ok(message.as_bytes().to_vec()),
         };
         fs::create_dir_all(&self.directory)?;
         let temporary = self.directory.join("init.new");
@@ -71,7 +74,7 @@ impl InitStore {
             .truncate(true)
             .mode(0o600)
             .open(&temporary)?;
-        file.write_all(&stored)?;
+        file.write_all(&stored.map_err(io::Error::other)?)?;
         fs::rename(temporary, self.directory.join("init"))
     }
 }
@@ -84,7 +87,10 @@ mod tests {
     #[test]
     fn saved_init_token_is_mode_0600_and_loads() {
         let directory = tempfile::tempdir().unwrap();
-        let store = InitStore::new(&directory.path().join("deep/state"), None);
+        let store = InitStore {
+            directory: directory.path().join("deep/state"),
+            identity: None,
+        };
         assert_eq!(store.load(), None);
         store.save("first").unwrap();
         store.save("token").unwrap();

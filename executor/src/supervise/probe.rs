@@ -57,19 +57,16 @@ async fn attempt(address: IpAddr, probe: &Probe) -> Result<(), ProbeError> {
     let Some(port) = probe.port else {
         return Ok(());
     };
-    tokio::time::timeout(TIMEOUT, check(address, port, probe.path.as_deref()))
-        .await
-        .unwrap_or(Err(ProbeError::Timeout))
-}
-
-async fn check(address: IpAddr, port: u16, path: Option<&str>) -> Result<(), ProbeError> {
-    let stream = TcpStream::connect(SocketAddr::new(address, port))
-        .await
-        .map_err(|error| ProbeError::Connect(port, error))?;
-    match path {
-        Some(path) => get(stream, path).await,
-        None => Ok(()),
-    }
+    let check = async {
+        let stream = TcpStream::connect(SocketAddr::new(address, port)).await;
+        let stream = stream.map_err(|error| ProbeError::Connect(port, error))?;
+        match &probe.path {
+            Some(path) => get(stream, path).await,
+            None => Ok(()),
+        }
+    };
+    let checked = tokio::time::timeout(TIMEOUT, check).await;
+    checked.unwrap_or(Err(ProbeError::Timeout))
 }
 
 async fn get(stream: TcpStream, path: &str) -> Result<(), ProbeError> {
@@ -79,12 +76,19 @@ async fn get(stream: TcpStream, path: &str) -> Result<(), ProbeError> {
         .header(http::header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())
         .map_err(|_| ProbeError::Path(path.to_owned()))?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(failed)?;
+    let handshake = http1::handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(failed)?;
     let exchange = async {
         let response = sender.send_request(request).await.map_err(failed)?;
-        check_response(path, response).await
+        if !response.status().is_success() {
+            return Err(ProbeError::Status(path.to_owned(), response.status()));
+        }
+        let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
+        let body = body.map_err(|_| ProbeError::Body(path.to_owned()))?;
+        if says_not_initialized(&body.to_bytes()) {
+            return Err(ProbeError::NotInitialized(path.to_owned()));
+        }
+        Ok(())
     };
     // The connection only moves bytes; if it ends first, the exchange fails.
     let driven = async {
@@ -95,23 +99,6 @@ async fn get(stream: TcpStream, path: &str) -> Result<(), ProbeError> {
         outcome = exchange => outcome,
         outcome = driven => outcome,
     }
-}
-
-async fn check_response(
-    path: &str,
-    response: http::Response<hyper::body::Incoming>,
-) -> Result<(), ProbeError> {
-    if !response.status().is_success() {
-        return Err(ProbeError::Status(path.to_owned(), response.status()));
-    }
-    let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
-    let body = body
-        .map_err(|_| ProbeError::Body(path.to_owned()))?
-        .to_bytes();
-    if says_not_initialized(&body) {
-        return Err(ProbeError::NotInitialized(path.to_owned()));
-    }
-    Ok(())
 }
 
 /// Detects the body that the Python server may send with status 200 before it can serve.

@@ -1,9 +1,9 @@
 //! Reads the arguments of an action leniently: null arguments are absent, and flags may be words.
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::error::ActionError;
-use super::lines::{LineNumber, Range};
+use super::{ActionError, Range};
 use crate::serve::python_repr::repr;
 
 /// Arguments of an action.
@@ -20,21 +20,14 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&'a Value> {
-        self.values?.get(name).filter(|value| !value.is_null())
-    }
-
     pub(super) fn require(
         &self,
         class: &'static str,
         required: &[&'static str],
     ) -> Result<(), ActionError> {
-        let given = |name: &&'static str| self.values.is_some_and(|v| v.contains_key(*name));
-        let names: Vec<_> = required
-            .iter()
-            .filter(|name| !given(name))
-            .copied()
-            .collect();
+        let given = |name: &str| self.values.is_some_and(|values| values.contains_key(name));
+        let missing = required.iter().filter(|name| !given(name));
+        let names: Vec<_> = missing.copied().collect();
         if names.is_empty() {
             return Ok(());
         }
@@ -46,66 +39,48 @@ impl<'a> Arguments<'a> {
         })
     }
 
-    pub(super) fn text(&self, name: &'static str) -> Result<Option<String>, ActionError> {
-        self.get(name)
-            .map(|value| {
-                value
-                    .as_str()
-                    .map(str::to_owned)
-                    .ok_or(ActionError::Type(name))
-            })
-            .transpose()
+    pub(super) fn get<T: Deserialize<'a>>(
+        &self,
+        name: &'static str,
+    ) -> Result<Option<T>, ActionError> {
+        self.values.map_or(Ok(None), |values| parse(values, name))
     }
 
-    pub(super) fn flag(&self, name: &'static str) -> Result<bool, ActionError> {
-        self.get(name).map_or(Ok(false), |value| {
-            truth(value).ok_or(ActionError::Type(name))
-        })
-    }
-
-    pub(super) fn line(&self, name: &'static str) -> Result<Option<LineNumber>, ActionError> {
-        self.get(name)
-            .map(|value| match value {
-                Value::String(text) => Ok(LineNumber::Text(text.clone())),
-                value => value
-                    .as_i64()
-                    .map(LineNumber::Number)
-                    .ok_or(ActionError::Type(name)),
-            })
+    /// Parses a flag. Models also write flags as words, and some clients pass those on.
+    pub(super) fn flag(&self, name: &'static str) -> Result<Option<bool>, ActionError> {
+        let truth = |value| match value {
+            Value::Bool(truth) => Some(truth),
+            Value::Number(number) => number.as_i64().map(|number| number != 0),
+            Value::String(text) => match text.to_ascii_lowercase().as_str() {
+                "true" => Some(true),
+                "false" | "" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        };
+        let given: Option<Value> = self.get(name)?;
+        given
+            .map(|value| truth(value).ok_or(ActionError::Type(name)))
             .transpose()
     }
 
     pub(super) fn range(&self) -> Result<Range, ActionError> {
-        let number = |name, default| {
-            self.get(name).map_or(Ok(default), |value| {
-                value.as_i64().ok_or(ActionError::Type(name))
-            })
-        };
         Ok(Range {
-            start: number("start", 0)?,
-            end: number("end", -1)?,
+            start: self.get("start")?.unwrap_or(0),
+            end: self.get("end")?.unwrap_or(-1),
         })
     }
 
     /// Reads the timeout, which is beside the arguments.
     pub(super) fn timeout(&self) -> Result<Option<f64>, ActionError> {
-        match self.envelope.get("timeout") {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => value.as_f64().map(Some).ok_or(ActionError::Type("timeout")),
-        }
+        parse(self.envelope, "timeout")
     }
 }
 
-/// Parses a flag. Models also write flags as words, and some clients pass those on.
-fn truth(value: &Value) -> Option<bool> {
-    match value {
-        Value::Bool(truth) => Some(*truth),
-        Value::Number(number) => number.as_i64().map(|number| number != 0),
-        Value::String(text) => match text.to_ascii_lowercase().as_str() {
-            "true" => Some(true),
-            "false" | "" => Some(false),
-            _ => None,
-        },
-        _ => None,
-    }
+fn parse<'a, T: Deserialize<'a>>(
+    values: &'a Map<String, Value>,
+    name: &'static str,
+) -> Result<Option<T>, ActionError> {
+    let value = values.get(name).unwrap_or(&Value::Null);
+    Option::deserialize(value).map_err(|_| ActionError::Type(name))
 }

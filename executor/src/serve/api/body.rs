@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::StatusCode;
 use http_body::Body as _;
+use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
@@ -60,6 +61,12 @@ pub(super) async fn receive(
     let received = received.await.map_err(|_| ReceiveError::Timeout)?;
     let bytes = received.map_err(|_| ReceiveError::TooLarge)?;
     Ok((bytes, BudgetPermit(budget)))
+}
+
+/// Receives a body of JSON; `None` if it cannot be received or parsed.
+pub(super) async fn receive_json(body: Body, limit: usize) -> Option<(Value, BudgetPermit)> {
+    let (body, budget) = receive(body, limit).await.ok()?;
+    Some((serde_json::from_slice(&body).ok()?, budget))
 }
 
 async fn acquire(bytes: usize) -> Result<SemaphorePermit<'static>, ReceiveError> {

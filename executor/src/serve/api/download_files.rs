@@ -15,7 +15,7 @@ use crate::serve::transfer::TransferError;
 
 pub(super) async fn get(State(executor): State<Arc<Executor>>, query: Query) -> Response {
     let Some(path) = last(&query, "path") else {
-        return invalid(&[missing("query", "path")]);
+        return invalid(&[missing("'query', 'path'")]);
     };
     if !path.starts_with('/') {
         return TransferError::RelativePath.into_response();

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use serde_json::Value;
 
-use super::body::receive;
+use super::body::receive_json;
 use super::error::unexpected;
 use crate::serve::executor::Executor;
 
@@ -16,17 +16,14 @@ use crate::serve::executor::Executor;
 const MAX_BODY_BYTES: usize = 1 << 20;
 
 pub(super) async fn post(State(executor): State<Arc<Executor>>, body: Body) -> Response {
-    let Ok((body, _budget)) = receive(body, MAX_BODY_BYTES).await else {
+    let received = receive_json(body, MAX_BODY_BYTES).await;
+    let Some((Value::Object(mut request), _budget)) = received else {
         return unexpected();
     };
-    let path = match serde_json::from_slice(&body) {
-        Ok(Value::Object(mut request)) => request.remove("path").unwrap_or_default(),
-        _ => return unexpected(),
-    };
-    let path = match path {
-        Value::Null => None,
-        Value::String(path) => Some(path),
-        _ => return unexpected(),
+    let path = match request.remove("path") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(path)) => Some(path),
+        Some(_) => return unexpected(),
     };
     match executor.list(path).await {
         Ok(names) => Json(names).into_response(),

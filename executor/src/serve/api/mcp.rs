@@ -15,7 +15,7 @@ use axum::routing::{MethodRouter, get, post};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::body::{BudgetPermit, receive};
+use super::body::receive_json;
 use super::error::{detail, unexpected};
 use super::validation::{Query, last};
 use crate::serve::executor::Executor;
@@ -89,7 +89,7 @@ async fn require_servers(
 }
 
 pub(super) async fn update(State(executor): State<Arc<Executor>>, body: Body) -> Response {
-    let list = match read(body).await {
+    let list = match receive_json(body, MAX_BODY_BYTES).await {
         Some((Value::Array(list), _)) => list,
         Some(_) => {
             let text = "Request must be a list of MCP tools to sync";
@@ -115,11 +115,6 @@ pub(super) async fn update(State(executor): State<Arc<Executor>>, body: Body) ->
         failed => format!("{failed} MCP servers cannot be started, see router_error_log"),
     };
     Json(json!({"detail": text, "router_error_log": problems.join("\n")})).into_response()
-}
-
-async fn read(body: Body) -> Option<(Value, BudgetPermit)> {
-    let (body, budget) = receive(body, MAX_BODY_BYTES).await.ok()?;
-    Some((serde_json::from_slice(&body).ok()?, budget))
 }
 
 async fn open(State(executor): State<Arc<Executor>>) -> Response {
@@ -162,7 +157,7 @@ async fn message(
     let Some(slot) = executor.mcp.slot() else {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "Too many requests");
     };
-    let received = read(request.into_body()).await;
+    let received = receive_json(request.into_body(), MAX_BODY_BYTES).await;
     let Some((message, budget)) = received.filter(|(message, _)| mcp::is_message(message)) else {
         return plain(StatusCode::BAD_REQUEST, "Could not parse message");
     };
@@ -187,7 +182,7 @@ async fn exchange(State(executor): State<Arc<Executor>>, body: Body) -> Response
     let Some(_slot) = executor.mcp.slot() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "Too many requests").into_response();
     };
-    let (message, _budget) = match read(body).await {
+    let (message, _budget) = match receive_json(body, MAX_BODY_BYTES).await {
         Some(received) if mcp::is_message(&received.0) => received,
         Some(_) => return refused(-32600, "Invalid Request"),
         None => return refused(-32700, "Parse error"),

@@ -14,7 +14,7 @@ use crate::serve::action::{Action, ActionError, Edit, LineNumber};
 pub fn action(body: &[u8]) {
     let envelope = match envelope(body) {
         Ok(envelope) => envelope,
-        Err(error) => return is_one_line(&error.to_string()),
+        Err(error) => return is_one_line(&error),
     };
     let parsed = Action::parse(&envelope);
     let noisy = Action::parse(&noisy(&envelope));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::multipart::{Field, MultipartError};
+use axum::extract::multipart::Field;
 use axum::extract::{FromRequest as _, Multipart, Request, State};
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
@@ -49,7 +49,7 @@ pub(super) async fn post(
 
 fn no_file(query: &Query) -> Response {
     let wrong = flag(query, "recursive").err();
-    let errors: Vec<_> = wrong.into_iter().chain([missing("body", "file")]).collect();
+    let errors: Vec<_> = wrong.into_iter().chain([missing("'body', 'file'")]).collect();
     invalid(&errors)
 }
 
@@ -124,17 +124,9 @@ async fn forward_body(sending: UploadSender, field: &mut Field<'_>) {
     sending.end().await;
 }
 
-async fn next(field: &mut Field<'_>) -> Result<Option<bytes::Bytes>, UploadAborted> {
+/// The next piece; an error if the client has disconnected or stalled, or if its form is incomplete.
+async fn next(field: &mut Field<'_>) -> anyhow::Result<Option<bytes::Bytes>> {
     Ok(timeout(STALL_TIMEOUT, field.chunk()).await??)
-}
-
-/// The client has disconnected or stalled, or its form is incomplete.
-#[derive(Debug, thiserror::Error)]
-enum UploadAborted {
-    #[error(transparent)]
-    Form(#[from] MultipartError),
-    #[error(transparent)]
-    Stall(#[from] tokio::time::error::Elapsed),
 }
 
 async fn ignore(field: &mut Field<'_>) {

@@ -26,10 +26,14 @@ pub(super) fn invalid(errors: &[String]) -> Response {
     (StatusCode::UNPROCESSABLE_ENTITY, Json(body)).into_response()
 }
 
-pub(super) fn missing(place: &str, name: &str) -> String {
-    format!(
-        "{{'type': 'missing', 'loc': ('{place}', '{name}'), 'msg': 'Field required', 'input': None}}"
-    )
+/// One error. `location` is the content of a Python tuple.
+pub(super) fn issue(kind: &str, location: &str, message: &str, input: &Value) -> String {
+    let input = repr(input);
+    format!("{{'type': '{kind}', 'loc': ({location}), 'msg': '{message}', 'input': {input}}}")
+}
+
+pub(super) fn missing(location: &str) -> String {
+    issue("missing", location, "Field required", &Value::Null)
 }
 
 /// Parses a boolean as pydantic does.
@@ -40,10 +44,11 @@ pub(super) fn flag(query: &Query, name: &str) -> Result<bool, String> {
     match value.to_lowercase().as_str() {
         "1" | "on" | "t" | "true" | "y" | "yes" => Ok(true),
         "0" | "off" | "f" | "false" | "n" | "no" => Ok(false),
-        _ => Err(format!(
-            "{{'type': 'bool_parsing', 'loc': ('query', '{name}'), 'msg': 'Input should be a valid \
-             boolean, unable to interpret input', 'input': {}}}",
-            repr(&Value::String(value.to_owned()))
+        _ => Err(issue(
+            "bool_parsing",
+            &format!("'query', '{name}'"),
+            "Input should be a valid boolean, unable to interpret input",
+            &Value::from(value),
         )),
     }
 }

@@ -23,7 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::name::PluginName;
 use super::plugin::{Health, Plugin, PluginFuture};
 use crate::serve::identity::Identity;
-use crate::serve::owner::TreeOwner;
+use crate::serve::owner::change_owner;
 use crate::serve::private_dir;
 use crate::serve::process_group::GroupLeader;
 use crate::serve::settings::VsCodeSettings;
@@ -150,16 +150,11 @@ impl VsCode {
 
     /// Gives the installation to the user: it writes to its own directory.
     async fn hand_over(&self) {
-        let Some((uid, gid)) = self.identity.owner() else {
+        let Some(owner) = self.identity.owner() else {
             return;
         };
         let home = self.home.clone();
-        let owner = TreeOwner {
-            uid,
-            gid,
-            skip_hard_links: true,
-        };
-        let handed_over = tokio::task::spawn_blocking(move || owner.change(&home));
+        let handed_over = tokio::task::spawn_blocking(move || change_owner(&home, owner, true));
         if let Ok(Err(error)) = handed_over.await {
             tracing::warn!(%error, "cannot change the owner of openvscode-server");
         }

@@ -20,11 +20,12 @@ pub(super) struct Display {
     /// True while the second character set is in use.
     shifted: bool,
     /// True if programs expect the application sequences of cursor keys.
-    application_cursor: bool,
+    pub(super) application_cursor: bool,
     last: char,
-    replies: Vec<u8>,
+    /// Replies to queries of programs, to be typed.
+    pub(super) replies: Vec<u8>,
     /// True if a response has contained some of the text.
-    has_reported: bool,
+    pub(super) has_reported: bool,
 }
 
 impl Display {
@@ -52,19 +53,14 @@ impl Display {
 
     /// True if the start of the text was dropped.
     pub(super) fn is_cut(&self) -> bool {
-        self.main.is_start_truncated()
-    }
-
-    /// True if a response has contained some of the text.
-    pub(super) fn has_reported_text(&self) -> bool {
-        self.has_reported
+        self.main.is_truncated
     }
 
     /// Text that no response has contained; for the alternate screen, all of it if it changed.
     pub(super) fn unreported_text(&self) -> String {
         match &self.alternate {
             None => self.main.unreported_text(),
-            Some(grid) if grid.has_changed() => grid.text(),
+            Some(grid) if grid.changed => grid.text(),
             Some(_) => String::new(),
         }
     }
@@ -80,14 +76,6 @@ impl Display {
         self.drawing = [false; 2];
         self.shifted = false;
         self.application_cursor = false;
-    }
-
-    pub(super) fn has_application_cursor(&self) -> bool {
-        self.application_cursor
-    }
-
-    pub(super) fn take_replies(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.replies)
     }
 
     #[cfg(any(test, feature = "fuzzing"))]

@@ -4,10 +4,7 @@
 //! Memory depends on the text, not on the size of the terminal, and is bounded in lines and in
 //! characters.
 
-mod cursor;
 mod edit;
-#[cfg(any(test, feature = "fuzzing"))]
-mod invariants;
 #[cfg(test)]
 mod tests;
 
@@ -37,14 +34,15 @@ const MAX_ROW: usize = 1000 * WIDTH;
 const DROPPED_OF_ROW: Range<usize> = 250 * WIDTH..500 * WIDTH;
 const TAB: usize = 8;
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Grid {
     /// Lines that have scrolled off the top of the screen.
     history: VecDeque<String>,
     history_bytes: usize,
     /// Number of lines dropped from the history.
     dropped_lines: u64,
-    is_truncated: bool,
+    /// True if the start of the text was dropped.
+    pub(super) is_truncated: bool,
     has_history: bool,
     rows: VecDeque<Row>,
     row: usize,
@@ -57,35 +55,16 @@ pub(super) struct Grid {
     /// End of the reported text: line number since the start, and column.
     reported_to: (u64, usize),
     /// True if the grid has changed since then.
-    changed: bool,
+    pub(super) changed: bool,
 }
 
 impl Grid {
     pub(super) fn new(has_history: bool) -> Self {
         Self {
-            history: VecDeque::new(),
-            history_bytes: 0,
-            dropped_lines: 0,
-            is_truncated: false,
             has_history,
-            rows: VecDeque::new(),
-            row: 0,
-            column: 0,
-            fold: 0,
-            saved: (0, 0, 0),
             region: 0..HEIGHT,
-            reported_to: (0, 0),
-            changed: false,
+            ..Self::default()
         }
-    }
-
-    /// True if the start of the text was dropped.
-    pub(super) fn is_start_truncated(&self) -> bool {
-        self.is_truncated
-    }
-
-    pub(super) fn has_changed(&self) -> bool {
-        self.changed
     }
 
     /// Row and column, from 0.
@@ -94,25 +73,25 @@ impl Grid {
     }
 
     pub(super) fn put(&mut self, character: char) {
-        let (at, column) = (self.row, self.column);
+        let column = self.column;
         match character.width() {
             None => {}
             Some(0) => {
-                self.invalidate_from(at, column.saturating_sub(1));
-                self.grow(at, |row| row.combine(column, character));
+                self.invalidate_from(self.row, column.saturating_sub(1));
+                self.grow(|row| row.combine(column, character));
             }
             Some(width) => {
-                self.invalidate_from(at, column);
-                self.grow(at, |row| row.put(column, character, width == 2));
+                self.invalidate_from(self.row, column);
+                self.grow(|row| row.put(column, character, width == 2));
                 self.advance(width);
             }
         }
     }
 
     pub(super) fn put_ascii(&mut self, text: &[u8]) {
-        let (at, column) = (self.row, self.column);
-        self.invalidate_from(at, column);
-        self.grow(at, |row| row.put_ascii(column, text));
+        let column = self.column;
+        self.invalidate_from(self.row, column);
+        self.grow(|row| row.put_ascii(column, text));
         self.advance(text.len());
     }
 
@@ -123,9 +102,8 @@ impl Grid {
             self.fold += WIDTH;
         }
         while self.column > MAX_ROW {
-            let at = self.row;
-            self.invalidate_from(at, 0);
-            self.row_mut(at).remove(DROPPED_OF_ROW);
+            self.invalidate_from(self.row, 0);
+            self.row_mut().remove(DROPPED_OF_ROW);
             self.column -= DROPPED_OF_ROW.len();
             self.fold -= DROPPED_OF_ROW.len();
         }
@@ -160,6 +138,23 @@ impl Grid {
         rows.collect()
     }
 
+    /// Asserts what holds after any byte: the cursor is on the screen and memory is bounded.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn check(&self) {
+        let (row, column) = self.cursor();
+        assert!(row < HEIGHT && column <= WIDTH && self.fold.is_multiple_of(WIDTH));
+        assert!(self.column <= MAX_ROW);
+        assert!(self.rows.len() <= HEIGHT);
+        assert!(self.region.start + 1 < self.region.end && self.region.end <= HEIGHT);
+        let cells: usize = self.rows.iter().map(Row::size).sum();
+        assert!(cells <= 2 * MAX_CELLS + MAX_ROW, "{cells}");
+        self.rows.iter().for_each(Row::check);
+        let bytes: usize = self.history.iter().map(String::len).sum();
+        assert_eq!(bytes, self.history_bytes);
+        assert!(bytes <= MAX_HISTORY_BYTES && self.history.len() <= MAX_HISTORY);
+        assert!(self.has_history || self.history.is_empty());
+    }
+
     /// Marks the whole text as reported.
     pub(super) fn mark_reported(&mut self) {
         self.changed = false;
@@ -179,17 +174,19 @@ impl Grid {
         self.dropped_lines + (self.history.len() + row) as u64
     }
 
-    fn row_mut(&mut self, at: usize) -> &mut Row {
-        if self.rows.len() <= at {
-            self.rows.resize_with(at + 1, Row::default);
+    /// The row of the cursor.
+    fn row_mut(&mut self) -> &mut Row {
+        if self.rows.len() <= self.row {
+            self.rows.resize_with(self.row + 1, Row::default);
         }
-        &mut self.rows[at]
+        &mut self.rows[self.row]
     }
 
-    fn change(&mut self, at: usize, column: usize, change: impl FnOnce(&mut Row)) {
-        if at < self.rows.len() {
-            self.invalidate_from(at, column);
-            change(&mut self.rows[at]);
+    /// Changes the row of the cursor from a column on, if there is text.
+    fn change(&mut self, column: usize, change: impl FnOnce(&mut Row)) {
+        if self.row < self.rows.len() {
+            self.invalidate_from(self.row, column);
+            change(&mut self.rows[self.row]);
         }
     }
 
@@ -202,9 +199,10 @@ impl Grid {
         }
     }
 
-    /// Changes a row. Checks the size of the screen each time a long row grows by one width.
-    fn grow(&mut self, at: usize, change: impl FnOnce(&mut Row)) {
-        let row = self.row_mut(at);
+    /// Writes to the row of the cursor. Checks the size of the screen each time a long row grows by
+    /// one width.
+    fn grow(&mut self, change: impl FnOnce(&mut Row)) {
+        let row = self.row_mut();
         let before = row.size();
         change(row);
         let after = row.size();

@@ -4,7 +4,7 @@
 //! type into it or interrupt it. A shell that ends is replaced immediately.
 
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -54,10 +54,10 @@ pub(in crate::serve) struct CommandOutcome {
 #[derive(Debug)]
 pub(in crate::serve) struct Session {
     start: LaunchContext,
-    main: bool,
+    is_main: bool,
     no_change: Duration,
     terminal: Terminal,
-    working_dir: PathBuf,
+    pub(in crate::serve) working_dir: PathBuf,
     /// True if an earlier command was reported as still running.
     pending: bool,
     /// True if the last input was typed, so that the terminal has echoed it.
@@ -92,41 +92,22 @@ enum WaitResult {
 }
 
 impl Session {
-    /// Starts the session that all commands share, except isolated ones.
-    pub(in crate::serve) async fn main(
+    /// Starts the session that all commands share (`is_main`), or one for a single command.
+    pub(in crate::serve) async fn start(
         start: LaunchContext,
         no_change: Duration,
+        is_main: bool,
     ) -> Result<Self, ShellError> {
-        Self::open(start, no_change, true).await
-    }
-
-    /// Starts a session for one command.
-    pub(in crate::serve) async fn isolated(
-        start: LaunchContext,
-        no_change: Duration,
-    ) -> Result<Self, ShellError> {
-        Self::open(start, no_change, false).await
-    }
-
-    async fn open(
-        start: LaunchContext,
-        no_change: Duration,
-        main: bool,
-    ) -> Result<Self, ShellError> {
-        let terminal = Terminal::start(&start, main).await?;
+        let terminal = Terminal::start(&start, is_main).await?;
         Ok(Self {
             working_dir: start.working_dir.clone(),
             start,
-            main,
+            is_main,
             no_change,
             terminal,
             pending: false,
             typed: false,
         })
-    }
-
-    pub(in crate::serve) fn working_dir(&self) -> &Path {
-        &self.working_dir
     }
 
     /// The end and the usage of the command that is still running, if there is one.
@@ -136,7 +117,8 @@ impl Session {
         impl Future<Output = ()> + Send + use<>,
         impl Fn() -> CommandUsage + Send + use<>,
     )> {
-        let (mut screen, processes) = (self.terminal.watch(), self.terminal.processes());
+        let processes = self.terminal.processes();
+        let mut screen = self.terminal.screen.subscribe();
         let output = screen.clone();
         let usage = move || CommandUsage {
             last_output: output.borrow().changed,
@@ -167,7 +149,7 @@ impl Session {
                 return Ok(RunResponse::Refused(messages::several(&commands)));
             }
         }
-        if !self.pending && self.terminal.screen().ended.is_some() {
+        if !self.pending && self.terminal.screen.borrow().ended.is_some() {
             // An earlier attempt to replace the shell has failed.
             self.replace_terminal().await?;
         }
@@ -178,22 +160,19 @@ impl Session {
                 ..self.still_running(request, suffix)
             }));
         }
-        self.perform(request).await.map(RunResponse::Outcome)
-    }
-
-    async fn perform(&mut self, request: &Request) -> Result<CommandOutcome, ShellError> {
-        let goal = self.send(request).await?;
-        match self.wait(request, goal).await {
-            WaitResult::Completed => Ok(self.completed(request)),
-            WaitResult::Ended(code) => self.restart(request, code).await,
+        let target = self.send(request).await?;
+        let outcome = match self.wait(request, target).await {
+            WaitResult::Completed => self.completed(request),
+            WaitResult::Ended(code) => self.restart(request, code).await?,
             WaitResult::NoChange => {
                 let suffix = messages::no_change(self.no_change.as_secs());
-                Ok(self.still_running(request, suffix))
+                self.still_running(request, suffix)
             }
             WaitResult::TimedOut(seconds) => {
-                Ok(self.still_running(request, messages::timed_out(seconds)))
+                self.still_running(request, messages::timed_out(seconds))
             }
-        }
+        };
+        Ok(RunResponse::Outcome(outcome))
     }
 
     /// Response to a request for a running command when there is none.
@@ -214,14 +193,14 @@ impl Session {
     }
 
     fn is_busy(&self) -> bool {
-        let screen = self.terminal.screen();
+        let screen = self.terminal.screen.borrow();
         !screen.at_prompt && screen.ended.is_none()
     }
 
     /// Sends the command, input or key of the request.
     async fn send(&mut self, request: &Request) -> Result<WaitTarget, ShellError> {
         let (prompts, busy, shell) = {
-            let screen = self.terminal.screen();
+            let screen = self.terminal.screen.borrow();
             let shell = screen.report.as_ref().map(|report| report.shell);
             (screen.prompts, !screen.at_prompt, shell)
         };
@@ -230,18 +209,26 @@ impl Session {
         if command.is_empty() {
             return Ok(WaitTarget::Prompts(prompts + u64::from(busy)));
         }
-        if let Some((byte, _)) = key_names::control(command) {
-            return self.send_key(byte, busy, prompts).await;
+        let control = key_names::control(command).map(|(byte, _)| byte);
+        // At an idle prompt only an interrupt and an end of input are sent. Any other character
+        // would become part of the next command.
+        if !busy && control.is_some_and(|byte| !matches!(byte, 3 | 4)) {
+            return Ok(WaitTarget::Prompts(prompts));
         }
-        self.typed = request.is_input || self.must_be_typed(command).await;
+        self.typed =
+            control.is_none() && (request.is_input || self.must_be_typed(command).await);
         if !busy {
-            self.terminal.change(Screen::stash_earlier_output);
+            self.terminal.screen.send_modify(Screen::stash_earlier_output);
+        }
+        if let Some(byte) = control {
+            self.terminal.type_in(&[byte]).await?;
+            return Ok(WaitTarget::Prompts(prompts + 1));
         }
         if !self.typed {
             let id = self.terminal.run(command).await?;
             return Ok(WaitTarget::Command { id, shell });
         }
-        let application_cursor = self.terminal.screen().text.has_application_cursor();
+        let application_cursor = self.terminal.screen.borrow().text.application_cursor;
         let key = key_names::named(command, application_cursor).filter(|_| request.is_input);
         // The byte of the Enter key: full-screen programs distinguish it from a line feed.
         let line = format!("{}\r", key.unwrap_or(command));
@@ -254,33 +241,14 @@ impl Session {
         is_typable(command) && syntax::is_incomplete(command, &self.start.identity).await
     }
 
-    /// At an idle prompt only an interrupt and an end of input are sent. Any other character would
-    /// become part of the next command.
-    async fn send_key(
-        &mut self,
-        byte: u8,
-        busy: bool,
-        prompts: u64,
-    ) -> Result<WaitTarget, ShellError> {
-        let (interrupt, end) = (byte == 3, byte == 4);
-        if !busy && !interrupt && !end {
-            return Ok(WaitTarget::Prompts(prompts));
-        }
-        if !busy {
-            self.terminal.change(Screen::stash_earlier_output);
-        }
-        self.terminal.type_in(&[byte]).await?;
-        Ok(WaitTarget::Prompts(prompts + 1))
-    }
-
-    async fn wait(&self, request: &Request, goal: WaitTarget) -> WaitResult {
+    async fn wait(&self, request: &Request, target: WaitTarget) -> WaitResult {
         let began = Instant::now();
         let hard = request.timeout.filter(|seconds| *seconds > 0.0);
         let hard_limit = hard.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let deadline = hard_limit.and_then(|limit| began.checked_add(limit));
-        let mut screen = self.terminal.watch();
+        let mut screen = self.terminal.screen.subscribe();
         loop {
-            let changed = match check_screen(&screen.borrow_and_update(), goal) {
+            let changed = match check_screen(&screen.borrow_and_update(), target) {
                 Ok(wait) => return wait,
                 Err(changed) => changed.max(began),
             };
@@ -293,19 +261,23 @@ impl Session {
         }
     }
 
-    fn echo<'a>(&self, request: &'a Request) -> &'a str {
-        if self.typed { &request.command } else { "" }
+    /// Unreported output without surrounding blanks and the echo of the terminal.
+    fn output(&self, request: &Request) -> String {
+        let text = self.terminal.screen.borrow().unreported_text();
+        let echo = if self.typed { &request.command } else { "" };
+        let text = text.trim();
+        text.strip_prefix(echo).unwrap_or(text).trim().to_owned()
     }
 
     fn completed(&mut self, request: &Request) -> CommandOutcome {
-        let (content, prefix, report) = {
-            let screen = self.terminal.screen();
-            let content = trim(&screen.unreported_text(), self.echo(request));
-            let cut = screen.text.is_cut() && !screen.text.has_reported_text();
+        let content = self.output(request);
+        let (prefix, report) = {
+            let screen = self.terminal.screen.borrow();
+            let cut = screen.text.is_cut() && !screen.text.has_reported;
             let prefix = cut.then(|| messages::cut(content.lines().count()));
-            (content, prefix.unwrap_or_default(), screen.report.clone())
+            (prefix.unwrap_or_default(), screen.report.clone())
         };
-        self.terminal.change(Screen::clear);
+        self.terminal.screen.send_modify(Screen::clear);
         self.pending = false;
         let code = report.as_ref().map_or(-1, |report| report.exit_code);
         if let Some(report) = &report {
@@ -325,12 +297,9 @@ impl Session {
     }
 
     fn still_running(&mut self, request: &Request, suffix: String) -> CommandOutcome {
-        let (content, continued) = {
-            let screen = self.terminal.screen();
-            let content = trim(&screen.unreported_text(), self.echo(request));
-            (content, screen.text.has_reported_text())
-        };
-        self.terminal.change(Screen::mark_reported);
+        let content = self.output(request);
+        let continued = self.terminal.screen.borrow().text.has_reported;
+        self.terminal.screen.send_modify(Screen::mark_reported);
         self.pending = true;
         let prefix = if continued { messages::CONTINUED } else { "" };
         CommandOutcome {
@@ -348,13 +317,10 @@ impl Session {
         request: &Request,
         code: i32,
     ) -> Result<CommandOutcome, ShellError> {
-        let content = trim(
-            &self.terminal.screen().unreported_text(),
-            self.echo(request),
-        );
+        let content = self.output(request);
         self.pending = false;
         self.replace_terminal().await?;
-        let report = self.terminal.screen().report.clone();
+        let report = self.terminal.screen.borrow().report.clone();
         let directory = self.working_dir.display().to_string();
         Ok(CommandOutcome {
             content,
@@ -374,7 +340,7 @@ impl Session {
             working_dir: directory.cloned().unwrap_or_else(|| PathBuf::from("/")),
             ..self.start.clone()
         };
-        let fresh = Terminal::start(&start, self.main).await?;
+        let fresh = Terminal::start(&start, self.is_main).await?;
         let ended = std::mem::replace(&mut self.terminal, fresh);
         ended.detach().await;
         self.working_dir = start.working_dir;
@@ -383,8 +349,8 @@ impl Session {
 }
 
 /// Returns the result that the screen shows, or the time of its last change.
-fn check_screen(screen: &Screen, goal: WaitTarget) -> Result<WaitResult, Instant> {
-    let reached = || match (goal, &screen.report) {
+fn check_screen(screen: &Screen, target: WaitTarget) -> Result<WaitResult, Instant> {
+    let reached = || match (target, &screen.report) {
         (WaitTarget::Prompts(prompts), _) => screen.prompts >= prompts,
         (WaitTarget::Command { id, shell }, Some(report)) => {
             report.command_id == id || Some(report.shell) != shell
@@ -408,10 +374,4 @@ async fn until(deadline: Option<Instant>) {
 fn is_typable(command: &str) -> bool {
     let printable = |character: char| !character.is_control() || matches!(character, '\n' | '\t');
     command.chars().all(printable) && command.lines().all(|line| line.len() < MAX_TYPED_LINE)
-}
-
-/// Removes surrounding blanks and the echo of the terminal from the output.
-fn trim(text: &str, echo: &str) -> String {
-    let text = text.trim();
-    text.strip_prefix(echo).unwrap_or(text).trim().to_owned()
 }

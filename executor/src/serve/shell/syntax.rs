@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use crate::serve::identity::Identity;
-use crate::serve::orphan_reaper;
+use crate::serve::process_tree::register_child;
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 const INCOMPLETE_ERRORS: [&str; 3] = [
@@ -128,7 +128,7 @@ async fn run_bash_check(arguments: &[&str], input: &str, identity: &Identity) ->
     identity.apply_to(&mut command);
     command.env("PATH", path).env("LC_ALL", "C");
     let mut child = command.spawn().ok()?;
-    let _kept = orphan_reaper::register_child(child.id());
+    let _kept = register_child(child.id());
     let mut stdin = child.stdin.take()?;
     let writing = async move {
         // Bash may stop reading at an error; its output until then is the result.

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +26,8 @@ use super::scanner::Scanner;
 use super::scratch_dir::ScratchDir;
 use super::screen::Screen;
 use crate::serve::identity::Identity;
-use crate::serve::orphan_reaper::{self, OwnedChild};
 use crate::serve::private_dir;
-use crate::serve::process_tree::ProcessSet;
+use crate::serve::process_tree::{OwnedChild, ProcessSet, register_child};
 use crate::serve::python_environment::Variables;
 
 /// Timeout of the user's own start-up files.
@@ -63,12 +63,8 @@ pub(in crate::serve) struct LaunchContext {
 impl LaunchContext {
     /// The working directory, or `/` if it does not exist.
     pub(in crate::serve) fn existing_dir(&self) -> &Path {
-        let exists = self.working_dir.is_dir();
-        if exists {
-            &self.working_dir
-        } else {
-            Path::new("/")
-        }
+        let exists = Some(self.working_dir.as_path()).filter(|path| path.is_dir());
+        exists.unwrap_or(Path::new("/"))
     }
 
     /// Value of a variable in the environment of started programs.
@@ -82,7 +78,7 @@ impl LaunchContext {
 #[derive(Debug)]
 pub(super) struct Terminal {
     session: Pid,
-    screen: watch::Sender<Screen>,
+    pub(super) screen: watch::Sender<Screen>,
     input: OwnedWritePty,
     control: OwnedFd,
     modes: Option<Termios>,
@@ -96,13 +92,12 @@ pub(super) struct Terminal {
 impl Terminal {
     pub(super) async fn start(start: &LaunchContext, main: bool) -> Result<Self, ShellError> {
         let token = private_dir::token().map_err(ShellError::Scratch)?;
-        let name = private_dir::token().map_err(ShellError::Scratch)?;
         let (rc_token, fallback) = (token.clone(), start.working_dir.as_path());
         let files = move |directory: &Path| {
             let rc = bash_rc::rc_text(directory, main);
             [rc, bash_rc::hooks_text(&rc_token, directory)]
         };
-        let scratch = ScratchDir::create(&start.identity, &name[..16], fallback, files)
+        let scratch = ScratchDir::create(&start.identity, fallback, files)
             .await
             .map_err(ShellError::Scratch)?;
         let (pty, pts) = pty_process::open().map_err(ShellError::Terminal)?;
@@ -114,19 +109,14 @@ impl Terminal {
         let child = command(start, &scratch.rc())
             .spawn(pts)
             .map_err(ShellError::Spawn)?;
-        let kept = orphan_reaper::register_child(child.id());
+        let owned = register_child(child.id());
         let replies = pty.as_fd().try_clone_to_owned();
         let replies = replies.map_err(ShellError::Scratch)?;
         let session = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let (output, input) = pty.into_split();
         let screen = watch::Sender::new(Screen::new());
-        let follower = OutputReader {
-            output,
-            replies,
-            scanner: Scanner::new(&token),
-            screen: screen.clone(),
-        };
-        let follower = tokio::spawn(follower.follow(child, kept));
+        let scanner = Scanner::new(&token);
+        let following = follow(output, replies, scanner, screen.clone(), (child, owned));
         let mut terminal = Self {
             session: session.ok_or(ShellError::Start)?,
             screen,
@@ -135,7 +125,7 @@ impl Terminal {
             modes: None,
             scratch,
             identity: Arc::clone(&start.identity),
-            follower,
+            follower: tokio::spawn(following),
             commands: 0,
         };
         terminal.wait_until_started().await?;
@@ -143,32 +133,20 @@ impl Terminal {
     }
 
     async fn wait_until_started(&mut self) -> Result<(), ShellError> {
-        let mut screen = self.watch();
+        let mut screen = self.screen.subscribe();
         let up = screen.wait_for(|screen| screen.at_prompt || screen.ended.is_some());
         match tokio::time::timeout(START_TIMEOUT, up).await {
             Ok(Ok(screen)) if screen.ended.is_none() => {}
             _ => return Err(ShellError::Start),
         }
-        self.change(Screen::clear);
+        self.screen.send_modify(Screen::clear);
         self.modes = rustix::termios::tcgetattr(&self.control).ok();
         Ok(())
-    }
-
-    pub(super) fn watch(&self) -> watch::Receiver<Screen> {
-        self.screen.subscribe()
-    }
-
-    pub(super) fn screen(&self) -> watch::Ref<'_, Screen> {
-        self.screen.borrow()
     }
 
     /// The shell and all of its processes.
     pub(super) fn processes(&self) -> ProcessSet {
         ProcessSet::Session(self.session)
-    }
-
-    pub(super) fn change(&self, change: impl FnOnce(&mut Screen)) {
-        self.screen.send_modify(change);
     }
 
     /// Runs a command at the prompt and returns the number that the shell reports at its end.
@@ -188,7 +166,7 @@ impl Terminal {
     /// Types bytes, as at a keyboard.
     pub(super) async fn type_in(&mut self, bytes: &[u8]) -> Result<(), ShellError> {
         // Until the next prompt: the shell may ask for the rest of a command.
-        self.change(|screen| screen.at_prompt = false);
+        self.screen.send_modify(|screen| screen.at_prompt = false);
         match tokio::time::timeout(TYPE_TIMEOUT, self.input.write_all(bytes)).await {
             Ok(outcome) => outcome.map_err(ShellError::Type),
             Err(_) => Ok(()),
@@ -217,55 +195,48 @@ impl Terminal {
 }
 
 /// Turns the shell's output into the screen until the shell has ended.
-struct OutputReader {
-    output: OwnedReadPty,
+async fn follow(
+    mut output: OwnedReadPty,
     replies: OwnedFd,
-    scanner: Scanner,
+    mut scanner: Scanner,
     screen: watch::Sender<Screen>,
-}
-
-impl OutputReader {
-    async fn follow(mut self, mut child: Child, kept: OwnedChild) {
-        let mut buffer = vec![0; 16 << 10];
-        let ended = loop {
-            tokio::select! {
-                ended = child.wait() => break ended,
-                read = self.output.read(&mut buffer) => match read {
-                    Ok(count @ 1..) => self.take(&buffer[..count]),
-                    // No process has the terminal open any more.
-                    Ok(0) | Err(_) => break child.wait().await,
-                },
-            }
-        };
-        drop(kept);
-        // Background jobs may keep writing without end.
-        let rest = async {
-            while let Ok(count @ 1..) = self.output.read(&mut buffer).await {
-                self.take(&buffer[..count]);
-            }
-        };
-        let _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
-        let code = ended.map_or(-1, exit_code);
-        self.screen.send_modify(|screen| screen.ended = Some(code));
-    }
-
-    fn take(&mut self, bytes: &[u8]) {
-        let mut replies = Vec::new();
-        self.screen.send_modify(|screen| {
-            screen.take(bytes, &mut self.scanner);
-            replies = screen.text.take_replies();
+    (mut child, owned): (Child, OwnedChild),
+) {
+    let mut take = |bytes: &[u8]| {
+        let mut pending = Vec::new();
+        screen.send_modify(|screen| {
+            screen.take(bytes, &mut scanner);
+            pending = std::mem::take(&mut screen.text.replies);
         });
-        if !replies.is_empty() {
+        if !pending.is_empty() {
             // Not waited for: a program that does not read its input gets no reply.
-            let _ = rustix::io::write(&self.replies, &replies);
+            let _ = rustix::io::write(&replies, &pending);
         }
-    }
-}
-
-fn exit_code(status: std::process::ExitStatus) -> i32 {
-    use std::os::unix::process::ExitStatusExt as _;
-    let signal = status.signal().map(|signal| 128 + signal);
-    status.code().or(signal).unwrap_or(-1)
+    };
+    let mut buffer = vec![0; 16 << 10];
+    let ended = loop {
+        tokio::select! {
+            ended = child.wait() => break ended,
+            read = output.read(&mut buffer) => match read {
+                Ok(count @ 1..) => take(&buffer[..count]),
+                // No process has the terminal open any more.
+                Ok(0) | Err(_) => break child.wait().await,
+            },
+        }
+    };
+    drop(owned);
+    // Background jobs may keep writing without end.
+    let rest = async {
+        while let Ok(count @ 1..) = output.read(&mut buffer).await {
+            take(&buffer[..count]);
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
+    let code = ended.ok().and_then(|status| {
+        let signal = status.signal().map(|signal| 128 + signal);
+        status.code().or(signal)
+    });
+    screen.send_modify(|screen| screen.ended = Some(code.unwrap_or(-1)));
 }
 
 fn command(start: &LaunchContext, rc: &Path) -> pty_process::Command {

@@ -84,7 +84,7 @@ fn end_of_long_text_is_kept() {
             grid.mark_reported();
         }
     }
-    assert!(grid.is_start_truncated());
+    assert!(grid.is_truncated);
     let text = grid.unreported_text();
     assert!(text.starts_with("\nLine 39990\n"), "{}", &text[..50]);
     assert!(text.ends_with("Line 49999\n"));
