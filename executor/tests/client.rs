@@ -21,11 +21,8 @@ pub(crate) struct HttpResponse {
 
 impl HttpResponse {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let lines = self.head.lines().filter_map(|line| line.split_once(": "));
-        lines
-            .into_iter()
-            .find(|(n, _)| *n == name)
-            .map(|(_, value)| value)
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(n, _)| *n == name).map(|(_, value)| value)
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -106,13 +103,16 @@ impl TestProcess {
 
     /// Peak memory in KiB.
     pub(crate) fn peak(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    /// A field of the status in KiB.
+    pub(crate) fn memory(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(path).unwrap();
-        let line = status
-            .lines()
-            .find(|line| line.starts_with("VmHWM"))
-            .unwrap();
-        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        let field = status.lines().find_map(|line| line.strip_prefix(name));
+        let number = field.unwrap().trim().trim_end_matches(" kB");
+        number.parse().unwrap()
     }
 
     pub(crate) fn input(&self, text: &str) -> Value {
@@ -163,6 +163,18 @@ pub(crate) fn serve_command(working_dir: &Path, flags: &[&str]) -> Command {
     command
 }
 
+/// Passes arguments and variables of one command on to another.
+pub(crate) fn pass_on<'a>(inner: &Command, outer: &'a mut Command) -> &'a mut Command {
+    let variables = inner
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
+    outer.args(inner.get_args()).envs(variables)
+}
+
+pub(crate) fn content(answer: &Value) -> &str {
+    answer["content"].as_str().unwrap()
+}
+
 pub(crate) fn request(
     address: SocketAddr,
     head: &str,
@@ -180,11 +192,10 @@ pub(crate) fn send(
     body: &[u8],
 ) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
-    let headers: Vec<String> = headers
-        .iter()
+    let headers = headers.iter();
+    let headers: String = headers
         .map(|(name, value)| format!("{name}: {value}\r\n"))
         .collect();
-    let headers = headers.concat();
     let length = body.len();
     let text = format!(
         "{head} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n"

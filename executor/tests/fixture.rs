@@ -1,13 +1,13 @@
 //! A server with a working directory for each user that can be tested, and raw HTTP for uploads and
 //! downloads.
 
+use std::any::Any;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::client::{KEY, TestProcess, serve_command};
 use crate::conformance::environment::CaseEnvironment;
@@ -17,13 +17,8 @@ pub(crate) struct ServerFixture {
     pub(crate) root: PathBuf,
     /// Uid of the sandbox user.
     pub(crate) uid: u32,
-    _directories_guard: FixtureDir,
-}
-
-/// Directories that are removed with the fixture.
-enum FixtureDir {
-    Directories { _directories: [TempDir; 2] },
-    Private { _environment: CaseEnvironment },
+    /// Directories that are removed with the fixture.
+    _directories: Box<dyn Any + Send + Sync>,
 }
 
 /// Fixtures as root, or as the current user, and as the sandbox user, uid 1000.
@@ -46,10 +41,7 @@ impl ServerFixture {
         let mut command = serve_command(&root, &["--username", username]);
         command.env("TMPDIR", temporary.path());
         let process = TestProcess::start(command.env("RUNTIME_USERNAME", username));
-        let directories = FixtureDir::Directories {
-            _directories: [directory, temporary],
-        };
-        Self::with(process, root, directories)
+        Self::with(process, root, [directory, temporary])
     }
 
     /// Has a private `/etc`, in which the server creates the user.
@@ -57,24 +49,18 @@ impl ServerFixture {
         let private = CaseEnvironment::private("openhands")?;
         let process = private.serve("work");
         let root = private.path("work");
-        let fixture = Self::with(
-            process,
-            root,
-            FixtureDir::Private {
-                _environment: private,
-            },
-        );
+        let fixture = Self::with(process, root, private);
         assert_eq!(fixture.uid, 1000);
         Some(fixture)
     }
 
-    fn with(process: TestProcess, root: PathBuf, directories: FixtureDir) -> Self {
+    fn with(process: TestProcess, root: PathBuf, directories: impl Any + Send + Sync) -> Self {
         let answer = process.run("id -u");
         Self {
             process,
             root,
             uid: answer["content"].as_str().unwrap().parse().unwrap(),
-            _directories_guard: directories,
+            _directories: Box::new(directories),
         }
     }
 

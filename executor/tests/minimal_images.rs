@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::client::{BINARY, TestProcess};
+use crate::client::{BINARY, TestProcess, pass_on};
 use crate::supervise::{init, start, supervise_command};
 
 /// Returns whether chroot is possible. Prints SKIPPED if not.
@@ -35,15 +35,8 @@ fn supervise_in(root: &Path) -> TestProcess {
     copy(Path::new(BINARY), &root.join("sandbox-executor"));
     let inner = supervise_command("/sandbox-executor", Path::new("/run/sandbox"));
     let mut command = Command::new("/usr/sbin/chroot");
-    command
-        .arg(root)
-        .arg(inner.get_program())
-        .args(inner.get_args())
-        .env_clear();
-    for (name, value) in inner.get_envs() {
-        command.env(name, value.unwrap());
-    }
-    TestProcess::start(command.stdin(Stdio::null()))
+    command.arg(root).arg(inner.get_program()).env_clear();
+    TestProcess::start(pass_on(&inner, &mut command).stdin(Stdio::null()))
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Fixture of servers with plugins, and the Python of their kernels.
 
+use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::client::{TestProcess, serve_command};
 use crate::conformance::environment::CaseEnvironment as Private;
@@ -41,12 +41,8 @@ pub(crate) struct PluginFixture {
     /// Path of the Python in observations.
     pub(crate) interpreter: String,
     pub(crate) username: &'static str,
-    _directory: FixtureDir,
-}
-
-enum FixtureDir {
-    Directory { _tempdir: TempDir },
-    Private { _private: Private },
+    /// Directories that are removed with the fixture.
+    _directories: Box<dyn Any + Send + Sync>,
 }
 
 pub(crate) const PLUGINS: [&str; 3] = ["--plugins", "agent_skills", "jupyter"];
@@ -73,9 +69,7 @@ impl PluginFixture {
             interpreter: python().with_file_name("python3").display().to_string(),
             root,
             username: "root",
-            _directory: FixtureDir::Directory {
-                _tempdir: directory,
-            },
+            _directories: Box::new(directory),
         }
     }
 
@@ -102,7 +96,7 @@ impl PluginFixture {
             root: private.path("work"),
             interpreter: prefix.join("bin/python3").display().to_string(),
             username: "openhands",
-            _directory: FixtureDir::Private { _private: private },
+            _directories: Box::new(private),
         })
     }
 

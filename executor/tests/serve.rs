@@ -8,35 +8,6 @@ use serde_json::{Value, json};
 use crate::client::{BINARY, KEY, TestProcess, serve, serve_command};
 
 #[test]
-fn invalid_command_line_exits_before_listening() {
-    for (flags, error) in [
-        (
-            &["--plugins", "jupyter", "nope"][..],
-            "Plugin nope not found",
-        ),
-        (&["--working-dir", "relative"][..], "must be absolute"),
-        (
-            &["--no-enable-browser", "--browsergym-eval-env", "x"][..],
-            "Browser environment is not enabled in config, but browsergym_eval_env is set",
-        ),
-        (
-            &["--username", "bad:name"][..],
-            "invalid user name 'bad:name'",
-        ),
-    ] {
-        let output = Command::new(BINARY)
-            .args(["serve", "0"])
-            .args(flags)
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success());
-        assert!(text.contains(error), "{flags:?}: {text}");
-        assert!(output.stdout.is_empty());
-    }
-}
-
-#[test]
 fn key_is_required_except_on_public_paths() {
     let directory = tempfile::tempdir().unwrap();
     let process = serve(directory.path());
@@ -77,22 +48,6 @@ fn errors_have_the_form_of_the_python_server() {
         (answer.status, answer.body.as_str()),
         (404, "{\"detail\":\"Not Found\"}")
     );
-    let answer = process.request("POST /alive", &key, b"");
-    assert_eq!(answer.status, 405);
-    assert_eq!(answer.body, "{\"detail\":\"Method Not Allowed\"}");
-    let answer = process.post("{}");
-    assert_eq!(answer.status, 422);
-    assert_eq!(
-        answer.body,
-        "{\"detail\":\"Invalid request parameters\",\"errors\":\"[{'type': 'missing', \
-         'loc': ('body', 'action'), 'msg': 'Field required', 'input': {}}]\"}"
-    );
-    let answer = process.post("{\"action\":{}}");
-    assert_eq!(answer.status, 500);
-    assert_eq!(
-        answer.body,
-        "{\"detail\":\"Internal server error: Unknown event type: {}\"}"
-    );
 }
 
 #[test]
@@ -118,29 +73,6 @@ fn log_is_json_and_has_the_memory_when_requested() {
         std::thread::yield_now();
     }
     drop(process);
-}
-
-#[test]
-fn server_info_has_idle_time_and_resources() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
-    let info = process.get("/server_info").json();
-    assert!(info["uptime"].as_f64().unwrap() >= info["idle_time"].as_f64().unwrap());
-    for pointer in [
-        "cpu_percent",
-        "memory/rss",
-        "memory/vms",
-        "memory/percent",
-        "disk/total",
-        "disk/used",
-        "disk/free",
-        "disk/percent",
-        "io/read_bytes",
-        "io/write_bytes",
-    ] {
-        let value = info.pointer(&format!("/resources/{pointer}"));
-        assert!(value.is_some_and(serde_json::Value::is_number), "{pointer}");
-    }
 }
 
 #[test]
@@ -245,26 +177,4 @@ fn two_servers_are_isolated() {
             });
         }
     });
-}
-
-#[test]
-fn shutdown_leaves_no_processes_and_files() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut command = serve_command(directory.path(), &[]);
-    let temporary = directory.path().join("tmp");
-    std::fs::create_dir(&temporary).unwrap();
-    let process = TestProcess::start(command.env("TMPDIR", &temporary));
-    let answer = process.run("sleep 1000 & setsid sleep 1000 & jobs -p; echo $$");
-    let text = answer["content"].as_str().unwrap().to_owned();
-    let pids: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
-    assert_eq!(pids.len(), 3, "{text}");
-    process.signal(Signal::TERM);
-    assert_eq!(process.wait().code(), Some(0));
-    // A killed process may still be a zombie.
-    let alive = |pid: &&u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-        stat.is_ok_and(|stat| !stat.contains(") Z "))
-    };
-    assert_eq!(pids.iter().filter(alive).count(), 0);
-    assert_eq!(std::fs::read_dir(temporary).unwrap().count(), 0);
 }

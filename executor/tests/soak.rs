@@ -5,10 +5,10 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::Instant;
 
-use crate::client::{TestProcess, serve_command};
+use crate::client::{TestProcess, content, serve_command};
 
 const ACTIONS: usize = 2000;
 const WARM_UP: usize = 200;
@@ -40,10 +40,6 @@ impl Drop for CpuLoad {
             let _ = child.wait();
         }
     }
-}
-
-fn content(answer: &Value) -> &str {
-    answer["content"].as_str().unwrap()
 }
 
 /// Leaves the command running.
@@ -127,16 +123,11 @@ struct Usage {
 impl Usage {
     fn of(process: &TestProcess) -> Self {
         let pid = process.child.id();
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let line = status
-            .lines()
-            .find(|line| line.starts_with("VmRSS:"))
-            .unwrap();
         let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
         // A descriptor may be closed after it was listed.
         let targets = entries.flatten().map(|entry| fs::read_link(entry.path()));
         Self {
-            rss: line.split_whitespace().nth(1).unwrap().parse().unwrap(),
+            rss: process.memory("VmRSS:"),
             files: targets
                 .flatten()
                 .map(|target| target.display().to_string())

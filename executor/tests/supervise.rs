@@ -16,6 +16,7 @@ use crds::contract::sealing::SealedInit;
 use crds::contract::token::Signer;
 use rustix::process::Signal;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::client::{BINARY, HttpResponse, TestProcess, free_port, receive};
 
@@ -51,6 +52,18 @@ fn supervise(state: &Path) -> TestProcess {
     TestProcess::start(&mut supervise_command(BINARY, state))
 }
 
+/// A supervisor with a state directory of its own.
+fn supervised() -> (TempDir, TestProcess) {
+    let directory = tempfile::tempdir().unwrap();
+    let process = supervise(directory.path());
+    (directory, process)
+}
+
+/// A message for this Pod.
+fn message(grant: Grant) -> ControlMessage {
+    ControlMessage::new(POD, now(), grant)
+}
+
 pub(crate) fn init(command: &[&str]) -> Init {
     Init {
         command: command.iter().map(|word| (*word).to_owned()).collect(),
@@ -79,7 +92,7 @@ pub(crate) fn start(process: &TestProcess, init: Init) -> HttpResponse {
         Some(key) => Grant::SealedInit(SealedInit::seal(&init, key, POD).unwrap()),
         None => Grant::Init(Box::new(init)),
     };
-    send(process, &ControlMessage::new(POD, now(), grant), &signer())
+    send(process, &message(grant), &signer())
 }
 
 fn ready(address: SocketAddr, timeout: u64) -> HttpResponse {
@@ -93,7 +106,7 @@ fn ask_ready(address: SocketAddr, timeout: u64) -> TcpStream {
 }
 
 fn ready_token() -> String {
-    let message = ControlMessage::new(POD, now(), Grant::Ready);
+    let message = message(Grant::Ready);
     message.sign(&signer()).unwrap()
 }
 
@@ -104,45 +117,25 @@ fn state(answer: &HttpResponse) -> String {
 
 #[test]
 fn calls_not_valid_for_this_pod_are_rejected() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = supervise(directory.path());
+    let (directory, process) = supervised();
     let grant = || Grant::Init(Box::new(shell("exit 9")));
-    let mine = ControlMessage::new(POD, now(), grant());
+    let mine = message(grant());
     let stranger = Signer::from_seed(&[6; 32]).unwrap();
     let refused = |answer: HttpResponse, status: u16| {
         assert_eq!(answer.status, status, "{}", answer.body);
         assert!(answer.json()["detail"].is_string());
     };
     refused(send(&process, &mine, &stranger), 401);
-    refused(process.request("POST /v1/init", &[], b"nonsense"), 401);
-    refused(
-        process.request("POST /v1/init", &[], &vec![b'a'; 3 << 20]),
-        401,
-    );
-    refused(
-        send(
-            &process,
-            &ControlMessage::new("other", now(), grant()),
-            &signer(),
-        ),
-        403,
-    );
-    refused(
-        send(
-            &process,
-            &ControlMessage::new(POD, now() - 1000, grant()),
-            &signer(),
-        ),
-        403,
-    );
-    refused(
-        send(
-            &process,
-            &ControlMessage::new(POD, now(), Grant::Ready),
-            &signer(),
-        ),
-        403,
-    );
+    for body in [&b"nonsense"[..], &vec![b'a'; 3 << 20]] {
+        refused(process.request("POST /v1/init", &[], body), 401);
+    }
+    for message in [
+        ControlMessage::new("other", now(), grant()),
+        ControlMessage::new(POD, now() - 1000, grant()),
+        message(Grant::Ready),
+    ] {
+        refused(send(&process, &message, &signer()), 403);
+    }
     refused(process.get("/v1/ready"), 401);
     let init_token = mine.sign(&signer()).unwrap();
     let bearer = format!("Bearer {init_token}");
@@ -156,12 +149,11 @@ fn calls_not_valid_for_this_pod_are_rejected() {
 
 #[test]
 fn first_init_wins_and_may_be_repeated() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut process = supervise(directory.path());
+    let (_directory, mut process) = supervised();
     let key = ready(process.address, 0).json()["sealingKey"].clone();
     let seal = |script| {
         let sealed = SealedInit::seal(&shell(script), key.as_str().unwrap(), POD).unwrap();
-        ControlMessage::new(POD, now(), Grant::SealedInit(sealed))
+        message(Grant::SealedInit(sealed))
     };
     let first = seal("echo started; exec sleep 1000");
     assert_eq!(state(&send(&process, &first, &signer())), "starting");
@@ -176,14 +168,13 @@ fn first_init_wins_and_may_be_repeated() {
 
 #[test]
 fn only_init_messages_for_the_present_key_are_accepted() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = supervise(directory.path());
+    let (_directory, process) = supervised();
     let key = || ready(process.address, 0).json()["sealingKey"].clone();
     let used = key();
     let sealed = SealedInit::seal(&shell("exit 9"), used.as_str().unwrap(), "other").unwrap();
     let plain = Grant::Init(Box::new(shell("exit 9")));
     for grant in [plain, Grant::SealedInit(sealed)] {
-        let message = ControlMessage::new(POD, now(), grant);
+        let message = message(grant);
         assert_eq!(send(&process, &message, &signer()).status, 403);
     }
     assert_ne!(key(), used);
@@ -204,7 +195,7 @@ fn pods_without_identity_take_plain_init_messages() {
     };
     let process = supervise();
     assert_eq!(process.get("/v1/identity").status, 404);
-    let message = ControlMessage::new(POD, now(), Grant::Init(Box::new(shell("exit 3"))));
+    let message = message(Grant::Init(Box::new(shell("exit 3"))));
     assert_eq!(send(&process, &message, &signer()).status, 200);
     assert_eq!(process.wait().code(), Some(3));
     assert_eq!(supervise().wait().code(), Some(3));
@@ -212,8 +203,7 @@ fn pods_without_identity_take_plain_init_messages() {
 
 #[test]
 fn responses_prove_the_identity_of_the_pod() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = supervise(directory.path());
+    let (_directory, process) = supervised();
     let ip = POD_IP.parse().unwrap();
     let long = "n".repeat(200);
     assert_eq!(process.get("/v1/identity").status, 400);
@@ -255,8 +245,7 @@ fn secrets_are_hidden_from_processes_of_the_same_user() {
 
 #[test]
 fn command_gets_only_the_given_environment() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut process = supervise(directory.path());
+    let (directory, mut process) = supervised();
     let work = directory.path().join("made/for/it");
     let mut init = init(&["env"]);
     init.working_dir = work.display().to_string();
@@ -282,8 +271,7 @@ fn command_gets_only_the_given_environment() {
 
 #[test]
 fn restarted_container_resumes_without_a_call() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = supervise(directory.path());
+    let (directory, process) = supervised();
     start(&process, shell("exit 3"));
     assert_eq!(process.wait().code(), Some(3));
     let again = supervise(directory.path());
@@ -316,8 +304,7 @@ fn exit_status_is_that_of_a_shell() {
 
 #[test]
 fn signals_are_forwarded_to_the_command() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut process = supervise(directory.path());
+    let (_directory, mut process) = supervised();
     let script = "trap 'exit 42' USR1; echo up; while :; do sleep 0.01; done";
     start(&process, shell(script));
     assert_eq!(process.line(), "up");
@@ -327,16 +314,14 @@ fn signals_are_forwarded_to_the_command() {
 
 #[test]
 fn dormant_supervisor_ends_on_sigterm() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = supervise(directory.path());
+    let (_directory, process) = supervised();
     process.signal(Signal::TERM);
     assert_eq!(process.wait().code(), Some(0));
 }
 
 #[test]
 fn orphans_are_reaped_and_leftovers_killed() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut process = supervise(directory.path());
+    let (_directory, mut process) = supervised();
     // A process that was not reaped keeps its entry in /proc.
     let script = "sleep 1000 & echo $!
         orphan=$(sh -c 'sh -c \"exec sleep 0.01\" >&2 & echo $!')
@@ -350,8 +335,7 @@ fn orphans_are_reaped_and_leftovers_killed() {
 
 #[test]
 fn reports_ready_when_probe_passes() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = supervise(directory.path());
+    let (directory, process) = supervised();
     let port = free_port();
     let text = port.to_string();
     let work = directory.path().display().to_string();
@@ -378,12 +362,10 @@ fn reports_ready_when_probe_passes() {
 
 #[test]
 fn command_without_port_is_ready_after_minimum_run() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = supervise(directory.path());
+    let (_directory, process) = supervised();
     start(&process, shell("echo boom >&2; sleep 1; exit 3"));
     assert_eq!(state(&ready(process.address, 60)), "exited");
-    let directory = tempfile::tempdir().unwrap();
-    let process = supervise(directory.path());
+    let (_directory, process) = supervised();
     start(&process, shell("sleep infinity"));
     assert_eq!(state(&ready(process.address, 0)), "starting");
     assert_eq!(state(&ready(process.address, 60)), "ready");
@@ -393,8 +375,7 @@ fn command_without_port_is_ready_after_minimum_run() {
 
 #[test]
 fn long_poll_is_answered_when_command_exits() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = supervise(directory.path());
+    let (_directory, process) = supervised();
     let poll = ask_ready(process.address, 60);
     // A later connection: when it is answered, the call above is waiting.
     assert_eq!(process.get("/v1/ready").status, 401);

@@ -2,32 +2,76 @@
 
 use serde_json::{Value, json};
 
-use super::environment::CaseEnvironment;
+use super::environment::environments;
 use crate::client::TestProcess;
 
 const TAIL: &str = "You may wait longer to see additional output by sending empty command '', send other commands to interact with the current process, send keys (\"C-c\", \"C-z\", \"C-d\") to interrupt/kill the previous command before sending your new command, or use the timeout parameter in execute_bash for future commands.";
 pub(super) const P2: &str = "[Below is the output of the previous command.]\n";
 
-pub(super) struct Case {
-    pub(super) name: &'static str,
-    pub(super) steps: Vec<Step>,
-}
+/// Cases in the order in which they were added. Steps belong to the case that was named last.
+#[derive(Default)]
+pub(super) struct Cases(Vec<(&'static str, Vec<Step>)>);
 
-impl Case {
-    fn check(&self, process: &TestProcess, environment: &CaseEnvironment) {
-        for (step, number) in self.steps.iter().zip(1..) {
-            let label = format!("{} as {}, step {number}", self.name, environment.user);
-            step.check(process, &label);
+impl Cases {
+    pub(super) fn case(&mut self, name: &'static str) {
+        self.0.push((name, Vec::new()));
+    }
+
+    fn step(&mut self, command: &str) -> &mut Step {
+        let (_, steps) = self.0.last_mut().expect("a case");
+        steps.push(Step::new(command));
+        steps.last_mut().expect("a step")
+    }
+
+    /// A command that completes with status 0.
+    pub(super) fn run(&mut self, command: &str) -> &mut Step {
+        self.step(command)
+    }
+
+    pub(super) fn input(&mut self, text: &str) -> &mut Step {
+        self.step(text).with("is_input", json!(true))
+    }
+
+    /// A command that stays running, polled until it has written `text`.
+    pub(super) fn start(&mut self, command: &str, text: &str) -> &mut Step {
+        let step = self.step(command).times_out(0.2).any_prefix();
+        step.until = Some(text.to_owned());
+        step
+    }
+
+    /// Checks each case in a server of its own, as each user, and reports all failures.
+    pub(super) fn check_all(&self) {
+        for environment in environments() {
+            let cases = self.0.iter().enumerate();
+            let failed = cases.filter(|(number, (name, steps))| {
+                let process = environment.serve(&format!("case-{number}"));
+                let checked = || check(name, steps, &process, environment.user);
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(checked)).is_err()
+            });
+            let failed: Vec<_> = failed.map(|(_, (name, _))| name).collect();
+            assert!(failed.is_empty(), "as {}: {failed:#?}", environment.user);
+            eprintln!("{} cases as {}", self.0.len(), environment.user);
+        }
+    }
+
+    /// Checks the cases one after the other in one server, as each user.
+    pub(super) fn check_in_one(&self) {
+        for environment in environments() {
+            let process = environment.serve("cases");
+            for (name, steps) in &self.0 {
+                check(name, steps, &process, environment.user);
+            }
+            eprintln!("{} cases as {}", self.0.len(), environment.user);
         }
     }
 }
 
-pub(super) fn case(name: &'static str, steps: impl Into<Vec<Step>>) -> Case {
-    let steps = steps.into();
-    Case { name, steps }
+fn check(name: &str, steps: &[Step], process: &TestProcess, user: &str) {
+    for (step, number) in steps.iter().zip(1..) {
+        step.check(process, &format!("{name} as {user}, step {number}"));
+    }
 }
 
-#[derive(Clone)]
 pub(super) struct Step {
     command: String,
     args: Value,
@@ -40,82 +84,68 @@ pub(super) struct Step {
     exit: i64,
     prefix: Option<String>,
     suffix: Option<String>,
-    pub(super) refused: bool,
-}
-
-/// A command that completes with status 0.
-pub(super) fn run(command: &str) -> Step {
-    Step {
-        command: command.to_owned(),
-        args: json!({"blocking": true}),
-        timeout: json!(60),
-        until: None,
-        content: None,
-        contains: Vec::new(),
-        lacks: Vec::new(),
-        exit: 0,
-        prefix: Some(String::new()),
-        suffix: None,
-        refused: false,
-    }
-}
-
-pub(super) fn input(text: &str) -> Step {
-    run(text).with("is_input", json!(true))
-}
-
-/// A command that stays running, polled until it has written `text`.
-pub(super) fn start(command: &str, text: &str) -> Step {
-    let step = run(command).times_out(0.2).any_prefix();
-    Step {
-        until: Some(text.to_owned()),
-        ..step
-    }
+    refused: bool,
 }
 
 impl Step {
-    pub(super) fn with(mut self, name: &str, value: Value) -> Self {
+    fn new(command: &str) -> Self {
+        Self {
+            command: command.to_owned(),
+            args: json!({"blocking": true}),
+            timeout: json!(60),
+            until: None,
+            content: None,
+            contains: Vec::new(),
+            lacks: Vec::new(),
+            exit: 0,
+            prefix: Some(String::new()),
+            suffix: None,
+            refused: false,
+        }
+    }
+
+    pub(super) fn with(&mut self, name: &str, value: Value) -> &mut Self {
         self.args[name] = value;
         self
     }
 
-    pub(super) fn gives(mut self, content: &str) -> Self {
+    pub(super) fn gives(&mut self, content: &str) -> &mut Self {
         self.content = Some(content.to_owned());
         self
     }
 
-    pub(super) fn contains(mut self, text: &str) -> Self {
+    pub(super) fn contains(&mut self, text: &str) -> &mut Self {
         self.contains.push(text.to_owned());
         self
     }
 
-    pub(super) fn lacks(mut self, text: &str) -> Self {
+    pub(super) fn lacks(&mut self, text: &str) -> &mut Self {
         self.lacks.push(text.to_owned());
         self
     }
 
-    pub(super) fn exit(mut self, code: i64) -> Self {
+    pub(super) fn exit(&mut self, code: i64) -> &mut Self {
         self.exit = code;
         self
     }
 
-    pub(super) fn prefix(mut self, prefix: &str) -> Self {
+    pub(super) fn prefix(&mut self, prefix: &str) -> &mut Self {
         self.prefix = Some(prefix.to_owned());
         self
     }
 
-    pub(super) fn any_prefix(mut self) -> Self {
+    pub(super) fn any_prefix(&mut self) -> &mut Self {
         self.prefix = None;
         self
     }
 
-    pub(super) fn suffix(mut self, suffix: &str) -> Self {
+    pub(super) fn suffix(&mut self, suffix: &str) -> &mut Self {
         self.suffix = Some(suffix.to_owned());
         self
     }
 
     /// Expects C2.
-    pub(super) fn by_key(self, key: char) -> Self {
+    pub(super) fn by_key(&mut self, key: char) -> &mut Self {
         let code = self.exit;
         self.suffix(&format!(
             "\n[The command completed with exit code {code}. CTRL+{key} was sent.]"
@@ -123,7 +153,7 @@ impl Step {
     }
 
     /// Expects T1.
-    pub(super) fn quiet(self) -> Self {
+    pub(super) fn quiet(&mut self) -> &mut Self {
         self.exit(-1)
             .with("blocking", json!(false))
             .suffix(&format!(
@@ -132,7 +162,7 @@ impl Step {
     }
 
     /// Expects T2.
-    pub(super) fn times_out(mut self, seconds: f64) -> Self {
+    pub(super) fn times_out(&mut self, seconds: f64) -> &mut Self {
         self.timeout = json!(seconds);
         self.exit(-1).suffix(&format!(
             "\n[The command timed out after {seconds:?} seconds. {TAIL}]"
@@ -140,7 +170,7 @@ impl Step {
     }
 
     /// Expects T3.
-    pub(super) fn not_executed(self) -> Self {
+    pub(super) fn not_executed(&mut self) -> &mut Self {
         let suffix = format!(
             "\n[Your command \"{}\" is NOT executed. The previous command is still running - You CANNOT send new commands until the previous command is completed. By setting `is_input` to `true`, you can interact with the current process: {TAIL}]",
             self.command
@@ -149,12 +179,12 @@ impl Step {
     }
 
     /// Expects E1 or E2.
-    pub(super) fn no_command_running(self, content: &str) -> Self {
+    pub(super) fn no_command_running(&mut self, content: &str) -> &mut Self {
         self.exit(-1).suffix("").gives(content)
     }
 
     /// Expects E3.
-    pub(super) fn refused(mut self, commands: &[&str]) -> Self {
+    pub(super) fn refused(&mut self, commands: &[&str]) -> &mut Self {
         let listed: Vec<_> = commands
             .iter()
             .zip(1..)
@@ -235,29 +265,4 @@ impl Step {
 
 fn text(value: &Value, pointer: &str) -> String {
     value.pointer(pointer).unwrap().as_str().unwrap().to_owned()
-}
-
-/// Checks each case in a server of its own and reports all failures.
-pub(super) fn check_all(environment: &CaseEnvironment, cases: &[Case]) {
-    let failed: Vec<_> = cases
-        .iter()
-        .enumerate()
-        .filter(|(number, case)| {
-            let process = environment.serve(&format!("case-{number}"));
-            let steps = std::panic::AssertUnwindSafe(|| case.check(&process, environment));
-            std::panic::catch_unwind(steps).is_err()
-        })
-        .map(|(_, case)| case.name)
-        .collect();
-    assert!(failed.is_empty(), "as {}: {failed:#?}", environment.user);
-    eprintln!("{} cases as {}", cases.len(), environment.user);
-}
-
-/// Checks the cases one after the other in one server.
-pub(super) fn check_in_one(environment: &CaseEnvironment, name: &str, cases: &[Case]) {
-    let process = environment.serve(name);
-    for case in cases {
-        case.check(&process, environment);
-    }
-    eprintln!("{} cases as {}", cases.len(), environment.user);
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::case::{P2, case, check_all, input, run, start};
+use super::case::{Cases, P2};
 use super::environment::environments;
 use crate::client::TestProcess;
 
@@ -11,90 +11,49 @@ const E2: &str = "ERROR: No previous running command to interact with.";
 
 #[test]
 fn texts() {
-    for environment in environments() {
-        let cases = [
-            case(
-                "4.5 C1",
-                [
-                    run("true"),
-                    run("exit_with() { return $1; }; exit_with 9").exit(9),
-                ],
-            ),
-            case(
-                "4.5 C2",
-                [
-                    start("cat", ""),
-                    input("C-c").exit(130).by_key('C').gives("^C"),
-                ],
-            ),
-            case(
-                "4.5 T1",
-                [
-                    run("sleep 1000").quiet().gives(""),
-                    input("C-c").exit(130).by_key('C'),
-                ],
-            ),
-            case("4.5 T2", [run("sleep 1000").times_out(0.5).gives("")]),
-            case("4.5 T2, whole seconds", [run("sleep 1000").times_out(1.0)]),
-            case(
-                "4.5 T3",
-                [
-                    start("cat", ""),
-                    run("ls").not_executed().prefix(P2).gives(""),
-                ],
-            ),
-            case(
-                "4.5 T3 quotes the command",
-                [
-                    start("cat", ""),
-                    run("echo \"a\"").not_executed().prefix(P2),
-                ],
-            ),
-            case(
-                "4.5 T3 for a key that is no input",
-                [
-                    start("cat", ""),
-                    run("C-c").not_executed().prefix(P2),
-                    input("C-c").exit(130).by_key('C'),
-                ],
-            ),
-            case(
-                "4.5 P2",
-                [
-                    run("sleep 1000").times_out(0.2),
-                    run("").times_out(0.2).prefix(P2),
-                ],
-            ),
-            case(
-                "4.5 E1",
-                [
-                    run("").no_command_running(E1),
-                    run(" \n").no_command_running(E1),
-                ],
-            ),
-            case("4.5 E1, also as input", [input("").no_command_running(E1)]),
-            case(
-                "4.5 E2",
-                [
-                    input("x").no_command_running(E2),
-                    input("C-c").no_command_running(E2),
-                ],
-            ),
-            case(
-                "4.4 E1 after a completed command",
-                [run("true"), run("").no_command_running(E1)],
-            ),
-            case(
-                "4.4 refusals do not touch the running command",
-                [
-                    start("echo up; read x; echo \"got $x\"", "up"),
-                    run("ls").not_executed().prefix(P2),
-                    input("v").gives("got v"),
-                ],
-            ),
-        ];
-        check_all(&environment, &cases);
-    }
+    let mut cases = Cases::default();
+    cases.case("4.5 C1");
+    cases.run("true");
+    cases.run("exit_with() { return $1; }; exit_with 9").exit(9);
+    cases.case("4.5 C2");
+    cases.start("cat", "");
+    cases.input("C-c").exit(130).by_key('C').gives("^C");
+    cases.case("4.5 T1");
+    cases.run("sleep 1000").quiet().gives("");
+    cases.input("C-c").exit(130).by_key('C');
+    cases.case("4.5 T2");
+    cases.run("sleep 1000").times_out(0.5).gives("");
+    cases.case("4.5 T2, whole seconds");
+    cases.run("sleep 1000").times_out(1.0);
+    cases.case("4.5 T3");
+    cases.start("cat", "");
+    cases.run("ls").not_executed().prefix(P2).gives("");
+    cases.case("4.5 T3 quotes the command");
+    cases.start("cat", "");
+    cases.run("echo \"a\"").not_executed().prefix(P2);
+    cases.case("4.5 T3 for a key that is no input");
+    cases.start("cat", "");
+    cases.run("C-c").not_executed().prefix(P2);
+    cases.input("C-c").exit(130).by_key('C');
+    cases.case("4.5 P2");
+    cases.run("sleep 1000").times_out(0.2);
+    cases.run("").times_out(0.2).prefix(P2);
+    cases.case("4.5 E1");
+    cases.run("").no_command_running(E1);
+    cases.run(" \n").no_command_running(E1);
+    cases.case("4.5 E1, also as input");
+    cases.input("").no_command_running(E1);
+    cases.case("4.5 E2");
+    cases.input("x").no_command_running(E2);
+    cases.input("C-c").no_command_running(E2);
+    cases.case("4.4 E1 after a completed command");
+    cases.run("true");
+    cases.run("").no_command_running(E1);
+    cases.case("4.4 refusals do not touch the running command");
+    cases.start("echo up; read x; echo \"got $x\"", "up");
+    cases.run("ls").not_executed().prefix(P2);
+    cases.input("v").gives("got v");
+    cases.check_all();
 }
 
 fn hidden(process: &TestProcess, command: &str, timeout: f64) -> Value {

@@ -1,7 +1,7 @@
 //! One command or several (section 4.7), backslashes (4.8), and lengths of commands and output
 //! (3.3, 4.9).
 
-use super::case::{Case, case, check_in_one, run};
+use super::case::Cases;
 use super::environment::environments;
 
 /// Text, and the commands that it is split into.
@@ -74,67 +74,61 @@ const ONE: &[(&str, &str, i64, &str)] = &[
 
 #[test]
 fn one_command() {
-    for environment in environments() {
-        let cases: Vec<Case> = ONE
-            .iter()
-            .map(|(name, command, code, content)| {
-                let step = run(command).exit(*code);
-                // The pid of a background process is not known.
-                let step = if content.ends_with(' ') {
-                    step.contains(content)
-                } else {
-                    step.gives(content)
-                };
-                case(name, [step])
-            })
-            .collect();
-        check_in_one(&environment, "one", &cases);
+    let mut cases = Cases::default();
+    for (name, command, code, content) in ONE {
+        cases.case(name);
+        let step = cases.run(command).exit(*code);
+        // The pid of a background process is not known.
+        if content.ends_with(' ') {
+            step.contains(content);
+        } else {
+            step.gives(content);
+        }
     }
+    cases.check_in_one();
 }
 
 #[test]
 fn several_commands() {
-    for environment in environments() {
-        let cases: Vec<Case> = SEVERAL
-            .iter()
-            .map(|(command, parts)| case("4.7 several commands", [run(command).refused(parts)]))
-            .collect();
-        check_in_one(&environment, "several", &cases);
+    let mut cases = Cases::default();
+    for (command, parts) in SEVERAL {
+        cases.case("4.7 several commands");
+        cases.run(command).refused(parts);
     }
+    cases.check_in_one();
 }
 
 #[test]
 fn lengths() {
+    let line = "x".repeat(20_000);
+    let mut cases = Cases::default();
+    cases.case("4.4 a long line is not folded");
+    cases
+        .run("printf 'y%.0s' {1..2500}")
+        .gives(&"y".repeat(2500));
+    cases.case("4.15 a long command");
+    cases.run(&format!("echo {line}")).gives(&line);
+    cases.case("4.9 5000 lines");
+    cases
+        .run("for i in {1..5000}; do echo \"Line $i\"; done")
+        .contains("Line 1\n")
+        .contains("\n[... Observation truncated due to length ...]\n")
+        .contains("Line 5000");
+    cases.case("4.9 50 000 lines");
+    cases.run("for i in {1..50000}; do echo \"Line $i\"; done").prefix("[Previous command outputs are truncated. Showing the last 10499 lines of the output below.]\n").contains("Line 40000\n").contains("Line 50000");
+    cases.case("4.9 the next command is not affected");
+    cases.run("echo small").gives("small");
+    cases.case("3.3 30 000 characters are not cut");
+    cases
+        .run("printf 'é%.0s' {1..30000}")
+        .gives(&"é".repeat(30_000));
+    cases.case("3.3 hidden commands are not cut");
+    cases
+        .run("printf 'é%.0s' {1..30001}")
+        .with("hidden", true.into())
+        .gives(&"é".repeat(30_001));
+    cases.check_in_one();
     for environment in environments() {
-        let line = "x".repeat(20_000);
-        let cases = [
-            case("4.4 a long line is not folded", [run("printf 'y%.0s' {1..2500}").gives(&"y".repeat(2500))]),
-            case("4.15 a long command", [run(&format!("echo {line}")).gives(&line)]),
-            case(
-                "4.9 5000 lines",
-                [run("for i in {1..5000}; do echo \"Line $i\"; done")
-                    .contains("Line 1\n")
-                    .contains("\n[... Observation truncated due to length ...]\n")
-                    .contains("Line 5000")],
-            ),
-            case(
-                "4.9 50 000 lines",
-                [run("for i in {1..50000}; do echo \"Line $i\"; done")
-                    .prefix("[Previous command outputs are truncated. Showing the last 10499 lines of the output below.]\n")
-                    .contains("Line 40000\n")
-                    .contains("Line 50000")],
-            ),
-            case("4.9 the next command is not affected", [run("echo small").gives("small")]),
-            case(
-                "3.3 30 000 characters are not cut",
-                [run("printf 'é%.0s' {1..30000}").gives(&"é".repeat(30_000))],
-            ),
-            case(
-                "3.3 hidden commands are not cut",
-                [run("printf 'é%.0s' {1..30001}").with("hidden", true.into()).gives(&"é".repeat(30_001))],
-            ),
-        ];
-        check_in_one(&environment, "lengths", &cases);
         let process = environment.serve("more-lengths");
         let answer = process.run("printf 'é%.0s' {1..30001}");
         assert_eq!(answer["content"].as_str().unwrap().chars().count(), 30_047);

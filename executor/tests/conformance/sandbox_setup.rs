@@ -7,14 +7,6 @@ use std::process::Command;
 use super::environment::{CaseEnvironment, in_mount_namespace};
 use crate::client::{BINARY, KEY, TestProcess};
 
-fn output(environment: &CaseEnvironment, flags: &[&str]) -> (bool, String) {
-    let output = environment.command("w", flags).output().unwrap();
-    (
-        output.status.success(),
-        String::from_utf8_lossy(&output.stderr).into_owned(),
-    )
-}
-
 #[test]
 fn missing_user_is_created() {
     let Some(environment) = CaseEnvironment::private("openhands") else {
@@ -67,12 +59,13 @@ fn start_fails_when_uid_is_in_use() {
     let Some(environment) = CaseEnvironment::private("openhands") else {
         return;
     };
-    let (started, text) = output(&environment, &["--user-id", "2"]);
-    assert!(!started);
+    let output = environment.command("w", &["--user-id", "2"]).output();
+    let output = output.unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    let expected =
+        "Failed to create user openhands with UID 2. Output: useradd: UID 2 is not unique";
     assert!(
-        text.contains(
-            "Failed to create user openhands with UID 2. Output: useradd: UID 2 is not unique"
-        ),
+        !output.status.success() && text.contains(expected),
         "{text}"
     );
 }
@@ -189,6 +182,18 @@ fn start_fails_with_invalid_settings() {
             &[][..],
             &[("RUNTIME_MAX_MEMORY_GB", "lots")][..],
             "invalid literal for int() with base 10",
+        ),
+        (
+            "1.1 relative directory",
+            &["--working-dir", "relative"][..],
+            &[][..],
+            "must be absolute",
+        ),
+        (
+            "1.9 user name",
+            &["--username", "bad:name"][..],
+            &[][..],
+            "invalid user name 'bad:name'",
         ),
     ] {
         let mut command = environment.command("w", flags);

@@ -3,89 +3,60 @@
 
 use serde_json::{Value, json};
 
-use super::case::{P2, case, check_all, input, run, start};
+use super::case::{Cases, P2};
 use super::environment::environments;
+use crate::client::content;
 
 #[test]
 fn sequences() {
-    for environment in environments() {
-        let cases = [
-            case(
-                "4.10 output is told once",
-                [
-                    start("for i in 1 2 3; do echo n$i; read -s x; done", "n1"),
-                    input("go").times_out(0.5).prefix(P2),
-                    run("").times_out(0.2).prefix(P2).lacks("n1"),
-                    run("ls").not_executed().prefix(P2).lacks("n1"),
-                    input("go").times_out(0.5).prefix(P2),
-                    input("go").lacks("n1").lacks("n2"),
-                ],
-            ),
-            case(
-                "4.10 read -p",
-                [
-                    run("read -p \"Enter name: \" name && echo \"Hello $name\"")
-                        .quiet()
-                        .gives("Enter name:"),
-                    run("John").not_executed().prefix(P2),
-                    input("John").gives("Hello John"),
-                ],
-            ),
-            case(
-                "4.10 heredoc, line by line",
-                [
-                    run("cat << EOF").quiet().gives(""),
-                    input("line 1").quiet().prefix(P2),
-                    input("line 2").quiet().prefix(P2),
-                    input("EOF").contains("line 1").contains("line 2"),
-                ],
-            ),
-            case(
-                "4.10 an open quote",
-                [
-                    run("echo \"x").quiet(),
-                    input("C-c").exit(130).by_key('C').gives("^C"),
-                    run("echo a").gives("a"),
-                ],
-            ),
-            case(
-                "4.10 an open quote is closed",
-                [run("echo \"x").quiet(), input("y\"").contains("x\ny")],
-            ),
-            case("4.14 PS2 is empty", [run("echo \"a").quiet().lacks(">")]),
-            case(
-                "4.14 the next command does not show the interrupt",
-                [
-                    start("echo up; sleep 1000", "up"),
-                    input("C-c").exit(130).by_key('C').gives("^C"),
-                    run("pwd").lacks("^C"),
-                ],
-            ),
-            case(
-                "4.14 after a hard timeout",
-                [
-                    run("sleep 1000").times_out(0.3),
-                    run("ls").not_executed().prefix(P2),
-                    input("C-c").exit(130).by_key('C'),
-                    run("ls"),
-                ],
-            ),
-            case(
-                "4.6 what less did not read does not shift",
-                [
-                    start(
-                        "sh -c 'echo up; read -n1 x' 2>/dev/null || bash -c 'read -n1 x'",
-                        "",
-                    ),
-                    input("q").any_prefix(),
-                    run("echo 1").gives("1"),
-                    run("echo 2").gives("2"),
-                    run("echo 3").gives("3"),
-                ],
-            ),
-        ];
-        check_all(&environment, &cases);
-    }
+    let mut cases = Cases::default();
+    cases.case("4.10 output is told once");
+    cases.start("for i in 1 2 3; do echo n$i; read -s x; done", "n1");
+    cases.input("go").times_out(0.5).prefix(P2);
+    cases.run("").times_out(0.2).prefix(P2).lacks("n1");
+    cases.run("ls").not_executed().prefix(P2).lacks("n1");
+    cases.input("go").times_out(0.5).prefix(P2);
+    cases.input("go").lacks("n1").lacks("n2");
+    cases.case("4.10 read -p");
+    cases
+        .run("read -p \"Enter name: \" name && echo \"Hello $name\"")
+        .quiet()
+        .gives("Enter name:");
+    cases.run("John").not_executed().prefix(P2);
+    cases.input("John").gives("Hello John");
+    cases.case("4.10 heredoc, line by line");
+    cases.run("cat << EOF").quiet().gives("");
+    cases.input("line 1").quiet().prefix(P2);
+    cases.input("line 2").quiet().prefix(P2);
+    cases.input("EOF").contains("line 1").contains("line 2");
+    cases.case("4.10 an open quote");
+    cases.run("echo \"x").quiet();
+    cases.input("C-c").exit(130).by_key('C').gives("^C");
+    cases.run("echo a").gives("a");
+    cases.case("4.10 an open quote is closed");
+    cases.run("echo \"x").quiet();
+    cases.input("y\"").contains("x\ny");
+    cases.case("4.14 PS2 is empty");
+    cases.run("echo \"a").quiet().lacks(">");
+    cases.case("4.14 the next command does not show the interrupt");
+    cases.start("echo up; sleep 1000", "up");
+    cases.input("C-c").exit(130).by_key('C').gives("^C");
+    cases.run("pwd").lacks("^C");
+    cases.case("4.14 after a hard timeout");
+    cases.run("sleep 1000").times_out(0.3);
+    cases.run("ls").not_executed().prefix(P2);
+    cases.input("C-c").exit(130).by_key('C');
+    cases.run("ls");
+    cases.case("4.6 what less did not read does not shift");
+    cases.start(
+        "sh -c 'echo up; read -n1 x' 2>/dev/null || bash -c 'read -n1 x'",
+        "",
+    );
+    cases.input("q").any_prefix();
+    cases.run("echo 1").gives("1");
+    cases.run("echo 2").gives("2");
+    cases.run("echo 3").gives("3");
+    cases.check_all();
 }
 
 fn metadata<'a>(answer: &'a Value, name: &str) -> &'a Value {
@@ -102,9 +73,8 @@ fn background_jobs() {
         assert_eq!(metadata(&process.run("true"), "pid"), pid);
         // Bash reports the end when it notices it, possibly at the next prompt.
         let answers = ["jobs; kill %1; wait; :", ":"].map(|command| process.run(command));
-        let reported = answers.map(|answer| answer["content"].as_str().unwrap().to_owned());
         assert_eq!(
-            reported.join("\n").trim_end(),
+            answers.each_ref().map(content).join("\n").trim_end(),
             "[1]+  Running                 sleep 1000 &\n[1]+  Terminated              sleep 1000"
         );
         // Output of a job while no command runs is kept.
@@ -113,8 +83,10 @@ fn background_jobs() {
         std::fs::write(environment.path("jobs/gate"), "").unwrap();
         std::fs::read(environment.path("jobs/done")).unwrap();
         let answer = process.run("echo next");
-        let text = answer["content"].as_str().unwrap();
-        assert!(text.starts_with("from the job\nnext"), "{answer}");
+        assert!(
+            content(&answer).starts_with("from the job\nnext"),
+            "{answer}"
+        );
     }
 }
 
@@ -181,55 +153,27 @@ fn isolated_commands() {
             process.act(&json!({"action": "run", "args": args, "timeout": 60}))
         };
         let own = environment.path("apart").display().to_string();
-        for (name, command, cwd, content) in [
-            (
-                "4.12 the initial directory",
-                "pwd",
-                Value::Null,
-                own.as_str(),
-            ),
-            ("4.12 another directory", "pwd", json!("/usr"), "/usr"),
-            (
-                "4.12 a directory that is not there",
-                "pwd",
-                json!("/no/such"),
-                own.as_str(),
-            ),
-            ("4.12 no variables", "echo ${X-none}", Value::Null, "none"),
-            (
-                "4.12 but those of ~/.bashrc",
-                "echo $FROM_RC",
-                Value::Null,
-                "rc",
-            ),
-            (
-                "4.12 no init aliases",
-                "alias git 2>/dev/null || echo none",
-                Value::Null,
-                "none",
-            ),
-        ] {
+        let check = |name: &str, command: &str, cwd: Value, expected: &str| {
             let answer = apart(command, cwd);
-            assert_eq!(answer["content"], content, "{name} as {}", environment.user);
+            assert_eq!(content(&answer), expected, "{name} as {}", environment.user);
             assert_eq!(answer["extras"]["hidden"], true, "{name}");
-        }
-        let json = apart(
-            "python3 -c 'import json; print(json.dumps(list(range(20000))))'",
-            Value::Null,
-        );
-        let list: Value = serde_json::from_str(json["content"].as_str().unwrap()).unwrap();
-        assert_eq!(
-            list.as_array().unwrap().len(),
-            20_000,
-            "4.12 untruncated JSON"
-        );
-        assert_eq!(
-            apart(
-                "git init -q -b trunk . && git branch --show-current",
-                Value::Null
-            )["content"],
-            "trunk"
-        );
+        };
+        check("4.12 the initial directory", "pwd", Value::Null, &own);
+        check("4.12 another directory", "pwd", json!("/usr"), "/usr");
+        let missing = json!("/no/such");
+        check("4.12 a directory that is not there", "pwd", missing, &own);
+        let variable = "echo ${X-none}";
+        check("4.12 no variables", variable, Value::Null, "none");
+        let of_rc = "echo $FROM_RC";
+        check("4.12 but those of ~/.bashrc", of_rc, Value::Null, "rc");
+        let alias = "alias git 2>/dev/null || echo none";
+        check("4.12 no init aliases", alias, Value::Null, "none");
+        let numbers = "python3 -c 'import json; print(json.dumps(list(range(20000))))'";
+        let answer = apart(numbers, Value::Null);
+        let list: Vec<u32> = serde_json::from_str(content(&answer)).unwrap();
+        assert_eq!(list.len(), 20_000, "4.12 untruncated JSON");
+        let branch = "git init -q -b trunk . && git branch --show-current";
+        assert_eq!(apart(branch, Value::Null)["content"], "trunk");
         assert_eq!(process.run("echo $X ${PWD##*/}")["content"], "1 sub");
         let args = json!({"command": "sleep 1000", "is_static": true, "blocking": true});
         let answer = process.act(&json!({"action": "run", "args": args, "timeout": 0.2}));

@@ -6,232 +6,170 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 
 use super::environment::{CaseEnvironment, environments};
-use crate::client::{KEY, TestProcess};
+use crate::client::KEY;
 
-const WORDS: &str = "['null', 'run', 'run_ipython', 'browse', 'browse_interactive', 'read', 'write', 'edit', 'think', 'finish', 'reject', 'recall', 'change_agent_state', 'message', 'system', 'condensation', 'condensation_request', 'call_tool_mcp', 'task_tracking', 'loop_recovery']";
+/// Bodies without an action, and their errors.
+const INVALID: &[(&str, &str, &str)] = &[
+    (
+        "1.7 no action",
+        "{}",
+        "{'type': 'missing', 'loc': ('body', 'action'), 'msg': 'Field required', 'input': {}}",
+    ),
+    (
+        "1.7 action is no object",
+        r#"{"action":"x"}"#,
+        "{'type': 'dict_type', 'loc': ('body', 'action'), 'msg': 'Input should be a valid dictionary', 'input': 'x'}",
+    ),
+    (
+        "1.7 action is null",
+        r#"{"action":null}"#,
+        "{'type': 'dict_type', 'loc': ('body', 'action'), 'msg': 'Input should be a valid dictionary', 'input': None}",
+    ),
+    (
+        "1.7 no JSON",
+        "{",
+        "{'type': 'json_invalid', 'loc': ('body', 0), 'msg': 'JSON decode error', 'input': {}, 'ctx': {'error': 'Expecting value'}}",
+    ),
+];
+
+/// Actions that are not executed, and their errors.
+const REFUSED: &[(&str, &str, &str)] = &[
+    (
+        "2.3 neither action nor observation",
+        "{}",
+        "Unknown event type: {}",
+    ),
+    (
+        "2.3 an observation",
+        r#"{"observation":"run"}"#,
+        "400: Invalid action type",
+    ),
+    (
+        "2.3 unknown word",
+        r#"{"action":"nope"}"#,
+        "'action['action']='nope'' is not defined. Available actions: dict_keys(['null', 'run', 'run_ipython', 'browse', 'browse_interactive', 'read', 'write', 'edit', 'think', 'finish', 'reject', 'recall', 'change_agent_state', 'message', 'system', 'condensation', 'condensation_request', 'call_tool_mcp', 'task_tracking', 'loop_recovery'])",
+    ),
+    (
+        "2.3 missing argument",
+        r#"{"action":"run","args":{}}"#,
+        "action={'action': 'run', 'args': {}} has the wrong arguments: CmdRunAction.__init__() missing 1 required positional argument: 'command'",
+    ),
+    (
+        "2.3 missing args",
+        r#"{"action":"run"}"#,
+        "action={'action': 'run'} has the wrong arguments: CmdRunAction.__init__() missing 1 required positional argument: 'command'",
+    ),
+    (
+        "2.3 an edit that clients take apart",
+        r#"{"action":"edit","args":{"path":"/f","impl_source":"llm_based_edit"}}"#,
+        "",
+    ),
+    (
+        "2.3 missing url",
+        r#"{"action":"browse","args":{}}"#,
+        "action={'action': 'browse', 'args': {}} has the wrong arguments: BrowseURLAction.__init__() missing 1 required positional argument: 'url'",
+    ),
+    (
+        "2.3 two missing arguments",
+        r#"{"action":"write","args":{}}"#,
+        "action={'action': 'write', 'args': {}} has the wrong arguments: FileWriteAction.__init__() missing 2 required positional arguments: 'path' and 'content'",
+    ),
+    (
+        "2.3 source",
+        r#"{"action":"run","source":"bogus","args":{"command":"ls"}}"#,
+        "'bogus' is not a valid EventSource",
+    ),
+];
+
+/// Actions that only the backend executes.
+const OF_THE_BACKEND: &[(&str, &str)] = &[
+    ("2.3 message", r#"{"content":""}"#),
+    ("2.3 finish", "{}"),
+    ("2.3 think", r#"{"thought":""}"#),
+    ("2.3 null", "{}"),
+    ("2.3 call_tool_mcp", r#"{"name":"x"}"#),
+    ("2.3 recall", "{}"),
+];
 
 #[test]
 fn invalid_bodies_are_rejected() {
     for environment in environments() {
-        refused_bodies_for(&environment.serve("bodies"));
+        let process = environment.serve("bodies");
+        for (name, body, error) in INVALID {
+            let answer = process.post(body);
+            let errors = format!("[{error}]");
+            let expected = json!({"detail": "Invalid request parameters", "errors": errors});
+            assert_eq!((answer.status, answer.json()), (422, expected), "{name}");
+        }
+        let check = |name: &str, action: &str, error: &str| {
+            let answer = process.post(&format!("{{\"action\":{action}}}"));
+            let expected = json!({"detail": format!("Internal server error: {error}")});
+            assert_eq!((answer.status, answer.json()), (500, expected), "{name}");
+        };
+        for (name, action, error) in REFUSED {
+            check(name, action, error);
+        }
+        for (name, args) in OF_THE_BACKEND {
+            let word = name.trim_start_matches("2.3 ");
+            let action = format!("{{\"action\":\"{word}\",\"args\":{args}}}");
+            let error = format!("'ActionExecutor' object has no attribute '{word}'");
+            check(name, &action, &error);
+        }
+        assert_eq!(process.run("echo fine")["content"], "fine");
     }
 }
 
-#[allow(clippy::too_many_lines, reason = "a table of cases")]
-fn refused_bodies_for(process: &TestProcess) {
-    let invalid = |errors: &str| json!({"detail": "Invalid request parameters", "errors": format!("[{errors}]")});
-    let internal = |text: &str| json!({"detail": format!("Internal server error: {text}")});
-    let unknown =
-        format!("'action['action']='nope'' is not defined. Available actions: dict_keys({WORDS})");
-    for (name, body, status, expected) in [
-        (
-            "1.7 no action",
-            "{}",
-            422,
-            invalid(
-                "{'type': 'missing', 'loc': ('body', 'action'), 'msg': 'Field required', 'input': {}}",
-            ),
-        ),
-        (
-            "1.7 action is no object",
-            "{\"action\":\"x\"}",
-            422,
-            invalid(
-                "{'type': 'dict_type', 'loc': ('body', 'action'), 'msg': 'Input should be a valid dictionary', 'input': 'x'}",
-            ),
-        ),
-        (
-            "1.7 action is null",
-            "{\"action\":null}",
-            422,
-            invalid(
-                "{'type': 'dict_type', 'loc': ('body', 'action'), 'msg': 'Input should be a valid dictionary', 'input': None}",
-            ),
-        ),
-        (
-            "1.7 no JSON",
-            "{",
-            422,
-            invalid(
-                "{'type': 'json_invalid', 'loc': ('body', 0), 'msg': 'JSON decode error', 'input': {}, 'ctx': {'error': 'Expecting value'}}",
-            ),
-        ),
-        (
-            "2.3 neither action nor observation",
-            "{\"action\":{}}",
-            500,
-            internal("Unknown event type: {}"),
-        ),
-        (
-            "2.3 an observation",
-            "{\"action\":{\"observation\":\"run\"}}",
-            500,
-            internal("400: Invalid action type"),
-        ),
-        (
-            "2.3 unknown word",
-            "{\"action\":{\"action\":\"nope\"}}",
-            500,
-            internal(&unknown),
-        ),
-        (
-            "2.3 missing argument",
-            "{\"action\":{\"action\":\"run\",\"args\":{}}}",
-            500,
-            internal(
-                "action={'action': 'run', 'args': {}} has the wrong arguments: CmdRunAction.__init__() missing 1 required positional argument: 'command'",
-            ),
-        ),
-        (
-            "2.3 missing args",
-            "{\"action\":{\"action\":\"run\"}}",
-            500,
-            internal(
-                "action={'action': 'run'} has the wrong arguments: CmdRunAction.__init__() missing 1 required positional argument: 'command'",
-            ),
-        ),
-        (
-            "2.3 message",
-            "{\"action\":{\"action\":\"message\",\"args\":{\"content\":\"\"}}}",
-            500,
-            internal("'ActionExecutor' object has no attribute 'message'"),
-        ),
-        (
-            "2.3 finish",
-            "{\"action\":{\"action\":\"finish\",\"args\":{}}}",
-            500,
-            internal("'ActionExecutor' object has no attribute 'finish'"),
-        ),
-        (
-            "2.3 think",
-            "{\"action\":{\"action\":\"think\",\"args\":{\"thought\":\"\"}}}",
-            500,
-            internal("'ActionExecutor' object has no attribute 'think'"),
-        ),
-        (
-            "2.3 null",
-            "{\"action\":{\"action\":\"null\",\"args\":{}}}",
-            500,
-            internal("'ActionExecutor' object has no attribute 'null'"),
-        ),
-        (
-            "2.3 call_tool_mcp",
-            "{\"action\":{\"action\":\"call_tool_mcp\",\"args\":{\"name\":\"x\"}}}",
-            500,
-            internal("'ActionExecutor' object has no attribute 'call_tool_mcp'"),
-        ),
-        (
-            "2.3 recall",
-            "{\"action\":{\"action\":\"recall\",\"args\":{}}}",
-            500,
-            internal("'ActionExecutor' object has no attribute 'recall'"),
-        ),
-        (
-            "2.3 an edit that clients take apart",
-            "{\"action\":{\"action\":\"edit\",\"args\":{\"path\":\"/f\",\"impl_source\":\"llm_based_edit\"}}}",
-            500,
-            internal(""),
-        ),
-        (
-            "2.3 missing url",
-            "{\"action\":{\"action\":\"browse\",\"args\":{}}}",
-            500,
-            internal(
-                "action={'action': 'browse', 'args': {}} has the wrong arguments: BrowseURLAction.__init__() missing 1 required positional argument: 'url'",
-            ),
-        ),
-        (
-            "2.3 two missing arguments",
-            "{\"action\":{\"action\":\"write\",\"args\":{}}}",
-            500,
-            internal(
-                "action={'action': 'write', 'args': {}} has the wrong arguments: FileWriteAction.__init__() missing 2 required positional arguments: 'path' and 'content'",
-            ),
-        ),
-        (
-            "2.3 source",
-            "{\"action\":{\"action\":\"run\",\"source\":\"bogus\",\"args\":{\"command\":\"ls\"}}}",
-            500,
-            internal("'bogus' is not a valid EventSource"),
-        ),
-    ] {
-        let answer = process.post(body);
-        assert_eq!(answer.status, status, "{name}: {}", answer.body);
-        assert_eq!(answer.json(), expected, "{name}");
-    }
-    assert_eq!(process.run("echo fine")["content"], "fine");
+/// Additions to the envelope of a command that do not change its response.
+fn lenient_envelopes_table() -> Value {
+    json!({
+        "2.3 unknown argument": {"args/zzz": 1},
+        "2.3 unknown key": {"zzz": {"a": 1}},
+        "2.3 awaiting confirmation runs": {"args/confirmation_state": "awaiting_confirmation"},
+        "3.1 legacy is_confirmed": {"args/is_confirmed": "confirmed"},
+        "3.1 legacy keep_prompt": {"args/keep_prompt": false},
+        "3.1 legacy timestamp": {"args/timestamp": "2025-11-28T10:00:00"},
+        "3.1 legacy images_urls": {"args/images_urls": ["x"]},
+        "3.1 legacy task_completed": {"args/task_completed": "true"},
+        "3.1 legacy translated_ipython_code": {"args/translated_ipython_code": ""},
+        "3.1 every confirmation_state": {"args/confirmation_state": "rejected"},
+        "3.1 timeout in fractions": {"timeout": 60.5},
+        "3.2 security_risk": {"args/security_risk": 2},
+        "3.2 null thought": {"args/thought": null},
+        "3.1 risk out of range": {"args/security_risk": 99},
+        "3.1 full envelope": {
+            "id": 12, "timestamp": "2025-11-28T10:00:00.123456", "source": "agent",
+            "message": "Running command: ls", "cause": 11,
+            "tool_call_metadata": {"function_name": "execute_bash"},
+            "llm_metrics": {"accumulated_cost": 0.01}
+        },
+        "3.1 null source": {"source": null},
+        "3.1 source user": {"source": "user"},
+        "3.1 source environment": {"source": "environment"},
+        "3.1 no timeout": {"timeout": null},
+        "3.1 zero timeout": {"timeout": 0},
+        "3.1 negative timeout": {"timeout": -1},
+        "3.1 huge timeout": {"timeout": 1e300},
+        "3.2 thought": {"args/thought": "hm"},
+        "3.2 null cwd": {"args/cwd": null},
+        "3.2 flags as words": {"args/is_input": "false", "args/blocking": "true"}
+    })
 }
 
 #[test]
 fn lenient_envelopes() {
     for environment in environments() {
-        lenient_envelopes_for(&environment.serve("lenient"));
-    }
-}
-
-fn lenient_envelopes_for(process: &TestProcess) {
-    let command = |extra: Value| {
-        let mut action = json!({"action": "run", "args": {"command": "echo hi"}, "timeout": 60});
-        for (pointer, value) in extra.as_object().unwrap() {
-            match pointer.strip_prefix("args/") {
-                Some(name) => action["args"][name] = value.clone(),
-                None => action[pointer] = value.clone(),
+        let process = environment.serve("lenient");
+        for (name, additions) in lenient_envelopes_table().as_object().unwrap() {
+            let args = json!({"command": "echo hi"});
+            let mut action = json!({"action": "run", "args": args, "timeout": 60});
+            for (pointer, value) in additions.as_object().unwrap() {
+                match pointer.strip_prefix("args/") {
+                    Some(name) => action["args"][name] = value.clone(),
+                    None => action[pointer] = value.clone(),
+                }
             }
+            assert_eq!(process.act(&action)["content"], "hi", "{name}");
         }
-        action
-    };
-    for (name, extra) in [
-        ("2.3 unknown argument", json!({"args/zzz": 1})),
-        ("2.3 unknown key", json!({"zzz": {"a": 1}})),
-        (
-            "2.3 awaiting confirmation runs",
-            json!({"args/confirmation_state": "awaiting_confirmation"}),
-        ),
-        (
-            "3.1 legacy is_confirmed",
-            json!({"args/is_confirmed": "confirmed"}),
-        ),
-        ("3.1 legacy keep_prompt", json!({"args/keep_prompt": false})),
-        (
-            "3.1 legacy timestamp",
-            json!({"args/timestamp": "2025-11-28T10:00:00"}),
-        ),
-        ("3.1 legacy images_urls", json!({"args/images_urls": ["x"]})),
-        (
-            "3.1 legacy task_completed",
-            json!({"args/task_completed": "true"}),
-        ),
-        (
-            "3.1 legacy translated_ipython_code",
-            json!({"args/translated_ipython_code": ""}),
-        ),
-        (
-            "3.1 every confirmation_state",
-            json!({"args/confirmation_state": "rejected"}),
-        ),
-        ("3.1 timeout in fractions", json!({"timeout": 60.5})),
-        ("3.2 security_risk", json!({"args/security_risk": 2})),
-        ("3.2 null thought", json!({"args/thought": null})),
-        ("3.1 risk out of range", json!({"args/security_risk": 99})),
-        (
-            "3.1 full envelope",
-            json!({"id": 12, "timestamp": "2025-11-28T10:00:00.123456", "source": "agent", "message": "Running command: ls", "cause": 11, "tool_call_metadata": {"function_name": "execute_bash"}, "llm_metrics": {"accumulated_cost": 0.01}}),
-        ),
-        ("3.1 null source", json!({"source": null})),
-        ("3.1 source user", json!({"source": "user"})),
-        ("3.1 source environment", json!({"source": "environment"})),
-        ("3.1 no timeout", json!({"timeout": null})),
-        ("3.1 zero timeout", json!({"timeout": 0})),
-        ("3.1 negative timeout", json!({"timeout": -1})),
-        ("3.1 huge timeout", json!({"timeout": 1e300})),
-        ("3.2 thought", json!({"args/thought": "hm"})),
-        ("3.2 null cwd", json!({"args/cwd": null})),
-        (
-            "3.2 flags as words",
-            json!({"args/is_input": "false", "args/blocking": "true"}),
-        ),
-    ] {
-        assert_eq!(process.act(&command(extra))["content"], "hi", "{name}");
     }
 }
 

@@ -1,7 +1,6 @@
 //! Commands that complete at once (sections 4.1, 4.2, 4.4, 4.7, 4.8, 4.10, 4.13 and 4.14).
 
-use super::case::{Case, case, check_in_one, run};
-use super::environment::environments;
+use super::case::Cases;
 
 /// Name, command, exit status and content.
 #[rustfmt::skip]
@@ -135,13 +134,10 @@ const OUTPUTS: &[(&str, &str, i64, &str)] = &[
 
 #[test]
 fn outputs() {
-    for environment in environments() {
-        let cases: Vec<Case> = OUTPUTS
-            .iter()
-            .map(|(name, command, code, content)| {
-                case(name, [run(command).exit(*code).gives(content)])
-            })
-            .collect();
-        check_in_one(&environment, "outputs", &cases);
+    let mut cases = Cases::default();
+    for (name, command, code, content) in OUTPUTS {
+        cases.case(name);
+        cases.run(command).exit(*code).gives(content);
     }
+    cases.check_in_one();
 }
