@@ -94,7 +94,13 @@ fn pod_identity(options: &SuperviseOptions) -> anyhow::Result<Option<PodIdentity
     let Some(key) = &options.identity_key else {
         return Ok(None);
     };
-    let missing = || format!("{} is required with {}", variable::POD_IP, variable::IDENTITY_KEY);
+    let missing = || {
+        format!(
+            "{} is required with {}",
+            variable::POD_IP,
+            variable::IDENTITY_KEY
+        )
+    };
     Ok(Some(PodIdentity {
         key: IdentityKey::from_text(key)?,
         pod_uid: options.pod_uid.clone(),

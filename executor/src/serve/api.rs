@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use axum::{Json, Router};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
+use axum::{Json, Router};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;

@@ -56,7 +56,10 @@ impl Identity {
     pub(super) fn resolve(username: &str, change_user: bool) -> Result<Self, IdentityError> {
         let own = rustix::process::geteuid();
         if !own.is_root() || !change_user {
-            return Ok(Self::new(users::find(|user| user.uid == own.as_raw())?, false));
+            return Ok(Self::new(
+                users::find(|user| user.uid == own.as_raw())?,
+                false,
+            ));
         }
         let user = users::find(|user| user.name == username)?;
         match (username, user) {

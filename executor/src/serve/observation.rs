@@ -157,7 +157,12 @@ impl Observation {
     }
 
     pub(super) fn error(content: String) -> Self {
-        Self::new("error", content.clone(), content, Extras::Error { error_id: "" })
+        Self::new(
+            "error",
+            content.clone(),
+            content,
+            Extras::Error { error_id: "" },
+        )
     }
 }
 

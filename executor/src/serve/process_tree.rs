@@ -221,7 +221,12 @@ mod tests {
     #[test]
     fn group_includes_orphans_and_descendants_of_its_leader() {
         let group = ProcessSet::Group(Pid::from_raw(10).unwrap());
-        let processes = [[10, 1, 9, 1], [11, 1, 10, 1], [12, 1, 12, 1], [13, 10, 13, 1]];
+        let processes = [
+            [10, 1, 9, 1],
+            [11, 1, 10, 1],
+            [12, 1, 12, 1],
+            [13, 10, 13, 1],
+        ];
         assert_eq!(members(group, &processes), [10, 11, 13]);
     }
 

@@ -21,7 +21,9 @@ impl Debug for Repr<'_> {
             Value::String(string) => Quoted(string).fmt(f),
             Value::Array(items) => f.debug_list().entries(items.iter().map(Repr)).finish(),
             Value::Object(entries) => {
-                let entries = entries.iter().map(|(key, value)| (Quoted(key), Repr(value)));
+                let entries = entries
+                    .iter()
+                    .map(|(key, value)| (Quoted(key), Repr(value)));
                 f.debug_map().entries(entries).finish()
             }
         }

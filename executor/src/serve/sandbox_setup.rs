@@ -54,7 +54,11 @@ fn make_user(name: &str, uid: u32) -> Result<(), SandboxSetupError> {
         Some(user) => {
             if user.uid != uid {
                 let uid = user.uid;
-                tracing::warn!(name, uid, "the user exists with another uid; keeping that uid");
+                tracing::warn!(
+                    name,
+                    uid,
+                    "the user exists with another uid; keeping that uid"
+                );
             }
             Ok(())
         }

@@ -56,7 +56,12 @@ pub(super) fn envelope(body: &[u8]) -> Result<Map<String, Value>, String> {
                 let message = "Input should be a valid dictionary";
                 Err(issue("dict_type", LOCATION, message, &other))
             }
-            None => Err(issue("missing", LOCATION, "Field required", &request.into())),
+            None => Err(issue(
+                "missing",
+                LOCATION,
+                "Field required",
+                &request.into(),
+            )),
         },
         other => Err(issue("model_attributes_type", "'body',", NO_OBJECT, &other)),
     }

@@ -49,7 +49,10 @@ pub(super) async fn post(
 
 fn no_file(query: &Query) -> Response {
     let wrong = flag(query, "recursive").err();
-    let errors: Vec<_> = wrong.into_iter().chain([missing("'body', 'file'")]).collect();
+    let errors: Vec<_> = wrong
+        .into_iter()
+        .chain([missing("'body', 'file'")])
+        .collect();
     invalid(&errors)
 }
 

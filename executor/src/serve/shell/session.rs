@@ -215,10 +215,11 @@ impl Session {
         if !busy && control.is_some_and(|byte| !matches!(byte, 3 | 4)) {
             return Ok(WaitTarget::Prompts(prompts));
         }
-        self.typed =
-            control.is_none() && (request.is_input || self.must_be_typed(command).await);
+        self.typed = control.is_none() && (request.is_input || self.must_be_typed(command).await);
         if !busy {
-            self.terminal.screen.send_modify(Screen::stash_earlier_output);
+            self.terminal
+                .screen
+                .send_modify(Screen::stash_earlier_output);
         }
         if let Some(byte) = control {
             self.terminal.type_in(&[byte]).await?;
