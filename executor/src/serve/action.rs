@@ -2,7 +2,7 @@
 //!
 //! Unknown keys are ignored. A missing argument is an error in the words of the Python server.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use self::arguments::Arguments;
@@ -63,13 +63,16 @@ pub(super) struct Write {
     pub(super) range: Range,
 }
 
-#[derive(Debug, Default, PartialEq)]
+/// Arguments of `edit` and, as JSON, of the skill `file_editor`.
+#[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
 pub(super) struct Edit {
     pub(super) command: String,
     pub(super) path: String,
     pub(super) file_text: Option<String>,
     pub(super) old_str: Option<String>,
     pub(super) new_str: Option<String>,
+    #[serde(deserialize_with = "any_line")]
     pub(super) insert_line: Option<LineNumber>,
     /// Not validated: the editor has its own error texts.
     pub(super) view_range: Option<Value>,
@@ -91,6 +94,15 @@ impl LineNumber {
             Self::Text(text) => text.trim().parse().map_err(|_| text.clone()),
         }
     }
+}
+
+/// Keeps a value of another type as text: the editor says what is wrong with it.
+fn any_line<'de, D: Deserializer<'de>>(value: D) -> Result<Option<LineNumber>, D::Error> {
+    let line = Option::<Value>::deserialize(value)?;
+    let text = |line: Value| {
+        LineNumber::deserialize(&line).unwrap_or_else(|_| LineNumber::Text(line.to_string()))
+    };
+    Ok(line.map(text))
 }
 
 /// Range of lines, from 0; an end of -1 means all.

@@ -14,6 +14,7 @@ use subtle::ConstantTimeEq as _;
 
 use self::error::detail;
 use super::executor::Executor;
+use super::plugins::VsCode;
 
 mod body;
 mod download_files;
@@ -60,7 +61,7 @@ pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
 /// `docs/specs/executor.md`, section 2.7.
 async fn connection_token(State(executor): State<Arc<Executor>>) -> Json<Value> {
     let vscode = executor.plugins.vscode.as_ref();
-    Json(json!({"token": vscode.and_then(|vscode| vscode.token())}))
+    Json(json!({"token": vscode.and_then(VsCode::token)}))
 }
 
 /// Rejects an unknown path. Once tool servers are configured, the MCP application of the Python

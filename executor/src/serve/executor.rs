@@ -15,7 +15,7 @@ use super::editor::Editor;
 use super::mcp::Mcp;
 use super::observation::Observation;
 use super::plugins::Plugins;
-use super::plugins::jupyter::{self, CellRequest, JupyterError};
+use super::plugins::jupyter::JupyterError;
 use super::resource_usage::Meter;
 use super::settings::Settings;
 use super::shell::{CommandOutcome, LaunchContext, Request, RunResponse, Session, ShellError};
@@ -221,20 +221,11 @@ impl Executor {
         let kernel = self.plugins.jupyter.as_ref();
         let kernel = kernel.ok_or(JupyterError::NotEnabled)?;
         let directory = self.working_dir.lock().clone();
-        let request = CellRequest {
-            code: &cell.code,
-            timeout: cell.timeout,
-            directory: &directory,
-        };
-        let result = match kernel.run(request).await {
-            Ok(result) => result,
-            Err(JupyterError::NoKernel(text)) => return Ok(Observation::error(text)),
-            Err(error) => return Err(error.into()),
-        };
-        let extra = cell.include_extra.then_some(directory.as_path());
-        let content = jupyter::content(&result, extra);
-        let images = result.output.images;
-        Ok(Observation::run_cell(cell.code, content, images))
+        match kernel.run(&cell, &directory).await {
+            Ok(output) => Ok(Observation::run_cell(cell.code, output.text, output.images)),
+            Err(JupyterError::NoKernel(text)) => Ok(Observation::error(text)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn run_as_user<T: Send + 'static>(

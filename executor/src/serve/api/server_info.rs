@@ -28,6 +28,6 @@ pub(super) async fn get(State(executor): State<Arc<Executor>>) -> Json<ServerInf
         uptime: executor.activity.uptime().as_secs_f64(),
         idle_time,
         resources: executor.meter.measure(),
-        plugins: executor.plugins.health().into_iter().collect(),
+        plugins: executor.plugins.health(),
     })
 }

@@ -3,7 +3,6 @@
 //! Their edits go to the server over a socket, so that the action `edit` and the skills share one
 //! editor with one history.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::unix::net::UnixListener as BlockingListener;
 use std::path::Path;
@@ -14,8 +13,7 @@ use tokio::net::UnixListener;
 use tokio::sync::OnceCell;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::name::PluginName;
-use super::plugin::{Health, Plugin, PluginFuture};
+use super::Health;
 use crate::serve::editor::Editor;
 use crate::serve::private_dir::PrivateDir;
 use crate::serve::shell::LaunchContext;
@@ -24,6 +22,8 @@ mod edit_server;
 
 /// Cell that imports the skills.
 pub(super) const IMPORT: &str = "from agentskills import *";
+const SOCKET: &str = "editor.sock";
+
 const FILES: [(&str, &[u8]); 4] = [
     (
         "agentskills.py",
@@ -42,21 +42,14 @@ const FILES: [(&str, &[u8]); 4] = [
         include_bytes!("../../../skills/agentskills_models.py"),
     ),
 ];
-const SOCKET: &str = "editor.sock";
 
 #[derive(Debug)]
 pub(super) struct AgentSkills {
     start: LaunchContext,
     editor: Arc<Editor>,
-    installed: OnceCell<InstalledSkills>,
+    /// Directory of the skills and the task that serves its socket.
+    installed: OnceCell<(PrivateDir, AbortOnDropHandle<()>)>,
     health: Mutex<Health>,
-}
-
-/// Directory of the skills and the task that serves its socket.
-#[derive(Debug)]
-struct InstalledSkills {
-    private: PrivateDir,
-    _listening: AbortOnDropHandle<()>,
 }
 
 impl AgentSkills {
@@ -81,7 +74,7 @@ impl AgentSkills {
         };
     }
 
-    async fn install(&self) -> io::Result<InstalledSkills> {
+    async fn install(&self) -> io::Result<(PrivateDir, AbortOnDropHandle<()>)> {
         let files = |_: &Path| FILES.map(|(name, text)| (name, text.to_vec())).into();
         let identity = &self.start.identity;
         let private = PrivateDir::create(identity, &self.start.working_dir, files).await?;
@@ -91,46 +84,22 @@ impl AgentSkills {
             .await??;
         listener.set_nonblocking(true)?;
         let listener = UnixListener::from_std(listener)?;
-        let server = edit_server::EditServer::new(self.start.clone(), Arc::clone(&self.editor));
-        Ok(InstalledSkills {
-            private,
-            _listening: AbortOnDropHandle::new(tokio::spawn(server.serve(listener))),
-        })
-    }
-}
-
-impl Plugin for AgentSkills {
-    fn name(&self) -> PluginName {
-        PluginName::AgentSkills
+        let serving = edit_server::serve(listener, self.start.clone(), Arc::clone(&self.editor));
+        Ok((private, AbortOnDropHandle::new(tokio::spawn(serving))))
     }
 
-    fn start(&self) -> PluginFuture<'_, ()> {
-        Box::pin(self.prepare())
+    pub(super) async fn stop(&self) {
+        if let Some((private, _)) = self.installed.get() {
+            private.remove().await;
+        }
     }
 
-    fn stop(&self) -> PluginFuture<'_, ()> {
-        Box::pin(async {
-            if let Some(installed) = self.installed.get() {
-                installed.private.remove().await;
-            }
-        })
-    }
-
-    fn health(&self) -> Health {
+    pub(super) fn health(&self) -> Health {
         self.health.lock().clone()
     }
 
-    /// Puts the directory in front of the existing `PYTHONPATH`.
-    fn environment(&self) -> Vec<(&'static str, OsString)> {
-        let Some(installed) = self.installed.get() else {
-            return Vec::new();
-        };
-        let before = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty());
-        let before: Vec<_> = before.iter().flat_map(std::env::split_paths).collect();
-        let all = std::iter::once(installed.private.directory.clone()).chain(before);
-        // A path with a colon cannot be in `PYTHONPATH`.
-        std::env::join_paths(all)
-            .map(|path| vec![("PYTHONPATH", path)])
-            .unwrap_or_default()
+    /// Directory that the kernel imports the skills from, once it is installed.
+    pub(super) fn directory(&self) -> Option<&Path> {
+        Some(&self.installed.get()?.0.directory)
     }
 }

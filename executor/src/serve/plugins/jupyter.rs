@@ -3,59 +3,63 @@
 //! Cells run one after the other. A kernel that ends, or that ignores an interrupt, is replaced by
 //! a new one in the same directory. The observation says so: the agent has lost its variables.
 
-use std::fmt::Write as _;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex as Lock;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-pub(in crate::serve) use self::cell::{CellRequest, CellResult, JupyterError};
-use self::kernel::{CellOutcome, Kernel, KernelError};
-pub(in crate::serve) use self::output::Output;
+use self::kernel::{CellOutcome, Kernel};
+use self::launch::{Launched, Launcher};
+use self::output::Output;
+use super::Health;
 use super::agent_skills::AgentSkills;
-use super::name::PluginName;
-use super::plugin::{Health, Plugin, PluginFuture};
+use crate::serve::action::RunCell;
 use crate::serve::shell::LaunchContext;
 
-mod cell;
-mod interpreter;
 mod kernel;
 mod launch;
 mod message;
 mod observation_text;
 mod output;
-mod output_pipe;
 mod process;
 mod zmtp;
-
-pub(in crate::serve) use self::observation_text::content;
 
 /// Kernels that may end before a cell begins until the cell fails.
 const MAX_REPLACED: usize = 3;
 
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JupyterError {
+    /// Text of the Python server.
+    #[error("JupyterRequirement not found. Unable to run IPython action.")]
+    NotEnabled,
+    #[error("{0}")]
+    NoKernel(String),
+    #[error("the server is shutting down")]
+    Closed,
+}
+
 #[derive(Debug)]
-pub(in crate::serve) struct Jupyter {
-    launcher: launch::Launcher,
+pub(crate) struct Jupyter {
+    launcher: Launcher,
     state: Mutex<KernelState>,
+    /// Path of the Python of the kernel; empty if no kernel has started yet.
     interpreter: Lock<String>,
     health: Lock<Health>,
     stop: CancellationToken,
 }
 
-type Launch = AbortOnDropHandle<Result<launch::Launched, JupyterError>>;
+type Launch = AbortOnDropHandle<Result<Launched, JupyterError>>;
 
 #[derive(Debug, Default)]
 struct KernelState {
     kernel: Option<Kernel>,
     starting: Option<Launch>,
-    /// Directory of the shell that the kernel has last changed to.
-    directory: Option<PathBuf>,
     /// Text for the next observation.
     notice: Option<String>,
 }
@@ -67,7 +71,7 @@ impl Jupyter {
         limit: Duration,
     ) -> Self {
         Self {
-            launcher: launch::Launcher {
+            launcher: Launcher {
                 start,
                 skills,
                 limit,
@@ -79,33 +83,54 @@ impl Jupyter {
         }
     }
 
-    /// Runs a cell. Waits for a kernel that is starting and for earlier cells.
+    pub(super) async fn start(&self) {
+        let mut state = self.state.lock().await;
+        // The first cell reports the error and tries again.
+        let _ = self.ensure_kernel(&mut state, None).await;
+    }
+
+    /// Ends the kernel. Cells that wait for it get an error.
+    pub(super) async fn stop(&self) {
+        self.stop.cancel();
+        let mut state = self.state.lock().await;
+        state.starting = None;
+        if let Some(kernel) = state.kernel.take() {
+            kernel.end().await;
+        }
+    }
+
+    pub(super) fn health(&self) -> Health {
+        self.health.lock().clone()
+    }
+
+    /// Runs a cell in the directory of the shell and returns the content of its observation. Waits
+    /// for a kernel that is starting and for earlier cells.
     ///
     /// # Errors
     /// If no kernel can be started. All other failures are part of the output.
-    pub(in crate::serve) async fn run(
+    pub(crate) async fn run(
         &self,
-        request: CellRequest<'_>,
-    ) -> Result<CellResult, JupyterError> {
-        let output = tokio::select! {
-            output = self.run_in_time(request) => output?,
+        cell: &RunCell,
+        directory: &Path,
+    ) -> Result<Output, JupyterError> {
+        let mut output = tokio::select! {
+            output = self.run_in_time(cell, directory) => output?,
             () = self.stop.cancelled() => return Err(JupyterError::Closed),
         };
-        Ok(CellResult {
-            output,
-            interpreter: self.interpreter.lock().clone(),
-        })
+        let interpreter = self.interpreter.lock();
+        let extra = cell
+            .include_extra
+            .then_some((directory, interpreter.as_str()));
+        output.text = observation_text::content(&output.text, extra);
+        Ok(output)
     }
 
-    async fn run_in_time(&self, request: CellRequest<'_>) -> Result<Output, JupyterError> {
-        let seconds = request.timeout.filter(|seconds| *seconds > 0.0);
+    async fn run_in_time(&self, cell: &RunCell, directory: &Path) -> Result<Output, JupyterError> {
+        let seconds = cell.timeout.filter(|seconds| *seconds > 0.0);
         let limit = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let timed_out = |mut output: Output| {
-            observation_text::add_line(
-                &mut output.text,
-                &observation_text::timed_out(seconds.unwrap_or_default()),
-            );
+            output.add_line(&observation_text::timed_out(seconds.unwrap_or_default()));
             output
         };
         let Some(mut state) = until(deadline, self.state.lock()).await else {
@@ -113,10 +138,10 @@ impl Jupyter {
         };
         let mut replaced = 0;
         loop {
-            if !self.ensure_kernel(&mut state, deadline).await? {
+            let Some(kernel) = self.ensure_kernel(&mut state, deadline).await? else {
                 return Ok(timed_out(state.with_notice(Output::default())));
-            }
-            let Ok((ending, output)) = state.run(request, deadline).await else {
+            };
+            let Ok((ending, output)) = kernel.run_in(directory, &cell.code, deadline).await else {
                 self.replace(&mut state).await;
                 return Ok(state.with_end_notice(Output::default()));
             };
@@ -132,7 +157,9 @@ impl Jupyter {
                     return Ok(state.with_end_notice(output));
                 }
                 CellOutcome::TimedOut { begun: true } => {
-                    state.interrupt().await;
+                    if let Some(kernel) = &state.kernel {
+                        kernel.process.interrupt().await;
+                    }
                     return Ok(timed_out(state.with_notice(output)));
                 }
                 // An earlier cell still runs and has ignored its interrupt.
@@ -144,21 +171,21 @@ impl Jupyter {
         }
     }
 
-    /// Starts a kernel unless one runs. Returns whether it is ready before the deadline.
-    async fn ensure_kernel(
+    /// Starts a kernel unless one runs. Returns it, or `None` if it is not ready at the deadline.
+    async fn ensure_kernel<'a>(
         &self,
-        state: &mut MutexGuard<'_, KernelState>,
+        state: &'a mut KernelState,
         deadline: Option<Instant>,
-    ) -> Result<bool, JupyterError> {
-        if state.kernel.as_ref().is_some_and(Kernel::is_gone) {
+    ) -> Result<Option<&'a mut Kernel>, JupyterError> {
+        if state.kernel.as_ref().and_then(Kernel::ended).is_some() {
             self.replace(state).await;
         }
         if state.kernel.is_some() {
-            return Ok(true);
+            return Ok(state.kernel.as_mut());
         }
         let starting = state.starting.get_or_insert_with(|| self.launch());
         let Some(launched) = until(deadline, starting).await else {
-            return Ok(false);
+            return Ok(None);
         };
         state.starting = None;
         let launched = launched.unwrap_or(Err(JupyterError::Closed));
@@ -168,9 +195,7 @@ impl Jupyter {
         };
         let launched = launched?;
         *self.interpreter.lock() = launched.interpreter;
-        state.kernel = Some(launched.kernel);
-        state.directory = None;
-        Ok(true)
+        Ok(Some(state.kernel.insert(launched.kernel)))
     }
 
     fn launch(&self) -> Launch {
@@ -179,59 +204,23 @@ impl Jupyter {
     }
 
     /// Kills the kernel and launches the next one.
-    async fn replace(&self, state: &mut MutexGuard<'_, KernelState>) {
+    async fn replace(&self, state: &mut KernelState) {
         let Some(kernel) = state.kernel.take() else {
             return;
         };
-        state.notice = Some(if kernel.is_gone() {
-            observation_text::restarted(&kernel.how_it_ended())
-        } else {
-            observation_text::restarted("it did not respond to the interrupt")
-        });
+        let unresponsive = || "it did not respond to the interrupt".to_owned();
+        let why = kernel.ended().map_or_else(unresponsive, |ended| ended.how);
+        state.notice = Some(observation_text::restarted(&why));
         kernel.end().await;
         state.starting = Some(self.launch());
     }
 }
 
 impl KernelState {
-    /// Runs code in the directory of the shell.
-    ///
-    /// # Errors If the kernel does not accept requests. One may be sent in part; the kernel has to
-    /// be replaced.
-    async fn run(
-        &mut self,
-        request: CellRequest<'_>,
-        deadline: Option<Instant>,
-    ) -> Result<(CellOutcome, Output), KernelError> {
-        let Some(kernel) = &mut self.kernel else {
-            return Ok((CellOutcome::Gone { begun: false }, Output::default()));
-        };
-        if self.directory.as_deref() != Some(request.directory) {
-            let change = observation_text::change_directory(request.directory);
-            match kernel.run(&change, deadline).await? {
-                (CellOutcome::Done, _) => self.directory = Some(request.directory.to_path_buf()),
-                (CellOutcome::TimedOut { .. }, output) => {
-                    return Ok((CellOutcome::TimedOut { begun: false }, output));
-                }
-                (CellOutcome::Gone { .. }, output) => {
-                    return Ok((CellOutcome::Gone { begun: false }, output));
-                }
-            }
-        }
-        kernel.run(request.code, deadline).await
-    }
-
-    async fn interrupt(&self) {
-        if let Some(kernel) = &self.kernel {
-            kernel.process.interrupt().await;
-        }
-    }
-
     /// Puts the notice in front of the output of the cell.
     fn with_notice(&mut self, mut output: Output) -> Output {
-        if let Some(mut notice) = self.notice.take() {
-            let _ = write!(notice, "\n{}", output.text);
-            output.text = notice;
+        if let Some(notice) = self.notice.take() {
+            output.text = format!("{notice}\n{}", output.text);
         }
         output
     }
@@ -239,7 +228,7 @@ impl KernelState {
     /// Appends the notice: the kernel has ended during the cell.
     fn with_end_notice(&mut self, mut output: Output) -> Output {
         if let Some(notice) = self.notice.take() {
-            observation_text::add_line(&mut output.text, &notice);
+            output.add_line(&notice);
         }
         output
     }
@@ -249,34 +238,5 @@ async fn until<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> O
     match deadline {
         None => Some(work.await),
         Some(deadline) => tokio::time::timeout_at(deadline, work).await.ok(),
-    }
-}
-
-impl Plugin for Jupyter {
-    fn name(&self) -> PluginName {
-        PluginName::Jupyter
-    }
-
-    fn start(&self) -> PluginFuture<'_, ()> {
-        Box::pin(async {
-            let mut state = self.state.lock().await;
-            // The first cell reports the error and tries again.
-            let _ = self.ensure_kernel(&mut state, None).await;
-        })
-    }
-
-    fn stop(&self) -> PluginFuture<'_, ()> {
-        Box::pin(async {
-            self.stop.cancel();
-            let mut state = self.state.lock().await;
-            state.starting = None;
-            if let Some(kernel) = state.kernel.take() {
-                kernel.end().await;
-            }
-        })
-    }
-
-    fn health(&self) -> Health {
-        self.health.lock().clone()
     }
 }

@@ -1,7 +1,6 @@
 //! VS Code in the browser for images with openvscode-server (`docs/specs/executor.md`, sections
 //! 1.10 and 2.7). Without it, or without a port, the token is null and the server works on.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
 use std::net::TcpListener;
@@ -12,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::contract::variable;
+use futures::future::OptionFuture;
 use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::process::Command;
@@ -20,8 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::name::PluginName;
-use super::plugin::{Health, Plugin, PluginFuture};
+use super::Health;
 use crate::serve::identity::Identity;
 use crate::serve::owner::change_owner;
 use crate::serve::private_dir;
@@ -53,7 +52,7 @@ enum VsCodeError {
 }
 
 #[derive(Debug)]
-pub(in crate::serve) struct VsCode {
+pub(crate) struct VsCode {
     settings: VsCodeSettings,
     identity: Arc<Identity>,
     /// Directory of openvscode-server in the image.
@@ -61,17 +60,6 @@ pub(in crate::serve) struct VsCode {
     token: Mutex<Option<String>>,
     health: watch::Sender<Health>,
     running: Mutex<Option<AbortOnDropHandle<()>>>,
-    stop: CancellationToken,
-}
-
-/// Command line of openvscode-server and the channel for its health.
-#[derive(Debug)]
-struct VsCodeLaunch {
-    program: PathBuf,
-    arguments: Vec<String>,
-    directory: PathBuf,
-    identity: Arc<Identity>,
-    health: watch::Sender<Health>,
     stop: CancellationToken,
 }
 
@@ -91,8 +79,27 @@ impl VsCode {
     }
 
     /// Connection token for a browser; `None` if there is no server.
-    pub(in crate::serve) fn token(&self) -> Option<String> {
+    pub(crate) fn token(&self) -> Option<String> {
         self.token.lock().clone()
+    }
+
+    pub(super) async fn start(&self) {
+        if let Err(error) = self.launch().await {
+            self.health.send_replace(Health::Failed(error.to_string()));
+        }
+        // A launched server reports its health itself.
+        let mut health = self.health.subscribe();
+        let _ = health.wait_for(|health| *health != Health::Starting).await;
+    }
+
+    pub(super) async fn stop(&self) {
+        self.stop.cancel();
+        let running = self.running.lock().take();
+        OptionFuture::from(running).await;
+    }
+
+    pub(super) fn health(&self) -> Health {
+        self.health.borrow().clone()
     }
 
     async fn launch(&self) -> Result<(), VsCodeError> {
@@ -115,28 +122,34 @@ impl VsCode {
         let address = (self.settings.address, port);
         TcpListener::bind(address).map_err(|_| VsCodeError::PortTaken(port))?;
         self.hand_over().await;
-        let launch = VsCodeLaunch {
-            program,
-            arguments: self.arguments(&token, port),
-            directory: if has_directory { directory } else { "/".into() },
-            identity: Arc::clone(&self.identity),
-            health: self.health.clone(),
-            stop: self.stop.clone(),
-        };
-        let running = AbortOnDropHandle::new(tokio::spawn(launch.keep_running()));
-        *self.running.lock() = Some(running);
+        let directory = if has_directory { directory } else { "/".into() };
+        let command = self.command(&program, &directory, &token, port);
+        let (identity, health) = (Arc::clone(&self.identity), self.health.clone());
+        let running = tokio::spawn(keep_running(command, identity, health, self.stop.clone()));
+        *self.running.lock() = Some(AbortOnDropHandle::new(running));
         Ok(())
     }
 
-    fn arguments(&self, token: &str, port: u16) -> Vec<String> {
-        let mut arguments = vec!["--host".to_owned(), self.settings.address.to_string()];
-        arguments.extend(["--connection-token".to_owned(), token.to_owned()]);
-        arguments.extend(["--port".to_owned(), port.to_string()]);
-        arguments.push("--disable-workspace-trust".to_owned());
+    fn command(&self, program: &Path, directory: &Path, token: &str, port: u16) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(["--host", &self.settings.address.to_string()])
+            .args(["--connection-token", token])
+            .args(["--port", &port.to_string()])
+            .arg("--disable-workspace-trust");
         if let Some(base) = &self.settings.base_path {
-            arguments.extend(["--server-base-path".to_owned(), base.clone()]);
+            command.args(["--server-base-path", base]);
         }
-        arguments
+        command
+            .current_dir(directory)
+            .env_remove(variable::SESSION_API_KEY)
+            .env_remove(variable::OH_SESSION_API_KEYS_0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0);
+        self.identity.apply_to(&mut command);
+        command
     }
 
     /// Writes the editor settings. A failure is not fatal.
@@ -170,69 +183,49 @@ fn write_settings(directory: &Path) -> io::Result<()> {
     file.set_permissions(fs::Permissions::from_mode(0o666))
 }
 
-impl VsCodeLaunch {
-    /// Runs and restarts openvscode-server until `stop` is cancelled.
-    async fn keep_running(self) {
-        let mut backoff = INITIAL_BACKOFF;
-        loop {
-            let since = Instant::now();
-            let started = self.command().spawn();
-            let started = started.and_then(|child| GroupLeader::new(child, &self.identity));
-            let problem = match started {
-                Ok(leader) => {
-                    self.health.send_replace(Health::Ready);
-                    match self.wait_for_exit(leader).await {
-                        Some(problem) => problem,
-                        None => return,
+/// Runs and restarts openvscode-server until `stop` is cancelled. The program is a script; it and
+/// its children are in one process group.
+async fn keep_running(
+    mut command: Command,
+    identity: Arc<Identity>,
+    health: watch::Sender<Health>,
+    stop: CancellationToken,
+) {
+    let mut backoff = INITIAL_BACKOFF;
+    loop {
+        let since = Instant::now();
+        let started = command.spawn();
+        let started = started.and_then(|child| GroupLeader::new(child, &identity));
+        let problem = match started {
+            Ok(mut leader) => {
+                health.send_replace(Health::Ready);
+                tokio::select! {
+                    ended = leader.wait() => {
+                        let how = ended.map_or_else(|error| error.to_string(), |how| how.to_string());
+                        format!("openvscode-server has ended ({how})")
+                    }
+                    () = stop.cancelled() => {
+                        leader.group().signal(Signal::KILL).await;
+                        let _ = leader.wait().await;
+                        return;
                     }
                 }
-                Err(error) => format!("cannot start openvscode-server: {error}"),
-            };
-            tracing::warn!(
-                problem,
-                "openvscode-server is not running; restarting after a backoff"
-            );
-            self.health.send_replace(Health::Failed(problem));
-            if since.elapsed() >= STABLE_AFTER {
-                backoff = INITIAL_BACKOFF;
             }
-            tokio::select! {
-                () = tokio::time::sleep(backoff) => {}
-                () = self.stop.cancelled() => return,
-            }
-            backoff = (backoff * 2).min(MAX_BACKOFF);
+            Err(error) => format!("cannot start openvscode-server: {error}"),
+        };
+        tracing::warn!(
+            problem,
+            "openvscode-server is not running; restarting after a backoff"
+        );
+        health.send_replace(Health::Failed(problem));
+        if since.elapsed() >= STABLE_AFTER {
+            backoff = INITIAL_BACKOFF;
         }
-    }
-
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
-        command
-            .args(&self.arguments)
-            .current_dir(&self.directory)
-            .env_remove(variable::SESSION_API_KEY)
-            .env_remove(variable::OH_SESSION_API_KEYS_0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0);
-        self.identity.apply_to(&mut command);
-        command
-    }
-
-    /// Waits for the exit and returns its reason, or `None` after `stop`. The program is a script;
-    /// it and its children are in one process group.
-    async fn wait_for_exit(&self, mut leader: GroupLeader) -> Option<String> {
         tokio::select! {
-            ended = leader.wait() => {
-                let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
-                Some(format!("openvscode-server has ended ({how})"))
-            }
-            () = self.stop.cancelled() => {
-                leader.group().signal(Signal::KILL).await;
-                let _ = leader.wait().await;
-                None
-            }
+            () = tokio::time::sleep(backoff) => {}
+            () = stop.cancelled() => return,
         }
+        backoff = (backoff * 2).min(MAX_BACKOFF);
     }
 }
 
@@ -241,47 +234,15 @@ fn uuid() -> io::Result<String> {
     let mut bytes = private_dir::random()?;
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    let mut text = String::new();
-    for (index, byte) in bytes.iter().enumerate() {
-        let hyphen = if [4, 6, 8, 10].contains(&index) {
-            "-"
-        } else {
-            ""
-        };
-        let _ = write!(text, "{hyphen}{byte:02x}");
-    }
-    Ok(text)
-}
-
-impl Plugin for VsCode {
-    fn name(&self) -> PluginName {
-        PluginName::VsCode
-    }
-
-    fn start(&self) -> PluginFuture<'_, ()> {
-        Box::pin(async {
-            if let Err(error) = self.launch().await {
-                self.health.send_replace(Health::Failed(error.to_string()));
-            }
-            // A launched server reports its health itself.
-            let mut health = self.health.subscribe();
-            let _ = health.wait_for(|health| *health != Health::Starting).await;
-        })
-    }
-
-    fn stop(&self) -> PluginFuture<'_, ()> {
-        Box::pin(async {
-            self.stop.cancel();
-            let running = self.running.lock().take();
-            if let Some(running) = running {
-                let _ = running.await;
-            }
-        })
-    }
-
-    fn health(&self) -> Health {
-        self.health.borrow().clone()
-    }
+    let hex = private_dir::hex(&bytes);
+    Ok([
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ]
+    .join("-"))
 }
 
 #[cfg(test)]

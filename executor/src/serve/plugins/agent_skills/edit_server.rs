@@ -5,43 +5,22 @@
 //! to the files anyway.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use futures::future::OptionFuture;
+use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-use crate::serve::action::{Edit, LineNumber};
-use crate::serve::editor::{EditError, Edited, Editor};
+use crate::serve::action::Edit;
+use crate::serve::editor::Editor;
 use crate::serve::shell::LaunchContext;
 
 /// Limit of a request in bytes; it may contain a file.
 const MAX_REQUEST: u64 = 64 << 20;
 /// Concurrent edits; further ones wait.
 const MAX_EDITS: usize = 4;
-
-#[derive(Debug)]
-pub(super) struct EditServer {
-    start: LaunchContext,
-    editor: Arc<Editor>,
-    slots: Arc<Semaphore>,
-}
-
-/// Arguments of `file_editor`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct EditRequest {
-    command: String,
-    path: String,
-    file_text: Option<String>,
-    old_str: Option<String>,
-    new_str: Option<String>,
-    insert_line: Option<Value>,
-    view_range: Option<Value>,
-}
 
 /// Result of an edit, with the keys of the Python server.
 #[derive(Debug, Serialize)]
@@ -63,97 +42,49 @@ enum EditResponse {
     },
 }
 
-impl EditServer {
-    pub(super) fn new(start: LaunchContext, editor: Arc<Editor>) -> Self {
-        Self {
-            start,
-            editor,
-            slots: Arc::new(Semaphore::new(MAX_EDITS)),
-        }
-    }
-
-    pub(super) async fn serve(self, listener: UnixListener) {
-        let server = Arc::new(self);
-        while let Ok((stream, _)) = listener.accept().await {
-            let Ok(slot) = Arc::clone(&server.slots).acquire_owned().await else {
-                return;
-            };
-            let server = Arc::clone(&server);
-            // Ends with the edit or with the kernel.
-            tokio::spawn(async move {
-                let _slot = slot;
-                if let Err(error) = server.handle_connection(stream).await {
-                    tracing::debug!(%error, "an edit of a skill was aborted");
-                }
-            });
-        }
-    }
-
-    async fn handle_connection(&self, mut stream: UnixStream) -> io::Result<()> {
-        let mut request = Vec::new();
-        let (mut from, mut to) = stream.split();
-        (&mut from)
-            .take(MAX_REQUEST)
-            .read_to_end(&mut request)
-            .await?;
-        let answer = match serde_json::from_slice(&request) {
-            Ok(request) => self.edit(request).await?,
-            Err(error) => EditResponse::refuse(&error.to_string()),
+pub(super) async fn serve(listener: UnixListener, start: LaunchContext, editor: Arc<Editor>) {
+    let slots = Arc::new(Semaphore::new(MAX_EDITS));
+    while let Ok((stream, _)) = listener.accept().await {
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
+            return;
         };
-        to.write_all(&serde_json::to_vec(&answer)?).await
-    }
-
-    async fn edit(&self, request: EditRequest) -> io::Result<EditResponse> {
-        let edit = request.into_edit();
-        let path = edit.path.clone();
-        let creates = edit.command == "create";
-        let editor = Arc::clone(&self.editor);
-        let working_dir = self.start.working_dir.clone();
-        // A view needs no lock.
-        let lock = (edit.command != "view").then(|| self.editor.write_lock());
-        let _lock = match lock {
-            Some(lock) => Some(lock.await),
-            None => None,
-        };
-        let edited = self
-            .start
-            .identity
-            .run(move || run(&editor, &edit, &working_dir))
-            .await?;
-        Ok(match edited {
-            Ok(edited) => EditResponse::tell(path, !creates, edited),
-            Err(error) => EditResponse::refuse(&error.to_string()),
-        })
-    }
-}
-
-fn run(editor: &Editor, edit: &Edit, working_dir: &Path) -> Result<Edited, EditError> {
-    editor.run(edit, working_dir)
-}
-
-impl EditRequest {
-    fn into_edit(self) -> Edit {
-        let line = self.insert_line.map(|line| match line {
-            Value::String(text) => LineNumber::Text(text),
-            other => other
-                .as_i64()
-                .map_or_else(|| LineNumber::Text(other.to_string()), LineNumber::Number),
+        let (start, editor) = (start.clone(), Arc::clone(&editor));
+        // Ends with the edit or with the kernel.
+        tokio::spawn(async move {
+            let _slot = slot;
+            if let Err(error) = handle_connection(stream, &start, editor).await {
+                tracing::debug!(%error, "an edit of a skill was aborted");
+            }
         });
-        Edit {
-            command: self.command,
-            path: self.path,
-            file_text: self.file_text,
-            old_str: self.old_str,
-            new_str: self.new_str,
-            insert_line: line,
-            view_range: self.view_range,
-        }
     }
 }
 
-impl EditResponse {
-    fn tell(path: String, prev_exist: bool, edited: Edited) -> Self {
-        Self::Edited {
+async fn handle_connection(
+    mut stream: UnixStream,
+    start: &LaunchContext,
+    editor: Arc<Editor>,
+) -> io::Result<()> {
+    let mut request = Vec::new();
+    let (from, mut to) = stream.split();
+    from.take(MAX_REQUEST).read_to_end(&mut request).await?;
+    let response = match serde_json::from_slice(&request) {
+        Ok(edit) => run(edit, start, editor).await?,
+        Err(error) => EditResponse::refuse(&error.to_string()),
+    };
+    to.write_all(&serde_json::to_vec(&response)?).await
+}
+
+async fn run(edit: Edit, start: &LaunchContext, editor: Arc<Editor>) -> io::Result<EditResponse> {
+    let path = edit.path.clone();
+    let prev_exist = edit.command != "create";
+    let working_dir = start.working_dir.clone();
+    let changing = Arc::clone(&editor);
+    // A view needs no lock.
+    let lock = (edit.command != "view").then(|| changing.write_lock());
+    let _lock = OptionFuture::from(lock).await;
+    let edited = start.identity.run(move || editor.run(&edit, &working_dir));
+    Ok(match edited.await? {
+        Ok(edited) => EditResponse::Edited {
             formatted_output_and_error: edited.content.clone(),
             output: edited.content,
             error: None,
@@ -161,9 +92,12 @@ impl EditResponse {
             prev_exist,
             old_content: edited.old,
             new_content: edited.new,
-        }
-    }
+        },
+        Err(error) => EditResponse::refuse(&error.to_string()),
+    })
+}
 
+impl EditResponse {
     fn refuse(error: &str) -> Self {
         Self::Refused {
             output: None,

@@ -3,12 +3,9 @@
 //! The sockets are files in a private directory: other users cannot connect, and no port can be in
 //! use.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ring::hmac;
@@ -17,12 +14,15 @@ use tokio::io::{AsyncRead, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::message::{self, Conversation};
+use super::observation_text;
 use super::output::{Cell, Output};
 use super::process::{Ended, Process};
+use super::until;
 use super::zmtp;
 use crate::serve::identity::Identity;
 use crate::serve::private_dir::{self, PrivateDir};
@@ -80,6 +80,8 @@ pub(super) struct Kernel {
     requests: OwnedWriteHalf,
     cell: watch::Sender<Cell>,
     private: PrivateDir,
+    /// Directory of the shell that the kernel has last changed to.
+    directory: Option<PathBuf>,
     _followers: [AbortOnDropHandle<()>; 2],
 }
 
@@ -88,7 +90,6 @@ impl Kernel {
     pub(super) async fn start(
         python: &Path,
         start: &LaunchContext,
-        variables: &[(&'static str, OsString)],
         limit: Duration,
     ) -> Result<Self, KernelError> {
         let key = private_dir::token().map_err(KernelError::Private)?;
@@ -99,34 +100,30 @@ impl Kernel {
             .map_err(KernelError::Private)?;
         let connection = private.directory.join(CONNECTION);
         let cell = watch::Sender::new(Cell::default());
-        let process = Process::start(python, &connection, start, variables, &cell).await;
+        let process = Process::start(python, &connection, start, &cell).await;
         let process = process.map_err(KernelError::Spawn)?;
-        match tokio::time::timeout(limit, connect_channels(&process, &private, &start.identity))
-            .await
-        {
-            Ok(Ok(channels)) => {
-                let mut kernel = Self::of(process, private, cell, &key, channels);
-                let answered = tokio::time::timeout(limit, kernel.wait_until_responding()).await;
-                match answered.map_err(|_| KernelError::Silent).flatten() {
-                    Ok(()) => Ok(kernel),
-                    Err(error) => {
-                        kernel.end().await;
-                        Err(error)
-                    }
-                }
-            }
-            failed => {
+        let connecting = connect_channels(&process, &private, &start.identity);
+        let connected = tokio::time::timeout(limit, connecting).await;
+        let channels = match connected.map_err(|_| KernelError::Silent).flatten() {
+            Ok(channels) => channels,
+            Err(error) => {
                 process.kill().await;
                 private.remove().await;
-                Err(match failed {
-                    Ok(Err(error)) => error,
-                    _ => KernelError::Silent,
-                })
+                return Err(error);
+            }
+        };
+        let mut kernel = Self::new(process, private, cell, &key, channels);
+        let answered = tokio::time::timeout(limit, kernel.wait_until_responding()).await;
+        match answered.map_err(|_| KernelError::Silent).flatten() {
+            Ok(()) => Ok(kernel),
+            Err(error) => {
+                kernel.end().await;
+                Err(error)
             }
         }
     }
 
-    fn of(
+    fn new(
         process: Process,
         private: PrivateDir,
         cell: watch::Sender<Cell>,
@@ -136,15 +133,16 @@ impl Kernel {
         let session = private.directory.file_name().unwrap_or_default();
         let conversation = Conversation::new(session.to_string_lossy().into_owned(), key);
         let (replies, requests) = shell.into_split();
-        let replies = follow(replies, conversation.key(), cell.clone());
-        let output = tokio::spawn(follow(iopub, conversation.key(), cell.clone()));
-        let end = report_exit(process.watch(), output, cell.clone());
+        let replies = follow(replies, conversation.key.clone(), cell.clone());
+        let output = tokio::spawn(follow(iopub, conversation.key.clone(), cell.clone()));
+        let end = report_exit(process.ended.clone(), output, cell.clone());
         Self {
             process,
             conversation,
             requests,
             cell,
             private,
+            directory: None,
             _followers: [tokio::spawn(replies), tokio::spawn(end)].map(AbortOnDropHandle::new),
         }
     }
@@ -156,9 +154,39 @@ impl Kernel {
             match self.ask("kernel_info_request", &json!({}), soon).await? {
                 CellOutcome::Done => return Ok(()),
                 CellOutcome::TimedOut { .. } => {}
-                CellOutcome::Gone { .. } => return Err(self.ended()),
+                CellOutcome::Gone { .. } => {
+                    let lost = || KernelError::Io(io::ErrorKind::ConnectionReset.into());
+                    return Err(self.ended().map_or_else(lost, KernelError::Ended));
+                }
             }
         }
+    }
+
+    /// Runs code in the directory of the shell.
+    ///
+    /// # Errors
+    /// If the kernel does not accept requests. One may be sent in part; the kernel has to be
+    /// replaced.
+    pub(super) async fn run_in(
+        &mut self,
+        directory: &Path,
+        code: &str,
+        deadline: Option<Instant>,
+    ) -> Result<(CellOutcome, Output), KernelError> {
+        if self.directory.as_deref() != Some(directory) {
+            let change = observation_text::change_directory(directory);
+            let (outcome, output) = self.run(&change, deadline).await?;
+            match outcome {
+                CellOutcome::Done => self.directory = Some(directory.to_path_buf()),
+                CellOutcome::TimedOut { .. } => {
+                    return Ok((CellOutcome::TimedOut { begun: false }, output));
+                }
+                CellOutcome::Gone { .. } => {
+                    return Ok((CellOutcome::Gone { begun: false }, output));
+                }
+            }
+        }
+        self.run(code, deadline).await
     }
 
     /// Runs code until its end or until the deadline.
@@ -188,17 +216,13 @@ impl Kernel {
         self.cell
             .send_modify(|cell| *cell = Cell::new(id, cell.gone));
         let sent = zmtp::send(&mut self.requests, &frames);
-        match tokio::time::timeout(SEND_TIMEOUT, sent).await {
-            // After an error, the exit of the kernel is reported with its reason.
-            Ok(_) => {}
-            Err(_) => return Err(KernelError::Silent),
-        }
+        // After an error, the exit of the kernel is reported with its reason.
+        let _ = tokio::time::timeout(SEND_TIMEOUT, sent)
+            .await
+            .map_err(|_| KernelError::Silent)?;
         let mut cell = self.cell.subscribe();
         let ended = cell.wait_for(|cell| cell.is_done() || cell.gone);
-        let in_time = match deadline {
-            None => ended.await.is_ok(),
-            Some(deadline) => tokio::time::timeout_at(deadline, ended).await.is_ok(),
-        };
+        let in_time = until(deadline, ended).await.is_some();
         let cell = self.cell.borrow();
         Ok(match (cell.is_done(), in_time) {
             (true, _) => CellOutcome::Done,
@@ -207,21 +231,9 @@ impl Kernel {
         })
     }
 
-    pub(super) fn is_gone(&self) -> bool {
-        self.process.watch().borrow().is_some()
-    }
-
-    /// Reason of the end, for the notice.
-    pub(super) fn how_it_ended(&self) -> String {
-        let ended = self.process.watch().borrow().clone();
-        ended.map_or_else(|| "connection lost".to_owned(), |ended| ended.how)
-    }
-
-    fn ended(&self) -> KernelError {
-        match self.process.watch().borrow().clone() {
-            Some(ended) => KernelError::Ended(ended),
-            None => KernelError::Io(io::ErrorKind::ConnectionReset.into()),
-        }
+    /// Reason and last output of a kernel that has ended.
+    pub(super) fn ended(&self) -> Option<Ended> {
+        self.process.ended.borrow().clone()
     }
 
     pub(super) async fn end(self) {
@@ -245,59 +257,33 @@ async fn connect_channels(
     private: &PrivateDir,
     identity: &Identity,
 ) -> Result<[UnixStream; 2], KernelError> {
-    let mut ended = process.watch();
-    let path = |name: &str| private.directory.join(name);
-    let give_up = StopOnDrop(Arc::new(AtomicBool::new(false)));
-    let connecting = connect([path("k-1"), path("k-2")], identity, Arc::clone(&give_up.0));
-    let [mut shell, mut iopub] = tokio::select! {
-        streams = connecting => streams.map_err(KernelError::Io)?,
-        Ok(ended) = ended.wait_for(Option::is_some) => {
-            let ended = ended.clone();
-            return Err(ended.map_or(KernelError::Silent, KernelError::Ended));
-        }
-    };
-    let talk = async {
-        zmtp::shake_hands(&mut shell, "DEALER", "sandbox").await?;
-        zmtp::shake_hands(&mut iopub, "SUB", "").await?;
+    let mut ended = process.ended.clone();
+    let connecting = async {
+        let mut shell = connect(private.directory.join("k-1"), identity).await?;
+        let mut iopub = connect(private.directory.join("k-2"), identity).await?;
+        zmtp::shake_hands(&mut shell, zmtp::READY_DEALER).await?;
+        zmtp::shake_hands(&mut iopub, zmtp::READY_SUB).await?;
         // A subscription to everything.
-        zmtp::send(&mut iopub, &[vec![1]]).await
+        zmtp::send(&mut iopub, &[vec![1]]).await?;
+        Ok([shell, iopub])
     };
-    talk.await.map_err(KernelError::Io)?;
-    Ok([shell, iopub])
-}
-
-/// Ends the thread that waits for the sockets when the future is dropped.
-struct StopOnDrop(Arc<AtomicBool>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+    tokio::select! {
+        streams = connecting => streams.map_err(KernelError::Io),
+        Ok(ended) = ended.wait_for(Option::is_some) => {
+            Err(ended.clone().map_or(KernelError::Silent, KernelError::Ended))
+        }
     }
 }
 
-async fn connect(
-    paths: [PathBuf; 2],
-    identity: &Identity,
-    give_up: Arc<AtomicBool>,
-) -> io::Result<[UnixStream; 2]> {
-    let streams = identity.run(move || {
-        let [shell, iopub] = paths.map(|path| connect_when_there(&path, &give_up));
-        Ok::<_, io::Error>([shell?, iopub?])
-    });
-    let [shell, iopub] = streams.await??;
-    Ok([UnixStream::from_std(shell)?, UnixStream::from_std(iopub)?])
-}
-
-fn connect_when_there(path: &Path, give_up: &AtomicBool) -> io::Result<BlockingStream> {
+/// Connects to a socket as soon as the kernel has created it.
+async fn connect(path: PathBuf, identity: &Identity) -> io::Result<UnixStream> {
     loop {
-        match BlockingStream::connect(path) {
-            Ok(stream) => {
-                stream.set_nonblocking(true)?;
-                return Ok(stream);
-            }
-            Err(error) if give_up.load(Ordering::Relaxed) => return Err(error),
-            Err(_) => std::thread::sleep(SOCKET_POLL_INTERVAL),
+        let path = path.clone();
+        if let Ok(stream) = identity.run(|| BlockingStream::connect(path)).await? {
+            stream.set_nonblocking(true)?;
+            return UnixStream::from_std(stream);
         }
+        tokio::time::sleep(SOCKET_POLL_INTERVAL).await;
     }
 }
 
@@ -313,7 +299,7 @@ async fn follow(stream: impl AsyncRead + Unpin, key: hmac::Key, cell: watch::Sen
 /// Marks the current cell as gone when the kernel has ended and its output has arrived.
 async fn report_exit(
     mut ended: watch::Receiver<Option<Ended>>,
-    output: tokio::task::JoinHandle<()>,
+    output: JoinHandle<()>,
     cell: watch::Sender<Cell>,
 ) {
     let output = AbortOnDropHandle::new(output);

@@ -1,19 +1,19 @@
 //! Launch of a kernel: finds a Python, starts it and runs the setup cells.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::cell::JupyterError;
-use super::interpreter::candidates;
+use super::JupyterError;
 use super::kernel::{CellOutcome, Kernel, KernelError};
 use super::output::Output;
 use crate::serve::plugins::agent_skills::{self, AgentSkills};
-use crate::serve::plugins::plugin::Plugin as _;
-use crate::serve::python_environment::{self, Variables};
+use crate::serve::python_environment;
 use crate::serve::shell::LaunchContext;
 
 /// Setup cell. Its last line of output is the path of the interpreter.
@@ -60,11 +60,29 @@ impl Launcher {
         Err(no_kernel(&failures))
     }
 
+    /// `PYTHONPATH` with the code of the Python server, if the image has it, and the skills in
+    /// front.
+    fn python_path(&self) -> Option<OsString> {
+        let code = python_environment::code_dir(Path::new("/"));
+        let skills = self.skills.as_ref().and_then(|skills| skills.directory());
+        let added: Vec<_> = code
+            .into_iter()
+            .chain(skills.map(Path::to_path_buf))
+            .collect();
+        let before = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty());
+        let before = before.iter().flat_map(std::env::split_paths);
+        // A path with a colon cannot be in `PYTHONPATH`.
+        let path =
+            (!added.is_empty()).then(|| std::env::join_paths(added.into_iter().chain(before)));
+        path?.ok()
+    }
+
     async fn launch_with(&self, python: &Path) -> Result<Launched, KernelError> {
-        let variables = self.skills.as_ref().map(|skills| skills.environment());
-        let mut variables = variables.unwrap_or_default();
-        add_code_dir(&mut variables, Path::new("/"));
-        let mut kernel = Kernel::start(python, &self.start, &variables, self.limit).await?;
+        let mut start = self.start.clone();
+        start
+            .variables
+            .extend(self.python_path().map(|path| ("PYTHONPATH", path)));
+        let mut kernel = Kernel::start(python, &start, self.limit).await?;
         match self.run_setup_cells(&mut kernel).await {
             Ok(interpreter) => Ok(Launched {
                 kernel,
@@ -95,21 +113,6 @@ impl Launcher {
     }
 }
 
-/// Puts the code of the Python server, if the image has it, in front of `PYTHONPATH`.
-fn add_code_dir(variables: &mut Variables, root: &Path) {
-    let Some(code) = python_environment::code_dir(root) else {
-        return;
-    };
-    let set = variables.iter().position(|(name, _)| *name == "PYTHONPATH");
-    let before = match set {
-        Some(index) => Some(variables.remove(index).1),
-        None => std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty()),
-    };
-    let entries = before.iter().flat_map(std::env::split_paths);
-    let path = std::env::join_paths(std::iter::once(code).chain(entries));
-    variables.extend(path.ok().map(|path| ("PYTHONPATH", path)));
-}
-
 fn no_kernel(failures: &[(PathBuf, KernelError)]) -> JupyterError {
     let mut text = "No Python in this sandbox can run a Jupyter kernel.".to_owned();
     for (python, error) in failures {
@@ -117,4 +120,52 @@ fn no_kernel(failures: &[(PathBuf, KernelError)]) -> JupyterError {
     }
     text.push_str("\nInstall the package ipykernel, for example with `pip install ipykernel`, and run the cell again.");
     JupyterError::NoKernel(text)
+}
+
+/// Existing interpreters of `PATH`, best first. A missing `ipykernel` shows only at the start.
+fn candidates(path: &str, working_dir: &Path) -> Vec<PathBuf> {
+    let searched = ["python3", "python"].into_iter().flat_map(|name| {
+        let entries = std::env::split_paths(path);
+        let found = entries.map(|entry| working_dir.join(entry).join(name));
+        found
+            .filter(|path| path.is_file())
+            .take(3)
+            .collect::<Vec<_>>()
+    });
+    let mut found: Vec<PathBuf> = Vec::new();
+    for python in searched {
+        // `python` often links to `python3`. The one of a virtual environment differs from its
+        // target.
+        let place = |path: &Path| fs::canonicalize(path.parent()?).ok();
+        let same = |other: &PathBuf| {
+            place(other) == place(&python)
+                && fs::canonicalize(other).ok() == fs::canonicalize(&python).ok()
+        };
+        if !found.iter().any(same) {
+            found.push(python);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn candidates_are_unique_and_in_path_order() {
+        let root = tempfile::tempdir().unwrap();
+        let place = |name: &str| root.path().join(name);
+        for name in ["a", "b", "c"] {
+            fs::create_dir(place(name)).unwrap();
+        }
+        fs::write(place("b/python3"), "").unwrap();
+        symlink("python3", place("b/python")).unwrap();
+        symlink(place("b/python3"), place("c/python3")).unwrap();
+        let path = std::env::join_paths([place("a"), place("b"), place("c")]).unwrap();
+        let found = candidates(path.to_str().unwrap(), Path::new("/"));
+        assert_eq!(found, [place("b/python3"), place("c/python3")]);
+        assert!(candidates("", Path::new("/nowhere")).is_empty());
+    }
 }

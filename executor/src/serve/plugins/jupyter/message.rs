@@ -1,14 +1,14 @@
 //! Signed messages of the Jupyter protocol 5.3, four JSON documents each
 //! (<https://jupyter-client.readthedocs.io/en/stable/messaging.html>).
 
-use std::fmt::Write as _;
-
 use ring::hmac;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use subtle::ConstantTimeEq as _;
 
 use super::zmtp::Frame;
+use crate::serve::private_dir;
 
 const DELIMITER: &[u8] = b"<IDS|MSG>";
 
@@ -32,7 +32,8 @@ pub(super) enum Content {
 #[derive(Debug)]
 pub(super) struct Conversation {
     session: String,
-    key: hmac::Key,
+    /// Key that signs messages in both directions.
+    pub(super) key: hmac::Key,
     requests: u64,
 }
 
@@ -53,11 +54,6 @@ impl Conversation {
         }
     }
 
-    /// Key for the tasks that verify replies.
-    pub(super) fn key(&self) -> hmac::Key {
-        self.key.clone()
-    }
-
     /// Returns the id of a new request and its frames.
     pub(super) fn request(&mut self, kind: &str, content: &Value) -> (String, Vec<Vec<u8>>) {
         self.requests += 1;
@@ -76,18 +72,15 @@ impl Conversation {
 /// Reads a message. Returns `None` if it is malformed or its signature is wrong.
 pub(super) fn read(key: &hmac::Key, frames: &[Frame]) -> Option<Message> {
     let start = frames.iter().position(|frame| frame.bytes == DELIMITER)?;
-    let [signature, parts @ ..] = &frames[start + 1..] else {
+    let [signature, header, parent, metadata, content, ..] = &frames[start + 1..] else {
         return None;
     };
-    let [header, parent, metadata, content, ..] = parts else {
-        return None;
-    };
+    let signed = [header, parent, metadata, content];
     // The signature of a truncated message cannot be verified; the socket is private anyway.
-    let cut = [header, parent, metadata, content]
-        .iter()
-        .any(|frame| frame.end.is_some());
-    if !cut {
-        verify(key, signature, &[header, parent, metadata, content])?;
+    if signed.iter().all(|frame| frame.end.is_none()) {
+        let expected = sign(key, signed.map(|part| part.bytes.as_slice()).into_iter());
+        let same = expected.as_bytes().ct_eq(signature.bytes.as_slice());
+        bool::from(same).then_some(())?;
     }
     let header: Header = parse(&header.bytes)?;
     let parent: Header = parse(&parent.bytes)?;
@@ -107,25 +100,12 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     serde_json::from_str(&String::from_utf8_lossy(bytes)).ok()
 }
 
-fn verify(key: &hmac::Key, signature: &Frame, parts: &[&Frame]) -> Option<()> {
-    let expected = sign(key, parts.iter().map(|part| part.bytes.as_slice()));
-    let same = subtle::ConstantTimeEq::ct_eq(expected.as_bytes(), signature.bytes.as_slice());
-    bool::from(same).then_some(())
-}
-
 fn sign<'a>(key: &hmac::Key, parts: impl Iterator<Item = &'a [u8]>) -> String {
     let mut context = hmac::Context::with_key(key);
     for part in parts {
         context.update(part);
     }
-    let signature = context.sign();
-    signature
-        .as_ref()
-        .iter()
-        .fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+    private_dir::hex(context.sign().as_ref())
 }
 
 #[cfg(test)]
@@ -145,16 +125,16 @@ mod tests {
         let mut with_address = vec![b"topic".to_vec()];
         with_address.extend(parts);
         let mut frames = frames(with_address);
-        let message = read(&conversation.key(), &frames).unwrap();
+        let message = read(&conversation.key, &frames).unwrap();
         assert_eq!(
             (message.kind.as_str(), message.parent.as_str()),
             ("execute_request", "")
         );
         assert!(matches!(message.content, Content::Whole(content) if content["code"] == "1"));
         frames[6].bytes = b"{}".to_vec();
-        assert!(read(&conversation.key(), &frames).is_none());
+        assert!(read(&conversation.key, &frames).is_none());
         frames[6].end = Some(b"x".to_vec());
-        let message = read(&conversation.key(), &frames).unwrap();
+        let message = read(&conversation.key, &frames).unwrap();
         assert_eq!(
             message.content,
             Content::Edges(b"{}".to_vec(), b"x".to_vec())
@@ -168,8 +148,8 @@ mod tests {
         let content = parts.last_mut().unwrap();
         content.splice(10..10, [0xff]);
         let signed = parts[2..].iter().map(Vec::as_slice);
-        parts[1] = sign(&conversation.key(), signed).into_bytes();
-        let message = read(&conversation.key(), &frames(parts)).unwrap();
+        parts[1] = sign(&conversation.key, signed).into_bytes();
+        let message = read(&conversation.key, &frames(parts)).unwrap();
         assert!(
             matches!(&message.content, Content::Whole(content) if content["text"] == "a\u{fffd}b"),
             "{message:?}"
@@ -178,7 +158,7 @@ mod tests {
 
     #[test]
     fn read_rejects_malformed_frames() {
-        let key = Conversation::new(String::new(), "key").key();
+        let key = Conversation::new(String::new(), "key").key;
         for parts in [vec![], vec![b"x".to_vec()], vec![DELIMITER.to_vec(); 7]] {
             assert!(read(&key, &frames(parts)).is_none());
         }

@@ -3,23 +3,19 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::cell::CellResult;
-
 const NOTHING: &str = "[Code executed successfully with no output]";
 
-/// Content of the observation.
-pub(in crate::serve) fn content(answer: &CellResult, extra: Option<&Path>) -> String {
-    let text = &answer.output.text;
+/// Content of the observation. `extra` is the directory of the shell and the interpreter.
+pub(super) fn content(text: &str, extra: Option<(&Path, &str)>) -> String {
     let text = if text.is_empty() { NOTHING } else { text };
     let mut content = without_colors(text);
     content.truncate(content.trim_end().len());
-    if let Some(directory) = extra {
+    if let Some((directory, interpreter)) = extra {
         let directory = directory.display();
         let _ = write!(
             content,
             "\n[Jupyter current working directory: {directory}]\
-             \n[Jupyter Python interpreter: {}]",
-            answer.interpreter
+             \n[Jupyter Python interpreter: {interpreter}]"
         );
     }
     content
@@ -36,13 +32,6 @@ pub(super) fn restarted(why: &str) -> String {
     )
 }
 
-pub(super) fn add_line(text: &mut String, line: &str) {
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
-    }
-    text.push_str(line);
-}
-
 pub(super) fn change_directory(directory: &Path) -> String {
     let directory = serde_json::Value::from(directory.to_string_lossy());
     format!("import os; os.chdir({directory})")
@@ -50,15 +39,12 @@ pub(super) fn change_directory(directory: &Path) -> String {
 
 /// Removes SGR sequences with up to three attributes. Others stay, as in the Python server.
 fn without_colors(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
     let mut pieces = text.split("\x1b[");
-    kept.push_str(pieces.next().unwrap_or_default());
+    let mut kept = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
-        if let Some(rest) = after_attributes(piece) {
-            kept.push_str(rest);
-        } else {
-            kept.push_str("\x1b[");
-            kept.push_str(piece);
+        match after_attributes(piece) {
+            Some(rest) => kept.push_str(rest),
+            None => kept.extend(["\x1b[", piece]),
         }
     }
     kept
@@ -68,33 +54,22 @@ fn without_colors(text: &str) -> String {
 fn after_attributes(piece: &str) -> Option<&str> {
     let (attributes, rest) = piece.split_once('m')?;
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let numbers: Vec<&str> = attributes.split(';').collect();
-    (numbers.len() <= 3 && numbers.into_iter().all(number)).then_some(rest)
+    let numbers = || attributes.split(';');
+    (numbers().count() <= 3 && numbers().all(number)).then_some(rest)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::output::Output;
     use super::*;
-
-    fn answer(text: &str) -> CellResult {
-        CellResult {
-            output: Output {
-                text: text.to_owned(),
-                images: Vec::new(),
-            },
-            interpreter: "/p".to_owned(),
-        }
-    }
 
     #[test]
     fn content_ends_with_directory_and_interpreter() {
         assert_eq!(
-            content(&answer("2 \n"), Some(Path::new("/w"))),
+            content("2 \n", Some((Path::new("/w"), "/p"))),
             "2\n[Jupyter current working directory: /w]\n[Jupyter Python interpreter: /p]"
         );
-        assert_eq!(content(&answer(""), None), NOTHING);
-        assert_eq!(content(&answer("\n"), None), "");
+        assert_eq!(content("", None), NOTHING);
+        assert_eq!(content("\n", None), "");
     }
 
     #[test]

@@ -18,7 +18,7 @@ const ERROR_LEFT_OUT: &str = "\n[An error has occurred; what it says is left out
 #[derive(Debug, Default)]
 pub(super) struct Cell {
     id: String,
-    text: Text,
+    pub(super) text: Text,
     images: Vec<String>,
     /// The kernel has begun to run it.
     pub(super) begun: bool,
@@ -30,10 +30,19 @@ pub(super) struct Cell {
 
 /// Output of a cell that has ended or timed out.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(in crate::serve) struct Output {
-    pub(in crate::serve) text: String,
+pub(crate) struct Output {
+    pub(crate) text: String,
     /// Data URLs.
-    pub(in crate::serve) images: Vec<String>,
+    pub(crate) images: Vec<String>,
+}
+
+impl Output {
+    pub(super) fn add_line(&mut self, line: &str) {
+        if !self.text.is_empty() && !self.text.ends_with('\n') {
+            self.text.push('\n');
+        }
+        self.text.push_str(line);
+    }
 }
 
 impl Cell {
@@ -97,11 +106,6 @@ impl Cell {
         self.images.push(format!("data:{kind};base64,{base64}"));
     }
 
-    /// Adds output that processes of the cell have written directly to the pipes.
-    pub(super) fn take_raw(&mut self, text: &str) {
-        self.text.push(text);
-    }
-
     /// Takes the output so far.
     pub(super) fn output(&mut self) -> Output {
         Output {
@@ -151,14 +155,14 @@ fn end(bytes: &[u8]) -> String {
 
 /// Beginning and end of a text of any length.
 #[derive(Debug, Default)]
-struct Text {
+pub(super) struct Text {
     head: String,
     tail: String,
     is_cut: bool,
 }
 
 impl Text {
-    fn push(&mut self, text: &str) {
+    pub(super) fn push(&mut self, text: &str) {
         let room = text.floor_char_boundary(MAX_HALF_BYTES.saturating_sub(self.head.len()));
         let (head, rest) = if self.tail.is_empty() && !self.is_cut {
             text.split_at(room)
@@ -181,12 +185,8 @@ impl Text {
     }
 
     fn shorten(&mut self) {
-        if let Some(excess) = self
-            .tail
-            .len()
-            .checked_sub(MAX_HALF_BYTES)
-            .filter(|excess| *excess > 0)
-        {
+        let excess = self.tail.len().saturating_sub(MAX_HALF_BYTES);
+        if excess > 0 {
             self.tail.drain(..self.tail.floor_char_boundary(excess));
             self.is_cut = true;
         }

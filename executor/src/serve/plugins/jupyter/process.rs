@@ -1,19 +1,22 @@
-//! Process of a kernel, which runs as the sandbox user.
+//! Process of a kernel, which runs as the sandbox user, and its outputs.
 
-use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 
 use crds::contract::variable;
+use parking_lot::Mutex;
+use rustix::io::Errno;
 use rustix::process::Signal;
+use tokio::net::unix::pipe::Receiver;
 use tokio::process::Command;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::output::Cell;
-use super::output_pipe::Pipe;
 use crate::serve::launch_dir::launch_dir;
 use crate::serve::process_group::{GroupLeader, ProcessGroup};
 use crate::serve::shell::LaunchContext;
@@ -45,6 +48,10 @@ iostream.OutStream.fileno = lambda self: 2 if self.name == 'stderr' else 1
 kernelapp.launch_new_instance()
 ";
 
+/// Bytes of the latest output that are kept as the reason of an exit.
+const MAX_TAIL_BYTES: usize = 4 << 10;
+const BUFFER: usize = 16 << 10;
+
 /// End of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ended {
@@ -56,7 +63,7 @@ pub(super) struct Ended {
 #[derive(Debug)]
 pub(super) struct Process {
     group: ProcessGroup,
-    ended: watch::Receiver<Option<Ended>>,
+    pub(super) ended: watch::Receiver<Option<Ended>>,
     /// Standard output and standard error.
     pipes: [Pipe; 2],
     _followers: [AbortOnDropHandle<()>; 2],
@@ -67,11 +74,10 @@ impl Process {
         python: &Path,
         connection: &Path,
         start: &LaunchContext,
-        variables: &[(&'static str, OsString)],
         cell: &watch::Sender<Cell>,
     ) -> io::Result<Self> {
         let directory = launch_dir(start, python.to_owned()).await?;
-        let mut child = command(python, connection, start, variables, &directory).spawn()?;
+        let mut child = command(python, connection, start, &directory).spawn()?;
         let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let errors = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let pipes = [
@@ -101,11 +107,6 @@ impl Process {
         }
     }
 
-    /// Reports the end.
-    pub(super) fn watch(&self) -> watch::Receiver<Option<Ended>> {
-        self.ended.clone()
-    }
-
     /// Interrupts the kernel and its foreground processes: Python aborts the cell.
     pub(super) async fn interrupt(&self) {
         self.group.signal(Signal::INT).await;
@@ -114,17 +115,11 @@ impl Process {
     pub(super) async fn kill(&self) {
         self.group.signal(Signal::KILL).await;
         // Returns soon: SIGKILL cannot be ignored.
-        let _ = self.watch().wait_for(Option::is_some).await;
+        let _ = self.ended.clone().wait_for(Option::is_some).await;
     }
 }
 
-fn command(
-    python: &Path,
-    connection: &Path,
-    start: &LaunchContext,
-    variables: &[(&'static str, OsString)],
-    directory: &Path,
-) -> Command {
+fn command(python: &Path, connection: &Path, start: &LaunchContext, directory: &Path) -> Command {
     let mut command = Command::new(python);
     command
         .args(["-c", PROGRAM, "-f"])
@@ -135,7 +130,6 @@ fn command(
         .env("JPY_PARENT_PID", std::process::id().to_string())
         .env("PYDEVD_DISABLE_FILE_VALIDATION", "1")
         .envs(start.variables.iter().cloned())
-        .envs(variables.iter().cloned())
         .current_dir(directory)
         .process_group(0)
         .stdin(Stdio::null())
@@ -161,5 +155,107 @@ fn describe(status: ExitStatus) -> String {
         (Some(code), _) => format!("exit status {code}"),
         (None, Some(signal)) => format!("killed by signal {signal}"),
         (None, None) => status.to_string(),
+    }
+}
+
+/// Standard output or error of the kernel process and its children.
+///
+/// A kernel reads its own outputs in a thread, which may deliver them after the end of the cell.
+/// Here the server reads them: the content of the pipe at the end of a cell belongs to the cell.
+#[derive(Debug, Clone)]
+struct Pipe(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    end: Receiver,
+    state: Mutex<DecoderState>,
+}
+
+#[derive(Debug, Default)]
+struct DecoderState {
+    /// Bytes of an incomplete character.
+    part: Vec<u8>,
+    output_tail: String,
+}
+
+impl Pipe {
+    fn new(end: OwnedFd) -> io::Result<Self> {
+        Ok(Self(Arc::new(Inner {
+            end: Receiver::from_owned_fd(end)?,
+            state: Mutex::default(),
+        })))
+    }
+
+    /// Adds output to the current cell until the last writer has closed the pipe.
+    async fn follow(self, cell: watch::Sender<Cell>) {
+        while let Ok(()) = self.0.end.readable().await {
+            let mut ended = false;
+            let _ = self.0.end.try_io(|| {
+                ended = self.drain(&cell);
+                // The pipe is empty: wait.
+                Err::<(), _>(io::ErrorKind::WouldBlock.into())
+            });
+            if ended {
+                return;
+            }
+        }
+    }
+
+    /// Reads the content of the pipe. Returns true if its last writer is gone.
+    fn drain(&self, cell: &watch::Sender<Cell>) -> bool {
+        let mut buffer = [0; BUFFER];
+        loop {
+            match rustix::io::read(&self.0.end, &mut buffer) {
+                Ok(0) => return true,
+                Ok(count) => self.take(&buffer[..count], cell),
+                Err(Errno::INTR) => {}
+                Err(error) => return error != Errno::AGAIN,
+            }
+        }
+    }
+
+    fn take(&self, bytes: &[u8], cell: &watch::Sender<Cell>) {
+        let text = self.0.state.lock().decode(bytes);
+        cell.send_if_modified(|cell| {
+            cell.text.push(&text);
+            false
+        });
+    }
+
+    fn output_tail(&self) -> String {
+        self.0.state.lock().output_tail.trim().to_owned()
+    }
+}
+
+impl DecoderState {
+    fn decode(&mut self, bytes: &[u8]) -> String {
+        self.part.extend(bytes);
+        let whole = match std::str::from_utf8(&self.part) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            _ => self.part.len(),
+        };
+        let rest = self.part.split_off(whole);
+        let text = String::from_utf8_lossy(&self.part).into_owned();
+        self.part = rest;
+        self.output_tail.push_str(&text);
+        let excess = self.output_tail.len().saturating_sub(MAX_TAIL_BYTES);
+        let excess = self.output_tail.ceil_char_boundary(excess);
+        self.output_tail.drain(..excess);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decode_joins_split_characters() {
+        let mut state = DecoderState::default();
+        assert_eq!(state.decode(b"a\xe2\x82"), "a");
+        assert_eq!(state.decode(b"\xac\xff"), "€\u{fffd}");
+        assert_eq!(state.decode(b"\xf0\x9fx"), "\u{fffd}x");
+        state.decode("é".repeat(MAX_TAIL_BYTES).as_bytes());
+        assert!(state.output_tail.len() <= MAX_TAIL_BYTES);
     }
 }

@@ -27,11 +27,15 @@ pub(super) struct Frame {
     pub(super) end: Option<Vec<u8>>,
 }
 
-/// Exchanges greetings and the socket types.
+/// `READY` command with the socket type and the identity, each behind the length of its value.
+pub(super) const READY_DEALER: &[u8] =
+    b"\x05READY\x0bSocket-Type\0\0\0\x06DEALER\x08Identity\0\0\0\x07sandbox";
+pub(super) const READY_SUB: &[u8] = b"\x05READY\x0bSocket-Type\0\0\0\x03SUB\x08Identity\0\0\0\0";
+
+/// Exchanges greetings and `READY` commands.
 pub(super) async fn shake_hands(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    socket_type: &str,
-    identity: &str,
+    ready: &[u8],
 ) -> io::Result<()> {
     stream.write_all(&greeting()).await?;
     let mut theirs = [0; 64];
@@ -39,19 +43,8 @@ pub(super) async fn shake_hands(
     if theirs[0] != 0xff || theirs[9] != 0x7f || theirs[10] < 3 || &theirs[12..17] != b"NULL\0" {
         return Err(invalid("the peer does not speak ZMTP 3"));
     }
-    let mut ready = b"\x05READY".to_vec();
-    for (name, value) in [("Socket-Type", socket_type), ("Identity", identity)] {
-        ready.push(u8::try_from(name.len()).map_err(io::Error::other)?);
-        ready.extend(name.bytes());
-        ready.extend(
-            u32::try_from(value.len())
-                .map_err(io::Error::other)?
-                .to_be_bytes(),
-        );
-        ready.extend(value.bytes());
-    }
     stream.write_all(&head(COMMAND, ready.len())).await?;
-    stream.write_all(&ready).await?;
+    stream.write_all(ready).await?;
     let mut left = MAX_MESSAGE_BYTES;
     let (flags, answer) = read_frame(stream, &mut left).await?;
     if flags & COMMAND == 0 || !answer.bytes.starts_with(b"\x05READY") {
@@ -120,12 +113,9 @@ async fn read_frame(
         return Ok((flags, Frame { bytes, end: None }));
     }
     let bytes = read_exactly(stream, EDGE_BYTES).await?;
-    let between = size - 2 * EDGE_BYTES;
-    let skipped =
-        tokio::io::copy(&mut (&mut *stream).take(between), &mut tokio::io::sink()).await?;
-    if skipped < between {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
+    let mut between = (&mut *stream).take(size - 2 * EDGE_BYTES);
+    tokio::io::copy(&mut between, &mut tokio::io::sink()).await?;
+    // Fails if the connection has ended in between.
     let end = Some(read_exactly(stream, EDGE_BYTES).await?);
     Ok((flags, Frame { bytes, end }))
 }
@@ -178,12 +168,12 @@ mod tests {
     #[tokio::test]
     async fn handshake_succeeds_only_with_zmtp_peer() {
         let (mut near, mut far) = tokio::io::duplex(1024);
-        let other = tokio::spawn(async move { shake_hands(&mut far, "ROUTER", "").await });
-        shake_hands(&mut near, "DEALER", "me").await.unwrap();
+        let other = tokio::spawn(async move { shake_hands(&mut far, READY_SUB).await });
+        shake_hands(&mut near, READY_DEALER).await.unwrap();
         other.await.unwrap().unwrap();
         let (mut near, mut far) = tokio::io::duplex(1024);
         far.write_all(&[b'H'; 64]).await.unwrap();
-        assert!(shake_hands(&mut near, "SUB", "").await.is_err());
+        assert!(shake_hands(&mut near, READY_SUB).await.is_err());
     }
 
     #[tokio::test]
