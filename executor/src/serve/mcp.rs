@@ -5,17 +5,18 @@
 //! it, and is restarted with a backoff when it ends.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::future::join_all;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::config::Config;
 pub(super) use self::config::parse;
-use self::join::join_all;
 use self::peer::FORWARDED_NOTIFICATIONS;
 pub(super) use self::proxy::is_message;
 use self::server::Server;
@@ -24,12 +25,10 @@ use super::shell::LaunchContext;
 
 mod config;
 mod http;
-mod join;
 mod peer;
 mod proxy;
 mod server;
 mod sessions;
-mod sse;
 mod stdio;
 
 /// Time that an update waits for its servers, to report their errors. Clients wait a minute; a
@@ -74,19 +73,16 @@ impl Mcp {
     pub(super) async fn update(&self, configs: Vec<Config>) -> Vec<String> {
         let before = self.all();
         let (current, ended) = self.replace(configs);
-        end_all(ended).await;
+        join_all(ended.iter().map(|server| server.end())).await;
         let same = |(one, other): (&Arc<Server>, &Arc<Server>)| Arc::ptr_eq(one, other);
         if before.len() != current.len() || !before.iter().zip(&current).all(same) {
             for kind in FORWARDED_NOTIFICATIONS {
                 self.sessions.broadcast(kind);
             }
         }
-        let problems = join_all(current.into_iter().map(|server| async move {
-            let problem = tokio::time::timeout(UPDATE_TIMEOUT, server.peer())
-                .await
-                .ok()?
-                .err()?;
-            Some(format!("{}: {problem}", server.name()))
+        let problems = join_all(current.iter().map(async |server| {
+            let peer = tokio::time::timeout(UPDATE_TIMEOUT, server.peer()).await;
+            Some(format!("{}: {}", server.name(), peer.ok()?.err()?))
         }));
         problems.await.into_iter().flatten().collect()
     }
@@ -96,21 +92,21 @@ impl Mcp {
         let mut before = std::mem::take(&mut *servers);
         for config in configs {
             let name = config.name.clone();
-            let same = before
-                .get(&name)
-                .is_some_and(|server| *server.config() == config);
-            let server = same.then(|| before.remove(&name)).flatten();
-            let new = || Server::new(config, self.start.clone(), self.sessions.clone());
-            let server = server.unwrap_or_else(|| Arc::new(new()));
+            let server = match before.entry(name.clone()) {
+                Entry::Occupied(same) if same.get().config == config => same.remove(),
+                _ => Arc::new(Server::new(
+                    config,
+                    self.start.clone(),
+                    self.sessions.clone(),
+                )),
+            };
             servers.insert(name, server);
         }
         if !servers.is_empty() {
             self.is_offered.store(true, Ordering::Relaxed);
         }
-        (
-            servers.values().cloned().collect(),
-            before.into_values().collect(),
-        )
+        let current = servers.values().cloned().collect();
+        (current, before.into_values().collect())
     }
 
     fn all(&self) -> Vec<Arc<Server>> {
@@ -125,15 +121,6 @@ impl Mcp {
     pub(super) async fn close(&self) {
         self.sessions.close();
         let (_, ended) = self.replace(Vec::new());
-        end_all(ended).await;
+        join_all(ended.iter().map(|server| server.end())).await;
     }
-}
-
-async fn end_all(servers: Vec<Arc<Server>>) {
-    join_all(
-        servers
-            .into_iter()
-            .map(|server| async move { server.end().await }),
-    )
-    .await;
 }

@@ -121,7 +121,7 @@ async fn open(State(executor): State<Arc<Executor>>) -> Response {
     let Some(stream) = executor.mcp.sessions.open(executor.activity.begin()) else {
         return detail(StatusCode::SERVICE_UNAVAILABLE, "Too many streams");
     };
-    let mut response = Response::new(Body::new(stream));
+    let mut response = Response::new(stream);
     let headers = response.headers_mut();
     let kind = HeaderValue::from_static("text/event-stream; charset=utf-8");
     headers.insert(header::CONTENT_TYPE, kind);

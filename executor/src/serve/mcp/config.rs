@@ -4,35 +4,41 @@
 use std::collections::BTreeMap;
 
 use crds::shell_words;
-use http::{HeaderName, HeaderValue, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use serde_json::{Map, Value};
 
 /// Limit of tool servers.
 const MAX_SERVERS: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::serve) struct Config {
+pub(crate) struct Config {
     pub(super) name: String,
     pub(super) transport: Transport,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Transport {
-    Stdio {
-        command: String,
-        arguments: Vec<String>,
-        environment: BTreeMap<String, String>,
-    },
-    Http {
-        url: Uri,
-        headers: BTreeMap<String, String>,
-        /// The older transport, whose responses come over an event stream.
-        is_sse: bool,
-    },
+    Stdio(LocalServer),
+    Http(RemoteServer),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LocalServer {
+    pub(super) command: String,
+    pub(super) arguments: Vec<String>,
+    pub(super) environment: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RemoteServer {
+    pub(super) url: Uri,
+    pub(super) headers: HeaderMap,
+    /// The older transport, whose responses come over an event stream.
+    pub(super) is_sse: bool,
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(in crate::serve) enum ConfigError {
+pub(crate) enum ConfigError {
     #[error("a server must be an object")]
     NoObject,
     #[error("more than {MAX_SERVERS} servers")]
@@ -46,19 +52,16 @@ pub(in crate::serve) enum ConfigError {
 }
 
 /// Parses a list of servers. Of several with one name the last one is used.
-pub(in crate::serve) fn parse(list: &[Value]) -> Result<Vec<Config>, ConfigError> {
+pub(crate) fn parse(list: &[Value]) -> Result<Vec<Config>, ConfigError> {
     if list.len() > MAX_SERVERS {
         return Err(ConfigError::TooMany);
     }
-    let objects = list
-        .iter()
-        .map(|server| server.as_object().ok_or(ConfigError::NoObject));
-    let configs = objects.map(|object| Config::read(object?));
-    let configs: Result<Vec<_>, _> = configs.collect();
-    let by_name = configs?
-        .into_iter()
-        .map(|config| (config.name.clone(), config));
-    Ok(by_name.collect::<BTreeMap<_, _>>().into_values().collect())
+    let mut by_name = BTreeMap::new();
+    for server in list {
+        let config = Config::read(server.as_object().ok_or(ConfigError::NoObject)?)?;
+        by_name.insert(config.name.clone(), config);
+    }
+    Ok(by_name.into_values().collect())
 }
 
 impl Config {
@@ -69,77 +72,66 @@ impl Config {
             return Err(ConfigError::Name);
         }
         let transport = if object.contains_key("url") {
-            remote(object)?
+            Transport::Http(remote(object)?)
         } else {
-            local(object)?
+            Transport::Stdio(local(object)?)
         };
         Ok(Self { name, transport })
     }
 }
 
-fn local(object: &Map<String, Value>) -> Result<Transport, ConfigError> {
+fn local(object: &Map<String, Value>) -> Result<LocalServer, ConfigError> {
     let command = text(object, "command")?.trim().to_owned();
     if command.is_empty() || command.contains([' ', '\0']) {
         return Err(ConfigError::Invalid("command"));
     }
     let arguments = match object.get("args") {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::String(line)) => {
-            shell_words::split(line).map_err(|_| ConfigError::Invalid("args"))?
-        }
-        Some(Value::Array(words)) => texts(words).ok_or(ConfigError::Invalid("args"))?,
-        Some(_) => return Err(ConfigError::Invalid("args")),
+        None | Some(Value::Null) => Some(Vec::new()),
+        Some(Value::String(line)) => shell_words::split(line).ok(),
+        Some(Value::Array(words)) => texts(words),
+        Some(_) => None,
     };
+    let arguments = arguments.ok_or(ConfigError::Invalid("args"))?;
     let environment = match object.get("env") {
-        None | Some(Value::Null) => BTreeMap::new(),
-        Some(Value::String(line)) => pairs(line).ok_or(ConfigError::Invalid("env"))?,
-        Some(Value::Object(entries)) => entries_of(entries).ok_or(ConfigError::Invalid("env"))?,
-        Some(_) => return Err(ConfigError::Invalid("env")),
+        Some(Value::String(line)) => pairs(line),
+        _ => entries(object, "env"),
     };
+    let environment = environment.ok_or(ConfigError::Invalid("env"))?;
     let can_be_set = |(name, value): (&String, &String)| {
         !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
     };
     if !environment.iter().all(can_be_set) || arguments.iter().any(|word| word.contains('\0')) {
         return Err(ConfigError::Invalid("env"));
     }
-    Ok(Transport::Stdio {
+    Ok(LocalServer {
         command,
         arguments,
         environment,
     })
 }
 
-fn remote(object: &Map<String, Value>) -> Result<Transport, ConfigError> {
-    let url: Uri = text(object, "url")?
-        .trim()
-        .parse()
-        .map_err(|_| ConfigError::Invalid("url"))?;
+fn remote(object: &Map<String, Value>) -> Result<RemoteServer, ConfigError> {
+    let url = text(object, "url")?.trim().parse();
+    let url: Uri = url.map_err(|_| ConfigError::Invalid("url"))?;
     if !matches!(url.scheme_str(), Some("http" | "https")) || url.authority().is_none() {
         return Err(ConfigError::Invalid("url"));
     }
-    let mut headers = match object.get("headers") {
-        None | Some(Value::Null) => BTreeMap::new(),
-        Some(Value::Object(entries)) => {
-            entries_of(entries).ok_or(ConfigError::Invalid("headers"))?
-        }
-        Some(_) => return Err(ConfigError::Invalid("headers")),
-    };
+    let mut headers = entries(object, "headers").ok_or(ConfigError::Invalid("headers"))?;
     if let Some(Value::String(key)) = object.get("api_key") {
         headers.insert("authorization".to_owned(), format!("Bearer {key}"));
-    }
-    let valid = |(name, value): (&String, &String)| {
-        HeaderName::try_from(name).is_ok() && HeaderValue::try_from(value).is_ok()
-    };
-    if !headers.iter().all(valid) {
-        return Err(ConfigError::Invalid("headers"));
     }
     let is_sse = match object.get("transport").and_then(Value::as_str) {
         Some(word) => word == "sse",
         None => url.path().trim_end_matches('/').ends_with("/sse"),
     };
-    Ok(Transport::Http {
+    let header = |(name, value): (&String, &String)| {
+        let name = HeaderName::try_from(name).ok()?;
+        Some((name, HeaderValue::try_from(value).ok()?))
+    };
+    let headers: Option<HeaderMap> = headers.iter().map(header).collect();
+    Ok(RemoteServer {
         url,
-        headers,
+        headers: headers.ok_or(ConfigError::Invalid("headers"))?,
         is_sse,
     })
 }
@@ -150,30 +142,31 @@ fn text<'a>(object: &'a Map<String, Value>, name: &'static str) -> Result<&'a st
 }
 
 fn texts(words: &[Value]) -> Option<Vec<String>> {
-    words
-        .iter()
-        .map(|word| Some(word.as_str()?.to_owned()))
-        .collect()
+    let text = |word: &Value| Some(word.as_str()?.to_owned());
+    words.iter().map(text).collect()
 }
 
-fn entries_of(entries: &Map<String, Value>) -> Option<BTreeMap<String, String>> {
-    let entries = entries.iter();
-    entries
-        .map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
-        .collect()
+/// Reads an optional object of texts.
+fn entries(object: &Map<String, Value>, name: &str) -> Option<BTreeMap<String, String>> {
+    match object.get(name) {
+        None | Some(Value::Null) => Some(BTreeMap::new()),
+        Some(Value::Object(entries)) => {
+            let text =
+                |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
+            entries.iter().map(text).collect()
+        }
+        Some(_) => None,
+    }
 }
 
 /// Parses `K=V,K2=V2`.
 fn pairs(line: &str) -> Option<BTreeMap<String, String>> {
-    let parts = line
-        .split(',')
-        .map(str::trim)
-        .filter(|part| !part.is_empty());
+    let parts = line.split(',').map(str::trim);
     let pair = |part: &str| {
         let (name, value) = part.split_once('=')?;
         Some((name.trim().to_owned(), value.trim().to_owned()))
     };
-    parts.map(pair).collect()
+    parts.filter(|part| !part.is_empty()).map(pair).collect()
 }
 
 #[cfg(test)]
@@ -191,10 +184,8 @@ mod tests {
         let short = json!({"name": "a", "command": "uvx", "args": "x 'y z'", "env": "K=V, L="});
         assert_eq!(one(full).unwrap(), one(short).unwrap());
         let least = one(json!({"name": "a", "command": "x"})).unwrap();
-        assert!(
-            matches!(least.transport, Transport::Stdio { arguments, environment, .. }
-            if arguments.is_empty() && environment.is_empty())
-        );
+        assert!(matches!(least.transport, Transport::Stdio(local)
+            if local.arguments.is_empty() && local.environment.is_empty()));
     }
 
     #[test]
@@ -222,19 +213,14 @@ mod tests {
 
     #[test]
     fn parse_detects_the_transport_of_a_url() {
-        let config = one(json!({"name": "a", "url": "http://h:1/sse", "api_key": "k"})).unwrap();
-        let Transport::Http {
-            headers, is_sse, ..
-        } = config.transport
-        else {
-            panic!("not remote");
+        let remote = |config| match one(config).unwrap().transport {
+            Transport::Http(remote) => remote,
+            Transport::Stdio(local) => panic!("not remote: {local:?}"),
         };
-        assert!(is_sse && headers["authorization"] == "Bearer k");
-        let config =
-            one(json!({"name": "a", "url": "http://h/sse", "transport": "streamable-http"}));
-        assert!(matches!(
-            config.unwrap().transport,
-            Transport::Http { is_sse: false, .. }
-        ));
+        let found = remote(json!({"name": "a", "url": "http://h:1/sse", "api_key": "k"}));
+        assert!(found.is_sse && found.headers["authorization"] == "Bearer k");
+        let found =
+            remote(json!({"name": "a", "url": "http://h/sse", "transport": "streamable-http"}));
+        assert!(!found.is_sse);
     }
 }

@@ -1,27 +1,28 @@
 //! Remote tool server over HTTP. Each message is posted; its reply is the response or, with the
 //! older transport, an event of a stream that was opened before.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http::uri::Scheme;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::TokioExecutor;
 use parking_lot::Mutex;
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::config::RemoteServer;
 use super::peer::{ConnectionEnd, Inbox, Peer, VERSION};
 use super::sessions::Sessions;
-use super::sse::Events;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for a message and its complete response.
@@ -30,47 +31,34 @@ const POST_TIMEOUT: Duration = Duration::from_mins(11);
 const MAX_POSTS: usize = 32;
 /// Limit of a response.
 const MAX_RESPONSE_BYTES: usize = 32 << 20;
+const MAX_EVENT_BYTES: usize = 32 << 20;
 const SESSION: &str = "mcp-session-id";
 
 type Gone = watch::Sender<Option<ConnectionEnd>>;
 
-/// Keeps the connection; dropping it closes the connection.
-#[derive(Debug)]
-pub(super) struct HttpConnection {
-    _running: AbortOnDropHandle<()>,
-}
+type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// HTTP client with or without TLS.
-#[derive(Debug)]
-enum HttpClient {
-    Plain(Client<HttpConnector, Full<Bytes>>),
-    Secure(Client<HttpsConnector<HttpConnector>, Full<Bytes>>),
-}
-
-impl HttpClient {
-    /// Blocks: reads the CA certificates of the image.
-    fn new(is_secure: bool) -> io::Result<Self> {
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        let builder = Client::builder(TokioExecutor::new());
-        if !is_secure {
-            return Ok(Self::Plain(builder.build(connector)));
-        }
-        connector.enforce_http(false);
-        let connector = HttpsConnectorBuilder::new()
-            .with_provider_and_native_roots(rustls::crypto::ring::default_provider())?
+/// Creates a client. Blocks: reads the CA certificates of the image if the server needs TLS.
+fn client(is_secure: bool) -> io::Result<HttpClient> {
+    let mut http = HttpConnector::new();
+    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    http.enforce_http(false);
+    let provider = rustls::crypto::ring::default_provider();
+    let connector = HttpsConnectorBuilder::new();
+    let connector = if is_secure {
+        connector
+            .with_provider_and_native_roots(provider)?
             .https_only()
-            .enable_http1()
-            .wrap_connector(connector);
-        Ok(Self::Secure(builder.build(connector)))
-    }
-
-    fn request(&self, request: Request<Full<Bytes>>) -> ResponseFuture {
-        match self {
-            Self::Plain(client) => client.request(request),
-            Self::Secure(client) => client.request(request),
-        }
-    }
+    } else {
+        let config = ClientConfig::builder_with_provider(provider.into())
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth();
+        connector.with_tls_config(config).https_or_http()
+    };
+    let connector = connector.enable_http1().wrap_connector(http);
+    Ok(Client::builder(TokioExecutor::new()).build(connector))
 }
 
 /// State that all requests share.
@@ -78,7 +66,7 @@ impl HttpClient {
 struct HttpTransport {
     client: HttpClient,
     url: Uri,
-    headers: BTreeMap<String, String>,
+    headers: HeaderMap,
     session: Mutex<Option<HeaderValue>>,
     inbox: Inbox,
     gone: Gone,
@@ -87,31 +75,27 @@ struct HttpTransport {
 /// # Errors
 /// If the URL is `https` and the image has no CA certificates.
 pub(super) async fn connect(
-    url: &Uri,
-    headers: &BTreeMap<String, String>,
-    is_sse: bool,
+    server: &RemoteServer,
     sessions: Sessions,
-) -> io::Result<(Peer, HttpConnection)> {
-    let is_secure = url.scheme_str() == Some("https");
-    let client = tokio::task::spawn_blocking(move || HttpClient::new(is_secure)).await??;
+) -> io::Result<(Peer, AbortOnDropHandle<()>)> {
+    let is_secure = server.url.scheme() == Some(&Scheme::HTTPS);
+    let client = tokio::task::spawn_blocking(move || client(is_secure)).await??;
     let (gone, watch) = watch::channel(None);
     let (peer, queue, inbox) = Peer::new(watch, sessions);
     let transport = Arc::new(HttpTransport {
         client,
-        url: url.clone(),
-        headers: headers.clone(),
+        url: server.url.clone(),
+        headers: server.headers.clone(),
         session: Mutex::default(),
         inbox,
         gone,
     });
-    let running = if is_sse {
+    let running = if server.is_sse {
         tokio::spawn(transport.run_with_stream(queue))
     } else {
-        let url = transport.url.clone();
-        tokio::spawn(transport.run(queue, url))
+        tokio::spawn(transport.run(queue, server.url.clone()))
     };
-    let running = AbortOnDropHandle::new(running);
-    Ok((peer, HttpConnection { _running: running }))
+    Ok((peer, AbortOnDropHandle::new(running)))
 }
 
 impl HttpTransport {
@@ -128,17 +112,13 @@ impl HttpTransport {
             posts.spawn(async move {
                 let _slot = slot;
                 let id = message.get("id").cloned();
-                let posted =
-                    tokio::time::timeout(POST_TIMEOUT, transport.post(&message, &url)).await;
-                let problem = match posted {
-                    Ok(Ok(())) => return,
-                    Ok(Err(problem)) => problem,
-                    Err(_) => "no answer".to_owned(),
-                };
-                let error = json!({"code": -32000, "message": problem});
-                transport
-                    .inbox
-                    .take(json!({"jsonrpc": "2.0", "id": id, "error": error}));
+                let posting = transport.post(&message, &url);
+                let posted = tokio::time::timeout(POST_TIMEOUT, posting).await;
+                if let Err(problem) = posted.unwrap_or_else(|_| Err("no answer".to_owned())) {
+                    let error = json!({"code": -32000, "message": problem});
+                    let answer = json!({"jsonrpc": "2.0", "id": id, "error": error});
+                    transport.inbox.take(answer);
+                }
             });
         }
     }
@@ -150,9 +130,8 @@ impl HttpTransport {
         }
         let status = response.status();
         if status == StatusCode::NOT_FOUND && self.session.lock().is_some() {
-            let _ = self
-                .gone
-                .send(Some(ConnectionEnd::now("the session has ended")));
+            let end = ConnectionEnd::now("the session has ended");
+            let _ = self.gone.send(Some(end));
         }
         if !status.is_success() {
             return Err(format!("HTTP status {status}"));
@@ -162,10 +141,8 @@ impl HttpTransport {
         if kind.starts_with("text/event-stream") {
             return self.follow(response, |_| {}).await;
         }
-        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES)
-            .collect()
-            .await;
-        let body = body.map_err(|error| error.to_string())?.to_bytes();
+        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect();
+        let body = body.await.map_err(|error| error.to_string())?.to_bytes();
         // Some servers respond to notifications with plain text.
         if let Ok(message) = serde_json::from_slice(&body) {
             self.inbox.take(message);
@@ -179,22 +156,20 @@ impl HttpTransport {
         url: &Uri,
         body: String,
     ) -> Result<Response<Incoming>, String> {
-        let mut request = Request::builder().method(method).uri(url);
-        for (name, value) in &self.headers {
-            request = request.header(name, value);
-        }
+        let mut request = Request::new(Full::from(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = url.clone();
+        let headers = request.headers_mut();
+        headers.clone_from(&self.headers);
         if let Some(session) = self.session.lock().clone() {
-            request = request.header(SESSION, session);
-            request = request.header("mcp-protocol-version", VERSION);
+            headers.append(SESSION, session);
+            headers.append("mcp-protocol-version", HeaderValue::from_static(VERSION));
         }
-        request = request
-            .header(header::ACCEPT, "application/json, text/event-stream")
-            .header(header::CONTENT_TYPE, "application/json");
-        let request = request
-            .body(Full::from(body))
-            .map_err(|error| error.to_string())?;
-        let response = self.client.request(request).await;
-        response.map_err(|error| {
+        let accept = HeaderValue::from_static("application/json, text/event-stream");
+        headers.append(header::ACCEPT, accept);
+        let json = HeaderValue::from_static("application/json");
+        headers.append(header::CONTENT_TYPE, json);
+        self.client.request(request).await.map_err(|error| {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
             format!(
                 "cannot reach it: {}",
@@ -248,8 +223,9 @@ impl HttpTransport {
             Ok(response) => Err(format!("HTTP status {}", response.status())),
             Err(problem) => Err(problem),
         };
-        let problem = outcome.err();
-        let problem = problem.unwrap_or_else(|| "the stream has ended".to_owned());
+        let problem = outcome
+            .err()
+            .unwrap_or_else(|| "the stream has ended".to_owned());
         let _ = self.gone.send(Some(ConnectionEnd::now(problem)));
     }
 }
@@ -274,6 +250,60 @@ fn resolve(base: &Uri, place: &str) -> Option<Uri> {
     parts.path_and_query(path).build().ok()
 }
 
+/// Server-sent event.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct Event {
+    kind: String,
+    data: String,
+}
+
+/// Incremental parser of an event stream.
+#[derive(Debug, Default)]
+struct Events {
+    line: Vec<u8>,
+    event: Event,
+    has_data: bool,
+}
+
+impl Events {
+    /// Adds bytes and returns complete events, or `None` if an event exceeds the limit.
+    fn push(&mut self, bytes: &[u8]) -> Option<Vec<Event>> {
+        let mut complete = Vec::new();
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend(piece);
+            if self.line.len() + self.event.data.len() > MAX_EVENT_BYTES {
+                return None;
+            }
+            if piece.ends_with(b"\n") {
+                let line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
+                complete.extend(self.take(line.trim_end_matches(['\r', '\n'])));
+            }
+        }
+        Some(complete)
+    }
+
+    fn take(&mut self, line: &str) -> Option<Event> {
+        if line.is_empty() {
+            let event = std::mem::take(&mut self.event);
+            return std::mem::take(&mut self.has_data).then_some(event);
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => value.clone_into(&mut self.event.kind),
+            "data" => {
+                if self.has_data {
+                    self.event.data.push('\n');
+                }
+                self.event.data.push_str(value);
+                self.has_data = true;
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -286,5 +316,25 @@ mod tests {
         assert_eq!(resolve("m/?x=1").unwrap(), "http://h:1/a/m/?x=1");
         assert_eq!(resolve("http://h:1/m").unwrap(), "http://h:1/m");
         assert_eq!(resolve("http://other/m"), None);
+    }
+
+    #[test]
+    fn events_are_joined_from_chunks() {
+        let text = ": ping\r\n\r\nevent: endpoint\r\ndata: /m\r\n\r\nid: 1\ndata:a\ndata: b\n\nevent: x\n\n";
+        let event = |kind: &str, data: &str| Event {
+            kind: kind.to_owned(),
+            data: data.to_owned(),
+        };
+        let expected = [event("endpoint", "/m"), event("", "a\nb")];
+        for size in [1, 3, text.len()] {
+            let mut events = Events::default();
+            let pieces = text.as_bytes().chunks(size);
+            let found: Vec<_> = pieces
+                .flat_map(|piece| events.push(piece).unwrap())
+                .collect();
+            assert_eq!(found, expected);
+        }
+        let long = vec![b'x'; MAX_EVENT_BYTES + 1];
+        assert!(Events::default().push(&long).is_none());
     }
 }

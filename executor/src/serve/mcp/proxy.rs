@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use futures::future::join_all;
+use serde_json::{Value, json};
 
-use super::join::join_all;
 use super::peer::{PeerError, VERSION};
 use super::server::Server;
 
@@ -26,7 +26,7 @@ const MAX_BATCH: usize = 32;
 const MAX_PAGES: usize = 50;
 
 /// Returns whether a value is a message or a batch (protocol version 2025-03-26).
-pub(in crate::serve) fn is_message(value: &Value) -> bool {
+pub(crate) fn is_message(value: &Value) -> bool {
     match value {
         Value::Array(batch) => {
             (1..=MAX_BATCH).contains(&batch.len()) && batch.iter().all(Value::is_object)
@@ -108,18 +108,13 @@ async fn list(
     key: &str,
     named: Option<&str>,
 ) -> Result<Value, Value> {
-    let (asked, wanted) = (method.to_owned(), key.to_owned());
-    let lists = join_all(servers.iter().cloned().map(move |server| {
-        let (method, key) = (asked.clone(), wanted.clone());
-        async move {
-            let listed = tokio::time::timeout(LIST_TIMEOUT, entries(&server, &method, &key)).await;
-            listed.unwrap_or(Err(PeerError::Silent(LIST_TIMEOUT)))
-        }
+    let lists = join_all(servers.iter().map(async |server| {
+        let listed = tokio::time::timeout(LIST_TIMEOUT, entries(server, method, key)).await;
+        listed.unwrap_or(Err(PeerError::Silent(LIST_TIMEOUT)))
     }));
-    let lists = lists.await;
     let mut all = Vec::new();
     let mut problem = None;
-    for (server, entries) in servers.iter().zip(lists) {
+    for (server, entries) in servers.iter().zip(lists.await) {
         match entries {
             Ok(mut entries) => {
                 if let Some(name) = named.filter(|_| servers.len() > 1) {
@@ -167,73 +162,59 @@ fn prefix(entry: &mut Value, key: &str, server: &str) {
 
 /// Returns the server of a prefixed name and the name without prefix. Server names may contain the
 /// separator: the longest match wins.
-fn owner(servers: &[Arc<Server>], name: &str) -> Option<(Arc<Server>, String)> {
+fn owner<'a>(servers: &'a [Arc<Server>], name: &'a str) -> Option<(&'a Arc<Server>, &'a str)> {
     if let [only] = servers {
-        return Some((Arc::clone(only), name.to_owned()));
+        return Some((only, name));
     }
     let parts = servers.iter().filter_map(|server| {
         let rest = name.strip_prefix(server.name())?.strip_prefix('_')?;
-        Some((Arc::clone(server), rest.to_owned()))
+        Some((server, rest))
     });
     parts.max_by_key(|(server, _)| server.name().len())
 }
 
-fn name_of(params: &Value) -> Result<&str, Value> {
+fn name_of(params: &Value) -> Result<String, Value> {
     let name = params.get("name").and_then(Value::as_str);
-    name.ok_or_else(|| error(-32602, "Invalid request parameters"))
-}
-
-fn renamed(params: &Value, name: String) -> Value {
-    let mut params: Map<String, Value> = params.as_object().cloned().unwrap_or_default();
-    params.insert("name".to_owned(), Value::String(name));
-    Value::Object(params)
+    let name = name.ok_or_else(|| error(-32602, "Invalid request parameters"))?;
+    Ok(name.to_owned())
 }
 
 /// Calls a tool. Failures are results, so that the model can read them.
-async fn call_tool(servers: &[Arc<Server>], params: Value) -> Result<Value, Value> {
+async fn call_tool(servers: &[Arc<Server>], mut params: Value) -> Result<Value, Value> {
     let name = name_of(&params)?;
     let failed =
         |text: String| json!({"content": [{"type": "text", "text": text}], "isError": true});
-    let Some((server, own)) = owner(servers, name) else {
+    let Some((server, own)) = owner(servers, &name) else {
         return Ok(failed(format!("Unknown tool: {name}")));
     };
-    match server
-        .call("tools/call", renamed(&params, own), CALL_TIMEOUT)
-        .await
-    {
-        Ok(result) => Ok(result),
-        Err(PeerError::Answer(answer)) if answer["code"] == -32602 => {
-            let text = answer["message"]
-                .as_str()
-                .unwrap_or("Invalid request parameters");
-            Ok(failed(text.to_owned()))
+    params["name"] = own.into();
+    let called = server.call("tools/call", params, CALL_TIMEOUT).await;
+    Ok(called.unwrap_or_else(|problem| match problem {
+        PeerError::Answer(answer) if answer["code"] == -32602 => {
+            let text = answer["message"].as_str();
+            failed(text.unwrap_or("Invalid request parameters").to_owned())
         }
-        Err(problem) => Ok(failed(format!("{}: {problem}", server.name()))),
-    }
+        problem => failed(format!("{}: {problem}", server.name())),
+    }))
 }
 
-async fn get_prompt(servers: &[Arc<Server>], params: Value) -> Result<Value, Value> {
+async fn get_prompt(servers: &[Arc<Server>], mut params: Value) -> Result<Value, Value> {
     let name = name_of(&params)?;
     let (server, own) =
-        owner(servers, name).ok_or_else(|| error(-32602, &format!("Unknown prompt: {name}")))?;
-    let prompt = server
-        .call("prompts/get", renamed(&params, own), CALL_TIMEOUT)
-        .await;
+        owner(servers, &name).ok_or_else(|| error(-32602, &format!("Unknown prompt: {name}")))?;
+    params["name"] = own.into();
+    let prompt = server.call("prompts/get", params, CALL_TIMEOUT).await;
     prompt.map_err(failure)
 }
 
 /// Reads a resource from the first server that has it.
 async fn read_resource(servers: &[Arc<Server>], params: Value) -> Result<Value, Value> {
-    let uri = params
-        .get("uri")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let mut problem = error(-32002, &format!("Unknown resource: {uri}"));
+    let uri = params.get("uri").and_then(Value::as_str);
+    let text = format!("Unknown resource: {}", uri.unwrap_or_default());
+    let mut problem = error(-32002, &text);
     for server in servers {
-        match server
-            .call("resources/read", params.clone(), CALL_TIMEOUT)
-            .await
-        {
+        let read = server.call("resources/read", params.clone(), CALL_TIMEOUT);
+        match read.await {
             Ok(resource) => return Ok(resource),
             Err(PeerError::Answer(answer)) if answer["code"] == -32601 => {}
             Err(other) => problem = failure(other),

@@ -7,11 +7,13 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::config::{Config, Transport};
 use super::peer::{Peer, PeerError};
 use super::sessions::Sessions;
 use super::{http, stdio};
+use crate::serve::process_group::ProcessGroup;
 use crate::serve::shell::LaunchContext;
 
 /// Time for a start; some servers are downloaded first.
@@ -23,7 +25,7 @@ const STABLE_AFTER: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
 pub(super) struct Server {
-    config: Config,
+    pub(super) config: Config,
     start: LaunchContext,
     /// Event streams of clients, for notifications.
     sessions: Sessions,
@@ -44,15 +46,11 @@ struct ServerState {
 #[derive(Debug)]
 struct RunningServer {
     peer: Arc<Peer>,
-    connection: Connection,
     since: Instant,
-}
-
-/// Owner of the process or of the HTTP connection.
-#[derive(Debug)]
-enum Connection {
-    Process(stdio::Process),
-    Link(http::HttpConnection),
+    /// Processes of a local server.
+    group: Option<ProcessGroup>,
+    /// Tasks of the connection, which end when it is dropped.
+    _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
 impl Server {
@@ -64,10 +62,6 @@ impl Server {
             state: Mutex::default(),
             ended: CancellationToken::new(),
         }
-    }
-
-    pub(super) fn config(&self) -> &Config {
-        &self.config
     }
 
     pub(super) fn name(&self) -> &str {
@@ -129,31 +123,23 @@ impl Server {
 
     async fn launch(&self) -> Result<RunningServer, PeerError> {
         let cannot = |error: std::io::Error| PeerError::Gone(format!("cannot start it: {error}"));
-        let (peer, connection) = match &self.config.transport {
-            Transport::Stdio {
-                command,
-                arguments,
-                environment,
-            } => {
-                let (start, sessions) = (&self.start, self.sessions.clone());
-                let started = stdio::start(command, arguments, environment, start, sessions);
-                let (peer, process) = started.await.map_err(cannot)?;
-                (peer, Connection::Process(process))
+        let sessions = self.sessions.clone();
+        let (peer, group, tasks) = match &self.config.transport {
+            Transport::Stdio(local) => {
+                let started = stdio::start(local, &self.start, sessions).await;
+                let (peer, group, tasks) = started.map_err(cannot)?;
+                (peer, Some(group), tasks.into())
             }
-            Transport::Http {
-                url,
-                headers,
-                is_sse,
-            } => {
-                let connecting = http::connect(url, headers, *is_sse, self.sessions.clone());
-                let (peer, link) = connecting.await.map_err(cannot)?;
-                (peer, Connection::Link(link))
+            Transport::Http(remote) => {
+                let (peer, task) = http::connect(remote, sessions).await.map_err(cannot)?;
+                (peer, None, vec![task])
             }
         };
         let running = RunningServer {
             peer: Arc::new(peer),
-            connection,
             since: Instant::now(),
+            group,
+            _tasks: tasks,
         };
         let initialized = tokio::select! {
             initialized = running.peer.initialize(START_TIMEOUT) => initialized,
@@ -203,9 +189,8 @@ impl ServerState {
 
 impl RunningServer {
     async fn end(self) {
-        match self.connection {
-            Connection::Process(process) => process.end().await,
-            Connection::Link(link) => drop(link),
+        if let Some(group) = &self.group {
+            group.kill().await;
         }
     }
 }

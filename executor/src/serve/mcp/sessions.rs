@@ -1,17 +1,18 @@
 //! Event streams of clients of the older transport (`docs/specs/executor.md`, section 8.3).
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
+use std::convert::Infallible;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::Poll;
 use std::time::Duration;
 
+use axum::body::Body;
 use bytes::Bytes;
-use http_body::{Body, Frame};
+use futures::stream::{self, StreamExt as _};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, Interval};
+use tokio::time::Instant;
 
 use crate::serve::activity::ActivityGuard;
 use crate::serve::private_dir;
@@ -25,14 +26,14 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Clone, Default)]
-pub(in crate::serve) struct Sessions(Arc<Mutex<BTreeMap<String, mpsc::Sender<Bytes>>>>);
+pub(crate) struct Sessions(Arc<Mutex<BTreeMap<String, mpsc::Sender<Bytes>>>>);
 
 impl Sessions {
-    /// Opens a stream. Its first event is the URL for messages. Returns `None` if there are too
-    /// many.
-    pub(in crate::serve) fn open(&self, running: ActivityGuard) -> Option<Stream> {
+    /// Opens a stream, the body of a response. Its first event is the URL for messages. It ends when
+    /// the client disconnects or the server stops. Returns `None` if there are too many.
+    pub(crate) fn open(&self, running: ActivityGuard) -> Option<Body> {
         let id = private_dir::token().ok()?;
-        let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
+        let (sender, mut receiver) = mpsc::channel(QUEUE_CAPACITY);
         let endpoint = format!("event: endpoint\r\ndata: messages/?session_id={id}\r\n\r\n");
         sender.try_send(endpoint.into()).ok()?;
         let mut sessions = self.0.lock();
@@ -40,17 +41,25 @@ impl Sessions {
             return None;
         }
         sessions.insert(id.clone(), sender);
-        Some(Stream {
+        let guard = SessionGuard {
             id,
             sessions: self.clone(),
-            receiver,
-            ping: tokio::time::interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL),
             _running: running,
-        })
+        };
+        let mut ping = tokio::time::interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
+        let events = stream::poll_fn(move |context| {
+            let _guard = &guard;
+            if let Poll::Ready(event) = receiver.poll_recv(context) {
+                return Poll::Ready(event);
+            }
+            let ping = ping.poll_tick(context);
+            ping.map(|_| Some(Bytes::from_static(b": ping\r\n\r\n")))
+        });
+        Some(Body::from_stream(events.map(Ok::<_, Infallible>)))
     }
 
     /// Finds the stream of a client.
-    pub(in crate::serve) fn find(&self, id: &str) -> Option<Session> {
+    pub(crate) fn find(&self, id: &str) -> Option<Session> {
         self.0.lock().get(id).cloned().map(Session)
     }
 
@@ -69,10 +78,10 @@ impl Sessions {
 }
 
 #[derive(Debug)]
-pub(in crate::serve) struct Session(mpsc::Sender<Bytes>);
+pub(crate) struct Session(mpsc::Sender<Bytes>);
 
 impl Session {
-    pub(in crate::serve) async fn send(&self, message: &Value) {
+    pub(crate) async fn send(&self, message: &Value) {
         // Dropped if the client is gone or does not read.
         let _ = self.0.send_timeout(event(message), SEND_TIMEOUT).await;
     }
@@ -82,33 +91,14 @@ fn event(message: &Value) -> Bytes {
     format!("event: message\r\ndata: {message}\r\n\r\n").into()
 }
 
-/// Response body of events. Ends when the client disconnects or the server stops.
-pub(in crate::serve) struct Stream {
+/// Keeps the session and the sandbox active while its stream is open.
+struct SessionGuard {
     id: String,
     sessions: Sessions,
-    receiver: mpsc::Receiver<Bytes>,
-    ping: Interval,
-    /// Keeps the sandbox active while the stream is open.
     _running: ActivityGuard,
 }
 
-impl Body for Stream {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        if let Poll::Ready(event) = self.receiver.poll_recv(context) {
-            return Poll::Ready(event.map(|event| Ok(Frame::data(event))));
-        }
-        ready!(self.ping.poll_tick(context));
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b": ping\r\n\r\n")))))
-    }
-}
-
-impl Drop for Stream {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
         self.sessions.0.lock().remove(&self.id);
     }

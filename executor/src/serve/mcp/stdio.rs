@@ -3,9 +3,8 @@
 //! It runs as the sandbox user with a minimal environment. A line that is too long ends it; of
 //! standard error only the tail is kept.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +17,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::config::LocalServer;
 use super::peer::{ConnectionEnd, Inbox, Peer};
 use super::sessions::Sessions;
 use crate::serve::launch_dir::launch_dir;
@@ -33,22 +33,13 @@ const MAX_REASON_CHARS: usize = 500;
 /// Time for the rest of standard error after the exit.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Process group of a tool server.
-#[derive(Debug)]
-pub(super) struct Process {
-    group: ProcessGroup,
-    _followers: [AbortOnDropHandle<()>; 2],
-}
-
 pub(super) async fn start(
-    command: &str,
-    arguments: &[String],
-    environment: &BTreeMap<String, String>,
+    server: &LocalServer,
     start: &LaunchContext,
     sessions: Sessions,
-) -> io::Result<(Peer, Process)> {
-    let directory = launch_dir(start, command.into()).await?;
-    let mut child = build(command, arguments, environment, start, &directory).spawn()?;
+) -> io::Result<(Peer, ProcessGroup, [AbortOnDropHandle<()>; 2])> {
+    let directory = launch_dir(start, PathBuf::from(&server.command)).await?;
+    let mut child = command(server, start, &directory).spawn()?;
     let missing = io::ErrorKind::BrokenPipe;
     let input = child.stdin.take().ok_or(missing)?;
     let output = child.stdout.take().ok_or(missing)?;
@@ -57,32 +48,21 @@ pub(super) async fn start(
     let (peer, queue, inbox) = Peer::new(watch, sessions);
     let leader = GroupLeader::new(child, &start.identity)?;
     let group = leader.group();
-    let reading = read(output, inbox, group.clone());
-    let writing = write(input, queue);
+    let reading = tokio::spawn(read(output, inbox, group.clone()));
+    let writing = tokio::spawn(write(input, queue));
     let ending = wait_for_exit(leader, errors);
     tokio::spawn(async move {
         let _ = gone.send(Some(ending.await));
     });
-    let process = Process {
-        group,
-        _followers: [tokio::spawn(reading), tokio::spawn(writing)].map(AbortOnDropHandle::new),
-    };
-    Ok((peer, process))
+    Ok((peer, group, [reading, writing].map(AbortOnDropHandle::new)))
 }
 
-fn build(
-    program: &str,
-    arguments: &[String],
-    environment: &BTreeMap<String, String>,
-    start: &LaunchContext,
-    directory: &Path,
-) -> Command {
-    let mut command = Command::new(program);
-    let inherited = INHERITED
-        .iter()
-        .filter_map(|name| Some((name, start.variable(name)?)));
+fn command(server: &LocalServer, start: &LaunchContext, directory: &Path) -> Command {
+    let mut command = Command::new(&server.command);
+    let inherited = INHERITED.iter();
+    let inherited = inherited.filter_map(|name| Some((name, start.variable(name)?)));
     command
-        .args(arguments)
+        .args(&server.arguments)
         .env_clear()
         .envs(inherited)
         .current_dir(directory)
@@ -91,15 +71,8 @@ fn build(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     start.identity.apply_to(&mut command);
-    command.envs(environment);
+    command.envs(&server.environment);
     command
-}
-
-impl Process {
-    /// Kills the process group.
-    pub(super) async fn end(&self) {
-        self.group.kill().await;
-    }
 }
 
 async fn write(mut input: ChildStdin, mut queue: mpsc::Receiver<Value>) {
@@ -116,11 +89,8 @@ async fn read(output: ChildStdout, inbox: Inbox, group: ProcessGroup) {
     let mut line = Vec::new();
     loop {
         line.clear();
-        match (&mut output)
-            .take(MAX_LINE_BYTES)
-            .read_until(b'\n', &mut line)
-            .await
-        {
+        let mut limited = (&mut output).take(MAX_LINE_BYTES);
+        match limited.read_until(b'\n', &mut line).await {
             Ok(1..) if line.ends_with(b"\n") => {}
             Ok(1..) if line.len() as u64 == MAX_LINE_BYTES => {
                 tracing::warn!("a tool server exceeded the limit of a line");
