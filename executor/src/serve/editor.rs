@@ -9,7 +9,6 @@ mod difflib;
 mod directory_view;
 mod edit_commands;
 mod edit_target;
-mod error;
 mod history;
 mod line_numbers;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -23,9 +22,52 @@ use tokio::sync::MutexGuard;
 
 pub(super) use self::edit_commands::Edited;
 use self::edit_target::EditTarget;
-pub(super) use self::error::EditError;
 use self::history::History;
 use super::action::{Edit, LineNumber};
+
+/// Errors in the words of the Python server.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(super) enum EditError {
+    #[error("Invalid `{parameter}` parameter: {value}. {hint}")]
+    Invalid {
+        parameter: &'static str,
+        value: String,
+        hint: String,
+    },
+    #[error("Invalid insert_line value: '{0}'. Expected an integer.")]
+    Line(String),
+    #[error("Parameter `{parameter}` is required for command: {command}.")]
+    Missing {
+        parameter: &'static str,
+        command: String,
+    },
+    #[error(
+        "Unrecognized command {0}. The allowed commands for the oh_editor tool are: view, create, \
+         str_replace, insert, undo_edit"
+    )]
+    Command(String),
+    #[error("No replacement was performed, old_str `{old}` did not appear verbatim in {path}.")]
+    NoMatch { old: String, path: String },
+    #[error(
+        "No replacement was performed. Multiple occurrences of old_str `{old}` in lines {lines:?}. \
+         Please ensure it is unique."
+    )]
+    ManyMatches { old: String, lines: Vec<usize> },
+    #[error("File validation failed for {path}: {reason}")]
+    File { path: String, reason: String },
+    #[error(
+        "Error in converting file to Markdown: {reason}. Please use Python code to read {path}"
+    )]
+    Conversion { path: String, reason: &'static str },
+    #[error("No edit history found for {0}.")]
+    NoHistory(String),
+    #[error("Ran into {error} while trying to {operation} {path}")]
+    System {
+        error: String,
+        operation: &'static str,
+        path: String,
+    },
+}
 
 #[derive(Debug)]
 pub(super) struct Editor {
@@ -49,12 +91,8 @@ impl Editor {
 
     /// Runs a command, blocking, with the rights of the calling thread.
     pub(super) fn run(&self, edit: &Edit, working_dir: &Path) -> Result<Edited, EditError> {
-        let line = edit
-            .insert_line
-            .as_ref()
-            .map(LineNumber::number)
-            .transpose();
-        let line = line.map_err(EditError::Line)?;
+        let line = edit.insert_line.as_ref().map(LineNumber::number);
+        let line = line.transpose().map_err(EditError::Line)?;
         let target = EditTarget::check(&edit.command, &edit.path, working_dir)?;
         let missing = |parameter| EditError::Missing {
             parameter,

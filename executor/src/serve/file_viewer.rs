@@ -17,14 +17,15 @@ use axum::routing::get;
 use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::{StatusCode, header};
+use http::header;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use self::page::{ViewError, ViewableKind};
+use self::page::ViewError;
+use super::files;
 use super::identity::Identity;
 use super::private_dir;
 use crate::http_server::{self, Limits};
@@ -75,7 +76,8 @@ async fn bind(port: u16) -> io::Result<TcpListener> {
     let width = PORT_RANGE.min(u16::MAX - port);
     let mut last = io::ErrorKind::AddrInUse.into();
     for _ in 0..MAX_BIND_ATTEMPTS {
-        let random = u16::from_le_bytes([private_dir::random()?[0], private_dir::random()?[1]]);
+        let [low, high, ..] = private_dir::random()?;
+        let random = u16::from_le_bytes([low, high]);
         let candidate = match width {
             0 => 0,
             width => port + 1 + random % width,
@@ -119,9 +121,9 @@ fn script(packed: &'static [u8]) -> Response {
     (headers, packed).into_response()
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct ViewQuery {
-    #[serde(default)]
     path: String,
 }
 
@@ -129,14 +131,12 @@ async fn view(
     State(viewer): State<Arc<Viewer>>,
     Query(ViewQuery { path }): Query<ViewQuery>,
 ) -> Response {
-    let status = |error: &ViewError| match error {
-        ViewError::Relative | ViewError::Directory => StatusCode::BAD_REQUEST,
-        ViewError::Missing => StatusCode::NOT_FOUND,
-        ViewError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
-    };
     match viewer.show(&path).await {
         Ok(page) => Html(page).into_response(),
-        Err(error) => (status(&error), Html(error.page(&path))).into_response(),
+        Err(error) => {
+            let (status, page) = error.page(&path);
+            (status, Html(page)).into_response()
+        }
     }
 }
 
@@ -146,13 +146,13 @@ impl Viewer {
         let _slot = self.slots.acquire().await.map_err(|error| failed(&error))?;
         let wanted = PathBuf::from(path);
         let read = self.identity.run(move || read(&wanted));
-        let (kind, content) = read.await.map_err(|error| failed(&error))??;
-        Ok(page::page(path, kind, &STANDARD.encode(content)))
+        let (media_type, content) = read.await.map_err(|error| failed(&error))??;
+        Ok(page::page(path, media_type, &STANDARD.encode(content)))
     }
 }
 
 /// Reads a file. Blocks, and uses the credentials of the calling thread.
-fn read(path: &Path) -> Result<(ViewableKind, Vec<u8>), ViewError> {
+fn read(path: &Path) -> Result<(&'static str, Vec<u8>), ViewError> {
     if !path.is_absolute() {
         return Err(ViewError::Relative);
     }
@@ -162,17 +162,12 @@ fn read(path: &Path) -> Result<(ViewableKind, Vec<u8>), ViewError> {
     if path.is_dir() {
         return Err(ViewError::Directory);
     }
-    let kind = ViewableKind::of(path)?;
-    let failed = |text: String| ViewError::Failed(text);
-    let found = path
-        .metadata()
-        .map_err(|error| failed(super::files::describe(&error, path)))?;
-    if found.len() > MAX_FILE_BYTES {
-        return Err(failed(format!(
-            "The file is larger than {} MiB",
-            MAX_FILE_BYTES >> 20
-        )));
+    let media_type = page::media_type(path)?;
+    let system = |error| ViewError::Failed(files::describe(&error, path));
+    if path.metadata().map_err(system)?.len() > MAX_FILE_BYTES {
+        let text = format!("The file is larger than {} MiB", MAX_FILE_BYTES >> 20);
+        return Err(ViewError::Failed(text));
     }
-    let content = super::files::bytes(path).map_err(|error| failed(error.to_string()))?;
-    Ok((kind, content))
+    let content = files::bytes(path).map_err(|error| ViewError::Failed(error.to_string()))?;
+    Ok((media_type, content))
 }

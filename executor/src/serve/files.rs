@@ -5,29 +5,23 @@ mod binary;
 mod charset;
 mod directories;
 mod error;
-mod lines;
-mod list;
-mod os_error;
-mod read;
+mod read_write;
 mod replace;
-mod text;
 mod text_document;
-mod unnamed_file;
-mod write;
 
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::OFlags;
+
 pub(super) use self::binary::is_binary;
-pub(super) use self::directories::make as make_directories;
-pub(super) use self::error::FileError;
-pub(super) use self::list::list;
-pub(super) use self::os_error::{describe, is_not_found};
-pub(super) use self::read::read;
-pub(super) use self::replace::{Replacement, SymlinkPolicy, replace_file};
-pub(super) use self::text::bytes;
+pub(super) use self::directories::{list, make_directories};
+pub(super) use self::error::{FileError, describe, is_not_found};
+pub(super) use self::read_write::{bytes, media_type, read, write};
+pub(super) use self::replace::{Replacement, SymlinkPolicy, replace_file, unnamed};
 pub(super) use self::text_document::TextDocument;
-pub(super) use self::unnamed_file::unnamed;
-pub(super) use self::write::write;
 
 /// Joins a relative path to the directory of the shell. `..` is kept because of links.
 pub(super) fn resolve(path: &str, working_dir: &Path) -> PathBuf {
@@ -36,6 +30,12 @@ pub(super) fn resolve(path: &str, working_dir: &Path) -> PathBuf {
         .components()
         .filter(|part| *part != Component::CurDir);
     kept.collect()
+}
+
+/// Opens a file for reading, without waiting for the other end of a pipe.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ mod zip_time;
 
 pub(super) use self::archive::send;
 pub(super) use self::error::TransferError;
-pub(super) use self::stream::{Download, UploadReader, UploadSender, channel, upload_channel};
+pub(super) use self::stream::{UploadReader, UploadSender, channel, upload_channel};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) use self::unpack::properties;
 pub(super) use self::upload::{Upload, store};

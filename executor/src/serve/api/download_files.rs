@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
@@ -26,7 +25,7 @@ pub(super) async fn get(State(executor): State<Arc<Executor>>, query: Query) -> 
                 (CONTENT_TYPE, "application/zip".to_owned()),
                 (CONTENT_DISPOSITION, disposition(path)),
             ];
-            (headers, Body::new(download)).into_response()
+            (headers, download).into_response()
         }
         Err(error) => error.into_response(),
     }

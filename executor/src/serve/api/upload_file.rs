@@ -85,7 +85,7 @@ async fn accept(executor: &Executor, query: &Query, mut field: Field<'_>) -> Res
     let filename = field.file_name().unwrap_or_default();
     let upload = Upload::new(destination, filename, recursive);
     let stored = Stored {
-        filename: upload.name().to_owned(),
+        filename: upload.name.clone(),
         destination: destination.to_owned(),
         recursive,
     };

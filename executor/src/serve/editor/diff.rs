@@ -1,7 +1,6 @@
 //! Unified diffs without context, as Python's `difflib` prints them (`docs/specs/executor.md`,
 //! section 6.4, rule 6).
 
-use std::fmt::Write as _;
 use std::ops::Range;
 
 use similar::{Algorithm, DiffOp};
@@ -65,13 +64,11 @@ fn fast_blocks(old: &[&str], new: &[&str], deadline: Instant) -> Vec<Block> {
 
 /// Formats a range: `7`, `7,2`, and `6,0` for an empty range after line 6.
 fn span(lines: &Range<usize>) -> String {
-    let mut text = String::new();
-    let _ = match lines.len() {
-        1 => write!(text, "{}", lines.start + 1),
-        0 => write!(text, "{},0", lines.start),
-        length => write!(text, "{},{length}", lines.start + 1),
-    };
-    text
+    match lines.len() {
+        1 => format!("{}", lines.start + 1),
+        0 => format!("{},0", lines.start),
+        length => format!("{},{length}", lines.start + 1),
+    }
 }
 
 fn marked(mark: char, line: &str) -> String {

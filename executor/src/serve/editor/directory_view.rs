@@ -1,11 +1,12 @@
 //! The command `view` on a directory: two levels of names, without hidden ones.
 
+use std::collections::BinaryHeap;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use super::EditError;
 use super::edit_target::EditTarget;
-use super::error::EditError;
 use super::line_numbers::{DIRECTORY_CLIPPED_NOTICE, clip};
 use crate::serve::files::describe;
 
@@ -16,34 +17,34 @@ const MAX_NAMES: usize = 16_000;
 type FileId = (u64, u64);
 
 pub(super) fn show(target: &EditTarget) -> Result<String, EditError> {
-    let root = target.path();
-    let mut names = Names(vec![target.shown()]);
-    let hidden = collect(root, &mut names).map_err(|error| EditError::System {
-        error: describe(&error, root),
-        operation: "read",
-        path: target.shown(),
-    })?;
-    names.shrink();
-    let listed = clip(&names.0.join("\n"), DIRECTORY_CLIPPED_NOTICE);
-    let listed: Vec<_> = listed.split('\n').map(with_slash).collect();
     let path = target.shown();
-    let note = if hidden > 0 {
-        format!(
+    let mut names = BinaryHeap::from([path.clone()]);
+    let hidden = collect(&target.path, &mut names).map_err(|error| EditError::System {
+        error: describe(&error, &target.path),
+        operation: "read",
+        path: path.clone(),
+    })?;
+    let listed = clip(
+        &names.into_sorted_vec().join("\n"),
+        DIRECTORY_CLIPPED_NOTICE,
+    );
+    let listed: Vec<_> = listed.split('\n').map(with_slash).collect();
+    let listed = listed.join("\n");
+    let note = match hidden {
+        0 => String::new(),
+        hidden => format!(
             "\n\n{hidden} hidden files/directories in this directory are excluded. You can use \
              'ls -la {path}' to see them."
-        )
-    } else {
-        String::new()
+        ),
     };
     Ok(format!(
         "Here's the files and directories up to 2 levels deep in {path}, excluding hidden \
-         items:\n{}{note}",
-        listed.join("\n")
+         items:\n{listed}{note}"
     ))
 }
 
 /// Collects both levels and returns the number of hidden direct entries.
-fn collect(root: &Path, names: &mut Names) -> std::io::Result<usize> {
+fn collect(root: &Path, names: &mut BinaryHeap<String>) -> std::io::Result<usize> {
     let above = fs::metadata(root).as_ref().map(file_id).ok();
     let mut hidden = 0;
     for entry in fs::read_dir(root)? {
@@ -52,7 +53,7 @@ fn collect(root: &Path, names: &mut Names) -> std::io::Result<usize> {
             hidden += 1;
             continue;
         }
-        names.add(&entry.path());
+        add(names, &entry.path());
         let back = || fs::metadata(entry.path()).as_ref().map(file_id).ok() == above;
         let link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
         if link && back() {
@@ -61,7 +62,7 @@ fn collect(root: &Path, names: &mut Names) -> std::io::Result<usize> {
         // Entries that are no directory or cannot be read have no second level.
         for inner in fs::read_dir(entry.path()).into_iter().flatten().flatten() {
             if !is_hidden(&inner) {
-                names.add(&inner.path());
+                add(names, &inner.path());
             }
         }
     }
@@ -81,19 +82,10 @@ fn with_slash(path: &str) -> String {
     format!("{path}{}", if slash { "/" } else { "" })
 }
 
-/// The first names in byte order; the others are dropped in batches.
-struct Names(Vec<String>);
-
-impl Names {
-    fn add(&mut self, path: &Path) {
-        self.0.push(path.display().to_string());
-        if self.0.len() >= 2 * MAX_NAMES {
-            self.shrink();
-        }
-    }
-
-    fn shrink(&mut self) {
-        self.0.sort_unstable();
-        self.0.truncate(MAX_NAMES);
+/// Keeps the first names in byte order.
+fn add(names: &mut BinaryHeap<String>, path: &Path) {
+    names.push(path.display().to_string());
+    if names.len() > MAX_NAMES {
+        names.pop();
     }
 }

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 
+use super::EditError;
 use super::diff::diff;
 use super::edit_target::EditTarget;
-use super::error::EditError;
 use super::history::History;
 use super::line_numbers::number;
 use crate::serve::files::{self, TextDocument, describe};
@@ -16,13 +16,13 @@ const CONTEXT: usize = 4;
 
 /// Text of a command and the change of the file.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(in crate::serve) struct Edited {
-    pub(in crate::serve) content: String,
-    pub(in crate::serve) diff: String,
+pub(crate) struct Edited {
+    pub(crate) content: String,
+    pub(crate) diff: String,
     /// Text of the file before the change, if it existed.
-    pub(in crate::serve) old: Option<String>,
+    pub(crate) old: Option<String>,
     /// Text of the file after the change.
-    pub(in crate::serve) new: Option<String>,
+    pub(crate) new: Option<String>,
 }
 
 pub(super) fn create(
@@ -31,11 +31,11 @@ pub(super) fn create(
     text: &str,
 ) -> Result<Edited, EditError> {
     store(target, text.as_bytes())?;
-    history.lock().push(target.path(), text.as_bytes());
+    history.lock().push(&target.path, text.as_bytes());
     let path = target.shown();
     Ok(Edited {
         content: format!("File created successfully at: {path}"),
-        diff: diff(target.given(), "", text),
+        diff: diff(&target.given, "", text),
         old: None,
         new: Some(text.to_owned()),
     })
@@ -58,27 +58,23 @@ pub(super) fn str_replace(
     let new = new.unwrap_or_default();
     let (content, document) = target.load()?;
     let text = document.text();
-    let (part, new) = match find(text, old)? {
-        Some(part) => (part, new),
+    let (part, new) = if let Some(part) = find(text, old)? {
+        (part, new)
+    } else if let Some(part) = find(text, old.trim())? {
         // Models often add blanks around quoted text.
-        None => match find(text, old.trim())? {
-            Some(part) => (part, new.trim()),
-            None => {
-                return Err(EditError::NoMatch {
-                    old: old.trim().to_owned(),
-                    path: target.shown(),
-                });
-            }
-        },
+        (part, new.trim())
+    } else {
+        return Err(EditError::NoMatch {
+            old: old.trim().to_owned(),
+            path: target.shown(),
+        });
     };
-    let line = line_at(text, part.start);
+    let line = text[..part.start].matches('\n').count() + 1;
     let changed = document.replace(part, new);
     save(history, target, &content, &changed)?;
     let path = target.shown();
-    let first = line.saturating_sub(CONTEXT) + 1;
-    let last = line + CONTEXT + new.matches('\n').count();
-    let snippet = lines(changed.text(), first, last);
-    let shown = number(snippet, &format!("a snippet of {path}"), first);
+    let added = new.matches('\n').count();
+    let shown = snippet(&changed, &format!("a snippet of {path}"), line, added);
     let content = format!(
         "The file {path} has been edited. {shown}Review the changes and make sure they are as \
          expected. Edit the file again if necessary."
@@ -109,10 +105,7 @@ pub(super) fn insert(
     save(history, target, &content, &changed)?;
     let path = target.shown();
     let added = new.split('\n').count();
-    let first = line.saturating_sub(CONTEXT) + 1;
-    let last = (count + added).min(line + CONTEXT + added);
-    let snippet = lines(changed.text(), first, last);
-    let shown = number(snippet, "a snippet of the edited file", first);
+    let shown = snippet(&changed, "a snippet of the edited file", line, added);
     let content = format!(
         "The file {path} has been edited. {shown}Review the changes and make sure they are as \
          expected (correct indentation, no duplicate lines, etc). Edit the file again if necessary."
@@ -123,23 +116,30 @@ pub(super) fn insert(
 pub(super) fn undo(history: &Mutex<History>, target: &EditTarget) -> Result<Edited, EditError> {
     let current = target.bytes()?;
     let path = target.shown();
-    let restored = history.lock().last(target.path());
+    let restored = history.lock().last(&target.path);
     let restored = restored.ok_or_else(|| EditError::NoHistory(path.clone()))?;
     store(target, &restored)?;
-    history.lock().pop(target.path());
-    let (current, restored) = (
-        TextDocument::decode(&current),
-        TextDocument::decode(&restored),
-    );
+    history.lock().pop(&target.path);
+    let [current, restored] = [current, restored].map(|content| TextDocument::decode(&content));
     let shown = number(restored.text(), &path, 1);
     let content = format!("Last edit to {path} undone successfully. {shown}");
     Ok(edited(target, current.text(), restored.text(), content))
 }
 
+/// Shows the lines around a change that starts in `line`.
+fn snippet(document: &TextDocument, subject: &str, line: usize, added: usize) -> String {
+    let first = line.saturating_sub(CONTEXT) + 1;
+    number(
+        lines(document.text(), first, line + CONTEXT + added),
+        subject,
+        first,
+    )
+}
+
 fn edited(target: &EditTarget, old: &str, new: &str, content: String) -> Edited {
     Edited {
         content,
-        diff: diff(target.given(), old, new),
+        diff: diff(&target.given, old, new),
         old: Some(old.to_owned()),
         new: Some(new.to_owned()),
     }
@@ -154,13 +154,13 @@ fn save(
 ) -> Result<(), EditError> {
     let content = new.encode().map_err(|error| target.unwritable(&error))?;
     store(target, &content)?;
-    history.lock().push(target.path(), old);
+    history.lock().push(&target.path, old);
     Ok(())
 }
 
 fn store(target: &EditTarget, content: &[u8]) -> Result<(), EditError> {
-    files::replace_file(target.path(), content)
-        .map_err(|error| target.unwritable(&describe(&error, target.path())))
+    files::replace_file(&target.path, content)
+        .map_err(|error| target.unwritable(&describe(&error, &target.path)))
 }
 
 /// Returns the only match of `old`.
@@ -189,10 +189,6 @@ fn lines_of(text: &str, old: &str) -> Vec<usize> {
     }
     lines.dedup();
     lines
-}
-
-fn line_at(text: &str, offset: usize) -> usize {
-    text[..offset].matches('\n').count() + 1
 }
 
 /// Returns lines `first` to `last`, from 1, with their newlines.

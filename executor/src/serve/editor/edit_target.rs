@@ -1,9 +1,10 @@
 //! The file of a command, and the checks of its path (`docs/specs/executor.md`, section 6.4).
 
+use std::fmt::Write as _;
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 
-use super::error::EditError;
+use super::EditError;
 use crate::serve::files::{self, FileError, TextDocument, describe, is_not_found};
 
 /// Largest file that the editor opens, in bytes.
@@ -15,19 +16,15 @@ const CONVERTIBLE_EXTENSIONS: [&str; 8] =
 /// A path that a command may be used on, and the metadata of its file.
 #[derive(Debug)]
 pub(super) struct EditTarget {
-    given: String,
-    path: PathBuf,
+    /// The path of the action.
+    pub(super) given: String,
+    pub(super) path: PathBuf,
     found: Option<Metadata>,
 }
 
 impl EditTarget {
     pub(super) fn check(command: &str, path: &str, working_dir: &Path) -> Result<Self, EditError> {
         let shown = normalize(path);
-        let target = Self {
-            given: path.to_owned(),
-            path: PathBuf::from(&shown),
-            found: None,
-        };
         let refuse = |hint: String| {
             Err(EditError::Invalid {
                 parameter: "path",
@@ -36,18 +33,24 @@ impl EditTarget {
             })
         };
         if !shown.starts_with('/') {
+            let mut hint = "The path should be an absolute path, starting with `/`.".to_owned();
             let suggestion = working_dir.join(&shown);
-            let suggestion = if suggestion.exists() {
+            if suggestion.exists() {
                 let suggestion = normalize(&suggestion.to_string_lossy());
-                format!(" Maybe you meant {suggestion}?")
-            } else {
-                String::new()
-            };
-            return refuse(format!(
-                "The path should be an absolute path, starting with `/`.{suggestion}"
-            ));
+                let _ = write!(hint, " Maybe you meant {suggestion}?");
+            }
+            return refuse(hint);
         }
-        let target = target.stat()?;
+        let mut target = Self {
+            given: path.to_owned(),
+            path: PathBuf::from(&shown),
+            found: None,
+        };
+        match fs::metadata(&target.path) {
+            Ok(found) => target.found = Some(found),
+            Err(error) if is_not_found(&error) => {}
+            Err(error) => return Err(target.failed("read", describe(&error, &target.path))),
+        }
         if command == "create" && target.found.is_some() {
             return refuse(format!(
                 "File already exists at: {shown}. Cannot overwrite files using command `create`."
@@ -72,24 +75,6 @@ impl EditTarget {
             ));
         }
         Ok(target)
-    }
-
-    fn stat(mut self) -> Result<Self, EditError> {
-        match fs::metadata(&self.path) {
-            Ok(found) => self.found = Some(found),
-            Err(error) if is_not_found(&error) => {}
-            Err(error) => return Err(self.failed("read", describe(&error, &self.path))),
-        }
-        Ok(self)
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The path of the action.
-    pub(super) fn given(&self) -> &str {
-        &self.given
     }
 
     pub(super) fn shown(&self) -> String {
@@ -152,9 +137,7 @@ impl EditTarget {
     fn unreadable(&self, error: &FileError) -> EditError {
         let error = match error {
             FileError::System { source, .. } => describe(source, &self.path),
-            FileError::NotFound(path) => {
-                format!("[Errno 2] No such file or directory: '{path}'")
-            }
+            FileError::NotFound(path) => format!("[Errno 2] No such file or directory: '{path}'"),
             other => other.to_string(),
         };
         self.failed("read", error)

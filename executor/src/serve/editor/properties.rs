@@ -10,7 +10,7 @@ use crate::serve::files::resolve;
 use crate::serve::transfer::Upload;
 
 /// Checks paths; `%` at the start stands for a directory with files, directories and links.
-pub(in crate::serve) fn paths(paths: &[&str]) {
+pub(crate) fn paths(paths: &[&str]) {
     let tree = tempfile::tempdir().expect("a directory");
     let working_dir = tree.path().join("w");
     fs::create_dir_all(working_dir.join("a/b")).expect("directories");
@@ -69,10 +69,10 @@ fn same_file(given: &Path, normalized: &Path) {
 fn targeted(path: &str, working_dir: &Path) {
     for (command, exists) in [("view", true), ("create", false), ("insert", true)] {
         if let Ok(target) = EditTarget::check(command, path, working_dir) {
-            assert!(path.starts_with('/') && target.path().is_absolute());
-            assert_eq!(target.path().exists(), exists, "{command} {path}");
+            assert!(path.starts_with('/') && target.path.is_absolute());
+            assert_eq!(target.path.exists(), exists, "{command} {path}");
             assert!(command == "view" || !target.is_directory());
-            assert_eq!(target.given(), path);
+            assert_eq!(target.given, path);
         }
     }
 }
@@ -80,8 +80,8 @@ fn targeted(path: &str, working_dir: &Path) {
 /// The name of an upload never leads out of the destination.
 fn uploaded(filename: &str) {
     let upload = Upload::new("/d", filename, false);
-    let path = Path::new("/d").join(upload.name());
+    let path = Path::new("/d").join(&upload.name);
     let stays = path.parent() == Some(Path::new("/d")) && path.file_name().is_some();
-    assert!(upload.name().is_empty() || stays, "{filename}");
-    assert!(filename.ends_with(upload.name()));
+    assert!(upload.name.is_empty() || stays, "{filename}");
+    assert!(filename.ends_with(&upload.name));
 }

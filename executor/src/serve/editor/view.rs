@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
+use super::EditError;
 use super::directory_view;
 use super::edit_commands::lines;
 use super::edit_target::EditTarget;
-use super::error::EditError;
 use super::line_numbers::number;
 use crate::serve::python_repr::repr;
 

@@ -5,9 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use axum::body::Body;
+
 use super::{ExecuteError, Executor};
 use crate::serve::files;
-use crate::serve::transfer::{self, Download, TransferError, Upload, UploadReader};
+use crate::serve::transfer::{self, TransferError, Upload, UploadReader};
 
 impl Executor {
     /// Lists the names in a directory; a relative path is joined to the initial working directory.
@@ -41,7 +43,7 @@ impl Executor {
     pub(in crate::serve) async fn download(
         self: &Arc<Self>,
         path: PathBuf,
-    ) -> Result<Download, TransferError> {
+    ) -> Result<Body, TransferError> {
         let slot = Arc::clone(&self.transfers).acquire_owned().await;
         let identity = &self.launch_context.identity;
         let root = path.clone();

@@ -2,6 +2,10 @@
 
 use std::path::Path;
 
+use http::StatusCode;
+
+use crate::serve::files;
+
 /// PDF.js, compressed with gzip.
 pub(super) const PDF: &[u8] = include_bytes!("../../../assets/pdf.min.mjs.gz");
 pub(super) const PDF_WORKER: &[u8] = include_bytes!("../../../assets/pdf.worker.min.mjs.gz");
@@ -27,14 +31,6 @@ for (let number = 1; number <= pdf.numPages; number++) {
 }
 "#;
 
-/// File types that can be shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ViewableKind {
-    Pdf,
-    /// Image with its media type.
-    Image(&'static str),
-}
-
 /// Reason why a file cannot be shown.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ViewError {
@@ -44,50 +40,53 @@ pub(super) enum ViewError {
     Failed(String),
 }
 
-impl ViewableKind {
-    pub(super) fn of(path: &Path) -> Result<Self, ViewError> {
+/// Returns the media type of a file that can be shown.
+pub(super) fn media_type(path: &Path) -> Result<&'static str, ViewError> {
+    let shown = ["application/pdf", "image/png", "image/jpeg", "image/gif"];
+    let found = files::media_type(path).filter(|media_type| shown.contains(media_type));
+    found.ok_or_else(|| {
         let extension = path.extension().unwrap_or_default().to_string_lossy();
         let extension = extension.to_ascii_lowercase();
-        match extension.as_str() {
-            "pdf" => Ok(Self::Pdf),
-            "png" => Ok(Self::Image("image/png")),
-            "jpg" | "jpeg" => Ok(Self::Image("image/jpeg")),
-            "gif" => Ok(Self::Image("image/gif")),
-            other => {
-                let dot = if other.is_empty() { "" } else { "." };
-                Err(ViewError::Failed(format!(
-                    "Unsupported file extension: {dot}{other}. Supported extensions are: {EXTENSIONS}"
-                )))
-            }
-        }
-    }
+        let dot = if extension.is_empty() { "" } else { "." };
+        ViewError::Failed(format!(
+            "Unsupported file extension: {dot}{extension}. Supported extensions are: {EXTENSIONS}"
+        ))
+    })
 }
 
 impl ViewError {
-    pub(super) fn page(&self, path: &str) -> String {
-        let path = escape(path);
-        match self {
-            Self::Relative => format!("<h1>Error: Path must be absolute</h1><p>{path}</p>"),
-            Self::Missing => format!("<h1>Error: File not found</h1><p>{path}</p>"),
-            Self::Directory => format!("<h1>Error: Path is a directory</h1><p>{path}</p>"),
-            Self::Failed(reason) => {
-                let reason = escape(reason);
-                format!("<h1>Error viewing file</h1><p>{path}</p><p>{reason}</p>")
-            }
-        }
+    /// Status and page of the response.
+    pub(super) fn page(&self, path: &str) -> (StatusCode, String) {
+        let (status, title, reason) = match self {
+            Self::Relative => (
+                StatusCode::BAD_REQUEST,
+                "Error: Path must be absolute",
+                None,
+            ),
+            Self::Missing => (StatusCode::NOT_FOUND, "Error: File not found", None),
+            Self::Directory => (StatusCode::BAD_REQUEST, "Error: Path is a directory", None),
+            Self::Failed(reason) => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "Error viewing file",
+                Some(reason),
+            ),
+        };
+        let reason = reason.map(|reason| format!("<p>{}</p>", escape(reason)));
+        let reason = reason.unwrap_or_default();
+        (
+            status,
+            format!("<h1>{title}</h1><p>{}</p>{reason}", escape(path)),
+        )
     }
 }
 
 /// Page that embeds a file. `content` is base64.
-pub(super) fn page(path: &str, kind: ViewableKind, content: &str) -> String {
+pub(super) fn page(path: &str, media_type: &str, content: &str) -> String {
     let name = escape(path.rsplit('/').next().unwrap_or_default());
-    let body = match kind {
-        ViewableKind::Image(mime) => {
-            format!("<img alt=\"{name}\" src=\"data:{mime};base64,{content}\">")
-        }
-        ViewableKind::Pdf => {
-            format!("<script type=\"module\">const data = \"{content}\";{SHOW_PDF}</script>")
-        }
+    let body = if media_type == "application/pdf" {
+        format!("<script type=\"module\">const data = \"{content}\";{SHOW_PDF}</script>")
+    } else {
+        format!("<img alt=\"{name}\" src=\"data:{media_type};base64,{content}\">")
     };
     format!(
         "<!DOCTYPE html><html><head><meta charset=\"utf-8\"><title>File Viewer - {name}</title>\
@@ -109,18 +108,17 @@ mod tests {
     #[test]
     fn page_escapes_file_names() {
         let path = "/a/\"><script>&.png";
-        let kind = ViewableKind::of(Path::new(path)).unwrap();
-        let page = page(path, kind, "AAAA");
+        let page = page(path, media_type(Path::new(path)).unwrap(), "AAAA");
         assert!(page.contains(
             "<img alt=\"&quot;&gt;&lt;script&gt;&amp;.png\" src=\"data:image/png;base64,AAAA\">"
         ));
         assert!(!page.contains("<script>"));
-        assert!(!ViewError::Missing.page(path).contains("<script>"));
+        assert!(!ViewError::Missing.page(path).1.contains("<script>"));
     }
 
     #[test]
     fn pdf_page_loads_nothing_from_the_network() {
-        let page = page("/a.pdf", ViewableKind::Pdf, "AAAA");
+        let page = page("/a.pdf", "application/pdf", "AAAA");
         assert!(
             page.contains("canvas.className = \"page\"") && page.contains("File Viewer - a.pdf")
         );

@@ -1,19 +1,33 @@
 //! Recognizes binary files by their first bytes, as the Python server does
 //! (`docs/specs/executor.md`, section 6.1, rule 3).
 
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{DecoderResult, Encoding};
 
-use super::text;
+use super::open;
+
+/// Bytes that decide whether a file is binary.
+const SAMPLE: u64 = 1024;
 
 /// Returns whether a file is binary. One that cannot be opened counts as text; reading it reports
 /// the error.
-pub(in crate::serve) fn is_binary(path: &Path) -> bool {
+pub(crate) fn is_binary(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy());
     name.is_some_and(|name| name.ends_with(".pyc"))
-        || text::sample(path).is_ok_and(|sample| is_binary_sample(&sample))
+        || sample(path).is_ok_and(|sample| is_binary_sample(&sample))
+}
+
+/// Reads the first bytes of a regular file.
+fn sample(path: &Path) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    let mut content = Vec::new();
+    if file.metadata()?.is_file() {
+        file.take(SAMPLE).read_to_end(&mut content)?;
+    }
+    Ok(content)
 }
 
 fn is_binary_sample(sample: &[u8]) -> bool {

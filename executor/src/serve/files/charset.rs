@@ -3,8 +3,6 @@
 //! A guess is accepted only if it encodes back to the same bytes. So text that an edit does not
 //! touch stays as it was, even if the guess was wrong.
 
-use std::borrow::Cow;
-
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
@@ -12,7 +10,7 @@ use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 const SAMPLE: usize = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::serve) struct Charset {
+pub(crate) struct Charset {
     encoding: &'static Encoding,
     /// True if the file starts with a byte order mark, which is not part of the text.
     marked: bool,
@@ -23,20 +21,17 @@ pub(in crate::serve) struct Charset {
 #[error(
     "'{codec}' codec can't encode character {character:?} in position {position}: character maps to <undefined>"
 )]
-pub(in crate::serve) struct EncodeError {
+pub(crate) struct EncodeError {
     codec: String,
     character: char,
     position: usize,
 }
 
 impl Charset {
-    pub(in crate::serve) const UTF_8: Self = Self {
-        encoding: UTF_8,
-        marked: false,
-    };
+    pub(crate) const UTF_8: Self = Self::of(UTF_8);
 
     /// Decodes the content of a file.
-    pub(in crate::serve) fn decode(content: &[u8]) -> (Self, String) {
+    pub(crate) fn decode(content: &[u8]) -> (Self, String) {
         if let Ok(text) = std::str::from_utf8(content)
             && Encoding::for_bom(content).is_none()
         {
@@ -46,20 +41,15 @@ impl Charset {
             encoding,
             marked: true,
         });
-        let guesses = [marked, Some(guess(content)), Some(Self::of(WINDOWS_1252))];
-        for charset in guesses.into_iter().flatten() {
-            if let Some(text) = charset.try_decode(content) {
-                return (charset, text);
-            }
-        }
-        // Not reached: the last guess decodes any bytes.
-        (
-            Self::of(WINDOWS_1252),
-            String::from_utf8_lossy(content).into_owned(),
-        )
+        let last = Self::of(WINDOWS_1252);
+        let guesses = marked.into_iter().chain([guess(content), last]);
+        let mut decoded = guesses.filter_map(|guess| Some((guess, guess.try_decode(content)?)));
+        // The last guess decodes any bytes.
+        let lossy = || (last, String::from_utf8_lossy(content).into_owned());
+        decoded.next().unwrap_or_else(lossy)
     }
 
-    fn of(encoding: &'static Encoding) -> Self {
+    const fn of(encoding: &'static Encoding) -> Self {
         Self {
             encoding,
             marked: false,
@@ -68,11 +58,8 @@ impl Charset {
 
     /// Returns the text if encoding it gives the same bytes.
     fn try_decode(self, content: &[u8]) -> Option<String> {
-        let body = if self.marked {
-            &content[Encoding::for_bom(content)?.1..]
-        } else {
-            content
-        };
+        let mark = Encoding::for_bom(content).filter(|_| self.marked);
+        let body = &content[mark.map_or(0, |(_, length)| length)..];
         let text = self
             .encoding
             .decode_without_bom_handling_and_without_replacement(body)?;
@@ -80,7 +67,7 @@ impl Charset {
         same.then(|| text.into_owned())
     }
 
-    pub(in crate::serve) fn encode(self, text: &str) -> Result<Vec<u8>, EncodeError> {
+    pub(crate) fn encode(self, text: &str) -> Result<Vec<u8>, EncodeError> {
         let mark = if self.marked { "\u{feff}" } else { "" };
         let units = || mark.encode_utf16().chain(text.encode_utf16());
         if self.encoding == UTF_16LE {
@@ -89,29 +76,20 @@ impl Charset {
         if self.encoding == UTF_16BE {
             return Ok(units().flat_map(u16::to_be_bytes).collect());
         }
-        let mut content = mark.as_bytes().to_vec();
         match self.encoding.encode(text) {
-            (bytes, _, false) => {
-                content.extend_from_slice(&bytes);
-                Ok(content)
-            }
+            (bytes, _, false) => Ok([mark.as_bytes(), &bytes].concat()),
             (_, _, true) => Err(self.encode_error(text)),
         }
     }
 
     /// Names the first character that cannot be encoded.
     fn encode_error(self, text: &str) -> EncodeError {
-        let foreign = |character: &char| {
-            let mut buffer = [0; 4];
-            let (_, _, lost): (Cow<'_, [u8]>, _, _) =
-                self.encoding.encode(character.encode_utf8(&mut buffer));
+        let foreign = |(_, character): &(usize, char)| {
+            let (_, _, lost) = self.encoding.encode(character.encode_utf8(&mut [0; 4]));
             lost
         };
-        let (position, character) = text
-            .chars()
-            .enumerate()
-            .find(|(_, character)| foreign(character))
-            .unwrap_or((0, char::REPLACEMENT_CHARACTER));
+        let found = text.chars().enumerate().find(foreign);
+        let (position, character) = found.unwrap_or((0, char::REPLACEMENT_CHARACTER));
         EncodeError {
             codec: self.encoding.name().to_ascii_lowercase(),
             character,
@@ -164,12 +142,11 @@ mod tests {
     fn random_bytes_round_trip() {
         let mut state = 1u32;
         for length in 0..400 {
-            let content: Vec<u8> = (0..length)
-                .map(|_| {
-                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    state.to_be_bytes()[0]
-                })
-                .collect();
+            let mut random = |_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                state.to_be_bytes()[0]
+            };
+            let content: Vec<u8> = (0..length).map(&mut random).collect();
             back_and_forth(&content);
         }
     }

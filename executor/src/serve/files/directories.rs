@@ -1,48 +1,100 @@
-//! Creates directories with their parents and reports which one could not be created.
+//! Directories: lists for `/list_files` (`docs/specs/executor.md`, section 2.4), and creation.
 
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// A directory that could not be created, and the cause.
-#[derive(Debug)]
-pub(in crate::serve) struct MakeDirError {
-    pub(in crate::serve) path: PathBuf,
-    pub(in crate::serve) source: io::Error,
-}
+use super::error::FileError;
 
-pub(in crate::serve) fn make(path: &Path) -> Result<(), MakeDirError> {
+/// Creates a directory with its parents. The error names the one that could not be created.
+pub(crate) fn make_directories(path: &Path) -> Result<(), FileError> {
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
     for directory in missing.into_iter().rev() {
         match fs::create_dir(directory) {
             // Another process created it, or the path leads through `..`.
-            Err(_) if directory.is_dir() => {}
-            Err(source) => {
-                return Err(MakeDirError {
-                    path: directory.to_path_buf(),
-                    source,
-                });
+            Err(source) if !directory.is_dir() => {
+                let path = directory.to_path_buf();
+                return Err(FileError::System { path, source });
             }
-            Ok(()) => {}
+            _ => {}
         }
     }
     Ok(())
 }
 
+/// Lists directories first, each with a slash, then all other entries, sorted by lower-case name.
+/// The list is empty if the path is not a directory or cannot be read.
+pub(crate) fn list(directory: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let (mut directories, mut files) = (Vec::new(), Vec::new());
+    for entry in entries.map_while(Result::ok) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        match is_directory(&entry) {
+            Some(true) => directories.push(name + "/"),
+            Some(false) => files.push(name),
+            None => {}
+        }
+    }
+    sort(&mut directories);
+    sort(&mut files);
+    directories.append(&mut files);
+    directories
+}
+
+/// Follows links; dangling ones give nothing.
+fn is_directory(entry: &fs::DirEntry) -> Option<bool> {
+    let kind = entry.file_type().ok()?;
+    if kind.is_symlink() {
+        return fs::metadata(entry.path()).ok().map(|found| found.is_dir());
+    }
+    Some(kind.is_dir())
+}
+
+/// Names that differ only in case are in byte order, so that responses do not vary.
+fn sort(names: &mut [String]) {
+    names.sort_by_cached_key(|name| (name.to_lowercase(), name.clone()));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn directories_come_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        for name in ["b", "B", "a", "Z"] {
+            fs::write(at(name), "").unwrap();
+        }
+        fs::create_dir(at("sub")).unwrap();
+        fs::create_dir(at(".git")).unwrap();
+        symlink("sub", at("link")).unwrap();
+        symlink("nothing", at("dangling")).unwrap();
+        symlink("loop", at("loop")).unwrap();
+        assert_eq!(
+            list(directory.path()),
+            [".git/", "link/", "sub/", "a", "B", "b", "Z"]
+        );
+        assert!(list(&at("a")).is_empty());
+        assert!(list(&at("no")).is_empty());
+        assert!(list(Path::new("/a\0b")).is_empty());
+    }
 
     #[test]
     fn error_names_first_directory_that_fails() {
         let directory = tempfile::tempdir().unwrap();
         let deep = directory.path().join("a/b/c");
-        make(&deep).unwrap();
-        make(&deep).unwrap();
+        make_directories(&deep).unwrap();
+        make_directories(&deep).unwrap();
         assert!(deep.is_dir());
         fs::write(deep.join("file"), "").unwrap();
-        let failure = make(&deep.join("file/x/y")).unwrap_err();
-        assert_eq!(failure.path, deep.join("file/x"));
-        assert_eq!(failure.source.raw_os_error(), Some(20));
+        let failure = make_directories(&deep.join("file/x/y")).unwrap_err();
+        let path = deep.join("file/x").display().to_string();
+        assert_eq!(
+            failure.to_string(),
+            format!("[Errno 20] Not a directory: '{path}'")
+        );
     }
 }

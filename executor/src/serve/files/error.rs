@@ -1,12 +1,16 @@
-//! Errors of actions on files, in the words of the Python server.
+//! Errors of files, in the words of the Python server and of Python: clients and models know these
+//! texts.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::os_error::describe;
+use rustix::io::Errno;
+use serde_json::Value;
+
+use crate::serve::python_repr::repr;
 
 #[derive(Debug, thiserror::Error)]
-pub(in crate::serve) enum FileError {
+pub(crate) enum FileError {
     #[error("File not found: {0}")]
     NotFound(String),
     #[error("File could not be decoded as utf-8: {0}")]
@@ -43,5 +47,49 @@ impl FileError {
                 source,
             },
         }
+    }
+}
+
+/// Formats an error: `[Errno 13] Permission denied: '/path'`.
+pub(crate) fn describe(error: &io::Error, path: &Path) -> String {
+    let text = error.to_string();
+    match error.raw_os_error() {
+        Some(number) => {
+            // The standard library appends the number.
+            let (reason, _) = text.split_once(" (os error").unwrap_or((&text, ""));
+            let path = repr(&Value::String(path.display().to_string()));
+            format!("[Errno {number}] {reason}: {path}")
+        }
+        // The only error that the standard library finds before the system call.
+        None if error.kind() == io::ErrorKind::InvalidInput => "embedded null byte".to_owned(),
+        None => text,
+    }
+}
+
+/// Returns whether the error means that the path does not exist, as for Python's `exists`.
+pub(crate) fn is_not_found(error: &io::Error) -> bool {
+    match Errno::from_io_error(error) {
+        Some(errno) => [Errno::NOENT, Errno::NOTDIR, Errno::LOOP].contains(&errno),
+        None => error.kind() == io::ErrorKind::InvalidInput,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_formatted_as_by_python() {
+        let denied = io::Error::from_raw_os_error(13);
+        assert_eq!(
+            describe(&denied, Path::new("/x")),
+            "[Errno 13] Permission denied: '/x'"
+        );
+        let quoted = describe(&denied, Path::new("/it's"));
+        assert!(quoted.ends_with(": \"/it's\""));
+        let null = std::fs::metadata("/a\0b").unwrap_err();
+        assert_eq!(describe(&null, Path::new("/a\0b")), "embedded null byte");
+        assert!(is_not_found(&null));
+        assert!(!is_not_found(&denied));
     }
 }

@@ -5,20 +5,22 @@
 //! content is written in place.
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Seek as _, Write};
+use std::io::{self, Seek as _, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::OFlags;
-
-use super::unnamed_file;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 /// Mode of a new file, before the umask.
 const NEW_FILE_MODE: u32 = 0o644;
+/// Number in the next temporary name.
+static COUNTER: AtomicU64 = AtomicU64::new(0);
 
 /// Handling of a symbolic link at the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::serve) enum SymlinkPolicy {
+pub(crate) enum SymlinkPolicy {
     /// Write to the target of the link.
     Follow,
     /// Replace the link by a file.
@@ -27,8 +29,8 @@ pub(in crate::serve) enum SymlinkPolicy {
 
 /// A file being written. `commit` puts it in place; dropping it discards it.
 #[derive(Debug)]
-pub(in crate::serve) struct Replacement {
-    file: File,
+pub(crate) struct Replacement {
+    pub(crate) file: File,
     staging: Staging,
     target: PathBuf,
 }
@@ -43,32 +45,26 @@ enum Staging {
 }
 
 /// Writes a whole file and keeps its mode.
-pub(in crate::serve) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
+pub(crate) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut replacement = Replacement::begin(path, SymlinkPolicy::Follow)?;
-    replacement.write_all(content)?;
+    replacement.file.write_all(content)?;
     replacement.commit()
 }
 
 impl Replacement {
-    pub(in crate::serve) fn begin(path: &Path, links: SymlinkPolicy) -> io::Result<Self> {
-        let link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
-        if link && links == SymlinkPolicy::Replace {
+    pub(crate) fn begin(path: &Path, links: SymlinkPolicy) -> io::Result<Self> {
+        let is_link = path.is_symlink();
+        if is_link && links == SymlinkPolicy::Replace {
             return Self::beside(path, NEW_FILE_MODE);
         }
         let flags = OFlags::NONBLOCK.bits().cast_signed();
-        match OpenOptions::new()
-            .write(true)
-            .custom_flags(flags)
-            .open(path)
-        {
+        let mut options = OpenOptions::new();
+        options.write(true).custom_flags(flags);
+        match options.open(path) {
             Ok(old) => Self::of_existing(path, old),
             // A dangling link: only the kernel can resolve where its target is created.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && link => {
-                let file = OpenOptions::new()
-                    .write(true)
-                    .create(true)
-                    .mode(NEW_FILE_MODE)
-                    .open(path)?;
+            Err(error) if error.kind() == io::ErrorKind::NotFound && is_link => {
+                let file = options.create(true).mode(NEW_FILE_MODE).open(path)?;
                 Ok(Self::in_place(path, file))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -106,7 +102,7 @@ impl Replacement {
 
     fn beside(target: &Path, mode: u32) -> io::Result<Self> {
         let directory = target.parent().unwrap_or(Path::new("/"));
-        let (file, staging) = match unnamed_file::open(directory, mode & 0o777) {
+        let (file, staging) = match open_unnamed(directory, mode & 0o777) {
             Ok(file) => (file, Staging::Unnamed),
             Err(_) => create(target, mode).map(|(file, path)| (file, Staging::Beside(path)))?,
         };
@@ -127,17 +123,17 @@ impl Replacement {
         self.set_mode(old.mode() & 0o7777)
     }
 
-    pub(in crate::serve) fn set_mode(&self, mode: u32) -> io::Result<()> {
+    pub(crate) fn set_mode(&self, mode: u32) -> io::Result<()> {
         self.file.set_permissions(Permissions::from_mode(mode))
     }
 
-    pub(in crate::serve) fn commit(mut self) -> io::Result<()> {
+    pub(crate) fn commit(mut self) -> io::Result<()> {
         if let Staging::Unnamed = self.staging {
-            match unnamed_file::link(&self.file, &self.target) {
+            match link(&self.file, &self.target) {
                 // `linkat` does not replace a file: a temporary name and a rename do.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    let path = unnamed_file::temporary(&self.target);
-                    if unnamed_file::link(&self.file, &path).is_err() {
+                    let path = temporary(&self.target);
+                    if link(&self.file, &path).is_err() {
                         return self.copy();
                     }
                     self.staging = Staging::Beside(path);
@@ -176,7 +172,7 @@ impl Replacement {
 
 /// Creates a file with a temporary name beside the target.
 fn create(target: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
-    let path = unnamed_file::temporary(target);
+    let path = temporary(target);
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -186,14 +182,37 @@ fn create(target: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
     Ok((file, path))
 }
 
-impl Write for Replacement {
-    fn write(&mut self, content: &[u8]) -> io::Result<usize> {
-        self.file.write(content)
-    }
+/// Returns a unique temporary path in the directory of `path`.
+fn temporary(path: &Path) -> PathBuf {
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let name = format!(".sandbox-executor-{}-{number}", std::process::id());
+    path.with_file_name(name)
+}
 
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
+/// Opens an unnamed file in `directory` that `link` can name.
+///
+/// # Errors
+/// Also on file systems without unnamed files, for example many network file systems.
+fn open_unnamed(directory: &Path, mode: u32) -> io::Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(directory, flags, Mode::from_raw_mode(mode))?.into())
+}
+
+/// Gives the file a name that must not exist.
+fn link(file: &File, path: &Path) -> io::Result<()> {
+    // Linking by descriptor would need a capability.
+    let source = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::linkat(CWD, source, CWD, path, AtFlags::SYMLINK_FOLLOW)?;
+    Ok(())
+}
+
+/// Opens a file in `directory` that stays unnamed, or is unlinked immediately.
+pub(crate) fn unnamed(directory: &Path) -> io::Result<File> {
+    open_unnamed(directory, 0o600).or_else(|_| {
+        let (file, path) = create(&directory.join("x"), 0o600)?;
+        fs::remove_file(path)?;
+        Ok(file)
+    })
 }
 
 impl Drop for Replacement {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::charset::{Charset, EncodeError};
 
 #[derive(Debug, Clone)]
-pub(in crate::serve) struct TextDocument {
+pub(crate) struct TextDocument {
     charset: Charset,
     /// Text as in the file.
     raw: String,
@@ -17,12 +17,12 @@ pub(in crate::serve) struct TextDocument {
 }
 
 impl TextDocument {
-    pub(in crate::serve) fn decode(content: &[u8]) -> Self {
+    pub(crate) fn decode(content: &[u8]) -> Self {
         let (charset, raw) = Charset::decode(content);
         Self::of(charset, raw)
     }
 
-    pub(in crate::serve) fn of(charset: Charset, raw: String) -> Self {
+    pub(crate) fn of(charset: Charset, raw: String) -> Self {
         let normalized = raw.contains('\r').then(|| normalize_newlines(&raw));
         Self {
             charset,
@@ -31,20 +31,20 @@ impl TextDocument {
         }
     }
 
-    pub(in crate::serve) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         self.normalized.as_deref().unwrap_or(&self.raw)
     }
 
-    pub(in crate::serve) fn raw(&self) -> &str {
+    pub(crate) fn raw(&self) -> &str {
         &self.raw
     }
 
-    pub(in crate::serve) fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         self.charset.encode(&self.raw)
     }
 
     /// Returns the document with a part of its text replaced.
-    pub(in crate::serve) fn replace(&self, part: Range<usize>, new: &str) -> Self {
+    pub(crate) fn replace(&self, part: Range<usize>, new: &str) -> Self {
         let (start, end) = (self.raw_offset(part.start), self.raw_offset(part.end));
         let new = if self.prefers_crlf() {
             normalize_newlines(new).replace('\n', "\r\n")
@@ -77,7 +77,7 @@ impl TextDocument {
 }
 
 /// Converts all newlines to `\n`.
-pub(in crate::serve) fn normalize_newlines(text: &str) -> String {
+pub(crate) fn normalize_newlines(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\r', "\n")
 }
 

@@ -3,17 +3,17 @@
 //! Entries are stored, not compressed: the cluster network is faster than a sandbox's share of a
 //! CPU. Special files, unreadable files and files that vanish are left out.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
 use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{CompressionMethod, ZipWriter};
 
 use super::stream::ArchiveWriter;
 use super::zip_time;
+use crate::serve::files;
 
 /// Size from which an entry needs the zip64 format.
 const LARGE: u64 = u32::MAX as u64;
@@ -21,7 +21,7 @@ const LARGE: u64 = u32::MAX as u64;
 type Archive<'a> = ZipWriter<StreamWriter<&'a mut ArchiveWriter>>;
 
 /// Sends every regular file under `root` with its relative path, or `root` itself if it is a file.
-pub(in crate::serve) fn send(root: &Path, mut sink: ArchiveWriter) -> io::Result<()> {
+pub(crate) fn send(root: &Path, mut sink: ArchiveWriter) -> io::Result<()> {
     let sent = pack(root, &mut sink).and_then(|()| sink.flush());
     if let Err(error) = &sent {
         sink.fail(io::Error::new(error.kind(), error.to_string()));
@@ -94,16 +94,11 @@ fn copy(mut file: impl io::Read, archive: &mut Archive<'_>) -> io::Result<()> {
     }
 }
 
-/// Opens a regular file, following links. Must not block on a pipe or a device.
+/// Opens a regular file, following links.
 fn open(path: &Path) -> Option<(File, Metadata)> {
     // Checked first, because opening a device may have effects.
     fs::metadata(path).ok().filter(Metadata::is_file)?;
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)
-        .ok()?;
+    let file = files::open(path).ok()?;
     let found = file.metadata().ok().filter(Metadata::is_file)?;
     Some((file, found))
 }

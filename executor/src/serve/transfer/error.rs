@@ -4,11 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::stream;
-use crate::serve::files::describe;
+use crate::serve::files::FileError;
 
 /// Errors with the texts of the Python server; the response has status 500.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::serve) enum TransferError {
+pub(crate) enum TransferError {
     #[error("400: Destination must be an absolute path")]
     RelativeDestination,
     #[error("400: Recursive uploads must be zip files")]
@@ -21,12 +21,8 @@ pub(in crate::serve) enum TransferError {
     NoZip(PathBuf),
     #[error("{name}: {reason}", name = .path.display())]
     Archive { path: PathBuf, reason: String },
-    #[error("{}", describe(source, path))]
-    System {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error("the upload broke off")]
     Broken,
     #[error("cannot act for the sandbox user: {0}")]
@@ -39,10 +35,14 @@ impl TransferError {
             if stream::is_broken(&source) {
                 return Self::Broken;
             }
-            Self::System {
-                path: path.to_path_buf(),
-                source,
-            }
+            let path = path.to_path_buf();
+            FileError::System { path, source }.into()
         }
+    }
+
+    pub(super) fn archive(path: &Path, reason: impl Into<String>) -> Self {
+        let path = path.to_path_buf();
+        let reason = reason.into();
+        Self::Archive { path, reason }
     }
 }

@@ -2,12 +2,11 @@
 
 use std::error::Error;
 use std::io::{self, Read, Write};
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::Body;
 use bytes::{Buf as _, Bytes};
-use http_body::{Body, Frame};
+use futures::stream;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -19,24 +18,18 @@ const STALL_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Reading end of an upload, for a blocking thread.
 #[derive(Debug)]
-pub(in crate::serve) struct UploadReader {
-    pieces: mpsc::Receiver<Piece>,
+pub(crate) struct UploadReader {
+    /// Data, and `None` at the end of a complete upload.
+    pieces: mpsc::Receiver<Option<Bytes>>,
     current: Bytes,
     ended: bool,
 }
 
-#[derive(Debug)]
-enum Piece {
-    Data(Bytes),
-    /// Marks the upload as complete.
-    End,
-}
-
 /// Sending end of an upload.
 #[derive(Debug)]
-pub(in crate::serve) struct UploadSender(mpsc::Sender<Piece>);
+pub(crate) struct UploadSender(mpsc::Sender<Option<Bytes>>);
 
-pub(in crate::serve) fn upload_channel() -> (UploadSender, UploadReader) {
+pub(crate) fn upload_channel() -> (UploadSender, UploadReader) {
     let (sender, pieces) = mpsc::channel(CHANNEL_CAPACITY);
     let received = UploadReader {
         pieces,
@@ -48,13 +41,13 @@ pub(in crate::serve) fn upload_channel() -> (UploadSender, UploadReader) {
 
 impl UploadSender {
     /// Returns false if the reader is gone.
-    pub(in crate::serve) async fn data(&self, data: Bytes) -> bool {
-        self.0.send(Piece::Data(data)).await.is_ok()
+    pub(crate) async fn data(&self, data: Bytes) -> bool {
+        self.0.send(Some(data)).await.is_ok()
     }
 
-    pub(in crate::serve) async fn end(self) {
+    pub(crate) async fn end(self) {
         // A reader that is gone reports its own error.
-        let _ = self.0.send(Piece::End).await;
+        let _ = self.0.send(None).await;
     }
 }
 
@@ -62,9 +55,14 @@ impl Read for UploadReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.current.is_empty() && !self.ended {
             match self.pieces.blocking_recv() {
-                Some(Piece::Data(data)) => self.current = data,
-                Some(Piece::End) => self.ended = true,
-                None => return Err(UploadIncomplete.into()),
+                Some(Some(data)) => self.current = data,
+                Some(None) => self.ended = true,
+                None => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::UnexpectedEof,
+                        UploadIncomplete,
+                    ));
+                }
             }
         }
         let length = buffer.len().min(self.current.len());
@@ -78,39 +76,31 @@ impl Read for UploadReader {
 #[error("the upload broke off")]
 struct UploadIncomplete;
 
-impl From<UploadIncomplete> for io::Error {
-    fn from(broken: UploadIncomplete) -> Self {
-        Self::new(io::ErrorKind::UnexpectedEof, broken)
-    }
-}
-
 pub(super) fn is_broken(error: &io::Error) -> bool {
     error
         .get_ref()
         .is_some_and(<dyn Error + Send + Sync>::is::<UploadIncomplete>)
 }
 
-/// Response body of a download.
-#[derive(Debug)]
-pub(in crate::serve) struct Download(mpsc::Receiver<io::Result<Bytes>>);
-
 /// Writing end of a download, for a blocking thread.
 #[derive(Debug)]
-pub(in crate::serve) struct ArchiveWriter {
+pub(crate) struct ArchiveWriter {
     sender: mpsc::Sender<io::Result<Bytes>>,
     runtime: Handle,
     buffer: Vec<u8>,
 }
 
-/// Must be called in the runtime that sends the response.
-pub(in crate::serve) fn channel() -> (Download, ArchiveWriter) {
-    let (sender, receiver) = mpsc::channel(CHANNEL_CAPACITY);
-    let sink = ArchiveWriter {
+/// Returns the response body of a download and its writing end. Must be called in the runtime that
+/// sends the response.
+pub(crate) fn channel() -> (Body, ArchiveWriter) {
+    let (sender, mut receiver) = mpsc::channel(CHANNEL_CAPACITY);
+    let writer = ArchiveWriter {
         sender,
         runtime: Handle::current(),
         buffer: Vec::with_capacity(CHUNK_BYTES),
     };
-    (Download(receiver), sink)
+    let pieces = stream::poll_fn(move |context| receiver.poll_recv(context));
+    (Body::from_stream(pieces), writer)
 }
 
 impl ArchiveWriter {
@@ -147,53 +137,28 @@ impl Write for ArchiveWriter {
     }
 }
 
-impl Body for Download {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        self.0
-            .poll_recv(context)
-            .map(|piece| piece.map(|piece| piece.map(Frame::data)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn upload_without_end_is_incomplete() {
-        let (sending, mut received) = upload_channel();
-        let reading = std::thread::spawn(move || {
-            let mut content = Vec::new();
-            received.read_to_end(&mut content).map(|_| content)
-        });
-        assert!(sending.data(Bytes::from_static(b"ab")).await);
-        drop(sending);
-        let error = tokio::task::spawn_blocking(|| reading.join().unwrap())
-            .await
-            .unwrap();
-        assert!(is_broken(&error.unwrap_err()));
-    }
-
-    #[tokio::test]
-    async fn upload_with_end_is_complete() {
-        let (sending, mut received) = upload_channel();
-        let reading = std::thread::spawn(move || {
-            let mut content = String::new();
-            received.read_to_string(&mut content).map(|_| content)
-        });
-        for piece in ["a", "", "bc"] {
-            assert!(sending.data(Bytes::from_static(piece.as_bytes())).await);
+    async fn upload_is_complete_only_with_its_end() {
+        for is_complete in [true, false] {
+            let (sending, mut received) = upload_channel();
+            let reading = tokio::task::spawn_blocking(move || {
+                let mut content = String::new();
+                received.read_to_string(&mut content).map(|_| content)
+            });
+            for piece in ["a", "", "bc"] {
+                assert!(sending.data(Bytes::from_static(piece.as_bytes())).await);
+            }
+            if is_complete {
+                sending.end().await;
+                assert_eq!(reading.await.unwrap().unwrap(), "abc");
+            } else {
+                drop(sending);
+                assert!(is_broken(&reading.await.unwrap().unwrap_err()));
+            }
         }
-        sending.end().await;
-        let content = tokio::task::spawn_blocking(|| reading.join().unwrap())
-            .await
-            .unwrap();
-        assert_eq!(content.unwrap(), "abc");
     }
 }

@@ -5,23 +5,22 @@
 //! is limited by the claimed sizes before, and by the actual ones during, unpacking.
 
 mod entry_names;
-mod no_follow;
 #[cfg(any(test, feature = "fuzzing"))]
-pub(in crate::serve) mod properties;
+pub(crate) mod properties;
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Mode};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
 use zip::read::{Config, ZipFile, ZipFileEntry};
 use zip::result::ZipError;
 use zip::unstable::read::ZipIterable;
 use zip::{CompressionMethod, ZipReadOptions};
 
 use self::entry_names::{parts, stays_inside};
-use self::no_follow::{create, open_root, remove};
 use super::error::TransferError;
 
 /// Unpacked bytes that every archive may have.
@@ -210,7 +209,7 @@ impl Unpacker<'_> {
     }
 
     fn enter(&self, parts: &[&str]) -> Result<OwnedFd, TransferError> {
-        no_follow::enter(&self.root, parts).map_err(TransferError::of(&self.shown(parts)))
+        open_directory(&self.root, parts).map_err(TransferError::of(&self.shown(parts)))
     }
 
     fn shown(&self, parts: &[&str]) -> PathBuf {
@@ -218,10 +217,47 @@ impl Unpacker<'_> {
     }
 
     fn damaged(&self, path: &Path, error: &io::Error) -> TransferError {
-        TransferError::Archive {
-            path: self.path.to_path_buf(),
-            reason: format!("{} is damaged: {error}", path.display()),
-        }
+        let reason = format!("{} is damaged: {error}", path.display());
+        TransferError::archive(self.path, reason)
+    }
+}
+
+/// Opens a directory below `root`, creates missing ones, and follows no links.
+fn open_directory(root: &OwnedFd, parts: &[&str]) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut directory = root.try_clone()?;
+    for part in parts {
+        let open = || rustix::fs::openat(&directory, *part, flags, Mode::empty());
+        let next = match open() {
+            Err(Errno::NOENT) => {
+                rustix::fs::mkdirat(&directory, *part, Mode::from_raw_mode(0o777))?;
+                open()
+            }
+            other => other,
+        };
+        directory = next?;
+    }
+    Ok(directory)
+}
+
+fn open_root(destination: &Path) -> io::Result<OwnedFd> {
+    // Links in the destination path itself are followed: the client has chosen it.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(CWD, destination, flags, Mode::empty())?)
+}
+
+/// Creates a file and replaces an existing one or a link.
+fn create(parent: &OwnedFd, name: &str) -> io::Result<File> {
+    remove(parent, name)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o644))?;
+    Ok(file.into())
+}
+
+fn remove(parent: &OwnedFd, name: &str) -> rustix::io::Result<()> {
+    match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        other => other,
     }
 }
 
@@ -237,10 +273,7 @@ fn refused(path: &Path, error: ZipError) -> TransferError {
 fn refused_entry(path: &Path, error: ZipError) -> TransferError {
     match error {
         ZipError::Io(source) => TransferError::of(path)(source),
-        other => TransferError::Archive {
-            path: path.to_path_buf(),
-            reason: other.to_string(),
-        },
+        other => TransferError::archive(path, other.to_string()),
     }
 }
 
@@ -252,15 +285,12 @@ fn unsupported(path: &Path, entry: &ZipFileEntry<'_>) -> TransferError {
             "{name:?} is compressed with {method}, which is not supported: use Deflated or Stored"
         ),
     };
-    TransferError::Archive {
-        path: path.to_path_buf(),
-        reason,
-    }
+    TransferError::archive(path, reason)
 }
 
 fn too_much(path: &Path, what: &str, limit: u64) -> TransferError {
-    TransferError::Archive {
-        path: path.to_path_buf(),
-        reason: format!("more than {limit} {what} would come out of it"),
-    }
+    TransferError::archive(
+        path,
+        format!("more than {limit} {what} would come out of it"),
+    )
 }

@@ -1,6 +1,6 @@
 //! Stores an upload (`docs/specs/executor.md`, section 2.5): a file, or the content of an archive.
 
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error::TransferError;
@@ -9,15 +9,15 @@ use super::unpack::unpack;
 use crate::serve::files::{Replacement, SymlinkPolicy, make_directories, unnamed};
 
 #[derive(Debug)]
-pub(in crate::serve) struct Upload {
+pub(crate) struct Upload {
     destination: PathBuf,
-    name: String,
+    pub(crate) name: String,
     unpack: bool,
 }
 
 impl Upload {
     /// Only the last component of `filename` is used.
-    pub(in crate::serve) fn new(destination: &str, filename: &str, recursive: bool) -> Self {
+    pub(crate) fn new(destination: &str, filename: &str, recursive: bool) -> Self {
         let name = filename.rsplit('/').next().unwrap_or_default();
         let name = if [".", ".."].contains(&name) {
             ""
@@ -31,10 +31,6 @@ impl Upload {
         }
     }
 
-    pub(in crate::serve) fn name(&self) -> &str {
-        &self.name
-    }
-
     fn path(&self) -> PathBuf {
         self.destination.join(&self.name)
     }
@@ -45,24 +41,17 @@ fn is_zip(name: &str) -> bool {
     name.as_bytes().ends_with(b".zip")
 }
 
-pub(in crate::serve) fn store(
-    upload: &Upload,
-    received: UploadReader,
-) -> Result<(), TransferError> {
+pub(crate) fn store(upload: &Upload, received: UploadReader) -> Result<(), TransferError> {
     let destination = &upload.destination;
     if !destination.is_absolute() {
         return Err(TransferError::RelativeDestination);
     }
-    make_directories(destination).or_else(|failure| {
-        // A file at the path of the directory fails below with a better error.
-        if destination.exists() {
-            return Ok(());
-        }
-        Err(TransferError::System {
-            path: failure.path,
-            source: failure.source,
-        })
-    })?;
+    // A file at the path of the directory fails below with a better error.
+    if let Err(error) = make_directories(destination)
+        && !destination.exists()
+    {
+        return Err(error.into());
+    }
     if upload.unpack {
         store_archive(upload, received)
     } else {
@@ -72,9 +61,9 @@ pub(in crate::serve) fn store(
 
 fn store_file(path: &Path, mut received: UploadReader) -> Result<(), TransferError> {
     let of = TransferError::of(path);
-    let mut file = Replacement::begin(path, SymlinkPolicy::Replace).map_err(&of)?;
-    io::copy(&mut received, &mut file).map_err(&of)?;
-    file.commit().map_err(&of)
+    let mut new = Replacement::begin(path, SymlinkPolicy::Replace).map_err(&of)?;
+    io::copy(&mut received, &mut new.file).map_err(&of)?;
+    new.commit().map_err(&of)
 }
 
 /// Stores the archive in an unnamed file, so that nothing has to be removed.
@@ -85,7 +74,7 @@ fn store_archive(upload: &Upload, mut received: UploadReader) -> Result<(), Tran
     }
     let of = TransferError::of(&path);
     let mut archive = unnamed(&upload.destination).map_err(&of)?;
-    io::copy(&mut received.by_ref(), &mut archive).map_err(&of)?;
+    io::copy(&mut received, &mut archive).map_err(&of)?;
     unpack(archive, &path, &upload.destination)
 }
 
@@ -105,7 +94,7 @@ mod tests {
             ("", ""),
             ("a\\b", "a\\b"),
         ] {
-            assert_eq!(Upload::new("/d", filename, false).name(), name);
+            assert_eq!(Upload::new("/d", filename, false).name, name);
         }
         assert!(Upload::new("/d", "x.zip", false).unpack);
         assert!(!Upload::new("/d", "x.ZIP", false).unpack);

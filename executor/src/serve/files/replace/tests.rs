@@ -34,7 +34,7 @@ fn dropped_replacement_leaves_no_file() {
     let path = directory.path().join("a");
     fs::write(&path, "old").unwrap();
     let mut replacement = Replacement::begin(&path, SymlinkPolicy::Follow).unwrap();
-    replacement.write_all(b"half").unwrap();
+    replacement.file.write_all(b"half").unwrap();
     drop(replacement);
     assert_eq!(fs::read(&path).unwrap(), b"old");
     assert_eq!(names(directory.path()), 1);
@@ -50,7 +50,7 @@ fn aborted_replacement_leaves_no_file() {
     for name in ["a", "new"] {
         let path = directory.path().join(name);
         let mut replacement = Replacement::begin(&path, SymlinkPolicy::Follow).unwrap();
-        replacement.write_all(b"half").unwrap();
+        replacement.file.write_all(b"half").unwrap();
         std::mem::forget(replacement);
     }
     assert_eq!(fs::read(&path).unwrap(), b"old");
@@ -69,12 +69,12 @@ fn replacement_works_without_unnamed_files() {
             staging: Staging::Beside(path),
             target: at(target),
         };
-        replacement.write_all(b"whole").unwrap();
+        replacement.file.write_all(b"whole").unwrap();
         replacement.commit().unwrap();
     }
     for target in ["new", "copied"] {
         let mut replacement = Replacement::begin(&at(target), SymlinkPolicy::Follow).unwrap();
-        replacement.write_all(b"more").unwrap();
+        replacement.file.write_all(b"more").unwrap();
         replacement.copy().unwrap();
         assert_eq!(fs::read(at(target)).unwrap(), b"more");
     }
@@ -88,7 +88,7 @@ fn link_is_replaced_with_replace_policy() {
     fs::write(&path, "old").unwrap();
     symlink(&path, &link).unwrap();
     let mut replacement = Replacement::begin(&link, SymlinkPolicy::Replace).unwrap();
-    replacement.write_all(b"new").unwrap();
+    replacement.file.write_all(b"new").unwrap();
     replacement.commit().unwrap();
     assert_eq!(
         (fs::read(&path).unwrap(), fs::read(&link).unwrap()),

@@ -5,10 +5,7 @@ pub(super) fn parts(name: &str) -> Option<Vec<&str>> {
     if name.starts_with('/') || name.contains('\0') {
         return None;
     }
-    let parts: Vec<_> = name
-        .split('/')
-        .filter(|part| !part.is_empty() && *part != ".")
-        .collect();
+    let parts = components(name);
     (!parts.is_empty() && !parts.contains(&"..")).then_some(parts)
 }
 
@@ -18,12 +15,16 @@ pub(super) fn stays_inside(target: &str, depth: usize) -> bool {
     if target.is_empty() || target.starts_with('/') || target.contains('\0') {
         return false;
     }
-    let parts: Vec<_> = target
-        .split('/')
-        .filter(|part| !part.is_empty() && *part != ".")
-        .collect();
+    let parts = components(target);
     let up = parts.iter().take_while(|part| **part == "..").count();
     up <= depth && !parts[up..].contains(&"..")
+}
+
+fn components(path: &str) -> Vec<&str> {
+    let parts = path.split('/');
+    parts
+        .filter(|part| !part.is_empty() && *part != ".")
+        .collect()
 }
 
 #[cfg(test)]

@@ -3,12 +3,15 @@
 
 mod archive_script;
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Component, Path};
 
-use self::archive_script::{ArchiveEntry, EntryKind};
+use rustix::fs::FileType;
+
+use self::archive_script::ArchiveEntry;
 use super::entry_names::{parts, stays_inside};
 use super::unpack_within;
 
@@ -18,22 +21,14 @@ const READY: [(&str, &str); 2] = [("ready", "../outside"), ("name", "../outside/
 
 /// Checks an archive, or the script of one.
 pub fn archive(bytes: &[u8]) {
-    let entries = archive_script::parse(bytes);
-    let archive = if bytes.starts_with(b"PK") {
-        bytes.to_vec()
+    let (archive, entries) = if bytes.starts_with(b"PK") {
+        (bytes.to_vec(), Vec::new())
     } else {
-        archive_script::pack(&entries)
+        let entries = archive_script::parse(bytes);
+        (archive_script::pack(&entries), entries)
     };
     unpacked(&archive, &[], true);
-    unpacked(
-        &archive,
-        if bytes.starts_with(b"PK") {
-            &[]
-        } else {
-            &entries
-        },
-        false,
-    );
+    unpacked(&archive, &entries, false);
 }
 
 fn unpacked(archive: &[u8], entries: &[ArchiveEntry], prepared: bool) {
@@ -61,16 +56,10 @@ fn unpacked(archive: &[u8], entries: &[ArchiveEntry], prepared: bool) {
     }
 }
 
-fn names(directory: &Path) -> Vec<String> {
+fn names(directory: &Path) -> Vec<OsString> {
     let entries = fs::read_dir(directory).expect("a directory");
     let mut names: Vec<_> = entries
-        .map(|entry| {
-            entry
-                .expect("a name")
-                .file_name()
-                .to_string_lossy()
-                .into_owned()
-        })
+        .map(|entry| entry.expect("a name").file_name())
         .collect();
     names.sort();
     names
@@ -84,12 +73,8 @@ fn inside(root: &Path, relative: &Path, prepared: bool) -> u64 {
         let entry = entry.expect("a name");
         let found = entry.metadata().expect("there");
         let relative = relative.join(entry.file_name());
-        assert_eq!(
-            found.permissions().mode() & 0o7000,
-            0,
-            "{}",
-            relative.display()
-        );
+        let special = found.permissions().mode() & 0o7000;
+        assert_eq!(special, 0, "{}", relative.display());
         if found.is_dir() {
             bytes += inside(root, &relative, prepared);
         } else if found.is_symlink() {
@@ -128,15 +113,12 @@ fn never_above(path: &Path, depth: usize) -> bool {
 
 /// Asserts that the file exists, unless a later entry has replaced it.
 fn is_there(root: &Path, entry: &ArchiveEntry, entries: &[ArchiveEntry]) {
-    let Some(path) = parts(&entry.name).filter(|_| entry.kind == EntryKind::File) else {
+    let Some(path) = parts(&entry.name).filter(|_| entry.kind == FileType::RegularFile) else {
         return;
     };
     let same = |other: &&ArchiveEntry| parts(&other.name).as_ref() == Some(&path);
-    if entries
-        .iter()
-        .filter(same)
-        .all(|other| other.kind == EntryKind::File)
-    {
+    let mut others = entries.iter().filter(same);
+    if others.all(|other| other.kind == FileType::RegularFile) {
         let last = entries.iter().rfind(same).unwrap_or(entry);
         let found = root.join(path.join("/"));
         assert!(found.symlink_metadata().is_ok_and(|found| found.is_file()));
@@ -145,7 +127,7 @@ fn is_there(root: &Path, entry: &ArchiveEntry, entries: &[ArchiveEntry]) {
 }
 
 /// Checks an entry name or the target of a link.
-pub(in crate::serve) fn name(name: &str) {
+pub(crate) fn name(name: &str) {
     let path = Path::new(name);
     let plain = |part| matches!(part, Component::Normal(_));
     if let Some(parts) = parts(name) {

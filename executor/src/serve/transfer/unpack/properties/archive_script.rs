@@ -6,17 +6,9 @@ use rustix::fs::FileType;
 const UTF8: u16 = 1 << 11;
 const UNIX: u16 = 3 << 8;
 
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum EntryKind {
-    File,
-    Directory,
-    Link,
-    Pipe,
-}
-
 #[derive(Debug)]
 pub(super) struct ArchiveEntry {
-    pub(super) kind: EntryKind,
+    pub(super) kind: FileType,
     mode: u32,
     pub(super) name: String,
     pub(super) content: Vec<u8>,
@@ -33,20 +25,20 @@ fn entry(line: &str) -> Option<ArchiveEntry> {
     let (name, content) = rest.split_once('=').unwrap_or((rest, ""));
     let mode = head.get(1..)?;
     let kind = match head.chars().next()? {
-        'f' => EntryKind::File,
-        'd' => EntryKind::Directory,
-        'l' => EntryKind::Link,
-        'p' => EntryKind::Pipe,
+        'f' => FileType::RegularFile,
+        'd' => FileType::Directory,
+        'l' => FileType::Symlink,
+        'p' => FileType::Fifo,
         _ => return None,
     };
     // Archive readers treat both as a directory.
     let slash = name.ends_with(['/', '\\']);
     Some(ArchiveEntry {
         name: match kind {
-            EntryKind::Directory if !slash => format!("{name}/"),
+            FileType::Directory if !slash => format!("{name}/"),
             _ => name.to_owned(),
         },
-        kind: if slash { EntryKind::Directory } else { kind },
+        kind: if slash { FileType::Directory } else { kind },
         mode: u32::from_str_radix(mode, 8).unwrap_or(0o644) & 0o7777,
         content: content.as_bytes().to_vec(),
     })
@@ -64,7 +56,8 @@ pub(super) fn pack(entries: &[ArchiveEntry]) -> Vec<u8> {
         directory.extend((UNIX + 20).to_le_bytes());
         directory.extend(common(entry));
         directory.extend([0; 6]);
-        directory.extend(attributes(entry).to_le_bytes());
+        let attributes = (entry.kind.as_raw_mode() | entry.mode) << 16;
+        directory.extend(attributes.to_le_bytes());
         directory.extend(small(start).to_le_bytes());
         directory.extend(entry.name.bytes());
     }
@@ -90,16 +83,6 @@ fn common(entry: &ArchiveEntry) -> Vec<u8> {
     common.extend(&small(entry.name.len()).to_le_bytes()[..2]);
     common.extend([0; 2]);
     common
-}
-
-fn attributes(entry: &ArchiveEntry) -> u32 {
-    let kind = match entry.kind {
-        EntryKind::File => FileType::RegularFile,
-        EntryKind::Directory => FileType::Directory,
-        EntryKind::Link => FileType::Symlink,
-        EntryKind::Pipe => FileType::Fifo,
-    };
-    (kind.as_raw_mode() | entry.mode) << 16
 }
 
 fn small(number: usize) -> u32 {
