@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use serde_json::{Value, json};
 
 use crate::plugins::{PluginFixture, all_users};
+use crate::transfer::fields;
 
 #[test]
 fn skills_are_imported_under_their_names() {
@@ -78,12 +79,10 @@ fn model_skills_send_the_key() {
     };
     let (request, text) = ask("parse_image('file', 'What?')", "200 OK", &reply);
     assert_eq!(text, "[Reading image file from file]\na cat");
+    let start = "POST /v1/chat/completions HTTP/1.1\r\n";
+    let key = "Authorization: Bearer the-key\r\n";
     assert!(
-        request.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"),
-        "{request}"
-    );
-    assert!(
-        request.contains("Authorization: Bearer the-key\r\n"),
+        request.starts_with(start) && request.contains(key),
         "{request}"
     );
     let (_, body) = request.split_once("\r\n\r\n").unwrap();
@@ -102,12 +101,13 @@ fn model_skills_send_the_key() {
         request.starts_with("POST /v1/audio/translations HTTP/1.1\r\n"),
         "{request}"
     );
-    assert!(
-        request.contains("name=\"model\"\r\n\r\nwhisper-1\r\n")
-            && request.contains("name=\"file\"; filename=\"file\"\r\n")
-            && request.contains("bytes\r\n--"),
-        "{request}"
-    );
+    for part in [
+        "name=\"model\"\r\n\r\nwhisper-1\r\n",
+        "name=\"file\"; filename=\"file\"\r\n",
+        "bytes\r\n--",
+    ] {
+        assert!(request.contains(part), "{request}");
+    }
 
     // Every 30th frame of a video, with a fake library.
     let film = "
@@ -129,43 +129,43 @@ sys.modules['cv2'] = None";
          film's Frame 1: 30 See\nfilm's Frame 31: 0 See\nreleased"
     );
 
-    // Errors are printed.
+    // Errors are printed. The key is not sent to another host.
     let refusal = json!({"error": {"message": "no such key"}});
-    let (_, text) = ask("parse_image('file')", "401 Unauthorized", &refusal);
-    assert_eq!(
-        text,
-        format!(
-            "[Reading image file from file]\nError with the request: HTTP status 401: {refusal}"
-        )
-    );
-    // The key is not sent to another host.
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     other.set_nonblocking(true).unwrap();
     let host = other.local_addr().unwrap();
     let moved = format!("302 Found\r\nLocation: http://user:word@{host}/v1");
-    let (_, text) = ask("parse_audio('file')", &moved, &json!({}));
-    assert_eq!(
-        text,
-        format!(
-            "[Transcribing audio file from file]\nError transcribing audio file: \
-             HTTP status 302: a redirect to {host} is not followed"
-        )
-    );
-    assert!(other.accept().is_err(), "request to the other host");
-    for (code, expected) in [
+    for (code, status, answer, expected) in [
         (
-            "parse_image('nope')",
-            "[Reading image file from nope]\nError with the request: [Errno 2] No such file or directory: 'nope'",
+            "parse_image('file')",
+            "401 Unauthorized",
+            &refusal,
+            format!(
+                "[Reading image file from file]\nError with the request: HTTP status 401: {refusal}"
+            ),
         ),
         (
-            "parse_audio('nope')",
-            "[Transcribing audio file from nope]\nError transcribing audio file: [Errno 2] No such file or directory: 'nope'",
-        ),
-        (
-            "parse_video('nope')",
-            "ERROR: the library opencv-python-headless is needed: pip install opencv-python-headless",
+            "parse_audio('file')",
+            moved.as_str(),
+            &json!({}),
+            format!(
+                "[Transcribing audio file from file]\nError transcribing audio file: \
+                 HTTP status 302: a redirect to {host} is not followed"
+            ),
         ),
     ] {
+        assert_eq!(ask(code, status, answer).1, expected);
+    }
+    assert!(other.accept().is_err(), "request to the other host");
+    for row in [
+        "parse_image('nope') | [Reading image file from nope]\n\
+         Error with the request: [Errno 2] No such file or directory: 'nope'",
+        "parse_audio('nope') | [Transcribing audio file from nope]\n\
+         Error transcribing audio file: [Errno 2] No such file or directory: 'nope'",
+        "parse_video('nope') | ERROR: the library opencv-python-headless is needed: \
+         pip install opencv-python-headless",
+    ] {
+        let [code, expected] = fields(row);
         assert_eq!(fixture.cell(code), expected);
     }
 }
@@ -229,22 +229,13 @@ fn file_skills_print_windows_of_lines() {
 /// Calls `file_editor` and parses its output.
 fn edit(fixture: &PluginFixture, arguments: &str) -> Value {
     let text = fixture.cell(&format!("print(file_editor({arguments}))"));
-    let mut lines = text.lines();
-    let (first, answer, last) = (
-        lines.next().unwrap(),
-        lines.next().unwrap(),
-        lines.next().unwrap(),
-    );
-    let mark = first
-        .strip_prefix("<oh_aci_output_")
-        .unwrap()
-        .strip_suffix('>')
-        .unwrap();
-    assert!(
-        mark.len() == 32 && mark.bytes().all(|byte| byte.is_ascii_hexdigit()),
-        "{first}"
-    );
-    assert_eq!(last, format!("</oh_aci_output_{mark}>"));
+    let (first, rest) = text.split_once('\n').unwrap();
+    let (answer, last) = rest.split_once('\n').unwrap();
+    let mark = first.strip_prefix("<oh_aci_output_").unwrap();
+    let digits = mark.strip_suffix('>').unwrap();
+    let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    assert!(digits.len() == 32 && is_hex, "{first}");
+    assert_eq!(last, format!("</oh_aci_output_{mark}"));
     serde_json::from_str(answer).unwrap()
 }
 
@@ -255,25 +246,14 @@ fn file_editor_shares_the_history_of_the_edit_action() {
         let output = format!("File created successfully at: {path}");
         let expected = json!({"output": output, "error": null, "path": path, "prev_exist": false,
             "old_content": null, "new_content": "a\nb\n", "formatted_output_and_error": output});
-        assert_eq!(
-            edit(
-                &fixture,
-                &format!("'create', '{path}', file_text='a\\nb\\n'")
-            ),
-            expected
-        );
-        assert_eq!(
-            fixture.process.run("stat -c %U e.txt")["content"],
-            fixture.username
-        );
-        let changed = edit(
-            &fixture,
-            &format!("'str_replace', '{path}', old_str='b', new_str='c'"),
-        );
-        assert_eq!(
-            (&changed["old_content"], &changed["new_content"]),
-            (&json!("a\nb\n"), &json!("a\nc\n"))
-        );
+        let edit =
+            |command: &str, more: &str| edit(&fixture, &format!("'{command}', '{path}'{more}"));
+        assert_eq!(edit("create", ", file_text='a\\nb\\n'"), expected);
+        let owner = fixture.process.run("stat -c %U e.txt");
+        assert_eq!(owner["content"], fixture.username);
+        let changed = edit("str_replace", ", old_str='b', new_str='c'");
+        let contents = [&changed["old_content"], &changed["new_content"]];
+        assert_eq!(contents, ["a\nb\n", "a\nc\n"]);
         assert_eq!(changed["prev_exist"], true);
         // The action undoes an edit of the skill, and the other way round.
         let act = |args: Value| {
@@ -284,24 +264,16 @@ fn file_editor_shares_the_history_of_the_edit_action() {
         act(json!({"path": path, "command": "undo_edit"}));
         assert_eq!(fs::read_to_string(&path).unwrap(), "a\nb\n");
         act(json!({"path": path, "command": "insert", "insert_line": 0, "new_str": "0"}));
-        edit(&fixture, &format!("'undo_edit', '{path}'"));
+        edit("undo_edit", "");
         assert_eq!(fs::read_to_string(&path).unwrap(), "a\nb\n");
-        let view = edit(&fixture, &format!("'view', '{path}', view_range=[2, 2]"));
-        assert!(
-            view["output"].as_str().unwrap().contains("     2\tb"),
-            "{view}"
-        );
+        let view = edit("view", ", view_range=[2, 2]")["output"].clone();
+        assert!(view.as_str().unwrap().contains("     2\tb"), "{view}");
         let error = "Parameter `old_str` is required for command: str_replace.";
         let refused = json!({"output": null, "error": error, "formatted_output_and_error": format!("ERROR:\n{error}")});
-        assert_eq!(edit(&fixture, &format!("'str_replace', '{path}'")), refused);
-        let line = edit(
-            &fixture,
-            &format!("'insert', '{path}', insert_line='x', new_str=''"),
-        );
-        assert_eq!(
-            line["error"],
-            "Invalid insert_line value: 'x'. Expected an integer."
-        );
+        assert_eq!(edit("str_replace", ""), refused);
+        let line = edit("insert", ", insert_line='x', new_str=''");
+        let error = "Invalid insert_line value: 'x'. Expected an integer.";
+        assert_eq!(line["error"], error);
     }
 }
 

@@ -25,6 +25,11 @@ impl HttpResponse {
         lines.find(|(n, _)| *n == name).map(|(_, value)| value)
     }
 
+    /// Status and body.
+    pub(crate) fn parts(&self) -> (u16, &str) {
+        (self.status, &self.body)
+    }
+
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {}", self.body))
     }

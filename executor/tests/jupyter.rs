@@ -5,13 +5,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use serde_json::json;
 
-use crate::client::{KEY, TestProcess, serve_command};
-use crate::plugins::{PLUGINS, PluginFixture, all_users, is_alive, path, python};
+use crate::client::KEY;
+use crate::plugins::{PluginFixture, all_users, is_alive, path, python};
+use crate::transfer::fields;
 
-const NOTHING: &str = "[Code executed successfully with no output]";
 const DASHES: &str = "---------------------------------------------------------------------------";
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
@@ -25,45 +25,31 @@ fn restarted(why: &str) -> String {
 fn cells_match_the_table_of_5_2() {
     for fixture in all_users() {
         let root = fixture.root.to_str().unwrap();
-        for (code, expected) in [
-            ("x=1", NOTHING),
-            ("x+1", "2"),
-            ("for i in range(3): display(i)\n\"last\"", "012'last'"),
-            (
-                "from IPython.display import *\ndisplay(HTML(\"<b>x</b>\"))",
-                "<IPython.core.display.HTML object>",
-            ),
-            ("display({'text/html': '<b>'}, raw=True)", NOTHING),
-            ("", NOTHING),
-            (
-                "print('a'); import sys; print('b', file=sys.stderr, end='')",
-                "a\nb",
-            ),
-            ("!pwd", root),
-            ("!printf 'a\\nb\\n'", "a\r\nb"),
-            ("%cd /tmp", "/tmp"),
-            ("import os; os.getcwd()", "'/tmp'"),
-            ("print('\\x1b[1;31mred\\x1b[0m \\x1b[Kx')", "red \x1b[Kx"),
-            (
-                "def f(:",
-                "  Cell In[1], line 1\n    def f(:\n          ^\nSyntaxError: invalid syntax",
-            ),
-            ("print('é€😀')", "é€😀"),
-            (
-                "import os; _ = os.write(1, b'\\xff\\xfea')",
-                "\u{fffd}\u{fffd}a",
-            ),
-            (
-                "import subprocess; _ = subprocess.run(['sh', '-c', 'echo out; echo err >&2'])",
-                "out\nerr",
-            ),
-            (
-                "_ = subprocess.run(['echo', 'x'], stdout=sys.stdout, stderr=sys.stderr)",
-                "x",
-            ),
-            ("print('no newline', end='')", "no newline"),
-            ("import logging; logging.warning('w')", "WARNING:root:w"),
+        for row in [
+            "x=1 | [Code executed successfully with no output]",
+            "x+1 | 2",
+            "for i in range(3): display(i)\n\"last\" | 012'last'",
+            "from IPython.display import *\ndisplay(HTML(\"<b>x</b>\")) | \
+             <IPython.core.display.HTML object>",
+            "display({'text/html': '<b>'}, raw=True) | \
+             [Code executed successfully with no output]",
+            " | [Code executed successfully with no output]",
+            "print('a'); import sys; print('b', file=sys.stderr, end='') | a\nb",
+            "!pwd | {}",
+            "!printf 'a\\nb\\n' | a\r\nb",
+            "%cd /tmp | /tmp",
+            "import os; os.getcwd() | '/tmp'",
+            "print('\\x1b[1;31mred\\x1b[0m \\x1b[Kx') | red \x1b[Kx",
+            "def f(: |   Cell In[1], line 1\n    def f(:\n          ^\nSyntaxError: invalid syntax",
+            "print('é€😀') | é€😀",
+            "import os; _ = os.write(1, b'\\xff\\xfea') | \u{fffd}\u{fffd}a",
+            "import subprocess; _ = subprocess.run(['sh', '-c', 'echo out; echo err >&2']) | out\nerr",
+            "_ = subprocess.run(['echo', 'x'], stdout=sys.stdout, stderr=sys.stderr) | x",
+            "print('no newline', end='') | no newline",
+            "import logging; logging.warning('w') | WARNING:root:w",
         ] {
+            let [code, expected] = fields(row);
+            let expected = expected.replace("{}", root);
             assert_eq!(
                 fixture.cell(code),
                 expected,
@@ -76,22 +62,26 @@ fn cells_match_the_table_of_5_2() {
              Cell In[1], line 1\n----> 1 1/0\n\nZeroDivisionError: division by zero"
         );
         assert_eq!(fixture.cell("1/0"), traceback);
-        let exit = fixture.cell("raise SystemExit(\"bye\")");
-        assert!(
-            exit.starts_with(
-                "An exception has occurred, use %tb to see the full traceback.\n\nSystemExit: bye"
+        for (code, start, end) in [
+            (
+                "raise SystemExit(\"bye\")",
+                "An exception has occurred, use %tb to see the full traceback.\n\nSystemExit: bye",
+                "",
             ),
-            "{exit}"
-        );
-        let input = fixture.cell("input(\"q\")");
-        assert!(input.ends_with("StdinNotImplementedError: raw_input was called, but this frontend does not support input requests."), "{input}");
-        let pip = fixture.cell("%pip --version");
-        assert!(
-            pip.starts_with("pip ")
-                && pip
-                    .ends_with("Note: you may need to restart the kernel to use updated packages."),
-            "{pip}"
-        );
+            (
+                "input(\"q\")",
+                "",
+                "StdinNotImplementedError: raw_input was called, but this frontend does not support input requests.",
+            ),
+            (
+                "%pip --version",
+                "pip ",
+                "Note: you may need to restart the kernel to use updated packages.",
+            ),
+        ] {
+            let text = fixture.cell(code);
+            assert!(text.starts_with(start) && text.ends_with(end), "{text}");
+        }
     }
 }
 
@@ -146,9 +136,10 @@ fn figure_becomes_an_image() {
 fn run_ipython_fails_without_the_plugin() {
     let directory = tempfile::tempdir().unwrap();
     let process = crate::client::serve(directory.path());
-    let answer = process.post(r#"{"action":{"action":"run_ipython","args":{"code":"1"}}}"#);
     assert_eq!(
-        (answer.status, answer.body.as_str()),
+        process
+            .post(r#"{"action":{"action":"run_ipython","args":{"code":"1"}}}"#)
+            .parts(),
         (
             500,
             r#"{"detail":"Internal server error: JupyterRequirement not found. Unable to run IPython action."}"#
@@ -429,16 +420,17 @@ fn too_large_results_errors_and_images_are_reported() {
 
 #[test]
 fn cell_fails_when_kernels_keep_ending() {
-    let directory = tempfile::tempdir().unwrap();
-    let root = directory.path().join("work");
-    let startup = root.join(".ipython/profile_default/startup");
+    let home = tempfile::tempdir().unwrap();
+    let startup = home.path().join(".ipython/profile_default/startup");
     fs::create_dir_all(&startup).unwrap();
     // Each kernel ends when it changes to the directory of the shell.
     let deadly = "import os; os.chdir = lambda directory: os._exit(5)";
     fs::write(startup.join("deadly.py"), deadly).unwrap();
-    let process = TestProcess::start(serve_command(&root, &PLUGINS).env("PATH", path()));
+    let fixture = PluginFixture::with(&[("HOME", home.path().to_str().unwrap())]);
     let args = json!({"code": "print(1)", "include_extra": false});
-    let answer = process.act(&json!({"action": "run_ipython", "args": args}));
+    let answer = fixture
+        .process
+        .act(&json!({"action": "run_ipython", "args": args}));
     assert_eq!(answer["content"], restarted("exit status 5"));
 }
 
@@ -479,9 +471,9 @@ fn missing_ipykernel_is_reported_and_next_cell_retries() {
     for tool in ["sh", "bash"] {
         std::os::unix::fs::symlink(format!("/bin/{tool}"), bin.join(tool)).unwrap();
     }
-    let mut command = serve_command(&directory.path().join("w"), &PLUGINS);
-    let process = TestProcess::start(command.env("PATH", &bin));
-    let cell = || process.act(&json!({"action": "run_ipython", "args": {"code": "print(1)"}}));
+    let fixture = PluginFixture::with(&[("PATH", bin.to_str().unwrap())]);
+    let health = || fixture.process.get("/server_info").json()["plugins"]["jupyter"].clone();
+    let cell = || fixture.cell_within("print(1)", 120.0);
     let answer = cell();
     assert_eq!(answer["observation"], "error");
     let text = answer["content"].as_str().unwrap();
@@ -496,17 +488,14 @@ fn missing_ipykernel_is_reported_and_next_cell_retries() {
             && text.contains("pip install ipykernel"),
         "{text}"
     );
-    let health = process.get("/server_info").json()["plugins"]["jupyter"].clone();
+    let failed = health();
     assert!(
-        health.as_str().unwrap().starts_with("failed: No Python"),
-        "{health}"
+        failed.as_str().unwrap().starts_with("failed: No Python"),
+        "{failed}"
     );
     put(&format!("#!/bin/sh\nexec {} \"$@\"\n", python().display()));
     assert!(cell()["content"].as_str().unwrap().starts_with("1\n"));
-    assert_eq!(
-        process.get("/server_info").json()["plugins"]["jupyter"],
-        "ready"
-    );
+    assert_eq!(health(), "ready");
 }
 
 #[test]
@@ -524,25 +513,13 @@ fn child_processes_end_with_kernel() {
 
 #[test]
 fn kernel_ends_with_the_server() {
-    let directory = tempfile::tempdir().unwrap();
-    let temporary = directory.path().join("tmp");
-    fs::create_dir(&temporary).unwrap();
+    let temporary = tempfile::tempdir().unwrap();
     for signal in [Signal::TERM, Signal::KILL] {
-        let mut command = serve_command(&directory.path().join("w"), &PLUGINS);
-        command.env("PATH", path()).env("TMPDIR", &temporary);
-        let process = TestProcess::start(&mut command);
-        let code = "import os, subprocess; print(os.getpid())";
-        let answer = process.act(&json!({"action": "run_ipython", "args": {"code": code}}));
-        let pid = answer["content"]
-            .as_str()
-            .unwrap()
-            .lines()
-            .next()
-            .unwrap()
-            .to_owned();
+        let fixture = PluginFixture::with(&[("TMPDIR", temporary.path().to_str().unwrap())]);
+        let pid = fixture.cell("import os; print(os.getpid())");
         assert!(is_alive(&pid));
-        process.signal(signal);
-        process.wait();
+        fixture.process.signal(signal);
+        fixture.process.wait();
         if signal == Signal::TERM {
             assert!(!is_alive(&pid));
             assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
@@ -556,20 +533,16 @@ fn kernel_ends_with_the_server() {
 
 #[test]
 fn shutdown_during_start_leaves_no_files() {
-    let directory = tempfile::tempdir().unwrap();
-    let temporary = directory.path().join("tmp");
-    fs::create_dir(&temporary).unwrap();
+    let temporary = tempfile::tempdir().unwrap();
     let _load = CpuLoad::full();
     for moment in 0..20 {
-        let mut command = serve_command(&directory.path().join("w"), &PLUGINS);
-        command.env("PATH", path()).env("TMPDIR", &temporary);
-        let process = TestProcess::start(&mut command);
+        let fixture = PluginFixture::with(&[("TMPDIR", temporary.path().to_str().unwrap())]);
         // Shuts down a little later each time.
         for _ in 0..moment {
-            assert_eq!(process.get("/alive").status, 200);
+            assert_eq!(fixture.process.get("/alive").status, 200);
         }
-        process.signal(Signal::TERM);
-        assert_eq!(process.wait().code(), Some(0));
+        fixture.process.signal(Signal::TERM);
+        assert_eq!(fixture.process.wait().code(), Some(0));
     }
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
 }
@@ -593,8 +566,7 @@ fn shutdown_does_not_wait_for_a_cell() {
             .write(true)
             .open(fixture.root.join("gate"))
             .unwrap();
-        rustix::process::kill_process(Pid::from_child(&fixture.process.child), Signal::TERM)
-            .unwrap();
+        fixture.process.signal(Signal::TERM);
         let answer = cell.join().unwrap();
         assert_eq!(answer.status, 500);
         assert!(
@@ -618,12 +590,11 @@ fn server_starts_before_the_kernel_is_ready() {
         python().display()
     );
     put_program(&bin.join("python3"), &wrapper);
-    let mut command = serve_command(&directory.path().join("w"), &PLUGINS);
-    let process = TestProcess::start(command.env("PATH", format!("{}:{}", bin.display(), path())));
-    let health = || process.get("/server_info").json()["plugins"]["jupyter"].clone();
-    assert_eq!(process.run("echo hi")["content"], "hi");
+    let fixture = PluginFixture::with(&[("PATH", &format!("{}:{}", bin.display(), path()))]);
+    let health = || fixture.process.get("/server_info").json()["plugins"]["jupyter"].clone();
+    assert_eq!(fixture.process.run("echo hi")["content"], "hi");
     assert_eq!(health(), "starting");
     fs::write(&gate, "\n").unwrap();
-    process.act(&json!({"action": "run_ipython", "args": {"code": "1"}}));
+    fixture.cell_within("1", 120.0);
     assert_eq!(health(), "ready");
 }

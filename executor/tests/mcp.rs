@@ -15,6 +15,7 @@ use crate::plugins::{PluginFixture, is_alive, python};
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/server.py");
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/client.py");
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const NOT_FOUND: &str = r#"{"detail":"Not Found"}"#;
 
 fn bearer() -> String {
@@ -30,13 +31,27 @@ fn start() -> (TempDir, TestProcess) {
 
 /// Request with the key in both headers.
 fn ask(process: &TestProcess, head: &str, body: &str) -> HttpResponse {
+    ask_with(process, head, &[("Content-Type", "application/json")], body)
+}
+
+fn ask_with(
+    process: &TestProcess,
+    head: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> HttpResponse {
     let bearer = bearer();
-    let headers = [
-        ("X-Session-API-Key", KEY),
-        ("Authorization", bearer.as_str()),
-        ("Content-Type", "application/json"),
-    ];
-    process.request(head, &headers, body.as_bytes())
+    let keys = [("X-Session-API-Key", KEY), ("Authorization", &bearer)];
+    process.request(head, &[&keys, headers].concat(), body.as_bytes())
+}
+
+#[track_caller]
+fn assert_answer(process: &TestProcess, head: &str, body: &str, expected: (u16, &str)) {
+    assert_eq!(
+        ask(process, head, body).parts(),
+        expected,
+        "8.3 {head} {body}"
+    );
 }
 
 fn local(name: &str) -> Value {
@@ -48,7 +63,7 @@ pub(crate) fn update(process: &TestProcess, servers: &Value) -> String {
     let answer = ask(process, "POST /update_mcp_server", &servers.to_string());
     assert_eq!(answer.status, 200, "{}", answer.body);
     let answer = answer.json();
-    let problems = answer["router_error_log"].as_str().unwrap().to_owned();
+    let problems = text(&answer["router_error_log"]);
     let succeeded = answer["detail"] == "MCP server updated successfully";
     assert_eq!(succeeded, problems.is_empty(), "{answer}");
     problems
@@ -59,9 +74,9 @@ fn call(process: &TestProcess, method: &str, params: &Value) -> Value {
     let answer = ask(process, "POST /mcp", &message.to_string());
     assert_eq!(answer.status, 200, "{}", answer.body);
     let answer = answer.json();
-    assert_eq!(
-        (&answer["id"], &answer["jsonrpc"]),
-        (&json!("a"), &json!("2.0"))
+    assert!(
+        answer["id"] == "a" && answer["jsonrpc"] == "2.0",
+        "{answer}"
     );
     answer
 }
@@ -70,11 +85,15 @@ fn tools(process: &TestProcess) -> Vec<String> {
     let answer = call(process, "tools/list", &json!({}));
     let tools = answer["result"]["tools"].as_array();
     let tools = tools.unwrap_or_else(|| panic!("{answer}")).iter();
-    let mut names: Vec<_> = tools
-        .map(|tool| tool["name"].as_str().unwrap().to_owned())
-        .collect();
+    let mut names: Vec<_> = tools.map(|tool| text(&tool["name"])).collect();
     names.sort();
     names
+}
+
+fn text(value: &Value) -> String {
+    let text = value.as_str();
+    text.unwrap_or_else(|| panic!("not a text: {value}"))
+        .to_owned()
 }
 
 /// Text of a tool's result, and true if the tool has failed.
@@ -83,10 +102,7 @@ pub(crate) fn tool(process: &TestProcess, name: &str, arguments: &Value) -> (Str
     let answer = call(process, "tools/call", &params);
     let result = &answer["result"];
     (
-        result["content"][0]["text"]
-            .as_str()
-            .unwrap_or_else(|| panic!("{answer}"))
-            .to_owned(),
+        text(&result["content"][0]["text"]),
         result["isError"] == true,
     )
 }
@@ -153,16 +169,18 @@ impl Events {
         (head.to_ascii_lowercase(), events)
     }
 
+    /// Message of the next event.
+    fn message(&mut self) -> Value {
+        serde_json::from_str(&self.next().1).unwrap()
+    }
+
     /// Kind and data of the next event. Skips pings and chunk sizes.
     fn next(&mut self) -> (String, String) {
         let mut kind = String::new();
         loop {
             let mut line = String::new();
-            assert_ne!(
-                self.0.read_line(&mut line).unwrap(),
-                0,
-                "the stream has ended"
-            );
+            let length = self.0.read_line(&mut line).unwrap();
+            assert_ne!(length, 0, "the stream has ended");
             if let Some(value) = line.strip_prefix("event: ") {
                 value.trim_end().clone_into(&mut kind);
             } else if let Some(value) = line.strip_prefix("data: ") {
@@ -175,34 +193,20 @@ impl Events {
 #[test]
 fn mcp_endpoints_return_404_before_first_update() {
     let (_directory, process) = start();
-    for head in [
+    let heads = [
         "GET /mcp/sse",
         "GET /sse",
         "POST /mcp/messages/",
         "POST /mcp",
-    ] {
-        let answer = ask(&process, head, "{}");
-        assert_eq!(
-            (answer.status, answer.body.as_str()),
-            (404, NOT_FOUND),
-            "8.3 {head}"
-        );
+    ];
+    for head in heads {
+        assert_answer(&process, head, "{}", (404, NOT_FOUND));
     }
     assert_eq!(update(&process, &json!([])), "");
     assert_eq!(ask(&process, "GET /mcp/sse", "").status, 404);
     update(&process, &json!([{"name": "a", "command": "cat"}]));
-    let answer = ask(&process, "GET /nope", "");
-    assert_eq!(
-        (answer.status, answer.body.as_str()),
-        (404, "Not Found"),
-        "1.7"
-    );
-    let answer = ask(&process, "POST /alive", "");
-    assert_eq!(
-        (answer.status, answer.body.as_str()),
-        (404, "Not Found"),
-        "1.7"
-    );
+    assert_answer(&process, "GET /nope", "", (404, "Not Found"));
+    assert_answer(&process, "POST /alive", "", (404, "Not Found"));
 }
 
 #[test]
@@ -219,32 +223,17 @@ fn invalid_updates_are_rejected() {
         ("[", 500, unexpected),
     ] {
         let answer = ask(&process, "POST /update_mcp_server", body);
-        assert_eq!(
-            (answer.status, answer.body.as_str()),
-            (status, expected),
-            "2.8 {body}"
-        );
+        assert_eq!(answer.parts(), (status, expected), "2.8 {body}");
     }
+    let without_key = process.request("POST /update_mcp_server", &[], b"[]");
+    assert_eq!(without_key.status, 403);
+    let gone = json!({"name": "gone", "command": "/no/such/program"});
+    let script = "echo reason >&2; exit 3";
+    let ends = json!({"name": "ends", "command": "sh", "args": ["-c", script]});
     assert_eq!(
-        process
-            .request("POST /update_mcp_server", &[], b"[]")
-            .status,
-        403
-    );
-    let problems = update(
-        &process,
-        &json!([
-            {"name": "gone", "command": "/no/such/program"},
-            {"name": "ends", "command": "sh", "args": ["-c", "echo reason >&2; exit 3"]},
-        ]),
-    );
-    let lines: Vec<_> = problems.lines().collect();
-    assert_eq!(
-        lines,
-        [
-            "ends: it has ended (exit status: 3): reason",
-            "gone: cannot start it: No such file or directory (os error 2)",
-        ]
+        update(&process, &json!([gone, ends])),
+        "ends: it has ended (exit status: 3): reason\n\
+         gone: cannot start it: No such file or directory (os error 2)"
     );
 }
 
@@ -266,8 +255,9 @@ fn transports_accept_the_key_in_either_header() {
         assert_eq!(answer, (401, wrong.to_owned()), "{authorization}");
     }
     assert_eq!(post("/mcp", &[]).0, 403);
+    let bearer = bearer();
     assert_eq!(
-        post("/execute_action", &[("Authorization", &bearer())]).0,
+        post("/execute_action", &[("Authorization", &bearer)]).0,
         403
     );
 }
@@ -293,65 +283,33 @@ fn sse_transport_answers_over_the_stream() {
         // An open stream keeps the sandbox active.
         assert_eq!(process.get("/server_info").json()["idle_time"], 0.0);
         let request = r#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-03-26"}}"#;
-        let answer = ask(&process, &post, request);
-        assert_eq!((answer.status, answer.body.as_str()), (202, "Accepted"));
+        assert_answer(&process, &post, request, (202, "Accepted"));
         let (kind, data) = events.next();
         assert_eq!(kind, "message");
         let hello: Value = serde_json::from_str(&data).unwrap();
-        assert_eq!(
-            (&hello["id"], &hello["result"]["protocolVersion"]),
-            (&json!(7), &json!("2025-03-26"))
+        assert!(
+            hello["id"] == 7 && hello["result"]["protocolVersion"] == "2025-03-26",
+            "{hello}"
         );
-        assert_eq!(
-            ask(
-                &process,
-                &post,
-                r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#
-            )
-            .status,
-            202
-        );
+        assert_eq!(ask(&process, &post, INITIALIZED).status, 202);
         let request = r#"{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"echo","arguments":{"text":"é"}}}"#;
         assert_eq!(ask(&process, &post, request).status, 202);
-        let answer: Value = serde_json::from_str(&events.next().1).unwrap();
+        let answer = events.message();
         assert_eq!(answer["result"]["content"][0]["text"], "E:é");
+        let messages = format!("POST {place}messages/");
+        let unknown = format!("{messages}?session_id={}", "0".repeat(32));
+        let malformed = format!("{messages}?session_id=x");
         for (head, body, status, text) in [
-            (
-                format!("POST {place}messages/"),
-                "{}",
-                400,
-                "session_id is required",
-            ),
-            (
-                format!("POST {place}messages/?session_id=x"),
-                "{}",
-                400,
-                "Invalid session ID",
-            ),
-            (
-                format!("POST {place}messages/?session_id={}", "0".repeat(32)),
-                "{}",
-                404,
-                "Could not find session",
-            ),
-            (post.clone(), "{", 400, "Could not parse message"),
-            (post.clone(), "[]", 400, "Could not parse message"),
+            (&messages, "{}", 400, "session_id is required"),
+            (&malformed, "{}", 400, "Invalid session ID"),
+            (&unknown, "{}", 404, "Could not find session"),
+            (&post, "{", 400, "Could not parse message"),
+            (&post, "[]", 400, "Could not parse message"),
         ] {
-            let answer = ask(&process, &head, body);
-            assert_eq!(
-                (answer.status, answer.body.as_str()),
-                (status, text),
-                "8.3 {head}"
-            );
+            assert_answer(&process, head, body, (status, text));
         }
-        let bearer = bearer();
-        let headers = [
-            ("X-Session-API-Key", KEY),
-            ("Authorization", bearer.as_str()),
-        ];
-        let answer = process.request(&post, &headers, b"{}");
         assert_eq!(
-            (answer.status, answer.body.as_str()),
+            ask_with(&process, &post, &[], "{}").parts(),
             (400, "Invalid Content-Type header")
         );
         drop(events);
@@ -373,12 +331,8 @@ fn streamable_http_answers_in_the_response() {
     for head in ["GET /mcp", "DELETE /mcp", "GET /mcp/"] {
         assert_eq!(ask(&process, head, "").status, 405, "{head}");
     }
-    let answer = ask(
-        &process,
-        "POST /mcp",
-        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
-    );
-    assert_eq!((answer.status, answer.body.as_str()), (202, ""));
+    let answer = ask(&process, "POST /mcp", INITIALIZED);
+    assert_eq!(answer.parts(), (202, ""));
     assert_eq!(call(&process, "nope", &json!({}))["error"]["code"], -32601);
     assert_eq!(call(&process, "ping", &json!({}))["result"], json!({}));
 }
@@ -399,10 +353,8 @@ fn batches_are_answered_in_order_and_bounded() {
         json!([answered(1), answered(2)])
     );
     assert_eq!(ask(&process, &post, &batch).status, 202);
-    let answer: Value = serde_json::from_str(&events.next().1).unwrap();
-    assert_eq!(answer, json!([answered(1), answered(2)]));
-    let answer = ask(&process, "POST /mcp", &json!([told]).to_string());
-    assert_eq!((answer.status, answer.body.as_str()), (202, ""));
+    assert_eq!(events.message(), json!([answered(1), answered(2)]));
+    assert_answer(&process, "POST /mcp", &json!([told]).to_string(), (202, ""));
     // Larger batches and other elements are rejected.
     let many = |count| (0..count).map(ping).collect::<Value>().to_string();
     assert_eq!(ask(&process, "POST /mcp", &many(32)).status, 200);
@@ -541,10 +493,11 @@ fn streams_and_requests_are_bounded() {
     assert_eq!(update(&process, &silent), "");
     let mut streams: Vec<_> = (0..128).map(|_| Events::open(&process, "/sse")).collect();
     let (_, endpoint) = streams[0].1.next();
-    let answer = ask(&process, "GET /sse", "");
-    assert_eq!(
-        (answer.status, answer.body.as_str()),
-        (503, r#"{"detail":"Too many streams"}"#)
+    assert_answer(
+        &process,
+        "GET /sse",
+        "",
+        (503, r#"{"detail":"Too many streams"}"#),
     );
     let post = format!("POST /{endpoint}");
     let request = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#;
@@ -552,18 +505,13 @@ fn streams_and_requests_are_bounded() {
         assert_eq!(ask(&process, &post, request).status, 202);
     }
     for head in [post.as_str(), "POST /mcp"] {
-        let answer = ask(&process, head, request);
-        assert_eq!(
-            (answer.status, answer.body.as_str()),
-            (503, "Too many requests"),
-            "{head}"
-        );
+        assert_answer(&process, head, request, (503, "Too many requests"));
     }
     // Pending calls fail when their server is removed.
     update(&process, &json!([]));
     let mut answers = 0;
     while answers < 256 {
-        let message: Value = serde_json::from_str(&streams[0].1.next().1).unwrap();
+        let message = streams[0].1.message();
         if message["id"] == 1 {
             assert_eq!(message["result"]["isError"], true, "{message}");
             answers += 1;
@@ -602,7 +550,7 @@ fn list_changes_are_sent_to_event_streams() {
     update(&process, &json!([local("t")]));
     let (_, mut events) = Events::open(&process, "/sse");
     assert_eq!(events.next().0, "endpoint");
-    let mut next = || serde_json::from_str::<Value>(&events.next().1).unwrap()["method"].clone();
+    let mut next = || events.message()["method"].clone();
     // Sent by a server and by an update that changes the set, not by an equal update.
     assert_eq!(tool(&process, "change", &json!({})).0, "told");
     assert_eq!(next(), "notifications/tools/list_changed");
@@ -705,19 +653,14 @@ fn tool_servers_and_children_are_killed_on_update_and_shutdown() {
         "sleep 1000 & echo $$ $! > {}; exec sleep 1000",
         pids.display()
     );
-    update(
-        &process,
-        &json!([{"name": "a", "command": "sh", "args": ["-c", script]}]),
-    );
+    let server = json!([{"name": "a", "command": "sh", "args": ["-c", script]}]);
+    update(&process, &server);
     let read = || fs::read_to_string(&pids).unwrap();
     let first = read();
     assert!(first.split_whitespace().all(is_alive) && first.split_whitespace().count() == 2);
     update(&process, &json!([]));
     assert!(!first.split_whitespace().any(is_alive));
-    update(
-        &process,
-        &json!([{"name": "a", "command": "sh", "args": ["-c", script]}]),
-    );
+    update(&process, &server);
     let second = read();
     let (_, mut events) = Events::open(&process, "/sse");
     events.next();

@@ -13,16 +13,15 @@ use serde_json::json;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-use crate::fixture::ServerFixture;
-
 fn detail(text: &str) -> String {
     json!({"detail": text}).to_string()
 }
 
-/// Fields of a case, which are separated by ` | `; `{}` stands for the working directory.
-fn fields<const COUNT: usize>(fixture: &ServerFixture, case: &str) -> [String; COUNT] {
-    let fields: Vec<_> = case.split(" | ").map(|field| fixture.fill(field)).collect();
-    fields.try_into().unwrap()
+/// Fields of a row, which are separated by ` | `.
+pub(crate) fn fields<const COUNT: usize>(row: &str) -> [&str; COUNT] {
+    let fields: Vec<_> = row.split(" | ").collect();
+    let wrong = |fields| panic!("{row} has other fields: {fields:?}");
+    fields.try_into().unwrap_or_else(wrong)
 }
 
 fn archive(entries: &[(&str, u32, &[u8])]) -> Vec<u8> {

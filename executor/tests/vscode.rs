@@ -4,11 +4,13 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
 use crate::client::{KEY, TestProcess, free_port, serve_command};
 use crate::conformance::environment::CaseEnvironment as Private;
+use crate::plugins::is_alive;
 
 /// Writes its command line and environment to files.
 const FAKE_SERVER: &str = r#"#!/bin/sh
@@ -40,19 +42,23 @@ impl VsCodeFixture {
         let root = self.path("work");
         let mut command = serve_command(&root, &["--plugins", "vscode"]);
         command
-            .env("OPENVSCODE_SERVER_ROOT", self.path("vscode"))
-            .env("VSCODE_PORT", self.port.to_string())
-            .env("WORKSPACE_BASE", &root)
-            .env("WORKSPACE_MOUNT_PATH_IN_SANDBOX", &root)
             .env_remove("RUNTIME_ID")
             .env_remove("RUNTIME_URL")
-            .envs(variables.iter().copied());
-        TestProcess::start(&mut command)
+            .env("VSCODE_PORT", self.port.to_string());
+        set_directories(&mut command, &self.path("vscode"), &root);
+        TestProcess::start(command.envs(variables.iter().copied()))
     }
 
     fn call(&self) -> String {
         wait_for_line(&self.path("vscode/calls"))
     }
+}
+
+fn set_directories(command: &mut Command, home: &Path, work: &Path) {
+    command
+        .env("OPENVSCODE_SERVER_ROOT", home)
+        .env("WORKSPACE_BASE", work)
+        .env("WORKSPACE_MOUNT_PATH_IN_SANDBOX", work);
 }
 
 /// Installs the fake server and returns the file that it writes its command lines to.
@@ -131,15 +137,10 @@ fn vscode_runs_as_the_sandbox_user() {
     };
     let home = private.path("vscode");
     let calls = install_fake_server(&home);
-    let port = free_port();
     let work = private.path("work");
     let mut command = private.command("work", &["--plugins", "vscode"]);
-    command
-        .env("OPENVSCODE_SERVER_ROOT", &home)
-        .env("VSCODE_PORT", port.to_string())
-        .env("WORKSPACE_BASE", &work)
-        .env("WORKSPACE_MOUNT_PATH_IN_SANDBOX", &work);
-    let process = TestProcess::start(&mut command);
+    set_directories(&mut command, &home, &work);
+    let process = TestProcess::start(command.env("VSCODE_PORT", free_port().to_string()));
     assert!(token(&process).is_string());
     let call = wait_for_line(&calls);
     assert!(
@@ -152,18 +153,12 @@ fn vscode_runs_as_the_sandbox_user() {
         who["content"],
         "1.10 the editor has user and environment of the shell"
     );
-    assert_eq!(
-        fs::metadata(home.join("bin/openvscode-server"))
-            .unwrap()
-            .uid(),
-        1000
-    );
-    assert_eq!(
-        fs::metadata(work.join(".vscode/settings.json"))
-            .unwrap()
-            .uid(),
-        1000
-    );
+    for path in [
+        home.join("bin/openvscode-server"),
+        work.join(".vscode/settings.json"),
+    ] {
+        assert_eq!(fs::metadata(path).unwrap().uid(), 1000);
+    }
 }
 
 #[test]
@@ -188,8 +183,7 @@ fn child_processes_end_with_vscode() {
     let process = fixture.serve(&[]);
     token(&process);
     let first = fixture.call().lines().next().unwrap().to_owned();
-    let stat = format!("/proc/{first}/stat");
-    while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+    while is_alive(&first) {
         std::thread::yield_now();
     }
 }
@@ -226,11 +220,9 @@ fn vscode_listens_on_the_address_of_the_server() {
     let mut command = serve_command(&root, &["--plugins", "vscode", "--viewer-url-file"]);
     command
         .arg(fixture.path("url"))
-        .env_remove("SANDBOX_BIND_ADDRESS")
-        .env("OPENVSCODE_SERVER_ROOT", fixture.path("vscode"))
-        .env("VSCODE_PORT", free_port().to_string())
-        .env("WORKSPACE_BASE", &root);
-    let process = TestProcess::start(&mut command);
+        .env_remove("SANDBOX_BIND_ADDRESS");
+    set_directories(&mut command, &fixture.path("vscode"), &root);
+    let process = TestProcess::start(command.env("VSCODE_PORT", free_port().to_string()));
     assert!(token(&process).is_string());
     while !fixture.call().contains(" --host 0.0.0.0 ") {
         std::thread::yield_now();
@@ -240,14 +232,12 @@ fn vscode_listens_on_the_address_of_the_server() {
 #[test]
 fn server_works_without_vscode() {
     let fixture = VsCodeFixture::new();
+    let no_port = "VSCODE_PORT is missing or not a port";
+    let no_server = "the image has no openvscode-server";
     for (name, value, reason) in [
-        ("VSCODE_PORT", "x", "VSCODE_PORT is missing or not a port"),
-        ("VSCODE_PORT", "0", "VSCODE_PORT is missing or not a port"),
-        (
-            "OPENVSCODE_SERVER_ROOT",
-            "/nowhere",
-            "the image has no openvscode-server",
-        ),
+        ("VSCODE_PORT", "x", no_port),
+        ("VSCODE_PORT", "0", no_port),
+        ("OPENVSCODE_SERVER_ROOT", "/nowhere", no_server),
     ] {
         let process = fixture.serve(&[(name, value)]);
         assert_eq!(token(&process), Value::Null);
@@ -261,9 +251,10 @@ fn server_works_without_vscode() {
     assert_eq!(health(&process), "failed: not available to this user");
     let without = crate::client::serve(&root);
     let key = [("X-Session-API-Key", KEY)];
-    let answer = without.request("GET /vscode/connection_token", &key, b"");
     assert_eq!(
-        (answer.status, answer.body.as_str()),
+        without
+            .request("GET /vscode/connection_token", &key, b"")
+            .parts(),
         (200, "{\"token\":null}"),
         "2.7 without the plugin"
     );

@@ -4,7 +4,6 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
 use serde_json::{Value, json};
 
-use super::{insert, replace};
 use crate::fixture::{ServerFixture, all_users};
 
 #[test]
@@ -20,8 +19,8 @@ fn modes_owners_and_links_survive_edits() {
             (found.mode() & 0o7777, found.uid())
         };
         for args in [
-            replace("a", "b"),
-            insert(0, "x"),
+            json!({"command": "str_replace", "old_str": "a", "new_str": "b"}),
+            json!({"command": "insert", "insert_line": 0, "new_str": "x"}),
             json!({"command": "undo_edit"}),
         ] {
             let mut args = args;
@@ -39,10 +38,8 @@ fn modes_owners_and_links_survive_edits() {
         fixture.act("edit", &json!({"command": "str_replace", "path": fixture.fill("{}/f"), "old_str": "b", "new_str": "c"}));
         assert_eq!(std::fs::read(fixture.path("second")).unwrap(), b"c\n");
         let new = fixture.fill("{}/new");
-        fixture.act(
-            "edit",
-            &json!({"command": "create", "path": new, "file_text": ""}),
-        );
+        let create = json!({"command": "create", "path": new, "file_text": ""});
+        fixture.act("edit", &create);
         let found = std::fs::metadata(new).unwrap();
         assert_eq!((found.mode() & 0o7777, found.uid()), (0o644, fixture.uid));
     }
@@ -68,29 +65,25 @@ fn edits_have_the_sandbox_users_rights() {
             .unwrap()
             .to_owned()
     };
-    let secret = closed.join("secret").display().to_string();
-    assert_eq!(
-        run(json!({"command": "view", "path": secret})),
+    let denied = |path: &str, operation: &str| {
         format!(
-            "ERROR:\nRan into [Errno 13] Permission denied: '{secret}' while trying to read {secret}"
+            "ERROR:\nRan into [Errno 13] Permission denied: '{path}' while trying to {operation} {path}"
         )
-    );
+    };
+    let edit = |path: &str| {
+        run(json!({"command": "str_replace", "path": path, "old_str": "root", "new_str": "me"}))
+    };
+    let secret = closed.join("secret").display().to_string();
+    let view = run(json!({"command": "view", "path": secret}));
+    assert_eq!(view, denied(&secret, "read"));
     for path in [open.clone(), fixture.path("link")] {
         let path = path.display().to_string();
-        assert_eq!(
-            run(
-                json!({"command": "str_replace", "path": path, "old_str": "root", "new_str": "me"})
-            ),
-            format!(
-                "ERROR:\nRan into [Errno 13] Permission denied: '{path}' while trying to write to {path}"
-            )
-        );
+        assert_eq!(edit(&path), denied(&path, "write to"));
     }
     assert_eq!(std::fs::read(&open).unwrap(), b"root's\n");
     // A writable file of another user is written in place.
     std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o666)).unwrap();
-    let answer =
-        run(json!({"command": "str_replace", "path": open, "old_str": "root", "new_str": "me"}));
+    let answer = edit(open.to_str().unwrap());
     assert!(!answer.starts_with("ERROR"), "{answer}");
     assert_eq!(std::fs::read(&open).unwrap(), b"me's\n");
     assert_eq!(std::fs::metadata(&open).unwrap().uid(), 0);

@@ -4,8 +4,10 @@ use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
 
-use super::{CAT, TEN, view};
+use super::{CAT, view};
 use crate::fixture::{ServerFixture, all_users};
+
+const TEN: &[u8] = b"l1\nl2\nl3\nl4\nl5\nl6\nl7\nl8\nl9\nl10\n";
 
 #[test]
 fn files_are_viewed() {
@@ -63,28 +65,27 @@ fn files_are_viewed() {
             assert_eq!(answer, expected, "{section}");
         }
         fixture.put("b", b"\0\xff");
-        let answer = view(&fixture, "{}/b", &Value::Null);
-        assert_eq!(
-            (&answer["observation"], &answer["content"]),
-            (&json!("error"), &json!("ERROR_BINARY_FILE")),
-            "6.2 binary"
-        );
-        std::fs::File::create(fixture.path("big"))
-            .unwrap()
-            .set_len(11 << 20)
-            .unwrap();
         std::fs::write(fixture.path("big"), "x".repeat(11 << 20)).unwrap();
-        let answer = view(&fixture, "{}/big", &Value::Null);
-        let expected = "ERROR:\nFile validation failed for {}/big: File is too large (11.0MB). Maximum allowed size is 10MB.";
-        assert_eq!(answer["content"], fixture.fill(expected), "6.4 too large");
         fixture.put("a.docx", b"text");
-        let answer = view(&fixture, "{}/a.docx", &Value::Null);
-        let expected = "ERROR:\nError in converting file to Markdown: no converter is installed. Please use Python code to read {}/a.docx";
-        assert_eq!(
-            answer["content"],
-            fixture.fill(expected),
-            "6.4 a document, no converter"
-        );
+        for (section, path, kind, content) in [
+            ("6.2 binary", "{}/b", "error", "ERROR_BINARY_FILE"),
+            (
+                "6.4 too large",
+                "{}/big",
+                "read",
+                "ERROR:\nFile validation failed for {}/big: File is too large (11.0MB). Maximum allowed size is 10MB.",
+            ),
+            (
+                "6.4 a document, no converter",
+                "{}/a.docx",
+                "read",
+                "ERROR:\nError in converting file to Markdown: no converter is installed. Please use Python code to read {}/a.docx",
+            ),
+        ] {
+            let answer = view(&fixture, path, &Value::Null);
+            assert_eq!(answer["observation"], kind, "{section}");
+            assert_eq!(answer["content"], fixture.fill(content), "{section}");
+        }
     }
 }
 
@@ -111,14 +112,8 @@ fn directories_are_viewed() {
             fixture.fill(&format!("{header}{{}}/")),
             "6.4 an empty directory"
         );
-        for name in [
-            "a b/x $(id)/deep",
-            "a b/.hidden",
-            "a.txt",
-            ".git/config",
-            ".env",
-            "Z",
-        ] {
+        let hidden = ["a b/.hidden", ".git/config", ".env"];
+        for name in hidden.into_iter().chain(["a b/x $(id)/deep", "a.txt", "Z"]) {
             fixture.put(name, b"");
         }
         symlink("a b", fixture.path("link")).unwrap();
@@ -135,10 +130,8 @@ fn directories_are_viewed() {
                 "6.4 a directory, two levels deep"
             );
         }
-        let edit = fixture.act(
-            "edit",
-            &json!({"command": "view", "path": fixture.fill("{}")}),
-        );
+        let command = json!({"command": "view", "path": fixture.fill("{}")});
+        let edit = fixture.act("edit", &command);
         assert_eq!(edit["content"], fixture.fill(&expected));
     }
 }

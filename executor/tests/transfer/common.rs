@@ -20,20 +20,11 @@ fn transfers_require_key_and_method() {
         "POST /upload_file?destination=/tmp",
         "GET /download_files?path=/",
     ] {
-        assert_eq!(
-            fixture.process.request(head, &[], b"{}").status,
-            403,
-            "{head}"
-        );
+        let without_key = fixture.process.request(head, &[], b"{}");
+        assert_eq!(without_key.status, 403, "{head}");
         let path = head.split(' ').nth(1).unwrap();
-        assert_eq!(
-            fixture
-                .process
-                .request(&format!("PUT {path}"), &key, b"")
-                .status,
-            405,
-            "{head}"
-        );
+        let put = fixture.process.request(&format!("PUT {path}"), &key, b"");
+        assert_eq!(put.status, 405, "{head}");
     }
 }
 
@@ -49,26 +40,13 @@ fn transfers_have_the_rights_of_the_sandbox_user() {
     fs::write(closed.join("secret"), "root's").unwrap();
     fs::set_permissions(&closed, Permissions::from_mode(0o700)).unwrap();
     let shown = closed.display().to_string();
-    assert_eq!(
-        fixture.list(&json!({"path": shown}).to_string()),
-        (200, "[]".to_owned())
-    );
-    let (status, body) = fixture.upload(&format!("?destination={shown}"), "x", b"x");
-    assert_eq!(
-        (status, body),
-        (
-            500,
-            detail(&format!("[Errno 13] Permission denied: '{shown}/x'"))
-        )
-    );
-    let (status, body) = fixture.upload(&format!("?destination={shown}/new"), "x", b"x");
-    assert_eq!(
-        (status, body),
-        (
-            500,
-            detail(&format!("[Errno 13] Permission denied: '{shown}/new'"))
-        )
-    );
+    let list = fixture.list(&json!({"path": shown}).to_string());
+    assert_eq!(list, (200, "[]".to_owned()));
+    for (destination, denied) in [("", "/x"), ("/new", "/new")] {
+        let answer = fixture.upload(&format!("?destination={shown}{destination}"), "x", b"x");
+        let error = format!("[Errno 13] Permission denied: '{shown}{denied}'");
+        assert_eq!(answer, (500, detail(&error)));
+    }
     let (_, _, body) = fixture.download(&format!("?path={shown}"));
     assert_eq!(body.len(), 22);
     // An unreadable file is left out; the rest arrives.
@@ -145,21 +123,15 @@ fn stalled_downloads_and_commands_do_not_delay_actions() {
         let file = fixture.fill("{}/d/f");
         assert_eq!(fixture.act("read", &json!({"path": file}))["content"], "x");
         let edit = json!({"command": "insert", "path": file, "insert_line": 0, "new_str": "y"});
-        assert!(
-            !fixture.act("edit", &edit)["content"]
-                .as_str()
-                .unwrap()
-                .starts_with("ERROR")
-        );
+        let edited = fixture.act("edit", &edit)["content"].clone();
+        assert!(!edited.as_str().unwrap().starts_with("ERROR"), "{edited}");
         assert_eq!(fixture.list("{\"path\":\"d\"}").1, "[\"f\"]");
         assert_eq!(fixture.process.get("/server_info").json()["idle_time"], 0.0);
         // Closed connections free their slots.
         drop(stalled);
         let (status, _, body) = fixture.download(&format!("?path={}/d", fixture.root.display()));
-        assert_eq!(
-            (status, ZipArchive::new(Cursor::new(body)).unwrap().len()),
-            (200, 1)
-        );
+        let entries = ZipArchive::new(Cursor::new(body)).unwrap().len();
+        assert_eq!((status, entries), (200, 1));
         drop(gate);
         assert_eq!(long.join().unwrap()["success"], true);
     });
