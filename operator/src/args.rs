@@ -62,7 +62,7 @@ struct Installation {
 impl Args {
     /// Runs the role until it ends or a signal stops it.
     pub async fn run(self) -> anyhow::Result<()> {
-        logging::init_as(self.log_format);
+        logging::init(self.log_format);
         match self.role {
             Role::Controller(args) => args.run().await,
             Role::Gateway(args) => args.run().await,

@@ -20,7 +20,6 @@ use tokio::time::Instant;
 
 use super::outcome::OutcomeTag;
 use super::proxy::Target;
-use shared::metrics::gateway::TargetLabel;
 use shared::metrics::{GatewayMetrics, GaugeGuard};
 
 pub(super) use trace_context::TraceContext;
@@ -71,9 +70,7 @@ impl RequestRecord {
         trace: TraceContext,
     ) -> Self {
         let summary = RequestSummary::read(request, target, client, trace);
-        let label = TargetLabel {
-            target: summary.target,
-        };
+        let label = [("target", summary.target)];
         let in_flight = GaugeGuard::new(&metrics.in_flight.get_or_create(&label));
         Self {
             metrics: Arc::clone(metrics),

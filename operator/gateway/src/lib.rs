@@ -41,7 +41,6 @@ use shared::diagnostics::Diagnostics;
 use shared::index::{Index, Key};
 use shared::keys::Keys;
 use shared::metrics::GatewayMetrics;
-use shared::metrics::controller::ResourceLabel;
 use shared::traffic::{Gateways, GatewaysError, Traffic};
 use shared::urls::Urls;
 
@@ -229,7 +228,7 @@ fn refresh_gauges(
         metrics.client_memory.set(used);
         let ages = health.upgrade().map(|of| of.health.watch_ages());
         for (resource, age) in ages.unwrap_or_default() {
-            let label = ResourceLabel { resource };
+            let label = [("resource", resource)];
             let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
             metrics.watch_age.get_or_create_owned(&label).set(age);
         }

@@ -7,7 +7,6 @@ mod phase_counts;
 #[cfg(test)]
 mod tests;
 mod wait;
-mod waiters;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use crate::keys::Keys;
 use crate::recent_map::RecentMap;
 use deleted_uids::DeletedUids;
 use phase_counts::PhaseCounts;
-use waiters::Waiters;
+use wait::Waiters;
 
 pub use entry::{Entry, Key};
 
@@ -119,7 +118,8 @@ impl Index {
             if known.is_newer_than(&entry) {
                 return Some((known, false));
             }
-            if known.is_same_as(&entry) {
+            // The same version of the same object.
+            if known.uid == entry.uid && known.resource_version == entry.resource_version {
                 if delivered {
                     tables.undelivered.remove(&entry.key);
                 }
@@ -201,12 +201,8 @@ impl Index {
     /// Returns all entries that `filter` accepts, in order of their keys.
     pub fn list(&self, filter: impl Fn(&Entry) -> bool) -> Vec<Arc<Entry>> {
         let tables = self.tables.read();
-        let mut found: Vec<_> = tables
-            .entries
-            .values()
-            .filter(|e| filter(e))
-            .cloned()
-            .collect();
+        let found = tables.entries.values().filter(|e| filter(e));
+        let mut found: Vec<_> = found.cloned().collect();
         drop(tables);
         found.sort_by(|a, b| a.key.cmp(&b.key));
         found

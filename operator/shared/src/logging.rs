@@ -18,14 +18,9 @@ pub enum LogFormat {
     Text,
 }
 
-/// Starts logging to standard error, as text at a terminal, else as JSON. `RUST_LOG` filters;
-/// the default level is `info`.
-pub fn init() {
-    init_as(None);
-}
-
-/// Starts logging in this format; without one, as [`init`] does.
-pub fn init_as(format: Option<LogFormat>) {
+/// Starts logging to standard error in this format; without one, as text at a terminal, else as
+/// JSON. `RUST_LOG` filters; the default level is `info`.
+pub fn init(format: Option<LogFormat>) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -4,12 +4,14 @@
 //! reveal one.
 
 pub mod key_document;
-mod rate_limiter;
 pub mod record;
 mod secret_watch;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +20,8 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::token_bucket::TokenBucket;
 use crate::urls::{UrlForm, Urls};
-use rate_limiter::RateLimiter;
 use record::{Hash, Record};
 
 pub use secret_watch::watch_secret;
@@ -35,6 +37,11 @@ pub const MAX_NAME_LEN: usize = 63;
 pub const MAX_UNCONFIRMED: Duration = Duration::from_hours(1);
 /// Rate limit of a tenant whose record has no `callsPerSecond`.
 pub const DEFAULT_CALLS_PER_SECOND: u32 = 100;
+/// Calls without delay after a quiet time, in seconds of the rate limit.
+const BURST_SECONDS: u32 = 2;
+/// Maximum delay by the rate limit. Clients cannot handle 429 (`docs/specs/runtime-api.md`, section
+/// 0.4, rule 7), so calls are delayed, and rejected only beyond this.
+const MAX_WAIT: Duration = Duration::from_secs(5);
 /// Queued starts of a tenant whose record has no `maxWaiting`.
 const DEFAULT_MAX_WAITING: u32 = 100;
 
@@ -68,7 +75,7 @@ pub struct Tenants {
     /// Records that do not come from the Secret and stay.
     fixed: Arc<Vec<Record>>,
     known: Arc<RwLock<TenantTable>>,
-    rate_limiters: Arc<Mutex<HashMap<String, RateLimiter>>>,
+    rate_limits: Arc<Mutex<HashMap<String, TokenBucket>>>,
     /// Number of times the records were replaced; 0 before the first load.
     versions: watch::Sender<u64>,
     /// Time until which the records of the Secret are valid; absent without a watch.
@@ -125,7 +132,7 @@ impl Tenants {
         Self {
             fixed: Arc::new(fixed),
             known: Arc::default(),
-            rate_limiters: Arc::default(),
+            rate_limits: Arc::default(),
             versions: watch::Sender::new(0),
             confirmed_until: Arc::default(),
         }
@@ -215,22 +222,29 @@ impl Tenants {
         let Some(rate) = tenant.calls_per_second.filter(|rate| *rate > 0) else {
             return Ok(Duration::ZERO);
         };
-        let mut limiters = self.rate_limiters.lock();
-        let limiter = limiters.entry(tenant.name.clone()).or_default();
-        limiter.reserve(rate).ok_or(TenantError::RateLimited)
+        let mut limits = self.rate_limits.lock();
+        let limit = limits.entry(tenant.name.clone()).or_insert_with(|| {
+            let burst = rate.saturating_mul(BURST_SECONDS).saturating_add(1);
+            TokenBucket::new(burst, Duration::from_secs(1) / rate)
+        });
+        limit.reserve(MAX_WAIT).ok_or(TenantError::RateLimited)
     }
 
     fn set(&self, records: Vec<Record>) {
         let records: Vec<_> = self.fixed.iter().cloned().chain(records).collect();
         let by_name = by_name(&records);
-        self.rate_limiters
-            .lock()
-            .retain(|name, _| by_name.contains_key(name));
         let records = records.into_iter().map(|record| (record.sha256, record));
-        *self.known.write() = TenantTable {
+        let mut known = self.known.write();
+        let rate = |of: &HashMap<String, Arc<Tenant>>, name| Some(of.get(name)?.calls_per_second);
+        self.rate_limits.lock().retain(|name, _| {
+            let new = rate(&by_name, name);
+            new.is_some() && new == rate(&known.by_name, name)
+        });
+        *known = TenantTable {
             records: records.collect(),
             by_name,
         };
+        drop(known);
         self.versions.send_modify(|version| *version += 1);
     }
 }
@@ -238,24 +252,24 @@ impl Tenants {
 fn by_name(records: &[Record]) -> HashMap<String, Arc<Tenant>> {
     let mut tenants: HashMap<String, Arc<Tenant>> = HashMap::new();
     for Record { tenant, .. } in records {
-        let joined = match tenants.get(&tenant.name) {
-            Some(known) => Arc::new(known.tightest(tenant)),
-            None => tenant.clone(),
-        };
-        tenants.insert(tenant.name.clone(), joined);
+        match tenants.entry(tenant.name.clone()) {
+            Entry::Vacant(entry) => drop(entry.insert(tenant.clone())),
+            Entry::Occupied(mut entry) => Arc::make_mut(entry.get_mut()).tighten(tenant),
+        }
     }
     tenants
 }
 
 impl Tenant {
-    /// Combines two keys of the same name.
-    fn tightest(&self, other: &Self) -> Self {
-        Self {
-            name: self.name.clone(),
-            limits: self.limits.tightest(&other.limits),
-            url_form: self.url_form.or(other.url_form),
-            calls_per_second: tighter(self.calls_per_second, other.calls_per_second),
-        }
+    /// Combines it with another key of the same name.
+    fn tighten(&mut self, other: &Self) {
+        let (own, others) = (&mut self.limits, &other.limits);
+        own.sandboxes = tighter(own.sandboxes, others.sandboxes);
+        own.cpu = tighter(own.cpu, others.cpu);
+        own.memory = tighter(own.memory, others.memory);
+        own.waiting = own.waiting.min(others.waiting);
+        self.url_form = self.url_form.or(other.url_form);
+        self.calls_per_second = tighter(self.calls_per_second, other.calls_per_second);
     }
 }
 
@@ -267,15 +281,6 @@ impl Limits {
         memory: None,
         waiting: DEFAULT_MAX_WAITING,
     };
-
-    fn tightest(&self, other: &Self) -> Self {
-        Self {
-            sandboxes: tighter(self.sandboxes, other.sandboxes),
-            cpu: tighter(self.cpu, other.cpu),
-            memory: tighter(self.memory, other.memory),
-            waiting: self.waiting.min(other.waiting),
-        }
-    }
 }
 
 /// Returns the smaller of two limits; an absent one does not limit.
@@ -294,113 +299,5 @@ impl TenantError {
             Self::RateLimited => "too-fast",
             Self::Malformed(_) => "malformed",
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn authenticate(tenants: &Tenants, key: &str) -> Result<Arc<Tenant>, TenantError> {
-        let found = tenants.authenticate(Some(key), Timestamp::UNIX_EPOCH);
-        found.map(|key| key.tenant)
-    }
-
-    /// SHA-256 of `secret`.
-    const HASH: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
-
-    #[test]
-    fn key_is_authenticated_by_its_hash() {
-        let tenants = Tenants::pending();
-        let early = authenticate(&tenants, "secret");
-        assert!(matches!(early, Err(TenantError::NotLoaded)));
-        let json = format!(r#"[{{"name":"a","sha256":"{HASH}","maxSandboxes":3}},{{"name":1}}]"#);
-        tenants.replace(json.as_bytes()).unwrap();
-        let key = tenants.authenticate(Some("secret"), Timestamp::UNIX_EPOCH);
-        let key = key.unwrap();
-        assert_eq!((&*key.tenant.name, &*key.id), ("a", &HASH[..8]));
-        assert_eq!(key.tenant.limits.sandboxes, Some(3));
-        let rate = Some(DEFAULT_CALLS_PER_SECOND);
-        assert_eq!(key.tenant.calls_per_second, rate);
-        for wrong in [None, Some(""), Some("Secret"), Some(HASH)] {
-            let refused = tenants.authenticate(wrong, Timestamp::UNIX_EPOCH);
-            assert!(matches!(refused, Err(TenantError::Unknown)));
-        }
-    }
-
-    #[test]
-    fn key_is_rejected_from_its_expiry_on() {
-        let tenants = Tenants::pending();
-        let json =
-            format!(r#"[{{"name":"a","sha256":"{HASH}","expiresAt":"2026-01-01T00:00:00Z"}}]"#);
-        tenants.replace(json.as_bytes()).unwrap();
-        let expiry: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let second = jiff::SignedDuration::from_secs(1);
-        assert!(
-            tenants
-                .authenticate(Some("secret"), expiry - second)
-                .is_ok()
-        );
-        let expired = tenants.authenticate(Some("secret"), expiry);
-        assert!(matches!(expired, Err(TenantError::Expired)));
-        assert!(tenants.named("a").is_some(), "limits of its sandboxes stay");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn keys_of_the_secret_are_rejected_when_unconfirmed_for_too_long() {
-        let tenants = Tenants::fixed([("default", "own")]);
-        let json = format!(r#"[{{"name":"a","sha256":"{HASH}"}}]"#);
-        tenants.replace(json.as_bytes()).unwrap();
-        tenants.confirm();
-        tokio::time::advance(MAX_UNCONFIRMED / 2).await;
-        assert!(authenticate(&tenants, "secret").is_ok());
-        tokio::time::advance(MAX_UNCONFIRMED / 2).await;
-        let stale = authenticate(&tenants, "secret");
-        assert!(matches!(stale, Err(TenantError::Unconfirmed)));
-        assert!(authenticate(&tenants, "own").is_ok());
-        tenants.confirm();
-        assert!(authenticate(&tenants, "secret").is_ok());
-    }
-
-    #[test]
-    fn malformed_document_keeps_loaded_keys() {
-        let tenants = Tenants::pending();
-        let json = format!(r#"[{{"name":"a","sha256":"{HASH}"}}]"#);
-        tenants.replace(json.as_bytes()).unwrap();
-        assert!(tenants.replace(b"{}").is_err());
-        assert!(authenticate(&tenants, "secret").is_ok());
-        tenants.clear();
-        assert!(authenticate(&tenants, "secret").is_err());
-    }
-
-    #[test]
-    fn fixed_keys_are_kept_when_secret_is_loaded() {
-        let tenants = Tenants::fixed([("default", "own")]);
-        let json = format!(r#"[{{"name":"a","sha256":"{HASH}"}}]"#);
-        tenants.replace(json.as_bytes()).unwrap();
-        assert!(authenticate(&tenants, "own").is_ok());
-        assert!(authenticate(&tenants, "secret").is_ok());
-        assert_eq!(tenants.all().len(), 2);
-    }
-
-    #[test]
-    fn keys_of_one_name_share_the_tightest_limits() {
-        let other = "0".repeat(64);
-        let json = format!(
-            r#"[{{"name":"a","sha256":"{HASH}","maxSandboxes":3,"maxCpu":"1500m","maxMemory":"1Gi"}},
-                {{"name":"a","sha256":"{other}","maxSandboxes":2,"urlForm":"path","maxWaiting":7}}]"#
-        );
-        let tenants = Tenants::pending();
-        tenants.replace(json.as_bytes()).unwrap();
-        let tenant = authenticate(&tenants, "secret").unwrap();
-        let limits = Limits {
-            sandboxes: Some(2),
-            cpu: Some(1500),
-            memory: Some(1 << 30),
-            waiting: 7,
-        };
-        assert_eq!(tenant.limits, limits);
-        assert_eq!(tenant.url_form, Some(UrlForm::Path));
-        assert_eq!(tenants.named("a"), Some(tenant));
     }
 }

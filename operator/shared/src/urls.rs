@@ -104,14 +104,18 @@ impl fmt::Display for Scheme {
     }
 }
 
+/// URL forms and their names in flags and records.
+const FORMS: [(UrlForm, &str); 4] = [
+    (UrlForm::Nested, "nested"),
+    (UrlForm::Flat, "flat"),
+    (UrlForm::Path, "path"),
+    (UrlForm::Loopback, "loopback"),
+];
+
 impl fmt::Display for UrlForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nested => "nested",
-            Self::Flat => "flat",
-            Self::Path => "path",
-            Self::Loopback => "loopback",
-        })
+        let known = FORMS.iter().find(|(form, _)| form == self);
+        f.write_str(known.map_or("", |(_, name)| name))
     }
 }
 
@@ -119,15 +123,9 @@ impl FromStr for UrlForm {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "nested" => Ok(Self::Nested),
-            "flat" => Ok(Self::Flat),
-            "path" => Ok(Self::Path),
-            "loopback" => Ok(Self::Loopback),
-            _ => Err(format!(
-                "{text:?} is not one of nested, flat, path, loopback"
-            )),
-        }
+        let known = FORMS.iter().find(|(_, name)| *name == text);
+        let unknown = || format!("{text:?} is not one of nested, flat, path, loopback");
+        known.map(|(form, _)| *form).ok_or_else(unknown)
     }
 }
 

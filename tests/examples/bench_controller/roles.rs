@@ -83,7 +83,7 @@ async fn fill(client: &Client, count: u32) {
 
 /// Runs a controller for the API at this URL. Supervisors are dormant, or ready since long.
 pub(crate) async fn controller(url: &str, ready: bool) {
-    operator::logging::init();
+    operator::logging::init(None);
     let client = Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
     let keys = Arc::new(Keys::derive(&[7; 32]).unwrap());
     let dormant = ScriptedSupervisors::default();

@@ -20,7 +20,6 @@ use shared::index::{Entry, Index, Key};
 use shared::kubernetes::health::WATCH_STUCK_TIMEOUT;
 use shared::kubernetes::work_queue::{MAX_BACKOFF, MAX_OUTAGE_BACKOFF, WorkQueue};
 use shared::metrics::ControllerMetrics;
-use shared::metrics::controller::{PhaseLabel, ResourceLabel};
 
 /// Maximum of concurrent reconciles.
 const MAX_CONCURRENT_RECONCILES: usize = 32;
@@ -265,14 +264,14 @@ fn update_gauges(
 ) {
     let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     for (phase, count) in index.phase_counts() {
-        let gauge = metrics.sandboxes.get_or_create_owned(&PhaseLabel { phase });
+        let gauge = metrics.sandboxes.get_or_create_owned(&[("phase", phase)]);
         gauge.set(number(count));
     }
     metrics.queued.set(number(queue.depth()));
     for (resource, age) in ages {
         let gauge = metrics
             .watch_age
-            .get_or_create_owned(&ResourceLabel { resource });
+            .get_or_create_owned(&[("resource", *resource)]);
         gauge.set(i64::try_from(age.as_secs()).unwrap_or(i64::MAX));
     }
 }

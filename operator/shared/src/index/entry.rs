@@ -102,11 +102,6 @@ impl Entry {
         }
     }
 
-    /// Returns whether this is the same version of the same object.
-    pub fn is_same_as(&self, other: &Self) -> bool {
-        self.uid == other.uid && self.resource_version == other.resource_version
-    }
-
     /// Returns the reason of the automatic pause that is in effect, if any. It is in the status
     /// only, so that the spec stays the user's, and a wake annotation ends it.
     pub fn automatic_pause(&self) -> Option<PauseReason> {

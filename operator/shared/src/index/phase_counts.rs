@@ -3,7 +3,7 @@
 
 use crds::sandbox::Phase;
 
-/// Phases and their names.
+/// Phases in the order of their declaration, which is that of the counters, and their names.
 const PHASES: [(Phase, &str); 7] = [
     (Phase::Pending, "Pending"),
     (Phase::Starting, "Starting"),
@@ -20,29 +20,17 @@ pub(super) struct PhaseCounts([usize; PHASES.len()]);
 
 impl PhaseCounts {
     pub(super) fn add(&mut self, phase: Phase) {
-        let count = &mut self.0[index_of(phase)];
+        let count = &mut self.0[phase as usize];
         *count = count.saturating_add(1);
     }
 
     pub(super) fn remove(&mut self, phase: Phase) {
-        let count = &mut self.0[index_of(phase)];
+        let count = &mut self.0[phase as usize];
         *count = count.saturating_sub(1);
     }
 
     pub(super) fn counts(&self) -> impl Iterator<Item = (&'static str, usize)> {
         PHASES.iter().zip(self.0).map(|((_, name), n)| (*name, n))
-    }
-}
-
-fn index_of(phase: Phase) -> usize {
-    match phase {
-        Phase::Pending => 0,
-        Phase::Starting => 1,
-        Phase::Running => 2,
-        Phase::Pausing => 3,
-        Phase::Paused => 4,
-        Phase::Stopped => 5,
-        Phase::Failed => 6,
     }
 }
 
@@ -53,7 +41,7 @@ mod tests {
     #[test]
     fn every_phase_has_its_own_counter() {
         for (at, (phase, _)) in PHASES.iter().enumerate() {
-            assert_eq!(index_of(*phase), at);
+            assert_eq!(*phase as usize, at);
         }
     }
 }

@@ -13,12 +13,20 @@ pub fn error_text(error: &kube::Error) -> String {
 
 /// As [`error_text`], for a watch.
 pub fn watch_error_text(error: &watcher::Error) -> String {
+    match (error, watch_cause(error)) {
+        (watcher::Error::WatchError(status), _) => status_text(status),
+        (_, Some(cause)) => error_text(cause),
+        (_, None) => error.to_string(),
+    }
+}
+
+/// The request of a watch that failed.
+pub fn watch_cause(error: &watcher::Error) -> Option<&kube::Error> {
     match error {
         watcher::Error::InitialListFailed(cause)
         | watcher::Error::WatchStartFailed(cause)
-        | watcher::Error::WatchFailed(cause) => error_text(cause),
-        watcher::Error::WatchError(status) => status_text(status),
-        watcher::Error::NoResourceVersion => error.to_string(),
+        | watcher::Error::WatchFailed(cause) => Some(cause),
+        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => None,
     }
 }
 
@@ -32,7 +40,7 @@ pub fn status_text(status: &kube::core::Status) -> String {
 }
 
 /// The error with its causes: "error trying to connect" alone does not help.
-pub fn with_sources(error: &dyn std::error::Error) -> String {
+fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

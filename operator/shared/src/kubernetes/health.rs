@@ -6,21 +6,22 @@
 
 #[cfg(test)]
 mod tests;
-mod watch_health;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use kube::runtime::watcher;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-pub use watch_health::WatchFailure;
-use watch_health::WatchHealth;
+use crate::kubernetes::error_text::{error_text, status_text, watch_cause, watch_error_text};
 
 /// Silence after which a watch is stuck. The API server sends bookmarks about every minute, and a
 /// watch ends after five.
 pub const WATCH_STUCK_TIMEOUT: Duration = Duration::from_mins(10);
+/// Maximum length of an error text.
+const MAX_ERROR_BYTES: usize = 300;
 
 /// Health of everything that the process depends on.
 #[derive(Default)]
@@ -42,36 +43,75 @@ struct HealthState {
 /// Returns a description of the problem, if there is one.
 type Check = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
+/// Health of one watch.
+struct WatchHealth {
+    /// Name of the resource with its group.
+    full: String,
+    listed: bool,
+    /// The last failure, and the time of the first one since the last response.
+    failure: Option<(WatchFailure, Instant)>,
+    /// Time of the last attempt or response.
+    last_attempt_at: Instant,
+    last_response_at: Instant,
+}
+
+/// Reason for which a watch fails.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WatchFailure {
+    /// The API server does not know the resource.
+    NotInstalled,
+    Forbidden(String),
+    Unreachable(String),
+    /// Any other error response of the API server.
+    Refused(String),
+}
+
 impl Health {
     /// Adds a watch. It must list once before the process is ready. `full` is the resource's name
     /// with its group.
     pub fn add_watch(&self, resource: &'static str, full: String) {
-        let watch = WatchHealth::new(resource, full, Instant::now());
+        let now = Instant::now();
+        let watch = WatchHealth {
+            full,
+            listed: false,
+            failure: None,
+            last_attempt_at: now,
+            last_response_at: now,
+        };
         self.0.lock().watches.insert(resource, watch);
     }
 
     /// Records a response or an event of a list or watch.
     pub fn watch_heard(&self, resource: &str) {
-        self.with_watch(resource, |watch| watch.heard(Instant::now()));
+        self.with_watch(resource, |watch| {
+            watch.last_response_at = watch.last_attempt_at;
+            watch.failure = None;
+        });
     }
 
     /// Records the start of a list or watch.
     pub fn watch_attempted(&self, resource: &str) {
-        self.with_watch(resource, |watch| watch.tried(Instant::now()));
+        self.with_watch(resource, |_| {});
     }
 
-    /// Records the failure of a list or watch.
+    /// Records the failure of a list or watch. Consecutive failures count from the first.
     pub fn watch_failed(&self, resource: &str, failure: WatchFailure) {
-        self.with_watch(resource, |watch| watch.failed(failure, Instant::now()));
+        self.with_watch(resource, |watch| {
+            let since = watch.failure.take();
+            let since = since.map_or(watch.last_attempt_at, |(_, since)| since);
+            watch.failure = Some((failure, since));
+        });
     }
 
     /// Records that a complete list was indexed.
     pub fn watch_listed(&self, resource: &str) {
-        self.with_watch(resource, WatchHealth::listed);
+        self.with_watch(resource, |watch| watch.listed = true);
     }
 
+    /// Records something about a watch, which is a sign of life.
     fn with_watch(&self, resource: &str, change: impl FnOnce(&mut WatchHealth)) {
         if let Some(watch) = self.0.lock().watches.get_mut(resource) {
+            watch.last_attempt_at = Instant::now();
             change(watch);
         }
     }
@@ -79,10 +119,8 @@ impl Health {
     /// Returns whether this watch fails at present, so that its index may be stale.
     pub fn is_watch_failing(&self, resource: &str) -> bool {
         let state = self.0.lock();
-        state
-            .watches
-            .get(resource)
-            .is_some_and(WatchHealth::is_failing)
+        let watch = state.watches.get(resource);
+        watch.is_some_and(|watch| watch.failure.is_some())
     }
 
     /// Records an unmet dependency.
@@ -100,11 +138,8 @@ impl Health {
     }
 
     /// Adds a readiness check. It runs with each readiness probe.
-    pub fn add_readiness_check(
-        &self,
-        failures: impl Fn() -> Option<String> + Send + Sync + 'static,
-    ) {
-        self.0.lock().readiness_checks.push(Box::new(failures));
+    pub fn add_readiness_check(&self, check: impl Fn() -> Option<String> + Send + Sync + 'static) {
+        self.0.lock().readiness_checks.push(Box::new(check));
     }
 
     /// Keeps the process ready when a watch fails that has listed once: a gateway serves from its
@@ -125,62 +160,76 @@ impl Health {
             return vec!["shutting down".into()];
         }
         let mut failures: Vec<_> = state.unmet.values().cloned().collect();
-        failures.extend(state.watch_problems(|watch| !state.is_served_stale(watch)));
+        failures.extend(state.watch_problems(false));
         failures.extend(state.readiness_checks.iter().filter_map(|check| check()));
         failures
     }
 
     /// Failures of watches that do not count for readiness.
     pub fn warnings(&self) -> Vec<String> {
-        let state = self.0.lock();
-        state.watch_problems(|watch| state.is_served_stale(watch))
+        self.0.lock().watch_problems(true)
     }
 
     /// Reasons for which the process is not alive.
     pub fn liveness_failures(&self) -> Vec<String> {
         let state = self.0.lock();
-        let now = Instant::now();
-        let watches = state.watches.values().filter_map(|watch| watch.stuck(now));
-        let liveness_checks = state.liveness_checks.iter().filter_map(|check| check());
-        watches.chain(liveness_checks).collect()
+        let stuck = state.watches.iter().filter_map(|(resource, watch)| {
+            let silent = watch.last_attempt_at.elapsed();
+            let seconds = silent.as_secs();
+            (silent > WATCH_STUCK_TIMEOUT)
+                .then(|| format!("the watch of {resource} has been stuck for {seconds} s"))
+        });
+        let checks = state.liveness_checks.iter().filter_map(|check| check());
+        stuck.chain(checks).collect()
     }
 
     /// Time since the last response or event of each watch.
     pub fn watch_ages(&self) -> Vec<(&'static str, Duration)> {
         let state = self.0.lock();
         let ages = state.watches.iter();
-        ages.map(|(resource, watch)| (*resource, watch.age(Instant::now())))
+        ages.map(|(resource, watch)| (*resource, watch.last_response_at.elapsed()))
             .collect()
     }
 }
 
 impl HealthState {
-    fn is_served_stale(&self, watch: &WatchHealth) -> bool {
-        self.serves_stale && watch.has_listed()
-    }
-
-    /// Problems of the watches that `counts` selects.
-    fn watch_problems(&self, counts: impl Fn(&WatchHealth) -> bool) -> Vec<String> {
-        let watches: Vec<_> = self
-            .watches
-            .values()
-            .filter(|watch| counts(watch))
-            .collect();
-        let problems = watches.iter().filter_map(|watch| watch.readiness_failure());
-        Self::unreachable(&watches)
-            .into_iter()
-            .chain(problems)
-            .collect()
-    }
-
-    /// Reports an unreachable API server once, since the first watch missed it.
-    fn unreachable(watches: &[&WatchHealth]) -> Option<String> {
-        let since = watches.iter().filter_map(|watch| watch.unreachable_since());
-        let (since, error) = since.min_by_key(|(since, _)| *since)?;
-        let seconds = since.elapsed().as_secs();
-        Some(format!(
-            "the API server has not responded for {seconds} s: {error}"
-        ))
+    /// Problems of the watches that count for readiness, or of those from which stale data is
+    /// served. An unreachable API server is reported once, since the first watch missed it.
+    fn watch_problems(&self, stale: bool) -> Vec<String> {
+        let watches = self.watches.iter();
+        let watches =
+            watches.filter(|(_, watch)| (self.serves_stale && watch.listed) == stale);
+        let (mut problems, mut unreachable) = (Vec::new(), None::<(Instant, &str)>);
+        for (resource, watch) in watches {
+            problems.extend(match &watch.failure {
+                Some((WatchFailure::NotInstalled, _)) if watch.full.contains('.') => {
+                    Some(format!("CRD {} is not installed", watch.full))
+                }
+                Some((WatchFailure::NotInstalled, _)) => {
+                    Some(format!("the resource {} is not installed", watch.full))
+                }
+                Some((WatchFailure::Forbidden(error), _)) => {
+                    Some(format!("permission denied: list {resource}: {error}"))
+                }
+                Some((WatchFailure::Refused(error), _)) => {
+                    Some(format!("cannot list {resource}: {error}"))
+                }
+                Some((WatchFailure::Unreachable(error), since)) => {
+                    if unreachable.is_none_or(|(first, _)| *since < first) {
+                        unreachable = Some((*since, error));
+                    }
+                    None
+                }
+                None if !watch.listed => Some(format!("{resource} have not been listed yet")),
+                None => None,
+            });
+        }
+        if let Some((since, error)) = unreachable {
+            let seconds = since.elapsed().as_secs();
+            let problem = format!("the API server has not responded for {seconds} s: {error}");
+            problems.insert(0, problem);
+        }
+        problems
     }
 }
 
@@ -189,5 +238,21 @@ impl fmt::Debug for Health {
         f.debug_struct("Health")
             .field("failures", &self.readiness_failures())
             .finish_non_exhaustive()
+    }
+}
+
+impl From<&watcher::Error> for WatchFailure {
+    fn from(error: &watcher::Error) -> Self {
+        let cut = |text: String| text[..text.floor_char_boundary(MAX_ERROR_BYTES)].to_owned();
+        let status = match (error, watch_cause(error)) {
+            (watcher::Error::WatchError(status), _) | (_, Some(kube::Error::Api(status))) => status,
+            (_, Some(cause)) => return Self::Unreachable(cut(error_text(cause))),
+            (_, None) => return Self::Refused(cut(watch_error_text(error))),
+        };
+        match status.code {
+            404 => Self::NotInstalled,
+            401 | 403 => Self::Forbidden(cut(status_text(status))),
+            _ => Self::Refused(cut(status_text(status))),
+        }
     }
 }

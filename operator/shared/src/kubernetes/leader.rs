@@ -6,23 +6,21 @@
 
 #[cfg(test)]
 mod tests;
-mod write_fence;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::PostParams;
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::backoff::jittered;
 use super::client::{CallError, with_timeout};
 use crate::diagnostics::Diagnostics;
-
-pub use write_fence::WriteFence;
 
 /// Time after which an unrenewed lease expires.
 const LEASE_DURATION: Duration = Duration::from_secs(6);
@@ -69,6 +67,26 @@ pub struct LeaderElection {
     seen: Option<(String, Instant)>,
 }
 
+/// Time until which leadership is certain. It expires by itself, so that a process that was
+/// suspended does not write while another one leads.
+#[derive(Debug, Default)]
+pub struct WriteFence(Mutex<Option<Instant>>);
+
+impl WriteFence {
+    /// Returns whether this process may write now.
+    pub fn allows_writes(&self) -> bool {
+        self.0.lock().is_some_and(|until| Instant::now() < until)
+    }
+
+    pub(super) fn extend(&self, until: Instant) {
+        *self.0.lock() = Some(until);
+    }
+
+    fn close(&self) {
+        *self.0.lock() = None;
+    }
+}
+
 enum AcquireOutcome {
     Acquired,
     HeldBy(String),
@@ -94,13 +112,20 @@ impl LeaderElection {
     pub async fn acquire(&mut self) {
         loop {
             let attempt = self.try_acquire_or_renew().await;
-            self.report_attempt(&attempt);
+            if attempt.is_ok() {
+                self.vitals.health.clear_unmet(LEASE_CHECK);
+            }
             match attempt {
                 Ok(AcquireOutcome::Acquired) => break,
                 Ok(AcquireOutcome::HeldBy(holder)) => {
                     tracing::debug!(holder, "standby: the lease is held by another controller");
                 }
-                Err(error) => tracing::warn!(%error, "cannot acquire the lease"),
+                Err(error) => {
+                    let LeaseConfig { namespace, name, .. } = &self.config;
+                    let unmet = format!("cannot acquire lease {namespace}/{name}: {error}");
+                    self.vitals.health.set_unmet(LEASE_CHECK, unmet);
+                    tracing::warn!(%error, "cannot acquire the lease");
+                }
             }
             sleep(self.poll_delay()).await;
         }
@@ -115,23 +140,6 @@ impl LeaderElection {
                 .min(LEASE_DURATION.saturating_sub(since.elapsed()))
                 .max(MIN_POLL_INTERVAL),
             None => interval,
-        }
-    }
-
-    /// Reports an unreachable lease as an unmet dependency.
-    fn report_attempt(&self, attempt: &Result<AcquireOutcome, CallError>) {
-        let health = &self.vitals.health;
-        match attempt {
-            Ok(_) => health.clear_unmet(LEASE_CHECK),
-            Err(error) => {
-                let LeaseConfig {
-                    namespace, name, ..
-                } = &self.config;
-                health.set_unmet(
-                    LEASE_CHECK,
-                    format!("cannot acquire lease {namespace}/{name}: {error}"),
-                );
-            }
         }
     }
 
@@ -242,13 +250,8 @@ impl LeaderElection {
     }
 
     async fn create(&self) -> Result<Lease, CallError> {
-        let lease = self.with_self_as_holder(Lease {
-            metadata: ObjectMeta {
-                name: Some(self.config.name.clone()),
-                ..ObjectMeta::default()
-            },
-            spec: Some(LeaseSpec::default()),
-        });
+        let mut lease = self.with_self_as_holder(Lease::default());
+        lease.metadata.name = Some(self.config.name.clone());
         with_timeout(self.api.create(&PostParams::default(), &lease)).await
     }
 

@@ -4,19 +4,20 @@
 //! kube's watcher hides bookmarks and does not limit lists and the start of a watch. A server that
 //! accepts connections and never responds would hang it.
 
-mod body;
 mod request;
 #[cfg(test)]
 mod tests;
 
-use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::FutureExt as _;
+use bytes::Bytes;
 use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, BodyStream, StreamBody};
 use kube::Client;
 use kube::client::Body;
 use tokio::time::{Instant, timeout};
@@ -24,10 +25,11 @@ use tower::BoxError;
 
 use super::leader::WriteFence;
 use crate::diagnostics::Diagnostics;
-use crate::metrics::kubernetes_requests::{RequestOutcome, Verb};
+use crate::metrics::outcome_of;
 
-use body::TrackedBody;
 use request::ApiRequest;
+
+pub use request::known_resource;
 
 /// Time limit of a response, and again of its body except for a watch. It is meant for pages of
 /// large lists; other calls have shorter limits.
@@ -40,11 +42,6 @@ pub enum MiddlewareError {
     Fenced,
     #[error("no response within {}s", RESPONSE_TIMEOUT.as_secs())]
     Timeout,
-}
-
-/// Name of a resource in health and metrics: its plural, or `other`.
-pub fn resource_label(plural: &str) -> &'static str {
-    request::known_resource(plural)
 }
 
 /// Wraps the client in the middleware. With a fence, writes are only sent while it is open.
@@ -85,33 +82,52 @@ impl tower::Service<Request<Body>> for RequestMiddleware {
 impl RequestMiddleware {
     async fn send(self, request: Request<Body>) -> Result<Response<TrackedBody>, BoxError> {
         let request_info = ApiRequest::read(&request);
-        let mut recorder = RequestRecorder::begin(&self.vitals, request_info);
-        if request_info.verb.is_write() && self.fence.as_ref().is_some_and(|t| !t.allows_writes()) {
-            recorder.outcome = RequestOutcome::Fenced;
+        let mut recorder = RequestRecorder {
+            vitals: self.vitals.clone(),
+            request_info,
+            started: Instant::now(),
+            // The caller may drop the request at any moment.
+            outcome: "abandoned",
+        };
+        if request_info.is_write() && self.fence.as_ref().is_some_and(|t| !t.allows_writes()) {
+            recorder.outcome = "fenced";
             return Err(MiddlewareError::Fenced.into());
         }
         if request_info.is_list_or_watch() {
             self.vitals.health.watch_attempted(request_info.resource);
         }
-        let response = match within(self.client.send(request), &mut recorder).await {
-            Some(response) => response?,
-            None => return Err(MiddlewareError::Timeout.into()),
-        };
-        recorder.outcome = RequestOutcome::of(response.status());
+        let response = timeout(RESPONSE_TIMEOUT, self.client.send(request)).await;
+        recorder.outcome = "no_answer";
+        let response = response.map_err(|_| MiddlewareError::Timeout)??;
+        recorder.outcome = outcome_of(response.status());
         if request_info.is_list_or_watch() && response.status().is_success() {
             self.vitals.health.watch_heard(request_info.resource);
         }
-        let vitals = self.vitals.clone();
-        Ok(response.map(|body| TrackedBody::new(body, request_info, vitals)))
+        Ok(response.map(|body| track(body, request_info, self.vitals)))
     }
 }
 
-/// Waits within the time limit. A caller that drops the future is recorded as `Abandoned`.
-async fn within<T>(response: impl Future<Output = T>, recorder: &mut RequestRecorder) -> Option<T> {
-    recorder.outcome = RequestOutcome::Abandoned;
-    let response = timeout(RESPONSE_TIMEOUT, response).await.ok();
-    recorder.outcome = RequestOutcome::NoAnswer;
-    response
+type TrackedBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// Response body: every frame of a list or watch updates its health, and any other body than that
+/// of a watch has a time limit.
+fn track(body: Body, request: ApiRequest, vitals: Arc<Diagnostics>) -> TrackedBody {
+    let limit = match request.verb {
+        "watch" => Duration::MAX,
+        _ => RESPONSE_TIMEOUT,
+    };
+    let started = Instant::now();
+    let frames = stream::try_unfold(BodyStream::new(body), move |mut frames| async move {
+        let next = timeout(limit.saturating_sub(started.elapsed()), frames.next()).await;
+        let frame = next.map_err(|_| MiddlewareError::Timeout)?.transpose()?;
+        Ok::<_, BoxError>(frame.map(|frame| (frame, frames)))
+    });
+    let frames = frames.inspect_ok(move |_| {
+        if request.is_list_or_watch() {
+            vitals.health.watch_heard(request.resource);
+        }
+    });
+    StreamBody::new(frames).boxed_unsync()
 }
 
 /// Records a request in the metrics however it ends.
@@ -119,24 +135,13 @@ struct RequestRecorder {
     vitals: Arc<Diagnostics>,
     request_info: ApiRequest,
     started: Instant,
-    outcome: RequestOutcome,
-}
-
-impl RequestRecorder {
-    fn begin(vitals: &Arc<Diagnostics>, request_info: ApiRequest) -> Self {
-        Self {
-            vitals: vitals.clone(),
-            request_info,
-            started: Instant::now(),
-            outcome: RequestOutcome::NoAnswer,
-        }
-    }
+    outcome: &'static str,
 }
 
 impl Drop for RequestRecorder {
     fn drop(&mut self) {
         let ApiRequest { verb, resource } = self.request_info;
-        let requests = &self.vitals.metrics.requests;
-        requests.note(verb, resource, self.outcome, self.started.elapsed());
+        let (metrics, took) = (&self.vitals.metrics, self.started.elapsed());
+        metrics.record_kubernetes_request(verb, resource, self.outcome, took);
     }
 }

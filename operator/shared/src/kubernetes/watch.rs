@@ -20,7 +20,6 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use super::backoff;
-use super::health::WatchFailure;
 use super::{error_text, middleware};
 use crate::diagnostics::Diagnostics;
 use crate::index::{Index, Key};
@@ -60,7 +59,7 @@ pub async fn run<K>(
 ) where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let resource = middleware::resource_label(&K::plural(&()));
+    let resource = middleware::known_resource(&K::plural(&()));
     vitals.health.add_watch(resource, full_name::<K>());
     let mut config = watcher::Config::default().page_size(PAGE_SIZE);
     if let Some(labels) = labels {
@@ -70,25 +69,47 @@ pub async fn run<K>(
         .modify(|guard| guard.meta_mut().managed_fields = None)
         .backoff(backoff::watch_backoff())
         .inspect_err(|error| {
-            vitals
-                .health
-                .watch_failed(resource, WatchFailure::from(error));
+            vitals.health.watch_failed(resource, error.into());
             let error = error_text::watch_error_text(error);
             tracing::warn!(kind = %K::kind(&()), error, "watch failed; retrying");
         })
         .filter_map(|event| std::future::ready(event.ok()))
         .take_until(shutdown.cancelled_owned());
-    let mut dispatcher = EventDispatcher {
-        sink,
-        seen: HashSet::new(),
-    };
     let mut events = std::pin::pin!(events);
+    // Keys of the list in progress.
+    let mut seen = HashSet::new();
     while let Some(event) = events.next().await {
-        let complete = matches!(event, Event::InitDone);
-        dispatcher.take(event);
-        if complete {
-            vitals.health.watch_listed(resource);
+        match event {
+            Event::Init => seen.clear(),
+            Event::InitApply(guard) => {
+                // An object that no longer decodes still exists: its last known state stays.
+                seen.extend(key_of(guard.meta()));
+                apply(&*sink, guard);
+            }
+            Event::InitDone => {
+                sink.retain(&std::mem::take(&mut seen));
+                vitals.health.watch_listed(resource);
+            }
+            Event::Apply(guard) => apply(&*sink, guard),
+            Event::Delete(guard) => {
+                if let Some(key) = key_of(guard.meta()) {
+                    sink.remove(&key, guard.meta());
+                }
+            }
         }
+    }
+}
+
+fn apply<K: Resource<DynamicType = ()>>(sink: &dyn WatchSink<K>, guard: DeserializeGuard<K>) {
+    match guard.0 {
+        Ok(object) => sink.apply(object),
+        Err(invalid) => tracing::warn!(
+            kind = %K::kind(&()),
+            namespace = invalid.metadata.namespace,
+            name = invalid.metadata.name,
+            error = invalid.error,
+            "ignored a malformed object",
+        ),
     }
 }
 
@@ -99,60 +120,6 @@ fn full_name<K: Resource<DynamicType = ()>>() -> String {
         plural.into_owned()
     } else {
         format!("{plural}.{group}")
-    }
-}
-
-/// Feeds the index of Sandboxes until `shutdown`.
-pub async fn sandboxes(
-    client: Client,
-    namespace: Option<String>,
-    index: Arc<Index>,
-    shutdown: CancellationToken,
-) {
-    let api = api(&client, namespace.as_deref());
-    run::<Sandbox>(api, None, index, Arc::default(), shutdown).await;
-}
-
-/// Passes the events of a watch to its sink.
-struct EventDispatcher<K: 'static> {
-    sink: Arc<dyn WatchSink<K>>,
-    /// Keys of the list in progress.
-    seen: HashSet<Key>,
-}
-
-impl<K> EventDispatcher<K>
-where
-    K: Resource<DynamicType = ()> + 'static,
-{
-    fn take(&mut self, event: Event<DeserializeGuard<K>>) {
-        match event {
-            Event::Init => self.seen.clear(),
-            Event::InitApply(guard) => {
-                // An object that no longer decodes still exists: its last known state stays.
-                self.seen.extend(key_of(guard.meta()));
-                self.apply(guard);
-            }
-            Event::InitDone => self.sink.retain(&std::mem::take(&mut self.seen)),
-            Event::Apply(guard) => self.apply(guard),
-            Event::Delete(guard) => {
-                if let Some(key) = key_of(guard.meta()) {
-                    self.sink.remove(&key, guard.meta());
-                }
-            }
-        }
-    }
-
-    fn apply(&self, guard: DeserializeGuard<K>) {
-        match guard.0 {
-            Ok(object) => self.sink.apply(object),
-            Err(invalid) => tracing::warn!(
-                kind = %K::kind(&()),
-                namespace = invalid.metadata.namespace,
-                name = invalid.metadata.name,
-                error = invalid.error,
-                "ignored a malformed object",
-            ),
-        }
     }
 }
 

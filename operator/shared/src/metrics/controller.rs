@@ -2,55 +2,29 @@
 
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::SECONDS;
+use super::{DurationFamily, Labels, SECONDS, add, durations};
 
 /// Metrics of the controller.
 #[derive(Debug, Clone)]
 pub struct ControllerMetrics {
-    reconciles: Family<OutcomeLabel, Counter>,
+    reconciles: Family<Labels<1>, Counter>,
     seconds: Histogram,
-    errors: Family<CategoryLabel, Counter>,
-    starts: Family<StartLabel, Histogram>,
-    events: Family<OutcomeLabel, Counter>,
-    pub sandboxes: Family<PhaseLabel, Gauge>,
+    errors: Family<Labels<1>, Counter>,
+    starts: DurationFamily<1>,
+    events: Family<Labels<1>, Counter>,
+    /// By `phase`.
+    pub sandboxes: Family<Labels<1>, Gauge>,
     pub queued: Gauge,
     pub in_progress: Gauge,
     pub leader: Gauge,
-    pub watch_age: Family<ResourceLabel, Gauge>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabel {
-    outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CategoryLabel {
-    category: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StartLabel {
-    kind: &'static str,
-}
-
-/// Label of a Sandbox phase.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct PhaseLabel {
-    pub phase: &'static str,
-}
-
-/// Label of a watched resource.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct ResourceLabel {
-    pub resource: &'static str,
+    /// By `resource`.
+    pub watch_age: Family<Labels<1>, Gauge>,
 }
 
 impl ControllerMetrics {
@@ -62,81 +36,50 @@ impl ControllerMetrics {
     /// Records a failed reconcile with the category of its error.
     pub fn record_failure(&self, category: &'static str, took: Duration) {
         self.record("error", took);
-        self.errors.get_or_create(&CategoryLabel { category }).inc();
+        let errors = self.errors.get_or_create(&[("category", category)]);
+        errors.inc();
     }
 
     fn record(&self, outcome: &'static str, took: Duration) {
-        self.reconciles
-            .get_or_create(&OutcomeLabel { outcome })
-            .inc();
+        let reconciles = self.reconciles.get_or_create(&[("outcome", outcome)]);
+        reconciles.inc();
         self.seconds.observe(took.as_secs_f64());
     }
 
     /// Records a sandbox that became ready: `kind` is `created` or `resumed`.
     pub fn started(&self, kind: &'static str, took: Duration) {
-        let starts = self.starts.get_or_create(&StartLabel { kind });
+        let starts = self.starts.get_or_create(&[("kind", kind)]);
         starts.observe(took.as_secs_f64());
     }
 
     /// Records the outcome of a Kubernetes Event.
     pub fn event(&self, outcome: &'static str) {
-        self.events.get_or_create(&OutcomeLabel { outcome }).inc();
+        self.events.get_or_create(&[("outcome", outcome)]).inc();
     }
 
     /// Number of Events with this outcome.
     pub fn events(&self, outcome: &'static str) -> u64 {
-        self.events.get_or_create(&OutcomeLabel { outcome }).get()
+        self.events.get_or_create(&[("outcome", outcome)]).get()
     }
 
     /// Registers all metrics.
-    pub fn register(&self, registry: &mut Registry) {
-        let add = registry;
-        add.register(
-            "reconciles",
-            "Reconciles by outcome",
-            self.reconciles.clone(),
-        );
-        add.register(
-            "reconcile_duration_seconds",
-            "Duration of a reconcile",
-            self.seconds.clone(),
-        );
-        add.register(
-            "reconcile_errors",
-            "Failed reconciles by error category",
-            self.errors.clone(),
-        );
-        add.register(
-            "start_duration_seconds",
-            "Time from the first event of a created or resumed sandbox until it is ready",
-            self.starts.clone(),
-        );
-        add.register(
-            "events",
-            "Kubernetes Events by outcome",
-            self.events.clone(),
-        );
-        add.register("sandboxes", "Sandboxes by phase", self.sandboxes.clone());
-        add.register(
-            "queue_depth",
-            "Keys due in the work queue",
-            self.queued.clone(),
-        );
-        add.register(
-            "passes_under_way",
-            "Reconciles in progress",
-            self.in_progress.clone(),
-        );
-        add.register(
-            "leader",
-            "1 while this process is the leader",
-            self.leader.clone(),
-        );
-        add.register(
-            "watch_age_seconds",
-            "Time since the last response of the API server on a watch",
-            self.watch_age.clone(),
-        );
+    pub fn register(&self, to: &mut Registry) {
+        add(to, "reconciles", "Reconciles by outcome", &self.reconciles);
+        let help = "Duration of a reconcile";
+        add(to, "reconcile_duration_seconds", help, &self.seconds);
+        let help = "Failed reconciles by error category";
+        add(to, "reconcile_errors", help, &self.errors);
+        let help = "Time from the first event of a created or resumed sandbox until it is ready";
+        add(to, "start_duration_seconds", help, &self.starts);
+        add(to, "events", "Kubernetes Events by outcome", &self.events);
+        add(to, "sandboxes", "Sandboxes by phase", &self.sandboxes);
+        add(to, "queue_depth", "Keys due in the work queue", &self.queued);
+        let help = "Reconciles in progress";
+        add(to, "passes_under_way", help, &self.in_progress);
+        let help = "1 while this process is the leader";
+        add(to, "leader", help, &self.leader);
+        let help = "Time since the last response of the API server on a watch";
+        add(to, "watch_age_seconds", help, &self.watch_age);
     }
 }
 
@@ -146,7 +89,7 @@ impl Default for ControllerMetrics {
             reconciles: Family::default(),
             seconds: Histogram::new(SECONDS),
             errors: Family::default(),
-            starts: Family::new_with_constructor(|| Histogram::new(SECONDS)),
+            starts: durations(),
             events: Family::default(),
             sandboxes: Family::default(),
             queued: Gauge::default(),

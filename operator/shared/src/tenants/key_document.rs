@@ -4,6 +4,7 @@
 
 use jiff::Timestamp;
 use ring::rand::{SecureRandom as _, SystemRandom};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::record::{ID_LEN, RawRecord, hash};
@@ -109,15 +110,17 @@ impl KeyDocument {
         record.created_at = Some(now.strftime("%FT%TZ").to_string());
         record.check().map_err(KeyDocumentError::Invalid)?;
         let id = record.sha256[..ID_LEN].to_owned();
-        self.0.push(serde_json::to_value(record)?);
+        let mut record = serde_json::to_value(record)?;
+        if let Some(fields) = record.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        self.0.push(record);
         Ok(id)
     }
 
     /// Lists all readable records, in their order.
     pub fn list(&self) -> Vec<ListedKey> {
-        let records = self.0.iter();
-        let records =
-            records.filter_map(|raw| serde_json::from_value::<RawRecord>(raw.clone()).ok());
+        let records = self.0.iter().filter_map(|raw| RawRecord::deserialize(raw).ok());
         records
             .map(|record| ListedKey {
                 id: record.sha256.chars().take(ID_LEN).collect(),

@@ -16,6 +16,9 @@ pub(super) type Hash = [u8; SHA256_OUTPUT_LEN];
 /// Digits of the hash that identify a key.
 pub(super) const ID_LEN: usize = 8;
 
+const CPU_FAULT: &str = "maxCpu is not a CPU quantity (examples: 16, 500m)";
+const MEMORY_FAULT: &str = "maxMemory is not a memory quantity (example: 32Gi)";
+
 /// Hash of a key, with its owner.
 #[derive(Debug, Clone)]
 pub(super) struct Record {
@@ -34,26 +37,18 @@ pub struct RawRecord {
     /// Hex of the SHA-256 of the key.
     pub sha256: String,
     /// Creation time, RFC 3339.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<String>,
     /// Time from which the key is rejected, RFC 3339.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_sandboxes: Option<u32>,
     /// Kubernetes quantity, for example `8` or `500m`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cpu: Option<String>,
     /// Kubernetes quantity, for example `16Gi`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_memory: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_waiting: Option<u32>,
     /// `nested`, `flat`, `path` or `loopback`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url_form: Option<String>,
     /// 0: no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_per_second: Option<u32>,
 }
 
@@ -97,24 +92,18 @@ impl RawRecord {
     }
 
     fn limits(&self) -> Result<Limits, &'static str> {
-        let amount = |text: &Option<String>, unit| match text {
-            None => Ok(None),
-            Some(text) => whole(text, unit).map(Some),
+        let amount = |text: &Option<String>, unit, fault| {
+            let text = text.as_deref();
+            let amount = text.map(|text| quantity::whole(text, unit).ok_or(fault));
+            amount.transpose()
         };
         Ok(Limits {
             sandboxes: self.max_sandboxes,
-            cpu: amount(&self.max_cpu, 1000.0)
-                .map_err(|()| "maxCpu is not a CPU quantity (examples: 16, 500m)")?,
-            memory: amount(&self.max_memory, 1.0)
-                .map_err(|()| "maxMemory is not a memory quantity (example: 32Gi)")?,
+            cpu: amount(&self.max_cpu, 1000.0, CPU_FAULT)?,
+            memory: amount(&self.max_memory, 1.0, MEMORY_FAULT)?,
             waiting: self.max_waiting.unwrap_or(Limits::NONE.waiting),
         })
     }
-}
-
-/// Parses a quantity in units of `1 / unit`.
-fn whole(text: &str, unit: f64) -> Result<u64, ()> {
-    quantity::whole(text, unit).ok_or(())
 }
 
 /// Reads a record. A malformed one is skipped, with a warning that names no secret.

@@ -64,12 +64,7 @@ async fn apply_versions(tenants: &Tenants, versions: impl Stream<Item = Option<S
     let mut seen = false;
     let mut version = None;
     loop {
-        let grace_over = async {
-            match deleted_at {
-                Some(since) => sleep_until(since + SECRET_DELETED_GRACE).await,
-                None => std::future::pending().await,
-            }
-        };
+        let expiry = deleted_at.map(|since| since + SECRET_DELETED_GRACE);
         tokio::select! {
             next = versions.next() => match next {
                 None => return,
@@ -90,7 +85,7 @@ async fn apply_versions(tenants: &Tenants, versions: impl Stream<Item = Option<S
                     tenants.clear();
                 }
             },
-            () = grace_over => {
+            () = sleep_until(expiry.unwrap_or_else(Instant::now)), if expiry.is_some() => {
                 tracing::error!("Secret {SECRET_NAME} was deleted: its API keys have expired");
                 tenants.clear();
                 (deleted_at, seen, version) = (None, false, None);

@@ -40,23 +40,6 @@ pub struct HttpGateways {
     clock: Clock,
 }
 
-/// Reason why a gateway gave no report.
-#[derive(Debug, thiserror::Error)]
-enum GatewayCallError {
-    #[error("connection failed: {0}")]
-    Connect(#[from] std::io::Error),
-    #[error("no response within {} s", CALL_TIMEOUT.as_secs())]
-    Timeout,
-    #[error("connection lost: {0}")]
-    Broken(#[from] hyper::Error),
-    #[error("response with status {0}")]
-    Status(StatusCode),
-    #[error("invalid response")]
-    Malformed,
-    #[error("cannot build the request")]
-    Sign,
-}
-
 impl HttpGateways {
     /// Creates a client for `endpoints`, each a `HOST:PORT`. Queries are signed with the keys of
     /// the installation.
@@ -69,15 +52,18 @@ impl HttpGateways {
     }
 
     async fn query_all(&self, sandbox: &Key) -> Result<Option<Traffic>, GatewaysError> {
-        let addresses = self.addresses().await?;
+        let mut addresses = BTreeSet::new();
+        for endpoint_name in &self.endpoints {
+            addresses.extend(resolve(endpoint_name).await?);
+        }
         let token = endpoint::sign_query(&self.keys, sandbox, self.clock.now());
         let token = token.map_err(|error| GatewaysError(error.to_string()))?;
-        let call = |address| {
-            let report = timeout(CALL_TIMEOUT, query(address, sandbox, &token));
-            report.map(move |report| match report {
-                Ok(report) => report.map_err(|error| with_address(address, &error)),
-                Err(_) => Err(with_address(address, &GatewayCallError::Timeout)),
-            })
+        let token = token.as_str();
+        let call = |address| async move {
+            let report = timeout(CALL_TIMEOUT, query(address, sandbox, token)).await;
+            let late = || format!("no response within {} s", CALL_TIMEOUT.as_secs());
+            let report = report.unwrap_or_else(|_| Err(late()));
+            report.map_err(|error| GatewaysError(format!("{address}: {error}")))
         };
         let calls: Vec<_> = addresses.into_iter().map(call).collect();
         let mut reports = stream::iter(calls).buffer_unordered(MAX_CONCURRENT_CALLS);
@@ -87,15 +73,6 @@ impl HttpGateways {
             all = Some(all.map_or(one, |all| all.merge(one)));
         }
         Ok(all)
-    }
-
-    /// Current addresses of the gateways.
-    async fn addresses(&self) -> Result<BTreeSet<SocketAddr>, GatewaysError> {
-        let mut addresses = BTreeSet::new();
-        for endpoint_name in &self.endpoints {
-            addresses.extend(resolve(endpoint_name).await?);
-        }
-        Ok(addresses)
     }
 }
 
@@ -121,33 +98,27 @@ impl Gateways for HttpGateways {
     }
 }
 
-fn with_address(address: SocketAddr, error: &GatewayCallError) -> GatewaysError {
-    GatewaysError(format!("{address}: {error}"))
-}
-
-async fn query(
-    address: SocketAddr,
-    sandbox: &Key,
-    token: &str,
-) -> Result<Traffic, GatewayCallError> {
-    let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+/// Queries one gateway. An error is the reason why it gave no report.
+async fn query(address: SocketAddr, sandbox: &Key, token: &str) -> Result<Traffic, String> {
+    let lost = |error: hyper::Error| format!("connection lost: {error}");
+    let stream = TcpStream::connect(address).await;
+    let stream = stream.map_err(|error| format!("connection failed: {error}"))?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
     let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
     let request = Request::get(endpoint::path(sandbox))
         .header(HOST, address.to_string())
         .header(AUTHORIZATION, format!("Bearer {token}"))
         .body(Body::empty())
-        .map_err(|_| GatewayCallError::Sign)?;
-    let response = sender.send_request(request).await?;
+        .map_err(|_| "cannot build the request")?;
+    let response = sender.send_request(request).await.map_err(lost)?;
     if response.status() != StatusCode::OK {
-        return Err(GatewayCallError::Status(response.status()));
+        return Err(format!("response with status {}", response.status()));
     }
-    let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect();
-    let body = body
-        .await
-        .map_err(|_| GatewayCallError::Malformed)?
-        .to_bytes();
-    let report: TrafficReport =
-        serde_json::from_slice(&body).map_err(|_| GatewayCallError::Malformed)?;
-    report.read().ok_or(GatewayCallError::Malformed)
+    let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES);
+    let body = body.collect().await.ok();
+    let report = body.and_then(|body| {
+        let report: TrafficReport = serde_json::from_slice(&body.to_bytes()).ok()?;
+        report.read()
+    });
+    report.ok_or_else(|| "invalid response".into())
 }

@@ -3,8 +3,6 @@
 
 use http::{Method, Request};
 
-use super::Verb;
-
 /// Resources that the operator uses. Any other is `other`, so that the labels stay few.
 const RESOURCES: [&str; 13] = [
     "configmaps",
@@ -22,10 +20,10 @@ const RESOURCES: [&str; 13] = [
     "secrets",
 ];
 
-/// Verb and resource of a request.
+/// Verb and resource of a request, as RBAC and metrics name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ApiRequest {
-    pub(super) verb: Verb,
+    pub(super) verb: &'static str,
     pub(super) resource: &'static str,
 }
 
@@ -34,21 +32,25 @@ impl ApiRequest {
         let (resource, named) = target(request.uri().path());
         let watches = request.uri().query().is_some_and(is_watch);
         let verb = match *request.method() {
-            Method::GET if watches => Verb::Watch,
-            Method::GET if named => Verb::Get,
-            Method::GET => Verb::List,
-            Method::POST => Verb::Create,
-            Method::PUT => Verb::Update,
-            Method::PATCH => Verb::Patch,
-            Method::DELETE => Verb::Delete,
-            _ => Verb::Other,
+            Method::GET if watches => "watch",
+            Method::GET if named => "get",
+            Method::GET => "list",
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE => "delete",
+            _ => "other",
         };
         Self { verb, resource }
     }
 
     /// Returns whether the request belongs to a watch.
     pub(super) fn is_list_or_watch(self) -> bool {
-        matches!(self.verb, Verb::List | Verb::Watch)
+        matches!(self.verb, "list" | "watch")
+    }
+
+    pub(super) fn is_write(self) -> bool {
+        matches!(self.verb, "create" | "update" | "patch" | "delete")
     }
 }
 
@@ -73,8 +75,8 @@ fn target(path: &str) -> (&'static str, bool) {
     (known_resource(resource), rest.next().is_some())
 }
 
-/// Label of a resource.
-pub(super) fn known_resource(plural: &str) -> &'static str {
+/// Name of a resource in health and metrics: its plural, or `other`.
+pub fn known_resource(plural: &str) -> &'static str {
     let known = RESOURCES.iter().find(|known| **known == plural);
     known.copied().unwrap_or("other")
 }
@@ -96,35 +98,21 @@ mod tests {
             (api_request.verb, api_request.resource)
         };
         let sandboxes = "/apis/openhands.dev/v1alpha1/namespaces/ns/sandboxes";
-        assert_eq!(
-            read("GET", "/api/v1/pods?watch=true&limit=1"),
-            (Verb::Watch, "pods")
-        );
-        assert_eq!(read("GET", "/api/v1/pods?&limit=1"), (Verb::List, "pods"));
-        assert_eq!(
-            read("GET", "/api/v1/namespaces/ns/secrets/a?"),
-            (Verb::Get, "secrets")
-        );
-        assert_eq!(
-            read("GET", "/api/v1/namespaces"),
-            (Verb::List, "namespaces")
-        );
-        assert_eq!(
-            read("GET", "/api/v1/namespaces/ns"),
-            (Verb::Get, "namespaces")
-        );
-        assert_eq!(read("POST", sandboxes), (Verb::Create, "sandboxes"));
-        let status = format!("{sandboxes}/a/status?fieldManager=m");
-        assert_eq!(read("PATCH", &status), (Verb::Patch, "sandboxes"));
-        assert_eq!(
-            read("DELETE", &format!("{sandboxes}/a")),
-            (Verb::Delete, "sandboxes")
-        );
-        assert_eq!(
-            read("GET", "/api/v1/namespaces/ns/widgets"),
-            (Verb::List, "other")
-        );
-        assert_eq!(read("GET", "/prefix/api/v1/pods"), (Verb::List, "pods"));
-        assert_eq!(read("GET", "/version"), (Verb::Get, "other"));
+        let (one, status) = (format!("{sandboxes}/a"), format!("{sandboxes}/a/status?x=y"));
+        for (method, uri, expected) in [
+            ("GET", "/api/v1/pods?watch=true&limit=1", ("watch", "pods")),
+            ("GET", "/api/v1/pods?&limit=1", ("list", "pods")),
+            ("GET", "/api/v1/namespaces/ns/secrets/a?", ("get", "secrets")),
+            ("GET", "/api/v1/namespaces", ("list", "namespaces")),
+            ("GET", "/api/v1/namespaces/ns", ("get", "namespaces")),
+            ("POST", sandboxes, ("create", "sandboxes")),
+            ("PATCH", &status, ("patch", "sandboxes")),
+            ("DELETE", &one, ("delete", "sandboxes")),
+            ("GET", "/api/v1/namespaces/ns/widgets", ("list", "other")),
+            ("GET", "/prefix/api/v1/pods", ("list", "pods")),
+            ("GET", "/version", ("get", "other")),
+        ] {
+            assert_eq!(read(method, uri), expected, "{method} {uri}");
+        }
     }
 }
