@@ -39,7 +39,7 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 /// If a prerequisite is missing or a component ends by itself.
 #[tokio::main]
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    operator::logging::init();
+    operator::logging::init(None);
     install_crypto();
     let state = StateDir::open(&args.state_dir)?;
     let gateway = listen(args.listen, "--listen").await?;

@@ -197,8 +197,7 @@ impl HealthState {
     /// served. An unreachable API server is reported once, since the first watch missed it.
     fn watch_problems(&self, stale: bool) -> Vec<String> {
         let watches = self.watches.iter();
-        let watches =
-            watches.filter(|(_, watch)| (self.serves_stale && watch.listed) == stale);
+        let watches = watches.filter(|(_, watch)| (self.serves_stale && watch.listed) == stale);
         let (mut problems, mut unreachable) = (Vec::new(), None::<(Instant, &str)>);
         for (resource, watch) in watches {
             problems.extend(match &watch.failure {

@@ -121,7 +121,9 @@ impl LeaderElection {
                     tracing::debug!(holder, "standby: the lease is held by another controller");
                 }
                 Err(error) => {
-                    let LeaseConfig { namespace, name, .. } = &self.config;
+                    let LeaseConfig {
+                        namespace, name, ..
+                    } = &self.config;
                     let unmet = format!("cannot acquire lease {namespace}/{name}: {error}");
                     self.vitals.health.set_unmet(LEASE_CHECK, unmet);
                     tracing::warn!(%error, "cannot acquire the lease");

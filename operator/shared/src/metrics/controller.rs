@@ -73,7 +73,12 @@ impl ControllerMetrics {
         add(to, "start_duration_seconds", help, &self.starts);
         add(to, "events", "Kubernetes Events by outcome", &self.events);
         add(to, "sandboxes", "Sandboxes by phase", &self.sandboxes);
-        add(to, "queue_depth", "Keys due in the work queue", &self.queued);
+        add(
+            to,
+            "queue_depth",
+            "Keys due in the work queue",
+            &self.queued,
+        );
         let help = "Reconciles in progress";
         add(to, "passes_under_way", help, &self.in_progress);
         let help = "1 while this process is the leader";

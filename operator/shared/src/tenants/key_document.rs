@@ -120,7 +120,10 @@ impl KeyDocument {
 
     /// Lists all readable records, in their order.
     pub fn list(&self) -> Vec<ListedKey> {
-        let records = self.0.iter().filter_map(|raw| RawRecord::deserialize(raw).ok());
+        let records = self
+            .0
+            .iter()
+            .filter_map(|raw| RawRecord::deserialize(raw).ok());
         records
             .map(|record| ListedKey {
                 id: record.sha256.chars().take(ID_LEN).collect(),

@@ -32,8 +32,7 @@ fn key_is_authenticated_by_its_hash() {
 #[test]
 fn key_is_rejected_from_its_expiry_on() {
     let tenants = Tenants::pending();
-    let json =
-        format!(r#"[{{"name":"a","sha256":"{HASH}","expiresAt":"2026-01-01T00:00:00Z"}}]"#);
+    let json = format!(r#"[{{"name":"a","sha256":"{HASH}","expiresAt":"2026-01-01T00:00:00Z"}}]"#);
     tenants.replace(json.as_bytes()).unwrap();
     let expiry: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let second = jiff::SignedDuration::from_secs(1);

@@ -98,11 +98,18 @@ mod tests {
             (api_request.verb, api_request.resource)
         };
         let sandboxes = "/apis/openhands.dev/v1alpha1/namespaces/ns/sandboxes";
-        let (one, status) = (format!("{sandboxes}/a"), format!("{sandboxes}/a/status?x=y"));
+        let (one, status) = (
+            format!("{sandboxes}/a"),
+            format!("{sandboxes}/a/status?x=y"),
+        );
         for (method, uri, expected) in [
             ("GET", "/api/v1/pods?watch=true&limit=1", ("watch", "pods")),
             ("GET", "/api/v1/pods?&limit=1", ("list", "pods")),
-            ("GET", "/api/v1/namespaces/ns/secrets/a?", ("get", "secrets")),
+            (
+                "GET",
+                "/api/v1/namespaces/ns/secrets/a?",
+                ("get", "secrets"),
+            ),
             ("GET", "/api/v1/namespaces", ("list", "namespaces")),
             ("GET", "/api/v1/namespaces/ns", ("get", "namespaces")),
             ("POST", sandboxes, ("create", "sandboxes")),
