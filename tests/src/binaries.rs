@@ -24,12 +24,13 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Returns whether this test runs as root. If not, prints SKIPPED with the reason.
-pub fn is_root_or_skips(what: &str) -> bool {
+/// Returns whether this test runs as root. If not, prints SKIPPED with its name.
+pub fn is_root_or_skips() -> bool {
     let root =
         std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
     if !root {
-        eprintln!("SKIPPED, needs root: {what}");
+        let thread = std::thread::current();
+        eprintln!("SKIPPED, needs root: {}", thread.name().unwrap_or("a test"));
     }
     root
 }

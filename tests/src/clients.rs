@@ -11,7 +11,7 @@ pub mod v1;
 
 pub use admin::Admin;
 pub use exception::ClientException;
-pub use http_client::{HttpClient, Reply};
+pub use http_client::{HttpClient, JsonReply, Reply, text};
 pub use sdk::Sdk;
 pub use v0::{V0, V0Config};
 pub use v1::{Enterprise, SandboxStatus, V1App};

@@ -13,7 +13,6 @@ pub mod binaries;
 pub mod cli_tools;
 pub mod clients;
 pub mod fake_agent_server;
-pub mod json_client;
 pub mod network_policy;
 pub mod plugin_session;
 pub mod session;

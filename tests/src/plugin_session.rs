@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::binaries::root;
-use crate::json_client::{JsonClient, JsonResponse};
+use crate::clients::http_client::{HttpClient, JsonReply, text};
+use crate::session::Session;
 
 /// The image, see `hack/image`.
 pub const IMAGE: &str = "localhost/sandbox-test:1";
@@ -28,12 +29,7 @@ Image(png)";
 /// One sandbox with all plugins, and who its user is.
 #[derive(Debug)]
 pub struct PluginSession {
-    api: JsonClient,
-    base: String,
-    id: String,
-    url: String,
-    key: String,
-    sandbox: JsonClient,
+    session: Session,
     username: &'static str,
 }
 
@@ -54,86 +50,38 @@ fn body(session: &str, username: &str) -> Value {
 impl PluginSession {
     /// Starts it through the runtime API at `base`, and waits until it and its plugins are ready.
     pub async fn start(base: &str, api_key: &str, username: &'static str) -> Self {
-        let api = JsonClient::with_api_key(api_key);
         let body = body(&format!("plugins-{username}"), username);
-        let answer = api.post(&format!("{base}/start"), &body).await;
-        assert_eq!(answer.status, 201, "{}", answer.body);
-        let text = |field: &str| answer.body[field].as_str().expect("a text").to_owned();
-        let key = text("session_api_key");
-        let session = Self {
-            sandbox: JsonClient::with_header("X-Session-API-Key", &key),
-            api,
-            base: base.into(),
-            id: text("runtime_id"),
-            url: text("url"),
-            key,
-            username,
-        };
-        session.ready().await;
-        session
-    }
-
-    async fn ready(&self) {
-        let url = format!("{}/runtime/{}", self.base, self.id);
-        until(|| async {
-            let info = self.api.get(&url).await.body;
-            assert!(
-                !matches!(
-                    info["pod_status"].as_str(),
-                    Some("Failed" | "CrashLoopBackOff")
-                ),
-                "{info}"
-            );
-            if info["pod_status"] == "Ready" {
-                Ok(())
-            } else {
-                Err(info)
-            }
-        })
-        .await;
+        let session = Session::start(base, api_key, &body).await;
+        let url = format!("{}/server_info", session.url);
         let expected = json!({"agent_skills": "ready", "jupyter": "ready", "vscode": "ready"});
         until(|| async {
-            let info = self
-                .sandbox
-                .get(&format!("{}/server_info", self.url))
-                .await
-                .body;
-            if info["plugins"] == expected {
-                Ok(())
-            } else {
-                Err(info)
-            }
+            let info = session.sandbox.get(&url).await.body;
+            let ready = info["plugins"] == expected;
+            ready.then_some(()).ok_or(info)
         })
         .await;
+        Self { session, username }
     }
 
     /// Carries out an action; its observation.
     async fn act(&self, action: &str, args: Value) -> Value {
-        let action = json!({"action": {"action": action, "args": args, "timeout": 60}});
-        let answer = self
-            .sandbox
-            .post(&format!("{}/execute_action", self.url), &action)
-            .await;
-        assert_eq!(answer.status, 200, "{action}: {}", answer.body);
-        answer.body
+        self.session.act(action, args).await.success()
     }
 
     /// Returns the output of a command.
     pub async fn run(&self, command: &str) -> String {
-        content(&self.act("run", json!({"command": command})).await)
+        self.session.run(command).await
     }
 
     /// Returns the output of a cell.
     pub async fn cell(&self, code: &str) -> String {
         let args = json!({"code": code, "include_extra": false});
-        content(&self.act("run_ipython", args).await)
+        text(&self.act("run_ipython", args).await, "content")
     }
 
     /// Ends the sandbox.
     pub async fn stop(self) {
-        let body = json!({"runtime_id": self.id});
-        let answer = self.api.post(&format!("{}/stop", self.base), &body).await;
-        assert_eq!(answer.status, 200, "{}", answer.body);
+        self.session.change_state("stop").await;
     }
 
     /// Uses everything once.
@@ -147,45 +95,34 @@ impl PluginSession {
 
     async fn shell_and_cells(&self) {
         // The first requests of a client.
-        self.cell("import os\nos.environ[\"MOOD\"] = \"fine\"\n\n")
-            .await;
+        let set = "import os\nos.environ[\"MOOD\"] = \"fine\"\n\n";
+        self.cell(set).await;
         self.run("export MOOD=\"fine\"").await;
         assert_eq!(self.run("echo $GREETING $MOOD").await, "hello fine");
-        let cell = self
-            .cell("print(os.environ['GREETING'], os.environ['MOOD'])")
-            .await;
-        assert_eq!(cell, "hello fine");
+        let shown = "print(os.environ['GREETING'], os.environ['MOOD'])";
+        assert_eq!(self.cell(shown).await, "hello fine");
         let plot = self.act("run_ipython", json!({"code": PLOT})).await;
         let expected = "<IPython.core.display.Image object>\n\
             [Jupyter current working directory: /workspace]\n\
             [Jupyter Python interpreter: /usr/bin/python3]";
         assert_eq!(plot["content"], expected);
         let file = self.run("base64 -w0 plot.png").await;
-        assert_eq!(
-            plot["extras"]["image_urls"],
-            json!([format!("data:image/png;base64,{file}")])
-        );
+        let urls = json!([format!("data:image/png;base64,{file}")]);
+        assert_eq!(plot["extras"]["image_urls"], urls);
     }
 
     async fn edits(&self) {
-        let edited = self
-            .cell("print(file_editor('create', '/workspace/note.txt', file_text='one\\n'))")
-            .await;
-        assert!(
-            edited.contains("File created successfully at: /workspace/note.txt"),
-            "{edited}"
-        );
-        self.cell(
-            "file_editor('str_replace', '/workspace/note.txt', old_str='one', new_str='two')",
-        )
-        .await;
+        let create = "print(file_editor('create', '/workspace/note.txt', file_text='one\\n'))";
+        let edited = self.cell(create).await;
+        let said = "File created successfully at: /workspace/note.txt";
+        assert!(edited.contains(said), "{edited}");
+        let replace =
+            "file_editor('str_replace', '/workspace/note.txt', old_str='one', new_str='two')";
+        self.cell(replace).await;
         assert_eq!(self.run("cat note.txt").await, "two");
         // One history, whichever way.
-        self.act(
-            "edit",
-            json!({"path": "/workspace/note.txt", "command": "undo_edit"}),
-        )
-        .await;
+        let undo = json!({"path": "/workspace/note.txt", "command": "undo_edit"});
+        self.act("edit", undo).await;
         assert_eq!(self.run("cat note.txt").await, "one");
     }
 
@@ -215,13 +152,12 @@ impl PluginSession {
         // Every file belongs to the sandbox user.
         self.run("touch shell").await;
         self.cell("open('cell', 'w').close()").await;
-        self.cell("file_editor('create', '/workspace/below/skill', file_text='')")
-            .await;
+        let skill = "file_editor('create', '/workspace/below/skill', file_text='')";
+        self.cell(skill).await;
         let args = json!({"path": "/workspace/below/action", "command": "create", "file_text": ""});
         self.act("edit", args).await;
-        let owners = self
-            .run("stat -c '%U %G' shell cell skill action | uniq -c")
-            .await;
+        let count = "stat -c '%U %G' shell cell skill action | uniq -c";
+        let owners = self.run(count).await;
         let (count, owner) = owners.trim().split_once(' ').expect("a count");
         assert!(count == "4" && owner.starts_with(self.username), "{owners}");
         self.run("cd ..").await;
@@ -229,30 +165,19 @@ impl PluginSession {
 
     /// A tool server in the sandbox, and a client of others outside.
     async fn tools(&self) {
-        self.act(
-            "write",
-            json!({"path": "/workspace/tools.py", "content": TOOLS}),
-        )
-        .await;
+        let file = json!({"path": "/workspace/tools.py", "content": TOOLS});
+        self.act("write", file).await;
         let servers = json!([{"name": "t", "command": "python3", "args": ["/workspace/tools.py"]}]);
-        let answer = self
-            .sandbox
-            .post(&format!("{}/update_mcp_server", self.url), &servers)
-            .await;
+        let url = format!("{}/update_mcp_server", self.session.url);
+        let answer = self.session.sandbox.post(&url, &servers).await;
         let expected = json!({"detail": "MCP server updated successfully", "router_error_log": ""});
         assert_eq!(answer.body, expected);
         for (transport, path) in [("sse", "/mcp/sse"), ("streamable-http", "/mcp")] {
-            let url = format!("{}{path}", self.url);
-            let (key, script) = (self.key.clone(), root().join(CLIENT));
-            let client = move || {
-                let mut command = Command::new(python());
-                command
-                    .arg(script)
-                    .args([transport, &url])
-                    .env("SESSION_API_KEY", key);
-                command.output().expect("a client")
-            };
-            let output = tokio::task::spawn_blocking(client).await.expect("a client");
+            let mut client = tokio::process::Command::new(python());
+            client.arg(root().join(CLIENT));
+            client.args([transport, &format!("{}{path}", self.session.url)]);
+            client.env("SESSION_API_KEY", &self.session.key);
+            let output = client.output().await.expect("a client");
             let text = String::from_utf8_lossy(&output.stdout);
             assert!(text.contains("\nE:hi False\n"), "{transport}: {output:?}");
         }
@@ -260,40 +185,43 @@ impl PluginSession {
 
     /// The link that a client shows its user: by the name of the sandbox, and by path.
     async fn vscode(&self) {
-        let answer = self
-            .sandbox
-            .get(&format!("{}/vscode/connection_token", self.url))
-            .await;
-        let token = answer.body["token"].as_str().expect("a token");
-        let host = self.base.trim_start_matches("http://");
+        let Session {
+            sandbox,
+            base,
+            id,
+            url,
+            ..
+        } = &self.session;
+        let answer = sandbox.get(&format!("{url}/vscode/connection_token")).await;
+        let token = text(&answer.body, "token");
         // It is told where it is reached if that is below a path.
-        let path = format!("/{}/vscode", self.id);
-        let base = if self.url.ends_with("/runtime") {
-            path.as_str()
+        let path = format!("/{id}/vscode");
+        let prefix = if url.ends_with("/runtime") {
+            &*path
         } else {
             ""
         };
-        let named = JsonClient::with_header("Host", &format!("vscode-{}.{host}", self.id));
-        let anonymous = JsonClient::with_header("Accept", "*/*");
+        let host = format!("vscode-{id}.{}", base.trim_start_matches("http://"));
+        let named = HttpClient::unpooled(&[("Host", &host)]);
+        let anonymous = HttpClient::unpooled(&[("Accept", "*/*")]);
         for (client, link) in [
-            (&named, format!("{}/", self.base)),
-            (&anonymous, format!("{}/{}/vscode/", self.base, self.id)),
+            (&named, format!("{base}/")),
+            (&anonymous, format!("{base}{path}/")),
         ] {
             let open = async |token: &str| {
-                client
-                    .get(&format!("{link}?tkn={token}&folder=/workspace"))
-                    .await
+                let page = format!("{link}?tkn={token}&folder=/workspace");
+                client.get(&page).await
             };
             let page: Value = until(|| async {
-                match open(token).await {
-                    JsonResponse { status, body } if status == 200 => Ok(body),
+                match open(&token).await {
+                    JsonReply { status: 200, body } => Ok(body),
                     // It has been started, and begins to listen.
-                    JsonResponse { status, body } if status == 502 => Err(body),
+                    JsonReply { status: 502, body } => Err(body),
                     other => panic!("{link}: {other:?}"),
                 }
             })
             .await;
-            let expected = json!({"user": self.username, "directory": "/workspace", "base": base, "path": "/"});
+            let expected = json!({"user": self.username, "directory": "/workspace", "base": prefix, "path": "/"});
             assert_eq!(page, expected, "{link}");
             assert_eq!(open("other").await.status, 403, "{link}");
         }
@@ -311,10 +239,6 @@ async fn until<T, F: Future<Output = Result<T, Value>>>(mut look: impl FnMut() -
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     panic!("it does not come to that: {last}");
-}
-
-fn content(observation: &Value) -> String {
-    observation["content"].as_str().expect("a text").to_owned()
 }
 
 /// One with the library of MCP.

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::json_client::{JsonClient, JsonResponse};
+use crate::clients::http_client::{HttpClient, JsonReply, text};
 
 /// Looks at a sandbox that is not ready yet.
 const MAX_POLLS: u32 = 600;
@@ -13,31 +12,29 @@ const MAX_POLLS: u32 = 600;
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// One sandbox as its client sees it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Session {
-    pub api: JsonClient,
+    pub api: HttpClient,
+    pub sandbox: HttpClient,
     pub base: String,
     pub id: String,
     pub url: String,
     pub key: String,
-    sandbox: JsonClient,
 }
 
 impl Session {
     /// Starts a sandbox by this body of a `/start`, or finds that of the session, and waits until it is
     /// ready.
     pub async fn start(base: &str, api_key: &str, body: &Value) -> Self {
-        let api = JsonClient::with_api_key(api_key);
-        let answer = api.post(&format!("{base}/start"), body).await;
-        assert_eq!(answer.status, 201, "{}", answer.body);
-        let text = |field: &str| answer.body[field].as_str().expect("a text").to_owned();
-        let (id, url, key) = (text("runtime_id"), text("url"), text("session_api_key"));
+        let api = HttpClient::unpooled(&[("X-API-Key", api_key)]);
+        let started = api.post(&format!("{base}/start"), body).await.success();
+        let key = text(&started, "session_api_key");
         let session = Self {
-            sandbox: JsonClient::with_header("X-Session-API-Key", &key),
+            sandbox: HttpClient::unpooled(&[("X-Session-API-Key", &key)]),
             base: base.to_owned(),
             api,
-            id,
-            url,
+            id: text(&started, "runtime_id"),
+            url: text(&started, "url"),
             key,
         };
         session.ready().await;
@@ -47,9 +44,7 @@ impl Session {
     /// Returns the runtime info of the sandbox.
     pub async fn info(&self) -> Value {
         let url = format!("{}/runtime/{}", self.base, self.id);
-        let answer = self.api.get(&url).await;
-        assert_eq!(answer.status, 200, "{}", answer.body);
-        answer.body
+        self.api.get(&url).await.success()
     }
 
     /// Polls as a client does, until the sandbox is ready.
@@ -69,32 +64,38 @@ impl Session {
     pub async fn change_state(&self, verb: &str) -> Value {
         let url = format!("{}/{verb}", self.base);
         let body = json!({"runtime_id": self.id});
-        let answer = self.api.post(&url, &body).await;
-        assert_eq!(answer.status, 200, "{verb}: {}", answer.body);
-        answer.body
+        self.api.post(&url, &body).await.success()
     }
 
-    /// Runs a command; the whole answer.
-    pub async fn act(&self, command: &str) -> JsonResponse {
-        let args = json!({"command": command, "blocking": true});
-        let action = json!({"action": {"action": "run", "args": args, "timeout": 60}});
+    /// Carries out an action; the whole answer.
+    pub async fn act(&self, action: &str, args: Value) -> JsonReply {
+        let action = json!({"action": {"action": action, "args": args, "timeout": 300}});
         let url = format!("{}/execute_action", self.url);
         self.sandbox.post(&url, &action).await
     }
 
+    /// Runs a command; the whole answer.
+    pub async fn try_run(&self, command: &str) -> JsonReply {
+        let args = json!({"command": command, "blocking": true});
+        self.act("run", args).await
+    }
+
     /// Runs a command; what it printed.
     pub async fn run(&self, command: &str) -> String {
-        let answer = self.act(command).await;
-        assert_eq!(answer.status, 200, "{command}: {}", answer.body);
-        let content = answer.body["content"].as_str();
-        content.expect("a text").to_owned()
+        text(&self.try_run(command).await.success(), "content")
     }
 
     /// The status of a request to the sandbox's own server with this key.
-    pub async fn status_with_key(&self, key: &str) -> StatusCode {
-        let client = JsonClient::with_header("X-Session-API-Key", key);
+    pub async fn status_with_key(&self, key: &str) -> u16 {
+        let client = HttpClient::of_session(key);
         let action = json!({"action": {"action": "run", "args": {"command": "id"}}});
         let url = format!("{}/execute_action", self.url);
         client.post(&url, &action).await.status
+    }
+
+    /// Fails unless the session's sandbox is this one, with the same URL and key.
+    pub fn assert_same(&self, other: &Self) {
+        let identity = |of: &Self| (of.id.clone(), of.url.clone(), of.key.clone());
+        assert_eq!(identity(self), identity(other));
     }
 }

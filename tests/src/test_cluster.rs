@@ -6,9 +6,7 @@ mod chaos;
 mod controllers;
 mod crash;
 mod gateways;
-mod inject;
 mod node;
-mod pod_script;
 mod quota;
 mod sandbox_servers;
 mod seeded_rng;
@@ -21,9 +19,10 @@ use std::time::Duration;
 use axum::body::Body;
 use crds::sandbox::{DesiredState, Phase, SandboxSpec, SandboxStatus};
 use crds::{Sandbox, names};
-use http::{Method, Request, StatusCode};
+use http::{Method, Request};
 use http_body_util::BodyExt as _;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use operator::controller::{self, ControllerConfig, PeerClients};
 use operator::gateway::{
@@ -40,13 +39,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::json_client::JsonResponse;
+use crate::clients::JsonReply;
 
 pub use controllers::{Link, TestController};
 pub use crash::is_controller_write;
 use gateways::TestGateways;
 pub use node::ScriptedNode;
-pub use pod_script::PodScript;
+pub use chaos::PodScript;
 pub use quota::Quota;
 pub use seeded_rng::SeededRng;
 pub use supervisors::ScriptedSupervisors;
@@ -198,7 +197,7 @@ impl TestCluster {
     }
 
     pub fn sandboxes(&self) -> Api<Sandbox> {
-        Api::namespaced(self.observer.clone(), NAMESPACE)
+        self.api_of()
     }
 
     /// Creates a Sandbox with a command and a workspace.
@@ -206,7 +205,13 @@ impl TestCluster {
         self.create_with(name, &json!({})).await
     }
 
-    /// As [`World::create`], with more fields of the spec.
+    /// As [`TestCluster::create`], and waits until it runs.
+    pub async fn running(&self, name: &str) -> Arc<Entry> {
+        self.create(name).await;
+        self.wait_for_phase(name, Phase::Running).await
+    }
+
+    /// As [`TestCluster::create`], with more fields of the spec.
     pub async fn create_with(&self, name: &str, more: &Value) -> Sandbox {
         let mut spec = json!({
             "image": "debian:12", "command": ["sleep", "infinity"], "workspace": {"size": "1Gi"},
@@ -216,10 +221,8 @@ impl TestCluster {
         }
         let spec: SandboxSpec = serde_json::from_value(spec).expect("a spec");
         let sandbox = Sandbox::new(name, spec);
-        let created = self
-            .sandboxes()
-            .create(&PostParams::default(), &sandbox)
-            .await;
+        let (sandboxes, params) = (self.sandboxes(), PostParams::default());
+        let created = sandboxes.create(&params, &sandbox).await;
         created.expect("a valid sandbox")
     }
 
@@ -227,8 +230,12 @@ impl TestCluster {
     pub async fn wake(&self, name: &str) {
         let now = self.api.clock().now().to_string();
         let patch = json!({"metadata": {"annotations": {names::WAKE_ANNOTATION: now}}});
-        let params = PatchParams::default();
-        let sandboxes = self.sandboxes();
+        self.patch(name, patch).await;
+    }
+
+    /// Changes a Sandbox by a merge patch.
+    pub async fn patch(&self, name: &str, patch: Value) {
+        let (sandboxes, params) = (self.sandboxes(), PatchParams::default());
         let patched = sandboxes.patch(name, &params, &Patch::Merge(patch)).await;
         patched.expect("a sandbox");
     }
@@ -251,11 +258,18 @@ impl TestCluster {
 
     /// Asks for a state, as `kubectl patch` does.
     pub async fn set_state(&self, name: &str, state: DesiredState) {
-        let patch = json!({"spec": {"state": state}});
-        let params = PatchParams::default();
-        let sandboxes = self.sandboxes();
-        let patched = sandboxes.patch(name, &params, &Patch::Merge(patch)).await;
-        patched.expect("a sandbox");
+        self.patch(name, json!({"spec": {"state": state}})).await;
+    }
+
+    /// As [`TestCluster::set_state`], and waits until the sandbox is in it.
+    pub async fn bring(&self, name: &str, state: DesiredState) -> Arc<Entry> {
+        self.set_state(name, state).await;
+        let phase = match state {
+            DesiredState::Running => Phase::Running,
+            DesiredState::Paused => Phase::Paused,
+            DesiredState::Stopped => Phase::Stopped,
+        };
+        self.wait_for_phase(name, phase).await
     }
 
     /// Waits for a phase, within an hour of virtual time.
@@ -300,20 +314,16 @@ impl TestCluster {
             + std::fmt::Debug
             + serde::de::DeserializeOwned,
     {
-        let api = Api::<K>::namespaced(self.observer.clone(), NAMESPACE);
-        let list = api
-            .list_metadata(&kube::api::ListParams::default())
-            .await
-            .expect("a list");
+        let list = self.api_of::<K>().list_metadata(&ListParams::default());
+        let list = list.await.expect("a list");
         list.items.iter().map(kube::ResourceExt::name_any).collect()
     }
 
     /// Deletes a Pod as `kubectl delete --now` does.
     pub async fn delete_pod_now(&self, name: &str) {
-        let pods: Api<k8s_openapi::api::core::v1::Pod> =
-            Api::namespaced(self.observer.clone(), NAMESPACE);
         let now = DeleteParams::default().grace_period(0);
-        pods.delete(name, &now).await.expect("a pod");
+        let deleted = self.api_of::<Pod>().delete(name, &now).await;
+        deleted.expect("a pod");
     }
 }
 
@@ -332,17 +342,17 @@ pub struct TestGateway {
 
 impl TestGateway {
     /// `POST` with the key of the tenant `default`.
-    pub async fn post(&self, path: &str, body: &Value) -> JsonResponse {
+    pub async fn post(&self, path: &str, body: &Value) -> JsonReply {
         self.send(API_KEY, Method::POST, path, body.to_string())
             .await
     }
 
     /// `GET` with the key of the tenant `default`.
-    pub async fn get(&self, path: &str) -> JsonResponse {
+    pub async fn get(&self, path: &str) -> JsonReply {
         self.send(API_KEY, Method::GET, path, String::new()).await
     }
 
-    pub async fn send(&self, key: &str, method: Method, path: &str, body: String) -> JsonResponse {
+    pub async fn send(&self, key: &str, method: Method, path: &str, body: String) -> JsonReply {
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -352,15 +362,10 @@ impl TestGateway {
             .expect("a request");
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         let response = self.gateway.respond(request, peer).await;
-        let status: StatusCode = response.status();
-        let bytes = response
-            .into_body()
-            .collect()
-            .await
-            .expect("a body")
-            .to_bytes();
-        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        JsonResponse { status, body }
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.expect("a body");
+        let body = serde_json::from_slice(&body.to_bytes()).unwrap_or(Value::Null);
+        JsonReply { status, body }
     }
 }
 
@@ -374,7 +379,8 @@ pub fn key(name: &str) -> Key {
 
 fn index(client: &Client, keys: &Arc<Keys>, shutdown: &CancellationToken) -> Arc<Index> {
     let index = Arc::new(Index::new(keys.clone()));
-    let feed = watch::sandboxes(client.clone(), None, index.clone(), shutdown.clone());
+    let (api, shutdown) = (watch::api(client, None), shutdown.clone());
+    let feed = watch::run::<Sandbox>(api, None, index.clone(), Arc::default(), shutdown);
     tokio::spawn(feed);
     index
 }

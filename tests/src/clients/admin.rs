@@ -28,7 +28,7 @@ pub struct Admin {
 impl Admin {
     pub fn new(api_url: &str) -> Self {
         Self {
-            wire: HttpClient::with_headers(&[]),
+            wire: HttpClient::anonymous(),
             api_url: api_url.into(),
         }
     }

@@ -44,6 +44,9 @@ impl Service<Name> for LocalhostResolver {
     }
 }
 
+/// Limit of a call that a test makes itself: the longest action of the tests.
+const TEST_LIMIT: Duration = Duration::from_mins(10);
+
 /// One HTTP client, with headers that go with every request, and a record of what was asked.
 #[derive(Debug, Clone)]
 pub struct HttpClient {
@@ -60,6 +63,13 @@ pub struct Reply {
     pub body: Bytes,
 }
 
+/// Status and body; a body that is no JSON becomes a string.
+#[derive(Debug, PartialEq)]
+pub struct JsonReply {
+    pub status: u16,
+    pub body: Value,
+}
+
 impl HttpClient {
     /// A client that sends this API key.
     pub fn new(api_key: &str) -> Self {
@@ -71,10 +81,24 @@ impl HttpClient {
         Self::with_headers(&[("X-Session-API-Key", key)])
     }
 
+    pub fn anonymous() -> Self {
+        Self::with_headers(&[])
+    }
+
     pub fn with_headers(headers: &[(&str, &str)]) -> Self {
+        Self::build(headers, usize::MAX)
+    }
+
+    /// A client that keeps no connection: those to a server that a test restarts are dead.
+    pub fn unpooled(headers: &[(&str, &str)]) -> Self {
+        Self::build(headers, 0)
+    }
+
+    fn build(headers: &[(&str, &str)], kept: usize) -> Self {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(kept)
             .build(HttpConnector::new_with_resolver(LocalhostResolver));
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         Self {
@@ -84,32 +108,42 @@ impl HttpClient {
         }
     }
 
-    /// A client with the same headers and no connection.
-    #[must_use]
-    pub fn anew(&self) -> Self {
-        Self {
-            headers: self.headers.clone(),
-            ..Self::with_headers(&[])
-        }
-    }
-
     /// Requests as `GET /path 200`; the status is `-` without a response.
     pub fn calls(&self) -> Vec<String> {
         self.calls.lock().clone()
     }
 
-    pub async fn get(&self, url: &str, limit: Duration) -> Result<Reply, ClientException> {
+    /// A call of a test, which must be answered.
+    pub async fn get(&self, url: &str) -> JsonReply {
+        self.request(Method::GET, url, Bytes::new()).await
+    }
+
+    /// As [`HttpClient::get`], with a body.
+    pub async fn post(&self, url: &str, body: &Value) -> JsonReply {
+        self.request(Method::POST, url, body.to_string().into())
+            .await
+    }
+
+    /// As [`HttpClient::get`], with any body, also one that is no JSON.
+    pub async fn request(&self, method: Method, url: &str, body: Bytes) -> JsonReply {
+        let reply = self.send(method, url, body, TEST_LIMIT).await;
+        JsonReply::from(reply.unwrap_or_else(|error| panic!("{url}: {error:?}")))
+    }
+
+    /// `GET` of a client, which gives up after `limit`.
+    pub async fn try_get(&self, url: &str, limit: Duration) -> Result<Reply, ClientException> {
         self.send(Method::GET, url, Bytes::new(), limit).await
     }
 
-    pub async fn post(
+    /// As [`HttpClient::try_get`], with a body.
+    pub async fn try_post(
         &self,
         url: &str,
         body: &Value,
         limit: Duration,
     ) -> Result<Reply, ClientException> {
-        let body = Bytes::from(body.to_string());
-        self.send(Method::POST, url, body, limit).await
+        self.send(Method::POST, url, body.to_string().into(), limit)
+            .await
     }
 
     /// Sends a request and waits for the whole answer, at most for `limit`.
@@ -121,10 +155,8 @@ impl HttpClient {
         limit: Duration,
     ) -> Result<Reply, ClientException> {
         let call = format!("{method} {}", path(url));
-        let exchange = self.exchange(method, url, body);
-        let reply = timeout(limit, exchange)
-            .await
-            .unwrap_or(Err(ClientException::Timeout));
+        let exchange = timeout(limit, self.exchange(method, url, body)).await;
+        let reply = exchange.unwrap_or(Err(ClientException::Timeout));
         let status = reply.as_ref().map_or("-".into(), |r| r.status.to_string());
         self.calls.lock().push(format!("{call} {status}"));
         reply
@@ -144,13 +176,11 @@ impl HttpClient {
             request = request.header(name, value);
         }
         let request = request.body(Full::new(body)).expect("a request");
-        let lost = |_| ClientException::Connection;
-        let response = self.client.request(request).await.map_err(lost)?;
+        let response = self.client.request(request).await;
+        let response = response.map_err(|_| ClientException::Connection)?;
         let (parts, body) = response.into_parts();
-        let body = body
-            .collect()
-            .await
-            .map_err(|_| ClientException::Connection)?;
+        let body = body.collect().await;
+        let body = body.map_err(|_| ClientException::Connection)?;
         Ok(Reply {
             status: parts.status.as_u16(),
             headers: parts.headers,
@@ -195,6 +225,28 @@ impl Reply {
         };
         ClientException::Http { status, detail }
     }
+}
+
+impl JsonReply {
+    /// The body of an answer that must be 2xx.
+    pub fn success(self) -> Value {
+        assert!((200..300).contains(&self.status), "{self:?}");
+        self.body
+    }
+}
+
+impl From<Reply> for JsonReply {
+    fn from(Reply { status, body, .. }: Reply) -> Self {
+        let text = || Value::String(String::from_utf8_lossy(&body).into_owned());
+        let body = serde_json::from_slice(&body).unwrap_or_else(|_| text());
+        Self { status, body }
+    }
+}
+
+/// A text field of an answer.
+pub fn text(info: &Value, field: &str) -> String {
+    let text = info[field].as_str();
+    text.unwrap_or_else(|| panic!("{field} of {info}")).into()
 }
 
 fn path(url: &str) -> &str {

@@ -80,7 +80,7 @@ impl Sdk {
     }
 
     async fn find_existing(&mut self) -> Result<bool, ClientException> {
-        let reply = self.wire.get(&self.session_url(), API).await?;
+        let reply = self.wire.try_get(&self.session_url(), API).await?;
         if reply.status == 404 {
             return Ok(false);
         }
@@ -110,7 +110,7 @@ impl Sdk {
             body["resource_factor"] = json!(self.resource_factor);
         }
         let url = format!("{}/start", self.api_url);
-        let runtime = self.wire.post(&url, &body, INIT).await?.success()?;
+        let runtime = self.wire.try_post(&url, &body, INIT).await?.success()?;
         self.remember(&runtime)
     }
 
@@ -127,7 +127,7 @@ impl Sdk {
     async fn wait_until_ready(&mut self) -> Result<(), ClientException> {
         let end = Instant::now() + self.startup_wait_timeout;
         while Instant::now() < end {
-            let reply = self.wire.get(&self.session_url(), API).await?;
+            let reply = self.wire.try_get(&self.session_url(), API).await?;
             let runtime = reply.success()?;
             restarts(&runtime)?;
             let pod = match runtime.get("pod_status") {
@@ -148,8 +148,8 @@ impl Sdk {
     /// `GET /health` by urllib, without headers.
     async fn is_healthy(&self) -> bool {
         let limit = Duration::from_secs(5);
-        let reply = HttpClient::with_headers(&[]);
-        let reply = reply.get(&format!("{}/health", self.host), limit).await;
+        let reply = HttpClient::anonymous();
+        let reply = reply.try_get(&format!("{}/health", self.host), limit).await;
         reply.is_ok_and(|reply| reply.is_success())
     }
 
@@ -175,7 +175,7 @@ impl Sdk {
     async fn change(&self, verb: &str, limit: Duration) -> Result<Reply, ClientException> {
         let url = format!("{}/{verb}", self.api_url);
         let body = json!({"runtime_id": self.runtime_id});
-        self.wire.post(&url, &body, limit).await
+        self.wire.try_post(&url, &body, limit).await
     }
 
     fn session_url(&self) -> String {

@@ -137,7 +137,7 @@ impl V1App {
     /// The poller: sandboxes that run, by session, with URL and key.
     pub async fn poll(&self) -> Result<Vec<(String, String, String)>, ClientException> {
         let url = format!("{}/list", self.api_url);
-        let list = self.wire.get(&url, CALL_TIMEOUT).await?.success()?;
+        let list = self.wire.try_get(&url, CALL_TIMEOUT).await?.success()?;
         let runtimes = super::exception::index(&list, "runtimes")?;
         let runtimes = runtimes.as_array().cloned().unwrap_or_default();
         let mut running = Vec::new();
@@ -156,12 +156,12 @@ impl V1App {
 
     pub async fn session(&self, id: &str) -> Result<Value, ClientException> {
         let url = format!("{}/sessions/{id}", self.api_url);
-        self.wire.get(&url, CALL_TIMEOUT).await?.success()
+        self.wire.try_get(&url, CALL_TIMEOUT).await?.success()
     }
 
     pub(super) async fn post(&self, verb: &str, body: &Value) -> Result<Reply, ClientException> {
         let url = format!("{}/{verb}", self.api_url);
-        self.wire.post(&url, body, CALL_TIMEOUT).await
+        self.wire.try_post(&url, body, CALL_TIMEOUT).await
     }
 
     /// `_exposed_urls` of 2025-11: everything after the scheme gets the prefix.

@@ -16,8 +16,7 @@ use operator::kubernetes::slim::SlimPod;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::chaos::{Chaos, InjectedFault};
-use super::pod_script::PodScript;
+use super::chaos::{Chaos, InjectedFault, PodScript};
 use super::{NAMESPACE, ScriptedSupervisors};
 
 /// Plays the node and all its Pods.

@@ -56,10 +56,7 @@ async fn wish(cluster: &TestCluster, rng: &mut SeededRng, wishes: &mut Wishes) {
 async fn retry_failed(cluster: &TestCluster) -> usize {
     let failed = cluster.index.list(|e| e.status.phase == Phase::Failed);
     for entry in &failed {
-        cluster
-            .set_state(&entry.key.name, DesiredState::Paused)
-            .await;
-        cluster.wait_for_phase(&entry.key.name, Phase::Paused).await;
+        cluster.bring(&entry.key.name, DesiredState::Paused).await;
         cluster
             .set_state(&entry.key.name, DesiredState::Running)
             .await;

@@ -121,8 +121,7 @@ impl Scenario {
         cluster.wait_for_phase("a", Phase::Running).await;
         match self {
             Self::Resume | Self::VolumeLost | Self::PausedTooLong => {
-                cluster.set_state("a", DesiredState::Paused).await;
-                cluster.wait_for_phase("a", Phase::Paused).await;
+                cluster.bring("a", DesiredState::Paused).await;
             }
             Self::Wake => {
                 cluster.supervisors.all_idle_for(Some(BEYOND));
@@ -130,8 +129,7 @@ impl Scenario {
                 cluster.supervisors.all_idle_for(None);
             }
             Self::StoppedTooLong => {
-                cluster.set_state("a", DesiredState::Stopped).await;
-                cluster.wait_for_phase("a", Phase::Stopped).await;
+                cluster.bring("a", DesiredState::Stopped).await;
             }
             _ => {}
         }

@@ -57,14 +57,11 @@ async fn a_session_without_command_gets_its_environment_through_a_secret() {
     let pod = serde_json::to_string(&pods.get(name).await.unwrap()).unwrap();
     assert!(!pod.contains("hunter2") && pod.contains(&format!("{name}-sbx-env")));
 
-    cluster.set_state(name, DesiredState::Paused).await;
-    cluster.wait_for_phase(name, Phase::Paused).await;
+    cluster.bring(name, DesiredState::Paused).await;
     assert_eq!(variables(&cluster, name).await, None);
-    cluster.set_state(name, DesiredState::Running).await;
-    cluster.wait_for_phase(name, Phase::Running).await;
+    cluster.bring(name, DesiredState::Running).await;
     assert_eq!(variables(&cluster, name).await.unwrap(), given);
-    cluster.set_state(name, DesiredState::Stopped).await;
-    cluster.wait_for_phase(name, Phase::Stopped).await;
+    cluster.bring(name, DesiredState::Stopped).await;
     assert!(cluster.names::<Secret>().await.is_empty());
 }
 
@@ -82,11 +79,9 @@ async fn a_rotated_key_is_told_once_the_sandbox_knows_it() {
     let told = async || gateway.get("/sessions/s").await.body["session_api_key"].clone();
     assert_eq!(told().await, first);
 
-    cluster.set_state(name, DesiredState::Paused).await;
-    cluster.wait_for_phase(name, Phase::Paused).await;
+    cluster.bring(name, DesiredState::Paused).await;
     assert_eq!(told().await, first);
-    cluster.set_state(name, DesiredState::Running).await;
-    let entry = cluster.wait_for_phase(name, Phase::Running).await;
+    let entry = cluster.bring(name, DesiredState::Running).await;
     assert_eq!(entry.status.key_rotation, Some(1));
     // The gateway's own index may be a moment behind.
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
@@ -100,8 +95,7 @@ async fn a_rotated_key_is_told_once_the_sandbox_knows_it() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_pod_takes_a_rotated_key_with_it() {
     let cluster = TestCluster::new();
-    cluster.create("a").await;
-    cluster.wait_for_phase("a", Phase::Running).await;
+    cluster.running("a").await;
     rotate(&cluster, "a", 1).await;
     cluster.delete_pod_now("a").await;
     let entry = cluster

@@ -68,8 +68,7 @@ async fn a_standby_goes_on_at_once_after_an_orderly_end() {
     for lag in [0, 1] {
         let (cluster, leader, _standby) = pair().await;
         cluster.api.faults().set_watch_lag(Duration::from_secs(lag));
-        cluster.create("a").await;
-        cluster.wait_for_phase("a", Phase::Running).await;
+        cluster.running("a").await;
         cluster.delete_pod_now("a").await;
         let asked = Instant::now();
         leader.shut_down().await.unwrap();
@@ -110,8 +109,7 @@ async fn partitioned_leader_stops_before_standby_starts() {
         let (cluster, leader, _standby) = pair().await;
         // Work for both: the one that is cut off keeps trying.
         for name in ["a", "b", "c"] {
-            cluster.create(name).await;
-            cluster.wait_for_phase(name, Phase::Running).await;
+            cluster.running(name).await;
         }
         leader.set_link(link);
         let cut = Instant::now();
@@ -142,8 +140,7 @@ async fn a_short_break_of_the_link_costs_nobody_the_lead() {
     leader.set_link(Link::Up);
     sleep(Duration::from_mins(5)).await;
     assert!(!leader.has_ended());
-    cluster.create("a").await;
-    cluster.wait_for_phase("a", Phase::Running).await;
+    cluster.running("a").await;
     assert_eq!(cluster.assert_one_leader_at_a_time(), 1);
 }
 
@@ -151,8 +148,7 @@ async fn a_short_break_of_the_link_costs_nobody_the_lead() {
 async fn an_outage_ends_the_leader_and_what_comes_back_goes_on() {
     for outage in [Outage::Refuse, Outage::Hang] {
         let (cluster, leader, standby) = pair().await;
-        cluster.create("a").await;
-        cluster.wait_for_phase("a", Phase::Running).await;
+        cluster.running("a").await;
         cluster.api.faults().set_outage(outage);
         let lost = timeout(AFTER_CRASH, leader.wait_ended()).await.unwrap();
         assert!(matches!(lost, Err(ControllerError::Leadership(_))));
@@ -169,8 +165,7 @@ async fn an_outage_ends_the_leader_and_what_comes_back_goes_on() {
 
         cluster.api.faults().set_outage(Outage::None);
         let back = Instant::now();
-        cluster.create("b").await;
-        cluster.wait_for_phase("b", Phase::Running).await;
+        cluster.running("b").await;
         // Within the longest time that a request of before may still hang, and a look.
         assert!(
             back.elapsed() <= Duration::from_secs(12),

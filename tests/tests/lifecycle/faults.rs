@@ -28,11 +28,9 @@ const GOALS: [(&str, Phase); 6] = [
 async fn prepare() -> TestCluster {
     let cluster = TestCluster::new();
     for name in ["stays", "pauses", "resumes", "stops", "loses"] {
-        cluster.create(name).await;
-        cluster.wait_for_phase(name, Phase::Running).await;
+        cluster.running(name).await;
     }
-    cluster.set_state("resumes", DesiredState::Paused).await;
-    cluster.wait_for_phase("resumes", Phase::Paused).await;
+    cluster.bring("resumes", DesiredState::Paused).await;
     cluster.wait_until_quiet().await;
     cluster
 }

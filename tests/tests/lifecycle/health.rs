@@ -32,8 +32,7 @@ async fn a_missing_crd_is_named_and_waited_for() {
     assert!(vitals.health.liveness_failures().is_empty());
 
     installed.store(true, Ordering::Relaxed);
-    cluster.create("a").await;
-    cluster.wait_for_phase("a", Phase::Running).await;
+    cluster.running("a").await;
     assert_eq!(vitals.health.readiness_failures(), Vec::<String>::new());
 }
 
@@ -78,8 +77,7 @@ async fn an_outage_is_named_and_no_reason_to_be_restarted() {
         let mut cluster = TestCluster::without_controller();
         cluster.start_controller();
         let vitals = cluster.config.vitals.clone();
-        cluster.create("a").await;
-        cluster.wait_for_phase("a", Phase::Running).await;
+        cluster.running("a").await;
         assert!(vitals.health.readiness_failures().is_empty());
         cluster.api.faults().set_outage(outage);
         sleep(Duration::from_mins(20)).await;
@@ -106,21 +104,11 @@ async fn metrics_tell_of_passes_starts_and_requests() {
     cluster.start_controller();
     let vitals = cluster.config.vitals.clone();
     for name in ["a", "b", "c"] {
-        cluster.create(name).await;
-        cluster.wait_for_phase(name, Phase::Running).await;
+        cluster.running(name).await;
     }
-    cluster
-        .set_state("c", crds::sandbox::DesiredState::Paused)
-        .await;
-    cluster.wait_for_phase("c", Phase::Paused).await;
-    cluster
-        .set_state("c", crds::sandbox::DesiredState::Running)
-        .await;
-    cluster.wait_for_phase("c", Phase::Running).await;
-    cluster
-        .set_state("b", crds::sandbox::DesiredState::Paused)
-        .await;
-    cluster.wait_for_phase("b", Phase::Paused).await;
+    cluster.bring("c", DesiredState::Paused).await;
+    cluster.bring("c", DesiredState::Running).await;
+    cluster.bring("b", DesiredState::Paused).await;
     sleep(Duration::from_mins(1)).await;
     let text = vitals.metrics.encode().unwrap();
     for line in [

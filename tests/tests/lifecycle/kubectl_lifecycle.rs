@@ -11,8 +11,7 @@ use tests::test_cluster::TestCluster;
 #[tokio::test(start_paused = true)]
 async fn start_pause_resume_stop_and_the_tombstone_goes() {
     let cluster = TestCluster::new();
-    cluster.create("a").await;
-    let running = cluster.wait_for_phase("a", Phase::Running).await;
+    let running = cluster.running("a").await;
     assert_eq!(running.status.pod_status, Some(PodStatus::Ready));
     assert_eq!(cluster.names::<Pod>().await, ["a"]);
     assert_eq!(
@@ -20,8 +19,7 @@ async fn start_pause_resume_stop_and_the_tombstone_goes() {
         ["a-workspace"]
     );
 
-    cluster.set_state("a", DesiredState::Paused).await;
-    let paused = cluster.wait_for_phase("a", Phase::Paused).await;
+    let paused = cluster.bring("a", DesiredState::Paused).await;
     assert_eq!(paused.status.pod_status, Some(PodStatus::NotFound));
     assert!(paused.status.paused_at.is_some());
     assert!(cluster.names::<Pod>().await.is_empty());
@@ -30,14 +28,12 @@ async fn start_pause_resume_stop_and_the_tombstone_goes() {
         ["a-workspace"]
     );
 
-    cluster.set_state("a", DesiredState::Running).await;
-    let resumed = cluster.wait_for_phase("a", Phase::Running).await;
+    let resumed = cluster.bring("a", DesiredState::Running).await;
     assert_eq!(resumed.status.runtime_id, running.status.runtime_id);
     assert_eq!(resumed.status.url, running.status.url);
     assert_eq!(resumed.uid, running.uid);
 
-    cluster.set_state("a", DesiredState::Stopped).await;
-    cluster.wait_for_phase("a", Phase::Stopped).await;
+    cluster.bring("a", DesiredState::Stopped).await;
     assert!(cluster.names::<Pod>().await.is_empty());
     assert!(cluster.names::<PersistentVolumeClaim>().await.is_empty());
 
@@ -51,8 +47,7 @@ async fn start_pause_resume_stop_and_the_tombstone_goes() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_pod_is_replaced_with_the_same_workspace_and_url() {
     let cluster = TestCluster::new();
-    cluster.create("a").await;
-    let before = cluster.wait_for_phase("a", Phase::Running).await;
+    let before = cluster.running("a").await;
     cluster.delete_pod_now("a").await;
     let ip = before.status.pod_ip.clone();
     let after = cluster
@@ -115,20 +110,17 @@ async fn it_can_be_paused_and_stopped_while_it_starts() {
     cluster.supervisors.never_ready();
     cluster.create("a").await;
     cluster.wait_for_phase("a", Phase::Starting).await;
-    cluster.set_state("a", DesiredState::Paused).await;
-    cluster.wait_for_phase("a", Phase::Paused).await;
+    cluster.bring("a", DesiredState::Paused).await;
     cluster.set_state("a", DesiredState::Running).await;
     cluster.wait_for_phase("a", Phase::Starting).await;
-    cluster.set_state("a", DesiredState::Stopped).await;
-    cluster.wait_for_phase("a", Phase::Stopped).await;
+    cluster.bring("a", DesiredState::Stopped).await;
     assert!(cluster.names::<Pod>().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn deleting_the_object_takes_everything_with_it() {
     let cluster = TestCluster::new();
-    cluster.create("a").await;
-    cluster.wait_for_phase("a", Phase::Running).await;
+    cluster.running("a").await;
     let sandboxes = cluster.sandboxes();
     sandboxes
         .delete("a", &DeleteParams::default())

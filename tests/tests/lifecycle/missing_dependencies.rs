@@ -222,10 +222,8 @@ async fn varying_rejection_does_not_requeue_itself() {
 #[tokio::test(start_paused = true)]
 async fn terminating_claim_is_not_adopted() {
     let cluster = TestCluster::new();
-    cluster.create("a").await;
-    cluster.wait_for_phase("a", Phase::Running).await;
-    cluster.set_state("a", DesiredState::Paused).await;
-    cluster.wait_for_phase("a", Phase::Paused).await;
+    cluster.running("a").await;
+    cluster.bring("a", DesiredState::Paused).await;
     let claims: Api<PersistentVolumeClaim> = cluster.api_of();
     let finalizers = |all: Value| Patch::Merge(json!({"metadata": {"finalizers": all}}));
     let (name, params) = ("a-workspace", PatchParams::default());

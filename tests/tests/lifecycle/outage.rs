@@ -45,8 +45,7 @@ async fn outage_of_an_hour_keeps_every_sandbox_and_workspace() {
             0 => cluster.node.lose_node(name).await,
             1 => cluster.delete_pod_now(name).await,
             _ => {
-                cluster.set_state(name, DesiredState::Paused).await;
-                cluster.wait_for_phase(name, Phase::Paused).await;
+                cluster.bring(name, DesiredState::Paused).await;
                 cluster.set_state(name, DesiredState::Running).await;
             }
         }

@@ -51,19 +51,16 @@ async fn changed_and_deleted_pool_leaves_its_sandboxes_alone() {
             pools.delete("p", &DeleteParams::default()).await.unwrap();
             cluster.start_controller();
         }
-        cluster.set_state("a", DesiredState::Paused).await;
-        cluster.wait_for_phase("a", Phase::Paused).await;
+        cluster.bring("a", DesiredState::Paused).await;
         tokio::time::sleep(Duration::from_hours(5)).await;
-        cluster.set_state("a", DesiredState::Running).await;
-        cluster.wait_for_phase("a", Phase::Running).await;
+        cluster.bring("a", DesiredState::Running).await;
         assert_eq!(image(&cluster).await.as_deref(), Some("first"));
         assert_eq!(
             cluster.names::<PersistentVolumeClaim>().await,
             ["a-workspace"]
         );
     }
-    cluster.set_state("a", DesiredState::Paused).await;
-    cluster.wait_for_phase("a", Phase::Paused).await;
+    cluster.bring("a", DesiredState::Paused).await;
     tokio::time::sleep(Duration::from_hours(9)).await;
     assert_eq!(cluster.status("a").await.phase, Phase::Paused);
     tokio::time::sleep(Duration::from_hours(2)).await;

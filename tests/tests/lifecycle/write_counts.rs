@@ -35,8 +35,7 @@ const END: &str = "Delete pods";
 #[tokio::test(start_paused = true)]
 async fn a_cold_start_takes_claim_pod_and_one_status_write() {
     let cluster = TestCluster::new();
-    cluster.create("a").await;
-    cluster.wait_for_phase("a", Phase::Running).await;
+    cluster.running("a").await;
     cluster.wait_until_quiet().await;
     assert_eq!(taken(&cluster), [CLAIM, POD, STATUS]);
 }
@@ -49,11 +48,9 @@ async fn every_step_of_a_life_takes_the_writes_that_it_needs() {
     cluster.wait_for_phase("a", Phase::Running).await;
     taken(&cluster);
 
-    cluster.set_state("a", DesiredState::Paused).await;
-    cluster.wait_for_phase("a", Phase::Paused).await;
+    cluster.bring("a", DesiredState::Paused).await;
     assert_eq!(taken(&cluster), [END, STATUS, STATUS], "pause");
-    cluster.set_state("a", DesiredState::Running).await;
-    cluster.wait_for_phase("a", Phase::Running).await;
+    cluster.bring("a", DesiredState::Running).await;
     assert_eq!(taken(&cluster), [CLAIM, POD, STATUS, STATUS], "resume");
 
     cluster
@@ -197,8 +194,7 @@ async fn nothing_is_written_while_nothing_changes() {
 #[tokio::test(start_paused = true)]
 async fn a_start_that_goes_well_is_one_event() {
     let cluster = TestCluster::new();
-    cluster.create("a").await;
-    cluster.wait_for_phase("a", Phase::Running).await;
+    cluster.running("a").await;
     sleep(Duration::from_mins(1)).await;
     let writes = cluster.api.faults().writes();
     let mut events = writes.iter().filter(|w| w.request.resource == "events");

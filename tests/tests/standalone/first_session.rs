@@ -1,19 +1,20 @@
 //! The README's first session, as the script that it names.
 
-use tests::binaries::{is_root_or_skips, root};
+use tests::binaries::root;
 use tests::standalone::Standalone;
+
+use crate::fixture::{Fixture, fixture_with};
 
 #[test]
 fn the_first_session_of_the_readme_works() {
-    if !is_root_or_skips("first session in standalone") {
-        return;
-    }
-    let state = tempfile::tempdir().unwrap();
-    for form in ["auto", "path"] {
-        let standalone = Standalone::start(state.path(), &["--url-form", form]);
+    let path = ["--url-form", "path"];
+    let Some(Fixture { standalone, state }) = fixture_with(&[]) else { return };
+    let run = |standalone: Standalone| {
         let script = root().join("examples/first-session.sh");
         let output = standalone.run(script.to_str().unwrap(), &[]);
         assert!(output.ends_with("The first session worked.\n"), "{output}");
         assert!(standalone.stop().success());
-    }
+    };
+    run(standalone);
+    run(Standalone::start(state.path(), &path));
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tests::clients::{Admin, ClientException, Enterprise, SandboxStatus, admin};
 use tests::fake_agent_server;
 
-use crate::fixture::{CALL_TIMEOUT, Fixture};
+use crate::fixture::{CALL_TIMEOUT, Fixture, fixture};
 
 pub(crate) const PASSWORD: &str = "open sesame";
 
@@ -30,9 +30,7 @@ fn status(outcome: Result<impl std::fmt::Debug, ClientException>) -> u16 {
 
 #[tokio::test]
 async fn an_app_starts_what_an_administrator_has_stored() {
-    let Some(fixture) = administered("admin replay") else {
-        return;
-    };
+    let Some(fixture) = administered() else { return };
     let mut tool = Admin::new(fixture.api());
     tool.log_in(PASSWORD).await.unwrap();
     let mut app = Enterprise::new(fixture.api(), fixture.key(), fake_agent_server::IMAGE);
@@ -69,9 +67,7 @@ async fn an_app_starts_what_an_administrator_has_stored() {
 
 #[tokio::test]
 async fn login_fails_with_wrong_password() {
-    let Some(fixture) = administered("admin replay") else {
-        return;
-    };
+    let Some(fixture) = administered() else { return };
     let mut tool = Admin::new(fixture.api());
     assert_eq!(status(tool.log_in("guess").await), 401);
     assert_eq!(status(tool.default_key().await), 401);
@@ -100,9 +96,7 @@ async fn login_fails_with_wrong_password() {
 
 #[tokio::test]
 async fn without_a_password_there_is_no_administrator() {
-    let Some(fixture) = Fixture::set("admin replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut tool = Admin::new(fixture.api());
     let refused = tool.log_in(PASSWORD).await;
     assert_eq!(status(refused.clone()), 403);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tests::clients::{Enterprise, HttpClient, SandboxStatus};
 use tests::fake_agent_server;
 
-use crate::fixture::{CALL_TIMEOUT, Fixture, text};
+use crate::fixture::{CALL_TIMEOUT, Fixture, text, fixture};
 
 fn enterprise(fixture: &Fixture) -> Enterprise {
     Enterprise::new(fixture.api(), fixture.key(), fake_agent_server::IMAGE)
@@ -23,20 +23,13 @@ fn spec() -> Value {
 async fn hook_key(runtime: &Value) -> String {
     let sandbox = HttpClient::of_session(&text(runtime, "session_api_key"));
     let url = format!("{}/api/environment", text(runtime, "url"));
-    let environment = sandbox
-        .get(&url, CALL_TIMEOUT)
-        .await
-        .unwrap()
-        .success()
-        .unwrap();
+    let environment = sandbox.get(&url).await.success();
     text(&environment, "OH_SESSION_API_KEYS_0")
 }
 
 #[tokio::test]
 async fn a_sandbox_lives_and_its_web_hooks_are_let_in() {
-    let Some(fixture) = Fixture::set("enterprise replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut client = enterprise(&fixture);
     let runtime = client.start("a", &spec()).await.unwrap();
     assert_eq!(runtime["session_id"], "a");
@@ -59,9 +52,7 @@ async fn a_sandbox_lives_and_its_web_hooks_are_let_in() {
 
 #[tokio::test]
 async fn a_command_of_null_is_the_image_s_own() {
-    let Some(fixture) = Fixture::set("enterprise replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut client = enterprise(&fixture);
     let mut spec = spec();
     spec["command"] = Value::Null;
@@ -80,9 +71,7 @@ async fn a_command_of_null_is_the_image_s_own() {
 
 #[tokio::test]
 async fn batches_are_positional() {
-    let Some(fixture) = Fixture::set("enterprise replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut client = enterprise(&fixture);
     for id in ["a", "b", "c"] {
         client.start(id, &spec()).await.unwrap();
@@ -112,9 +101,7 @@ async fn batches_are_positional() {
 
 #[tokio::test]
 async fn the_quota_counts_what_is_listed_and_pauses_the_oldest() {
-    let Some(fixture) = Fixture::set("enterprise replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut client = enterprise(&fixture);
     client.quota = 2;
     for id in ["a", "b", "c", "d"] {

@@ -4,7 +4,7 @@ use tests::clients::HttpClient;
 use tests::clients::v0::{NestedManager, Routing};
 use tests::fake_agent_server;
 
-use crate::fixture::{CALL_TIMEOUT, Fixture, text};
+use crate::fixture::{CALL_TIMEOUT, Fixture, text, fixture};
 
 /// The nested server, played by the double.
 const COMMAND: [&str; 5] = [
@@ -25,9 +25,7 @@ fn manager(fixture: &Fixture, routing: Routing) -> NestedManager {
 }
 
 async fn whole_life(routing: Routing) {
-    let Some(fixture) = Fixture::set("nested manager replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let manager = manager(&fixture, routing);
     let sid = "3f2b9d0c1e4a4f6f8a7b6c5d4e3f2a1b";
     assert_eq!(manager.status(sid).await.unwrap(), "STOPPED");
@@ -45,12 +43,7 @@ async fn whole_life(routing: Routing) {
     let nested = HttpClient::of_session(&told);
     let url = manager.conversation(runtime.id(), sid);
     let url = url.replace(&format!("/api/conversations/{sid}"), "/api/environment");
-    let environment = nested
-        .get(&url, CALL_TIMEOUT)
-        .await
-        .unwrap()
-        .success()
-        .unwrap();
+    let environment = nested.get(&url).await.success();
     assert_eq!(environment["SESSION_API_KEY"], told);
     assert_eq!(environment["ALLOW_SET_CONVERSATION_ID"], "1");
     assert_eq!(environment["WORK_PORT_1"], "12000");
@@ -81,9 +74,7 @@ async fn a_conversation_by_path() {
 
 #[tokio::test]
 async fn its_web_hooks_are_told_by_the_command_of_the_session() {
-    let Some(fixture) = Fixture::set("nested manager replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let manager = manager(&fixture, Routing::Subdomain);
     let line = "/usr/local/bin/openhands-agent-server -m openhands.server";
     fixture

@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-use crate::fixture::{CALL_TIMEOUT, Fixture};
+use crate::fixture::{CALL_TIMEOUT, Fixture, fixture};
 
 fn workspace(fixture: &Fixture, session: &str) -> Sdk {
     Sdk::new(
@@ -52,9 +52,7 @@ async fn got(workspace: &Sdk) -> Bytes {
 
 #[tokio::test]
 async fn a_workspace_is_made_used_and_cleaned_up() {
-    let Some(fixture) = Fixture::set("SDK replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let session = "agent-server-5d0c6f0e-6c2b-4a86-9d6e-0f5f6c1b2a3d";
     let mut workspace = workspace(&fixture, session);
     workspace.environment = json!({"A": "1"});
@@ -81,9 +79,7 @@ async fn a_workspace_is_made_used_and_cleaned_up() {
 
 #[tokio::test]
 async fn a_workspace_pauses_resumes_and_is_attached_to() {
-    let Some(fixture) = Fixture::set("SDK replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut first = workspace(&fixture, "s");
     first.keep_alive = true;
     first.construct().await.unwrap();
@@ -111,9 +107,7 @@ async fn a_workspace_pauses_resumes_and_is_attached_to() {
 
 #[tokio::test]
 async fn a_session_id_of_none_is_one_like_any_other() {
-    let Some(fixture) = Fixture::set("SDK replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut workspace = workspace(&fixture, "None");
     workspace.construct().await.unwrap();
     workspace.cleanup().await;
@@ -156,9 +150,7 @@ async fn with_a_path_in_the_url_it_gives_up_and_stops_what_it_started() {
 
 #[tokio::test]
 async fn events_come_by_websocket_after_the_first_frame_said_who_listens() {
-    let Some(fixture) = Fixture::set("SDK replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut workspace = workspace(&fixture, "s");
     workspace.construct().await.unwrap();
     let mut socket = listen(&workspace, &workspace.key).await;
@@ -179,9 +171,9 @@ async fn events_come_by_websocket_after_the_first_frame_said_who_listens() {
     };
     assert_eq!(u16::from(end.code), 4001);
     // Older releases say it in the query instead of the key header of the call.
-    let anonymous = HttpClient::with_headers(&[]);
+    let anonymous = HttpClient::anonymous();
     let url = format!("{}/api/echo?session_api_key=wrong", workspace.host);
-    assert_eq!(anonymous.get(&url, CALL_TIMEOUT).await.unwrap().status, 401);
+    assert_eq!(anonymous.get(&url).await.status, 401);
 }
 
 async fn listen(workspace: &Sdk, key: &str) -> WebSocketStream<TcpStream> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tests::clients::{ClientException, V0};
 use tests::fake_agent_server;
 
-use crate::fixture::{CALL_TIMEOUT, Fixture};
+use crate::fixture::{CALL_TIMEOUT, Fixture, fixture};
 
 /// The calls without those of the wait loop and of the set-up.
 fn story(client: &V0) -> Vec<String> {
@@ -24,9 +24,7 @@ fn story(client: &V0) -> Vec<String> {
 
 #[tokio::test]
 async fn connect_act_close() {
-    let Some(fixture) = Fixture::set("V0 replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut config = fixture.v0("s");
     config.environment.insert("GREETING".into(), json!("hello"));
     let mut client = V0::new(config);
@@ -66,9 +64,7 @@ async fn connect_act_close() {
 
 #[tokio::test]
 async fn attach_only_finds_what_there_is() {
-    let Some(fixture) = Fixture::set("V0 replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut config = fixture.v0("s");
     config.attach_to_existing = true;
     let mut early = V0::new(config.clone());
@@ -87,9 +83,7 @@ async fn attach_only_finds_what_there_is() {
 
 #[tokio::test]
 async fn a_kept_runtime_is_paused_and_comes_back_with_everything() {
-    let Some(fixture) = Fixture::set("V0 replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut config = fixture.v0("s");
     config.keep_runtime_alive = true;
     let mut first = V0::new(config.clone());
@@ -118,9 +112,7 @@ async fn a_kept_runtime_is_paused_and_comes_back_with_everything() {
 
 #[tokio::test]
 async fn a_503_makes_it_resume_and_repeat() {
-    let Some(fixture) = Fixture::set("V0 replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let owner = fixture.connected("s").await;
     let id = json!({"runtime_id": owner.id()});
     let mut config = fixture.v0("s");
@@ -142,9 +134,7 @@ async fn a_503_makes_it_resume_and_repeat() {
 
 #[tokio::test]
 async fn an_idle_pause_is_no_503_and_does_not_hang_the_client_that_started_it() {
-    let Some(fixture) = Fixture::set("V0 replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut config = fixture.v0("s");
     config.keep_runtime_alive = true;
     let mut client = V0::new(config);
@@ -160,9 +150,7 @@ async fn an_idle_pause_is_no_503_and_does_not_hang_the_client_that_started_it() 
 
 #[tokio::test]
 async fn close_succeeds_after_foreign_stop() {
-    let Some(fixture) = Fixture::set("V0 replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut config = fixture.v0("s");
     config.keep_runtime_alive = true;
     let mut client = V0::new(config.clone());
@@ -180,9 +168,7 @@ async fn close_succeeds_after_foreign_stop() {
 
 #[tokio::test]
 async fn a_refused_start_raises_its_own_error_and_not_that_of_the_close() {
-    let Some(fixture) = Fixture::set("V0 replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut config = fixture.v0("s");
     config.resource_factor = -1.0;
     let mut client = V0::new(config);
@@ -195,9 +181,7 @@ async fn a_refused_start_raises_its_own_error_and_not_that_of_the_close() {
 
 #[tokio::test]
 async fn a_base_url_that_ends_in_a_slash_works() {
-    let Some(fixture) = Fixture::set("V0 replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut config = fixture.v0("s");
     config.api_url.push('/');
     let mut client = V0::new(config);
@@ -213,9 +197,7 @@ async fn a_base_url_that_ends_in_a_slash_works() {
 
 #[tokio::test]
 async fn a_server_that_dies_is_waited_for() {
-    let Some(fixture) = Fixture::set("V0 replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut config = fixture.v0("s");
     config.image = Some(fake_agent_server::IMAGE.into());
     config.command = vec!["/usr/local/bin/openhands-agent-server".into()];
@@ -242,9 +224,7 @@ async fn a_server_that_dies_is_waited_for() {
 
 #[tokio::test]
 async fn the_evaluation_meets_a_crash_loop_and_tries_again_with_more() {
-    let Some(fixture) = Fixture::set("V0 replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut factor = 1.0;
     for attempt in ["eval-1__a1b2", "eval-1__c3d4"] {
         let mut config = fixture.v0(attempt);

@@ -4,7 +4,7 @@ use serde_json::json;
 use tests::clients::{HttpClient, SandboxStatus, V1App};
 use tests::fake_agent_server;
 
-use crate::fixture::{CALL_TIMEOUT, Fixture, text};
+use crate::fixture::{CALL_TIMEOUT, Fixture, text, fixture};
 
 /// Base62 of 16 random bytes.
 const ID: &str = "2xQbT9mWc0LrZkVn7YpA4e";
@@ -15,9 +15,7 @@ fn app(fixture: &Fixture) -> V1App {
 
 #[tokio::test]
 async fn a_sandbox_starts_works_pauses_resumes_and_is_deleted() {
-    let Some(fixture) = Fixture::set("V1 app replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut app = app(&fixture);
     assert_eq!(app.status(ID).await, SandboxStatus::Missing);
     assert!(!app.change("pause", ID).await.unwrap());
@@ -29,17 +27,15 @@ async fn a_sandbox_starts_works_pauses_resumes_and_is_deleted() {
     let sandbox = HttpClient::of_session(&started.key);
     let call = |path: &str| format!("{url}{path}");
     let created = sandbox
-        .post(
-            &call("/api/conversations"),
-            &json!({"agent": {}}),
-            CALL_TIMEOUT,
+        .try_post(&call("/api/conversations"),
+            &json!({"agent": {}}), CALL_TIMEOUT,
         )
         .await;
     assert_eq!(
         created.unwrap().success().unwrap()["uri"],
         "/api/conversations"
     );
-    let environment = sandbox.get(&call("/api/environment"), CALL_TIMEOUT).await;
+    let environment = sandbox.try_get(&call("/api/environment"), CALL_TIMEOUT).await;
     let environment = environment.unwrap().success().unwrap();
     assert_eq!(environment["OH_SESSION_API_KEYS_0"], started.key);
     assert_eq!(environment["OH_BASH_EVENTS_DIR"], "/workspace/bash_events");
@@ -48,7 +44,7 @@ async fn a_sandbox_starts_works_pauses_resumes_and_is_deleted() {
     assert_eq!(environment["OH_WEBHOOKS_0_BASE_URL"], hook);
     let put = call("/api/file/upload?path=/workspace/notes");
     sandbox
-        .post(&put, &json!("kept"), CALL_TIMEOUT)
+        .try_post(&put, &json!("kept"), CALL_TIMEOUT)
         .await
         .unwrap()
         .success()
@@ -65,9 +61,7 @@ async fn a_sandbox_starts_works_pauses_resumes_and_is_deleted() {
     assert!(app.change("resume", ID).await.unwrap());
     assert_eq!(text(&app.wait(ID).await.unwrap(), "url"), url);
     let got = sandbox
-        .get(
-            &call("/api/file/download?path=/workspace/notes"),
-            CALL_TIMEOUT,
+        .try_get(&call("/api/file/download?path=/workspace/notes"), CALL_TIMEOUT,
         )
         .await;
     assert_eq!(got.unwrap().success().unwrap(), "kept");
@@ -81,15 +75,13 @@ async fn a_sandbox_starts_works_pauses_resumes_and_is_deleted() {
 
 #[tokio::test]
 async fn the_exposed_urls_lead_to_their_ports() {
-    let Some(fixture) = Fixture::set("V1 app replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut app = app(&fixture);
     app.start(ID).await.unwrap();
     let running = app.wait(ID).await.unwrap();
     let (url, id) = (text(&running, "url"), text(&running, "runtime_id"));
     let path_form = format!("{}/{id}/runtime", fixture.api());
-    let anonymous = HttpClient::with_headers(&[]);
+    let anonymous = HttpClient::anonymous();
     for service in ["vscode", "work-1", "work-2"] {
         for exposed in [
             V1App::exposed(&url, service).unwrap(),
@@ -100,12 +92,7 @@ async fn the_exposed_urls_lead_to_their_ports() {
                 "{}/?tkn=t&folder=%2Fworkspace",
                 exposed.trim_end_matches('/')
             );
-            let reply = anonymous
-                .get(&page, CALL_TIMEOUT)
-                .await
-                .unwrap()
-                .success()
-                .unwrap();
+            let reply = anonymous.get(&page).await.success();
             let expected = json!({"port": service, "path": "/?tkn=t&folder=%2Fworkspace"});
             assert_eq!(reply, expected, "{page}");
         }
@@ -113,12 +100,7 @@ async fn the_exposed_urls_lead_to_their_ports() {
     let hosts = running["work_hosts"].as_object().unwrap();
     assert_eq!(hosts.len(), 2);
     for (host, port) in hosts {
-        let reply = anonymous
-            .get(host, CALL_TIMEOUT)
-            .await
-            .unwrap()
-            .success()
-            .unwrap();
+        let reply = anonymous.get(host).await.success();
         let service = if *port == 12000 { "work-1" } else { "work-2" };
         assert_eq!(reply["port"], service, "{host}");
     }
@@ -126,9 +108,7 @@ async fn the_exposed_urls_lead_to_their_ports() {
 
 #[tokio::test]
 async fn the_oldest_is_paused_to_make_room() {
-    let Some(fixture) = Fixture::set("V1 app replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut app = app(&fixture);
     app.max_num_sandboxes = 2;
     for id in ["first", "second", "third"] {
@@ -142,9 +122,7 @@ async fn the_oldest_is_paused_to_make_room() {
 
 #[tokio::test]
 async fn a_sandbox_that_cannot_start_is_an_error_and_can_be_deleted() {
-    let Some(fixture) = Fixture::set("V1 app replay") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let mut app = app(&fixture);
     app.command = json!(["/usr/local/bin/openhands-agent-server", "--exit", "9"]);
     app.start(ID).await.unwrap();

@@ -125,7 +125,7 @@ impl V0 {
     /// `GET /download_files`: a zip of the path.
     pub async fn download(&self, path: &str) -> Result<Bytes, ClientException> {
         let url = format!("{}/download_files?path={path}", self.url);
-        let reply = self.wire.get(&url, Duration::from_mins(5)).await?;
+        let reply = self.wire.try_get(&url, Duration::from_mins(5)).await?;
         if reply.is_success() {
             return Ok(reply.body);
         }

@@ -60,10 +60,11 @@ impl NestedManager {
         let url = self.conversation(runtime.id(), sid);
         for step in ["settings", "secrets", "conversations"] {
             let body = json!({"step": step, "conversation_id": sid});
-            let reply = HttpClient::of_session(&key)
-                .post(&url, &body, CALL_TIMEOUT)
-                .await?;
-            reply.success()?;
+            let nested = HttpClient::of_session(&key);
+            nested
+                .try_post(&url, &body, CALL_TIMEOUT)
+                .await?
+                .success()?;
         }
         Ok(runtime)
     }
@@ -80,7 +81,7 @@ impl NestedManager {
     /// Ids of the conversations that run. The status of the answer is not looked at.
     pub async fn running(&self) -> Result<Vec<String>, ClientException> {
         let url = format!("{}/list", self.api_url);
-        let list = self.wire.get(&url, CALL_TIMEOUT).await?.json()?;
+        let list = self.wire.try_get(&url, CALL_TIMEOUT).await?.json()?;
         let runtimes = index(&list, "runtimes")?.as_array();
         let runtimes = runtimes.ok_or_else(|| ClientException::Type("runtimes".into()))?;
         let running = runtimes.iter().filter(|r| r["status"] == "running");
@@ -90,7 +91,7 @@ impl NestedManager {
     /// The runtime of a conversation; any other answer than 2xx means that there is none.
     pub async fn runtime(&self, sid: &str) -> Result<Option<Value>, ClientException> {
         let url = format!("{}/sessions/{sid}", self.api_url);
-        let reply = self.wire.get(&url, CALL_TIMEOUT).await?;
+        let reply = self.wire.try_get(&url, CALL_TIMEOUT).await?;
         reply.is_success().then(|| reply.json()).transpose()
     }
 
@@ -123,7 +124,7 @@ impl NestedManager {
         let runtime = self.runtime(sid).await?.ok_or(ClientException::NotFound)?;
         let body = json!({"runtime_id": text(&runtime, "runtime_id")?});
         let url = format!("{}/pause", self.api_url);
-        self.wire.post(&url, &body, CALL_TIMEOUT).await
+        self.wire.try_post(&url, &body, CALL_TIMEOUT).await
     }
 }
 

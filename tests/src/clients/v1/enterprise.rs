@@ -86,7 +86,7 @@ impl Enterprise {
     /// `GET /list`, strictly: one malformed entry fails the whole call.
     pub async fn list(&self) -> Result<Vec<Value>, ClientException> {
         let url = format!("{}/list", self.app.api_url);
-        let list = self.app.wire.get(&url, CALL_TIMEOUT).await?.success()?;
+        let list = self.app.wire.try_get(&url, CALL_TIMEOUT).await?.success()?;
         let entries = index(&list, "runtimes")?.as_array().cloned();
         let entries = entries.ok_or_else(|| ClientException::Value("runtimes".into()))?;
         if *index(&list, "total")? != entries.len() {
@@ -108,7 +108,7 @@ impl Enterprise {
     pub async fn batch(&self, ids: &[String]) -> Result<Vec<SandboxStatus>, ClientException> {
         let query: Vec<_> = ids.iter().map(|id| format!("ids={id}")).collect();
         let url = format!("{}/sessions/batch?{}", self.app.api_url, query.join("&"));
-        let answer = self.app.wire.get(&url, CALL_TIMEOUT).await?.success()?;
+        let answer = self.app.wire.try_get(&url, CALL_TIMEOUT).await?.success()?;
         let entries = answer.as_array().cloned();
         let entries = entries.ok_or_else(|| ClientException::Value("no array".into()))?;
         if entries.len() != ids.len() {
@@ -188,7 +188,7 @@ impl Enterprise {
     pub async fn specs(&self) -> Result<Vec<Value>, ClientException> {
         let url = format!("{}/api/warm-runtime-configs", self.app.api_url);
         let limit = Duration::from_secs(10);
-        let answer = self.app.wire.get(&url, limit).await?.success()?;
+        let answer = self.app.wire.try_get(&url, limit).await?.success()?;
         let configs = index(&answer, "configs")?.as_array().cloned();
         let configs = configs.ok_or_else(|| ClientException::Value("configs".into()))?;
         for config in &configs {

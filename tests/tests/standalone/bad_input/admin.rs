@@ -41,9 +41,7 @@ fn impossible() -> Vec<(&'static str, Value)> {
 
 #[tokio::test]
 async fn a_config_that_cannot_be_is_refused() {
-    let Some(fixture) = administered("bad input to standalone") else {
-        return;
-    };
+    let Some(fixture) = administered() else { return };
     let mut tool = Admin::new(fixture.api());
     tool.log_in(PASSWORD).await.unwrap();
     let good = json!({"image": "debian:12", "command": ["true"], "working_dir": "/workspace"});
@@ -87,10 +85,8 @@ async fn a_config_that_cannot_be_is_refused() {
 
 #[tokio::test]
 async fn a_login_that_is_none_is_refused() {
-    let Some(fixture) = administered("bad input to standalone") else {
-        return;
-    };
-    let anonymous = HttpClient::with_headers(&[]);
+    let Some(fixture) = administered() else { return };
+    let anonymous = HttpClient::anonymous();
     let long = "a".repeat(1 << 20);
     for body in [
         json!({}),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 use tests::size::full_or;
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, fixture};
 
 /// Durations of the tests.
 struct Scale {
@@ -42,9 +42,7 @@ impl Scale {
 
 #[tokio::test]
 async fn item_11_a_silent_action_survives() {
-    let Some(fixture) = Fixture::set("black-box item 11") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let silence = Scale::of_this_run().silence;
     let mut client = fixture.connected("s").await;
     client.config.action_timeout = silence * 2;

@@ -9,7 +9,7 @@ use tests::fake_agent_server;
 use tests::standalone::Standalone;
 use tokio::time::{Instant, sleep};
 
-use crate::fixture::{CALL_TIMEOUT, Fixture, text};
+use crate::fixture::{CALL_TIMEOUT, Fixture, text, fixture};
 
 /// A client that tries again while nothing accepts its connection, and takes nothing else than 2xx.
 async fn insist<F>(send: impl Fn() -> F) -> Value
@@ -29,7 +29,7 @@ where
 /// Polls a session for as long as the world turns, and fails at the first answer that is not 2xx.
 async fn poll(wire: HttpClient, url: Arc<str>) {
     loop {
-        insist(|| wire.get(&url, CALL_TIMEOUT)).await;
+        insist(|| wire.try_get(&url, CALL_TIMEOUT)).await;
         sleep(Duration::from_millis(20)).await;
     }
 }
@@ -53,7 +53,7 @@ async fn item_13_restarts_during_start_pause_and_resume_are_not_seen() {
     });
     let post = async |verb: &str, body: &Value| {
         let url = format!("{api}/{verb}");
-        insist(|| wire.post(&url, body, CALL_TIMEOUT)).await
+        insist(|| wire.try_post(&url, body, CALL_TIMEOUT)).await
     };
     let session: Arc<str> = format!("{api}/sessions/s").into();
     let first = post("start", &body).await;
@@ -76,7 +76,7 @@ async fn item_13_restarts_during_start_pause_and_resume_are_not_seen() {
     }
     assert!(!poller.is_finished(), "{:?}", poller.await);
     let alive = format!("{}/alive", text(&first, "url"));
-    assert_eq!(wire.get(&alive, CALL_TIMEOUT).await.unwrap().status, 200);
+    assert_eq!(wire.get(&alive).await.status, 200);
 }
 
 fn start_again(state: &std::path::Path) -> Standalone {
@@ -87,7 +87,7 @@ fn start_again(state: &std::path::Path) -> Standalone {
 async fn converge(wire: &HttpClient, session: &str, wanted: &str) -> Value {
     let end = Instant::now() + 6 * CALL_TIMEOUT;
     loop {
-        let info = insist(|| wire.get(session, CALL_TIMEOUT)).await;
+        let info = insist(|| wire.try_get(session, CALL_TIMEOUT)).await;
         if info["status"] == wanted {
             return info;
         }

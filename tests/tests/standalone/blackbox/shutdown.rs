@@ -16,7 +16,7 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
 use super::sse;
-use crate::fixture::{CALL_TIMEOUT, Fixture, text};
+use crate::fixture::{CALL_TIMEOUT, Fixture, text, fixture};
 
 /// Polls before something has to be as it should: a minute of pauses.
 const POLLS: u32 = 1200;
@@ -56,7 +56,7 @@ impl Replica {
 
     async fn is_ready(&self) -> bool {
         let url = format!("http://127.0.0.1:{}/readyz", self.admin);
-        let reply = HttpClient::with_headers(&[]).get(&url, CALL_TIMEOUT).await;
+        let reply = HttpClient::anonymous().try_get(&url, CALL_TIMEOUT).await;
         reply.is_ok_and(|reply| reply.is_success())
     }
 
@@ -78,7 +78,7 @@ impl Replica {
                 return served;
             }
             let url = format!("http://127.0.0.1:{}/health", self.port);
-            let reply = HttpClient::with_headers(&[]).get(&url, CALL_TIMEOUT).await;
+            let reply = HttpClient::anonymous().try_get(&url, CALL_TIMEOUT).await;
             served += u32::from(reply.is_ok_and(|reply| reply.is_success()));
             tokio::time::sleep(POLL).await;
         }
@@ -151,9 +151,7 @@ impl Listener {
 
 #[tokio::test]
 async fn sigterm_lets_streams_and_actions_end() {
-    let Some(fixture) = Fixture::set("drain of a gateway") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     fixture.start("s", &json!({})).await;
     let info = fixture.ready("s").await;
     let replica = Replica::start(&fixture, ["5", "600"]).await;
@@ -193,7 +191,7 @@ async fn sigterm_lets_streams_and_actions_end() {
     assert_eq!(observation["content"], "done", "{observation}");
     let end = format!("{}/api/file/upload?path=/workspace/end", text(&info, "url"));
     let sent = HttpClient::of_session(&key)
-        .post(&end, &json!({}), CALL_TIMEOUT)
+        .try_post(&end, &json!({}), CALL_TIMEOUT)
         .await;
     assert_eq!(sent.unwrap().status, 200);
     for listener in listeners {
@@ -209,7 +207,7 @@ async fn until_there(client: &V0, name: &str) {
         json!({"path": "/workspace"}),
     );
     for _ in 0..POLLS {
-        let listed = client.wire.post(&url, &body, CALL_TIMEOUT).await.unwrap();
+        let listed = client.wire.try_post(&url, &body, CALL_TIMEOUT).await.unwrap();
         let listed = listed.success().unwrap();
         if listed.as_array().unwrap().contains(&json!(name)) {
             return;
@@ -221,9 +219,7 @@ async fn until_there(client: &V0, name: &str) {
 
 #[tokio::test]
 async fn sigterm_cuts_off_what_never_ends() {
-    let Some(fixture) = Fixture::set("drain of a gateway") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     fixture.start("s", &json!({})).await;
     let info = fixture.ready("s").await;
     let replica = Replica::start(&fixture, ["0", "1"]).await;

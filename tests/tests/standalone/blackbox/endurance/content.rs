@@ -12,7 +12,7 @@ use hyper_util::rt::TokioExecutor;
 use tests::clients::http_client::LocalhostResolver;
 use tests::size::full_or;
 
-use crate::fixture::{Fixture, text};
+use crate::fixture::{Fixture, text, fixture};
 
 const MIB: usize = 1 << 20;
 /// Prime, so that a piece in the wrong place is a wrong one.
@@ -76,11 +76,9 @@ async fn send(method: Method, url: &str, headers: &[(&str, &str)], pieces: Vec<B
 
 #[tokio::test]
 async fn item_11_large_files_go_both_ways() {
-    let Some(stage) = Fixture::set("black-box item 11") else {
-        return;
-    };
-    stage.start("s", &serde_json::json!({})).await;
-    let info = stage.ready("s").await;
+    let Some(fixture) = fixture() else { return };
+    fixture.start("s", &serde_json::json!({})).await;
+    let info = fixture.ready("s").await;
     let content = Content::new(full_or(1 << 30, 1 << 27));
     let key = text(&info, "session_api_key");
     let headers = [("X-Session-API-Key", key.as_str())];
@@ -99,11 +97,9 @@ async fn item_11_large_files_go_both_ways() {
 
 #[tokio::test]
 async fn item_11_large_files_go_both_ways_as_v0_moves_them() {
-    let Some(stage) = Fixture::set("black-box item 11") else {
-        return;
-    };
+    let Some(fixture) = fixture() else { return };
     let content = Content::new(full_or(1 << 30, 1 << 27));
-    let mut client = stage.connected("s").await;
+    let mut client = fixture.connected("s").await;
     let key = client.session_key.clone().unwrap();
     let kind = "multipart/form-data; boundary=between";
     let headers = [("X-Session-API-Key", key.as_str()), ("Content-Type", kind)];

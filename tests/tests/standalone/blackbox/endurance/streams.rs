@@ -13,7 +13,7 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::Scale;
 use crate::blackbox::sse;
-use crate::fixture::{Fixture, text};
+use crate::fixture::{Fixture, text, fixture};
 
 /// Between two events of a stream that talks.
 const EVENT_INTERVAL: Duration = Duration::from_millis(100);
@@ -71,15 +71,15 @@ async fn item_11_streams_and_sockets_stay_open() {
     let scale = Scale::of_this_run();
     let idle = format!("{}s", scale.idle.as_secs());
     let args = ["--url-form", "nested", "--idle-timeout", &idle];
-    let Some(stage) = Fixture::set_with("black-box item 11", &args) else {
+    let Some(fixture) = Fixture::set_with("black-box item 11", &args) else {
         return;
     };
     // Each kind of silence has a sandbox that nothing else keeps awake.
     let mut infos = Vec::new();
     for session in SESSIONS {
         let environment = json!({"environment": {"IDLE_TIME": "1000000"}});
-        stage.start(session, &environment).await;
-        infos.push(stage.ready(session).await);
+        fixture.start(session, &environment).await;
+        infos.push(fixture.ready(session).await);
     }
     let [talking, silent, silent_too, quiet] = infos.try_into().unwrap();
     let mut silent = events(&silent, scale.open, false).await;
@@ -103,7 +103,7 @@ async fn item_11_streams_and_sockets_stay_open() {
     // Nothing has passed through this one for all that time.
     echoes(&mut quiet, Message::binary(vec![7; 70_000])).await;
     for session in &SESSIONS[1..] {
-        let now = stage.session(session).await;
+        let now = fixture.session(session).await;
         let stayed = (&now["status"], &now["restart_count"]);
         assert_eq!(stayed, (&json!("running"), &json!(0)), "{session}");
     }
@@ -111,6 +111,6 @@ async fn item_11_streams_and_sockets_stay_open() {
     drop((silent, silent_too, quiet));
     for session in SESSIONS {
         let asleep = |info: &Value| info["status"] == "paused";
-        stage.until(session, asleep).await;
+        fixture.until(session, asleep).await;
     }
 }
