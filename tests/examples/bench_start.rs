@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tests::json_client::JsonClient;
+use tests::clients::{HttpClient, text};
 use tests::standalone::Standalone;
 use tokio::time::Instant;
 
@@ -26,7 +26,7 @@ async fn main() {
     let state = tempfile::tempdir().unwrap();
     let standalone =
         Standalone::start_binary(&binaries.join("sandbox-standalone"), state.path(), &[]);
-    let api = JsonClient::with_api_key(standalone.key());
+    let api = HttpClient::unpooled(&[("X-API-Key", standalone.key())]);
 
     let mut starts = Vec::new();
     for round in 0..=SAMPLES {
@@ -47,7 +47,7 @@ async fn main() {
     println!("ratio {:.1}", p50.as_secs_f64() / reference.as_secs_f64());
 }
 
-async fn start(api: &JsonClient, base: &str, session: &str) -> Value {
+async fn start(api: &HttpClient, base: &str, session: &str) -> Value {
     let body = json!({
         "session_id": session, "image": "debian:12", "working_dir": "/workspace",
         "command": ["python", "-m", "openhands.runtime.action_execution_server", "60000",
@@ -63,10 +63,8 @@ async fn start(api: &JsonClient, base: &str, session: &str) -> Value {
 }
 
 async fn first_action(info: &Value) {
-    let sandbox = JsonClient::with_header(
-        "X-Session-API-Key",
-        info["session_api_key"].as_str().unwrap(),
-    );
+    let key = text(info, "session_api_key");
+    let sandbox = HttpClient::unpooled(&[("X-Session-API-Key", &key)]);
     let action =
         json!({"action": {"action": "run", "args": {"command": "echo hi"}, "timeout": 30}});
     let url = format!("{}/execute_action", info["url"].as_str().unwrap());
@@ -77,16 +75,7 @@ async fn first_action(info: &Value) {
 fn bare_container() -> Duration {
     let begin = Instant::now();
     let status = Command::new("bwrap")
-        .args([
-            "--ro-bind",
-            "/",
-            "/",
-            "--proc",
-            "/proc",
-            "--dev",
-            "/dev",
-            "--unshare-all",
-        ])
+        .args("--ro-bind / / --proc /proc --dev /dev --unshare-all".split(' '))
         .args(["bash", "-c", "echo hi"])
         .stdout(std::process::Stdio::null())
         .status();

@@ -1,4 +1,4 @@
-//! Writes to the API server of a test, read from its audit log.
+//! The API server's audit log: who did what, and what was refused.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,31 +18,45 @@ pub fn writes_to(name: &str, object: &str) -> Writes {
     count(name, |written| written["name"] == object)
 }
 
-fn count(name: &str, counts: impl Fn(&Value) -> bool) -> Writes {
+/// All events of the log. The last line may be half written.
+pub fn events() -> Vec<Value> {
     let folder = std::env::var("CLUSTER_DIR").unwrap();
     let log = std::fs::read_to_string(Path::new(&folder).join("log/audit.jsonl")).unwrap();
+    let events = log.lines().map(serde_json::from_str);
+    events.filter_map(Result::ok).collect()
+}
+
+/// Verb, resource and group of an event, `create pods` or `patch sandboxes.openhands.dev/status`.
+pub fn deed(verb: &str, group: &str, resource: &str) -> String {
+    let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
+    let prefixed = |prefix: &str, text: &str| match text {
+        "" => String::new(),
+        text => format!("{prefix}{text}"),
+    };
+    let (group, part) = (prefixed(".", group), prefixed("/", part));
+    format!("{verb} {resource}{group}{part}")
+}
+
+/// Verb of an event, and its resource with the part of it.
+pub fn verb_and_resource(event: &Value) -> (String, String) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let object = &event["objectRef"];
+    let (resource, part) = (text(&object["resource"]), text(&object["subresource"]));
+    let slash = if part.is_empty() { "" } else { "/" };
+    (text(&event["verb"]), format!("{resource}{slash}{part}"))
+}
+
+fn count(name: &str, counts: impl Fn(&Value) -> bool) -> Writes {
     let mut writes = Writes::new();
-    for line in log.lines() {
-        // The last one may be half written.
-        let Ok(event) = serde_json::from_str::<Value>(line) else {
-            continue;
-        };
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let verb = text(&event["verb"]);
+    for event in events() {
+        let (verb, resource) = verb_and_resource(&event);
         let reads = ["get", "list", "watch"].contains(&&*verb);
-        if reads || event["impersonatedUser"]["username"] != name {
-            continue;
+        let theirs = event["impersonatedUser"]["username"] == name;
+        if theirs && !reads && counts(&event["objectRef"]) {
+            let code = &event["responseStatus"]["code"];
+            let deed = format!("{verb} {resource} {code}");
+            *writes.entry(deed).or_default() += 1;
         }
-        let object = &event["objectRef"];
-        if !counts(object) {
-            continue;
-        }
-        let part = text(&object["subresource"]);
-        let slash = if part.is_empty() { "" } else { "/" };
-        let resource = text(&object["resource"]);
-        let code = &event["responseStatus"]["code"];
-        let deed = format!("{verb} {resource}{slash}{part} {code}");
-        *writes.entry(deed).or_default() += 1;
     }
     writes
 }

@@ -41,11 +41,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clients::JsonReply;
 
+pub use chaos::PodScript;
 pub use controllers::{Link, TestController};
 pub use crash::is_controller_write;
 use gateways::TestGateways;
 pub use node::ScriptedNode;
-pub use chaos::PodScript;
 pub use quota::Quota;
 pub use seeded_rng::SeededRng;
 pub use supervisors::ScriptedSupervisors;
@@ -314,8 +314,8 @@ impl TestCluster {
             + std::fmt::Debug
             + serde::de::DeserializeOwned,
     {
-        let list = self.api_of::<K>().list_metadata(&ListParams::default());
-        let list = list.await.expect("a list");
+        let (api, params) = (self.api_of::<K>(), ListParams::default());
+        let list = api.list_metadata(&params).await.expect("a list");
         list.items.iter().map(kube::ResourceExt::name_any).collect()
     }
 

@@ -235,10 +235,9 @@ impl Tenants {
         let by_name = by_name(&records);
         let records = records.into_iter().map(|record| (record.sha256, record));
         let mut known = self.known.write();
-        let rate = |of: &HashMap<String, Arc<Tenant>>, name| Some(of.get(name)?.calls_per_second);
         self.rate_limits.lock().retain(|name, _| {
-            let new = rate(&by_name, name);
-            new.is_some() && new == rate(&known.by_name, name)
+            let (old, new) = (known.by_name.get(name), by_name.get(name));
+            new.is_some() && old.map(|t| t.calls_per_second) == new.map(|t| t.calls_per_second)
         });
         *known = TenantTable {
             records: records.collect(),

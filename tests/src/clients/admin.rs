@@ -28,7 +28,7 @@ pub struct Admin {
 impl Admin {
     pub fn new(api_url: &str) -> Self {
         Self {
-            wire: HttpClient::anonymous(),
+            wire: HttpClient::unpooled(&[]),
             api_url: api_url.into(),
         }
     }

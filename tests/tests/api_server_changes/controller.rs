@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_yaml::Value;
 use tests::binaries::binary;
-use tests::json_client::JsonClient;
+use tests::clients::HttpClient;
 use tests::standalone::free_port;
 use tokio::time::{Duration, sleep, timeout};
 
@@ -68,21 +68,16 @@ impl Controller {
     }
 
     /// Returns its readiness report.
-    pub(crate) async fn readyz(&self) -> (http::StatusCode, String) {
+    pub(crate) async fn readyz(&self) -> (u16, String) {
         let url = format!("http://127.0.0.1:{}/readyz", self.admin);
-        let answer = JsonClient::with_header("X-Test", "expiry").get(&url).await;
+        let answer = HttpClient::unpooled(&[]).get(&url).await;
         (answer.status, answer.body.to_string())
     }
 
     fn signal(&self, signal: &str) {
         let id = self.child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args([signal, &id])
-                .status()
-                .unwrap()
-                .success()
-        );
+        let sent = Command::new("kill").args([signal, &id]).status();
+        assert!(sent.unwrap().success());
     }
 }
 

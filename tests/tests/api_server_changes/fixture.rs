@@ -44,11 +44,8 @@ pub(crate) async fn create(name: &str) {
     let spec = json!({"image": "debian:12", "command": ["sleep", "infinity"]});
     let sandbox = json!({"metadata": {"name": name}, "spec": spec});
     let sandbox = serde_json::from_value(sandbox).unwrap();
-    let created = sandboxes()
-        .await
-        .create(&PostParams::default(), &sandbox)
-        .await;
-    created.unwrap();
+    let (api, params) = (sandboxes().await, PostParams::default());
+    api.create(&params, &sandbox).await.unwrap();
 }
 
 /// Waits until the controller has said all that there is to say of one that no node takes.

@@ -1,45 +1,20 @@
-//! The API server's audit log: who did what, and what was refused.
+//! Requests of the chart's service accounts, by the audit log.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
-use serde_json::Value;
-
-/// A verb on a resource with its group, `create pods` or `patch sandboxes.openhands.dev/status`.
-pub(crate) type Deed = String;
-
-pub(crate) fn deed(verb: &str, group: &str, resource: &str) -> Deed {
-    let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
-    let group = if group.is_empty() {
-        String::new()
-    } else {
-        format!(".{group}")
-    };
-    let part = if part.is_empty() {
-        String::new()
-    } else {
-        format!("/{part}")
-    };
-    format!("{verb} {resource}{group}{part}")
-}
+use tests::audit::{deed, events, verb_and_resource};
 
 /// Requests of a service account in a namespace, and the forbidden ones among them.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    pub(crate) done: BTreeSet<Deed>,
-    pub(crate) refused: BTreeSet<Deed>,
+    pub(crate) done: BTreeSet<String>,
+    pub(crate) refused: BTreeSet<String>,
 }
 
 /// Reads the log of the cluster: what an account did in a namespace, or, with none, in no namespace.
 pub(crate) fn record(account: &str, namespace: Option<&str>) -> Record {
-    let folder = std::env::var("CLUSTER_DIR").unwrap();
-    let log = std::fs::read_to_string(Path::new(&folder).join("log/audit.jsonl")).unwrap();
     let mut record = Record::default();
-    for line in log.lines() {
-        // The last one may be half written.
-        let Ok(event) = serde_json::from_str::<Value>(line) else {
-            continue;
-        };
+    for event in events() {
         let object = &event["objectRef"];
         if event["user"]["username"] != account
             || object["resource"].is_null()
@@ -47,16 +22,11 @@ pub(crate) fn record(account: &str, namespace: Option<&str>) -> Record {
         {
             continue;
         }
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let part = match text(&object["subresource"]) {
-            part if part.is_empty() => part,
-            part => format!("/{part}"),
-        };
-        let resource = text(&object["resource"]) + &part;
-        let deed = deed(&text(&event["verb"]), &text(&object["apiGroup"]), &resource);
+        let (verb, resource) = verb_and_resource(&event);
+        let group = object["apiGroup"].as_str().unwrap_or_default();
+        let deed = deed(&verb, group, &resource);
         // A Pod of a namespace with rules, or one of these tests, may be refused for other reasons.
-        let forbidden = event["annotations"]["authorization.k8s.io/decision"] == "forbid";
-        if forbidden {
+        if event["annotations"]["authorization.k8s.io/decision"] == "forbid" {
             record.refused.insert(deed);
         } else {
             record.done.insert(deed);

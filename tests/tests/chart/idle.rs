@@ -8,17 +8,10 @@ use crate::release::{IMAGE, Release, SANDBOXES, client};
 use tests::cli_tools::{get, kubectl, wait};
 
 pub(crate) async fn pauses_and_wakes(release: &Release) {
-    let command = json!([
-        "python",
-        "-m",
-        "openhands.runtime.action_execution_server",
-        "60000",
-        "--working-dir",
-        "/workspace",
-        "--no-enable-browser"
-    ]);
     let spec = json!({
-        "image": IMAGE, "command": command, "lifecycle": {"idleTimeout": "2s"},
+        "image": IMAGE, "lifecycle": {"idleTimeout": "2s"},
+        "command": ["python", "-m", "openhands.runtime.action_execution_server", "60000",
+            "--working-dir", "/workspace", "--no-enable-browser"],
         "securityContext": {"runAsUser": 0},
     });
     sandbox("idle", &spec);
@@ -26,10 +19,9 @@ pub(crate) async fn pauses_and_wakes(release: &Release) {
     let status = get(&["sandbox", "idle", "-n", SANDBOXES])["status"].clone();
     assert_eq!(status["reason"], "Idle", "{status}");
     let id = status["runtimeID"].as_str().unwrap();
-    let woken = client()
-        .get(&format!("{}/{id}/runtime/list_files", release.url))
-        .await;
+    let url = format!("{}/{id}/runtime/list_files", release.url);
+    let woken = client().get(&url).await;
     // Any answer of the sandbox server will do; the gateway itself would say 502 or 503.
-    assert!(!woken.status.is_server_error(), "{}", woken.body);
+    assert!(woken.status < 500, "{woken:?}");
     kubectl(&["delete", "sandbox", "idle", "-n", SANDBOXES]);
 }

@@ -107,16 +107,9 @@ fn purge_leaves_nothing(release: &Release) {
     let pool = text("manifests/samples/pool.yaml").replace("name: default", "name: left");
     apply(&pool, &["-n", SANDBOXES]);
     helm(&["uninstall", NAME, "--namespace", NAMESPACE, "--wait"]);
-    for kind in [
-        "sandboxes",
-        "sandboxpools",
-        "pods",
-        "persistentvolumeclaims",
-        "secrets",
-        "services",
-        "roles",
-        "networkpolicies",
-    ] {
+    let of_sandboxes =
+        "sandboxes sandboxpools pods persistentvolumeclaims secrets services roles networkpolicies";
+    for kind in of_sandboxes.split(' ') {
         assert_eq!(names(SANDBOXES, kind), [""; 0], "{kind}");
     }
     until("the operator's Pods are gone", || {

@@ -6,11 +6,13 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tests::clients::text;
 use tests::network_policy::{PolicyInput, TABLE};
 
 use crate::release::{IMAGE, NAMESPACE, Release, SANDBOXES};
-use crate::upgrade::{act, sandbox, start};
-use tests::cli_tools::{apply, get, kubectl, run, wait};
+use crate::upgrade::{exec, start};
+use tests::cli_tools::{apply, get, kubectl, wait};
 
 /// Metadata address of cloud machines.
 const METADATA: &str = "169.254.169.254";
@@ -24,53 +26,35 @@ pub(crate) async fn holds_where_policies_are_enforced(release: &Release) {
     wait(SANDBOXES, "condition=Ready", "neighbour");
     let machine = std::net::TcpListener::bind((variable("CLUSTER_HOST"), 0)).unwrap();
     // The API server listens on every address of the node: it plays the metadata server too.
-    in_node(
-        "ip",
-        &["addr", "add", &format!("{METADATA}/32"), "dev", "lo"],
-        "",
-    );
+    let metadata = format!("{METADATA}/32");
+    in_node("ip", &["addr", "add", &metadata, "dev", "lo"], "");
 
     // Both are in one network of two addresses: the machine has .1, the node .2.
     let host = variable("CLUSTER_HOST");
     let node = format!("{}.2", host.rsplit_once('.').unwrap().0);
+    let outside = machine.local_addr().unwrap().port();
     let places = [
-        ("another sandbox", address(SANDBOXES, "neighbour"), 60009),
+        ("another sandbox", address(&pod("neighbour")), 60009),
         ("the API server", api_server(), 443),
-        ("the kubelet", node.clone(), 10250),
-        (
-            "the machine outside",
-            variable("CLUSTER_HOST"),
-            machine.local_addr().unwrap().port(),
-        ),
+        ("the kubelet", node, 10250),
+        ("the machine outside", host, outside),
         ("the metadata server", METADATA.to_owned(), 6443),
-        ("the operator", a_controller(), 8081),
+        ("the operator", address(&a_controller()), 8081),
     ];
-    for (what, address, port) in &places {
-        assert!(
-            reaches(address, *port),
-            "{what} at {address}:{port} is not there"
-        );
-    }
+    let check = |expected: bool| {
+        for (what, address, port) in &places {
+            let connect = format!("timeout 2 bash -c '</dev/tcp/{address}/{port}'");
+            assert_eq!(exec(&connect), expected, "{what} at {address}:{port}");
+        }
+    };
+    check(true);
     in_node("nft", &["-f", "-"], &rules());
-    for (what, address, port) in &places {
-        assert!(
-            !reaches(address, *port),
-            "{what} at {address}:{port} is reached"
-        );
-    }
+    check(false);
     // Allowed clients still reach it, and only with its own key.
-    let info = start(release).await;
-    assert!(
-        act(info.clone(), "echo still here")
-            .await
-            .contains("still here")
-    );
+    let session = start(release).await;
+    assert_eq!(session.run("echo still here").await, "still here");
     in_node("nft", &["delete", "table", "ip", TABLE], "");
-    in_node(
-        "ip",
-        &["addr", "del", &format!("{METADATA}/32"), "dev", "lo"],
-        "",
-    );
+    in_node("ip", &["addr", "del", &metadata, "dev", "lo"], "");
     kubectl(&["delete", "sandbox", "neighbour", "-n", SANDBOXES]);
 }
 
@@ -94,31 +78,22 @@ fn all<T: DeserializeOwned>(kind: &str) -> Vec<T> {
     serde_json::from_value(list["items"].take()).unwrap()
 }
 
-fn address(namespace: &str, pod: &str) -> String {
-    let pod = get(&["pod", pod, "-n", namespace]);
-    pod["status"]["podIP"].as_str().unwrap().to_owned()
+fn pod(name: &str) -> Value {
+    get(&["pod", name, "-n", SANDBOXES])
+}
+
+fn address(pod: &Value) -> String {
+    text(&pod["status"], "podIP")
 }
 
 fn api_server() -> String {
     let service = get(&["service", "kubernetes", "-n", "default"]);
-    service["spec"]["clusterIP"].as_str().unwrap().to_owned()
+    text(&service["spec"], "clusterIP")
 }
 
-fn a_controller() -> String {
+fn a_controller() -> Value {
     let component = "app.kubernetes.io/component=controller";
-    let pods = get(&["pods", "-n", NAMESPACE, "-l", component]);
-    pods["items"][0]["status"]["podIP"]
-        .as_str()
-        .unwrap()
-        .to_owned()
-}
-
-/// Returns whether a process in the sandbox gets a connection.
-fn reaches(address: &str, port: u16) -> bool {
-    let connect = format!("timeout 2 bash -c '</dev/tcp/{address}/{port}'");
-    let exec = ["exec", "-n", SANDBOXES, sandbox(), "-c", "sandbox", "--"];
-    let output = run("kubectl", &[&exec[..], &["bash", "-c", &connect]].concat());
-    output.status.success()
+    get(&["pods", "-n", NAMESPACE, "-l", component])["items"][0].take()
 }
 
 /// Runs a program in the node's network namespace.
@@ -129,11 +104,8 @@ fn in_node(program: &str, args: &[&str], input: &str) {
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(input.as_bytes())
-        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input.as_bytes()).unwrap();
+    drop(stdin);
     assert!(child.wait().unwrap().success(), "{program} {args:?}");
 }

@@ -11,12 +11,9 @@ const LABEL: &str = "openhands.dev/sandbox-limits";
 
 pub(crate) fn hold_for_all_sandboxes_of_a_namespace() {
     kubectl(&["apply", "-f", POLICY]);
-    kubectl(&[
-        "label",
-        "namespace",
-        SANDBOXES,
-        &format!("{LABEL}=standard"),
-    ]);
+    let label =
+        |value: &str| kubectl(&["label", "namespace", SANDBOXES, &format!("{LABEL}{value}")]);
+    label("=standard");
     let large = json!({"limits": {"cpu": "9", "memory": "1Gi"}});
     let spec = json!({"image": IMAGE, "command": ["sleep", "infinity"], "resources": large});
     // A policy takes a moment to be known to the API server.
@@ -28,6 +25,6 @@ pub(crate) fn hold_for_all_sandboxes_of_a_namespace() {
         let message = refused["message"].as_str().unwrap_or_default();
         refused["reason"] == "InvalidSpec" && message.contains("a CPU limit, of 8 at most")
     });
-    kubectl(&["label", "namespace", SANDBOXES, &format!("{LABEL}-")]);
+    label("-");
     kubectl(&["delete", "-f", POLICY]);
 }

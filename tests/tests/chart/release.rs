@@ -1,7 +1,7 @@
 //! The release under test: its namespaces, its values, and how clients reach it.
 
 use serde_json::json;
-use tests::json_client::JsonClient;
+use tests::clients::HttpClient;
 
 use tests::cli_tools::{CHART, CRDS_CHART, TempFile, get, helm, kubectl};
 
@@ -62,28 +62,20 @@ impl Release {
     pub(crate) fn helm(&self, action: &str, more: &[&str]) {
         let values = format!("--values={}", self.values.path());
         let namespace = format!("--namespace={NAMESPACE}");
-        let args = [
-            action,
-            NAME,
-            CHART,
-            &namespace,
-            &values,
-            "--wait",
-            "--timeout=60s",
-        ];
-        helm(&[&args[..], more].concat());
+        let args = [action, NAME, CHART, &namespace, &values];
+        helm(&[&args[..], &["--wait", "--timeout=60s"], more].concat());
     }
 }
 
 /// A client of the runtime API with the key that the installation made.
-pub(crate) fn client() -> JsonClient {
-    JsonClient::with_api_key(&api_key())
+pub(crate) fn client() -> HttpClient {
+    HttpClient::unpooled(&[("X-API-Key", &api_key())])
 }
 
 pub(crate) fn api_key() -> String {
     let template = "--template={{.data.key | base64decode}}";
-    let secret = ["get", "secret", "sandbox-operator-default-key"];
-    kubectl(&[&secret[..], &["-n", NAMESPACE, template]].concat())
+    let name = "sandbox-operator-default-key";
+    kubectl(&["get", "secret", name, "-n", NAMESPACE, template])
 }
 
 /// Names of all objects of a kind in a namespace.

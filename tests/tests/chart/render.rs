@@ -26,96 +26,40 @@ fn sets() -> Vec<String> {
     paths
 }
 
+/// Values that cannot work, and what is said of them.
+const REFUSED: &str = r#"
+    baseUrl= | baseUrl is missing: it is the URL under which clients reach the gateway
+    baseUrl=rt.example.com | it must be a scheme and a host without a path
+    baseUrl=https://rt.example.com/api | it must be a scheme and a host without a path
+    urlForm=subdomain | it must be nested, flat or path
+    urlForm=loopback | that is for clients on the gateway's own machine
+    baseUrl=https://localhost,urlForm=flat | has no parent domain
+    baseUrl=http://10.0.0.1:5000 | has no names below it; take path
+    sandboxes.limits.memory=much | sandboxes.limits.memory is "much": it is no quantity
+    sandboxes.workspace.size=10GB | sandboxes.workspace.size is "10GB": it is no quantity
+    apiKeys.maxCpu=all | apiKeys.maxCpu is "all": it is no quantity
+    sandboxes.idleTimeout=20 | at '/sandboxes/idleTimeout': got number, want string
+    sandboxes.idleTimeout=soon | write it as 90s, 20m or 24h
+    sandboxes.maxResourceFactor=0 | must be greater than 0
+    sandboxes.createNamespace=true | name another namespace than the release's
+    controller.replicas=0 | controller.replicas is 0: one at least has to act
+    gateway.replicas=-1 | gateway.replicas is -1: one at least has to answer
+    gateway.autoscaling.enabled=true,gateway.autoscaling.maxReplicas=1 | the fewest must not be more than the most
+    apiKeys.records[0].name=a,apiKeys.records[0].sha256=b | apiKeys.records and apiKeys.create exclude each other
+    apiKeys.create=false,apiKeys.records[0].name=a,apiKeys.records[0].sha256=b | it is the hash of a key, not the key
+    httpRoute.enabled=true | name the Gateways it belongs to
+    pool.enabled=true | the pool needs an image
+    sandboxes.extraConfigMaps[0].name=a,sandboxes.extraConfigMaps[0].path=b | it must begin with /
+    uninstall.purge=true,sandboxes.allNamespaces=true | purge knows one namespace
+    gateway.replicas=two | at '/gateway/replicas': got string, want integer
+    gatway.replicas=2 | additional properties 'gatway' not allowed
+    image.pullPolicy=Sometimes | at '/image/pullPolicy'
+    gateway.service.port=70000 | at '/gateway/service/port'
+"#;
+
 pub(crate) fn values_that_cannot_work_are_refused_with_a_sentence() {
-    for (values, sentence) in [
-        (
-            "baseUrl=",
-            "baseUrl is missing: it is the URL under which clients reach the gateway",
-        ),
-        (
-            "baseUrl=rt.example.com",
-            "it must be a scheme and a host without a path",
-        ),
-        (
-            "baseUrl=https://rt.example.com/api",
-            "it must be a scheme and a host without a path",
-        ),
-        ("urlForm=subdomain", "it must be nested, flat or path"),
-        (
-            "urlForm=loopback",
-            "that is for clients on the gateway's own machine",
-        ),
-        (
-            "baseUrl=https://localhost,urlForm=flat",
-            "has no parent domain",
-        ),
-        (
-            "baseUrl=http://10.0.0.1:5000",
-            "has no names below it; take path",
-        ),
-        (
-            "sandboxes.limits.memory=much",
-            "sandboxes.limits.memory is \"much\": it is no quantity",
-        ),
-        (
-            "sandboxes.workspace.size=10GB",
-            "sandboxes.workspace.size is \"10GB\": it is no quantity",
-        ),
-        (
-            "apiKeys.maxCpu=all",
-            "apiKeys.maxCpu is \"all\": it is no quantity",
-        ),
-        (
-            "sandboxes.idleTimeout=20",
-            "at '/sandboxes/idleTimeout': got number, want string",
-        ),
-        ("sandboxes.idleTimeout=soon", "write it as 90s, 20m or 24h"),
-        ("sandboxes.maxResourceFactor=0", "must be greater than 0"),
-        (
-            "sandboxes.createNamespace=true",
-            "name another namespace than the release's",
-        ),
-        (
-            "controller.replicas=0",
-            "controller.replicas is 0: one at least has to act",
-        ),
-        (
-            "gateway.replicas=-1",
-            "gateway.replicas is -1: one at least has to answer",
-        ),
-        (
-            "gateway.autoscaling.enabled=true,gateway.autoscaling.maxReplicas=1",
-            "the fewest must not be more than the most",
-        ),
-        (
-            "apiKeys.records[0].name=a,apiKeys.records[0].sha256=b",
-            "apiKeys.records and apiKeys.create exclude each other",
-        ),
-        (
-            "apiKeys.create=false,apiKeys.records[0].name=a,apiKeys.records[0].sha256=b",
-            "it is the hash of a key, not the key",
-        ),
-        ("httpRoute.enabled=true", "name the Gateways it belongs to"),
-        ("pool.enabled=true", "the pool needs an image"),
-        (
-            "sandboxes.extraConfigMaps[0].name=a,sandboxes.extraConfigMaps[0].path=b",
-            "it must begin with /",
-        ),
-        (
-            "uninstall.purge=true,sandboxes.allNamespaces=true",
-            "purge knows one namespace",
-        ),
-        (
-            "gateway.replicas=two",
-            "at '/gateway/replicas': got string, want integer",
-        ),
-        (
-            "gatway.replicas=2",
-            "additional properties 'gatway' not allowed",
-        ),
-        ("image.pullPolicy=Sometimes", "at '/image/pullPolicy'"),
-        ("gateway.service.port=70000", "at '/gateway/service/port'"),
-    ] {
+    for row in REFUSED.trim().lines() {
+        let (values, sentence) = row.trim().split_once(" | ").unwrap();
         let mut args = vec!["template", "x", CHART];
         for value in [HOST, values] {
             args.extend(["--set", value]);

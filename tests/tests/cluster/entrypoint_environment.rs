@@ -2,7 +2,6 @@
 //! is its user's, a runtime class that is not there does not stop it, and a rotated key is the one
 //! that is told.
 
-use crds::sandbox::Phase;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ListParams, LogParams};
 use serde_json::{Value, json};
@@ -39,7 +38,7 @@ async fn an_entrypoint_takes_its_environment_from_a_secret() {
 
     let change = json!({"state": "Paused", "keyRotation": 1});
     ns.patch(NAME, change).await;
-    ns.until(NAME, "paused", |s| s.phase == Phase::Paused).await;
+    ns.paused(NAME).await;
     assert_eq!(secrets(&ns).await, 0);
     assert_eq!(first["SESSION_API_KEY"], ns.token(NAME).trim());
 
@@ -62,9 +61,7 @@ async fn environment(ns: &TestNamespace) -> Value {
         let log = ns.pods().logs(NAME, &params).await.unwrap_or_default();
         if log.contains("written") {
             let pairs = log.lines().filter_map(|line| line.split_once('='));
-            return pairs
-                .map(|(name, value)| (name, Value::from(value)))
-                .collect();
+            return pairs.collect();
         }
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }

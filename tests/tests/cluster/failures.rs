@@ -11,9 +11,8 @@ use crate::test_namespace::TestNamespace;
 impl TestNamespace {
     /// Waits until the sandbox is given up because its command ends all the time.
     async fn given_up(&self, name: &str) -> SandboxStatus {
-        let status = self
-            .until(name, "given up", |s| s.phase == Phase::Failed)
-            .await;
+        let status = self.until(name, "given up", |s| s.phase == Phase::Failed);
+        let status = status.await;
         assert_eq!(status.reason, Some(Reason::CrashLoop));
         status
     }
@@ -24,11 +23,8 @@ impl TestNamespace {
 async fn a_server_without_the_user_that_it_needs_says_so() {
     let ns = TestNamespace::new("powerless").await;
     ns.apply("v0", &json!({"command": start_body("")["command"]}));
-    let first = ns
-        .until("v0", "started again", |s| {
-            s.reason == Some(Reason::Restarting)
-        })
-        .await;
+    let again = |s: &SandboxStatus| s.reason == Some(Reason::Restarting);
+    let first = ns.until("v0", "started again", again).await;
     let why = "started as root without the right to become openhands: \
         securityContext.runAsUser is missing";
     let message = first.message.unwrap();
@@ -36,8 +32,8 @@ async fn a_server_without_the_user_that_it_needs_says_so() {
     let message = ns.given_up("v0").await.message.unwrap();
     assert!(message.ends_with(why), "{message}");
     assert!(ns.wait_for_event("v0", "Failed").await.ends_with(why));
-    ns.patch("v0", json!({"securityContext": {"runAsUser": 1000}}))
-        .await;
+    let user = json!({"securityContext": {"runAsUser": 1000}});
+    ns.patch("v0", user).await;
     ns.ready("v0").await;
 }
 
@@ -55,23 +51,13 @@ async fn the_output_of_a_failed_command_is_for_administrators() {
         ns.gone(&pod).await;
     }
     let log = ns.operator(&["logs", "own"]).unwrap();
-    assert!(
-        log.contains("first") && log.contains("secret-of-the-command"),
-        "{log}"
-    );
+    let (first, secret) = ("first", "secret-of-the-command");
+    assert!(log.contains(first) && log.contains(secret), "{log}");
     let end = ns.operator(&["logs", "own", "--tail", "1"]).unwrap();
-    assert!(
-        end.contains("command ended") && end.lines().count() == 1,
-        "{end}"
-    );
-    let object =
-        tests::cli_tools::kubectl(&["get", "sbx", "own", "-n", &ns.namespace, "-o", "json"]);
-    let object: serde_json::Value = serde_json::from_str(&object).unwrap();
-    assert!(
-        !object["status"]
-            .to_string()
-            .contains("secret-of-the-command")
-    );
+    let last = end.contains("command ended") && end.lines().count() == 1;
+    assert!(last, "{end}");
+    let object = tests::cli_tools::get(&["sbx", "own", "-n", &ns.namespace]);
+    assert!(!object["status"].to_string().contains(secret));
 }
 
 #[tokio::test]
@@ -81,10 +67,8 @@ async fn logs_and_tokens_are_found_or_missed_in_one_line() {
     let missing = ns.operator(&["logs", "nobody"]).unwrap_err();
     let words = "sandbox-operator: sandboxes.openhands.dev \"nobody\" not found\n";
     assert_eq!(missing, words);
-    ns.apply(
-        "live",
-        &json!({"command": ["sh", "-c", "echo hello; sleep infinity"]}),
-    );
+    let script = json!({"command": ["sh", "-c", "echo hello; sleep infinity"]});
+    ns.apply("live", &script);
     ns.ready("live").await;
     ns.reported("live").await;
     let log = ns.operator(&["logs", "live"]).unwrap();
@@ -97,11 +81,8 @@ async fn logs_and_tokens_are_found_or_missed_in_one_line() {
     let secrets = tests::cli_tools::kubectl(&["get", "secrets", "-n", "kube-system", "-o", "name"]);
     assert!(!secrets.contains("root-key"), "{secrets}");
     ns.patch("live", json!({"state": "Paused"})).await;
-    ns.until("live", "paused", |s| s.phase == Phase::Paused)
-        .await;
+    ns.paused("live").await;
     let paused = ns.operator(&["logs", "live"]).unwrap_err();
-    assert!(
-        paused.ends_with("it is paused, and its Pod is deleted\n"),
-        "{paused}"
-    );
+    let why = "it is paused, and its Pod is deleted\n";
+    assert!(paused.ends_with(why), "{paused}");
 }

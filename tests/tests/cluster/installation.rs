@@ -1,9 +1,5 @@
 //! The operator that `hack/cluster.d/with-operator` runs outside of the cluster, for all tests.
 
-use std::path::PathBuf;
-
-use tests::binaries::root;
-
 /// Key of the runtime API in these tests; `with-operator` has its hash.
 pub(crate) const API_KEY: &str = "cluster-test-key";
 
@@ -13,9 +9,4 @@ pub(crate) const IMAGE: &str = "localhost/sandbox-test:1";
 /// URL of the runtime API, whose sandboxes are in the namespace `default`.
 pub(crate) fn api() -> String {
     std::env::var("OPERATOR_API").expect("hack/cluster.d/with-operator sets OPERATOR_API")
-}
-
-/// The README's script.
-pub(crate) fn first_session_script() -> PathBuf {
-    root().join("examples/first-session.sh")
 }

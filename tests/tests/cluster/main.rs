@@ -8,7 +8,6 @@
 mod crd_schema;
 mod entrypoint_environment;
 mod failures;
-mod first_session;
 mod gitops;
 mod images;
 mod installation;

@@ -1,4 +1,4 @@
-//! The node itself: emptied, and out of touch.
+//! The node itself is out of touch. `second_node.rs` empties one.
 
 use crds::conditions::Reason;
 use crds::sandbox::{Phase, SandboxStatus};
@@ -6,38 +6,10 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::DeleteParams;
 use kube::runtime::wait::await_condition;
 use kube::{Api, ResourceExt as _};
-use serde_json::json;
 use tokio::time::timeout;
 
 use crate::node_control::{Frozen, StoppedKubelet};
-use crate::test_namespace::TestNamespace;
-use tests::cli_tools::kubectl;
-
-fn sleeper() -> serde_json::Value {
-    json!({"command": ["sleep", "infinity"], "workspace": {"size": "10Mi"}})
-}
-
-#[tokio::test]
-#[ignore = "needs a real cluster: make test-cluster"]
-async fn a_drain_moves_the_sandbox() {
-    let ns = TestNamespace::new("drain").await;
-    ns.apply("moved", &sleeper());
-    ns.ready("moved").await;
-    ns.exec("moved", "echo kept > /workspace/file");
-    let selector = "--pod-selector=openhands.dev/sandbox=moved";
-    let also = ["--delete-emptydir-data", "--timeout=60s"];
-    // Without `--force`, which is for Pods without a controller.
-    kubectl(&[&["drain", "node", selector], &also[..]].concat());
-    let why = reason(&ns, "moved", Reason::Unschedulable).await;
-    assert!(why.contains("1 node(s) were unschedulable"), "{why}");
-    kubectl(&["uncordon", "node"]);
-    let status = ns.ready_again("moved", 1).await;
-    assert_eq!(status.restarts.reasons, ["EvictionByEvictionAPI"]);
-    assert_eq!(ns.exec("moved", "cat /workspace/file"), "kept");
-    let said = ns.wait_for_event("moved", "PodReplaced").await;
-    assert_eq!(said, "the Pod is being deleted: EvictionByEvictionAPI");
-    ns.wait_for_event("moved", "Unschedulable").await;
-}
+use crate::test_namespace::{TestNamespace, sleeper};
 
 /// The node controller takes a node for lost when it has not been heard of for 20 s (50 s elsewhere). It then has Pods
 /// deleted by a taint, but not for certain where no node is left: the test does that in its place.
@@ -58,14 +30,9 @@ async fn a_silent_node_is_told_by_what_its_sandboxes_answer() {
     let frozen = Frozen::new(&ns.get::<Pod>("mute").await);
 
     for name in ["moves", "stays"] {
-        let silent = ns
-            .until(name, "known to be silent", |s| {
-                let message = s.message.as_deref().unwrap_or_default();
-                message.contains("not reporting")
-            })
-            .await;
-        let said = silent.message.as_deref();
-        assert!(said.is_some_and(|said| said.ends_with("; the node is not reporting")));
+        let silent = ns.until(name, "known to be silent", is_said_silent).await;
+        let said = silent.message.unwrap();
+        assert!(said.ends_with("; the node is not reporting"), "{said}");
         assert_eq!(silent.phase, Phase::Running);
     }
     let mute = reason(&ns, "mute", Reason::NodeNotReady).await;
@@ -85,12 +52,8 @@ async fn a_silent_node_is_told_by_what_its_sandboxes_answer() {
     let moved = ns.ready_again("moves", 1).await;
     assert_eq!(moved.restarts.reasons, ["Deleted"]);
     for name in ["stays", "mute"] {
-        let heard = ns
-            .until(name, "heard of", |s| {
-                let message = s.message.as_deref().unwrap_or_default();
-                s.phase == Phase::Running && !message.contains("not reporting")
-            })
-            .await;
+        let heard = |s: &SandboxStatus| s.phase == Phase::Running && !is_said_silent(s);
+        let heard = ns.until(name, "heard of", heard).await;
         assert_eq!(heard.restarts.count, 0, "{name}");
     }
     for name in ["moves", "stays", "mute"] {
@@ -104,6 +67,11 @@ async fn a_silent_node_is_told_by_what_its_sandboxes_answer() {
     let free = await_condition(nodes, "node", free);
     let limit = std::time::Duration::from_mins(1);
     timeout(limit, free).await.unwrap().unwrap();
+}
+
+fn is_said_silent(status: &SandboxStatus) -> bool {
+    let message = status.message.as_deref().unwrap_or_default();
+    message.contains("not reporting")
 }
 
 /// Waits until the sandbox is not ready for this reason; what it says.

@@ -1,7 +1,7 @@
 //! Recovery from the loss of a Pod: the sandbox returns with its files, and the status has the reason.
 
 use crds::Sandbox;
-use crds::sandbox::{Phase, PodStatus, SandboxStatus};
+use crds::sandbox::{PodStatus, SandboxStatus};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, EvictParams};
@@ -10,74 +10,74 @@ use tests::session::Session;
 
 use crate::node_control::kill_container;
 use crate::session;
-use crate::test_namespace::TestNamespace;
+use crate::test_namespace::{TestNamespace, sleeper};
 use tests::cli_tools::kubectl;
 
-/// A sandbox of the runtime API with a file in its workspace.
-async fn begin(name: &str) -> (TestNamespace, Session, Pod) {
+/// Does something to the Pod of a sandbox of the runtime API. The sandbox is started again for this
+/// reason, with a file in its workspace and all that its client knows; an Event says so.
+async fn comes_back(
+    name: &str,
+    harm: impl AsyncFn(&TestNamespace, &Pod),
+    reason: &str,
+    (event, note): (&str, &str),
+) -> (TestNamespace, Session, Pod) {
     let ns = TestNamespace::of_gateway().await;
     let session = session::start(name).await;
     session.run("echo kept > /workspace/file").await;
     ns.reported(&session.id).await;
     let pod = ns.get::<Pod>(&session.id).await;
-    (ns, session, pod)
-}
-
-/// Waits until the sandbox has been started again for this reason, with all that its client knows.
-async fn comes_back(ns: &TestNamespace, session: &Session, name: &str, reason: &str) {
+    harm(&ns, &pod).await;
     let status = ns.ready_again(&session.id, 1).await;
     assert_eq!(status.restarts.reasons, [reason]);
     assert_eq!(status.pod_status, Some(PodStatus::Ready));
     let said = session.run("cat /workspace/file; echo $GREETING").await;
     assert_eq!(said, "kept\nhello");
-    let again = session::start(name).await;
-    assert_eq!(
-        (&again.id, &again.url, &again.key),
-        (&session.id, &session.url, &session.key)
-    );
+    session.assert_same(&session::start(name).await);
     let info = session.info().await;
     assert_eq!(info["restart_count"], 1, "{info}");
     assert_eq!(info["restart_reasons"], json!([reason]), "{info}");
+    assert_eq!(ns.wait_for_event(&session.id, event).await, note);
+    (ns, session, pod)
 }
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn a_deleted_pod_is_replaced() {
-    let (ns, session, pod) = begin("deleted").await;
-    let deleted = DeleteParams::default();
-    ns.pods().delete(&session.id, &deleted).await.unwrap();
-    ns.gone(&pod).await;
-    comes_back(&ns, &session, "deleted", "Deleted").await;
-    let said = ns.wait_for_event(&session.id, "PodReplaced").await;
-    assert_eq!(said, "the Pod is being deleted");
+    let delete = async |ns: &TestNamespace, pod: &Pod| {
+        let params = DeleteParams::default();
+        ns.pods().delete(&pod.name_any(), &params).await.unwrap();
+        ns.gone(pod).await;
+    };
+    let told = ("PodReplaced", "the Pod is being deleted");
+    let (_, session, _) = comes_back("deleted", delete, "Deleted", told).await;
     session.change_state("stop").await;
 }
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn an_evicted_pod_is_replaced() {
-    let (ns, session, pod) = begin("evicted").await;
-    let evicted = EvictParams::default();
-    ns.pods().evict(&session.id, &evicted).await.unwrap();
-    ns.gone(&pod).await;
-    comes_back(&ns, &session, "evicted", "EvictionByEvictionAPI").await;
-    let said = ns.wait_for_event(&session.id, "PodReplaced").await;
-    assert_eq!(said, "the Pod is being deleted: EvictionByEvictionAPI");
+    let evict = async |ns: &TestNamespace, pod: &Pod| {
+        let params = EvictParams::default();
+        ns.pods().evict(&pod.name_any(), &params).await.unwrap();
+        ns.gone(pod).await;
+    };
+    let reason = "EvictionByEvictionAPI";
+    let told = (
+        "PodReplaced",
+        "the Pod is being deleted: EvictionByEvictionAPI",
+    );
+    let (_, session, _) = comes_back("evicted", evict, reason, told).await;
     session.change_state("stop").await;
 }
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn a_killed_container_is_started_again_in_its_pod() {
-    let (ns, session, pod) = begin("killed").await;
-    kill_container(&pod);
-    comes_back(&ns, &session, "killed", "exit code 137").await;
+    let kill = async |_: &TestNamespace, pod: &Pod| kill_container(pod);
+    let note = "the command terminated (exit code 137) and is being restarted";
+    let told = ("Restarted", note);
+    let (ns, session, pod) = comes_back("killed", kill, "exit code 137", told).await;
     assert_eq!(ns.get::<Pod>(&session.id).await.uid(), pod.uid());
-    let said = ns.wait_for_event(&session.id, "Restarted").await;
-    assert_eq!(
-        said,
-        "the command terminated (exit code 137) and is being restarted"
-    );
     session.change_state("stop").await;
 }
 
@@ -91,14 +91,8 @@ fn once(deed: &str) -> serde_json::Value {
 /// Two statuses of one sandbox, before and after an accident.
 fn same(first: &SandboxStatus, second: &SandboxStatus) {
     let identity = |s: &SandboxStatus| {
-        let SandboxStatus {
-            runtime_id,
-            url,
-            pod_name,
-            workspace_claim,
-            ..
-        } = s.clone();
-        (runtime_id, url, pod_name, workspace_claim)
+        let s = s.clone();
+        (s.runtime_id, s.url, s.pod_name, s.workspace_claim)
     };
     assert_eq!(identity(first), identity(second));
 }
@@ -121,10 +115,8 @@ async fn container_restarts_after_oom_kill() {
     assert_eq!(ns.token("greedy"), key);
     assert_eq!(ns.exec("greedy", "cat /workspace/met"), "kept");
     let said = ns.wait_for_event("greedy", "Restarted").await;
-    assert_eq!(
-        said,
-        "the command terminated (OOMKilled) and is being restarted"
-    );
+    let why = "the command terminated (OOMKilled) and is being restarted";
+    assert_eq!(said, why);
 }
 
 #[tokio::test]
@@ -153,8 +145,7 @@ async fn pod_is_replaced_after_disk_eviction() {
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn a_pause_frees_the_pod_and_keeps_the_volume() {
     let ns = TestNamespace::new("pause").await;
-    let sleep = json!({"command": ["sleep", "infinity"], "workspace": {"size": "10Mi"}});
-    ns.apply("p", &sleep);
+    ns.apply("p", &sleeper());
     let first = ns.ready("p").await;
     ns.exec("p", "echo kept > /workspace/file");
     let (pod, key) = (ns.get::<Pod>("p").await, ns.token("p"));
@@ -162,18 +153,13 @@ async fn a_pause_frees_the_pod_and_keeps_the_volume() {
     let volume = ns.get::<PersistentVolumeClaim>(&claim).await;
 
     ns.patch("p", json!({"state": "Paused"})).await;
-    let paused = ns.until("p", "paused", |s| s.phase == Phase::Paused).await;
+    let paused = ns.paused("p").await;
     assert_eq!(ns.pods().get_opt("p").await.unwrap(), None);
     assert_eq!(paused.pod_status, Some(PodStatus::NotFound));
     assert_eq!((paused.pod_name, paused.pod_ip), (None, None));
-    let conditions: Vec<_> = paused.conditions.iter().collect();
-    let conditions = conditions
-        .iter()
-        .map(|c| (&*c.type_, &*c.status, &*c.reason));
-    let wanted = [
-        ("Ready", "False", "Requested"),
-        ("Paused", "True", "Requested"),
-    ];
+    let conditions = paused.conditions.iter();
+    let conditions = conditions.map(|c| [&*c.type_, &*c.status, &*c.reason].join(" "));
+    let wanted = ["Ready False Requested", "Paused True Requested"];
     assert_eq!(conditions.collect::<Vec<_>>(), wanted);
     let said = ns.wait_for_event("p", "Paused").await;
     let wanted = "the Pod is deleted, the workspace is kept: as requested";
@@ -200,9 +186,8 @@ async fn a_pause_frees_the_pod_and_keeps_the_volume() {
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn a_namespace_goes_with_all_its_sandboxes() {
     let ns = TestNamespace::new("namespace").await;
-    let sleep = json!({"command": ["sleep", "infinity"], "workspace": {"size": "10Mi"}});
     for name in ["a", "b", "c"] {
-        ns.apply(name, &sleep);
+        ns.apply(name, &sleeper());
     }
     for name in ["a", "b", "c"] {
         ns.ready(name).await;

@@ -48,6 +48,8 @@ async fn a_drained_nodes_sandbox_comes_back_on_the_other() {
     kubectl(&[&["drain", FIRST, selector], &also[..]].concat());
     let reasons = has_moved(&ns, "moved").await;
     assert_eq!(reasons, ["EvictionByEvictionAPI"]);
+    let said = ns.wait_for_event("moved", "PodReplaced").await;
+    assert_eq!(said, "the Pod is being deleted: EvictionByEvictionAPI");
     let after = (ns.ready("moved").await.url, ns.token("moved"));
     assert_eq!(before, after);
     kubectl(&["uncordon", FIRST]);
@@ -69,12 +71,8 @@ async fn a_lost_nodes_sandbox_comes_back_on_the_other() {
     let restarts = ns.ready("moved").await.restarts;
     drop(kubelet);
     // The node that comes back takes nothing away.
-    kubectl(&[
-        "wait",
-        "--for=condition=Ready",
-        "node/node",
-        "--timeout=60s",
-    ]);
+    let ready = "--for=condition=Ready";
+    kubectl(&["wait", ready, "node/node", "--timeout=60s"]);
     let status = ns.ready("moved").await;
     assert_eq!(status.node_name.as_deref(), Some(SECOND));
     assert_eq!(status.restarts, restarts);

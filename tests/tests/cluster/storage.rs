@@ -1,5 +1,7 @@
 //! Volumes of a storage class that waits to see on which node they are needed.
 
+use crds::conditions::Reason;
+use crds::sandbox::SandboxStatus;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt as _;
 use serde_json::json;
@@ -18,14 +20,11 @@ async fn a_volume_may_wait_for_its_first_consumer() {
         "provisioner": "kubernetes.io/host-path", "volumeBindingMode": "WaitForFirstConsumer",
     }));
     let workspace = json!({"size": "10Mi", "storageClassName": class});
-    ns.apply(
-        "s",
-        &json!({"command": ["sleep", "infinity"], "workspace": workspace}),
-    );
+    let spec = json!({"command": ["sleep", "infinity"], "workspace": workspace});
+    ns.apply("s", &spec);
     let status = ns.ready("s").await;
-    let claim = ns
-        .get::<PersistentVolumeClaim>(&status.workspace_claim.unwrap())
-        .await;
+    let claim = status.workspace_claim.unwrap();
+    let claim = ns.get::<PersistentVolumeClaim>(&claim).await;
     let node = "volume.kubernetes.io/selected-node";
     assert_eq!(claim.annotations()[node], "node");
     ns.exec("s", "echo kept > /workspace/file");
@@ -39,21 +38,13 @@ async fn a_volume_may_wait_for_its_first_consumer() {
 async fn a_storage_class_that_is_not_there_is_named() {
     let ns = TestNamespace::new("noclass").await;
     let workspace = json!({"size": "10Mi", "storageClassName": "absent"});
-    ns.apply(
-        "s",
-        &json!({"command": ["sleep", "infinity"], "workspace": workspace}),
-    );
-    let waits = ns
-        .until("s", "without a volume", |s| {
-            s.reason == Some(crds::conditions::Reason::Unschedulable)
-        })
-        .await;
+    let spec = json!({"command": ["sleep", "infinity"], "workspace": workspace});
+    ns.apply("s", &spec);
+    let waits = |s: &SandboxStatus| s.reason == Some(Reason::Unschedulable);
+    let waits = ns.until("s", "without a volume", waits).await;
     let why = waits.message.unwrap();
     let wanted = "(PVC s-workspace, storage class absent)";
     assert!(why.ends_with(wanted), "{why}");
-    assert!(
-        ns.wait_for_event("s", "Unschedulable")
-            .await
-            .contains(wanted)
-    );
+    let said = ns.wait_for_event("s", "Unschedulable").await;
+    assert!(said.contains(wanted), "{said}");
 }

@@ -70,10 +70,9 @@ impl TestNamespace {
     }
 
     pub(crate) async fn patch(&self, name: &str, spec: Value) {
+        let (api, params) = (self.api::<Sandbox>(), PatchParams::default());
         let patch = Patch::Merge(json!({"spec": spec}));
-        let patched = self.api::<Sandbox>();
-        let patched = patched.patch(name, &PatchParams::default(), &patch).await;
-        patched.unwrap();
+        api.patch(name, &params, &patch).await.unwrap();
     }
 
     /// The object as the server has it now.
@@ -103,6 +102,11 @@ impl TestNamespace {
             panic!("{name} is never {what}: {sandbox}\n{pods}");
         };
         found.unwrap().unwrap().status.unwrap()
+    }
+
+    pub(crate) async fn paused(&self, name: &str) -> SandboxStatus {
+        self.until(name, "paused", |s| s.phase == Phase::Paused)
+            .await
     }
 
     pub(crate) async fn ready(&self, name: &str) -> SandboxStatus {
@@ -207,6 +211,11 @@ impl Drop for TestNamespace {
             kubectl(&[&delete[..], &[namespace]].concat());
         }
     }
+}
+
+/// A spec that does nothing and has a workspace.
+pub(crate) fn sleeper() -> Value {
+    json!({"command": ["sleep", "infinity"], "workspace": {"size": "10Mi"}})
 }
 
 /// A client of the API server.

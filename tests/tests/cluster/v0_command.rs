@@ -29,10 +29,7 @@ async fn a_python_client_works_in_a_sandbox_through_the_gateway() {
     assert!(steps.lines().count() > 20, "{steps}");
     // The files outlive a pause, and so does who may read them.
     session.change_state("pause").await;
-    ns.until(&session.id, "paused", |s| {
-        s.phase == crds::sandbox::Phase::Paused
-    })
-    .await;
+    ns.paused(&session.id).await;
     session.change_state("resume").await;
     session.ready().await;
     let log = session.run("git -C /workspace/demo log --format=%s").await;

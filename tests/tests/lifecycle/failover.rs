@@ -6,7 +6,7 @@ use crds::sandbox::Phase;
 use k8s_openapi::api::core::v1::Pod;
 use operator::controller::ControllerError;
 use standalone::api::Outage;
-use tests::test_cluster::{Link, TestCluster, TestController};
+use tests::test_cluster::{Link, SeededRng, TestCluster, TestController};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Budget of a failover after a crash (design: at most 8 s).
@@ -37,11 +37,8 @@ async fn a_standby_goes_on_in_time_whenever_the_leader_crashes() {
         let crashed = Instant::now();
         cluster.create("a").await;
         cluster.wait_for_write("candidate-b").await;
-        assert!(
-            crashed.elapsed() <= AFTER_CRASH,
-            "{millis}: {:?}",
-            crashed.elapsed()
-        );
+        let took = crashed.elapsed();
+        assert!(took <= AFTER_CRASH, "{millis}: {took:?}");
         cluster.wait_for_phase("a", Phase::Running).await;
         assert_eq!(cluster.assert_one_leader_at_a_time(), 2);
         drop(standby);
@@ -91,11 +88,8 @@ async fn a_shutdown_fails_readiness_first_and_lets_passes_end() {
     assert_eq!(vitals.health.readiness_failures(), ["shutting down"]);
     ending.await.unwrap().unwrap();
     // It finished its reconcile: after the claim the Pod, and then nothing more.
-    let by_first: Vec<_> = cluster
-        .writes_so_far()
-        .into_iter()
-        .filter(|(by, _)| by == "candidate-a")
-        .collect();
+    let mut by_first = cluster.writes_so_far();
+    by_first.retain(|(by, _)| by == "candidate-a");
     let last = by_first.last().map(|(_, w)| w.request.resource.as_str());
     assert_eq!(last, Some("pods"), "{by_first:?}");
     cluster.api.faults().set_latency(Duration::ZERO);
@@ -115,16 +109,10 @@ async fn partitioned_leader_stops_before_standby_starts() {
         let cut = Instant::now();
         cluster.delete_pod_now("a").await;
         let lost = timeout(AFTER_CRASH, leader.wait_ended()).await.unwrap();
-        assert!(
-            matches!(lost, Err(ControllerError::Leadership(_))),
-            "{lost:?}"
-        );
-        assert!(
-            !cluster
-                .writes_so_far()
-                .iter()
-                .any(|(by, _)| by == "candidate-b")
-        );
+        let leadership = matches!(lost, Err(ControllerError::Leadership(_)));
+        assert!(leadership, "{lost:?}");
+        let written = cluster.writes_so_far();
+        assert!(written.iter().all(|(by, _)| by != "candidate-b"));
         cluster.wait_for_write("candidate-b").await;
         assert!(cut.elapsed() <= AFTER_CRASH, "{:?}", cut.elapsed());
         cluster.wait_for_phase("a", Phase::Running).await;
@@ -156,10 +144,8 @@ async fn an_outage_ends_the_leader_and_what_comes_back_goes_on() {
         let again = cluster.candidate("candidate-c");
         sleep(Duration::from_mins(3)).await;
         let missing = again.vitals.health.readiness_failures();
-        assert!(
-            missing[0].contains("the API server has not responded"),
-            "{missing:?}"
-        );
+        let problem = "the API server has not responded for ";
+        assert!(missing[0].starts_with(problem), "{missing:?}");
         assert!(again.vitals.health.liveness_failures().is_empty());
         assert!(!standby.has_ended() && !again.has_ended());
 
@@ -167,35 +153,20 @@ async fn an_outage_ends_the_leader_and_what_comes_back_goes_on() {
         let back = Instant::now();
         cluster.running("b").await;
         // Within the longest time that a request of before may still hang, and a look.
-        assert!(
-            back.elapsed() <= Duration::from_secs(12),
-            "{outage:?} {:?}",
-            back.elapsed()
-        );
+        let took = back.elapsed();
+        assert!(took <= Duration::from_secs(12), "{outage:?} {took:?}");
         assert_eq!(cluster.assert_one_leader_at_a_time(), 2);
-    }
-}
-
-/// A small generator of numbers that are the same in each run (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
+        sleep(Duration::from_secs(36)).await;
+        assert!(again.vitals.health.readiness_failures().is_empty());
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn at_most_one_leader_under_chaos() {
     let cluster = TestCluster::without_controller();
-    cluster
-        .api
-        .faults()
-        .set_watch_lag(Duration::from_millis(700));
-    let mut random = Random(0x5eed_1234_9876_abcd);
+    let faults = cluster.api.faults();
+    faults.set_watch_lag(Duration::from_millis(700));
+    let mut random = SeededRng::new(0x5eed_1234_9876_abcd);
     let mut candidates = Vec::new();
     for n in 0..40 {
         while candidates.len() < 3 {
@@ -205,9 +176,8 @@ async fn at_most_one_leader_under_chaos() {
         cluster.create(&format!("sandbox-{n}")).await;
         sleep(Duration::from_millis(random.below(9000))).await;
         // Every other time it is the leader that has trouble.
-        let leader = candidates
-            .iter()
-            .position(|c| c.has_metric("sandbox_operator_leader 1"));
+        let leads = |c: &TestController| c.has_metric("sandbox_operator_leader 1");
+        let leader = candidates.iter().position(leads);
         let any = usize::try_from(random.below(3)).unwrap();
         let place = leader.filter(|_| n % 2 == 0).unwrap_or(any);
         let candidate = candidates.swap_remove(place);
@@ -218,12 +188,7 @@ async fn at_most_one_leader_under_chaos() {
                 let _ = candidate.shut_down().await;
             }
             trouble => {
-                let link = if trouble == 2 {
-                    Link::Silent
-                } else {
-                    Link::Refused
-                };
-                candidate.set_link(link);
+                candidate.set_link([Link::Silent, Link::Refused][usize::from(trouble == 3)]);
                 sleep(Duration::from_millis(random.below(12_000))).await;
                 candidate.set_link(Link::Up);
                 candidates.push(candidate);
@@ -232,9 +197,8 @@ async fn at_most_one_leader_under_chaos() {
         candidates.retain(|c| !c.has_ended());
     }
     for n in 0..40 {
-        cluster
-            .wait_for_phase(&format!("sandbox-{n}"), Phase::Running)
-            .await;
+        let name = format!("sandbox-{n}");
+        cluster.wait_for_phase(&name, Phase::Running).await;
     }
     let terms = cluster.assert_one_leader_at_a_time();
     assert!(

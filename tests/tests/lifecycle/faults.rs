@@ -72,59 +72,46 @@ async fn check(cluster: &TestCluster) {
     assert_eq!(pods, ["loses", "resumes", "starts", "stays"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn watches_that_lag_cost_no_second_pod_and_no_write() {
+/// Everything happens while watches lag, break or have to list again: no second Pod and no write.
+async fn costs_nothing_but_time(lag: Duration, trouble: impl AsyncFn(&TestCluster)) {
     let cluster = prepare().await;
-    cluster.api.faults().set_watch_lag(LAG);
+    cluster.api.faults().set_watch_lag(lag);
     happen(&cluster).await;
+    trouble(&cluster).await;
     let took = arrive(&cluster).await;
-    // One lag to hear of the wish, one of the Pod's address, one of its end.
     assert!(took <= CONVERGENCE_TIMEOUT, "{took:?}");
     check(&cluster).await;
     let idle = cluster.no_op_writes();
     assert!(idle.is_empty(), "{idle:#?}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn watches_that_break_all_the_time_cost_nothing_but_time() {
-    for lag in [Duration::ZERO, LAG] {
-        let cluster = prepare().await;
-        cluster.api.faults().set_watch_lag(lag);
-        happen(&cluster).await;
-        for _ in 0..20 {
-            cluster.api.faults().drop_watches();
-            tokio::time::sleep(Duration::from_millis(700)).await;
-        }
-        let took = arrive(&cluster).await;
-        assert!(took <= CONVERGENCE_TIMEOUT, "{took:?}");
-        check(&cluster).await;
-        assert!(
-            cluster.no_op_writes().is_empty(),
-            "{:#?}",
-            cluster.no_op_writes()
-        );
+/// Breaks all watches again and again.
+async fn break_watches(cluster: &TestCluster, times: u32, and: impl Fn()) {
+    for _ in 0..times {
+        and();
+        cluster.api.faults().drop_watches();
+        tokio::time::sleep(Duration::from_millis(700)).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forgotten_history_makes_everybody_list_again_and_nobody_write() {
+async fn watches_that_lag_cost_no_second_pod_and_no_write() {
+    // One lag to hear of the wish, one of the Pod's address, one of its end.
+    costs_nothing_but_time(LAG, async |_| {}).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_break_all_the_time_cost_nothing_but_time() {
     for lag in [Duration::ZERO, LAG] {
-        let cluster = prepare().await;
-        cluster.api.faults().set_watch_lag(lag);
-        happen(&cluster).await;
-        for _ in 0..5 {
-            cluster.api.compact();
-            cluster.api.faults().drop_watches();
-            tokio::time::sleep(Duration::from_millis(700)).await;
-        }
-        let took = arrive(&cluster).await;
-        assert!(took <= CONVERGENCE_TIMEOUT, "{took:?}");
-        check(&cluster).await;
-        assert!(
-            cluster.no_op_writes().is_empty(),
-            "{:#?}",
-            cluster.no_op_writes()
-        );
+        costs_nothing_but_time(lag, async |c| break_watches(c, 20, || {}).await).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn forgotten_history_makes_all_watches_list_again_and_no_component_write() {
+    for lag in [Duration::ZERO, LAG] {
+        let compact = async |c: &TestCluster| break_watches(c, 5, || c.api.compact()).await;
+        costs_nothing_but_time(lag, compact).await;
     }
 }
 
@@ -153,10 +140,8 @@ async fn every_answer_may_be_lost_once() {
             let cluster = prepare().await;
             cluster.api.faults().set_watch_lag(lag);
             let mine = move |r: &RequestInfo| is_controller_write(r) && r.verb == verb;
-            cluster
-                .api
-                .faults()
-                .fail_next(12, Failure::DropResponse, mine);
+            let faults = cluster.api.faults();
+            faults.fail_next(12, Failure::DropResponse, mine);
             happen(&cluster).await;
             let took = arrive(&cluster).await;
             assert!(took <= Duration::from_mins(1), "{verb:?}: {took:?}");
@@ -168,27 +153,18 @@ async fn every_answer_may_be_lost_once() {
 /// The trouble begins while everything is under way, at different moments of it.
 async fn survives_outage(outage: Outage, length: Duration, after: Duration) {
     let cluster = prepare().await;
-    cluster
-        .api
-        .faults()
-        .set_watch_lag(Duration::from_millis(50));
+    let faults = cluster.api.faults();
+    faults.set_watch_lag(Duration::from_millis(50));
     cluster
         .node
         .script_next_pod("starts", PodScript::NeverReady);
     happen(&cluster).await;
     tokio::time::sleep(after).await;
-    cluster.api.faults().set_outage(outage);
+    faults.set_outage(outage);
     tokio::time::sleep(length / 2).await;
     // No watch will report it: only the sandbox itself can.
     cluster.node.heal("starts").await;
-    tokio::time::sleep(length / 2).await;
-    cluster.api.faults().set_outage(Outage::None);
-    let took = arrive(&cluster).await;
-    assert!(
-        took <= CONVERGENCE_TIMEOUT,
-        "{outage:?} of {length:?} after {after:?}: {took:?}"
-    );
-    check(&cluster).await;
+    back_at_once(&cluster, outage, length).await;
 }
 
 /// Everything happens while the server is away.
@@ -197,36 +173,38 @@ async fn learns_of_outage(outage: Outage, length: Duration) {
     cluster.api.faults().set_outage(outage);
     tokio::time::sleep(length / 2).await;
     happen(&cluster).await;
+    back_at_once(&cluster, outage, length).await;
+}
+
+/// The second half of an outage, and its end.
+async fn back_at_once(cluster: &TestCluster, outage: Outage, length: Duration) {
     tokio::time::sleep(length / 2).await;
     cluster.api.faults().set_outage(Outage::None);
-    let took = arrive(&cluster).await;
+    let took = arrive(cluster).await;
     assert!(
         took <= CONVERGENCE_TIMEOUT,
         "{outage:?} of {length:?}: {took:?}"
     );
-    check(&cluster).await;
+    check(cluster).await;
 }
 
-const LENGTHS: [Duration; 2] = [Duration::from_secs(30), Duration::from_mins(5)];
+async fn is_back_at_once_after(outage: Outage) {
+    for length in [Duration::from_secs(30), Duration::from_mins(5)] {
+        for after in [0, 49, 51, 120].map(Duration::from_millis) {
+            survives_outage(outage, length, after).await;
+        }
+        learns_of_outage(outage, length).await;
+    }
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_refuses_for_minutes_is_back_at_once() {
-    for length in LENGTHS {
-        for after in [0, 49, 51, 120].map(Duration::from_millis) {
-            survives_outage(Outage::Refuse, length, after).await;
-        }
-        learns_of_outage(Outage::Refuse, length).await;
-    }
+    is_back_at_once_after(Outage::Refuse).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_hangs_for_minutes_is_back_at_once() {
-    for length in LENGTHS {
-        for after in [0, 49, 51, 120].map(Duration::from_millis) {
-            survives_outage(Outage::Hang, length, after).await;
-        }
-        learns_of_outage(Outage::Hang, length).await;
-    }
+    is_back_at_once_after(Outage::Hang).await;
 }
 
 #[tokio::test(start_paused = true)]

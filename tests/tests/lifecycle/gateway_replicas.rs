@@ -55,10 +55,8 @@ async fn item_3_sixteen_starts_of_each_of_ten_sessions_make_ten_runtimes() {
     let starts = (0..160).map(|n| {
         let (gateway, session) = (gateways[n % 2].clone(), format!("s{}", n / 16));
         async move {
-            (
-                session.clone(),
-                start(&gateway, &session).await["runtime_id"].clone(),
-            )
+            let started = start(&gateway, &session).await;
+            (session, started["runtime_id"].clone())
         }
     });
     let made: HashSet<_> = join_all(starts).await.into_iter().collect();
@@ -70,23 +68,20 @@ async fn item_3_sixteen_starts_of_each_of_ten_sessions_make_ten_runtimes() {
 async fn items_4_and_5_changes_through_one_replica_bind_the_other() {
     let (cluster, [one, other]) = stage().await;
     let first = start(&one, "s").await;
-    let (name, id) = (
-        first["runtime_id"].as_str().unwrap(),
-        json!({"runtime_id": first["runtime_id"]}),
-    );
+    let id = json!({"runtime_id": first["runtime_id"]});
+    let name = first["runtime_id"].as_str().unwrap();
     cluster.wait_for_phase(name, Phase::Running).await;
     assert_eq!(one.post("/pause", &id).await.status, 200);
     assert_eq!(one.get("/sessions/s").await.body["status"], "paused");
     // A start through the replica that has not heard of it yet resumes it all the same.
     let resumed = start(&other, "s").await;
     assert_eq!(resumed["runtime_id"], first["runtime_id"]);
-    let running = cluster
-        .wait(name, |e| e.status.phase == Phase::Running)
-        .await;
-    assert!(running.is_some());
+    cluster.wait_for_phase(name, Phase::Running).await;
     assert_eq!(other.post("/stop", &id).await.status, 200);
     let second = start(&one, "s").await;
-    assert_ne!(second["runtime_id"], first["runtime_id"]);
+    for field in ["runtime_id", "session_api_key"] {
+        assert_ne!(second[field], first[field]);
+    }
     for gateway in [&one, &other] {
         assert_eq!(gateway.post("/stop", &id).await.status, 200);
         assert_eq!(gateway.post("/resume", &id).await.status, 404);
@@ -183,7 +178,7 @@ async fn item_13_outages_and_new_controllers_are_not_seen_by_those_who_poll() {
         let path = format!("/runtime/{}", started["runtime_id"].as_str().unwrap());
         tokio::spawn(async move {
             loop {
-                for path in ["/sessions/s", &path] {
+                for path in ["/sessions/s", "/list", "/sessions/batch?ids=s", &path] {
                     let answer = gateway.get(path).await;
                     assert_eq!(answer.status, 200, "{path}: {}", answer.body);
                 }

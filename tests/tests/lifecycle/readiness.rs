@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
 use operator::keys::Keys;
 use serde_json::{Value, json};
 use tests::size::full_or;
@@ -71,12 +70,12 @@ impl SandboxRun {
             .keys
             .session_runtime_id(NAMESPACE, "default", &session, 0);
         let rng = SeededRng::new(number.wrapping_mul(0x9e37_79b9));
-        let (accident, tally) = (None, Tally::default());
+        let tally = Tally::default();
         let mut life = Self {
             scene,
             rng,
             id,
-            accident,
+            accident: None,
             tally,
         };
         life.become_ready_later();
@@ -91,10 +90,8 @@ impl SandboxRun {
             sleep(STALE_READY_GRACE).await;
             life.check_ready().await;
         }
-        let stopped = life
-            .gateway()
-            .post("/stop", &json!({"runtime_id": life.id}))
-            .await;
+        let id = json!({"runtime_id": life.id});
+        let stopped = life.gateway().post("/stop", &id).await;
         assert_eq!(stopped.status, 200, "{}", stopped.body);
         life.tally
     }
@@ -106,11 +103,8 @@ impl SandboxRun {
 
     /// The command of its Pod does not answer before a random time.
     fn become_ready_later(&mut self) {
-        let (node, id, after) = (
-            self.scene.node.clone(),
-            self.id.clone(),
-            self.rng.time(SLOWEST),
-        );
+        let (node, id) = (self.scene.node.clone(), self.id.clone());
+        let after = self.rng.time(SLOWEST);
         node.script_next_pod(&id, PodScript::NeverReady);
         tokio::spawn(async move {
             sleep(after).await;
@@ -145,11 +139,8 @@ impl SandboxRun {
             let answer = self.gateway().get(&format!("/runtime/{}", self.id)).await;
             assert_eq!(answer.status, 200, "{}", answer.body);
             info = answer.body;
-            assert_eq!(
-                info["pod_status"] == "Ready",
-                info["status"] == "running",
-                "{info}"
-            );
+            let (ready, runs) = (info["pod_status"] == "Ready", info["status"] == "running");
+            assert_eq!(ready, runs, "{info}");
         }
         let recent = self
             .accident
@@ -157,12 +148,9 @@ impl SandboxRun {
         let path = format!("/{}/runtime/alive", self.id);
         let answer = self.gateway().get(&path).await;
         match answer.status {
-            StatusCode::OK => self.tally.good += 1,
+            200 => self.tally.good += 1,
             _ if recent => self.tally.excused += 1,
-            status => self
-                .tally
-                .lies
-                .push(format!("{status} {}: {info}", answer.body)),
+            _ => self.tally.lies.push(format!("{answer:?}: {info}")),
         }
     }
 }

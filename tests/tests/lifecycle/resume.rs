@@ -30,7 +30,7 @@ async fn a_resume_wakes_what_fell_asleep() {
     let (gateway, name, id) = asleep(&mut cluster).await;
     let resumed = gateway.post("/resume", &id).await;
     // The gateway answers once its watch has delivered the change; the Pod may run by then.
-    assert_eq!(resumed.status.as_u16(), 200, "{}", resumed.body);
+    assert_eq!(resumed.status, 200, "{}", resumed.body);
     assert_ne!(resumed.body["status"], "paused");
     cluster.wait_for_phase(&name, Phase::Running).await;
 }
@@ -43,7 +43,7 @@ async fn a_pause_and_a_resume_while_the_controller_is_away_end_in_running() {
     assert_eq!(gateway.post("/pause", &id).await.body["status"], "paused");
     let resumed = gateway.post("/resume", &id).await;
     assert_eq!(
-        (resumed.status.as_u16(), &resumed.body["status"]),
+        (resumed.status, &resumed.body["status"]),
         (200, &json!("starting"))
     );
     cluster.start_controller();
@@ -59,7 +59,7 @@ async fn a_gateway_that_has_not_heard_of_the_pause_wakes_it_all_the_same() {
     let late = cluster.gateway().await;
     let resumed = late.post("/resume", &id).await;
     assert_eq!(
-        (resumed.status.as_u16(), &resumed.body["status"]),
+        (resumed.status, &resumed.body["status"]),
         (200, &json!("starting"))
     );
     cluster.wait_for_phase(&name, Phase::Running).await;

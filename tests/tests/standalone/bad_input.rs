@@ -11,7 +11,7 @@ use hyper::body::Bytes;
 use serde_json::Value;
 use tests::clients::{HttpClient, Reply};
 
-use crate::fixture::{CALL_TIMEOUT, Fixture, fixture};
+use crate::fixture::{CALL_TIMEOUT, Fixture};
 
 /// Every endpoint of the API (`docs/specs/runtime-api.md`, section 1.2), with an id where one belongs.
 const ENDPOINTS: [(&str, &str); 21] = [
@@ -41,13 +41,58 @@ const ENDPOINTS: [(&str, &str); 21] = [
 /// Statuses that no client understands, or that are forbidden.
 const FORBIDDEN: [u16; 4] = [402, 409, 422, 429];
 
+/// A sender of bad requests, to an installation that takes no harm.
+struct Offender<'a> {
+    fixture: &'a Fixture,
+    wire: HttpClient,
+}
+
+impl<'a> Offender<'a> {
+    fn new(fixture: &'a Fixture) -> Self {
+        let wire = fixture.wire();
+        Self { fixture, wire }
+    }
+
+    /// Sends a request, checks the answer, which comes however large the body is, and gives its status.
+    async fn send(&self, method: &str, path: &str, body: impl Into<Bytes>) -> u16 {
+        let (body, url) = (body.into(), self.fixture.url(path));
+        let shown: String = path.chars().take(200).collect();
+        let what = format!("{method} {shown} with {} bytes", body.len());
+        let method: Method = method.parse().unwrap();
+        let reply = self.wire.send(method, &url, body, CALL_TIMEOUT).await;
+        let reply = reply.unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        check(&what, &reply);
+        reply.status
+    }
+
+    /// As [`Offender::send`], for one of several statuses.
+    async fn gets(&self, statuses: &[u16], method: &str, path: &str, body: impl Into<Bytes>) {
+        let body = body.into();
+        let shown = String::from_utf8_lossy(&body[..body.len().min(100)]).into_owned();
+        let status = self.send(method, path, body).await;
+        assert!(
+            statuses.contains(&status),
+            "{method} {path} {shown}: {status}"
+        );
+    }
+
+    /// The installation has taken no harm, and has no sandbox.
+    async fn check_unharmed(self) {
+        assert_eq!(self.fixture.get("/list").await["total"], 0);
+        self.fixture.get("/health").await;
+        assert_eq!(self.fixture.kubectl("get sbx -o name"), "");
+    }
+}
+
 /// Fails at anything that breaks a client.
-fn check(what: &str, reply: &Reply) {
-    let Reply {
+fn check(
+    what: &str,
+    Reply {
         status,
         headers,
         body,
-    } = reply;
+    }: &Reply,
+) {
     let text = String::from_utf8_lossy(&body[..body.len().min(300)]);
     let context = format!("{what}: {status} {text}");
     // The one that is allowed to say that it cannot (`docs/specs/runtime-api.md`, section 1.10).
@@ -62,33 +107,4 @@ fn check(what: &str, reply: &Reply) {
         assert!(detail.is_some_and(|d| !d.is_empty()), "{context}");
         assert_eq!(headers["content-type"], "application/json", "{context}");
     }
-}
-
-/// Sends a request, checks the answer, which comes however large the body is, and gives its status.
-async fn send(wire: &HttpClient, fixture: &Fixture, method: &str, path: &str, body: Bytes) -> u16 {
-    let url = format!("{}{path}", fixture.api());
-    let size = body.len();
-    let method: Method = method.parse().unwrap();
-    let reply = wire.send(method.clone(), &url, body, CALL_TIMEOUT).await;
-    let shown: String = path.chars().take(200).collect();
-    let what = format!("{method} {shown} with {size} bytes");
-    let reply = reply.unwrap_or_else(|error| panic!("{what}: {error:?}"));
-    check(&what, &reply);
-    reply.status
-}
-
-/// The installation has taken no harm, and has no sandbox.
-async fn check_unharmed(fixture: &Fixture) {
-    let wire = fixture.wire();
-    let url = |path: &str| format!("{}{path}", fixture.api());
-    let list = wire.try_get(&url("/list"), CALL_TIMEOUT).await.unwrap();
-    assert_eq!(list.success().unwrap()["total"], 0);
-    assert_eq!(
-        wire.get(&url("/health")).await.status,
-        200
-    );
-    let made = fixture
-        .standalone
-        .run("kubectl", &["get", "sbx", "-o", "name"]);
-    assert_eq!(made, "");
 }

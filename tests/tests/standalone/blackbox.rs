@@ -1,4 +1,5 @@
-//! The black-box checklist of the runtime API (`docs/specs/runtime-api.md`, section 8.1), item by item, against the standalone binary.
+//! The black-box checklist of the runtime API (`docs/specs/runtime-api.md`, section 8.1), item by item, against the
+//! standalone binary. Item 2 is `readiness.rs`.
 
 mod content;
 mod crashes;
@@ -7,4 +8,4 @@ mod lifecycle;
 mod requests;
 mod restarts;
 mod shutdown;
-mod sse;
+pub(crate) mod streams;

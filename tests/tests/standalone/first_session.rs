@@ -8,7 +8,9 @@ use crate::fixture::{Fixture, fixture_with};
 #[test]
 fn the_first_session_of_the_readme_works() {
     let path = ["--url-form", "path"];
-    let Some(Fixture { standalone, state }) = fixture_with(&[]) else { return };
+    let Some(Fixture { standalone, state }) = fixture_with(&[]) else {
+        return;
+    };
     let run = |standalone: Standalone| {
         let script = root().join("examples/first-session.sh");
         let output = standalone.run(script.to_str().unwrap(), &[]);

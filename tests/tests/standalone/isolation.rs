@@ -8,7 +8,9 @@ const SLEEPERS: &str =
 
 #[tokio::test]
 async fn two_sandboxes_do_not_see_each_other() {
-    let Some(fixture) = fixture_with(&[]) else { return };
+    let Some(fixture) = fixture_with(&[]) else {
+        return;
+    };
     let (a, b) = (fixture.run("a").await, fixture.run("b").await);
     assert_ne!((&a.id, &a.url, &a.key), (&b.id, &b.url, &b.key));
     let write = "echo secret > /workspace/a.txt; echo secret > /tmp/a.txt";

@@ -39,8 +39,10 @@ async fn kill(session: &Session, own: impl Fn(u32, &str) -> bool) {
     });
     let pids: Vec<_> = picked.collect();
     assert_eq!(pids.len(), 1, "{pids:?}");
-    let killed = Command::new("kill").args(["-9", &pids[0].to_string()]);
-    assert!(killed.status().unwrap().success());
+    let killed = Command::new("kill")
+        .args(["-9", &pids[0].to_string()])
+        .status();
+    assert!(killed.unwrap().success());
 }
 
 fn number_inside(process: &Path) -> Option<u32> {
@@ -56,11 +58,16 @@ fn command_line(process: &Path) -> String {
 
 #[tokio::test]
 async fn killed_processes_and_deleted_pods_come_back_with_their_files() {
-    let Some(fixture) = fixture_with(&[]) else { return };
+    let Some(fixture) = fixture_with(&[]) else {
+        return;
+    };
     let supervisor = |number, _: &str| number == 1;
     let server = |number, line: &str| number > 1 && line.contains("sandbox-executor serve");
     let ended = "exit code 137";
-    comes_back(&fixture, "supervisor", ended, async |s| kill(s, supervisor).await).await;
+    comes_back(&fixture, "supervisor", ended, async |s| {
+        kill(s, supervisor).await
+    })
+    .await;
     comes_back(&fixture, "command", ended, async |s| kill(s, server).await).await;
     let delete = async |session: &Session| {
         fixture.kubectl(&format!("delete pod {} --wait=false", session.id));

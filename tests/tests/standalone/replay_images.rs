@@ -5,20 +5,16 @@ use hyper::body::Bytes;
 use serde_json::json;
 use tests::clients::{ClientException, HttpClient, V0};
 
-use crate::fixture::{CALL_TIMEOUT, Fixture, fixture};
+use crate::fixture::{CALL_TIMEOUT, fixture, fixture_with};
 
 /// A build context as it is sent: tens of MiB.
 const CONTEXT: usize = 40 << 20;
 
 #[tokio::test]
 async fn an_image_that_nobody_named_is_taken_for_there_and_started() {
-    let args = [
-        "--url-form",
-        "nested",
-        "--registry-prefix",
-        "registry.example.com/agents/",
-    ];
-    let Some(fixture) = Fixture::set_with("V0 replay", &args) else {
+    let prefix = ["--registry-prefix", "registry.example.com/agents/"];
+    let args = [&["--url-form", "nested"], &prefix[..]].concat();
+    let Some(fixture) = fixture_with(&args) else {
         return;
     };
     let mut config = fixture.v0("s");
@@ -35,8 +31,11 @@ async fn an_image_that_nobody_named_is_taken_for_there_and_started() {
         "POST /start 201".to_owned(),
     ];
     assert_eq!(calls[..4], expected);
-    let args = ["get", "sbx", client.id(), "-o", "jsonpath={.spec.image}"];
-    assert_eq!(fixture.standalone.run("kubectl", &args), image);
+    let stored = fixture.kubectl(&format!(
+        "get sbx {} -o jsonpath={{.spec.image}}",
+        client.id()
+    ));
+    assert_eq!(stored, image);
     client.close().await.unwrap();
 }
 
@@ -58,12 +57,9 @@ async fn a_build_is_refused_in_words_when_all_of_it_has_come() {
     assert_eq!(status, 501);
     // It is told what to do instead.
     assert!(detail.is_some_and(|detail| detail.contains("runtime_container_image")));
-    let unknown = wire
-        .try_get(&format!("{url}_status?build_id=1"), CALL_TIMEOUT)
-        .await;
-    let unknown = unknown.unwrap();
+    let unknown = wire.get(&format!("{url}_status?build_id=1")).await;
     assert_eq!(unknown.status, 404);
-    assert!(unknown.json().unwrap()["detail"].is_string());
+    assert!(unknown.body["detail"].is_string());
     // A stranger is not even listened to, and is told so all the same.
     let stranger = HttpClient::new("wrong");
     let body = json!({"context": "A".repeat(CONTEXT)}).to_string();

@@ -1,10 +1,11 @@
 //! V0's nested conversation manager (`docs/specs/runtime-api.md`, section 3.6), in both routing modes.
 
+use serde_json::json;
 use tests::clients::HttpClient;
 use tests::clients::v0::{NestedManager, Routing};
 use tests::fake_agent_server;
 
-use crate::fixture::{CALL_TIMEOUT, Fixture, text, fixture};
+use crate::fixture::{Fixture, fixture, text};
 
 /// The nested server, played by the double.
 const COMMAND: [&str; 5] = [
@@ -30,10 +31,8 @@ async fn whole_life(routing: Routing) {
     let sid = "3f2b9d0c1e4a4f6f8a7b6c5d4e3f2a1b";
     assert_eq!(manager.status(sid).await.unwrap(), "STOPPED");
     assert!(manager.running().await.unwrap().is_empty());
-    let runtime = manager
-        .start(sid, fake_agent_server::IMAGE, &COMMAND)
-        .await
-        .unwrap();
+    let start = async || manager.start(sid, fake_agent_server::IMAGE, &COMMAND).await;
+    let runtime = start().await.unwrap();
     assert_eq!(manager.running().await.unwrap(), [sid]);
     assert_eq!(manager.status(sid).await.unwrap(), "RUNNING");
     assert!(manager.is_nested(sid).await.unwrap());
@@ -51,13 +50,9 @@ async fn whole_life(routing: Routing) {
     assert_eq!(manager.close(sid).await.unwrap().status, 200);
     assert_eq!(manager.status(sid).await.unwrap(), "STOPPED");
     assert!(manager.running().await.unwrap().is_empty());
-    let again = manager
-        .start(sid, fake_agent_server::IMAGE, &COMMAND)
-        .await
-        .unwrap();
-    assert_eq!(again.id(), runtime.id());
+    assert_eq!(start().await.unwrap().id(), runtime.id());
 
-    let id = serde_json::json!({"runtime_id": runtime.id()});
+    let id = json!({"runtime_id": runtime.id()});
     fixture.post("stop", &id).await;
     assert_eq!(manager.status(sid).await.unwrap(), "ARCHIVED");
 }
@@ -77,11 +72,9 @@ async fn its_web_hooks_are_told_by_the_command_of_the_session() {
     let Some(fixture) = fixture() else { return };
     let manager = manager(&fixture, Routing::Subdomain);
     let line = "/usr/local/bin/openhands-agent-server -m openhands.server";
-    fixture
-        .start("line", &serde_json::json!({"command": line}))
-        .await;
+    fixture.start("line", &json!({"command": line})).await;
     assert!(manager.is_nested("line").await.unwrap());
     assert_eq!(fixture.session("line").await["command"], line);
-    fixture.start("plain", &serde_json::json!({})).await;
+    fixture.start("plain", &json!({})).await;
     assert!(!manager.is_nested("plain").await.unwrap());
 }

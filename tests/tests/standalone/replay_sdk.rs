@@ -1,29 +1,19 @@
 //! `APIRemoteWorkspace` of the SDK (`docs/specs/runtime-api.md`, section 3.9), with its default class on a machine that
 //! has none.
 
-use std::time::Duration;
-
-use futures::{SinkExt as _, StreamExt as _};
+use futures::SinkExt as _;
 use http::Method;
 use hyper::body::Bytes;
-use serde_json::{Value, json};
+use serde_json::json;
 use tests::clients::{ClientException, HttpClient, Sdk};
-use tests::fake_agent_server;
-use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tests::fake_agent_server::{EMPTY_IMAGE, IMAGE, empty_image};
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
-use tokio_tungstenite::{WebSocketStream, client_async};
 
-use crate::fixture::{CALL_TIMEOUT, Fixture, fixture};
+use crate::blackbox::streams::{echoes, listen, next};
+use crate::fixture::{Fixture, fixture, fixture_with};
 
 fn workspace(fixture: &Fixture, session: &str) -> Sdk {
-    Sdk::new(
-        fixture.api(),
-        fixture.key(),
-        session,
-        fake_agent_server::IMAGE,
-    )
+    Sdk::new(fixture.api(), fixture.key(), session, IMAGE)
 }
 
 /// The calls without those of the polls.
@@ -33,19 +23,16 @@ fn story(workspace: &Sdk) -> Vec<String> {
     calls
 }
 
-async fn put(workspace: &Sdk, content: &str) {
+async fn put(workspace: &Sdk, content: &'static str) {
     let path = "/api/file/upload?path=/workspace/file";
-    let body = Bytes::from(content.to_owned());
-    let reply = workspace.call(Method::POST, path, body).await.unwrap();
-    reply.success().unwrap();
+    let reply = workspace.call(Method::POST, path, content.into()).await;
+    reply.unwrap().success().unwrap();
 }
 
 async fn got(workspace: &Sdk) -> Bytes {
     let path = "/api/file/download?path=/workspace/file";
-    let reply = workspace
-        .call(Method::GET, path, Bytes::new())
-        .await
-        .unwrap();
+    let reply = workspace.call(Method::GET, path, Bytes::new()).await;
+    let reply = reply.unwrap();
     assert_eq!(reply.status, 200);
     reply.body
 }
@@ -116,35 +103,28 @@ async fn a_session_id_of_none_is_one_like_any_other() {
 #[tokio::test]
 async fn crash_loop_is_raised_and_sandbox_is_stopped() {
     let root = tempfile::tempdir().unwrap();
-    let image = fake_agent_server::empty_image(root.path());
-    let Some(fixture) = Fixture::set_with("SDK replay", &["--url-form", "nested", &image]) else {
+    let args = ["--url-form", "nested", &empty_image(root.path())];
+    let Some(fixture) = fixture_with(&args) else {
         return;
     };
     let mut workspace = workspace(&fixture, "s");
-    workspace.server_image = fake_agent_server::EMPTY_IMAGE.into();
+    workspace.server_image = EMPTY_IMAGE.into();
     workspace.runtime_class = None;
     let raised = workspace.construct().await.unwrap_err();
-    let fatal = ["failed", "crashloopbackoff"];
-    assert!(
-        fatal
-            .map(|f| ClientException::Value(f.into()))
-            .contains(&raised),
-        "{raised:?}"
-    );
+    let fatal = ["failed", "crashloopbackoff"].map(|f| ClientException::Value(f.into()));
+    assert!(fatal.contains(&raised), "{raised:?}");
     assert_eq!(story(&workspace).last().unwrap(), "POST /stop 200");
 }
 
 #[tokio::test]
 async fn with_a_path_in_the_url_it_gives_up_and_stops_what_it_started() {
-    let Some(fixture) = Fixture::set_with("SDK replay", &["--url-form", "path"]) else {
+    let Some(fixture) = fixture_with(&["--url-form", "path"]) else {
         return;
     };
     let mut workspace = workspace(&fixture, "s");
     let raised = workspace.construct().await;
-    assert!(
-        matches!(raised, Err(ClientException::Assertion(_))),
-        "{raised:?}"
-    );
+    let path = matches!(raised, Err(ClientException::Assertion(_)));
+    assert!(path, "{raised:?}");
     assert_eq!(story(&workspace).last().unwrap(), "POST /stop 200");
 }
 
@@ -153,19 +133,14 @@ async fn events_come_by_websocket_after_the_first_frame_said_who_listens() {
     let Some(fixture) = fixture() else { return };
     let mut workspace = workspace(&fixture, "s");
     workspace.construct().await.unwrap();
-    let mut socket = listen(&workspace, &workspace.key).await;
-    assert_eq!(
-        next(&mut socket).await.into_text().unwrap(),
-        r#"{"kind":"ready"}"#
-    );
-    socket.send(Message::text("a")).await.unwrap();
-    assert_eq!(next(&mut socket).await, Message::text("a"));
-    let large = Message::binary(vec![7_u8; 1 << 20]);
-    socket.send(large.clone()).await.unwrap();
-    assert_eq!(next(&mut socket).await, large);
+    let mut socket = listen(&workspace.host, &workspace.key).await;
+    let ready = Message::text(r#"{"kind":"ready"}"#);
+    assert_eq!(next(&mut socket).await, ready);
+    echoes(&mut socket, Message::text("a")).await;
+    echoes(&mut socket, Message::binary(vec![7_u8; 1 << 20])).await;
     socket.close(None).await.unwrap();
 
-    let mut stranger = listen(&workspace, "wrong").await;
+    let mut stranger = listen(&workspace.host, "wrong").await;
     let Message::Close(Some(end)) = next(&mut stranger).await else {
         panic!("let in");
     };
@@ -174,23 +149,4 @@ async fn events_come_by_websocket_after_the_first_frame_said_who_listens() {
     let anonymous = HttpClient::anonymous();
     let url = format!("{}/api/echo?session_api_key=wrong", workspace.host);
     assert_eq!(anonymous.get(&url).await.status, 401);
-}
-
-async fn listen(workspace: &Sdk, key: &str) -> WebSocketStream<TcpStream> {
-    let netloc = workspace.host.strip_prefix("http://").unwrap();
-    let port = netloc.rsplit_once(':').unwrap().1;
-    let stream = TcpStream::connect(format!("127.0.0.1:{port}"))
-        .await
-        .unwrap();
-    let request = format!("ws://{netloc}/sockets/events/5d0c6f0e?resend_all=true");
-    let request = request.into_client_request().unwrap();
-    let (mut socket, _) = client_async(request, stream).await.unwrap();
-    let auth: Value = json!({"type": "auth", "session_api_key": key});
-    socket.send(Message::text(auth.to_string())).await.unwrap();
-    socket
-}
-
-async fn next(socket: &mut WebSocketStream<TcpStream>) -> Message {
-    let message = timeout(Duration::from_secs(10), socket.next()).await;
-    message.unwrap().unwrap().unwrap()
 }

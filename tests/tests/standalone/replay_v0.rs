@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use tests::clients::{ClientException, V0};
+use tests::clients::{ClientException, V0, V0Config};
 use tests::fake_agent_server;
 
 use crate::fixture::{CALL_TIMEOUT, Fixture, fixture};
@@ -22,6 +22,14 @@ fn story(client: &V0) -> Vec<String> {
     calls
 }
 
+/// A client whose sandbox outlives it.
+fn kept(fixture: &Fixture) -> V0Config {
+    V0Config {
+        keep_runtime_alive: true,
+        ..fixture.v0("s")
+    }
+}
+
 #[tokio::test]
 async fn connect_act_close() {
     let Some(fixture) = fixture() else { return };
@@ -29,10 +37,8 @@ async fn connect_act_close() {
     config.environment.insert("GREETING".into(), json!("hello"));
     let mut client = V0::new(config);
     client.connect().await.unwrap();
-    assert_eq!(
-        client.run("echo $GREETING $SET_UP").await.unwrap(),
-        "hello 1"
-    );
+    let said = client.run("echo $GREETING $SET_UP").await.unwrap();
+    assert_eq!(said, "hello 1");
     let ports: Vec<_> = client.work_hosts.values().cloned().collect();
     assert_eq!(ports, [json!(12000), json!(12001)]);
     client.upload("a.txt", b"sent", "/workspace").await.unwrap();
@@ -47,18 +53,11 @@ async fn connect_act_close() {
         "POST /upload_file",
     ];
     let story = story(&client);
-    assert!(
-        story
-            .iter()
-            .zip(expected)
-            .all(|(call, e)| call.starts_with(e)),
-        "{story:?}"
-    );
+    let mut begin = story.iter().zip(expected);
+    assert!(begin.all(|(call, e)| call.starts_with(e)), "{story:?}");
     assert_eq!(story.last().unwrap(), "POST /stop 200");
-    assert_eq!(
-        story.iter().filter(|call| call.contains("/stop")).count(),
-        1
-    );
+    let stops = story.iter().filter(|call| call.contains("/stop"));
+    assert_eq!(stops.count(), 1);
     assert_eq!(client.run("true").await, Err(ClientException::Disconnected));
 }
 
@@ -84,8 +83,7 @@ async fn attach_only_finds_what_there_is() {
 #[tokio::test]
 async fn a_kept_runtime_is_paused_and_comes_back_with_everything() {
     let Some(fixture) = fixture() else { return };
-    let mut config = fixture.v0("s");
-    config.keep_runtime_alive = true;
+    let config = kept(&fixture);
     let mut first = V0::new(config.clone());
     first.connect().await.unwrap();
     first.run("echo kept > /workspace/file").await.unwrap();
@@ -95,14 +93,11 @@ async fn a_kept_runtime_is_paused_and_comes_back_with_everything() {
 
     let mut second = V0::new(config);
     second.connect().await.unwrap();
-    let same = |client: &V0| {
-        (
-            client.id().to_owned(),
-            client.url.clone(),
-            client.session_key.clone(),
-        )
-    };
-    assert_eq!(same(&second), same(&first));
+    assert_eq!(second.runtime_id, first.runtime_id);
+    assert_eq!(
+        (&second.url, &second.session_key),
+        (&first.url, &first.session_key)
+    );
     assert_eq!(second.run("cat /workspace/file").await.unwrap(), "kept");
     assert_eq!(story(&second), ["GET /sessions/s 200", "POST /resume 200"]);
     // The first key is still valid: clients do not read it again after a resume.
@@ -124,10 +119,8 @@ async fn a_503_makes_it_resume_and_repeat() {
     keeper.connect().await.unwrap();
 
     assert_eq!(fixture.post("pause", &id).await.0, 200);
-    assert_eq!(
-        deserter.run("true").await,
-        Err(ClientException::Disconnected)
-    );
+    let disconnected = Err(ClientException::Disconnected);
+    assert_eq!(deserter.run("true").await, disconnected);
     assert_eq!(keeper.run("echo back").await.unwrap(), "back");
     assert_eq!(story(&keeper), ["GET /sessions/s 200", "POST /resume 200"]);
 }
@@ -135,9 +128,7 @@ async fn a_503_makes_it_resume_and_repeat() {
 #[tokio::test]
 async fn an_idle_pause_is_no_503_and_does_not_hang_the_client_that_started_it() {
     let Some(fixture) = fixture() else { return };
-    let mut config = fixture.v0("s");
-    config.keep_runtime_alive = true;
-    let mut client = V0::new(config);
+    let mut client = V0::new(kept(&fixture));
     client.connect().await.unwrap();
     client.run("echo kept > /workspace/file").await.unwrap();
     fixture.patch(client.id(), &json!({"lifecycle": {"idleTimeout": "2s"}}));
@@ -151,8 +142,7 @@ async fn an_idle_pause_is_no_503_and_does_not_hang_the_client_that_started_it() 
 #[tokio::test]
 async fn close_succeeds_after_foreign_stop() {
     let Some(fixture) = fixture() else { return };
-    let mut config = fixture.v0("s");
-    config.keep_runtime_alive = true;
+    let config = kept(&fixture);
     let mut client = V0::new(config.clone());
     client.connect().await.unwrap();
     let id = json!({"runtime_id": client.id()});
@@ -238,10 +228,8 @@ async fn the_evaluation_meets_a_crash_loop_and_tries_again_with_more() {
         let mut client = V0::new(config);
         let connected = client.connect().await;
         if crashes {
-            assert_eq!(
-                connected,
-                Err(ClientException::Unavailable("CrashLoopBackOff".into()))
-            );
+            let crashed = ClientException::Unavailable("CrashLoopBackOff".into());
+            assert_eq!(connected, Err(crashed));
             assert_eq!(story(&client).last().unwrap(), "POST /stop 200");
             factor *= 2.0;
         } else {

@@ -4,7 +4,7 @@ use serde_json::json;
 use tests::clients::{HttpClient, SandboxStatus, V1App};
 use tests::fake_agent_server;
 
-use crate::fixture::{CALL_TIMEOUT, Fixture, text, fixture};
+use crate::fixture::{Fixture, fixture, text};
 
 /// Base62 of 16 random bytes.
 const ID: &str = "2xQbT9mWc0LrZkVn7YpA4e";
@@ -26,45 +26,28 @@ async fn a_sandbox_starts_works_pauses_resumes_and_is_deleted() {
     let url = text(&running, "url");
     let sandbox = HttpClient::of_session(&started.key);
     let call = |path: &str| format!("{url}{path}");
-    let created = sandbox
-        .try_post(&call("/api/conversations"),
-            &json!({"agent": {}}), CALL_TIMEOUT,
-        )
-        .await;
-    assert_eq!(
-        created.unwrap().success().unwrap()["uri"],
-        "/api/conversations"
-    );
-    let environment = sandbox.try_get(&call("/api/environment"), CALL_TIMEOUT).await;
-    let environment = environment.unwrap().success().unwrap();
+    let (conversations, agent) = (call("/api/conversations"), json!({"agent": {}}));
+    let created = sandbox.post(&conversations, &agent).await.success();
+    assert_eq!(created["uri"], "/api/conversations");
+    let environment = sandbox.get(&call("/api/environment")).await.success();
     assert_eq!(environment["OH_SESSION_API_KEYS_0"], started.key);
     assert_eq!(environment["OH_BASH_EVENTS_DIR"], "/workspace/bash_events");
     assert_eq!(environment["LOG_JSON"], "true");
     let hook = format!("https://app.example.com/api/v1/webhooks/{ID}");
     assert_eq!(environment["OH_WEBHOOKS_0_BASE_URL"], hook);
     let put = call("/api/file/upload?path=/workspace/notes");
-    sandbox
-        .try_post(&put, &json!("kept"), CALL_TIMEOUT)
-        .await
-        .unwrap()
-        .success()
-        .unwrap();
+    sandbox.post(&put, &json!("kept")).await.success();
 
-    assert_eq!(
-        app.poll().await.unwrap(),
-        [(ID.into(), url.clone(), started.key.clone())]
-    );
+    let listed = [(ID.into(), url.clone(), started.key.clone())];
+    assert_eq!(app.poll().await.unwrap(), listed);
     assert!(app.change("pause", ID).await.unwrap());
     assert_eq!(app.status(ID).await, SandboxStatus::Paused);
     assert_eq!(app.status_of_1_11(ID).await, SandboxStatus::Paused);
     assert!(app.poll().await.unwrap().is_empty());
     assert!(app.change("resume", ID).await.unwrap());
     assert_eq!(text(&app.wait(ID).await.unwrap(), "url"), url);
-    let got = sandbox
-        .try_get(&call("/api/file/download?path=/workspace/notes"), CALL_TIMEOUT,
-        )
-        .await;
-    assert_eq!(got.unwrap().success().unwrap(), "kept");
+    let got = call("/api/file/download?path=/workspace/notes");
+    assert_eq!(sandbox.get(&got).await.success(), "kept");
 
     assert!(app.change("stop", ID).await.unwrap());
     assert_eq!(app.status(ID).await, SandboxStatus::Missing);
@@ -88,10 +71,8 @@ async fn the_exposed_urls_lead_to_their_ports() {
             V1App::exposed_by_newer(&url, &id, service),
             V1App::exposed_by_newer(&path_form, &id, service),
         ] {
-            let page = format!(
-                "{}/?tkn=t&folder=%2Fworkspace",
-                exposed.trim_end_matches('/')
-            );
+            let exposed = exposed.trim_end_matches('/');
+            let page = format!("{exposed}/?tkn=t&folder=%2Fworkspace");
             let reply = anonymous.get(&page).await.success();
             let expected = json!({"port": service, "path": "/?tkn=t&folder=%2Fworkspace"});
             assert_eq!(reply, expected, "{page}");

@@ -8,7 +8,9 @@ use crate::fixture::{Fixture, fixture_with, start};
 
 #[tokio::test]
 async fn sandboxes_urls_keys_and_files_survive_a_crash_of_standalone() {
-    let Some(fixture) = fixture_with(&[]) else { return };
+    let Some(fixture) = fixture_with(&[]) else {
+        return;
+    };
     let session = fixture.run("s").await;
     session.run("echo kept > /workspace/file").await;
     let Fixture { standalone, state } = fixture;
@@ -28,7 +30,9 @@ async fn sandboxes_urls_keys_and_files_survive_a_crash_of_standalone() {
 
 #[tokio::test]
 async fn a_sandbox_that_slipped_past_the_schema_disturbs_no_other() {
-    let Some(fixture) = fixture_with(&[]) else { return };
+    let Some(fixture) = fixture_with(&[]) else {
+        return;
+    };
     let (good, bad) = (fixture.run("good").await, fixture.run("bad").await);
     let Fixture { standalone, state } = fixture;
     assert!(standalone.stop().success());

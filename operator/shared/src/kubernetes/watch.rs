@@ -100,7 +100,10 @@ pub async fn run<K>(
     }
 }
 
-fn apply<K: Resource<DynamicType = ()>>(sink: &dyn WatchSink<K>, guard: DeserializeGuard<K>) {
+fn apply<K: Resource<DynamicType = ()> + 'static>(
+    sink: &dyn WatchSink<K>,
+    guard: DeserializeGuard<K>,
+) {
     match guard.0 {
         Ok(object) => sink.apply(object),
         Err(invalid) => tracing::warn!(

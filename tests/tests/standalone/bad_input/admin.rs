@@ -1,127 +1,109 @@
 //! Malformed and unauthorized requests to the admin API.
 
-use hyper::body::Bytes;
-use serde_json::{Value, json};
+use serde_json::json;
 use tests::clients::{Admin, HttpClient};
 
-use super::{check_unharmed, send};
+use super::Offender;
 use crate::replay_admin::{PASSWORD, administered};
 
 const CONFIG: &str = "/api/admin/warm-runtime-configs/a";
 
-/// Fields of a config and values that they cannot have.
-fn impossible() -> Vec<(&'static str, Value)> {
-    let mut all = vec![
-        ("image", Value::Null),
-        ("image", json!("")),
-        ("image", json!("x".repeat(5000))),
-        ("environment", json!({"": "x"})),
-        ("environment", json!({"A=B": "x"})),
-        ("environment", json!({"A": "\u{0}"})),
-        ("environment", json!({"A": 1})),
-        ("working_dir", json!("not/absolute")),
-        ("fuse_s3_mount", json!(true)),
-        ("count", json!(1_000_000_000)),
-    ];
-    for field in ["run_as_user", "run_as_group", "fs_group", "count"] {
-        let values = [
-            json!("x"),
-            json!(1.5),
-            json!(-1),
-            json!([]),
-            json!(u64::MAX),
-        ];
-        all.extend(values.map(|value| (field, value)));
-    }
-    for field in ["image", "command", "environment", "working_dir"] {
-        all.extend([json!(7), json!(true), json!([7])].map(|value| (field, value)));
-    }
-    all
-}
-
 #[tokio::test]
 async fn a_config_that_cannot_be_is_refused() {
-    let Some(fixture) = administered() else { return };
+    let Some(fixture) = administered() else {
+        return;
+    };
     let mut tool = Admin::new(fixture.api());
     tool.log_in(PASSWORD).await.unwrap();
+    let offender = Offender {
+        fixture: &fixture,
+        wire: tool.wire,
+    };
+    // Fields of a config and values that they cannot have.
+    let numbers = json!(["x", 1.5, -1, [], u64::MAX]);
+    let others = json!([7, true, [7]]);
+    let impossible = json!({
+        "image": [null, "", "x".repeat(5000)], "working_dir": ["not/absolute"],
+        "environment": [{"": "x"}, {"A=B": "x"}, {"A": "\u{0}"}, {"A": 1}],
+        "fuse_s3_mount": [true], "count": [1_000_000_000],
+    });
+    let same = |fields: &[&'static str], values: &serde_json::Value| {
+        let fields = fields
+            .iter()
+            .map(|field| ((*field).to_owned(), values.clone()));
+        fields.collect::<Vec<_>>()
+    };
+    let mut all = same(
+        &["run_as_user", "run_as_group", "fs_group", "count"],
+        &numbers,
+    );
+    all.extend(same(
+        &["image", "command", "environment", "working_dir"],
+        &others,
+    ));
+    all.extend(impossible.as_object().unwrap().clone());
     let good = json!({"image": "debian:12", "command": ["true"], "working_dir": "/workspace"});
-    for (field, value) in impossible() {
-        let mut config = good.clone();
-        config[field] = value.clone();
-        let body = Bytes::from(config.to_string());
-        let status = send(&tool.wire, &fixture, "PUT", CONFIG, body).await;
-        let shown: String = value.to_string().chars().take(60).collect();
-        assert_eq!(status, 400, "{field} of {shown}");
+    for (field, values) in all {
+        for value in values.as_array().unwrap() {
+            let mut config = good.clone();
+            config[&field] = value.clone();
+            offender
+                .gets(&[400], "PUT", CONFIG, config.to_string())
+                .await;
+        }
     }
     for body in ["", "null", "[]", "{", "{}", "\"a\"", "\u{fffd}"] {
-        let status = send(&tool.wire, &fixture, "PUT", CONFIG, Bytes::from(body)).await;
-        assert_eq!(status, 400, "{body}");
+        offender.gets(&[400], "PUT", CONFIG, body).await;
     }
-    for name in ["%00", "a%0Ab", &"x".repeat(129), "%ff"] {
-        let path = format!("/api/admin/warm-runtime-configs/{name}");
-        let body = Bytes::from(good.to_string());
-        assert_eq!(
-            send(&tool.wire, &fixture, "PUT", &path, body).await,
-            400,
-            "{name}"
-        );
-        let status = send(&tool.wire, &fixture, "DELETE", &path, Bytes::new()).await;
-        assert!(matches!(status, 400 | 404), "{name}: {status}");
-    }
+    let long = "x".repeat(129);
+    let refused = ["%00", "a%0Ab", &long, "%ff"].map(|name| (name, &[400][..], &[400, 404][..]));
     // Odd, and allowed.
-    for name in ["v1_current", "a%2Fb", "a/b", "..", "%C3%BC", "a%20b"] {
+    let odd = ["v1_current", "a%2Fb", "a/b", "..", "%C3%BC", "a%20b"];
+    let odd = odd.map(|name| (name, &[200][..], &[200][..]));
+    for (name, put, deleted) in refused.into_iter().chain(odd) {
         let path = format!("/api/admin/warm-runtime-configs/{name}");
-        let body = Bytes::from(good.to_string());
-        assert_eq!(
-            send(&tool.wire, &fixture, "PUT", &path, body).await,
-            200,
-            "{name}"
-        );
-        let status = send(&tool.wire, &fixture, "DELETE", &path, Bytes::new()).await;
-        assert_eq!(status, 200, "{name}");
+        offender.gets(put, "PUT", &path, good.to_string()).await;
+        offender.gets(deleted, "DELETE", &path, "").await;
     }
-    check_unharmed(&fixture).await;
+    offender.check_unharmed().await;
 }
 
 #[tokio::test]
 async fn a_login_that_is_none_is_refused() {
-    let Some(fixture) = administered() else { return };
-    let anonymous = HttpClient::anonymous();
+    let Some(fixture) = administered() else {
+        return;
+    };
+    let mut offender = Offender::new(&fixture);
+    offender.wire = HttpClient::anonymous();
     let long = "a".repeat(1 << 20);
-    for body in [
-        json!({}),
-        json!([]),
-        json!({"challenge": 7, "hash": "00"}),
-        json!({"challenge": "x", "hash": null}),
-        json!({"challenge": "x", "hash": "00"}),
-        json!({"challenge": "\u{0}", "hash": "zz"}),
-        json!({"challenge": "ü.ü.ü", "hash": "ü"}),
-        json!({"challenge": long, "hash": long}),
-    ] {
-        let body = Bytes::from(body.to_string());
-        let status = send(&anonymous, &fixture, "POST", "/api/admin/login", body).await;
-        assert!(matches!(status, 400 | 413), "{status}");
+    let logins = json!([
+        {}, [], {"challenge": 7, "hash": "00"}, {"challenge": "x", "hash": null},
+        {"challenge": "x", "hash": "00"}, {"challenge": "\u{0}", "hash": "zz"},
+        {"challenge": "ü.ü.ü", "hash": "ü"}, {"challenge": long, "hash": long},
+    ]);
+    for body in logins.as_array().unwrap() {
+        let (path, body) = ("/api/admin/login", body.to_string());
+        offender.gets(&[400, 413], "POST", path, body).await;
     }
-    let tokens = [
+    let long = "a".repeat(16_000);
+    for token in [
         "",
         "x",
         "a.b.c",
         "e30.e30.e30",
         "....",
-        &"a".repeat(16_000),
+        &long,
         fixture.key(),
-    ];
-    for token in tokens {
+    ] {
         let bearer = format!("Bearer {token}");
-        let stranger = HttpClient::with_headers(&[("Authorization", &bearer)]);
+        offender.wire = HttpClient::with_headers(&[("Authorization", &bearer)]);
         for (method, path) in [
             ("PUT", CONFIG),
             ("DELETE", CONFIG),
             ("GET", "/api/admin/api-keys"),
         ] {
-            let status = send(&stranger, &fixture, method, path, Bytes::from_static(b"{}")).await;
-            assert_eq!(status, 401, "{method} {path}");
+            offender.gets(&[401], method, path, "{}").await;
         }
     }
-    check_unharmed(&fixture).await;
+    offender.check_unharmed().await;
 }

@@ -1,10 +1,10 @@
 //! Bodies that are no JSON, too much of it, or not what was asked for.
 
 use hyper::body::Bytes;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{ENDPOINTS, check_unharmed, send};
-use crate::fixture::{Fixture, fixture};
+use super::{ENDPOINTS, Offender};
+use crate::fixture::fixture;
 
 const DEPTH: usize = 100_000;
 const TOO_LARGE: usize = 3 << 20;
@@ -26,32 +26,26 @@ fn hopeless() -> Vec<Bytes> {
         b"{\"resource_factor\": 1e999, \"session_id\": \"s\", \"image\": \"i\"}",
         b"{\"session_id\": NaN, \"image\": \"i\"}",
     ];
-    let mut all: Vec<_> = texts
-        .iter()
-        .map(|text| Bytes::copy_from_slice(text))
-        .collect();
-    all.push(Bytes::from("[".repeat(DEPTH)));
-    all.push(Bytes::from("{\"a\":".repeat(DEPTH)));
-    let nested = "[".repeat(DEPTH) + &"]".repeat(DEPTH);
-    let deep = format!(
-        "{{\"session_id\": \"s\", \"image\": \"i\", \"environment\": {{\"A\": {nested}}}}}"
-    );
-    all.push(Bytes::from(deep));
-    all.push(Bytes::from(vec![b' '; TOO_LARGE]));
-    all.push(Bytes::from(format!(
-        "{{\"session_id\": \"{}\"}}",
-        "s".repeat(TOO_LARGE)
-    )));
-    all
+    let (open, close, long) = ("[".repeat(DEPTH), "]".repeat(DEPTH), "s".repeat(TOO_LARGE));
+    let environment = format!("{{\"A\": {open}{close}}}");
+    let large = [
+        format!("{{\"session_id\": \"s\", \"image\": \"i\", \"environment\": {environment}}}"),
+        open,
+        "{\"a\":".repeat(DEPTH),
+        " ".repeat(TOO_LARGE),
+        format!("{{\"session_id\": \"{long}\"}}"),
+    ];
+    let texts = texts.into_iter().map(Bytes::from_static);
+    texts.chain(large.map(Bytes::from)).collect()
 }
 
 #[tokio::test]
 async fn hopeless_bodies_are_refused_by_every_endpoint_that_takes_one() {
     let Some(fixture) = fixture() else { return };
-    let wire = fixture.wire();
+    let offender = Offender::new(&fixture);
     for body in hopeless() {
         for (method, path) in ENDPOINTS {
-            let status = send(&wire, &fixture, method, path, body.clone()).await;
+            let status = offender.send(method, path, body.clone()).await;
             // The other fields of a body are read by `/start` alone.
             let read = path == "/start" || !body.starts_with(b"{");
             if read && ["/start", "/stop", "/pause", "/resume"].contains(&path) {
@@ -60,31 +54,16 @@ async fn hopeless_bodies_are_refused_by_every_endpoint_that_takes_one() {
             }
         }
     }
-    check_unharmed(&fixture).await;
+    offender.check_unharmed().await;
 }
 
 #[tokio::test]
 async fn a_runtime_id_of_another_type_is_refused() {
     let Some(fixture) = fixture() else { return };
-    let wire = fixture.wire();
-    for id in [
-        json!(7),
-        json!(-1.5),
-        json!(true),
-        json!([]),
-        json!(["a"]),
-        json!({"a": 1}),
-    ] {
-        let body = Bytes::from(json!({"runtime_id": id}).to_string());
-        for verb in ["/stop", "/pause", "/resume"] {
-            assert_eq!(
-                send(&wire, &fixture, "POST", verb, body.clone()).await,
-                400,
-                "{verb} {id}"
-            );
-        }
-    }
-    let odd = [
+    let offender = Offender::new(&fixture);
+    let long = "a".repeat(4096);
+    let refused = json!([7, -1.5, true, [], ["a"], {"a": 1}]);
+    let unknown = json!([
         "",
         "rt_123456",
         "None",
@@ -94,86 +73,53 @@ async fn a_runtime_id_of_another_type_is_refused() {
         "\u{0}",
         "ü",
         "KQZVBNWMXATYPLOE",
-    ];
-    let long = "a".repeat(4096);
-    for id in odd.into_iter().chain([long.as_str()]) {
-        let body = Bytes::from(json!({"runtime_id": id}).to_string());
-        for verb in ["/stop", "/pause", "/resume"] {
-            assert_eq!(
-                send(&wire, &fixture, "POST", verb, body.clone()).await,
-                404,
-                "{verb} {id:?}"
-            );
+        long,
+    ]);
+    for (ids, status) in [(refused, 400), (unknown, 404)] {
+        for id in ids.as_array().unwrap() {
+            let body = json!({"runtime_id": id}).to_string();
+            for verb in ["/stop", "/pause", "/resume"] {
+                offender.gets(&[status], "POST", verb, body.clone()).await;
+            }
         }
     }
-    check_unharmed(&fixture).await;
-}
-
-/// Fields of `/start` and values that they cannot have.
-fn impossible() -> Vec<(&'static str, Value)> {
-    let mut all = Vec::new();
-    let text = [
-        "image",
-        "session_id",
-        "working_dir",
-        "runtime_class",
-        "image_pull_policy",
-    ];
-    for field in text {
-        all.extend([json!(7), json!(true), json!([]), json!({})].map(|value| (field, value)));
-    }
-    for field in ["run_as_user", "run_as_group", "fs_group"] {
-        let values = [
-            json!("x"),
-            json!(1.5),
-            json!(-1),
-            json!([]),
-            json!(4_294_967_296_u64),
-        ];
-        all.extend(values.map(|value| (field, value)));
-    }
-    let factors = [json!(0), json!(-1), json!("2"), json!([]), json!(-1e300)];
-    all.extend(factors.map(|value| ("resource_factor", value)));
-    let commands = [
-        json!(7),
-        json!({}),
-        json!([1]),
-        json!([["a"]]),
-        json!("an 'open quote"),
-    ];
-    all.extend(commands.map(|value| ("command", value)));
-    let environments = [
-        json!(7),
-        json!("A=1"),
-        json!(["A=1"]),
-        json!({"": "x"}),
-        json!({"A=B": "x"}),
-    ];
-    all.extend(environments.map(|value| ("environment", value)));
-    all.extend([
-        ("environment", json!({"A": "\u{0}"})),
-        ("image", json!("")),
-        ("image", Value::Null),
-        ("session_id", json!("")),
-        ("session_id", Value::Null),
-        ("session_id", json!("batch")),
-        ("session_id", json!("s".repeat(257))),
-        ("working_dir", json!("not/absolute")),
-        ("image_pull_policy", json!("Sometimes")),
-    ]);
-    all
+    offender.check_unharmed().await;
 }
 
 #[tokio::test]
 async fn a_start_with_an_impossible_field_is_refused() {
     let Some(fixture) = fixture() else { return };
-    let wire = fixture.wire();
-    for (field, value) in impossible() {
-        let mut body = json!({"session_id": "s", "image": "debian:12", "command": ["true"]});
-        body[field] = value.clone();
-        let body = Bytes::from(body.to_string());
-        let status = send(&wire, &fixture, "POST", "/start", body).await;
-        assert_eq!(status, 400, "{field} of {value}");
+    let offender = Offender::new(&fixture);
+    let (texts, ids) = (
+        json!([7, true, [], {}]),
+        json!(["x", 1.5, -1, [], 4_294_967_296_u64]),
+    );
+    for (field, values) in [
+        ("image", json!([7, true, [], {}, "", null])),
+        (
+            "session_id",
+            json!([7, true, [], {}, "", null, "batch", "s".repeat(257)]),
+        ),
+        ("working_dir", json!([7, true, [], {}, "not/absolute"])),
+        ("runtime_class", texts),
+        ("image_pull_policy", json!([7, true, [], {}, "Sometimes"])),
+        ("run_as_user", ids.clone()),
+        ("run_as_group", ids.clone()),
+        ("fs_group", ids),
+        ("resource_factor", json!([0, -1, "2", [], -1e300])),
+        ("command", json!([7, {}, [1], [["a"]], "an 'open quote"])),
+        (
+            "environment",
+            json!([7, "A=1", ["A=1"], {"": "x"}, {"A=B": "x"}, {"A": "\u{0}"}]),
+        ),
+    ] {
+        for value in values.as_array().unwrap() {
+            let mut body = json!({"session_id": "s", "image": "debian:12", "command": ["true"]});
+            body[field] = value.clone();
+            offender
+                .gets(&[400], "POST", "/start", body.to_string())
+                .await;
+        }
     }
-    check_unharmed(&fixture).await;
+    offender.check_unharmed().await;
 }

@@ -10,7 +10,11 @@ async fn item_12_the_api_key_never_reaches_the_sandbox() {
     let Some(fixture) = fixture() else { return };
     let (info, _) = fixture.started("s").await;
     let (key, api_key) = (text(&info, "session_api_key"), fixture.key());
-    let keys = [("X-API-Key", api_key), ("x-api-key", api_key), ("X-Session-API-Key", &key)];
+    let keys = [
+        ("X-API-Key", api_key),
+        ("x-api-key", api_key),
+        ("X-Session-API-Key", &key),
+    ];
     let both = HttpClient::with_headers(&keys);
     let path_form = format!("{}/{}/runtime", fixture.api(), text(&info, "runtime_id"));
     for url in [text(&info, "url"), path_form] {
@@ -26,8 +30,13 @@ async fn item_12_a_wrong_session_key_is_refused_by_the_sandbox_itself() {
     let Some(fixture) = fixture() else { return };
     let (info, _) = fixture.started("s").await;
     let stranger = HttpClient::of_session("wrong");
-    let v1 = stranger.get(&format!("{}/api/echo", text(&info, "url"))).await;
-    assert_eq!((v1.status, v1.body), (401, json!({"detail": "Unauthorized"})));
+    let v1 = stranger
+        .get(&format!("{}/api/echo", text(&info, "url")))
+        .await;
+    assert_eq!(
+        (v1.status, v1.body),
+        (401, json!({"detail": "Unauthorized"}))
+    );
     let v0 = fixture.run("v0").await;
     assert_eq!(v0.status_with_key("wrong").await, 403);
 }

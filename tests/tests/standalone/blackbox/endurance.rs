@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 use tests::size::full_or;
 
-use crate::fixture::{Fixture, fixture};
+use crate::fixture::fixture_with;
 
 /// Durations of the tests.
 struct Scale {
@@ -42,8 +42,11 @@ impl Scale {
 
 #[tokio::test]
 async fn item_11_a_silent_action_survives() {
-    let Some(fixture) = fixture() else { return };
     let silence = Scale::of_this_run().silence;
+    // The open request alone keeps the sandbox awake.
+    let Some(fixture) = fixture_with(&["--idle-timeout", "2s"]) else {
+        return;
+    };
     let mut client = fixture.connected("s").await;
     client.config.action_timeout = silence * 2;
     // Unless it is told to block, the server itself ends an action that is silent for 10 s.

@@ -50,7 +50,10 @@ async fn item_4_a_pause_shows_at_once_and_a_resume_brings_everything_back() {
     let id = json!({"runtime_id": client.id()});
     assert_eq!(fixture.post("pause", &id).await.0, 200);
     let paused = fixture.session("s").await;
-    assert_eq!((&paused["status"], &paused["pod_status"]), (&json!("paused"), &json!("Not Found")));
+    assert_eq!(
+        (&paused["status"], &paused["pod_status"]),
+        (&json!("paused"), &json!("Not Found"))
+    );
 
     let within = Instant::now() + Duration::from_secs(5);
     let anonymous = HttpClient::anonymous();

@@ -6,10 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tests::clients::{ClientException, HttpClient, Reply};
 use tests::fake_agent_server;
-use tests::standalone::Standalone;
 use tokio::time::{Instant, sleep};
 
-use crate::fixture::{CALL_TIMEOUT, Fixture, text, fixture};
+use crate::fixture::{CALL_TIMEOUT, Fixture, fixture, start, text};
 
 /// A client that tries again while nothing accepts its connection, and takes nothing else than 2xx.
 async fn insist<F>(send: impl Fn() -> F) -> Value
@@ -36,13 +35,11 @@ async fn poll(wire: HttpClient, url: Arc<str>) {
 
 #[tokio::test]
 async fn item_13_restarts_during_start_pause_and_resume_are_not_seen() {
-    let Some(Fixture {
+    let Some(fixture) = fixture() else { return };
+    let Fixture {
         mut standalone,
         state,
-    }) = Fixture::set("black-box item 13")
-    else {
-        return;
-    };
+    } = fixture;
     let (api, wire) = (
         standalone.api().to_owned(),
         HttpClient::new(standalone.key()),
@@ -68,7 +65,7 @@ async fn item_13_restarts_during_start_pause_and_resume_are_not_seen() {
         let answered = post(verb, sent).await;
         assert_eq!(answered["runtime_id"], first["runtime_id"]);
         standalone.kill();
-        standalone = start_again(state.path());
+        standalone = start(state.path(), &["--url-form", "nested"]);
         let settled = converge(&wire, &session, wanted).await;
         for field in ["url", "session_api_key", "runtime_id"] {
             assert_eq!(settled[field], first[field], "{field} after {verb}");
@@ -77,11 +74,6 @@ async fn item_13_restarts_during_start_pause_and_resume_are_not_seen() {
     assert!(!poller.is_finished(), "{:?}", poller.await);
     let alive = format!("{}/alive", text(&first, "url"));
     assert_eq!(wire.get(&alive).await.status, 200);
-}
-
-fn start_again(state: &std::path::Path) -> Standalone {
-    let image = fake_agent_server::image(state);
-    Standalone::start(state, &["--url-form", "nested", &image])
 }
 
 async fn converge(wire: &HttpClient, session: &str, wanted: &str) -> Value {

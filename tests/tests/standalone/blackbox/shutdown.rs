@@ -2,21 +2,19 @@
 //! standalone, with the standalone's API server and sandboxes.
 
 use std::process::ExitStatus;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use futures::{Stream, StreamExt as _};
-use hyper::body::Bytes;
+use futures::StreamExt as _;
 use serde_json::json;
 use tests::binaries::binary;
 use tests::clients::{HttpClient, POLL, V0};
 use tests::standalone::free_port;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
-use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
 
-use super::sse;
-use crate::fixture::{CALL_TIMEOUT, Fixture, text, fixture};
+use super::streams::open;
+use crate::fixture::{CALL_TIMEOUT, Fixture, fixture, text};
 
 /// Polls before something has to be as it should: a minute of pauses.
 const POLLS: u32 = 1200;
@@ -32,9 +30,8 @@ impl Replica {
     /// A replica that is ready.
     async fn start(fixture: &Fixture, drain: [&str; 2]) -> Self {
         let (port, admin) = (free_port(), free_port());
-        let command = fixture
-            .standalone
-            .command(binary("sandbox-operator").to_str().unwrap());
+        let program = binary("sandbox-operator");
+        let command = fixture.standalone.command(program.to_str().unwrap());
         let process = Command::from(command)
             .arg("gateway")
             .args(["--listen", &format!("127.0.0.1:{port}")])
@@ -50,39 +47,15 @@ impl Replica {
             port,
             admin,
         };
-        replica.until_ready(true).await;
+        until(async || replica.answers(replica.admin, "readyz").await).await;
         replica
     }
 
-    async fn is_ready(&self) -> bool {
-        let url = format!("http://127.0.0.1:{}/readyz", self.admin);
+    /// Returns whether the answer of a port of this replica is 2xx.
+    async fn answers(&self, port: u16, path: &str) -> bool {
+        let url = format!("http://127.0.0.1:{port}/{path}");
         let reply = HttpClient::anonymous().try_get(&url, CALL_TIMEOUT).await;
         reply.is_ok_and(|reply| reply.is_success())
-    }
-
-    async fn until_ready(&self, wanted: bool) {
-        for _ in 0..POLLS {
-            if self.is_ready().await == wanted {
-                return;
-            }
-            tokio::time::sleep(POLL).await;
-        }
-        panic!("ready is never {wanted}");
-    }
-
-    /// Connects until that fails. Returns the number of requests served before.
-    async fn until_closed(&self) -> u32 {
-        let mut served = 0;
-        for _ in 0..POLLS {
-            if TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
-                return served;
-            }
-            let url = format!("http://127.0.0.1:{}/health", self.port);
-            let reply = HttpClient::anonymous().try_get(&url, CALL_TIMEOUT).await;
-            served += u32::from(reply.is_ok_and(|reply| reply.is_success()));
-            tokio::time::sleep(POLL).await;
-        }
-        panic!("never closed");
     }
 
     fn terminate(&self) {
@@ -92,7 +65,7 @@ impl Replica {
     }
 
     async fn end(mut self) -> ExitStatus {
-        let ended = tokio::time::timeout(POLL * POLLS, self.process.wait()).await;
+        let ended = timeout(POLL * POLLS, self.process.wait()).await;
         ended.unwrap().unwrap()
     }
 
@@ -100,140 +73,103 @@ impl Replica {
     fn url(&self, id: &str) -> String {
         format!("http://{id}.localhost:{}", self.port)
     }
-
-    /// A V0 client whose sandbox is reached through this replica.
-    async fn connected(&self, fixture: &Fixture) -> V0 {
-        let mut client = fixture.connected("v0").await;
-        client.url = self.url(client.id());
-        client
-    }
 }
 
-/// Reads an event stream to its end.
-struct Listener {
-    heard: Arc<AtomicU32>,
-    /// Fails if an event is missing, or if the end is not that of the stream.
-    heard_all: JoinHandle<()>,
-}
-
-impl Listener {
-    fn of(
-        mut events: impl Stream<Item = Result<Bytes, hyper::Error>> + Unpin + Send + 'static,
-    ) -> Self {
-        let heard = Arc::new(AtomicU32::new(0));
-        let count = heard.clone();
-        let heard_all = tokio::spawn(async move {
-            while let Some(event) = events.next().await {
-                let event = event.unwrap();
-                // HTTP/2 may say the end with a frame of its own, which is empty.
-                if !event.is_empty() {
-                    let number = count.fetch_add(1, Ordering::Relaxed);
-                    assert_eq!(event, format!("data: {number}\n\n"));
-                }
-            }
-        });
-        Self { heard, heard_all }
-    }
-
-    /// So many more than until now.
-    async fn until_it_has_heard(&self, more: u32) {
-        let goal = self.heard.load(Ordering::Relaxed) + more;
-        for _ in 0..POLLS {
-            if self.heard.load(Ordering::Relaxed) >= goal {
-                return;
-            }
-            assert!(!self.heard_all.is_finished(), "cut off");
-            tokio::time::sleep(POLL).await;
+/// Looks until it is so.
+async fn until(look: impl AsyncFn() -> bool) {
+    for _ in 0..POLLS {
+        if look().await {
+            return;
         }
-        panic!("silent");
+        sleep(POLL).await;
     }
+    panic!("not within a minute");
 }
 
 #[tokio::test]
 async fn sigterm_lets_streams_and_actions_end() {
     let Some(fixture) = fixture() else { return };
-    fixture.start("s", &json!({})).await;
-    let info = fixture.ready("s").await;
+    let (info, sandbox) = fixture.started("s").await;
     let replica = Replica::start(&fixture, ["5", "600"]).await;
     let key = text(&info, "session_api_key");
-    let url = format!(
-        "{}/api/events/sse?until=/workspace/end",
-        replica.url(&text(&info, "runtime_id"))
-    );
-    let listeners = [
-        Listener::of(sse::open(&url, &key, false).await),
-        Listener::of(sse::open(&url, &key, true).await),
-    ];
-    let mut client = replica.connected(&fixture).await;
+    let url = replica.url(&text(&info, "runtime_id"));
+    let url = format!("{url}/api/events/sse?until=/workspace/end");
+    let mut streams = [open(&url, &key, false).await, open(&url, &key, true).await];
+    let mut client = fixture.connected("v0").await;
+    client.url = replica.url(client.id());
     let command = "touch begun; while ! test -e end; do sleep 0.1; done; echo done";
     let args = json!({"command": command, "blocking": true});
     let action = json!({"action": "run", "args": args, "timeout": 600});
     let acting = tokio::spawn(async move { client.act(&action).await });
-    let second = {
-        let mut attached = fixture.v0("v0");
-        attached.attach_to_existing = true;
-        let mut client = V0::new(attached);
-        client.connect().await.unwrap();
-        client
-    };
-    until_there(&second, "begun").await;
+    let mut config = fixture.v0("v0");
+    config.attach_to_existing = true;
+    let mut second = V0::new(config);
+    second.connect().await.unwrap();
+    let list = format!("{}/list_files", second.url);
+    until(async || {
+        let listed = second
+            .wire
+            .post(&list, &json!({"path": "/workspace"}))
+            .await;
+        listed
+            .success()
+            .as_array()
+            .unwrap()
+            .contains(&json!("begun"))
+    })
+    .await;
 
     replica.terminate();
-    replica.until_ready(false).await;
-    assert_ne!(replica.until_closed().await, 0);
+    until(async || !replica.answers(replica.admin, "readyz").await).await;
+    assert!(
+        replica.answers(replica.port, "health").await,
+        "it serves until clients know"
+    );
+    until(async || {
+        TcpStream::connect(("127.0.0.1", replica.port))
+            .await
+            .is_err()
+    })
+    .await;
     // Open requests continue: events arrive, and the action is still running.
-    for listener in &listeners {
-        listener.until_it_has_heard(30).await;
+    for events in &mut streams {
+        let live = Instant::now() + Duration::from_secs(3);
+        let mut number = 0;
+        while number == 0 || Instant::now() < live {
+            let event = events.next().await.unwrap().unwrap();
+            assert_eq!(event, format!("data: {number}\n\n"));
+            number += 1;
+        }
     }
     assert!(!acting.is_finished());
     second.upload("end", b"x", "/workspace").await.unwrap();
     let observation = acting.await.unwrap().unwrap();
     assert_eq!(observation["content"], "done", "{observation}");
     let end = format!("{}/api/file/upload?path=/workspace/end", text(&info, "url"));
-    let sent = HttpClient::of_session(&key)
-        .try_post(&end, &json!({}), CALL_TIMEOUT)
-        .await;
-    assert_eq!(sent.unwrap().status, 200);
-    for listener in listeners {
-        listener.heard_all.await.unwrap();
+    assert_eq!(sandbox.post(&end, &json!({})).await.status, 200);
+    for mut events in streams {
+        // To the end of the stream, which is no error.
+        while let Some(event) = events.next().await {
+            event.unwrap();
+        }
     }
     assert_eq!(replica.end().await.code(), Some(0));
-}
-
-/// Polls until there is a file in the workspace.
-async fn until_there(client: &V0, name: &str) {
-    let (url, body) = (
-        format!("{}/list_files", client.url),
-        json!({"path": "/workspace"}),
-    );
-    for _ in 0..POLLS {
-        let listed = client.wire.try_post(&url, &body, CALL_TIMEOUT).await.unwrap();
-        let listed = listed.success().unwrap();
-        if listed.as_array().unwrap().contains(&json!(name)) {
-            return;
-        }
-        tokio::time::sleep(POLL).await;
-    }
-    panic!("no file {name}");
 }
 
 #[tokio::test]
 async fn sigterm_cuts_off_what_never_ends() {
     let Some(fixture) = fixture() else { return };
-    fixture.start("s", &json!({})).await;
-    let info = fixture.ready("s").await;
+    let (info, _) = fixture.started("s").await;
     let replica = Replica::start(&fixture, ["0", "1"]).await;
     let url = format!("{}/api/events/sse", replica.url(&text(&info, "runtime_id")));
-    let mut events = sse::open(&url, &text(&info, "session_api_key"), false).await;
+    let mut events = open(&url, &text(&info, "session_api_key"), false).await;
     replica.terminate();
     // Its end is none that could be taken for that of the stream.
-    let broken_off = loop {
-        match events.next().await {
-            Some(Ok(_)) => {}
-            Some(Err(_)) => break true,
-            None => break false,
+    while let Some(event) = events.next().await {
+        if event.is_err() {
+            assert_eq!(replica.end().await.code(), Some(0));
+            return;
         }
-    };
-    assert!(broken_off);
-    assert_eq!(replica.end().await.code(), Some(0));
+    }
+    panic!("an end like that of the stream");
 }

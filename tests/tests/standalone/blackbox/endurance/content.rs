@@ -12,7 +12,7 @@ use hyper_util::rt::TokioExecutor;
 use tests::clients::http_client::LocalhostResolver;
 use tests::size::full_or;
 
-use crate::fixture::{Fixture, text, fixture};
+use crate::fixture::{fixture, text};
 
 const MIB: usize = 1 << 20;
 /// Prime, so that a piece in the wrong place is a wrong one.
@@ -77,17 +77,12 @@ async fn send(method: Method, url: &str, headers: &[(&str, &str)], pieces: Vec<B
 #[tokio::test]
 async fn item_11_large_files_go_both_ways() {
     let Some(fixture) = fixture() else { return };
-    fixture.start("s", &serde_json::json!({})).await;
-    let info = fixture.ready("s").await;
+    let (info, _) = fixture.started("s").await;
     let content = Content::new(full_or(1 << 30, 1 << 27));
     let key = text(&info, "session_api_key");
     let headers = [("X-Session-API-Key", key.as_str())];
-    let file = |verb| {
-        format!(
-            "{}/api/file/{verb}?path=/workspace/large",
-            text(&info, "url")
-        )
-    };
+    let url = text(&info, "url");
+    let file = |verb| format!("{url}/api/file/{verb}?path=/workspace/large");
     let pieces = content.pieces().collect();
     let sent = send(Method::POST, &file("upload"), &headers, pieces).await;
     sent.collect().await.unwrap();
@@ -106,14 +101,10 @@ async fn item_11_large_files_go_both_ways_as_v0_moves_them() {
     let head =
         "--between\r\nContent-Disposition: form-data; name=\"file\"; filename=\"large\"\r\n\r\n";
     let ends = [head, "\r\n--between--\r\n"].map(|text| Bytes::from_static(text.as_bytes()));
-    let pieces = [ends[0].clone()]
-        .into_iter()
-        .chain(content.pieces())
-        .chain([ends[1].clone()]);
-    let url = format!(
-        "{}/upload_file?destination=/workspace&recursive=false",
-        client.url
-    );
+    let [first, last] = ends;
+    let pieces = [first].into_iter().chain(content.pieces()).chain([last]);
+    let query = "destination=/workspace&recursive=false";
+    let url = format!("{}/upload_file?{query}", client.url);
     let sent = send(Method::POST, &url, &headers, pieces.collect()).await;
     sent.collect().await.unwrap();
     let size = client.run("stat -c %s /workspace/large").await.unwrap();

@@ -3,17 +3,15 @@
 
 use std::time::Duration;
 
-use futures::{SinkExt as _, Stream, StreamExt as _};
+use futures::{Stream, StreamExt as _};
 use hyper::body::Bytes;
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::Scale;
-use crate::blackbox::sse;
-use crate::fixture::{Fixture, text, fixture};
+use crate::blackbox::streams::{Socket, echoes, listen, next, open};
+use crate::fixture::{fixture_with, text};
 
 /// Between two events of a stream that talks.
 const EVENT_INTERVAL: Duration = Duration::from_millis(100);
@@ -29,36 +27,20 @@ async fn events(
 ) -> impl Stream<Item = Bytes> + Unpin + use<> {
     let path = format!("api/events/sse?pause={}", pause.as_millis());
     let url = format!("{}/{path}", text(info, "url"));
-    let events = sse::open(&url, &text(info, "session_api_key"), http2).await;
+    let events = open(&url, &text(info, "session_api_key"), http2).await;
     events.map(|event| event.unwrap())
 }
 
-/// A WebSocket of the sandbox that echoes.
-async fn socket(info: &Value) -> WebSocketStream<TcpStream> {
-    let url = text(info, "url").replacen("http://", "ws://", 1);
-    let port = url.rsplit_once(':').unwrap().1;
-    let stream = TcpStream::connect(format!("127.0.0.1:{port}")).await;
-    let (mut socket, _) = client_async(format!("{url}/sockets/events/1"), stream.unwrap())
-        .await
-        .unwrap();
-    let auth = json!({"session_api_key": text(info, "session_api_key")});
-    socket.send(Message::text(auth.to_string())).await.unwrap();
-    let ready = socket.next().await.unwrap().unwrap();
-    assert_eq!(ready, Message::text(r#"{"kind":"ready"}"#));
+/// A web socket of the sandbox that echoes.
+async fn socket(info: &Value) -> Socket {
+    let mut socket = listen(&text(info, "url"), &text(info, "session_api_key")).await;
+    let ready = Message::text(r#"{"kind":"ready"}"#);
+    assert_eq!(next(&mut socket).await, ready);
     socket
 }
 
-async fn echoes(socket: &mut WebSocketStream<TcpStream>, message: Message) {
-    socket.send(message.clone()).await.unwrap();
-    assert_eq!(socket.next().await.unwrap().unwrap(), message);
-}
-
 /// Reads so many events, each as it is sent, and has a message echoed after each.
-async fn talk(
-    mut events: impl Stream<Item = Bytes> + Unpin,
-    mut socket: WebSocketStream<TcpStream>,
-    count: u128,
-) {
+async fn talk(mut events: impl Stream<Item = Bytes> + Unpin, mut socket: Socket, count: u128) {
     for number in 0..count {
         let event = timeout(Duration::from_mins(1), events.next()).await;
         assert_eq!(event.unwrap().unwrap(), format!("data: {number}\n\n"));
@@ -71,7 +53,7 @@ async fn item_11_streams_and_sockets_stay_open() {
     let scale = Scale::of_this_run();
     let idle = format!("{}s", scale.idle.as_secs());
     let args = ["--url-form", "nested", "--idle-timeout", &idle];
-    let Some(fixture) = Fixture::set_with("black-box item 11", &args) else {
+    let Some(fixture) = fixture_with(&args) else {
         return;
     };
     // Each kind of silence has a sandbox that nothing else keeps awake.
@@ -86,17 +68,11 @@ async fn item_11_streams_and_sockets_stay_open() {
     let mut silent_too = events(&silent_too, scale.open, true).await;
     let mut quiet = socket(&quiet).await;
     let count = scale.open.as_millis() / EVENT_INTERVAL.as_millis();
-    let first = talk(
-        events(&talking, EVENT_INTERVAL, false).await,
-        socket(&talking).await,
-        count,
-    );
-    let second = talk(
-        events(&talking, EVENT_INTERVAL, true).await,
-        socket(&talking).await,
-        count,
-    );
-    let all = futures::future::join4(silent.next(), silent_too.next(), first, second);
+    let talk = async |http2| {
+        let events = events(&talking, EVENT_INTERVAL, http2).await;
+        talk(events, socket(&talking).await, count).await;
+    };
+    let all = futures::future::join4(silent.next(), silent_too.next(), talk(false), talk(true));
     let (event, event_too, (), ()) = timeout(scale.open * 2 + SPARE, all).await.unwrap();
     assert_eq!(event.unwrap(), "data: 0\n\n");
     assert_eq!(event_too.unwrap(), "data: 0\n\n");
@@ -110,7 +86,8 @@ async fn item_11_streams_and_sockets_stay_open() {
     // Without them they sleep.
     drop((silent, silent_too, quiet));
     for session in SESSIONS {
-        let asleep = |info: &Value| info["status"] == "paused";
-        fixture.until(session, asleep).await;
+        fixture
+            .until(session, |info| info["status"] == "paused")
+            .await;
     }
 }
