@@ -6,6 +6,7 @@ mod chaos;
 mod controllers;
 mod crash;
 mod gateways;
+mod inject;
 mod node;
 mod quota;
 mod sandbox_servers;

@@ -1,11 +1,7 @@
 //! Faults of Pods, scripted or random, at their start or later.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
-
-use super::node::ScriptedNode;
 use super::seeded_rng::SeededRng;
 
 /// Start of a Pod.
@@ -96,39 +92,5 @@ impl Chaos {
             rng.one_of(&blows),
             rng.time(MAX_FAULT_DELAY),
         ))
-    }
-}
-
-impl ScriptedNode {
-    /// Carries out an accident of the Pod with this uid, when its time has come.
-    pub(super) async fn inject(
-        self: Arc<Self>,
-        name: String,
-        uid: String,
-        accident: InjectedFault,
-    ) {
-        match accident {
-            InjectedFault::Start(_, None) => {}
-            InjectedFault::Start(_, Some(after)) => {
-                sleep(after).await;
-                self.heal(&name).await;
-            }
-            InjectedFault::Later(blow, after) => {
-                sleep(after).await;
-                if self.is_running(&name, &uid) {
-                    self.inject_now(&name, blow).await;
-                }
-            }
-        }
-    }
-
-    async fn inject_now(&self, name: &str, blow: PodFailure) {
-        match blow {
-            PodFailure::Crashes => self.restart(name, "Error").await,
-            PodFailure::OutOfMemory => self.restart(name, "OOMKilled").await,
-            PodFailure::Evicted => self.evict(name).await,
-            PodFailure::NodeLost => self.lose_node(name).await,
-            PodFailure::Deleted => self.remove(name).await,
-        }
     }
 }
