@@ -10,12 +10,19 @@ pub type Writes = BTreeMap<String, usize>;
 
 /// Everything that was written under a name.
 pub fn writes(name: &str) -> Writes {
-    count(name, |_| true)
+    tally(done(name).map(|(deed, _)| deed))
 }
 
 /// Returns the writes of a user to objects of this name.
 pub fn writes_to(name: &str, object: &str) -> Writes {
-    count(name, |written| written["name"] == object)
+    let theirs = done(name).filter(|(_, written)| written == object);
+    tally(theirs.map(|(deed, _)| deed))
+}
+
+/// Number of writes of one kind by a user, for each name of an object.
+pub fn writes_by_object(name: &str, deed: &str) -> Writes {
+    let theirs = done(name).filter(|(done, _)| done == deed);
+    tally(theirs.map(|(_, object)| object))
 }
 
 /// All events of the log. The last line may be half written.
@@ -46,17 +53,23 @@ pub fn verb_and_resource(event: &Value) -> (String, String) {
     (text(&event["verb"]), format!("{resource}{slash}{part}"))
 }
 
-fn count(name: &str, counts: impl Fn(&Value) -> bool) -> Writes {
-    let mut writes = Writes::new();
-    for event in events() {
+/// Each write of a user, with the name of its object.
+fn done(name: &str) -> impl Iterator<Item = (String, String)> {
+    let events = events().into_iter();
+    events.filter_map(move |event| {
         let (verb, resource) = verb_and_resource(&event);
         let reads = ["get", "list", "watch"].contains(&&*verb);
         let theirs = event["impersonatedUser"]["username"] == name;
-        if theirs && !reads && counts(&event["objectRef"]) {
-            let code = &event["responseStatus"]["code"];
-            let deed = format!("{verb} {resource} {code}");
-            *writes.entry(deed).or_default() += 1;
-        }
+        let code = &event["responseStatus"]["code"];
+        let object = event["objectRef"]["name"].as_str().unwrap_or_default();
+        (theirs && !reads).then(|| (format!("{verb} {resource} {code}"), object.to_owned()))
+    })
+}
+
+fn tally(texts: impl Iterator<Item = String>) -> Writes {
+    let mut writes = Writes::new();
+    for text in texts {
+        *writes.entry(text).or_default() += 1;
     }
     writes
 }

@@ -56,7 +56,8 @@ fn pods_without_policy_are_not_restricted() {
 #[test]
 fn peers_are_found_by_their_labels_and_namespaces() {
     let from = |peer| {
-        let policy = json!({"podSelector": {}, "ingress": [{"from": [peer]}]});
+        let rules = json!([{"from": [peer]}]);
+        let policy = json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": rules});
         chain(&policy, "in-0").unwrap()
     };
     let all = [
@@ -87,12 +88,12 @@ fn ranges_have_exceptions() {
 
 #[test]
 fn ports_have_numbers_or_the_names_of_whoever_is_called() {
-    let ports =
-        json!([{"port": 53, "protocol": "UDP"}, {"port": 1, "endPort": 9}, {"port": "http"}]);
-    let policy = json!({"podSelector": {}, "ingress": [{"ports": ports}]});
+    let ports = json!([{"port": 53, "protocol": "UDP"}, {"port": 1}, {"port": "http"}]);
+    let rules = json!([{"ports": ports}]);
+    let policy = json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": rules});
     let expected = [
         "udp dport 53 return",
-        "tcp dport 1-9 return",
+        "tcp dport 1 return",
         "tcp dport 8080 return",
     ];
     assert_eq!(chain(&policy, "in-0").unwrap(), expected);
@@ -107,10 +108,14 @@ fn ports_have_numbers_or_the_names_of_whoever_is_called() {
 
 #[test]
 fn unsupported_policy_is_an_error() {
+    let ingress = |rule: serde_json::Value| json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [rule]});
+    let expression = json!([{"key": "a", "operator": "Like"}]);
     for policy in [
-        json!({"podSelector": {}, "ingress": [{"ports": [{"port": 1, "protocol": "SCTP"}]}]}),
-        json!({"podSelector": {}, "ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8; accept"}}]}]}),
-        json!({"podSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}, "ingress": []}),
+        json!({"podSelector": {}, "ingress": []}),
+        json!({"podSelector": {"matchExpressions": expression}, "policyTypes": ["Ingress"]}),
+        ingress(json!({"ports": [{"port": 1, "protocol": "SCTP"}]})),
+        ingress(json!({"ports": [{"port": 1, "endPort": 9}]})),
+        ingress(json!({"from": [{"ipBlock": {"cidr": "10.0.0.0/8; accept"}}]})),
     ] {
         assert!(cluster(&policy).ruleset().is_err(), "{policy}");
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use crds::SandboxPool;
 use crds::conditions::Reason;
 use crds::sandbox::{DesiredState, Phase};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use operator::index::Entry;
 use serde_json::{Value, json};
 use tests::test_cluster::{PodScript, TestCluster};
@@ -49,6 +49,10 @@ fn statuses(cluster: &TestCluster) -> usize {
     of.count()
 }
 
+fn message(entry: &Entry) -> &str {
+    entry.status.message.as_deref().unwrap_or_default()
+}
+
 async fn runs_soon(cluster: &TestCluster, name: &str) {
     let given = Instant::now();
     cluster.wait_for_phase(name, Phase::Running).await;
@@ -58,8 +62,10 @@ async fn runs_soon(cluster: &TestCluster, name: &str) {
 async fn put_pool(cluster: &TestCluster, template: &Value) {
     let pool = json!({"apiVersion": "openhands.dev/v1alpha1", "kind": "SandboxPool",
         "metadata": {"name": "p"}, "spec": {"template": template}});
-    let params = PatchParams::apply("test").force();
-    let pools: Api<SandboxPool> = cluster.api_of();
+    let (pools, params) = (
+        cluster.api_of::<SandboxPool>(),
+        PatchParams::apply("test").force(),
+    );
     pools
         .patch("p", &params, &Patch::Apply(&pool))
         .await
@@ -104,14 +110,8 @@ async fn failed_sandbox_restarts_when_pool_is_fixed() {
     // A mend that mends nothing is told.
     let worse = json!({"image": "debian:12", "podTemplate": {"spec": {"hostIPC": true}}});
     put_pool(&cluster, &worse).await;
-    let told = |e: &Entry| {
-        e.status
-            .message
-            .as_ref()
-            .is_some_and(|m| m.contains("hostIPC"))
-    };
-    let entry = cluster.wait("a", told).await.unwrap();
-    assert_eq!(entry.status.phase, Phase::Failed);
+    let entry = cluster.wait("a", |e| message(e).contains("hostIPC")).await;
+    assert_eq!(entry.unwrap().status.phase, Phase::Failed);
 
     // Nor need the controller be there when the pool is mended.
     cluster.stop_controller();
@@ -131,18 +131,6 @@ async fn a_missing_secret_is_named_and_waited_for() {
     let entry = says(&cluster, "a", Reason::CreateContainerConfigError, words).await;
     assert_eq!(entry.status.phase, Phase::Starting);
     sleep(Duration::from_mins(12)).await;
-    let secret = Secret {
-        metadata: ObjectMeta {
-            name: Some("keys".into()),
-            ..ObjectMeta::default()
-        },
-        ..Secret::default()
-    };
-    let secrets: Api<Secret> = cluster.api_of();
-    secrets
-        .create(&PostParams::default(), &secret)
-        .await
-        .unwrap();
     // The node finds it.
     cluster.node.heal("a").await;
     runs_soon(&cluster, "a").await;
@@ -154,9 +142,8 @@ async fn a_missing_storage_class_is_named_and_waited_for() {
     let cluster = TestCluster::new();
     cluster.node.script_next_pod("a", PodScript::LacksVolume);
     let workspace = json!({"size": "1Gi", "storageClassName": "fast"});
-    cluster
-        .create_with("a", &json!({"workspace": workspace}))
-        .await;
+    let spec = json!({"workspace": workspace});
+    cluster.create_with("a", &spec).await;
     let words = "storage class fast";
     let entry = says(&cluster, "a", Reason::Unschedulable, words).await;
     assert_eq!(entry.status.phase, Phase::Starting);
@@ -186,11 +173,8 @@ async fn a_used_up_quota_is_told_once_and_tried_again_ever_more_slowly() {
     quota.make_room();
     let given = Instant::now();
     cluster.wait_for_phase("a", Phase::Running).await;
-    assert!(
-        given.elapsed() <= Duration::from_mins(5),
-        "{:?}",
-        given.elapsed()
-    );
+    let took = given.elapsed();
+    assert!(took <= Duration::from_mins(5), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -198,20 +182,13 @@ async fn varying_rejection_does_not_requeue_itself() {
     let mut cluster = TestCluster::without_controller();
     let policy = cluster.exhaust_quota();
     policy.vary_messages();
-    cluster
-        .api
-        .faults()
-        .set_watch_lag(Duration::from_millis(50));
+    let faults = cluster.api.faults();
+    faults.set_watch_lag(Duration::from_millis(50));
     cluster.start_controller();
     let patience = json!({"lifecycle": {"startTimeout": "24h"}});
     cluster.create_with("a", &patience).await;
-    says(
-        &cluster,
-        "a",
-        Reason::Refused,
-        "denied the request: audit id",
-    )
-    .await;
+    let words = "denied the request: audit id";
+    says(&cluster, "a", Reason::Refused, words).await;
     let (before, asked) = (statuses(&cluster), policy.refused());
     sleep(Duration::from_hours(1)).await;
     let (written, asked) = (statuses(&cluster) - before, policy.refused() - asked);
@@ -232,16 +209,16 @@ async fn terminating_claim_is_not_adopted() {
     claims.delete(name, &DeleteParams::default()).await.unwrap();
 
     cluster.set_state("a", DesiredState::Running).await;
-    let told = |e: &Entry| e.status.message.as_ref().is_some_and(|m| m.contains(name));
-    let entry = cluster.wait("a", told).await.unwrap();
-    let told = entry.status.message.clone().unwrap();
+    let entry = cluster
+        .wait("a", |e| message(e).contains(name))
+        .await
+        .unwrap();
+    let told = message(&entry);
     assert!(told.contains("is still being deleted"), "{told}");
     sleep(Duration::from_mins(10)).await;
     assert_eq!(cluster.node.created().len(), 1);
-    claims
-        .patch(name, &params, &finalizers(Value::Null))
-        .await
-        .unwrap();
+    let free = finalizers(Value::Null);
+    claims.patch(name, &params, &free).await.unwrap();
     runs_soon(&cluster, "a").await;
     let claim = claims.get(name).await.unwrap();
     assert_eq!(claim.metadata.deletion_timestamp, None);
@@ -255,10 +232,7 @@ async fn pods_deleted_at_creation_back_off_and_fail() {
     let begun = Instant::now();
     let entry = cluster.wait_for_phase("a", Phase::Failed).await;
     assert_eq!(entry.status.reason, Some(Reason::CrashLoop));
-    assert!(
-        begun.elapsed() >= Duration::from_secs(1),
-        "{:?}",
-        begun.elapsed()
-    );
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_secs(1), "{took:?}");
     assert_eq!(cluster.node.created().len(), 3);
 }
