@@ -1,9 +1,10 @@
 //! The API server's audit log: who did what, and what was refused.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use serde_json::Value;
+
+use crate::cli_tools::cluster_directory;
 
 /// Number of each kind of write, for example `create pods 201`.
 pub type Writes = BTreeMap<String, usize>;
@@ -27,8 +28,8 @@ pub fn writes_by_object(name: &str, deed: &str) -> Writes {
 
 /// All events of the log. The last line may be half written.
 pub fn events() -> Vec<Value> {
-    let folder = std::env::var("CLUSTER_DIR").unwrap();
-    let log = std::fs::read_to_string(Path::new(&folder).join("log/audit.jsonl")).unwrap();
+    let log = cluster_directory().join("log/audit.jsonl");
+    let log = std::fs::read_to_string(log).unwrap();
     let events = log.lines().map(serde_json::from_str);
     events.filter_map(Result::ok).collect()
 }

@@ -20,7 +20,7 @@ pub fn run(program: &str, args: &[&str]) -> Output {
 }
 
 /// Returns the output of a program that must succeed.
-fn run_checked(program: &str, args: &[&str]) -> String {
+pub fn run_checked(program: &str, args: &[&str]) -> String {
     let output = run(program, args);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {args:?}: {stderr}");
@@ -102,6 +102,12 @@ impl TempFile {
     pub fn path(&self) -> &str {
         self.0.path().to_str().unwrap()
     }
+}
+
+/// The state of the test cluster.
+pub fn cluster_directory() -> PathBuf {
+    let directory = std::env::var_os("CLUSTER_DIR");
+    directory.expect("hack/cluster env sets CLUSTER_DIR").into()
 }
 
 /// A file of the checkout.

@@ -2,7 +2,7 @@
 //! loads these rules into the node's network namespace. They are made from the objects in the
 //! cluster, for the Pods that exist at that moment.
 //!
-//! What the chart's policies use is understood: selectors, IPv4 ranges, TCP and UDP ports by number or
+//! It understands what the chart's policies use: selectors, IPv4 ranges, TCP and UDP ports by number or
 //! name. Anything else is an error, so that no test passes by a rule that is not there.
 
 use std::fmt::Write as _;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::binaries::root;
 use crate::clients::http_client::{HttpClient, JsonReply, text};
+use crate::clients::v0::v0_command;
 use crate::session::Session;
 
 /// The image, see `hack/image`.
@@ -35,15 +36,10 @@ pub struct PluginSession {
 
 /// Arguments of the V0 client's command that describe the sandbox.
 fn body(session: &str, username: &str) -> Value {
-    let uid = if username == "root" { 0 } else { 1000 };
-    let command = format!(
-        "/openhands/micromamba/bin/micromamba run -n openhands poetry run python -u -m \
-         openhands.runtime.action_execution_server 60000 --working-dir /workspace \
-         --plugins agent_skills jupyter vscode --username {username} --user-id {uid} --no-enable-browser"
-    );
+    let command = v0_command("--plugins agent_skills jupyter vscode", username);
     json!({
         "session_id": session, "image": IMAGE, "working_dir": "/openhands/code/", "resource_factor": 2,
-        "environment": {"GREETING": "hello"}, "command": command.split_whitespace().collect::<Vec<_>>(),
+        "environment": {"GREETING": "hello"}, "command": command,
     })
 }
 

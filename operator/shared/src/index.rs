@@ -96,13 +96,10 @@ impl Index {
 
     /// Stores an object that the watch delivered.
     pub fn deliver(&self, sandbox: &Sandbox) {
-        let Some((entry, changed)) = self.store(sandbox, true) else {
-            return;
-        };
-        if changed {
-            self.announce(&entry.key);
-        } else {
-            self.waiters.wake(&entry.key);
+        match self.store(sandbox, true) {
+            Some((entry, true)) => self.announce(&entry.key),
+            Some((entry, false)) => self.waiters.wake(&entry.key),
+            None => {}
         }
     }
 
@@ -131,12 +128,11 @@ impl Index {
         }
         tables.remove(&entry.key);
         tables.insert(entry.clone());
+        let key = entry.key.clone();
         if delivered {
-            tables
-                .delivered_at
-                .insert(entry.key.clone(), Instant::now());
+            tables.delivered_at.insert(key, Instant::now());
         } else {
-            tables.undelivered.insert(entry.key.clone());
+            tables.undelivered.insert(key);
         }
         Some((entry, true))
     }
@@ -192,9 +188,8 @@ impl Index {
     /// Returns the newest sandbox of a session.
     pub fn by_session(&self, tenant: &str, session: &str) -> Option<Arc<Entry>> {
         let tables = self.tables.read();
-        let epochs = tables
-            .by_session
-            .get(&(tenant.to_owned(), session.to_owned()))?;
+        let session = (tenant.to_owned(), session.to_owned());
+        let epochs = tables.by_session.get(&session)?;
         tables.entries.get(epochs.values().next_back()?).cloned()
     }
 
@@ -260,17 +255,14 @@ impl Tables {
     fn insert(&mut self, entry: Arc<Entry>) {
         let key = entry.key.clone();
         self.phase_counts.add(entry.status.phase);
-        self.by_runtime_id
-            .insert(entry.runtime_id.clone(), key.clone());
+        let runtime_id = entry.runtime_id.clone();
+        self.by_runtime_id.insert(runtime_id, key.clone());
         if let Some(session) = entry.session() {
-            self.by_session
-                .entry((session.tenant.clone(), session.id.clone()))
-                .or_default()
-                .insert(session.epoch, key.clone());
-            self.by_tenant
-                .entry(session.tenant.clone())
-                .or_default()
-                .insert(key.clone());
+            let (tenant, id) = (session.tenant.clone(), session.id.clone());
+            let keys = self.by_tenant.entry(tenant.clone()).or_default();
+            keys.insert(key.clone());
+            let epochs = self.by_session.entry((tenant, id)).or_default();
+            epochs.insert(session.epoch, key.clone());
         }
         self.entries.insert(key, entry);
     }

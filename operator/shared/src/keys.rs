@@ -113,19 +113,11 @@ impl std::fmt::Debug for Keys {
     }
 }
 
-struct Len;
-
-impl hkdf::KeyType for Len {
-    fn len(&self) -> usize {
-        32
-    }
-}
-
 fn expand(root: &[u8], purpose: &str) -> Result<[u8; 32], KeyError> {
     let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"sandbox-operator-v1");
     let mut out = [0; 32];
     salt.extract(root)
-        .expand(&[purpose.as_bytes()], Len)
+        .expand(&[purpose.as_bytes()], hkdf::HKDF_SHA256)
         .and_then(|okm| okm.fill(&mut out))
         .map_err(|_| KeyError::Derivation)?;
     Ok(out)

@@ -45,15 +45,12 @@ pub struct V0Config {
 
 impl V0Config {
     pub fn new(api_url: &str, api_key: &str, sid: &str) -> Self {
-        let words = "/openhands/micromamba/bin/micromamba run -n openhands poetry run python -u -m \
-            openhands.runtime.action_execution_server 60000 --working-dir /workspace \
-            --username openhands --user-id 1000 --no-enable-browser";
         Self {
             api_url: api_url.into(),
             api_key: api_key.into(),
             sid: sid.into(),
             image: Some("debian:12".into()),
-            command: words.split_whitespace().map(Into::into).collect(),
+            command: v0_command("", "openhands"),
             working_dir: "/openhands/code/".into(),
             environment: Map::new(),
             resource_factor: 1.0,
@@ -68,6 +65,17 @@ impl V0Config {
             exact_codes: true,
         }
     }
+}
+
+/// The command that the V0 client sends, with these plugins, for this user.
+pub fn v0_command(plugins: &str, username: &str) -> Vec<String> {
+    let uid = if username == "root" { 0 } else { 1000 };
+    let command = format!(
+        "/openhands/micromamba/bin/micromamba run -n openhands poetry run python -u -m \
+         openhands.runtime.action_execution_server 60000 --working-dir /workspace {plugins} \
+         --username {username} --user-id {uid} --no-enable-browser"
+    );
+    command.split_whitespace().map(Into::into).collect()
 }
 
 /// One client object.

@@ -1,9 +1,9 @@
 //! The API server of the test's cluster, which comes back with an empty memory of changes.
 
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use kube::Client;
+use tests::cli_tools::{cluster_directory, run_checked};
 use tokio::time::{Duration, Instant, sleep};
 
 /// The longest that a start may take.
@@ -27,13 +27,14 @@ impl ApiServer {
     /// Ends it without warning, starts it as it was, and waits until it is ready.
     pub(crate) async fn restart(&self) {
         let pid = pid();
-        run("kill", &["-KILL", &pid]);
+        run_checked("kill", &["-KILL", &pid]);
         let end = Instant::now() + START_TIMEOUT;
         while is_alive(&pid) {
             assert!(Instant::now() < end, "the API server does not end");
             sleep(Duration::from_millis(20)).await;
         }
-        let log = std::fs::File::create(directory().join("log/kube-apiserver-again.log")).unwrap();
+        let log = std::fs::File::create(cluster_directory().join("log/kube-apiserver-again.log"))
+            .unwrap();
         // It ends with the first process of its namespaces, which `hack/cluster down` ends.
         let started = Command::new("setsid")
             .args(["--fork", "nsenter", "--mount", "--net", "--pid"])
@@ -59,11 +60,6 @@ async fn is_ready() -> bool {
     client.request_text(request).await.is_ok()
 }
 
-fn directory() -> PathBuf {
-    let directory = std::env::var_os("CLUSTER_DIR");
-    directory.expect("hack/cluster env sets CLUSTER_DIR").into()
-}
-
 /// The first process of the cluster's namespaces.
 fn first() -> String {
     std::env::var("CLUSTER_PID").expect("hack/cluster env sets CLUSTER_PID")
@@ -74,7 +70,7 @@ fn pid() -> String {
     let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
     // Children of the first process are in its PID namespace.
     let own = namespace(&first());
-    let all = run("ps", &["-e", "-o", "pid=,args="]);
+    let all = run_checked("ps", &["-e", "-o", "pid=,args="]);
     let mut servers = all.lines().filter_map(|line| {
         let (pid, args) = line.trim().split_once(' ')?;
         let program = args.trim().split(' ').next()?;
@@ -91,10 +87,4 @@ fn is_alive(pid: &str) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
     let threads = threads.map_or(0, Iterator::count);
     !stat.is_empty() && (!state.starts_with('Z') || threads > 1)
-}
-
-fn run(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).output().unwrap();
-    assert!(output.status.success(), "{program} {args:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
 }

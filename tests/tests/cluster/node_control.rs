@@ -1,26 +1,13 @@
 //! The node from outside: its kubelet and the first processes of its containers.
 
-use std::path::PathBuf;
-use std::process::Command;
-
 use k8s_openapi::api::core::v1::Pod;
-
-fn directory() -> PathBuf {
-    let directory = std::env::var_os("CLUSTER_DIR");
-    directory.expect("hack/cluster env sets CLUSTER_DIR").into()
-}
-
-fn run(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).output().unwrap();
-    assert!(output.status.success(), "{program} {args:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
+use tests::cli_tools::{cluster_directory, run_checked};
 
 /// Runs containerd's client on the node.
 pub(crate) fn ctr(args: &[&str]) -> String {
-    let socket = directory().join("run/containerd.sock");
+    let socket = cluster_directory().join("run/containerd.sock");
     let place = ["-a", socket.to_str().unwrap(), "-n", "k8s.io"];
-    run("ctr", &[&place[..], args].concat())
+    run_checked("ctr", &[&place[..], args].concat())
 }
 
 /// Containerd's name of the container of a sandbox.
@@ -63,21 +50,21 @@ pub(crate) struct StoppedKubelet {
 
 impl StoppedKubelet {
     pub(crate) fn new() -> Self {
-        let first = std::fs::read_to_string(directory().join("pid")).unwrap();
+        let first = std::fs::read_to_string(cluster_directory().join("pid")).unwrap();
         let first = first.split_whitespace().next().unwrap();
-        let children = run("ps", &["-o", "pid=,args=", "--ppid", first]);
+        let children = run_checked("ps", &["-o", "pid=,args=", "--ppid", first]);
         let kubelet = children
             .lines()
             .find(|line| line.contains("kubelet --config"));
         let pid = kubelet.and_then(|line| line.split_whitespace().next());
         let pid = pid.expect("a node has a kubelet").to_owned();
-        run("kill", &["-STOP", &pid]);
+        run_checked("kill", &["-STOP", &pid]);
         Self { pid }
     }
 }
 
 impl Drop for StoppedKubelet {
     fn drop(&mut self) {
-        run("kill", &["-CONT", &self.pid]);
+        run_checked("kill", &["-CONT", &self.pid]);
     }
 }

@@ -86,20 +86,15 @@ impl Entry {
     /// Returns the session that the gateway created this sandbox for. A session in the spec of
     /// another object does not count.
     pub fn session(&self) -> Option<&Session> {
-        self.spec
-            .session
-            .as_ref()
-            .filter(|_| self.runtime_id == self.key.name)
+        let session = self.spec.session.as_ref();
+        session.filter(|_| self.runtime_id == self.key.name)
     }
 
     /// Returns whether this is a later version than `other`, or a later object of the same name.
     /// Versions that are not numbers cannot be compared.
     pub fn is_newer_than(&self, other: &Self) -> bool {
-        let version = |e: &Self| e.resource_version.parse::<u64>().ok();
-        match (version(self), version(other)) {
-            (Some(this), Some(that)) => this > that,
-            _ => false,
-        }
+        let version = |e: &Self| e.resource_version.parse::<u64>();
+        version(self).is_ok_and(|own| version(other).is_ok_and(|others| own > others))
     }
 
     /// Returns the reason of the automatic pause that is in effect, if any. It is in the status
@@ -158,10 +153,8 @@ impl Entry {
     /// start.
     pub fn is_restart_requested(&self) -> bool {
         let started = self.status.started_at.as_ref().map(|at| at.0);
-        let woken = self
-            .wake_at
-            .is_some_and(|at| started.is_none_or(|started| at > started));
-        self.status.phase == Phase::Failed && woken
+        // A start that never was is before any wake.
+        self.status.phase == Phase::Failed && self.wake_at > started
     }
 
     /// Returns the number of a named port; `runtime` falls back to the first port.
@@ -182,11 +175,8 @@ impl Entry {
 
 /// Reads the wake annotation; a malformed value is ignored.
 fn wake_at(sandbox: &Sandbox) -> Option<Timestamp> {
-    sandbox
-        .annotations()
-        .get(names::WAKE_ANNOTATION)?
-        .parse()
-        .ok()
+    let annotation = sandbox.annotations().get(names::WAKE_ANNOTATION);
+    annotation?.parse().ok()
 }
 
 impl fmt::Display for Key {

@@ -72,14 +72,14 @@ async fn configuration(connection: &Connection) -> Result<Config, ClientError> {
         context: connection.context.clone(),
         ..KubeConfigOptions::default()
     };
-    if let Some(path) = &connection.kubeconfig {
-        let file = Kubeconfig::read_from(path)?;
-        return Ok(Config::from_custom_kubeconfig(file, &options).await?);
-    }
-    if connection.context.is_some() {
-        return Ok(Config::from_kubeconfig(&options).await?);
-    }
-    Ok(Config::infer().await?)
+    Ok(match &connection.kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path)?;
+            Config::from_custom_kubeconfig(file, &options).await?
+        }
+        None if options.context.is_some() => Config::from_kubeconfig(&options).await?,
+        None => Config::infer().await?,
+    })
 }
 
 /// Installs ring as the TLS provider of the process. Without it, rustls panics as soon as two

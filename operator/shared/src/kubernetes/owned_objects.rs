@@ -162,16 +162,15 @@ pub fn reject_terminating<S: Resource<DynamicType = ()>>(found: S) -> Result<S, 
 }
 
 fn classify_error(error: CallError) -> CreateError {
-    let message = error.status().map(|s| s.message.clone());
-    match (error.code(), message) {
-        (Some(400 | 413 | 422), Some(message)) => CreateError::Invalid(message),
-        (Some(500), Some(message)) if api_messages::is_object_too_large(&message) => {
-            CreateError::Invalid(message)
-        }
-        (Some(403), Some(message)) if is_namespace_terminating(&error) => {
-            CreateError::NamespaceTerminating(message)
-        }
-        (Some(403), Some(message)) => CreateError::Forbidden(message),
+    let Some(message) = error.status().map(|s| s.message.clone()) else {
+        return CreateError::Call(error);
+    };
+    let too_large = api_messages::is_object_too_large(&message);
+    match error.code() {
+        Some(400 | 413 | 422) => CreateError::Invalid(message),
+        Some(500) if too_large => CreateError::Invalid(message),
+        Some(403) if is_namespace_terminating(&error) => CreateError::NamespaceTerminating(message),
+        Some(403) => CreateError::Forbidden(message),
         _ => CreateError::Call(error),
     }
 }

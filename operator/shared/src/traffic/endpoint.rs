@@ -63,9 +63,8 @@ pub(super) fn sign_query(keys: &Keys, sandbox: &Key, now: Timestamp) -> Result<S
 impl TrafficReport {
     /// Traffic in the report; `None` if the duration is invalid.
     pub(super) fn read(&self) -> Option<Traffic> {
-        let idle = Duration::try_from_secs_f64(self.idle_seconds).ok()?;
         Some(Traffic {
-            idle,
+            idle: Duration::try_from_secs_f64(self.idle_seconds).ok()?,
             has_seen_request: self.seen,
         })
     }
@@ -98,13 +97,10 @@ impl TrafficEndpoint {
         if !self.is_authorized(&sandbox, headers) {
             return Some(Err(StatusCode::UNAUTHORIZED));
         }
-        let Traffic {
-            idle,
-            has_seen_request: seen,
-        } = (self.traffic_of)(&sandbox);
+        let traffic = (self.traffic_of)(&sandbox);
         let report = TrafficReport {
-            idle_seconds: idle.as_secs_f64(),
-            seen,
+            idle_seconds: traffic.idle.as_secs_f64(),
+            seen: traffic.has_seen_request,
         };
         let json = serde_json::to_string(&report);
         Some(json.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR))
