@@ -10,13 +10,13 @@ use tests::standalone::Standalone;
 
 /// Unpacks the image; the flag of standalone that names it. Absent where it cannot be built.
 fn image(state: &Path) -> Option<String> {
-    let builder = Command::new("mmdebstrap").arg("--version").output();
-    if builder.is_err() {
+    let tool = Command::new("mmdebstrap").arg("--version").output();
+    if tool.is_err() {
         eprintln!("SKIPPED, needs mmdebstrap (hack/install cluster): a session with every plugin");
         return None;
     }
-    let mut build = Command::new(root().join("hack/image"));
-    let built = build.arg("sandbox").output().unwrap();
+    let mut script = Command::new(root().join("hack/image"));
+    let built = script.arg("sandbox").output().unwrap();
     assert!(built.status.success(), "{built:?}");
     let archive = String::from_utf8(built.stdout).unwrap();
     let directory = state.join("image");

@@ -14,14 +14,15 @@ async fn comes_back(fixture: &Fixture, sid: &str, reason: &str, harm: impl Async
     let session = fixture.run(sid).await;
     session.run("echo kept > /workspace/file").await;
     harm(&session).await;
-    let restarted = |info: &serde_json::Value| info["restart_count"] == 1;
-    let info = fixture.until(sid, restarted).await;
+    let again = |info: &serde_json::Value| info["restart_count"] == 1;
+    let info = fixture.until(sid, again).await;
     assert_eq!(info["restart_reasons"], json!([reason]), "{info}");
     session.ready().await;
     // The same URL and key, in the same session, with the same files and environment.
-    let said = session.run("cat /workspace/file; echo $GREETING").await;
-    assert_eq!(said, "kept\nhello");
-    session.assert_same(&fixture.run(sid).await);
+    let kept = session.run("cat /workspace/file; echo $GREETING").await;
+    assert_eq!(kept, "kept\nhello");
+    let found = fixture.run(sid).await;
+    session.assert_same(&found);
     assert_eq!(session.info().await["restart_count"], 1);
 }
 
@@ -61,14 +62,16 @@ async fn killed_processes_and_deleted_pods_come_back_with_their_files() {
     let Some(fixture) = fixture_with(&[]) else {
         return;
     };
-    let supervisor = |number, _: &str| number == 1;
-    let server = |number, line: &str| number > 1 && line.contains("sandbox-executor serve");
-    let ended = "exit code 137";
-    comes_back(&fixture, "supervisor", ended, async |s| {
-        kill(s, supervisor).await
-    })
-    .await;
-    comes_back(&fixture, "command", ended, async |s| kill(s, server).await).await;
+    let kill_supervisor = async |session: &Session| {
+        kill(session, |number, _| number == 1).await;
+    };
+    let kill_server = async |session: &Session| {
+        let serves = |line: &str| line.contains("sandbox-executor serve");
+        kill(session, |number, line| number > 1 && serves(line)).await;
+    };
+    let code = "exit code 137";
+    comes_back(&fixture, "supervisor", code, kill_supervisor).await;
+    comes_back(&fixture, "command", code, kill_server).await;
     let delete = async |session: &Session| {
         fixture.kubectl(&format!("delete pod {} --wait=false", session.id));
     };

@@ -1,7 +1,6 @@
 //! `APIRemoteWorkspace` of the SDK (`docs/specs/runtime-api.md`, section 3.9), with its default class on a machine that
 //! has none.
 
-use futures::SinkExt as _;
 use http::Method;
 use hyper::body::Bytes;
 use serde_json::json;

@@ -228,8 +228,8 @@ async fn the_evaluation_meets_a_crash_loop_and_tries_again_with_more() {
         let mut client = V0::new(config);
         let connected = client.connect().await;
         if crashes {
-            let crashed = ClientException::Unavailable("CrashLoopBackOff".into());
-            assert_eq!(connected, Err(crashed));
+            let raised = ClientException::Unavailable("CrashLoopBackOff".into());
+            assert_eq!(connected, Err(raised));
             assert_eq!(story(&client).last().unwrap(), "POST /stop 200");
             factor *= 2.0;
         } else {
