@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::time::Duration;
 
 use futures::{FutureExt as _, StreamExt as _};
@@ -32,6 +33,23 @@ pub(crate) struct Machine {
     pub(crate) state: TempDir,
 }
 
+/// Process that is killed at the end of the test.
+pub(crate) struct KilledOnDrop(pub(crate) Child);
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A machine and its node.
+pub(crate) fn started() -> (Machine, RunningNode) {
+    let machine = Machine::new();
+    let node = machine.node_with(|_| {});
+    (machine, node)
+}
+
 /// Node that runs on a machine.
 pub(crate) struct RunningNode {
     shutdown: CancellationToken,
@@ -47,20 +65,12 @@ impl Machine {
         }
     }
 
-    pub(crate) fn node(&self) -> RunningNode {
-        self.node_with(|_| {})
-    }
-
     pub(crate) fn node_with(&self, change: impl FnOnce(&mut NodeConfig)) -> RunningNode {
         let mut config = NodeConfig::new(self.state.path(), self_exe(), self_exe());
         change(&mut config);
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(run(self.api.client(), config, shutdown.clone()));
         RunningNode { shutdown, task }
-    }
-
-    pub(crate) fn pods(&self) -> Api<Pod> {
-        self.all()
     }
 
     pub(crate) fn all<K>(&self) -> Api<K>
@@ -82,8 +92,8 @@ impl Machine {
     }
 
     pub(crate) async fn create(&self, name: &str, spec: Value) -> Pod {
-        self.make(json!({"metadata": {"name": name}, "spec": spec}))
-            .await
+        let pod = json!({"metadata": {"name": name}, "spec": spec});
+        self.make(pod).await
     }
 
     /// Creates a Pod with one container that runs once, with the fields of `container`.
@@ -91,24 +101,21 @@ impl Machine {
         let mut main = json!({"name": "main", "image": "any"});
         let fields = container.as_object().unwrap().clone();
         main.as_object_mut().unwrap().extend(fields);
-        self.create(
-            name,
-            json!({"restartPolicy": "Never", "containers": [main]}),
-        )
-        .await
+        let spec = json!({"restartPolicy": "Never", "containers": [main]});
+        self.create(name, spec).await
     }
 
     /// Runs `script` once in a shell.
     pub(crate) async fn once(&self, name: &str, script: &str) -> Pod {
-        self.create_once(name, json!({"command": ["bash", "-c", script]}))
-            .await;
+        let container = json!({"command": ["bash", "-c", script]});
+        self.create_once(name, container).await;
         self.wait(name, ended).await
     }
 
     pub(crate) async fn wait(&self, name: &str, condition: impl Condition<Pod>) -> Pod {
-        let wait = await_condition(self.pods(), name, condition);
+        let wait = await_condition(self.all::<Pod>(), name, condition);
         let Ok(pod) = tokio::time::timeout(WAIT_TIMEOUT, wait).await else {
-            let pod = self.pods().get(name).await.unwrap();
+            let pod = self.all::<Pod>().get(name).await.unwrap();
             panic!("waiting for {name}: {:#?}\n{}", pod.status, self.log(name));
         };
         pod.unwrap().expect("the Pod exists")
@@ -167,9 +174,8 @@ impl RunningNode {
 
 pub(crate) fn phase(pod: &Pod) -> &str {
     let status = pod.status.as_ref();
-    status
-        .and_then(|status| status.phase.as_deref())
-        .unwrap_or_default()
+    let phase = status.and_then(|status| status.phase.as_deref());
+    phase.unwrap_or_default()
 }
 
 pub(crate) fn ended(pod: Option<&Pod>) -> bool {
@@ -177,10 +183,8 @@ pub(crate) fn ended(pod: Option<&Pod>) -> bool {
 }
 
 pub(crate) fn running(pod: Option<&Pod>) -> bool {
-    let status = pod.and_then(|pod| pod.status.as_ref());
-    let mut conditions = status
-        .into_iter()
-        .flat_map(|status| status.conditions.iter().flatten());
+    let conditions = pod.and_then(|pod| pod.status.as_ref()?.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
     conditions.any(|held| held.type_ == "Ready" && held.status == "True")
 }
 
@@ -200,11 +204,10 @@ pub(crate) fn exit_code(pod: &Pod) -> i32 {
 pub(crate) fn waits_for(reason: &'static str) -> impl Condition<Pod> {
     move |pod: Option<&Pod>| {
         let statuses = pod.and_then(|pod| pod.status.as_ref()?.container_statuses.as_ref());
-        let states = statuses
-            .into_iter()
-            .flatten()
-            .filter_map(|status| status.state.as_ref());
-        let mut waiting = states.filter_map(|state| state.waiting.as_ref());
-        waiting.any(|waiting| waiting.reason.as_deref() == Some(reason))
+        let waits = |status: &ContainerStatus| {
+            let waiting = status.state.as_ref()?.waiting.as_ref()?;
+            Some(waiting.reason.as_deref() == Some(reason))
+        };
+        statuses.is_some_and(|all| all.iter().any(|status| waits(status) == Some(true)))
     }
 }

@@ -2,12 +2,14 @@
 
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command};
+use std::process::Command;
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
-use super::harness::{Machine, ended, eventually, exit_code, running, self_exe};
+use super::harness::{
+    KilledOnDrop, Machine, ended, eventually, exit_code, running, self_exe, started,
+};
 
 /// Server that answers every connection on port 8080 with its host name.
 const SERVER: &str = r"
@@ -34,8 +36,7 @@ async fn read_hostname(address: String) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_are_isolated_from_each_other_and_host() {
-    let machine = Machine::new();
-    let node = machine.node();
+    let (machine, node) = started();
     for name in ["one", "two"] {
         let script = format!("echo {name} > /tmp/{name}; exec perl -e '{SERVER}'");
         let main = json!({"name": "main", "image": "any", "command": ["bash", "-c", script]});
@@ -101,7 +102,9 @@ async fn executor_image_contains_only_executor() {
 }
 
 /// A public and a private address beyond this host with a server, removed at the end of the test.
-struct OutsideNetwork(Child);
+struct OutsideNetwork {
+    _server: KilledOnDrop,
+}
 
 const PUBLIC: &str = "198.51.100.2";
 const PRIVATE: &str = "10.99.66.2";
@@ -116,17 +119,17 @@ impl OutsideNetwork {
             ip addr add 198.51.100.1/30 dev sbtest && ip addr add 10.99.66.1/30 dev sbtest && \
             ip link set sbtest up";
         assert!(sh(script).success());
-        let server = Command::new("ip")
-            .args(["netns", "exec", "sbtest-outside", "perl", "-e", SERVER])
-            .spawn();
-        Self(server.unwrap())
+        let mut server = Command::new("ip");
+        server.args(["netns", "exec", "sbtest-outside", "perl", "-e", SERVER]);
+        let server = server.spawn().unwrap();
+        Self {
+            _server: KilledOnDrop(server),
+        }
     }
 }
 
 impl Drop for OutsideNetwork {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
         sh("ip netns del sbtest-outside; ip link del sbtest 2>/dev/null");
     }
 }

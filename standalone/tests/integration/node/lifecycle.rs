@@ -4,12 +4,11 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::harness::{Machine, container, ended, exit_code, phase, termination, waits_for};
+use super::harness::{container, ended, exit_code, phase, started, termination, waits_for};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pod_runs_init_containers_and_terminates() {
-    let machine = Machine::new();
-    let node = machine.node();
+    let (machine, node) = started();
     let mount = json!([{"name": "shared", "mountPath": "/opt/shared"}]);
     let spec = json!({
         "restartPolicy": "Never",
@@ -35,8 +34,7 @@ async fn pod_runs_init_containers_and_terminates() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn crashing_container_backs_off() {
-    let machine = Machine::new();
-    let node = machine.node();
+    let (machine, node) = started();
     let main =
         json!({"name": "main", "image": "any", "command": ["bash", "-c", "echo run; exit 7"]});
     machine.create("pod", json!({"containers": [main]})).await;

@@ -4,12 +4,11 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use serde_json::json;
 
-use super::harness::{Machine, ended, termination};
+use super::harness::{Machine, ended, started, termination};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_limit_reports_oom_killed() {
-    let machine = Machine::new();
-    let node = machine.node();
+    let (machine, node) = started();
     let main = json!({
         "command": ["perl", "-e", "my $x = 'x' x (256 << 20); print 'alive'"],
         "resources": {"limits": {"memory": "64Mi"}},
@@ -17,10 +16,8 @@ async fn memory_limit_reports_oom_killed() {
     machine.create_once("pod", main).await;
     let end = termination(&machine.wait("pod", ended).await);
     if machine.path("cgroups").exists() {
-        assert_eq!(
-            (end.reason.as_deref(), end.exit_code),
-            (Some("OOMKilled"), 137)
-        );
+        assert_eq!(end.reason.as_deref(), Some("OOMKilled"));
+        assert_eq!(end.exit_code, 137);
     } else {
         assert_eq!(machine.log("pod"), "alive");
     }
@@ -46,8 +43,7 @@ async fn processes_and_shared_memory_are_limited() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pod_beyond_the_machine_stays_pending() {
-    let machine = Machine::new();
-    let node = machine.node();
+    let (machine, node) = started();
     let resources = json!({"limits": {"cpu": "500", "memory": "900Gi"}});
     let main = json!({"command": ["true"], "resources": resources});
     machine.create_once("pod", main).await;

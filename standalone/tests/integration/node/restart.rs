@@ -2,7 +2,7 @@
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -10,7 +10,9 @@ use kube::api::DeleteParams;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use super::harness::{Machine, container, ended, eventually, phase, running, self_exe};
+use super::harness::{
+    KilledOnDrop, Machine, container, ended, eventually, phase, running, self_exe, started,
+};
 
 /// Pod that runs until it is terminated, with memory and disk volumes.
 fn lasting() -> serde_json::Value {
@@ -62,30 +64,28 @@ fn tag(state: &Path) -> String {
     format!("{:05x}", u32::from_be_bytes(first) >> 12)
 }
 
-/// Waits until no traces of these kinds are left, or of any kind. The kernel removes namespaces of
-/// dead processes asynchronously.
+const ANY_KIND: &[&str] = &[""];
+
+/// Waits until no traces of these kinds are left. The kernel removes namespaces of dead processes
+/// asynchronously.
 async fn no_traces(machine: &Machine, kinds: &[&str]) {
-    let is_one =
-        |trace: &String| kinds.is_empty() || kinds.iter().any(|kind| trace.starts_with(kind));
-    eventually("the node leaves no traces", || {
-        !traces(machine.state.path()).iter().any(is_one)
-    })
-    .await;
+    let is_one = |trace: &String| kinds.iter().any(|kind| trace.starts_with(kind));
+    let are_gone = || !traces(machine.state.path()).iter().any(is_one);
+    eventually("the node leaves no traces", are_gone).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn node_shutdown_leaves_nothing_and_restart_resumes_pods() {
-    let machine = Machine::new();
-    let node = machine.node();
+    let (machine, node) = started();
     machine.create("pod", lasting()).await;
     let before = machine.wait("pod", running).await;
     assert!(traces(machine.state.path()).len() >= 3);
     node.stop().await;
-    no_traces(&machine, &[]).await;
-    let stopped = machine.pods().get("pod").await.unwrap();
+    no_traces(&machine, ANY_KIND).await;
+    let stopped = machine.all::<Pod>().get("pod").await.unwrap();
     assert_eq!(phase(&stopped), "Running");
 
-    let node = machine.node();
+    let node = machine.node_with(|_| {});
     let again = |pod: Option<&Pod>| {
         running(pod) && pod.is_some_and(|pod| container(pod).restart_count == 1)
     };
@@ -95,52 +95,36 @@ async fn node_shutdown_leaves_nothing_and_restart_resumes_pods() {
     let last = container(&after).last_state.unwrap().terminated.unwrap();
     assert_eq!(last.reason.as_deref(), Some("ContainerStatusUnknown"));
     let starts = machine.path(format!("pods/{}/volumes/disk/starts", after.uid().unwrap()));
-    eventually("the volume has both starts", || {
-        std::fs::read_to_string(&starts).unwrap_or_default() == "x\nx\n"
-    })
-    .await;
+    let are_both = || std::fs::read_to_string(&starts).is_ok_and(|text| text == "x\nx\n");
+    eventually("the volume has both starts", are_both).await;
     machine.delete::<Pod>("pod").await;
     node.stop().await;
-    no_traces(&machine, &[]).await;
+    no_traces(&machine, ANY_KIND).await;
     assert_eq!(std::fs::read_dir(machine.path("pods")).unwrap().count(), 0);
 }
 
-/// Process that is killed at the end of the test.
-struct NodeProcess(Child);
-
-impl NodeProcess {
-    /// Node in a separate process, which can be killed or run as another user.
-    fn start(machine: &Machine, url: &str, user: Option<u32>) -> Self {
-        let own = std::env::current_exe().unwrap();
-        let (mut command, program) = match user {
-            None => (Command::new(own), self_exe()),
-            Some(user) => {
-                let mut command = Command::new("setpriv");
-                command.arg(format!("--reuid={user}"));
-                command.arg(format!("--regid={user}"));
-                command.arg("--clear-groups");
-                command.arg(within_reach(machine, &own));
-                (command, within_reach(machine, &self_exe()))
-            }
-        };
-        let entry = "node::restart::node_process_entry";
-        command.args(["--ignored", "--exact", entry, "--nocapture"]);
-        command.env("NODE_TEST_API", url);
-        command.env("NODE_TEST_STATE", machine.state.path());
-        command.env("NODE_TEST_PROGRAM", program);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        Self(command.process_group(0).spawn().unwrap())
-    }
-}
-
-impl Drop for NodeProcess {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Node in a separate process, which can be killed or run as another user.
+fn node_process(machine: &Machine, url: &str, user: Option<u32>) -> KilledOnDrop {
+    let own = std::env::current_exe().unwrap();
+    let (mut command, program) = match user {
+        None => (Command::new(own), self_exe()),
+        Some(user) => {
+            let mut command = Command::new("setpriv");
+            command.arg(format!("--reuid={user}"));
+            command.arg(format!("--regid={user}"));
+            command.arg("--clear-groups");
+            command.arg(within_reach(machine, &own));
+            (command, within_reach(machine, &self_exe()))
+        }
+    };
+    let entry = "node::restart::node_process_entry";
+    command.args(["--ignored", "--exact", entry, "--nocapture"]);
+    command.env("NODE_TEST_API", url);
+    command.env("NODE_TEST_STATE", machine.state.path());
+    command.env("NODE_TEST_PROGRAM", program);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(Stdio::null());
+    KilledOnDrop(command.process_group(0).spawn().unwrap())
 }
 
 /// Copies a program for users without access to the build directory.
@@ -183,18 +167,18 @@ async fn serve(machine: &Machine) -> String {
 async fn killed_node_ends_its_containers() {
     let machine = Machine::new();
     let url = serve(&machine).await;
-    let node = NodeProcess::start(&machine, &url, None);
+    let node = node_process(&machine, &url, None);
     machine.create("pod", lasting()).await;
     machine.wait("pod", running).await;
     drop(node);
     no_traces(&machine, &["process", "interface"]).await;
 
     let at_once = DeleteParams::default().grace_period(0);
-    machine.pods().delete("pod", &at_once).await.unwrap();
-    let node = machine.node();
+    machine.all::<Pod>().delete("pod", &at_once).await.unwrap();
+    let node = machine.node_with(|_| {});
     machine.once("next", "true").await;
     node.stop().await;
-    no_traces(&machine, &[]).await;
+    no_traces(&machine, ANY_KIND).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -203,7 +187,7 @@ async fn node_works_without_root() {
     let machine = Machine::new();
     std::os::unix::fs::chown(machine.state.path(), Some(USER), Some(USER)).unwrap();
     let url = serve(&machine).await;
-    let node = NodeProcess::start(&machine, &url, Some(USER));
+    let node = node_process(&machine, &url, Some(USER));
     let script = "id -u; id -un; echo $SANDBOX_BIND_ADDRESS; touch /work/x ~/y /tmp/z; ls -d \
         /proc/[0-9]*; ls /sys";
     let main = json!({
@@ -214,13 +198,8 @@ async fn node_works_without_root() {
     let spec = json!({"restartPolicy": "Never", "containers": [main],
         "volumes": [{"name": "work", "emptyDir": {"medium": "Memory"}}]});
     machine.create("pod", spec).await;
-    let ip = machine
-        .wait("pod", ended)
-        .await
-        .status
-        .unwrap()
-        .pod_ip
-        .unwrap();
+    let pod = machine.wait("pod", ended).await;
+    let ip = pod.status.unwrap().pod_ip.unwrap();
     assert!(ip.starts_with("127."), "{ip}");
     let expected = format!(
         "1000\nopenhands\n{ip}\n/proc/1\nls: cannot access '/sys': No such file or directory\n"
@@ -231,16 +210,14 @@ async fn node_works_without_root() {
     drop(node);
     no_traces(&machine, &["process"]).await;
 
-    let node = NodeProcess::start(&machine, &url, Some(USER));
+    let node = node_process(&machine, &url, Some(USER));
     machine.delete::<Pod>("lasting").await;
     machine.delete::<Pod>("pod").await;
     let memory = std::fs::read_to_string(machine.path("memory-volumes")).unwrap();
     let name = format!("/dev/shm/sandbox-standalone-{}-", tag(machine.state.path()));
     assert_eq!(memory.len(), name.len() + 16, "a random part: {memory:?}");
-    eventually("volumes of deleted Pods go", || {
-        std::fs::read_dir(&memory).unwrap().next().is_none()
-    })
-    .await;
+    let is_empty = || std::fs::read_dir(&memory).unwrap().next().is_none();
+    eventually("volumes of deleted Pods go", is_empty).await;
     drop(node);
     std::fs::remove_dir(memory).unwrap();
 }

@@ -6,13 +6,12 @@ use kube::runtime::wait::Condition as _;
 use serde_json::json;
 
 use super::harness::{
-    Machine, container, ended, eventually, exit_code, running, self_exe, waits_for,
+    Machine, container, ended, eventually, exit_code, running, self_exe, started, waits_for,
 };
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_outlives_pods_until_deleted() {
-    let machine = Machine::new();
-    let node = machine.node();
+    let (machine, node) = started();
     let spec = |restart_policy: &str, script: &str| {
         json!({
             "restartPolicy": restart_policy, "terminationGracePeriodSeconds": 60,
@@ -26,11 +25,10 @@ async fn claim_outlives_pods_until_deleted() {
     let first = "trap 'echo asked > /workspace/file; exit 0' TERM; echo > /workspace/ready; \
         while true; do read -t 1 < <(:) ; done";
     machine.create("pod", spec("Always", first)).await;
-    let claim: PersistentVolumeClaim = machine
-        .make(json!({"metadata": {"name": "work"}, "spec": {
-            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
-        }}))
-        .await;
+    let claim = json!({"metadata": {"name": "work"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+    }});
+    let claim = machine.make::<PersistentVolumeClaim>(claim).await;
     machine.wait("pod", running).await;
     let directory = machine.path("volumes").join(claim.uid().unwrap());
     eventually("the trap is set", || directory.join("ready").exists()).await;
@@ -38,9 +36,8 @@ async fn claim_outlives_pods_until_deleted() {
     let written = std::fs::read_to_string(directory.join("file")).unwrap();
     assert_eq!(written, "asked\n");
 
-    machine
-        .create("pod", spec("Never", "cat /workspace/file"))
-        .await;
+    let second = spec("Never", "cat /workspace/file");
+    machine.create("pod", second).await;
     machine.wait("pod", ended).await;
     assert_eq!(machine.log("pod"), "asked\n");
     let claims = machine.all::<PersistentVolumeClaim>();
@@ -56,8 +53,7 @@ async fn claim_outlives_pods_until_deleted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn configmap_and_secret_become_files_and_variables() {
-    let machine = Machine::new();
-    let node = machine.node();
+    let (machine, node) = started();
     let secret = json!({"metadata": {"name": "secret"}, "data": {"key": "dmFsdWU="}});
     machine.make::<Secret>(secret).await;
     let map = json!({"metadata": {"name": "map"}, "data": {"a": "1", "b": "2"}});
@@ -125,9 +121,8 @@ async fn failed_start_reports_reason_without_affecting_other_pods() {
     ] {
         let main = json!({"name": "main", "image": image, "env": env, "command": ["true"]});
         let name = reason.to_lowercase();
-        machine
-            .create(&name, json!({"containers": [main], "volumes": volumes}))
-            .await;
+        let spec = json!({"containers": [main], "volumes": volumes});
+        machine.create(&name, spec).await;
         let is_reported = |pod: Option<&Pod>| {
             let state = pod.filter(|pod| waits_for(reason).matches_object(Some(pod)));
             let waiting = state.and_then(|pod| container(pod).state?.waiting?.message);
@@ -135,10 +130,8 @@ async fn failed_start_reports_reason_without_affecting_other_pods() {
         };
         machine.wait(&name, is_reported).await;
     }
-    let command = json!(["/sandbox-executor", "--version"]);
-    machine
-        .create_once("good", json!({"image": executor, "command": command}))
-        .await;
+    let good = json!({"image": executor, "command": ["/sandbox-executor", "--version"]});
+    machine.create_once("good", good).await;
     machine.wait("good", ended).await;
     node.stop().await;
 }
