@@ -113,10 +113,8 @@ mod tests {
         assert_eq!(mode & 0o777, 0o700);
         let secret = first.secret("key").unwrap();
         assert_eq!(secret.len(), 43);
-        assert!(matches!(
-            StateDir::open(directory.path()),
-            Err(StateError::Locked(_))
-        ));
+        let second = StateDir::open(directory.path());
+        assert!(matches!(second, Err(StateError::Locked(_))));
         drop(first);
         let second = StateDir::open(directory.path()).unwrap();
         assert_eq!(second.secret("key").unwrap(), secret);

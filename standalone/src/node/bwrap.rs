@@ -153,33 +153,28 @@ mod tests {
     use rustix::thread::CapabilitySet;
 
     fn sandbox(user: ContainerUser) -> BwrapSpec {
+        let bind = |from: &str, to: &str, writable| Mount::Bind {
+            from: from.into(),
+            to: to.into(),
+            writable,
+        };
+        let link = Mount::Symlink {
+            target: "usr/bin".into(),
+            at: "/bin".into(),
+        };
+        let workspace = Mount::Dir {
+            at: "/workspace".into(),
+        };
         BwrapSpec {
             hostname: "pod".into(),
             tag: "abcde".into(),
             self_exe: "/bin/standalone".into(),
-            root: vec![
-                Mount::Bind {
-                    from: "/usr".into(),
-                    to: "/usr".into(),
-                    writable: false,
-                },
-                Mount::Symlink {
-                    target: "usr/bin".into(),
-                    at: "/bin".into(),
-                },
-                Mount::Dir {
-                    at: "/workspace".into(),
-                },
-            ],
-            volumes: vec![Mount::Bind {
-                from: "/v".into(),
-                to: "/dev/shm".into(),
-                writable: true,
-            }],
+            root: vec![bind("/usr", "/usr", false), link, workspace],
+            volumes: vec![bind("/v", "/dev/shm", true)],
             environment: vec![("LD_PRELOAD".into(), "/x.so".into())],
             user,
             directory: "/workspace".into(),
-            command: vec!["sh".into(), "-c".into(), "true".into()],
+            command: ["sh", "-c", "true"].map(str::to_owned).into(),
         }
     }
 
@@ -213,15 +208,11 @@ mod tests {
 
     #[test]
     fn args_of_unprivileged_node_map_user() {
-        let sandbox = sandbox(ContainerUser::Mapped {
-            uid: 1000,
-            gid: 1000,
-        });
+        let (uid, gid) = (1000, 1000);
+        let sandbox = sandbox(ContainerUser::Mapped { uid, gid });
         let args = text(&sandbox.args());
-        assert!(
-            args.contains("--unshare-user\n--uid 1000\n--gid 1000"),
-            "{args}"
-        );
+        let mapping = "--unshare-user\n--uid 1000\n--gid 1000";
+        assert!(args.contains(mapping), "{args}");
         assert!(!args.contains("--cap-add"));
         let expected = "/.sandbox-node/abcde exec-as\n--gate\n--cwd /workspace\n-- sh -c true";
         assert_eq!(text(&sandbox.inner()), expected);

@@ -145,12 +145,11 @@ mod tests {
             memory: 4 << 30,
         };
         let both = Some("1 Insufficient cpu, 1 Insufficient memory");
+        let cpu = Some("1 Insufficient cpu");
         for (resources, lacks) in [
             (json!({"limits": {"cpu": "500", "memory": "900Gi"}}), both),
-            (
-                json!({"requests": {"cpu": "2001m", "memory": "4Gi"}}),
-                Some("1 Insufficient cpu"),
-            ),
+            (json!({"requests": {"cpu": "2001m"}}), cpu),
+            (json!({"requests": {"memory": "4Gi"}}), None),
             (json!({"requests": {"cpu": "2"}}), None),
             (json!({"limits": {"cpu": "16", "memory": "16Gi"}}), None),
             (json!({}), None),

@@ -81,14 +81,9 @@ impl NodeCgroups {
     fn add(&mut self, mut node: Hierarchy, tag: &str, record: &Path) -> io::Result<()> {
         node.path.push(format!("sandbox-standalone-{tag}"));
         fs::create_dir_all(&node.path)?;
-        let mut paths: Vec<_> = self
-            .0
-            .iter()
-            .chain([&node])
-            .map(|node| &node.path)
-            .collect();
-        paths.dedup();
-        let lines: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
+        let nodes = self.0.iter().chain([&node]);
+        let mut lines: Vec<_> = nodes.map(|node| node.path.to_string_lossy()).collect();
+        lines.dedup();
         fs::write(record, lines.join("\n"))?;
         if node.version == Version::Two {
             let enable = format!("+{}", node.controller.name());
@@ -156,20 +151,15 @@ impl ContainerCgroup {
 
     /// True if the kernel killed a process of the cgroup for lack of memory.
     pub(crate) fn had_oom_kill(&self) -> bool {
-        let mut memory = self
-            .0
-            .iter()
-            .filter(|own| own.controller == Controller::Memory);
-        memory.any(|own| {
+        let is_memory = |own: &&Hierarchy| own.controller == Controller::Memory;
+        self.0.iter().filter(is_memory).any(|own| {
             let file = match own.version {
                 Version::One => "memory.oom_control",
                 Version::Two => "memory.events",
             };
             let text = fs::read_to_string(own.path.join(file)).unwrap_or_default();
-            let mut counts = text
-                .lines()
-                .filter_map(|line| line.strip_prefix("oom_kill "));
-            counts.any(|count| count.trim() != "0")
+            let is_kill = |line: &str| line.starts_with("oom_kill ") && line.trim() != "oom_kill 0";
+            text.lines().any(is_kill)
         })
     }
 }
@@ -201,10 +191,8 @@ fn hierarchy(mounts: &str, own: &str, controller: Controller) -> Option<Hierarch
     };
     let mounts: Vec<_> = mounts.lines().filter_map(fields).collect();
     let is_listed = |list: &str| list.split(',').any(|name| name == controller.name());
-    let is_one = |kind: &str, options: &str| kind == "cgroup" && is_listed(options);
-    let one = mounts
-        .iter()
-        .find(|(_, _, kind, options)| is_one(kind, options));
+    let mut ones = mounts.iter().filter(|mount| mount.2 == "cgroup");
+    let one = ones.find(|(.., options)| is_listed(options));
     let (path, version) = if let Some((root, point, ..)) = one {
         let path = own.lines().find_map(|line| {
             let (names, path) = line.split_once(':')?.1.split_once(':')?;
@@ -259,10 +247,8 @@ fn remove_tree(base: &Path) -> bool {
 fn kill_all(group: &Path) {
     use rustix::process::{Pid, Signal, kill_process};
     let processes = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-    for pid in processes
-        .lines()
-        .filter_map(|line| Pid::from_raw(line.parse().ok()?))
-    {
+    let pid = |line: &str| Pid::from_raw(line.parse().ok()?);
+    for pid in processes.lines().filter_map(pid) {
         let _ = kill_process(pid, Signal::KILL);
     }
 }
@@ -279,32 +265,32 @@ mod tests {
         let own = "4:memory:/nonexistent\n2:cpu,cpuacct:/\n0::/\n";
         let two = "31 23 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
         let (memory, cpu, processes) = (Controller::Memory, Controller::Cpu, Controller::Processes);
+        let version = |path, version| Some((path, version));
         for (mounts, own, controller, expected) in [
             (
                 one,
                 own,
                 memory,
-                Some(("/sys/fs/cgroup/memory", Version::One)),
+                version("/sys/fs/cgroup/memory", Version::One),
             ),
-            (one, own, cpu, Some(("/sys/fs/cgroup/cpu/", Version::One))),
+            (one, own, cpu, version("/sys/fs/cgroup/cpu/", Version::One)),
             (
                 one,
                 own,
                 processes,
-                Some(("/sys/fs/cgroup/unified", Version::Two)),
+                version("/sys/fs/cgroup/unified", Version::Two),
             ),
             (
                 two,
                 "0::/user.slice\n",
                 processes,
-                Some(("/sys/fs/cgroup", Version::Two)),
+                version("/sys/fs/cgroup", Version::Two),
             ),
             ("", "", memory, None),
         ] {
             let found = hierarchy(mounts, own, controller);
-            let found = found
-                .as_ref()
-                .map(|h| (h.path.to_str().unwrap(), h.version));
+            let found = found.as_ref();
+            let found = found.map(|found| (found.path.to_str().unwrap(), found.version));
             assert_eq!(found, expected, "{controller:?}");
         }
     }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -15,6 +14,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::paths::{Paths, remove_tree};
+use super::volumes::make_shared;
 
 /// Existing claims by name, with their uids.
 #[derive(Debug)]
@@ -50,10 +50,8 @@ impl ClaimProvisioner {
         let mut known = self.known.subscribe();
         let found = known.wait_for(|claims| claims.contains_key(&key)).await;
         // The sender lives in `self`, so the wait cannot fail.
-        found
-            .ok()
-            .and_then(|claims| claims.get(&key).cloned())
-            .unwrap_or_default()
+        let uid = found.ok().and_then(|claims| claims.get(&key).cloned());
+        uid.unwrap_or_default()
     }
 
     /// Records a claim and binds it if necessary.
@@ -61,33 +59,17 @@ impl ClaimProvisioner {
         let Some((key, uid)) = identity(claim) else {
             return;
         };
-        if let Err(error) = self.make_directory(&uid) {
+        if let Err(error) = make_shared(&self.directory.join(&uid), None) {
             tracing::warn!(%error, claim = key.name, "volume directory cannot be made");
             return;
         }
         self.known.send_modify(|known| {
             known.insert(key.clone(), uid);
         });
-        let phase = claim
-            .status
-            .as_ref()
-            .and_then(|status| status.phase.as_deref());
-        if phase != Some("Bound") {
+        let status = claim.status.as_ref();
+        if status.and_then(|status| status.phase.as_deref()) != Some("Bound") {
             bind(client, &key, claim).await;
         }
-    }
-
-    fn make_directory(&self, uid: &str) -> std::io::Result<()> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.directory)?;
-        let path = self.directory.join(uid);
-        if path.is_dir() {
-            return Ok(());
-        }
-        fs::create_dir(&path)?;
-        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o777))
     }
 
     /// Forgets a deleted claim and removes its directory.
@@ -108,8 +90,8 @@ impl ClaimProvisioner {
     pub(crate) fn retain(&self, listed: &[PersistentVolumeClaim]) {
         let claims: Vec<(Key, String)> = listed.iter().filter_map(identity).collect();
         let is_listed = |key: &Key, uid: &String| claims.iter().any(|(k, u)| k == key && u == uid);
-        self.known
-            .send_modify(|known| known.retain(|key, uid| is_listed(key, uid)));
+        let known = &self.known;
+        known.send_modify(|known| known.retain(|key, uid| is_listed(key, uid)));
         let entries = fs::read_dir(&self.directory);
         for entry in entries.into_iter().flatten().flatten() {
             let name = entry.file_name();

@@ -154,7 +154,7 @@ impl PreparedPod {
         }
         base.set("HOSTNAME", self.hostname());
         base.set("HOME", defaults.home_of(user.uid()).to_owned());
-        let address = self.attachment.address().to_string();
+        let address = self.attachment.lease.address.to_string();
         if self.node.network.is_shared() {
             base.set(crds::contract::variable::BIND_ADDRESS, address.clone());
         }
@@ -176,7 +176,7 @@ impl PreparedPod {
         let executor = self.node.config.executor_binary.clone();
         let pod_identity = PodIdentity {
             hostname: self.hostname(),
-            address: self.attachment.address().to_string(),
+            address: self.attachment.lease.address.to_string(),
             resolv_conf: self.node.network.resolv_conf(),
             node: self.node.user,
         };
@@ -224,10 +224,8 @@ mod tests {
             ("entry default", "", "own", Some("entry own")),
             ("entry default", "sh", "", Some("sh")),
         ] {
-            let list = |text: &str| {
-                text.split_whitespace()
-                    .map(str::to_owned)
-                    .collect::<Vec<_>>()
+            let list = |text: &str| -> Vec<String> {
+                text.split_whitespace().map(str::to_owned).collect()
             };
             let defaults = ImageDefaults {
                 command: list(image),

@@ -110,8 +110,8 @@ impl ContainerRunner<'_> {
             if self.stop.soft.is_cancelled() || !self.policy.restarts_after(exit) {
                 return exit.code == 0;
             }
-            self.wait_to_restart(backoff.after_run(begin.elapsed()))
-                .await;
+            let delay = backoff.after_run(begin.elapsed());
+            self.wait_to_restart(delay).await;
             is_restart = true;
         }
         false
@@ -122,9 +122,8 @@ impl ContainerRunner<'_> {
     async fn start(&self, is_restart: bool) -> Result<Process, ContainerStartError> {
         // The semaphore is closed only with the node.
         let _permit = self.pod.node.starts.acquire().await;
-        let restarts = self
-            .state
-            .container(self.number, |status| status.restart_count);
+        let state = self.state;
+        let restarts = state.container(self.number, |status| status.restart_count);
         let run = restarts.unwrap_or_default() + i32::from(is_restart);
         let process = self.pod.start(self.container, run).await?;
         self.state.container(self.number, |status| {
@@ -248,13 +247,12 @@ mod tests {
 
     #[test]
     fn termination_has_reason_of_kubelet() {
-        assert_eq!(reason_of(exit(0, false)), "Completed");
-        assert_eq!(reason_of(exit(2, false)), "Error");
-        assert_eq!(reason_of(exit(137, true)), "OOMKilled");
+        let exits = [exit(0, false), exit(2, false), exit(137, true)];
+        assert_eq!(exits.map(reason_of), ["Completed", "Error", "OOMKilled"]);
     }
 
     #[test]
-    fn backoff_doubles_up_to_five_minutes_and_resets_after_long_run() {
+    fn backoff_doubles_resets_after_long_run_and_never_skips_a_failed_start() {
         let mut backoff = Backoff::default();
         let mut delays = |runs: u64| -> Vec<u64> {
             let delays = (0..runs).map(|_| backoff.after_run(Duration::from_secs(1)).as_secs());
@@ -263,12 +261,8 @@ mod tests {
         assert_eq!(delays(8), [0, 10, 20, 40, 80, 160, 300, 300]);
         assert_eq!(backoff.after_run(RESET_AFTER), Duration::ZERO);
         assert_eq!(backoff.after_run(Duration::ZERO), INITIAL_BACKOFF);
-    }
-
-    #[test]
-    fn failed_start_always_waits() {
-        let mut backoff = Backoff::default();
-        assert_eq!(backoff.after_failure(), INITIAL_BACKOFF);
-        assert_eq!(backoff.after_failure(), INITIAL_BACKOFF * 2);
+        let mut failed = Backoff::default();
+        assert_eq!(failed.after_failure(), INITIAL_BACKOFF);
+        assert_eq!(failed.after_failure(), INITIAL_BACKOFF * 2);
     }
 }

@@ -129,9 +129,8 @@ pub(crate) fn resolve(
 }
 
 fn number(value: Option<i64>) -> Result<Option<u32>, ContainerUserError> {
-    value
-        .map(|value| u32::try_from(value).map_err(|_| ContainerUserError::Number(value)))
-        .transpose()
+    let number = |value| u32::try_from(value).map_err(|_| ContainerUserError::Number(value));
+    value.map(number).transpose()
 }
 
 fn capabilities(requested: Option<&Capabilities>) -> Result<CapabilitySet, ContainerUserError> {
@@ -171,21 +170,22 @@ pub(crate) fn volume_group(pod: &PodSpec) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     const ROOT: NodeUser = NodeUser { uid: 0, gid: 0 };
 
-    fn read<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
+    fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
         serde_json::from_value(value).unwrap()
     }
 
+    /// User by the security contexts of Pod and container.
     fn resolved(
-        pod: &serde_json::Value,
-        container: &serde_json::Value,
+        pod: &Value,
+        container: &Value,
         node: NodeUser,
     ) -> Result<ContainerUser, ContainerUserError> {
-        let pod: PodSpec = read(json!({"containers": [], "securityContext": pod}));
-        let container: Container = read(json!({"name": "c", "securityContext": container}));
+        let pod = read(json!({"containers": [], "securityContext": pod}));
+        let container = read(json!({"name": "c", "securityContext": container}));
         resolve(&pod, &container, &ImageDefaults::host(), node)
     }
 
@@ -215,14 +215,10 @@ mod tests {
             "runAsUser": 1000, "allowPrivilegeEscalation": false,
             "capabilities": {"drop": ["ALL"], "add": ["CAP_KILL"]},
         });
+        let run_as = json!({"runAsUser": 1000});
         for (name, pod, container, expected) in [
             ("default", json!({}), json!({}), default),
-            (
-                "known user",
-                json!({"runAsUser": 1000}),
-                json!({}),
-                known_user,
-            ),
+            ("known user", run_as, json!({}), known_user),
             ("container over Pod", pod, container, overridden),
         ] {
             let expected = Ok(ContainerUser::Switched(expected));
@@ -233,18 +229,14 @@ mod tests {
     #[test]
     fn dangerous_contexts_are_rejected() {
         let add = |name| json!({"capabilities": {"add": [name]}});
+        let refused = |name: &str| ContainerUserError::Refused(name.into());
+        let unknown = ContainerUserError::Capability("NONSENSE".into());
         for (container, error) in [
             (json!({"runAsNonRoot": true}), ContainerUserError::Root),
             (json!({"privileged": true}), ContainerUserError::Privileged),
-            (
-                add("SYS_ADMIN"),
-                ContainerUserError::Refused("SYS_ADMIN".into()),
-            ),
-            (add("all"), ContainerUserError::Refused("ALL".into())),
-            (
-                add("NONSENSE"),
-                ContainerUserError::Capability("NONSENSE".into()),
-            ),
+            (add("SYS_ADMIN"), refused("SYS_ADMIN")),
+            (add("all"), refused("ALL")),
+            (add("NONSENSE"), unknown),
             (json!({"runAsUser": -1}), ContainerUserError::Number(-1)),
         ] {
             assert_eq!(resolved(&json!({}), &container, ROOT), Err(error));
@@ -253,10 +245,8 @@ mod tests {
 
     #[test]
     fn unprivileged_node_maps_requested_user() {
-        let node = NodeUser {
-            uid: 65534,
-            gid: 65534,
-        };
+        let (uid, gid) = (65534, 65534);
+        let node = NodeUser { uid, gid };
         for (pod, id) in [(json!({"runAsUser": 1000}), 1000), (json!({}), 65534)] {
             let mapped = ContainerUser::Mapped { uid: id, gid: id };
             assert_eq!(resolved(&pod, &json!({}), node), Ok(mapped));

@@ -168,15 +168,13 @@ impl DownwardApi<'_> {
     /// `metadata.labels['KEY']` and `metadata.annotations['KEY']`.
     fn metadata_entry(&self, path: &str) -> Result<String, EnvironmentError> {
         let metadata = &self.pod.metadata;
-        let entry = |map: &str| {
-            path.strip_prefix(map)?
-                .strip_prefix("['")?
-                .strip_suffix("']")
+        let (map, key) = match path.split_once("['") {
+            Some(("metadata.labels", key)) => (&metadata.labels, key),
+            Some(("metadata.annotations", key)) => (&metadata.annotations, key),
+            _ => return Err(EnvironmentError::Field(path.to_owned())),
         };
-        let (map, key) = entry("metadata.labels")
-            .map(|key| (&metadata.labels, key))
-            .or_else(|| Some((&metadata.annotations, entry("metadata.annotations")?)))
-            .ok_or_else(|| EnvironmentError::Field(path.to_owned()))?;
+        let key = key.strip_suffix("']");
+        let key = key.ok_or_else(|| EnvironmentError::Field(path.to_owned()))?;
         let value = map.as_ref().and_then(|map| map.get(key));
         Ok(value.cloned().unwrap_or_default())
     }
@@ -244,9 +242,9 @@ async fn config_map(client: &Client, namespace: &str, name: &str) -> kube::Resul
     let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
     let map = maps.get(name).await?;
     let text = map.data.into_iter().flatten();
+    let text = text.map(|(key, value)| (key, value.into_bytes()));
     let binary = map.binary_data.into_iter().flatten();
     Ok(text
-        .map(|(key, value)| (key, value.into_bytes()))
         .chain(binary.map(|(key, value)| (key, value.0)))
         .collect())
 }

@@ -72,9 +72,8 @@ static REFERENCE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 fn is_valid(text: &str) -> bool {
-    REFERENCE
-        .as_ref()
-        .is_some_and(|reference| reference.is_match(text))
+    let reference = REFERENCE.as_ref();
+    reference.is_some_and(|reference| reference.is_match(text))
 }
 
 /// Resolved reference.
@@ -207,16 +206,9 @@ mod tests {
     #[test]
     fn image_defaults_have_groups_and_homes() {
         let host = ImageDefaults::host();
-        for (uid, group, home) in [
-            (0, 0, "/root"),
-            (1000, 1000, "/home/openhands"),
-            (7, 0, "/"),
-        ] {
-            assert_eq!(
-                (host.group_of(uid), host.home_of(uid)),
-                (group, home),
-                "{uid}"
-            );
+        let openhands = (1000, 1000, "/home/openhands");
+        for (uid, group, home) in [(0, 0, "/root"), openhands, (7, 0, "/")] {
+            assert_eq!((host.group_of(uid), host.home_of(uid)), (group, home));
         }
     }
 
@@ -231,10 +223,8 @@ mod tests {
         let long_tag = format!("a:{}", "x".repeat(129));
         let bad = "Debian debian: debian:12:13 a//b /a -a a@sha256:12 https://ghcr.io/a host:port/a \
             Host/a \u{fc}";
-        for bad in bad
-            .split(' ')
-            .chain(["", " ", "debian 12", "debian\n", &long_tag])
-        {
+        let odd = ["", " ", "debian 12", "debian\n", &long_tag];
+        for bad in bad.split(' ').chain(odd) {
             assert!(!is_valid(bad), "{bad}");
         }
     }

@@ -170,15 +170,9 @@ mod tests {
     #[tokio::test]
     async fn command_error_names_program() {
         let launcher = Launcher::for_commands().await.unwrap();
-        let output = launcher
-            .command(Command::new("cat"), "hello".into())
-            .await
-            .unwrap();
-        assert_eq!(output.stdout, b"hello");
-        let error = launcher
-            .command(Command::new("false"), String::new())
-            .await
-            .unwrap_err();
-        assert!(error.to_string().starts_with("false:"), "{error}");
+        let output = launcher.command(Command::new("cat"), "hello".into()).await;
+        assert_eq!(output.unwrap().stdout, b"hello");
+        let failed = launcher.command(Command::new("false"), String::new()).await;
+        assert!(failed.unwrap_err().to_string().starts_with("false:"));
     }
 }

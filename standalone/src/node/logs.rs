@@ -11,7 +11,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use futures::future::{BoxFuture, FutureExt as _};
+use futures::future::{BoxFuture, FutureExt as _, TryFutureExt as _};
 use futures::stream::StreamExt as _;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
@@ -51,13 +51,8 @@ impl PodLogs for NodeLogs {
             }
             _ => LogError::Failed(error.to_string()),
         };
-        async move {
-            read.await
-                .map_err(io::Error::from)
-                .flatten()
-                .map_err(explain)
-        }
-        .boxed()
+        let read = async { read.await.map_err(io::Error::from).flatten() };
+        read.map_err(explain).boxed()
     }
 }
 
@@ -89,10 +84,8 @@ pub fn log_stream(
     let mut bytes = tail_of(&rotated(&path), MAX_READ_BYTES)?;
     bytes.extend(follower.read()?);
     let first = renderer.render(&bytes);
-    let rest = follower.stream(renderer);
-    Ok(futures::stream::once(async { Ok(first.into()) })
-        .chain(rest)
-        .boxed())
+    let first = futures::stream::once(async { Ok(first.into()) });
+    Ok(first.chain(follower.stream(renderer)).boxed())
 }
 
 /// Both halves of a log, as stored.
@@ -241,9 +234,7 @@ mod tests {
     #[test]
     fn logs_reject_names_with_path_separators() {
         let state = tempfile::tempdir().unwrap();
-        let error = log_stream(state.path(), "..", "pod", &LogQuery::default())
-            .err()
-            .unwrap();
-        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        let read = log_stream(state.path(), "..", "pod", &LogQuery::default());
+        assert_eq!(read.err().unwrap().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -49,12 +49,6 @@ pub(crate) struct Attachment {
     pub namespace: Option<Arc<OwnedFd>>,
 }
 
-impl Attachment {
-    pub(crate) fn address(&self) -> Ipv4Addr {
-        self.lease.address
-    }
-}
-
 impl Network {
     /// Sets up the network, after removing that of an earlier run. `allow_lan` lets Pods connect to
     /// private networks beyond this host.

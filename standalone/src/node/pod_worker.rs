@@ -165,10 +165,8 @@ impl PodWorker {
             };
             tracing::warn!(pod = self.pod.metadata.name, %error, "Pod not ready to start");
             self.state.update(|facts| {
-                let states = facts
-                    .containers
-                    .iter_mut()
-                    .flat_map(|container| &mut container.state);
+                let containers = facts.containers.iter_mut();
+                let states = containers.flat_map(|container| &mut container.state);
                 for waiting in states.flat_map(|state| &mut state.waiting) {
                     waiting.message = Some(error.to_string());
                 }
@@ -185,7 +183,7 @@ impl PodWorker {
         self.link_logs()?;
         let volumes = provide(&self.node, &self.pod).await?;
         self.state.update(|facts| {
-            facts.address = Some(IpAddr::V4(attachment.address()));
+            facts.address = Some(IpAddr::V4(attachment.lease.address));
             facts.host = Some(self.node.network.host_ip());
         });
         Ok(PreparedPod {
@@ -268,8 +266,6 @@ impl PodWorker {
 fn grace(pod: &Pod) -> Duration {
     let requested = pod.metadata.deletion_grace_period_seconds;
     let spec = pod.spec.as_ref();
-    let seconds = requested
-        .or_else(|| spec?.termination_grace_period_seconds)
-        .unwrap_or(DEFAULT_GRACE);
-    Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
+    let seconds = requested.or_else(|| spec?.termination_grace_period_seconds);
+    Duration::from_secs(u64::try_from(seconds.unwrap_or(DEFAULT_GRACE)).unwrap_or_default())
 }

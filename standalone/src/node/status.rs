@@ -64,11 +64,8 @@ impl PodState {
         } else {
             reason::INITIALIZING
         };
-        let statuses = [
-            status.init_container_statuses.unwrap_or_default(),
-            status.container_statuses.unwrap_or_default(),
-        ]
-        .concat();
+        let mut statuses = status.container_statuses.unwrap_or_default();
+        statuses.extend(status.init_container_statuses.unwrap_or_default());
         let containers = init.iter().chain(&spec.containers).map(|container| {
             let old = statuses.iter().find(|old| old.name == container.name);
             initial_status(container, old, waiting)
@@ -265,13 +262,6 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn container(state: ContainerState) -> ContainerStatus {
-        ContainerStatus {
-            state: Some(state),
-            ..ContainerStatus::default()
-        }
-    }
-
     fn ended(exit_code: i32) -> ContainerState {
         terminated(ContainerStateTerminated {
             exit_code,
@@ -280,8 +270,12 @@ mod tests {
     }
 
     fn facts(init: &ContainerState, main: &ContainerState, is_finished: bool) -> Facts {
+        let containers = [init, main].map(|state| ContainerStatus {
+            state: Some(state.clone()),
+            ..ContainerStatus::default()
+        });
         Facts {
-            containers: vec![container(init.clone()), container(main.clone())],
+            containers: containers.into(),
             init: 1,
             is_finished,
             ..Facts::default()
@@ -321,10 +315,8 @@ mod tests {
         let state = json!({"waiting": {"reason": "CrashLoopBackOff"}});
         assert_eq!(container["state"], state);
         assert_eq!(container["lastState"]["terminated"]["exitCode"], 3);
-        assert_eq!(
-            (&container["restartCount"], &container["ready"]),
-            (&json!(2), &json!(false))
-        );
+        assert_eq!(container["restartCount"], 2);
+        assert_eq!(container["ready"], false);
         assert_eq!(json["initContainerStatuses"][0]["ready"], true);
     }
 
@@ -338,20 +330,13 @@ mod tests {
             }]},
         }))
         .unwrap();
-        let containers = PodState::new(&pod, Resources::of_machine())
-            .facts()
-            .containers;
-        assert_eq!(
-            (containers[0].restart_count, containers[1].restart_count),
-            (4, 0)
-        );
-        let last = containers[0]
-            .last_state
-            .clone()
-            .unwrap()
-            .terminated
-            .unwrap();
+        let facts = PodState::new(&pod, Resources::of_machine()).facts();
+        let [a, b] = &facts.containers[..] else {
+            panic!("two containers")
+        };
+        assert_eq!((a.restart_count, b.restart_count), (4, 0));
+        let last = a.last_state.as_ref().unwrap().terminated.as_ref().unwrap();
         assert_eq!(last.reason.as_deref(), Some(reason::UNKNOWN));
-        assert_eq!(containers[1].last_state, None);
+        assert_eq!(b.last_state, None);
     }
 }

@@ -107,12 +107,10 @@ fn mode_or(mode: Option<i32>, default: u32) -> u32 {
 }
 
 /// Creates a directory that containers may write. Its parents are closed to other users.
-fn make_shared(directory: &Path, group: Option<u32>) -> io::Result<()> {
+pub(crate) fn make_shared(directory: &Path, group: Option<u32>) -> io::Result<()> {
     if let Some(parent) = directory.parent() {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(parent)?;
+        let mut private = fs::DirBuilder::new();
+        private.recursive(true).mode(0o700).create(parent)?;
     }
     match fs::create_dir(directory) {
         Ok(()) => fs::set_permissions(directory, fs::Permissions::from_mode(OPEN))?,

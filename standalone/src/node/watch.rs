@@ -154,8 +154,8 @@ impl Pods {
         for entry in entries.flatten() {
             let name = entry.file_name();
             if !seen.iter().any(|uid| name == uid.as_str()) {
-                self.tasks
-                    .spawn_blocking(move || remove_tree(&entry.path()));
+                let remove = move || remove_tree(&entry.path());
+                self.tasks.spawn_blocking(remove);
             }
         }
     }

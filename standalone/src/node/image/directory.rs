@@ -118,16 +118,12 @@ mod tests {
         let config = r#"{"process": {"args": ["run"], "env": ["A=b=c"], "cwd": "/w",
             "user": {"uid": 7, "gid": 8}}, "root": {"path": "rootfs"}}"#;
         fs::write(image.path().join("config.json"), config).unwrap();
+        assert!(defaults(Path::new("/nonexistent/image")).is_err());
         let defaults = defaults(image.path()).unwrap();
         assert_eq!(defaults.command, ["run"]);
         assert!(defaults.environment.contains(&("A".into(), "b=c".into())));
         assert_eq!((defaults.uid, defaults.group_of(7)), (7, 8));
         assert_eq!(defaults.home_of(7), "/home/u");
         assert_eq!(root_of(image.path()), image.path().join("rootfs"));
-    }
-
-    #[test]
-    fn defaults_of_missing_directory_fail() {
-        assert!(defaults(Path::new("/nonexistent/image")).is_err());
     }
 }

@@ -139,17 +139,9 @@ mod tests {
     use super::*;
 
     fn stored() -> Vec<u8> {
-        let line = |second: u32, tag: char, text: &str| {
-            format!("2026-01-01T00:00:0{second}.000000000Z {tag} {text}\n")
-        };
-        let lines = [
-            line(1, FULL, "a"),
-            line(2, PARTIAL, "b1"),
-            line(3, FULL, "b2"),
-            line(4, FULL, "c"),
-            line(5, END, ""),
-        ];
-        lines.concat().into_bytes()
+        let records = ["F a", "P b1", "F b2", "F c", "E "].iter().zip(1..);
+        let line = |(record, second)| format!("2026-01-01T00:00:0{second}.000000000Z {record}\n");
+        records.map(line).collect::<String>().into_bytes()
     }
 
     #[test]
@@ -178,14 +170,14 @@ mod tests {
             let rendered = Renderer::new(&query).render(&stored());
             assert_eq!(String::from_utf8(rendered).unwrap(), expected, "{query:?}");
         }
-        let cut = [b"half a line\n", stored().as_slice()].concat();
-        assert_eq!(texts(&cut).concat(), b"a\nb1b2\nc\n");
-        assert!(has_end(&cut));
     }
 
     #[test]
     fn encoded_lines_decode() {
         let stored = [encode_line(b"x"), encode_line(b"y\n"), encode(b"", END)].concat();
         assert_eq!(texts(&stored).concat(), b"xy\n");
+        let cut = [b"half a line\n", self::stored().as_slice()].concat();
+        assert_eq!(texts(&cut).concat(), b"a\nb1b2\nc\n");
+        assert!(has_end(&cut));
     }
 }
