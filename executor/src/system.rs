@@ -3,6 +3,8 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use rustix::mm::Advice;
 use rustix::process::{DumpableBehavior, Gid, Uid, set_dumpable_behavior};
@@ -30,6 +32,11 @@ pub(crate) fn hide_from_own_user() {
 pub(crate) fn may_change_user() -> bool {
     let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
     rustix::thread::capabilities(None).map_or(true, |own| own.effective.contains(needed))
+}
+
+/// Returns whether a file can be executed by some user.
+pub(crate) fn is_executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 /// Configures a command to run as a user. `uid` and `gid` of the standard library would drop the

@@ -176,6 +176,13 @@ pub(crate) fn pass_on<'a>(inner: &Command, outer: &'a mut Command) -> &'a mut Co
     outer.args(inner.get_args()).envs(variables)
 }
 
+/// Copies a program in a separate process. A process that another test forks could inherit a
+/// descriptor open for writing, and such a file cannot be executed.
+pub(crate) fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg(from).arg(to).status();
+    assert!(copied.unwrap().success());
+}
+
 pub(crate) fn content(answer: &Value) -> &str {
     answer["content"].as_str().unwrap()
 }
@@ -198,9 +205,10 @@ pub(crate) fn send(
 ) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     let headers = headers.iter();
-    let headers: String = headers
+    let lines: Vec<_> = headers
         .map(|(name, value)| format!("{name}: {value}\r\n"))
         .collect();
+    let headers = lines.concat();
     let length = body.len();
     let text = format!(
         "{head} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n"

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::client::{BINARY, TestProcess, pass_on};
+use crate::client::{BINARY, TestProcess, copy_program, pass_on};
 use crate::supervise::{init, start, supervise_command};
 
 /// Returns whether chroot is possible. Prints SKIPPED if not.
@@ -17,22 +17,9 @@ fn may_change_root() -> bool {
     may
 }
 
-/// Copies a file in a separate process. A process that another test forks could inherit a
-/// descriptor open for writing, and such a file cannot be executed.
-fn copy(from: &Path, to: &Path) {
-    assert!(
-        Command::new("cp")
-            .arg(from)
-            .arg(to)
-            .status()
-            .unwrap()
-            .success()
-    );
-}
-
 /// Runs `chroot ROOT /sandbox-executor supervise …`.
 fn supervise_in(root: &Path) -> TestProcess {
-    copy(Path::new(BINARY), &root.join("sandbox-executor"));
+    copy_program(Path::new(BINARY), &root.join("sandbox-executor"));
     let inner = supervise_command("/sandbox-executor", Path::new("/run/sandbox"));
     let mut command = Command::new("/usr/sbin/chroot");
     command.arg(root).arg(inner.get_program()).env_clear();
@@ -67,7 +54,7 @@ fn supervisor_runs_shell_of_busybox_root() {
     let root = tempfile::tempdir().unwrap();
     let bin = root.path().join("bin");
     std::fs::create_dir(&bin).unwrap();
-    copy(busybox, &bin.join("busybox"));
+    copy_program(busybox, &bin.join("busybox"));
     symlink("busybox", bin.join("sh")).unwrap();
     let mut process = supervise_in(root.path());
     let mut init = init(&["sh", "-c", "read line; echo \"[$line] $PWD\"; exit 6"]);

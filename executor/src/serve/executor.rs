@@ -179,7 +179,7 @@ impl Executor {
             response = session.run(request) => response?,
             () = self.stop.cancelled() => return Err(ExecuteError::Closed),
         };
-        *self.working_dir.lock() = session.working_dir.clone();
+        self.working_dir.lock().clone_from(&session.working_dir);
         *self.background_command.lock() = session.running_command().map(|(ended, usage)| {
             let tracking = background_command::track(Arc::clone(&self.activity), ended, usage);
             AbortOnDropHandle::new(tokio::spawn(tracking))

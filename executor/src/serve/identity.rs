@@ -88,26 +88,6 @@ impl Identity {
         }
     }
 
-    /// The identity of the server.
-    #[cfg(test)]
-    pub(super) fn own() -> Self {
-        Self::new(None, false)
-    }
-
-    /// Blocks every thread until the senders are dropped.
-    #[cfg(test)]
-    pub(super) async fn occupy_all_threads(self: &Arc<Self>) -> Vec<std::sync::mpsc::Sender<()>> {
-        let mut stuck = Vec::new();
-        for _ in 0..MAX_THREADS {
-            let (release, released) = std::sync::mpsc::channel();
-            let identity = Arc::clone(self);
-            tokio::spawn(async move { identity.run(move || released.recv()).await });
-            stuck.push(release);
-        }
-        tokio::task::yield_now().await;
-        stuck
-    }
-
     /// True if the sandbox user differs from the user of the server.
     pub(super) fn differs_from_server(&self) -> bool {
         self.switch
@@ -254,4 +234,31 @@ fn change_user(user: Option<&User>) -> io::Result<()> {
         system::set_thread_credentials(Uid::from_raw(user.uid), Gid::from_raw(user.gid), &groups)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Identity {
+        /// The identity of the server.
+        pub(in crate::serve) fn own() -> Self {
+            Self::new(None, false)
+        }
+
+        /// Blocks every thread until the senders are dropped.
+        pub(in crate::serve) async fn occupy_all_threads(
+            self: &Arc<Self>,
+        ) -> Vec<mpsc::Sender<()>> {
+            let mut stuck = Vec::new();
+            for _ in 0..MAX_THREADS {
+                let (release, released) = mpsc::channel();
+                let identity = Arc::clone(self);
+                tokio::spawn(async move { identity.run(move || released.recv()).await });
+                stuck.push(release);
+            }
+            tokio::task::yield_now().await;
+            stuck
+        }
+    }
 }

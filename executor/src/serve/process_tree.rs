@@ -1,6 +1,5 @@
-//! Sets of related processes, read from `/proc`: their CPU time, their end, and the reaping of
-//! orphans. Jobs of an interactive shell have process groups of their own and may have left its
-//! session, so its group does not contain all of them.
+//! Sets of related processes, read from `/proc`. Jobs of an interactive shell have process groups of
+//! their own and may have left its session, so its group does not contain all of them.
 //!
 //! The server is the subreaper (`PR_SET_CHILD_SUBREAPER`) of its shells, so that no process escapes
 //! the shutdown of the server and none stays a zombie.

@@ -24,32 +24,20 @@ mod tests {
 
     fn replay(target: &str, property: fn(&[u8])) {
         let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds");
-        let seeds = std::fs::read_dir(seeds.join(target)).unwrap();
-        let seeds: Vec<_> = seeds.map(|seed| seed.unwrap().path()).collect();
-        assert!(!seeds.is_empty());
+        let seeds: Vec<_> = std::fs::read_dir(seeds.join(target)).unwrap().collect();
+        assert!(!seeds.is_empty(), "{target}");
         for seed in seeds {
+            let seed = seed.unwrap().path();
             println!("{}", seed.display());
             property(&std::fs::read(seed).unwrap());
         }
     }
 
     #[test]
-    fn screens_hold() {
+    fn properties_hold_for_all_seeds() {
         replay("screen", super::screen);
-    }
-
-    #[test]
-    fn paths_hold() {
         replay("paths", super::paths);
-    }
-
-    #[test]
-    fn archives_hold() {
         replay("archive", super::archive);
-    }
-
-    #[test]
-    fn actions_hold() {
         replay("action", super::action);
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,6 +11,8 @@ use std::process::{Command, Stdio};
 use crds::contract::control::Init;
 use crds::contract::variable;
 use rustix::process::Pid;
+
+use crate::system;
 
 /// Search path without `PATH`: that of the C library, and directories of administration tools.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -103,13 +104,8 @@ fn find(
     let path = path.cloned().unwrap_or_else(|| DEFAULT_PATH.into());
     std::env::split_paths(&path)
         .map(|entry| directory.join(entry).join(name))
-        .find(|candidate| is_executable(candidate))
+        .find(|candidate| system::is_executable(candidate))
         .ok_or_else(not_found)
-}
-
-fn is_executable(path: &Path) -> bool {
-    std::fs::metadata(path)
-        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 /// Empty standard input. An image may lack `/dev/null`; a closed pipe reads the same.
@@ -124,6 +120,7 @@ fn empty_stdin() -> io::Result<Stdio> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     fn pairs(list: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
         list.iter().map(|(k, v)| (k.into(), v.into())).collect()

@@ -3,13 +3,14 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::environment::{CaseEnvironment, environments, in_mount_namespace};
-use crate::client::{BINARY, TestProcess, content, pass_on, serve_command};
+use crate::client::{BINARY, TestProcess, content, copy_program, pass_on, serve_command};
 use crate::plugins::is_alive;
 
 /// Runs a command without the soft timeout.
@@ -116,8 +117,7 @@ fn process_limit_does_not_prevent_kill() {
     }
     let directory = tempfile::tempdir().unwrap();
     let binary = directory.path().join("sandbox-executor");
-    let copied = Command::new("cp").arg(BINARY).arg(&binary).status();
-    assert!(copied.unwrap().success());
+    copy_program(Path::new(BINARY), &binary);
     let work = directory.path().join("work");
     std::fs::create_dir(&work).unwrap();
     for path in [directory.path(), &work] {

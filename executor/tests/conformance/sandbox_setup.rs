@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::process::Command;
+use std::path::Path;
 
 use super::environment::{CaseEnvironment, in_mount_namespace};
-use crate::client::{BINARY, KEY, TestProcess};
+use crate::client::{BINARY, KEY, TestProcess, copy_program};
 
 #[test]
 fn missing_user_is_created() {
@@ -228,11 +228,7 @@ fn shells_have_the_python_environment_of_the_image() {
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         }
     }
-    let copied = Command::new("cp")
-        .arg(BINARY)
-        .arg(image.join("serve"))
-        .status();
-    assert!(copied.unwrap().success());
+    copy_program(Path::new(BINARY), &image.join("serve"));
     let mut command = in_mount_namespace(CHANGE_ROOT);
     command
         .arg(&image)

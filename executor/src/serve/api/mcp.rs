@@ -25,17 +25,6 @@ use crate::serve::mcp;
 const MAX_BODY_BYTES: usize = 64 << 20;
 const JSON: &[u8] = b"application/json";
 
-/// Paths of the transports.
-const TRANSPORTS: [&str; 7] = [
-    "/mcp",
-    "/mcp/",
-    "/mcp/sse",
-    "/mcp/sse/",
-    "/mcp/messages/",
-    "/sse",
-    "/messages/",
-];
-
 /// Routes of the transports.
 pub(super) fn router(executor: &Arc<Executor>) -> Router<Arc<Executor>> {
     Router::new()
@@ -56,7 +45,10 @@ pub(super) fn router(executor: &Arc<Executor>) -> Router<Arc<Executor>> {
 /// Returns whether a path also accepts the key as `Authorization: Bearer`. Most MCP clients can send
 /// no other header.
 pub(super) fn is_transport(path: &str) -> bool {
-    TRANSPORTS.contains(&path)
+    matches!(
+        path,
+        "/mcp" | "/mcp/" | "/mcp/sse" | "/mcp/sse/" | "/mcp/messages/" | "/sse" | "/messages/"
+    )
 }
 
 pub(super) fn invalid_token() -> Response {

@@ -1,7 +1,8 @@
 //! State of the shell that it reports at every prompt.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+
+use crate::system;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::serve) struct PromptReport {
@@ -41,10 +42,7 @@ impl PromptReport {
     pub(in crate::serve) fn python(&self) -> String {
         let found = std::env::split_paths(&self.path)
             .map(|entry| Path::new(&self.working_dir).join(entry).join("python"))
-            .find(|candidate| {
-                std::fs::metadata(candidate)
-                    .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-            });
+            .find(|candidate| system::is_executable(candidate));
         found.map_or_else(String::new, |path| path.to_string_lossy().into_owned())
     }
 }

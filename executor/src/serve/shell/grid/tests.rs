@@ -17,14 +17,6 @@ fn write(grid: &mut Grid, text: &str) {
 }
 
 #[test]
-fn lines_are_overwritten_and_trimmed() {
-    let mut grid = Grid::new(true);
-    write(&mut grid, "10%\r100%  \n");
-    write(&mut grid, "a\tb\n日本\r日\n");
-    assert_eq!(grid.unreported_text(), "100%\na       b\n日本\n");
-}
-
-#[test]
 fn line_longer_than_terminal_is_not_folded() {
     let mut grid = Grid::new(true);
     write(
