@@ -26,7 +26,6 @@ mod mcp;
 pub(super) mod properties;
 mod server_info;
 mod upload_file;
-mod validation;
 
 /// Paths that need no key.
 const PUBLIC_PATHS: [&str; 2] = ["/alive", "/server_info"];

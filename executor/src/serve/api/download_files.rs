@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 
-use super::validation::{Query, invalid, last, missing};
+use super::error::{Query, invalid, last, missing};
 use crate::serve::executor::Executor;
 use crate::serve::transfer::TransferError;
 

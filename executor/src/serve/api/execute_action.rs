@@ -9,7 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::{Map, Value};
 
 use super::body::receive;
-use super::validation::{invalid, issue, missing};
+use super::error::{invalid, issue, missing};
 use crate::serve::action::Action;
 use crate::serve::executor::{ExecuteError, Executor};
 use crate::serve::observation::Observation;

@@ -16,8 +16,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::body::receive_json;
-use super::error::{detail, unexpected};
-use super::validation::{Query, last};
+use super::error::{Query, detail, last, unexpected};
 use crate::serve::executor::Executor;
 use crate::serve::mcp;
 

@@ -13,8 +13,7 @@ use http::header::CONTENT_TYPE;
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::error::detail;
-use super::validation::{Query, flag, invalid, last, missing};
+use super::error::{Query, detail, flag, invalid, last, missing};
 use crate::serve::executor::Executor;
 use crate::serve::transfer::{Upload, UploadSender, upload_channel};
 
