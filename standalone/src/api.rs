@@ -3,12 +3,12 @@
 //! behaves differently from the product.
 
 mod admission;
+mod bootstrap;
 mod deletion;
 mod discovery;
 mod encode;
 mod error;
 mod event_ttl;
-mod fault_injection;
 mod garbage_collector;
 mod handler;
 mod kubeconfig;
@@ -21,115 +21,88 @@ mod registry;
 mod request;
 mod schema;
 mod selector;
-mod service;
 mod store;
 mod table;
-mod timestamp;
-mod verb_result;
 mod verbs;
 mod watch;
-mod writer;
 
-use std::{path::Path, sync::Arc};
+use std::{fmt, path::Path, sync::Arc};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 pub use operator::clock::Clock;
 
 pub use self::{
-    error::{ApiError, Cause, CauseReason, Disconnected, QualifiedName},
-    fault_injection::{Failure, Faults, FaultyService, Outage, RequestInfo, TestApi, Write},
     kubeconfig::kubeconfig,
     pod_logs::{LogError, LogQuery, LogStream, PodLogs},
-    request::{Subresource, Verb},
-    service::ApiService,
     store::JournalError,
 };
 
-use self::{registry::Registry, store::Store, writer::Writer};
+use self::{event_ttl::LastSweep, registry::Registry, store::Store};
 
 /// Maximum size of a request body, as on a real server.
-pub const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
+const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 
 /// Attempts of a write that loses races.
 const MAX_WRITE_ATTEMPTS: usize = 32;
 
-/// Settings of an [`EmbeddedApi`].
-#[derive(Clone, Debug)]
-pub struct ApiOptions {
-    /// Custom resources to serve.
-    pub definitions: Vec<CustomResourceDefinition>,
-    pub clock: Clock,
-    /// Events kept per resource for watches that resume.
-    pub history: usize,
-}
+/// Events kept per resource for watches that resume.
+const MAX_HISTORY: usize = 8192;
 
-impl ApiOptions {
-    /// Settings of the product: wall clock.
-    pub fn new(definitions: Vec<CustomResourceDefinition>) -> Self {
-        Self {
-            definitions,
-            clock: Clock::wall(),
-            history: 8192,
-        }
-    }
-
-    /// Settings of tests: virtual time from the start of 2026.
-    pub fn for_tests(definitions: Vec<CustomResourceDefinition>) -> Self {
-        let start = jiff::Timestamp::from_second(1_767_225_600).unwrap_or_default();
-        Self {
-            clock: Clock::starting_at(start),
-            ..Self::new(definitions)
-        }
-    }
-}
-
-/// API server. Clones share one server.
-#[derive(Clone, Debug)]
+/// API server, a tower service. Clones share one server.
+#[derive(Clone)]
 pub struct EmbeddedApi {
     state: Arc<ApiState>,
 }
 
-pub(crate) struct ApiState {
+struct ApiState {
     store: Store,
-    registry: Arc<Registry>,
+    registry: Registry,
     clock: Clock,
-    writer: Writer,
-    expiry: event_ttl::EventTtl,
+    /// Turn of the write requests of a stored API; they wait for the disk. In memory, none waits.
+    writers: Option<tokio::sync::Mutex<()>>,
+    last_sweep: Mutex<LastSweep>,
     logs: RwLock<Option<Arc<dyn PodLogs>>>,
 }
 
 impl EmbeddedApi {
-    /// Creates a server without storage.
-    pub fn in_memory(options: ApiOptions) -> Self {
-        let registry = Registry::new(&options.definitions);
-        let store = Store::in_memory(registry.shards().len(), options.history);
-        Self::with_store(options, registry, store, Writer::inline())
+    /// Creates a server of these custom resources without storage.
+    pub fn in_memory(definitions: Vec<CustomResourceDefinition>, clock: Clock) -> Self {
+        let registry = Registry::new(&definitions);
+        let store = Store::in_memory(registry.shards().len(), MAX_HISTORY);
+        Self::new(&definitions, clock, registry, store, None)
     }
 
     /// Opens a server that stores its objects in a SQLite file. A response means that the write is
     /// on disk.
-    pub fn open(path: impl AsRef<Path>, options: ApiOptions) -> Result<Self, JournalError> {
-        let registry = Registry::new(&options.definitions);
-        let store = Store::open(path.as_ref(), registry.shards(), options.history)?;
-        let writer = Writer::start().map_err(JournalError::Thread)?;
-        Ok(Self::with_store(options, registry, store, writer))
+    pub fn open(
+        path: impl AsRef<Path>,
+        definitions: Vec<CustomResourceDefinition>,
+        clock: Clock,
+    ) -> Result<Self, JournalError> {
+        let registry = Registry::new(&definitions);
+        let store = Store::open(path.as_ref(), registry.shards(), MAX_HISTORY)?;
+        let writers = Some(tokio::sync::Mutex::default());
+        Ok(Self::new(&definitions, clock, registry, store, writers))
     }
 
-    fn with_store(options: ApiOptions, registry: Registry, store: Store, writer: Writer) -> Self {
-        let ApiOptions {
-            definitions, clock, ..
-        } = options;
+    fn new(
+        definitions: &[CustomResourceDefinition],
+        clock: Clock,
+        registry: Registry,
+        store: Store,
+        writers: Option<tokio::sync::Mutex<()>>,
+    ) -> Self {
         let state = ApiState {
             store,
-            registry: Arc::new(registry),
+            registry,
             clock,
-            writer,
-            expiry: event_ttl::EventTtl::default(),
+            writers,
+            last_sweep: Mutex::default(),
             logs: RwLock::new(None),
         };
-        verbs::bootstrap(&state, &definitions);
+        bootstrap::prepare(&state, definitions);
         Self {
             state: Arc::new(state),
         }
@@ -154,35 +127,22 @@ impl EmbeddedApi {
         self.state.store.forget_history();
     }
 
-    /// Closes the database, fails writes and breaks watches. Does not wait for tasks that hold
-    /// handles.
-    pub fn close(&self) {
-        self.state.store.close();
-    }
-
-    /// Tower service for [`kube::Client::new`].
-    pub fn service(&self) -> ApiService {
-        ApiService {
-            state: Arc::clone(&self.state),
-        }
-    }
-
     /// Client that reaches this server without a socket.
     pub fn client(&self) -> kube::Client {
-        kube::Client::new(self.service(), "default")
+        kube::Client::new(self.clone(), "default")
     }
 
     /// HTTP router. A secret path prefix is the only protection of a local server: kubectl sends no
     /// credentials over plain HTTP.
     pub fn router(&self) -> axum::Router {
-        axum::Router::new().fallback_service(self.service())
+        axum::Router::new().fallback_service(self.clone())
     }
 }
 
-impl std::fmt::Debug for ApiState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EmbeddedApi")
-            .field("revision", &self.store.revision())
+impl fmt::Debug for EmbeddedApi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("EmbeddedApi");
+        text.field("revision", &self.revision())
             .finish_non_exhaustive()
     }
 }

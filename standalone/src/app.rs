@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{ApiOptions, EmbeddedApi, kubeconfig};
+use crate::api::{Clock, EmbeddedApi, kubeconfig};
 use crate::args::Args;
 use crate::banner::Banner;
 use crate::state_dir::StateDir;
@@ -102,7 +102,8 @@ async fn assemble(
 ) -> anyhow::Result<Components> {
     let api = EmbeddedApi::open(
         state.path.join("objects.db"),
-        ApiOptions::new(crds::schema::all_crds()),
+        crds::schema::all_crds(),
+        Clock::wall(),
     )?;
     let client = api.client();
     let keys = Arc::new(root_key::load_or_create(&client, NAMESPACE).await?);

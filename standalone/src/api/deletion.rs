@@ -1,17 +1,18 @@
 //! Deletion of one stored object: grace periods of Pods, finalizers and foreground deletion.
 //! [`super::garbage_collector`] takes care of dependents.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use operator::clock::later;
 use serde_json::{Value, json};
 
 use super::{
     ApiState,
     error::ApiError,
-    object::{self, as_object, set_meta},
+    object::{self, as_object, items, set_meta},
+    registry::NAMESPACES,
     request::Request,
-    store::{ObjectKey, SwapResult},
-    timestamp::stamp_in,
+    store::ObjectKey,
 };
 
 /// Maximum grace period that fits the types of every client.
@@ -50,8 +51,7 @@ impl DeleteOptions {
         };
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let policy = query.propagation_policy.as_deref();
-        let policy = policy.or_else(|| body["propagationPolicy"].as_str());
-        let propagation = match policy {
+        let propagation = match policy.or_else(|| body["propagationPolicy"].as_str()) {
             Some("Orphan") => Propagation::Orphan,
             None if body["orphanDependents"] == true => Propagation::Orphan,
             Some("Foreground") => Propagation::Foreground,
@@ -61,11 +61,10 @@ impl DeleteOptions {
                 return Err(ApiError::BadRequest(message));
             }
         };
-        let dry_run = body["dryRun"].as_array();
         Ok(Self {
             grace: query.grace.or_else(|| body["gracePeriodSeconds"].as_u64()),
             propagation,
-            dry_run: query.dry_run || dry_run.is_some_and(|list| !list.is_empty()),
+            dry_run: query.dry_run || !items(&body["dryRun"]).is_empty(),
             uid: text(&body["preconditions"]["uid"]),
             revision: text(&body["preconditions"]["resourceVersion"]),
         })
@@ -77,24 +76,15 @@ pub(crate) enum DeleteOutcome {
     /// Removed, with its final state.
     Gone(Arc<Value>),
     /// The object has a deletion timestamp and remains for now.
-    Terminating { object: Arc<Value>, changed: bool },
+    Terminating(Arc<Value>),
     /// Another writer was faster.
     Lost,
 }
 
 /// True for a terminating owner that waits for its dependents.
 pub(super) fn waits_for_dependents(object: &Value) -> bool {
-    let finalizers = object["metadata"]["finalizers"].as_array();
-    object::is_deleting(object)
-        && finalizers.is_some_and(|list| list.iter().any(|entry| entry == FOREGROUND))
-}
-
-/// Key of a namespace object.
-pub(super) fn namespace_key(state: &ApiState, name: &str) -> Option<ObjectKey> {
-    Some(ObjectKey::cluster(
-        state.registry.shard("namespaces")?,
-        name,
-    ))
+    let finalizers = items(&object["metadata"]["finalizers"]);
+    object::is_deleting(object) && finalizers.iter().any(|entry| entry == FOREGROUND)
 }
 
 /// Marks or removes `object`, once.
@@ -107,51 +97,36 @@ pub(super) fn delete_once(
     let grace = grace(state, key, object, options);
     let is_foreground = options.propagation == Propagation::Foreground
         && !state.store.dependents(object::uid(object)).is_empty();
-    let is_namespace = namespace_key(state, &key.key.name).as_ref() == Some(key);
+    let is_namespace = key.shard == NAMESPACES;
     let remains = grace.is_some_and(|grace| grace > 0) || object::has_finalizers(object);
     if !remains && !is_foreground && !is_namespace {
-        let removed = state.store.remove(key, object, Value::clone(object))?;
-        return Ok(match removed {
-            SwapResult::Lost => DeleteOutcome::Lost,
-            SwapResult::Done(last) => DeleteOutcome::Gone(last),
-        });
+        let removed = state.store.remove(key, object)?;
+        return Ok(removed.map_or(DeleteOutcome::Lost, DeleteOutcome::Gone));
     }
     let mut marked = mark_terminating(state, object, grace.unwrap_or(0));
     if is_namespace {
-        object::child_mut(as_object(&mut marked), "status")
-            .insert("phase".to_owned(), json!("Terminating"));
+        let status = object::child_mut(as_object(&mut marked), "status");
+        status.insert("phase".to_owned(), json!("Terminating"));
     }
     if is_foreground && !waits_for_dependents(&marked) {
-        let finalizers = marked["metadata"]["finalizers"].as_array();
-        let mut finalizers = finalizers.cloned().unwrap_or_default();
+        let mut finalizers = items(&marked["metadata"]["finalizers"]).to_vec();
         finalizers.push(json!(FOREGROUND));
         set_meta(&mut marked, "finalizers", finalizers);
     }
     if marked == **object {
-        let object = object.clone();
-        return Ok(DeleteOutcome::Terminating {
-            object,
-            changed: false,
-        });
+        return Ok(DeleteOutcome::Terminating(object.clone()));
     }
-    Ok(match state.store.swap(key, Some(object), marked)? {
-        SwapResult::Lost => DeleteOutcome::Lost,
-        SwapResult::Done(object) => DeleteOutcome::Terminating {
-            object,
-            changed: true,
-        },
-    })
+    let marked = state.store.swap(key, Some(object), marked)?;
+    Ok(marked.map_or(DeleteOutcome::Lost, DeleteOutcome::Terminating))
 }
 
 /// Grace period of a Pod; zero if it is not bound to a node. Other kinds have none.
 fn grace(state: &ApiState, key: &ObjectKey, pod: &Value, options: &DeleteOptions) -> Option<u64> {
     let kind = state.registry.stored_in(key.shard);
     kind.filter(|kind| kind.is_pod())?;
-    let finished = matches!(
-        pod["status"]["phase"].as_str(),
-        Some("Succeeded" | "Failed")
-    );
-    if finished || pod["spec"]["nodeName"].as_str().is_none_or(str::is_empty) {
+    let phase = pod["status"]["phase"].as_str();
+    let is_finished = matches!(phase, Some("Succeeded" | "Failed"));
+    if is_finished || pod["spec"]["nodeName"].as_str().is_none_or(str::is_empty) {
         return Some(0);
     }
     let own = pod["spec"]["terminationGracePeriodSeconds"].as_u64();
@@ -169,11 +144,8 @@ fn mark_terminating(state: &ApiState, object: &Value, grace: u64) -> Value {
     let running = object["metadata"]["deletionGracePeriodSeconds"].as_u64();
     let is_first = !object::is_deleting(object);
     if is_first || running.is_some_and(|running| grace < running) {
-        set_meta(
-            &mut marked,
-            "deletionTimestamp",
-            stamp_in(&state.clock, grace),
-        );
+        let time = later(state.clock.now(), Duration::from_secs(grace));
+        set_meta(&mut marked, "deletionTimestamp", object::seconds(time));
         set_meta(&mut marked, "deletionGracePeriodSeconds", grace);
     }
     let generation = object::generation(object);

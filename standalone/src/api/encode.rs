@@ -3,7 +3,6 @@
 use std::{borrow::Cow, sync::Arc};
 
 use axum::{body::Body, response::Response};
-use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -13,89 +12,50 @@ use super::{
     ApiState,
     error::ApiError,
     object,
-    registry::Kind,
     request::{Request, ResponseFormat},
-    table::{self, Include},
-    verb_result::VerbResult,
+    table,
 };
 
-/// Inputs of the encoding besides the result.
-#[derive(Clone, Debug)]
-pub(crate) struct ResponseEncoder {
-    pub(crate) kind: Arc<Kind>,
-    pub(crate) format: ResponseFormat,
-    pub(crate) include: Include,
-    pub(crate) now: Timestamp,
+/// Encodes one object. Later watch events omit the headers of tables, or kubectl prints them again.
+pub(crate) fn object<'a>(
+    request: &Request,
+    stored: &'a Value,
+    now: Timestamp,
+    headers: bool,
+) -> Cow<'a, Value> {
+    let kind = &request.target.kind;
+    match request.format {
+        ResponseFormat::Json => kind.to_own(stored),
+        ResponseFormat::Partial => Cow::Owned(table::partial(stored)),
+        ResponseFormat::Table => {
+            let revision = object::resource_version(stored).unwrap_or_default();
+            let meta = json!({"resourceVersion": revision});
+            let include = request.options.include;
+            let rows = table::rows(&kind.columns, &[kind.to_own(stored)], now, include);
+            Cow::Owned(table::table(&kind.columns, &rows, &meta, headers))
+        }
+    }
 }
 
-impl ResponseEncoder {
-    pub(crate) fn of(state: &ApiState, request: &Request) -> Self {
-        let format = if request.target.subresource.is_some() {
-            ResponseFormat::Json
-        } else {
-            request.format
-        };
-        Self {
-            kind: request.target.kind.clone(),
-            format,
-            include: request.options.include,
-            now: state.clock.now(),
-        }
+/// Response with one object.
+pub(crate) fn object_response(
+    state: &ApiState,
+    request: &Request,
+    status: StatusCode,
+    stored: &Value,
+    warnings: &[String],
+) -> Response {
+    let mut response = json(status, &object(request, stored, state.clock.now(), true));
+    for value in warnings.iter().filter_map(|text| warning(text)) {
+        response.headers_mut().append(header::WARNING, value);
     }
+    response
+}
 
-    /// Encodes one object.
-    pub(crate) fn object<'a>(&self, stored: &'a Value, headers: bool) -> Cow<'a, Value> {
-        match self.format {
-            ResponseFormat::Json => self.kind.to_own(stored),
-            ResponseFormat::Partial => Cow::Owned(table::partial(stored)),
-            ResponseFormat::Table => {
-                let revision = object::resource_version(stored).unwrap_or_default();
-                let object = self.kind.to_own(stored);
-                let meta = json!({"resourceVersion": revision});
-                Cow::Owned(self.table(&[object], &meta, headers))
-            }
-        }
-    }
-
-    fn list(&self, items: &[Arc<Value>], revision: u64, continue_token: Option<&str>) -> Bytes {
-        let mut meta = json!({"resourceVersion": revision.to_string()});
-        if let Some(continue_token) = continue_token {
-            meta["continue"] = json!(continue_token);
-        }
-        let items: Vec<_> = items.iter().map(|item| self.kind.to_own(item)).collect();
-        match self.format {
-            ResponseFormat::Json => bytes(&List::new(
-                &self.kind.api_version(),
-                format!("{}List", self.kind.name),
-                meta,
-                &items,
-            )),
-            ResponseFormat::Partial => {
-                let items: Vec<_> = items
-                    .iter()
-                    .map(|item| Cow::Owned(table::partial(item)))
-                    .collect();
-                bytes(&List::new(
-                    "meta.k8s.io/v1",
-                    "PartialObjectMetadataList".to_owned(),
-                    meta,
-                    &items,
-                ))
-            }
-            ResponseFormat::Table => bytes(&self.table(&items, &meta, true)),
-        }
-    }
-
-    fn table(&self, objects: &[Cow<'_, Value>], meta: &Value, headers: bool) -> Value {
-        let objects = objects.iter().map(AsRef::as_ref);
-        table::table(
-            &self.kind.columns,
-            objects,
-            meta,
-            self.now,
-            (self.include, headers),
-        )
-    }
+fn warning(text: &str) -> Option<HeaderValue> {
+    let letters = text.chars().filter(|letter| !letter.is_control());
+    let text: String = letters.take(512).collect();
+    HeaderValue::from_str(&format!("299 - {}", Value::from(text))).ok()
 }
 
 /// List that borrows its items, because they may be many.
@@ -103,100 +63,66 @@ impl ResponseEncoder {
 #[serde(rename_all = "camelCase")]
 struct List<'a> {
     kind: String,
-    api_version: &'a str,
+    api_version: String,
     metadata: Value,
-    items: &'a [Cow<'a, Value>],
+    items: Vec<Cow<'a, Value>>,
 }
 
-impl<'a> List<'a> {
-    fn new(
-        api_version: &'a str,
-        kind: String,
-        metadata: Value,
-        items: &'a [Cow<'a, Value>],
-    ) -> Self {
-        Self {
-            kind,
-            api_version,
-            metadata,
-            items,
+/// Response with objects and the continue token of the next page.
+pub(crate) fn list_response(
+    state: &ApiState,
+    request: &Request,
+    items: &[Arc<Value>],
+    revision: u64,
+    continue_token: Option<String>,
+) -> Response {
+    let kind = &request.target.kind;
+    let mut metadata = json!({"resourceVersion": revision.to_string()});
+    if let Some(continue_token) = continue_token {
+        metadata["continue"] = json!(continue_token);
+    }
+    let mut list = List {
+        kind: format!("{}List", kind.name),
+        api_version: kind.api_version(),
+        metadata,
+        items: items.iter().map(|item| kind.to_own(item)).collect(),
+    };
+    match request.format {
+        ResponseFormat::Json => json(StatusCode::OK, &list),
+        ResponseFormat::Partial => {
+            "PartialObjectMetadataList".clone_into(&mut list.kind);
+            "meta.k8s.io/v1".clone_into(&mut list.api_version);
+            for item in &mut list.items {
+                *item = Cow::Owned(table::partial(item));
+            }
+            json(StatusCode::OK, &list)
+        }
+        ResponseFormat::Table => {
+            let (now, include) = (state.clock.now(), request.options.include);
+            let rows = table::rows(&kind.columns, &list.items, now, include);
+            let table = table::table(&kind.columns, &rows, &list.metadata, true);
+            json(StatusCode::OK, &table)
         }
     }
-}
-
-/// Serializes as JSON. Cannot fail, because values have string keys.
-pub(crate) fn bytes(value: &impl Serialize) -> Bytes {
-    serde_json::to_vec(value).unwrap_or_default().into()
-}
-
-pub(crate) fn encode(encoder: &ResponseEncoder, result: VerbResult) -> Response {
-    match result {
-        VerbResult::Object {
-            object,
-            created,
-            warnings,
-            ..
-        } => {
-            let status = if created {
-                StatusCode::CREATED
-            } else {
-                StatusCode::OK
-            };
-            let mut response = json(status, &encoder.object(&object, true));
-            warnings
-                .iter()
-                .filter_map(|text| warning(text))
-                .for_each(|value| {
-                    response.headers_mut().append(header::WARNING, value);
-                });
-            response
-        }
-        VerbResult::List {
-            items,
-            revision,
-            continue_token,
-        } => with_body(
-            StatusCode::OK,
-            "application/json",
-            encoder
-                .list(&items, revision, continue_token.as_deref())
-                .into(),
-        ),
-        VerbResult::Status { status, .. } => json(StatusCode::OK, &status),
-        VerbResult::Plain(value) => json(StatusCode::OK, &value),
-        VerbResult::Text(text) => with_body(StatusCode::OK, "text/plain", text),
-        VerbResult::Watch(body) => with_body(StatusCode::OK, "application/json", body),
-    }
-}
-
-fn warning(text: &str) -> Option<HeaderValue> {
-    let text: String = text
-        .chars()
-        .filter(|letter| !letter.is_control())
-        .take(512)
-        .collect();
-    HeaderValue::from_str(&format!("299 - {}", Value::from(text))).ok()
 }
 
 pub(crate) fn failure(error: &ApiError) -> Response {
-    let mut response = json(error.code(), &error.to_status());
-    if error.code() == StatusCode::TOO_MANY_REQUESTS {
-        response
-            .headers_mut()
-            .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    }
-    response
+    json(error.code(), &error.to_status())
 }
 
-pub(crate) fn json(status: StatusCode, value: &Value) -> Response {
-    with_body(status, "application/json", bytes(value).into())
-}
-
-pub(crate) fn with_body(status: StatusCode, content_type: &'static str, body: Body) -> Response {
-    let mut response = Response::new(body);
+/// Response in JSON. Serialization cannot fail, because values have string keys.
+pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    let body = serde_json::to_vec(value).unwrap_or_default();
+    let mut response = ok("application/json", body);
     *response.status_mut() = status;
     response
+}
+
+pub(crate) fn ok(content_type: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    let content_type = HeaderValue::from_static(content_type);
+    response
         .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        .insert(header::CONTENT_TYPE, content_type);
     response
 }

@@ -2,13 +2,14 @@
 //! search for the message, so all three follow the real server.
 
 use http::StatusCode;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::store::JournalError;
 
 /// Error of a request.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum ApiError {
+pub(crate) enum ApiError {
     #[error("{} \"{name}\" not found", .of.qualified())]
     NotFound { of: QualifiedName, name: String },
     #[error("the server could not find the requested resource")]
@@ -51,11 +52,6 @@ pub enum ApiError {
     ApplyConflict(Vec<Cause>),
 }
 
-/// Broken connection: the outcome of the request is unknown.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("connection reset by the embedded API")]
-pub struct Disconnected;
-
 impl From<JournalError> for ApiError {
     fn from(error: JournalError) -> Self {
         tracing::error!(%error, "cannot store a change");
@@ -65,9 +61,9 @@ impl From<JournalError> for ApiError {
 
 /// Resource or kind with its API group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct QualifiedName {
-    pub group: String,
-    pub item: String,
+pub(crate) struct QualifiedName {
+    pub(crate) group: String,
+    pub(crate) item: String,
 }
 
 impl QualifiedName {
@@ -81,40 +77,26 @@ impl QualifiedName {
 }
 
 /// One invalid field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cause {
-    pub reason: CauseReason,
-    pub field: String,
-    pub message: String,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Cause {
+    pub(crate) reason: CauseReason,
+    pub(crate) field: String,
+    pub(crate) message: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CauseReason {
-    Required,
-    Invalid,
-    TypeInvalid,
-    NotSupported,
-    Duplicate,
-    TooLong,
-    TooMany,
-    Forbidden,
+/// Reason of a cause, as the server names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[allow(clippy::enum_variant_names, reason = "names of Kubernetes")]
+pub(crate) enum CauseReason {
+    FieldValueRequired,
+    FieldValueInvalid,
+    FieldValueTypeInvalid,
+    FieldValueNotSupported,
+    FieldValueDuplicate,
+    FieldValueTooLong,
+    FieldValueTooMany,
+    FieldValueForbidden,
     FieldManagerConflict,
-}
-
-impl CauseReason {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Required => "FieldValueRequired",
-            Self::Invalid => "FieldValueInvalid",
-            Self::TypeInvalid => "FieldValueTypeInvalid",
-            Self::NotSupported => "FieldValueNotSupported",
-            Self::Duplicate => "FieldValueDuplicate",
-            Self::TooLong => "FieldValueTooLong",
-            Self::TooMany => "FieldValueTooMany",
-            Self::Forbidden => "FieldValueForbidden",
-            Self::FieldManagerConflict => "FieldManagerConflict",
-        }
-    }
 }
 
 impl Cause {
@@ -130,111 +112,96 @@ impl Cause {
         }
     }
 
+    pub(crate) fn required(field: impl Into<String>) -> Self {
+        Self::new(CauseReason::FieldValueRequired, field, "Required value")
+    }
+
+    pub(crate) fn duplicate(field: impl Into<String>, value: &str) -> Self {
+        let message = format!("Duplicate value: {value}");
+        Self::new(CauseReason::FieldValueDuplicate, field, message)
+    }
+
     /// `Invalid value: …: why`, the most common shape.
-    pub(crate) fn invalid(field: impl Into<String>, value: &Value, message: &str) -> Self {
-        Self::new(
-            CauseReason::Invalid,
-            field,
-            format!("Invalid value: {value}: {message}"),
-        )
+    pub(crate) fn invalid(
+        field: impl Into<String>,
+        value: impl Into<Value>,
+        message: &str,
+    ) -> Self {
+        let message = format!("Invalid value: {}: {message}", value.into());
+        Self::new(CauseReason::FieldValueInvalid, field, message)
     }
 }
 
 fn join(causes: &[Cause]) -> String {
-    let lines: Vec<_> = causes
+    let lines = causes
         .iter()
-        .map(|cause| format!("{}: {}", cause.field, cause.message))
-        .collect();
-    if lines.len() == 1 {
-        lines.concat()
-    } else {
-        format!("[{}]", lines.join(", "))
+        .map(|cause| format!("{}: {}", cause.field, cause.message));
+    let lines: Vec<_> = lines.collect();
+    match lines.as_slice() {
+        [line] => line.clone(),
+        lines => format!("[{}]", lines.join(", ")),
     }
+}
+
+fn apply_conflict(causes: &[Cause]) -> String {
+    let lines = causes
+        .iter()
+        .map(|cause| format!("{}: {}", cause.message, cause.field));
+    let lines: Vec<_> = lines.collect();
+    let plural = if lines.len() == 1 { "" } else { "s" };
+    format!(
+        "Apply failed with {} conflict{plural}: {}",
+        lines.len(),
+        lines.join(", ")
+    )
 }
 
 impl ApiError {
     pub(crate) fn code(&self) -> StatusCode {
-        match self {
-            Self::NotFound { .. } | Self::UnknownPath => StatusCode::NOT_FOUND,
-            Self::AlreadyExists { .. } | Self::Conflict { .. } | Self::ApplyConflict(_) => {
-                StatusCode::CONFLICT
-            }
-            Self::Invalid { .. } | Self::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::BadRequest(_) => StatusCode::BAD_REQUEST,
-            Self::Forbidden(_) => StatusCode::FORBIDDEN,
-            Self::Expired(_) => StatusCode::GONE,
-            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
-            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        }
+        self.code_and_reason().0
     }
 
-    fn reason(&self) -> &'static str {
+    fn code_and_reason(&self) -> (StatusCode, &'static str) {
         match self {
-            Self::NotFound { .. } | Self::UnknownPath => "NotFound",
-            Self::AlreadyExists { .. } => "AlreadyExists",
-            Self::Conflict { .. } | Self::ApplyConflict(_) => "Conflict",
-            Self::Invalid { .. } | Self::Unprocessable(_) => "Invalid",
-            Self::BadRequest(_) => "BadRequest",
-            Self::Forbidden(_) => "Forbidden",
-            Self::Expired(_) => "Expired",
-            Self::MethodNotAllowed => "MethodNotAllowed",
-            Self::UnsupportedMediaType(_) => "UnsupportedMediaType",
-            Self::NotAcceptable => "NotAcceptable",
-            Self::TooLarge(_) => "RequestEntityTooLarge",
-            Self::Internal(_) => "InternalError",
+            Self::NotFound { .. } | Self::UnknownPath => (StatusCode::NOT_FOUND, "NotFound"),
+            Self::AlreadyExists { .. } => (StatusCode::CONFLICT, "AlreadyExists"),
+            Self::Conflict { .. } | Self::ApplyConflict(_) => (StatusCode::CONFLICT, "Conflict"),
+            Self::Invalid { .. } | Self::Unprocessable(_) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "Invalid")
+            }
+            Self::BadRequest(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
+            Self::Forbidden(_) => (StatusCode::FORBIDDEN, "Forbidden"),
+            Self::Expired(_) => (StatusCode::GONE, "Expired"),
+            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
+            Self::UnsupportedMediaType(_) => {
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType")
+            }
+            Self::NotAcceptable => (StatusCode::NOT_ACCEPTABLE, "NotAcceptable"),
+            Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
+            Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
         }
     }
 
     /// Kubernetes Status of this error.
-    pub fn to_status(&self) -> Value {
+    pub(crate) fn to_status(&self) -> Value {
+        let (code, reason) = self.code_and_reason();
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.to_string(), "reason": self.reason(), "code": self.code().as_u16(),
+            "message": self.to_string(), "reason": reason, "code": code.as_u16(),
         });
-        if let Some(details) = self.details() {
-            status["details"] = details;
-        }
-        status
-    }
-
-    fn details(&self) -> Option<Value> {
         match self {
             Self::NotFound { of, name }
             | Self::AlreadyExists { of, name }
             | Self::Conflict { of, name, .. } => {
-                Some(json!({"name": name, "group": of.group, "kind": of.item}))
+                status["details"] = json!({"name": name, "group": of.group, "kind": of.item});
             }
-            Self::Invalid { kind, name, causes } => Some(json!({
-                "name": name, "group": kind.group, "kind": kind.item,
-                "causes": causes.iter().map(describe).collect::<Vec<_>>(),
-            })),
-            Self::ApplyConflict(causes) => {
-                Some(json!({"causes": causes.iter().map(describe).collect::<Vec<_>>()}))
+            Self::Invalid { kind, name, causes } => {
+                status["details"] = json!({"name": name, "group": kind.group, "kind": kind.item,
+                    "causes": causes});
             }
-            _ => None,
+            Self::ApplyConflict(causes) => status["details"] = json!({"causes": causes}),
+            _ => {}
         }
+        status
     }
-}
-
-fn describe(cause: &Cause) -> Value {
-    json!({"reason": cause.reason.name(), "field": cause.field, "message": cause.message})
-}
-
-fn apply_conflict(causes: &[Cause]) -> String {
-    let plural = if causes.len() == 1 { "" } else { "s" };
-    let lines: Vec<_> = causes
-        .iter()
-        .map(|cause| format!("{}: {}", cause.message, cause.field))
-        .collect();
-    let (count, lines) = (causes.len(), lines.join(", "));
-    format!("Apply failed with {count} conflict{plural}: {lines}")
-}
-
-/// Status of a completed deletion.
-pub(crate) fn success(details: &Value) -> Value {
-    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
-        "details": details})
 }

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::{
     ApiState, MAX_WRITE_ATTEMPTS,
     deletion::{
-        DeleteOptions, DeleteOutcome, FOREGROUND, Propagation, delete_once, namespace_key,
-        waits_for_dependents,
+        DeleteOptions, DeleteOutcome, FOREGROUND, Propagation, delete_once, waits_for_dependents,
     },
     error::ApiError,
-    object::{self, set_meta},
-    store::{ObjectKey, SwapResult},
+    object::{self, items, set_meta},
+    registry::NAMESPACES,
+    store::ObjectKey,
 };
 
 /// Object that a deletion still has to delete.
@@ -25,15 +25,9 @@ struct Pending {
 }
 
 impl Pending {
-    fn new(key: ObjectKey, object: &Value, propagation: Propagation) -> Self {
-        Self {
-            key,
-            uid: object::uid(object).to_owned(),
-            options: DeleteOptions {
-                propagation,
-                ..DeleteOptions::default()
-            },
-        }
+    fn new(key: ObjectKey, object: &Value, options: DeleteOptions) -> Self {
+        let uid = object::uid(object).to_owned();
+        Self { key, uid, options }
     }
 }
 
@@ -51,29 +45,15 @@ pub(super) fn delete(
     Ok(outcome)
 }
 
-/// Deletes an object with default options, as a controller would.
-pub(super) fn remove_object(
-    state: &ApiState,
-    key: &ObjectKey,
-    object: &Value,
-) -> Result<(), ApiError> {
-    let pending = Pending::new(key.clone(), object, Propagation::default());
-    delete_pending(state, vec![pending])
-}
-
-/// Deletes an object unless it has been replaced, again after a lost race.
+/// Deletes an object unless it has been replaced, again after a lost race. Controllers use the
+/// default options.
 pub(super) fn delete_with_retry(
     state: &ApiState,
     key: ObjectKey,
     object: &Value,
-    options: &DeleteOptions,
+    options: DeleteOptions,
 ) -> Result<(), ApiError> {
-    let pending = Pending {
-        key,
-        uid: object::uid(object).to_owned(),
-        options: options.clone(),
-    };
-    delete_pending(state, vec![pending])
+    delete_pending(state, vec![Pending::new(key, object, options)])
 }
 
 fn delete_pending(state: &ApiState, mut pending: Vec<Pending>) -> Result<(), ApiError> {
@@ -106,19 +86,17 @@ fn follow(
         DeleteOutcome::Gone(last) => {
             release_dependents(state, object::uid(last), propagation, pending)?;
             release_owners(state, last, pending)?;
-            finish_namespace(state, &key.key.namespace)
+            finish_namespace(state, &key.namespace)
         }
-        DeleteOutcome::Terminating { object, .. } => {
+        DeleteOutcome::Terminating(object) => {
             if waits_for_dependents(object) {
                 release_dependents(state, object::uid(object), Propagation::Foreground, pending)?;
             }
-            if namespace_key(state, &key.key.name).as_ref() == Some(key) {
-                let contents = contents(state, &key.key.name).into_iter();
-                pending.extend(
-                    contents
-                        .map(|(key, object)| Pending::new(key, &object, Propagation::default())),
-                );
-                finish_namespace(state, &key.key.name)?;
+            if key.shard == NAMESPACES {
+                for (key, object) in contents(state, &key.name) {
+                    pending.push(Pending::new(key, &object, DeleteOptions::default()));
+                }
+                finish_namespace(state, &key.name)?;
             }
             Ok(())
         }
@@ -141,12 +119,10 @@ pub(super) fn collect_if_orphan(
     key: &ObjectKey,
     object: &Value,
 ) -> Result<(), ApiError> {
-    let mut owners = object::owner_uids(object).peekable();
-    if owners.peek().is_some()
-        && !owners.any(|owner| state.store.find(owner).is_some())
-        && !object::is_deleting(object)
-    {
-        remove_object(state, key, object)?;
+    let has_owners = object::owner_uids(object).next().is_some();
+    let exists = |owner: &str| state.store.find(owner).is_some();
+    if has_owners && !object::owner_uids(object).any(exists) && !object::is_deleting(object) {
+        delete_with_retry(state, key.clone(), object, DeleteOptions::default())?;
     }
     Ok(())
 }
@@ -161,7 +137,7 @@ pub(super) fn remove_if_done(
     let grace = object["metadata"]["deletionGracePeriodSeconds"].as_u64();
     let is_done = object::is_deleting(object) && !object::has_finalizers(object);
     if is_done && grace.unwrap_or(0) == 0 {
-        remove_object(state, key, object)?;
+        delete_with_retry(state, key.clone(), object, DeleteOptions::default())?;
     }
     Ok(())
 }
@@ -179,7 +155,11 @@ fn release_dependents(
         if shared || propagation == Propagation::Orphan {
             remove_from_list(state, &key, "ownerReferences", |owner| owner["uid"] == uid)?;
         } else {
-            pending.push(Pending::new(key, &dependent, propagation));
+            let options = DeleteOptions {
+                propagation,
+                ..DeleteOptions::default()
+            };
+            pending.push(Pending::new(key, &dependent, options));
         }
     }
     Ok(())
@@ -197,7 +177,7 @@ fn release_owners(
         };
         if waits_for_dependents(&owner) && state.store.dependents(uid).is_empty() {
             remove_from_list(state, &key, "finalizers", |entry| entry == FOREGROUND)?;
-            pending.push(Pending::new(key, &owner, Propagation::default()));
+            pending.push(Pending::new(key, &owner, DeleteOptions::default()));
         }
     }
     Ok(())
@@ -211,19 +191,12 @@ fn remove_from_list(
     is_removed: impl Fn(&Value) -> bool,
 ) -> Result<(), ApiError> {
     while let Some(current) = state.store.get(key) {
-        let entries = current["metadata"][field].as_array().into_iter().flatten();
+        let entries = items(&current["metadata"][field]).iter();
         let kept: Vec<_> = entries.filter(|entry| !is_removed(entry)).collect();
         let mut next = Value::clone(&current);
-        let list = if kept.is_empty() {
-            Value::Null
-        } else {
-            json!(kept)
-        };
+        let list = (!kept.is_empty()).then(|| json!(kept));
         set_meta(&mut next, field, list);
-        if matches!(
-            state.store.swap(key, Some(&current), next)?,
-            SwapResult::Done(_)
-        ) {
+        if state.store.swap(key, Some(&current), next)?.is_some() {
             break;
         }
     }
@@ -237,25 +210,19 @@ fn contents(state: &ApiState, namespace: &str) -> Vec<(ObjectKey, Arc<Value>)> {
     };
     let shards = (0..state.registry.shards().len()).filter(is_namespaced);
     let objects = shards.flat_map(|shard| {
-        let objects = state.store.list(shard, Some(namespace)).0;
-        objects
-            .into_iter()
-            .map(move |object| (ObjectKey::of(shard, &object), object))
+        let objects = state.store.list(shard, Some(namespace)).into_iter();
+        objects.map(move |object| (ObjectKey::of(shard, &object), object))
     });
     objects.collect()
 }
 
 /// Removes a terminating namespace once it is empty.
 fn finish_namespace(state: &ApiState, name: &str) -> Result<(), ApiError> {
-    let Some(key) = namespace_key(state, name).filter(|_| !name.is_empty()) else {
-        return Ok(());
-    };
+    let key = ObjectKey::new(NAMESPACES, "", name);
     let namespace = state.store.get(&key);
     let namespace = namespace.filter(|namespace| object::is_deleting(namespace));
     if let Some(namespace) = namespace.filter(|_| contents(state, name).is_empty()) {
-        state
-            .store
-            .remove(&key, &namespace, Value::clone(&namespace))?;
+        state.store.remove(&key, &namespace)?;
     }
     Ok(())
 }

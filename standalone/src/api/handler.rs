@@ -1,34 +1,54 @@
 //! Handling of one HTTP request: body limit, parsing, verb and encoding.
 
-use std::sync::Arc;
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use futures::{FutureExt as _, future::BoxFuture};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use tower::BoxError;
 
 use super::{
-    ApiState, MAX_BODY_BYTES, discovery, encode,
+    ApiState, EmbeddedApi, MAX_BODY_BYTES, discovery, encode,
     error::ApiError,
     request::{Request, Verb},
-    verb_result::VerbResult,
-    verbs,
-    watch::{self, WatchHook},
+    verbs, watch,
 };
 
-/// Extension of a response: the request has changed an object.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Changed;
+impl<B> tower::Service<http::Request<B>> for EmbeddedApi
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
 
-pub(super) async fn handle(state: Arc<ApiState>, request: http::Request<Body>) -> Response {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let response = respond(Arc::clone(&self.state), request.map(Body::new));
+        let response = response.map(|result| Ok(result.unwrap_or_else(|e| encode::failure(&e))));
+        response.boxed()
+    }
+}
+
+async fn respond(state: Arc<ApiState>, request: http::Request<Body>) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    if let Some(document) = discovery::answer(&state, &parts) {
+    if let Some(document) = discovery::respond(&state.registry, &parts) {
         return document;
     }
-    let body = read(body).await;
-    let request = body.and_then(|body| Request::parse(&state.registry, &parts, body));
-    match request {
-        Ok(request) => execute(&state, request, parts.extensions.get().cloned()).await,
-        Err(error) => encode::failure(&error),
+    let request = Request::parse(&state.registry, &parts, read(body).await?)?;
+    match request.verb {
+        Verb::Watch => watch::stream(state, request),
+        verb if verb.is_write() => write(state, request).await,
+        _ => verbs::read(&state, &request).await,
     }
 }
 
@@ -42,24 +62,14 @@ async fn read(body: Body) -> Result<Bytes, ApiError> {
     }
 }
 
-async fn execute(state: &Arc<ApiState>, request: Request, hook: Option<WatchHook>) -> Response {
-    let encoder = encode::ResponseEncoder::of(state, &request);
-    let result = match request.verb {
-        Verb::Watch => watch::stream(state, request, hook).map(VerbResult::Watch),
-        verb if verb.is_write() => {
-            let writing = Arc::clone(state);
-            let job = move || verbs::write(&writing, &request);
-            state.writer.run(job).await
-        }
-        _ => verbs::read(state, &request).await,
+/// Executes a write. A commit waits for the disk, which must not block the threads of the runtime
+/// that also serve the proxy.
+async fn write(state: Arc<ApiState>, request: Request) -> Result<Response, ApiError> {
+    let Some(writers) = &state.writers else {
+        return verbs::write(&state, &request);
     };
-    let is_changed = result.as_ref().is_ok_and(VerbResult::is_changed);
-    let mut response = match result {
-        Ok(result) => encode::encode(&encoder, result),
-        Err(error) => encode::failure(&error),
-    };
-    if is_changed {
-        response.extensions_mut().insert(Changed);
-    }
-    response
+    let _turn = writers.lock().await;
+    let writing = Arc::clone(&state);
+    let written = tokio::task::spawn_blocking(move || verbs::write(&writing, &request)).await;
+    written.map_err(|error| ApiError::Internal(error.to_string()))?
 }

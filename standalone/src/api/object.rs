@@ -1,6 +1,7 @@
 //! Access to the metadata fields that the server uses. Objects stay untyped JSON, so that stored
 //! objects survive even if they no longer fit a Rust type.
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 /// String field of `metadata`; `None` if absent or empty.
@@ -31,9 +32,7 @@ pub(crate) fn is_deleting(object: &Value) -> bool {
 }
 
 pub(crate) fn has_finalizers(object: &Value) -> bool {
-    object["metadata"]["finalizers"]
-        .as_array()
-        .is_some_and(|list| !list.is_empty())
+    !items(&object["metadata"]["finalizers"]).is_empty()
 }
 
 pub(crate) fn generation(object: &Value) -> i64 {
@@ -42,24 +41,22 @@ pub(crate) fn generation(object: &Value) -> i64 {
 
 /// Uids in `metadata.ownerReferences`.
 pub(crate) fn owner_uids(object: &Value) -> impl Iterator<Item = &str> {
-    let references = object["metadata"]["ownerReferences"].as_array();
-    references
-        .into_iter()
-        .flatten()
-        .filter_map(|reference| reference["uid"].as_str())
+    let references = items(&object["metadata"]["ownerReferences"]).iter();
+    references.filter_map(|reference| reference["uid"].as_str())
+}
+
+/// The items of a list; none of any other value.
+pub(crate) fn items(list: &Value) -> &[Value] {
+    list.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 /// Sets a field of `metadata`, or removes it when the value is null.
 pub(crate) fn set_meta(object: &mut Value, field: &str, value: impl Into<Value>) {
-    let metadata = metadata_mut(object);
+    let metadata = child_mut(as_object(object), "metadata");
     match value.into() {
         Value::Null => metadata.remove(field),
         value => metadata.insert(field.to_owned(), value),
     };
-}
-
-fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
-    child_mut(as_object(object), "metadata")
 }
 
 /// The object below `key`; created if it is missing or has another type.
@@ -88,4 +85,9 @@ pub(crate) fn copy_field(from: &Value, to: &mut Value, key: &str) {
         Some(value) => to.insert(key.to_owned(), value.clone()),
         None => to.remove(key),
     };
+}
+
+/// Timestamp in whole seconds, as Kubernetes writes them.
+pub(crate) fn seconds(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

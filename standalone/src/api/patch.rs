@@ -12,7 +12,7 @@ use super::{
     MAX_BODY_BYTES,
     error::ApiError,
     registry::Kind,
-    request::{json_object, yaml_object},
+    request::{json_object, unrecognized, yaml_object},
 };
 
 /// Parsed patch.
@@ -39,21 +39,16 @@ impl Patch {
     pub(crate) fn parse(content_type: &str, body: &[u8], kind: &Kind) -> Result<Self, ApiError> {
         match content_type {
             "application/merge-patch+json" => Ok(Self::Merge(json_object(body)?)),
-            "application/json-patch+json" => Ok(Self::Json(serde_json::from_slice(body).map_err(
-                |error| {
-                    ApiError::BadRequest(format!("the object provided is unrecognized: {error}"))
-                },
-            )?)),
-            "application/strategic-merge-patch+json" if !kind.is_custom() => {
+            "application/json-patch+json" => {
+                let patch = serde_json::from_slice(body);
+                Ok(Self::Json(patch.map_err(unrecognized)?))
+            }
+            "application/strategic-merge-patch+json" if kind.schema().is_none() => {
                 Ok(Self::Strategic(json_object(body)?))
             }
             "application/apply-patch+yaml" => Ok(Self::Apply(yaml_object(body)?)),
             _ => Err(ApiError::UnsupportedMediaType(ACCEPTED.to_owned())),
         }
-    }
-
-    pub(crate) fn is_apply(&self) -> bool {
-        matches!(self, Self::Apply(_))
     }
 
     /// Computes the next object.

@@ -5,12 +5,19 @@ mod builtin;
 mod custom;
 mod event;
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
-use super::{error::QualifiedName, schema::Schema, table::Column};
+use super::{
+    error::{ApiError, QualifiedName},
+    schema::Schema,
+    table::Column,
+};
+
+/// Storage shard of namespaces, which are the first kind.
+pub(crate) const NAMESPACES: usize = 0;
 
 /// Resource type.
 #[derive(Debug)]
@@ -54,20 +61,25 @@ pub(crate) struct Alias {
 }
 
 /// Fields that `/scale` reads and writes: paths without the leading dot.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Scale {
     pub(crate) spec: Vec<String>,
     pub(crate) status: Vec<String>,
-    pub(crate) selector: Option<Vec<String>>,
+    pub(crate) selector: Vec<String>,
+}
+
+/// `group/version`, or the version of the core group.
+pub(crate) fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
 }
 
 impl Kind {
     pub(crate) fn api_version(&self) -> String {
-        if self.group.is_empty() {
-            self.version.clone()
-        } else {
-            format!("{}/{}", self.group, self.version)
-        }
+        api_version(&self.group, &self.version)
     }
 
     /// `sandboxes.openhands.dev`, for messages about an object.
@@ -84,6 +96,34 @@ impl Kind {
             group: self.group.clone(),
             item: self.name.clone(),
         }
+    }
+
+    pub(crate) fn not_found(&self, name: &str) -> ApiError {
+        ApiError::NotFound {
+            of: self.resource_group(),
+            name: name.to_owned(),
+        }
+    }
+
+    pub(crate) fn conflict(&self, name: &str, message: impl Into<String>) -> ApiError {
+        ApiError::Conflict {
+            of: self.resource_group(),
+            name: name.to_owned(),
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn failed_precondition(
+        &self,
+        name: &str,
+        field: &str,
+        sent: &str,
+        found: &str,
+    ) -> ApiError {
+        let message = format!(
+            "Precondition failed: {field} in precondition: {sent}, {field} in object meta: {found}"
+        );
+        self.conflict(name, message)
     }
 
     /// The object in the representation of this kind.
@@ -110,10 +150,6 @@ impl Kind {
         self.is("", "pods")
     }
 
-    pub(crate) fn is_custom(&self) -> bool {
-        matches!(self.model, ObjectValidation::Schema(_))
-    }
-
     pub(crate) fn schema(&self) -> Option<&Schema> {
         match &self.model {
             ObjectValidation::Schema(schema) => Some(schema),
@@ -126,7 +162,6 @@ impl Kind {
 #[derive(Debug)]
 pub(crate) struct Registry {
     kinds: Vec<Arc<Kind>>,
-    by_path: HashMap<(String, String, String), Arc<Kind>>,
     shards: Vec<String>,
 }
 
@@ -134,51 +169,37 @@ impl Registry {
     pub(crate) fn new(definitions: &[CustomResourceDefinition]) -> Self {
         let mut registry = Self {
             kinds: Vec::new(),
-            by_path: HashMap::new(),
             shards: Vec::new(),
         };
-        builtin::kinds()
-            .into_iter()
-            .chain(definitions.iter().flat_map(custom::kinds))
+        let custom = definitions.iter().flat_map(custom::kinds);
+        let kinds = builtin::kinds().into_iter().chain(custom);
+        kinds
+            .chain([event::kind()])
             .for_each(|kind| registry.add(kind));
-        registry.add(event::kind());
         registry
     }
 
     fn add(&mut self, mut kind: Kind) {
-        let name = if kind.alias.is_some() {
-            kind.plural.clone()
-        } else {
-            kind.resource_group().qualified()
+        let name = match kind.alias {
+            Some(_) => kind.plural.clone(),
+            None => kind.resource_group().qualified(),
         };
-        kind.shard = self.shard(&name).unwrap_or_else(|| {
+        let known = self.shards.iter().position(|shard| *shard == name);
+        kind.shard = known.unwrap_or_else(|| {
             self.shards.push(name);
             self.shards.len() - 1
         });
-        let kind = Arc::new(kind);
-        self.by_path.insert(
-            (
-                kind.group.clone(),
-                kind.version.clone(),
-                kind.plural.clone(),
-            ),
-            kind.clone(),
-        );
-        self.kinds.push(kind);
+        self.kinds.push(Arc::new(kind));
     }
 
-    /// Index of the shard `pods`, `sandboxes.openhands.dev`, …
-    pub(crate) fn shard(&self, name: &str) -> Option<usize> {
-        self.shards.iter().position(|shard| shard == name)
-    }
-
+    /// Names of the shards: `pods`, `sandboxes.openhands.dev`, …
     pub(crate) fn shards(&self) -> &[String] {
         &self.shards
     }
 
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
-        self.by_path
-            .get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+        let mut kinds = self.of_version(group, version);
+        kinds.find(|kind| kind.plural == plural)
     }
 
     pub(crate) fn kinds(&self) -> &[Arc<Kind>] {
@@ -187,9 +208,8 @@ impl Registry {
 
     /// The kind whose objects are stored in `shard`; never an alias.
     pub(crate) fn stored_in(&self, shard: usize) -> Option<&Arc<Kind>> {
-        self.kinds
-            .iter()
-            .find(|kind| kind.shard == shard && kind.alias.is_none())
+        let mut kinds = self.kinds.iter();
+        kinds.find(|kind| kind.shard == shard && kind.alias.is_none())
     }
 
     /// Group and version pairs in registration order. The core group has an empty name.
@@ -209,8 +229,7 @@ impl Registry {
         group: &'a str,
         version: &'a str,
     ) -> impl Iterator<Item = &'a Arc<Kind>> {
-        self.kinds
-            .iter()
-            .filter(move |kind| kind.group == group && kind.version == version)
+        let kinds = self.kinds.iter();
+        kinds.filter(move |kind| kind.group == group && kind.version == version)
     }
 }

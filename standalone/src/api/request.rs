@@ -1,28 +1,21 @@
 //! Parsing of HTTP requests: verb, resource, options, body and response format. Later stages do not
 //! read URLs or headers.
 
-mod accept;
-mod body;
 mod options;
 mod path;
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, Method, header, request::Parts};
 use serde_json::Value;
 
-pub(crate) use accept::{ResponseFormat, negotiate};
-pub(crate) use body::{json_object, yaml_object};
 pub(crate) use options::{FieldValidation, RequestOptions};
-pub use path::Subresource;
-pub(crate) use path::Target;
+pub(crate) use path::{Subresource, Target};
 
-use super::{error::ApiError, registry::Registry};
+use super::{error::ApiError, protobuf, registry::Registry};
 
 /// Verb of a request, named as in RBAC rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verb {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
     Get,
     List,
     Watch,
@@ -34,9 +27,17 @@ pub enum Verb {
 }
 
 impl Verb {
-    pub fn is_write(self) -> bool {
+    pub(crate) fn is_write(self) -> bool {
         !matches!(self, Self::Get | Self::List | Self::Watch)
     }
+}
+
+/// Representation of objects in a response: JSON, a table for kubectl, or metadata only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResponseFormat {
+    Json,
+    Table,
+    Partial,
 }
 
 /// Parsed request for a resource.
@@ -53,39 +54,45 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    pub(crate) fn parse(
-        registry: &Arc<Registry>,
-        parts: &http::request::Parts,
-        body: Bytes,
-    ) -> Result<Self, ApiError> {
+    pub(crate) fn parse(registry: &Registry, parts: &Parts, body: Bytes) -> Result<Self, ApiError> {
         let target = Target::parse(registry, parts.uri.path())?;
         let options = RequestOptions::parse(&parts.uri)?;
         options.selector.check_fields(&target.kind.selectable)?;
+        let verb = verb(&parts.method, &target, &options)?;
+        let format = negotiate(text(&parts.headers, header::ACCEPT))?;
+        let media_type = text(&parts.headers, header::CONTENT_TYPE).split(';').next();
         Ok(Self {
-            verb: verb(&parts.method, &target, &options)?,
+            verb,
+            format: match target.subresource {
+                None => format,
+                Some(_) => ResponseFormat::Json,
+            },
             target,
             options,
-            format: negotiate(&text(&parts.headers, header::ACCEPT))?,
-            content_type: content_type(&parts.headers),
-            user_agent: text(&parts.headers, header::USER_AGENT),
+            content_type: media_type.unwrap_or_default().trim().to_ascii_lowercase(),
+            user_agent: text(&parts.headers, header::USER_AGENT).to_owned(),
             body,
         })
     }
 
     /// The object in the body.
     pub(crate) fn decode_body(&self) -> Result<Value, ApiError> {
-        body::decode(&self.content_type, &self.body)
+        match self.content_type.as_str() {
+            "" | "application/json" => json_object(&self.body),
+            "application/yaml" => yaml_object(&self.body),
+            protobuf::MEDIA_TYPE => protobuf::decode(&self.body),
+            _ => Err(ApiError::UnsupportedMediaType(
+                "application/json, application/yaml".to_owned(),
+            )),
+        }
     }
 
     /// Field manager, or the product token of the user agent.
     pub(crate) fn manager(&self) -> &str {
-        let agent = self
-            .user_agent
-            .split('/')
-            .next()
-            .filter(|agent| !agent.is_empty())
-            .unwrap_or("unknown");
-        self.options.field_manager.as_deref().unwrap_or(agent)
+        let agent = self.user_agent.split('/').next();
+        let agent = agent.filter(|agent| !agent.is_empty());
+        let manager = self.options.field_manager.as_deref().or(agent);
+        manager.unwrap_or("unknown")
     }
 }
 
@@ -104,20 +111,89 @@ fn verb(method: &Method, target: &Target, options: &RequestOptions) -> Result<Ve
     }
 }
 
-fn text(headers: &HeaderMap, name: header::HeaderName) -> String {
-    headers
-        .get(name)
+fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
+    let value = headers.get(name);
+    value
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default()
-        .to_owned()
 }
 
-fn content_type(headers: &HeaderMap) -> String {
-    let value = text(headers, header::CONTENT_TYPE);
-    value
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .to_ascii_lowercase()
+/// The first acceptable media type.
+fn negotiate(accept: &str) -> Result<ResponseFormat, ApiError> {
+    if accept.trim().is_empty() {
+        return Ok(ResponseFormat::Json);
+    }
+    let format = accept.split(',').find_map(response_format);
+    format.ok_or(ApiError::NotAcceptable)
+}
+
+fn response_format(media: &str) -> Option<ResponseFormat> {
+    let mut parts = media.split(';').map(str::trim);
+    let json = matches!(
+        parts.next()?,
+        "application/json" | "application/*" | "*/*" | "text/plain" | "application/yaml"
+    );
+    match parts.find_map(|part| part.strip_prefix("as=")) {
+        _ if !json => None,
+        None => Some(ResponseFormat::Json),
+        Some("Table") => Some(ResponseFormat::Table),
+        Some("PartialObjectMetadata" | "PartialObjectMetadataList") => {
+            Some(ResponseFormat::Partial)
+        }
+        Some(_) => None,
+    }
+}
+
+/// Parses a JSON object.
+pub(crate) fn json_object(body: &[u8]) -> Result<Value, ApiError> {
+    check_object(serde_json::from_slice(body).map_err(unrecognized)?)
+}
+
+/// Parses a YAML or JSON object.
+pub(crate) fn yaml_object(body: &[u8]) -> Result<Value, ApiError> {
+    json_object(body).or_else(|_| {
+        let value = serde_yaml::from_slice(body);
+        check_object(
+            value.map_err(|error| ApiError::BadRequest(format!("error decoding YAML: {error}")))?,
+        )
+    })
+}
+
+/// Error of a body that is not the JSON that it has to be.
+pub(crate) fn unrecognized(error: serde_json::Error) -> ApiError {
+    ApiError::BadRequest(format!("the object provided is unrecognized: {error}"))
+}
+
+fn check_object(value: Value) -> Result<Value, ApiError> {
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err(ApiError::BadRequest(
+            "the body must be an object".to_owned(),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn negotiate_takes_first_supported_type() {
+        let partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+        let protobuf = "application/vnd.kubernetes.protobuf";
+        for (accept, format) in [
+            ("", Some(ResponseFormat::Json)),
+            (table, Some(ResponseFormat::Table)),
+            (partial, Some(ResponseFormat::Partial)),
+            (
+                &format!("{protobuf}, application/json"),
+                Some(ResponseFormat::Json),
+            ),
+            (protobuf, None),
+        ] {
+            assert_eq!(negotiate(accept).ok(), format, "{accept}");
+        }
+    }
 }

@@ -2,11 +2,12 @@
 //! then becomes visible, so that acknowledged writes survive a crash. Writers compare and swap.
 //! They take turns at the journal, and readers never wait for the disk.
 
+mod history;
 mod journal;
-mod shard;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ops::Bound,
     path::Path,
     sync::Arc,
 };
@@ -15,10 +16,10 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 
+pub(crate) use history::Event;
 pub use journal::JournalError;
-pub(crate) use shard::{Change, Event, Key};
 
-use self::{journal::Journal, shard::Shard};
+use self::{history::History, journal::Journal};
 use super::object;
 
 #[derive(Debug)]
@@ -31,70 +32,47 @@ pub(crate) struct Store {
 #[derive(Debug)]
 struct StoreState {
     revision: u64,
-    shards: Vec<Shard>,
+    objects: BTreeMap<ObjectKey, Arc<Value>>,
+    /// Watch history by shard.
+    history: Vec<History>,
     /// Keys of the objects that name a uid as owner, for the garbage collector.
     dependents: HashMap<String, BTreeSet<ObjectKey>>,
     /// Existing objects by uid.
     uids: HashMap<String, ObjectKey>,
-    is_closed: bool,
 }
 
-/// Storage key of an object.
+/// Storage key of an object. The namespace of cluster-scoped objects is empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ObjectKey {
+    /// Index of the resource.
     pub(crate) shard: usize,
-    pub(crate) key: Key,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
 }
 
 impl ObjectKey {
+    pub(crate) fn new(shard: usize, namespace: &str, name: &str) -> Self {
+        Self {
+            shard,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
     /// Key of an object in `shard`.
     pub(crate) fn of(shard: usize, object: &Value) -> Self {
-        let key = Key {
-            namespace: object::namespace(object).to_owned(),
-            name: object::name(object).to_owned(),
-        };
-        Self { shard, key }
+        Self::new(shard, object::namespace(object), object::name(object))
     }
-
-    /// Key of a cluster-scoped object.
-    pub(crate) fn cluster(shard: usize, name: &str) -> Self {
-        let key = Key {
-            namespace: String::new(),
-            name: name.to_owned(),
-        };
-        Self { shard, key }
-    }
-}
-
-/// Outcome of a write.
-#[derive(Debug)]
-pub(crate) enum SwapResult {
-    Done(Arc<Value>),
-    /// Another writer created, changed or removed the object meanwhile.
-    Lost,
-}
-
-/// Watch history after a revision.
-#[derive(Debug)]
-pub(crate) enum History {
-    /// `caught_up` is the revision of the store if no events are left.
-    Events {
-        events: Vec<Arc<Event>>,
-        caught_up: Option<u64>,
-    },
-    /// The events after the requested revision are compacted.
-    Forgotten(u64),
 }
 
 impl Store {
     pub(crate) fn in_memory(shards: usize, history: usize) -> Self {
-        let shards = (0..shards).map(|_| Shard::new(history)).collect();
         let state = StoreState {
             revision: 1,
-            shards,
+            objects: BTreeMap::new(),
+            history: (0..shards).map(|_| History::new(history)).collect(),
             dependents: HashMap::new(),
             uids: HashMap::new(),
-            is_closed: false,
         };
         Self {
             journal: Mutex::new(None),
@@ -109,21 +87,14 @@ impl Store {
         history: usize,
     ) -> Result<Self, JournalError> {
         let store = Self::in_memory(names.len(), history);
-        let (journal, loaded) = Journal::open(path, names)?;
+        let (journal, rows, revision) = Journal::open(path, names)?;
         let mut state = store.state.lock();
-        state.revision = loaded.revision.max(1);
-        for row in loaded.rows {
-            state.index(&row.object_key, &row.object);
-            state.shards[row.object_key.shard]
-                .objects
-                .insert(row.object_key.key, Arc::new(row.object));
+        state.revision = revision;
+        for (key, object) in rows {
+            state.set(&key, Some(Arc::new(object)));
         }
-        let revision = state.revision;
-        state
-            .shards
-            .iter_mut()
-            .for_each(|shard| shard.forget(revision));
         drop(state);
+        store.forget_history();
         *store.journal.lock() = Some(journal);
         Ok(store)
     }
@@ -132,17 +103,14 @@ impl Store {
         self.state.lock().revision
     }
 
-    pub(crate) fn get(&self, object_key: &ObjectKey) -> Option<Arc<Value>> {
-        self.state.lock().shards[object_key.shard]
-            .objects
-            .get(&object_key.key)
-            .cloned()
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<Arc<Value>> {
+        self.state.lock().objects.get(key).cloned()
     }
 
-    /// Returns the objects of a shard (and namespace) and the revision of the store.
-    pub(crate) fn list(&self, shard: usize, namespace: Option<&str>) -> (Vec<Arc<Value>>, u64) {
-        let state = self.state.lock();
-        (state.shards[shard].list(namespace), state.revision)
+    /// Returns the objects of a shard (and namespace).
+    pub(crate) fn list(&self, shard: usize, namespace: Option<&str>) -> Vec<Arc<Value>> {
+        let all = |_: &Value| true;
+        self.list_after(shard, namespace, None, usize::MAX, all).0
     }
 
     /// Returns at most `limit` matching objects after `last`, and the revision of the store.
@@ -150,184 +118,159 @@ impl Store {
         &self,
         shard: usize,
         namespace: Option<&str>,
-        last: Option<&Key>,
+        last: Option<&ObjectKey>,
         limit: usize,
         matches: impl Fn(&Value) -> bool,
     ) -> (Vec<Arc<Value>>, u64) {
+        let first = ObjectKey::new(shard, namespace.unwrap_or_default(), "");
+        let start = match last {
+            Some(last) if *last >= first => Bound::Excluded(last.clone()),
+            _ => Bound::Included(first),
+        };
+        let is_listed = |key: &ObjectKey| {
+            key.shard == shard && namespace.is_none_or(|namespace| key.namespace == namespace)
+        };
         let state = self.state.lock();
-        let found = state.shards[shard]
-            .after_key(namespace, last)
-            .filter(|object| matches(object));
-        (found.take(limit).cloned().collect(), state.revision)
+        let found = state.objects.range((start, Bound::Unbounded));
+        let found = found.take_while(|(key, _)| is_listed(key));
+        let found = found.filter(|(_, object)| matches(object)).take(limit);
+        let objects = found.map(|(_, object)| object.clone()).collect();
+        (objects, state.revision)
     }
 
-    /// Replaces `expected` by `next`; creates the object if nothing is expected.
+    /// Replaces `expected` by `next`; creates the object if nothing is expected. `None` if another
+    /// writer has created, changed or removed the object meanwhile.
     pub(crate) fn swap(
         &self,
-        object_key: &ObjectKey,
+        key: &ObjectKey,
         expected: Option<&Arc<Value>>,
         next: Value,
-    ) -> Result<SwapResult, JournalError> {
-        let change = match expected {
-            Some(_) => Change::Modified,
-            None => Change::Added,
-        };
-        self.write(object_key, expected, next, change)
+    ) -> Result<Option<Arc<Value>>, JournalError> {
+        self.write(key, expected, next, false)
     }
 
-    /// Removes `expected`. Watchers see `last` as the final state.
+    /// Removes `expected`, unless another writer was faster. Returns the final state.
     pub(crate) fn remove(
         &self,
-        object_key: &ObjectKey,
+        key: &ObjectKey,
         expected: &Arc<Value>,
-        last: Value,
-    ) -> Result<SwapResult, JournalError> {
-        self.write(object_key, Some(expected), last, Change::Deleted)
+    ) -> Result<Option<Arc<Value>>, JournalError> {
+        self.write(key, Some(expected), Value::clone(expected), true)
     }
 
     fn write(
         &self,
-        object_key: &ObjectKey,
+        key: &ObjectKey,
         expected: Option<&Arc<Value>>,
         mut object: Value,
-        change: Change,
-    ) -> Result<SwapResult, JournalError> {
+        is_deleted: bool,
+    ) -> Result<Option<Arc<Value>>, JournalError> {
         let mut journal = self.journal.lock();
         let revision = {
             let state = self.state.lock();
-            if state.is_closed {
-                return Err(JournalError::Closed);
-            }
-            if !state.matches_expected(object_key, expected) {
-                return Ok(SwapResult::Lost);
+            if state.objects.get(key).map(Arc::as_ptr) != expected.map(Arc::as_ptr) {
+                return Ok(None);
             }
             state.revision + 1
         };
         object::set_meta(&mut object, "resourceVersion", revision.to_string());
-        let is_kept = change != Change::Deleted;
         if let Some(journal) = &mut *journal {
-            journal.write(object_key, is_kept.then_some(&object), revision)?;
+            journal.write(key, (!is_deleted).then_some(&object), revision)?;
         }
-        let mut state = self.state.lock();
-        if let Some(expected) = expected {
-            state.unindex(object_key, expected);
-        }
-        if is_kept {
-            state.index(object_key, &object);
-        }
-        state.revision = revision;
         let object = Arc::new(object);
-        let shard = &mut state.shards[object_key.shard];
-        shard.record(&object_key.key, change, object.clone(), revision);
-        Ok(SwapResult::Done(object))
+        let mut state = self.state.lock();
+        state.revision = revision;
+        let previous = state.set(key, (!is_deleted).then(|| object.clone()));
+        state.history[key.shard].record(Event {
+            revision,
+            object: object.clone(),
+            previous,
+            is_deleted,
+        });
+        Ok(Some(object))
     }
 
     /// Returns the objects that name `uid` as an owner.
     pub(crate) fn dependents(&self, uid: &str) -> Vec<(ObjectKey, Arc<Value>)> {
         let state = self.state.lock();
-        let object_keys = state.dependents.get(uid).into_iter().flatten();
-        object_keys
-            .filter_map(|object_key| {
-                Some((
-                    object_key.clone(),
-                    state.shards[object_key.shard]
-                        .objects
-                        .get(&object_key.key)?
-                        .clone(),
-                ))
-            })
-            .collect()
+        let keys = state.dependents.get(uid).into_iter().flatten();
+        keys.filter_map(|key| state.entry(key)).collect()
     }
 
     /// Returns owners that objects name and that do not exist.
     pub(crate) fn orphan_owners(&self) -> Vec<String> {
         let state = self.state.lock();
-        state
-            .dependents
-            .keys()
-            .filter(|uid| !state.uids.contains_key(*uid))
-            .cloned()
-            .collect()
+        let owners = state.dependents.keys();
+        let missing = owners.filter(|uid| !state.uids.contains_key(*uid));
+        missing.cloned().collect()
     }
 
     /// Returns the object with this uid.
     pub(crate) fn find(&self, uid: &str) -> Option<(ObjectKey, Arc<Value>)> {
         let state = self.state.lock();
-        let key = state.uids.get(uid)?;
-        let object = state.shards[key.shard].objects.get(&key.key)?;
-        Some((key.clone(), object.clone()))
+        state.entry(state.uids.get(uid)?)
     }
 
-    /// Returns at most `limit` events of a shard after `revision`.
-    pub(crate) fn history(&self, shard: usize, revision: u64, limit: usize) -> History {
+    /// Returns at most `limit` events of a shard after `revision`, and the revision up to which
+    /// they are complete. The error is the oldest known revision, if events are compacted.
+    pub(crate) fn history(
+        &self,
+        shard: usize,
+        revision: u64,
+        limit: usize,
+    ) -> Result<(Vec<Arc<Event>>, u64), u64> {
         let state = self.state.lock();
-        state.shards[shard].after(revision, limit, state.revision)
+        state.history[shard].after(revision, limit, state.revision)
     }
 
     /// Returns the oldest revision that a watch may start from, if `revision` is older.
     pub(crate) fn compacted_after(&self, shard: usize, revision: u64) -> Option<u64> {
-        let compacted = self.state.lock().shards[shard].compacted;
+        let compacted = self.state.lock().history[shard].compacted;
         (revision < compacted).then_some(compacted)
     }
 
     /// Returns a receiver that changes whenever the shard changes.
-    pub(crate) fn subscribe(&self, shard: usize) -> watch::Receiver<u64> {
-        self.state.lock().shards[shard].signal.subscribe()
-    }
-
-    /// Closes the database. Later writes fail, and watches end.
-    pub(crate) fn close(&self) {
-        *self.journal.lock() = None;
-        let mut state = self.state.lock();
-        state.is_closed = true;
-        state.shards.iter().for_each(Shard::wake_watchers);
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.state.lock().is_closed
+    pub(crate) fn subscribe(&self, shard: usize) -> watch::Receiver<()> {
+        self.state.lock().history[shard].changes.subscribe()
     }
 
     /// Drops all history, as a compaction of etcd does.
     pub(crate) fn forget_history(&self) {
         let mut state = self.state.lock();
         let revision = state.revision;
-        state
-            .shards
-            .iter_mut()
-            .for_each(|shard| shard.forget(revision));
+        let history = state.history.iter_mut();
+        history.for_each(|history| history.forget(revision));
     }
 }
 
 impl StoreState {
-    fn matches_expected(&self, object_key: &ObjectKey, expected: Option<&Arc<Value>>) -> bool {
-        match (
-            self.shards[object_key.shard].objects.get(&object_key.key),
-            expected,
-        ) {
-            (None, None) => true,
-            (Some(current), Some(expected)) => Arc::ptr_eq(current, expected),
-            _ => false,
-        }
+    fn entry(&self, key: &ObjectKey) -> Option<(ObjectKey, Arc<Value>)> {
+        Some((key.clone(), self.objects.get(key)?.clone()))
     }
 
-    fn index(&mut self, object_key: &ObjectKey, object: &Value) {
-        for owner in object::owner_uids(object) {
-            self.dependents
-                .entry(owner.to_owned())
-                .or_default()
-                .insert(object_key.clone());
+    /// Stores or removes an object and returns the previous one.
+    fn set(&mut self, key: &ObjectKey, object: Option<Arc<Value>>) -> Option<Arc<Value>> {
+        if let Some(previous) = self.objects.get(key).cloned() {
+            self.unindex(key, &previous);
         }
-        if !object::uid(object).is_empty() {
-            let uid = object::uid(object).to_owned();
-            self.uids.insert(uid, object_key.clone());
+        let Some(object) = object else {
+            return self.objects.remove(key);
+        };
+        for owner in object::owner_uids(&object) {
+            let dependents = self.dependents.entry(owner.to_owned()).or_default();
+            dependents.insert(key.clone());
         }
+        if let Some(uid) = object::meta(&object, "uid") {
+            self.uids.insert(uid.to_owned(), key.clone());
+        }
+        self.objects.insert(key.clone(), object)
     }
 
-    fn unindex(&mut self, object_key: &ObjectKey, object: &Value) {
+    fn unindex(&mut self, key: &ObjectKey, object: &Value) {
         for owner in object::owner_uids(object) {
-            if let Some(object_keys) = self.dependents.get_mut(owner) {
-                object_keys.remove(object_key);
-                if object_keys.is_empty() {
+            if let Some(keys) = self.dependents.get_mut(owner) {
+                keys.remove(key);
+                if keys.is_empty() {
                     self.dependents.remove(owner);
                 }
             }
@@ -338,19 +281,46 @@ impl StoreState {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+    use http::{Request, StatusCode};
     use serde_json::json;
+    use tower::ServiceExt as _;
 
     use super::*;
+    use crate::api::{Clock, EmbeddedApi};
+
+    #[tokio::test]
+    async fn requests_are_answered_while_a_commit_waits_for_the_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("objects.db");
+        let api = EmbeddedApi::open(&path, Vec::new(), Clock::wall()).unwrap();
+        let path = "/api/v1/namespaces/default/configmaps";
+        let body = json!({"metadata": {"name": "c"}}).to_string();
+        let create = api.clone().oneshot(Request::post(path).body(body).unwrap());
+        let mut create = Box::pin(create);
+
+        let commit = api.state.store.journal.lock();
+        assert!(create.as_mut().now_or_never().is_none());
+        let list = Request::get(path).body(String::new()).unwrap();
+        let list = api.clone().oneshot(list).now_or_never();
+        assert_eq!(list.unwrap().unwrap().status(), StatusCode::OK);
+        drop(commit);
+        assert_eq!(create.await.unwrap().status(), StatusCode::CREATED);
+    }
 
     #[test]
-    fn readers_do_not_wait_for_a_commit() {
-        let store = Store::in_memory(1, 8);
-        let object = json!({"metadata": {"name": "a", "uid": "u"}});
-        let key = ObjectKey::of(0, &object);
-        store.swap(&key, None, object).unwrap();
-        let _commit = store.journal.lock();
-        assert!(store.get(&key).is_some());
-        assert_eq!(store.list(0, None).1, store.revision());
-        assert!(store.find("u").is_some());
+    fn history_is_bounded() {
+        let store = Store::in_memory(1, 3);
+        for name in ["a", "b", "c", "d"] {
+            let object = json!({"metadata": {"name": name}});
+            let key = ObjectKey::of(0, &object);
+            store.swap(&key, None, object).unwrap();
+        }
+        assert_eq!(store.history(0, 1, 10).unwrap_err(), 2);
+        assert_eq!(store.compacted_after(0, 1), Some(2));
+        let (events, position) = store.history(0, 2, 2).unwrap();
+        assert_eq!((events.len(), position), (2, 4), "the batch is not the end");
+        let (events, position) = store.history(0, 4, 2).unwrap();
+        assert_eq!((events.len(), position), (1, 5));
     }
 }

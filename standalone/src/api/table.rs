@@ -1,23 +1,19 @@
 //! Tables for `kubectl get`: the server renders the rows.
 
-mod age;
 mod builtin;
-mod jsonpath;
 mod pod;
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
+use jsonpath_rust::{
+    parser::{model::JpQuery, parse_json_path},
+    query::js_path_process,
+};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceColumnDefinition;
 use serde_json::{Value, json};
 
-#[cfg(test)]
-use age::human as human_age;
-pub(crate) use builtin::{
-    claim_columns, config_columns, event_columns, lease_columns, namespace_columns, node_columns,
-    plain_columns, secret_columns,
-};
-pub(crate) use pod::columns as pod_columns;
-
-use self::jsonpath::JsonPath;
+pub(crate) use builtin::builtin_columns;
 
 /// Column of a table.
 #[derive(Debug)]
@@ -30,142 +26,149 @@ pub(crate) struct Column {
     cell: Cell,
 }
 
-#[derive(Debug)]
+/// Source of the cells of a column.
+#[derive(Clone, Debug)]
 enum Cell {
     Computed(fn(&Value, Timestamp) -> Value),
-    Path(JsonPath),
-    /// Timestamp, shown as age.
-    Age(JsonPath),
+    /// JSON pointer.
+    Field(&'static str),
+    Age,
+    /// Path of a custom resource. One that cannot be parsed shows empty cells.
+    Path(Option<JpQuery>),
 }
 
 /// Part of the object that a row carries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Include {
     None,
-    #[default]
     Metadata,
     Object,
 }
 
 impl Column {
-    fn computed(name: &str, cell: fn(&Value, Timestamp) -> Value) -> Self {
-        let format = if name == "Name" { "name" } else { "" };
+    fn new(name: &str, priority: i32, cell: Cell) -> Self {
         Self {
             name: name.to_owned(),
             kind: "string".to_owned(),
-            format: format.to_owned(),
+            format: if name == "Name" { "name" } else { "" }.to_owned(),
             description: String::new(),
-            priority: 0,
-            cell: Cell::Computed(cell),
+            priority,
+            cell,
         }
     }
 
-    /// Column of `-o wide`.
-    fn wide(name: &str, cell: fn(&Value, Timestamp) -> Value) -> Self {
+    fn custom(definition: &CustomResourceColumnDefinition) -> Self {
+        let path = format!("${}", definition.json_path);
         Self {
-            priority: 1,
-            ..Self::computed(name, cell)
+            name: definition.name.clone(),
+            kind: definition.type_.clone(),
+            format: definition.format.clone().unwrap_or_default(),
+            description: definition.description.clone().unwrap_or_default(),
+            priority: definition.priority.unwrap_or(0),
+            cell: Cell::Path(parse_json_path(&path).ok()),
         }
     }
 
     fn definition(&self) -> Value {
         json!({"name": self.name, "type": self.kind, "format": self.format,
-            "description": self.description,
-            "priority": self.priority})
+            "description": self.description, "priority": self.priority})
     }
 
     fn cell(&self, object: &Value, now: Timestamp) -> Value {
         match &self.cell {
             Cell::Computed(compute) => compute(object, now),
-            Cell::Path(path) => typed(path.first(object), &self.kind),
-            Cell::Age(path) => path
-                .first(object)
-                .map_or(Value::Null, |time| age_of(time, now)),
+            Cell::Field(pointer) => object.pointer(pointer).cloned().unwrap_or_default(),
+            Cell::Age => age(object["metadata"]["creationTimestamp"].as_str(), now).into(),
+            Cell::Path(path) => {
+                let found = path
+                    .as_ref()
+                    .and_then(|path| js_path_process(path, object).ok());
+                match found.unwrap_or_default().first().map(|found| found.val) {
+                    None | Some(Value::Null) => Value::Null,
+                    Some(time) if self.kind == "date" => age(time.as_str(), now).into(),
+                    Some(Value::String(text)) => json!(text),
+                    Some(value) if self.kind == "string" => json!(value.to_string()),
+                    Some(value) => value.clone(),
+                }
+            }
         }
     }
 }
 
 /// Printer columns of a custom resource, after its name.
-pub(crate) fn custom_columns(
-    definitions: &[apiextensions::CustomResourceColumnDefinition],
-) -> Vec<Column> {
+pub(crate) fn custom_columns(definitions: &[CustomResourceColumnDefinition]) -> Vec<Column> {
     if definitions.is_empty() {
-        return plain_columns();
+        return builtin_columns("");
     }
-    let name = Column::computed("Name", |object, _| object["metadata"]["name"].clone());
-    std::iter::once(name)
-        .chain(definitions.iter().map(custom_column))
-        .collect()
+    let mut columns = builtin_columns("");
+    columns.truncate(1);
+    columns.extend(definitions.iter().map(Column::custom));
+    columns
 }
 
-fn custom_column(definition: &apiextensions::CustomResourceColumnDefinition) -> Column {
-    let path = JsonPath::parse(&definition.json_path);
-    Column {
-        name: definition.name.clone(),
-        kind: definition.type_.clone(),
-        format: definition.format.clone().unwrap_or_default(),
-        description: definition.description.clone().unwrap_or_default(),
-        priority: definition.priority.unwrap_or(0),
-        cell: if definition.type_ == "date" {
-            Cell::Age(path)
-        } else {
-            Cell::Path(path)
-        },
-    }
-}
-
-fn typed(found: Option<&Value>, kind: &str) -> Value {
-    match found {
-        None | Some(Value::Null) => Value::Null,
-        Some(value) if matches!(kind, "integer" | "number" | "boolean") => value.clone(),
-        Some(Value::String(text)) => json!(text),
-        Some(other) => json!(other.to_string()),
-    }
-}
-
-fn age_of(time: &Value, now: Timestamp) -> Value {
-    json!(age::since(time.as_str(), now))
-}
-
-/// Renders a table. Later watch events omit the headers, or kubectl prints them again.
-pub(crate) fn table<'a>(
+/// Rows of a table.
+pub(crate) fn rows(
     columns: &[Column],
-    objects: impl Iterator<Item = &'a Value>,
-    list_meta: &Value,
+    objects: &[Cow<'_, Value>],
     now: Timestamp,
-    options: (Include, bool),
-) -> Value {
-    let (include, headers) = options;
-    let rows: Vec<_> = objects
-        .map(|object| row(columns, object, now, include))
-        .collect();
-    let definitions: Vec<_> = columns
-        .iter()
-        .filter(|_| headers)
-        .map(Column::definition)
-        .collect();
-    json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": list_meta,
-        "columnDefinitions": definitions, "rows": rows})
+    include: Include,
+) -> Vec<Value> {
+    let row = |object: &Cow<'_, Value>| {
+        let cells = columns.iter().map(|column| column.cell(object, now));
+        let mut row = json!({"cells": cells.collect::<Vec<_>>()});
+        match include {
+            Include::None => {}
+            Include::Metadata => row["object"] = partial(object),
+            Include::Object => row["object"] = Value::clone(object),
+        }
+        row
+    };
+    objects.iter().map(row).collect()
 }
 
-fn row(columns: &[Column], object: &Value, now: Timestamp, include: Include) -> Value {
-    let cells: Vec<_> = columns
-        .iter()
-        .map(|column| column.cell(object, now))
-        .collect();
-    let mut row = json!({"cells": cells});
-    match include {
-        Include::None => {}
-        Include::Metadata => row["object"] = partial(object),
-        Include::Object => row["object"] = object.clone(),
-    }
-    row
+/// A table, with or without its headers.
+pub(crate) fn table(columns: &[Column], rows: &[Value], meta: &Value, headers: bool) -> Value {
+    let definitions = columns.iter().filter(|_| headers).map(Column::definition);
+    json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": meta,
+        "columnDefinitions": definitions.collect::<Vec<_>>(), "rows": rows})
 }
 
 /// Metadata of an object.
 pub(crate) fn partial(object: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
         "metadata": object["metadata"]})
+}
+
+/// Age of a timestamp in the format of kubectl; `<unknown>` without one.
+fn age(time: Option<&str>, now: Timestamp) -> String {
+    match time.map(str::parse::<Timestamp>) {
+        None => "<unknown>".to_owned(),
+        Some(Err(_)) => "<invalid>".to_owned(),
+        Some(Ok(time)) => human(now.as_second() - time.as_second()),
+    }
+}
+
+/// Formats a number of seconds.
+fn human(seconds: i64) -> String {
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    let (days, years) = (hours / 24, hours / 24 / 365);
+    let pair = |large: i64, unit: char, small: i64, small_unit: char| match small {
+        0 => format!("{large}{unit}"),
+        _ => format!("{large}{unit}{small}{small_unit}"),
+    };
+    match seconds {
+        ..=-2 => "<invalid>".to_owned(),
+        -1 => "0s".to_owned(),
+        0..120 => format!("{seconds}s"),
+        _ if minutes < 10 => pair(minutes, 'm', seconds % 60, 's'),
+        _ if minutes < 180 => format!("{minutes}m"),
+        _ if hours < 8 => pair(hours, 'h', minutes % 60, 'm'),
+        _ if hours < 48 => format!("{hours}h"),
+        _ if hours < 24 * 8 => pair(days, 'd', hours % 24, 'h'),
+        _ if hours < 24 * 365 * 2 => format!("{days}d"),
+        _ if hours < 24 * 365 * 8 => pair(years, 'y', days % 365, 'd'),
+        _ => format!("{years}y"),
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Execution of verbs. Writers prepare an object from what they read and swap it in, again after a
 //! lost race.
 
-mod bootstrap;
 mod delete;
 mod pod_subresources;
 mod scale;
@@ -9,26 +8,33 @@ mod write;
 
 use std::sync::Arc;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use axum::response::Response;
+use http::StatusCode;
 use serde_json::Value;
 
 use super::{
     ApiState,
+    encode::object_response,
     error::ApiError,
-    garbage_collector, listing,
+    listing,
     request::{Request, Subresource, Verb},
     store::ObjectKey,
-    verb_result::VerbResult,
 };
 
 /// Executes get and list.
-pub(super) async fn read(state: &ApiState, request: &Request) -> Result<VerbResult, ApiError> {
+pub(super) async fn read(state: &ApiState, request: &Request) -> Result<Response, ApiError> {
     match (request.verb, request.target.subresource) {
         (Verb::Get, Some(Subresource::Log)) => pod_subresources::logs(state, request).await,
         (Verb::Get, Some(Subresource::Scale)) => scale::get(state, request),
         (Verb::Get, None | Some(Subresource::Status)) => {
             let (_, object) = current(state, request)?;
-            Ok(VerbResult::object(object, false))
+            Ok(object_response(
+                state,
+                request,
+                StatusCode::OK,
+                &object,
+                &[],
+            ))
         }
         (Verb::List, _) => listing::list(state, request),
         _ => Err(ApiError::MethodNotAllowed),
@@ -36,7 +42,7 @@ pub(super) async fn read(state: &ApiState, request: &Request) -> Result<VerbResu
 }
 
 /// Executes a verb that writes.
-pub(super) fn write(state: &ApiState, request: &Request) -> Result<VerbResult, ApiError> {
+pub(super) fn write(state: &ApiState, request: &Request) -> Result<Response, ApiError> {
     let target = &request.target;
     if target.kind.read_only {
         return Err(ApiError::MethodNotAllowed);
@@ -45,7 +51,7 @@ pub(super) fn write(state: &ApiState, request: &Request) -> Result<VerbResult, A
         (Verb::Update | Verb::Patch, Some(Subresource::Scale)) => scale::set(state, request),
         (Verb::Create, Some(Subresource::Binding)) => pod_subresources::bind(state, request),
         (Verb::Create, Some(Subresource::Eviction)) => pod_subresources::evict(state, request),
-        (Verb::Create, None) => write::create(state, request),
+        (Verb::Create, None) => write::create(state, request, request.decode_body()?),
         (Verb::Update, None | Some(Subresource::Status | Subresource::Finalize)) => {
             write::replace(state, request)
         }
@@ -56,24 +62,10 @@ pub(super) fn write(state: &ApiState, request: &Request) -> Result<VerbResult, A
     }
 }
 
-/// Creates the default namespace and the CRDs, and collects the garbage of a crash.
-pub(super) fn bootstrap(state: &ApiState, definitions: &[CustomResourceDefinition]) {
-    for result in [
-        bootstrap::ensure_default_namespace(state),
-        bootstrap::publish_definitions(state, definitions),
-        garbage_collector::collect_orphans(state),
-    ] {
-        if let Err(error) = result {
-            tracing::error!(%error, "cannot prepare the embedded API");
-        }
-    }
-}
-
 fn current(state: &ApiState, request: &Request) -> Result<(ObjectKey, Arc<Value>), ApiError> {
-    let object_key = request.target.object_key();
-    let object = state
-        .store
-        .get(&object_key)
-        .ok_or_else(|| request.target.not_found())?;
-    Ok((object_key, object))
+    let key = request.target.object_key();
+    match state.store.get(&key) {
+        Some(object) => Ok((key, object)),
+        None => Err(request.target.kind.not_found(&key.name)),
+    }
 }

@@ -1,29 +1,23 @@
 //! Watches: the stored objects, then every change, as lines of JSON. A stream holds only a
 //! revision, no events. A reader slower than the history gets 410 and lists again.
 
-mod encode;
+use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
-use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
-
-use axum::body::Body;
+use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use futures::{
-    StreamExt as _, TryStreamExt as _,
-    stream::{self, BoxStream},
-};
-use serde_json::Value;
+use futures::stream;
+use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    ApiState,
-    encode::ResponseEncoder,
-    error::{ApiError, Disconnected},
+    ApiState, encode,
+    error::ApiError,
     listing::list_matching,
-    object::set_meta,
+    object::{self, set_meta},
     request::Request,
-    store::{Event, History},
+    store::Event,
 };
-use encode::{bookmark, error_line, event_line, event_type};
 
 /// Interval of bookmarks on a quiet watch.
 const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
@@ -32,50 +26,22 @@ const MAX_WATCH_DURATION: Duration = Duration::from_hours(1);
 /// Events read from the history at once.
 const BATCH: usize = 256;
 
-/// Line of a watch, with the time of the change.
-#[derive(Debug)]
-pub(super) struct Frame {
-    pub(super) line: Bytes,
-    pub(super) at: Option<Instant>,
-}
-
-pub(super) type Frames = BoxStream<'static, Result<Frame, Disconnected>>;
-pub(super) type Lines = BoxStream<'static, Result<Bytes, Disconnected>>;
-
-/// Extension of a request that changes how its lines are delivered. Requests over HTTP have none.
-#[derive(Clone)]
-pub(super) struct WatchHook(pub(super) Arc<dyn Fn(Frames) -> Lines + Send + Sync>);
-
-impl fmt::Debug for WatchHook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WatchHook")
-    }
-}
-
-/// Body of the response to a watch request.
-pub(super) fn stream(
-    state: &Arc<ApiState>,
-    request: Request,
-    hook: Option<WatchHook>,
-) -> Result<Body, ApiError> {
+/// Response to a watch request.
+pub(super) fn stream(state: Arc<ApiState>, request: Request) -> Result<Response, ApiError> {
     let watcher = Watcher::start(state, request)?;
-    let frames = stream::unfold(watcher, |mut watcher| async {
-        let frame = watcher.next().await?;
-        Some((frame, watcher))
+    let lines = stream::unfold(watcher, |mut watcher| async {
+        let line = watcher.next().await?;
+        Some((Ok::<_, Infallible>(line), watcher))
     });
-    Ok(match hook {
-        Some(WatchHook(wrap)) => Body::from_stream(wrap(frames.boxed())),
-        None => Body::from_stream(frames.map_ok(|frame| frame.line)),
-    })
+    Ok(encode::ok("application/json", Body::from_stream(lines)))
 }
 
 struct Watcher {
     state: Arc<ApiState>,
     request: Request,
-    encoder: ResponseEncoder,
-    pending: VecDeque<Frame>,
+    pending: VecDeque<Bytes>,
     position: u64,
-    changes: watch::Receiver<u64>,
+    changes: watch::Receiver<()>,
     next_bookmark: Instant,
     end: Instant,
     headers: bool,
@@ -83,11 +49,10 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn start(state: &Arc<ApiState>, request: Request) -> Result<Self, ApiError> {
+    fn start(state: Arc<ApiState>, request: Request) -> Result<Self, ApiError> {
         let now = Instant::now();
         let timeout = request.options.timeout.unwrap_or(MAX_WATCH_DURATION);
         let mut watcher = Self {
-            encoder: ResponseEncoder::of(state, &request),
             pending: VecDeque::new(),
             position: state.store.revision(),
             changes: state.store.subscribe(request.target.kind.shard),
@@ -95,7 +60,7 @@ impl Watcher {
             end: now + timeout.min(MAX_WATCH_DURATION),
             headers: true,
             is_finished: false,
-            state: state.clone(),
+            state,
             request,
         };
         match watcher.start_position() {
@@ -117,11 +82,10 @@ impl Watcher {
             self.send_initial();
             return Ok(());
         }
-        if revision > self.position {
-            return Err(ApiError::Expired(format!(
-                "Too large resource version: {revision}, current: {}",
-                self.position
-            )));
+        let current = self.position;
+        if revision > current {
+            let message = format!("Too large resource version: {revision}, current: {current}");
+            return Err(ApiError::Expired(message));
         }
         let shard = self.request.target.kind.shard;
         if let Some(oldest) = self.state.store.compacted_after(shard, revision) {
@@ -135,42 +99,48 @@ impl Watcher {
         let (items, revision) = list_matching(&self.state, &self.request);
         self.position = revision;
         for item in items {
-            let line = self.render("ADDED", &item);
-            self.push(line, None);
+            self.push_object("ADDED", &item);
         }
         if self.request.options.send_initial_events {
-            let line = bookmark(&self.encoder.kind, revision, true);
-            self.push(line, None);
+            self.push_bookmark(true);
         }
     }
 
-    fn push(&mut self, line: Bytes, at: Option<Instant>) {
-        self.pending.push_back(Frame { line, at });
+    fn push(&mut self, event: &str, object: &Value) {
+        self.pending.push_back(event_line(event, object));
+    }
+
+    fn push_object(&mut self, event: &str, object: &Value) {
+        let headers = std::mem::replace(&mut self.headers, false);
+        let now = self.state.clock.now();
+        let object = encode::object(&self.request, object, now, headers);
+        self.pending.push_back(event_line(event, &object));
+    }
+
+    /// Sends a bookmark. The last one of a streamed list marks its end.
+    fn push_bookmark(&mut self, initial_end: bool) {
+        let kind = &self.request.target.kind;
+        let mut object = json!({"kind": kind.name, "apiVersion": kind.api_version(),
+            "metadata": {"resourceVersion": self.position.to_string()}});
+        if initial_end {
+            object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        self.push("BOOKMARK", &object);
     }
 
     fn finish_with(&mut self, error: &ApiError) {
-        self.push(error_line(error), None);
+        self.push("ERROR", &error.to_status());
         self.is_finished = true;
     }
 
-    fn render(&mut self, event: &str, object: &Value) -> Bytes {
-        self.encoder.now = self.state.clock.now();
-        let headers = std::mem::replace(&mut self.headers, false);
-        event_line(event, &self.encoder.object(object, headers))
-    }
-
-    /// Returns the next line, a broken connection, or the end.
-    async fn next(&mut self) -> Option<Result<Frame, Disconnected>> {
+    /// Returns the next line, or the end.
+    async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(frame) = self.pending.pop_front() {
-                return Some(Ok(frame));
+            if let Some(line) = self.pending.pop_front() {
+                return Some(line);
             }
             if self.is_finished {
                 return None;
-            }
-            if self.state.store.is_closed() {
-                self.is_finished = true;
-                return Some(Err(Disconnected));
             }
             self.fetch();
             if self.pending.is_empty() && !self.is_finished {
@@ -182,64 +152,76 @@ impl Watcher {
     /// Reads new events from the history.
     fn fetch(&mut self) {
         self.changes.mark_unchanged();
-        let shard = self.encoder.kind.shard;
+        let shard = self.request.target.kind.shard;
         match self.state.store.history(shard, self.position, BATCH) {
-            History::Events { events, caught_up } => {
+            Ok((events, position)) => {
                 for event in events {
-                    self.position = event.revision;
                     self.push_event(&event);
                 }
-                self.position = self.position.max(caught_up.unwrap_or(0));
+                self.position = position;
             }
-            History::Forgotten(oldest) => self.finish_with(&too_old(self.position, oldest)),
+            Err(oldest) => self.finish_with(&too_old(self.position, oldest)),
         }
     }
 
-    fn push_event(&mut self, event: &Arc<Event>) {
-        let namespace = self.request.target.namespace.as_ref();
-        if namespace.is_some_and(|namespace| *namespace != event.namespace) {
+    fn push_event(&mut self, event: &Event) {
+        let namespace = self.request.target.namespace.as_deref();
+        if namespace.is_some_and(|namespace| namespace != object::namespace(&event.object)) {
             return;
         }
         let selector = &self.request.options.selector;
-        let Some(name) = event_type(event, |object| selector.matches(object)) else {
-            return;
-        };
-        let line = match &event.previous {
+        let previous = event.previous.as_ref();
+        let previous = previous.filter(|previous| selector.matches(previous));
+        let is_match = selector.matches(&event.object);
+        match (previous, is_match && !event.is_deleted) {
+            (None, true) => self.push_object("ADDED", &event.object),
+            (Some(_), true) => self.push_object("MODIFIED", &event.object),
+            (Some(_), false) if is_match => self.push_object("DELETED", &event.object),
             // The object has left the selector: as on a real server, in the state that matched.
-            Some(previous) if name == "DELETED" && !selector.matches(&event.object) => {
+            (Some(previous), false) => {
                 let mut object = Value::clone(previous);
                 set_meta(&mut object, "resourceVersion", event.revision.to_string());
-                self.render(name, &object)
+                self.push_object("DELETED", &object);
             }
-            _ => self.render(name, &event.object),
-        };
-        self.push(line, Some(event.at));
+            (None, false) => {}
+        }
     }
 
     /// Waits for a change or a deadline.
     async fn wait(&mut self) {
+        let has_bookmarks = self.request.options.bookmarks;
         let mut deadline = self.end;
-        if self.request.options.bookmarks {
+        if has_bookmarks {
             deadline = deadline.min(self.next_bookmark);
         }
         tokio::select! {
             biased;
-            _ = self.changes.changed() => {}
-            () = tokio::time::sleep_until(deadline) => self.on_time(Instant::now()),
+            _ = self.changes.changed() => return,
+            () = tokio::time::sleep_until(deadline) => {}
         }
-    }
-
-    fn on_time(&mut self, now: Instant) {
+        let now = Instant::now();
         if now >= self.end {
             self.is_finished = true;
-        } else if self.request.options.bookmarks && now >= self.next_bookmark {
+        } else if has_bookmarks && now >= self.next_bookmark {
             self.next_bookmark = now + BOOKMARK_INTERVAL;
-            let line = bookmark(&self.encoder.kind, self.position, false);
-            self.push(line, None);
+            self.push_bookmark(false);
         }
     }
 }
 
 fn too_old(revision: u64, oldest: u64) -> ApiError {
     ApiError::Expired(format!("too old resource version: {revision} ({oldest})"))
+}
+
+/// One event; borrows the object, which may be large.
+#[derive(Serialize)]
+struct EventLine<'a> {
+    r#type: &'a str,
+    object: &'a Value,
+}
+
+fn event_line(r#type: &str, object: &Value) -> Bytes {
+    let mut line = serde_json::to_vec(&EventLine { r#type, object }).unwrap_or_default();
+    line.push(b'\n');
+    line.into()
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::api::{
     error::{ApiError, Cause, CauseReason},
-    object::{self, as_object, child_mut},
+    object::{self, as_object, child_mut, items},
     registry::Kind,
 };
 
@@ -26,23 +26,19 @@ pub(super) fn complete(kind: &Kind, object: &mut Value) {
 
 /// Rejects runtime classes, as an admission plug-in does. Standalone has none.
 pub(super) fn admit(kind: &Kind, object: &Value) -> Result<(), ApiError> {
-    let is_pod = (kind.group.as_str(), kind.plural.as_str()) == ("", "pods");
-    let class = object.pointer("/spec/runtimeClassName");
-    match class.and_then(Value::as_str).filter(|_| is_pod) {
-        None => Ok(()),
-        Some(class) => {
-            let name = object::meta(object, "name").unwrap_or_default();
-            Err(ApiError::Forbidden(format!(
-                "pods \"{name}\" is forbidden: pod rejected: RuntimeClass \"{class}\" not found"
-            )))
-        }
-    }
+    let class = object["spec"]["runtimeClassName"].as_str();
+    let Some(class) = class.filter(|_| kind.is_pod()) else {
+        return Ok(());
+    };
+    let name = object::name(object);
+    Err(ApiError::Forbidden(format!(
+        "pods \"{name}\" is forbidden: pod rejected: RuntimeClass \"{class}\" not found"
+    )))
 }
 
 fn default_at(object: &mut Value, parent: &str, key: &str, value: Value) {
-    child_mut(as_object(object), parent)
-        .entry(key)
-        .or_insert(value);
+    let parent = child_mut(as_object(object), parent);
+    parent.entry(key).or_insert(value);
 }
 
 fn complete_pod(pod: &mut Value) {
@@ -57,126 +53,90 @@ fn complete_pod(pod: &mut Value) {
     ] {
         default_at(pod, "spec", key, value);
     }
-    let containers = pod
-        .pointer_mut("/spec/containers")
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten();
-    for port in containers
-        .filter_map(|container| container.get_mut("ports")?.as_array_mut())
-        .flatten()
-    {
-        as_object(port)
-            .entry("protocol")
-            .or_insert_with(|| json!("TCP"));
+    for container in containers_mut(&mut pod["spec"], "containers") {
+        let ports = container.get_mut("ports").and_then(Value::as_array_mut);
+        for port in ports.into_iter().flatten() {
+            as_object(port).entry("protocol").or_insert(json!("TCP"));
+        }
     }
+}
+
+fn containers_mut<'a>(spec: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
+    let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+    containers.into_iter().flatten()
 }
 
 /// Moves the write-only `stringData` into `data`.
 fn complete_secret(secret: &mut Value) {
     let fields = as_object(secret);
-    fields.entry("type").or_insert_with(|| json!("Opaque"));
+    fields.entry("type").or_insert(json!("Opaque"));
     if let Some(Value::Object(texts)) = fields.remove("stringData") {
         let data = child_mut(fields, "data");
         for (key, text) in texts {
-            data.insert(
-                key,
-                json!(STANDARD.encode(text.as_str().unwrap_or_default())),
-            );
+            let text = text.as_str().unwrap_or_default();
+            data.insert(key, json!(STANDARD.encode(text)));
         }
     }
 }
 
 /// Checks requirements of a built-in kind beyond its types.
 pub(super) fn check(kind: &Kind, object: &Value) -> Vec<Cause> {
-    if kind.is_pod() {
-        check_containers(object)
-    } else {
-        Vec::new()
+    if !kind.is_pod() {
+        return Vec::new();
     }
-}
-
-fn check_containers(pod: &Value) -> Vec<Cause> {
-    let containers = pod["spec"]["containers"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+    let containers = items(&object["spec"]["containers"]);
     if containers.is_empty() {
-        return vec![Cause::new(
-            CauseReason::Required,
-            "spec.containers",
-            "Required value",
-        )];
+        return vec![Cause::required("spec.containers")];
     }
     let mut causes = Vec::new();
     for (index, container) in containers.iter().enumerate() {
+        let path = |field: &str| format!("spec.containers[{index}].{field}");
         for field in ["name", "image"] {
             if container[field].as_str().is_none_or(str::is_empty) {
-                causes.push(Cause::new(
-                    CauseReason::Required,
-                    format!("spec.containers[{index}].{field}"),
-                    "Required value",
-                ));
+                causes.push(Cause::required(path(field)));
             }
         }
+        let name = &container["name"];
         if containers[..index]
             .iter()
-            .any(|earlier| earlier["name"] == container["name"])
+            .any(|earlier| earlier["name"] == *name)
         {
-            let message = format!("Duplicate value: {}", container["name"]);
-            causes.push(Cause::new(
-                CauseReason::Duplicate,
-                format!("spec.containers[{index}].name"),
-                message,
-            ));
+            causes.push(Cause::duplicate(path("name"), &name.to_string()));
         }
     }
     causes
 }
 
 /// Rejects changes of immutable fields.
-pub(super) fn check_change(kind: &Kind, current: &Value, object: &Value) -> Vec<Cause> {
-    let forbidden = |message: &str| {
-        vec![Cause::new(
-            CauseReason::Forbidden,
-            "spec",
-            format!("Forbidden: {message}"),
-        )]
+pub(super) fn check_change(kind: &Kind, current: &Value, object: &Value) -> Option<Cause> {
+    let (fixed, message): (fn(&Value, &Value) -> Value, _) = if kind.is_pod() {
+        let message = "pod updates may not change fields other than \
+            `spec.containers[*].image`,`spec.initContainers[*].image`,\
+            `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing \
+            tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was \
+            previously negative)";
+        (fixed_pod_spec, message)
+    } else if kind.is("", "persistentvolumeclaims") {
+        let message = "spec is immutable after creation except resources.requests and \
+            volumeAttributesClassName for bound claims";
+        (fixed_claim_spec, message)
+    } else {
+        return None;
     };
-    if kind.is_pod() && fixed_pod_spec(current, current) != fixed_pod_spec(object, current) {
-        return forbidden(
-            "pod updates may not change fields other than \
-                `spec.containers[*].image`,`spec.initContainers[*].image`,\
-             `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing \
-             tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was \
-             previously negative)",
-        );
-    }
-    if kind.is("", "persistentvolumeclaims")
-        && fixed_claim_spec(current, current) != fixed_claim_spec(object, current)
-    {
-        return forbidden(
-            "spec is immutable after creation except resources.requests and \
-                volumeAttributesClassName for bound claims",
-        );
-    }
-    Vec::new()
+    let is_changed = fixed(current, current) != fixed(object, current);
+    let message = format!("Forbidden: {message}");
+    is_changed.then(|| Cause::new(CauseReason::FieldValueForbidden, "spec", message))
 }
 
 /// Pod spec without the mutable fields. `nodeName` may be set once.
 fn fixed_pod_spec(pod: &Value, current: &Value) -> Value {
     let mut spec = pod["spec"].clone();
-    let fields = as_object(&mut spec);
     for list in ["containers", "initContainers"] {
-        for container in fields
-            .get_mut(list)
-            .and_then(Value::as_array_mut)
-            .into_iter()
-            .flatten()
-        {
+        for container in containers_mut(&mut spec, list) {
             as_object(container).remove("image");
         }
     }
+    let fields = as_object(&mut spec);
     fields.remove("activeDeadlineSeconds");
     fields.remove("tolerations");
     if current["spec"]["nodeName"]
@@ -193,11 +153,8 @@ fn fixed_claim_spec(claim: &Value, current: &Value) -> Value {
     let fields = as_object(&mut spec);
     fields.remove("resources");
     fields.remove("volumeAttributesClassName");
-    for (field, unset) in [
-        ("volumeName", &current["spec"]["volumeName"]),
-        ("storageClassName", &current["spec"]["storageClassName"]),
-    ] {
-        if unset.is_null() {
+    for field in ["volumeName", "storageClassName"] {
+        if current["spec"][field].is_null() {
             fields.remove(field);
         }
     }

@@ -2,6 +2,7 @@
 //! chooses whether they are ignored, reported as warnings or rejected.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use crate::api::{
@@ -9,6 +10,7 @@ use crate::api::{
     object::as_object,
     registry::{Kind, ObjectValidation},
     request::FieldValidation,
+    schema::join_path,
 };
 
 /// Maximum nesting. Patches could otherwise nest an object deeper than any parser accepts.
@@ -26,82 +28,62 @@ pub(super) fn validate_fields(
         )));
     }
     check_type_meta(kind, object)?;
-    let mut unknown = match &kind.model {
-        ObjectValidation::Typed(through) => {
-            let known = through(object).map_err(|error| mismatch(kind, &error))?;
-            unknown_fields(object, &known)
+    let mut unknown = Vec::new();
+    match &kind.model {
+        ObjectValidation::Typed(through_type) => {
+            let known = through_type(object).map_err(|error| mismatch(kind, &error))?;
+            drop_unknown(object, &known, "", &mut unknown);
         }
-        ObjectValidation::Schema(schema) => schema.prune(object),
-    };
-    if kind.is_custom() {
-        unknown.extend(conform_metadata(kind, object)?);
+        ObjectValidation::Schema(schema) => {
+            schema.prune(object, &mut unknown);
+            // A schema does not contain the metadata.
+            let metadata = as_object(object)
+                .entry("metadata")
+                .or_insert_with(|| json!({}));
+            let typed = ObjectMeta::deserialize(&*metadata).and_then(serde_json::to_value);
+            let known = typed.map_err(|error| mismatch(kind, &error))?;
+            drop_unknown(metadata, &known, "metadata", &mut unknown);
+        }
     }
     let lines = unknown
-        .into_iter()
+        .iter()
         .map(|field| format!("unknown field \"{field}\""));
+    let lines: Vec<_> = lines.collect();
     match validation {
         FieldValidation::Ignore => Ok(Vec::new()),
-        FieldValidation::Warn => Ok(lines.collect()),
-        FieldValidation::Strict => refuse_unknown(lines.collect()),
+        FieldValidation::Strict if !lines.is_empty() => {
+            let lines = lines.join(", ");
+            Err(ApiError::BadRequest(format!(
+                "strict decoding error: {lines}"
+            )))
+        }
+        FieldValidation::Warn | FieldValidation::Strict => Ok(lines),
     }
 }
 
 fn is_shallow(value: &Value, levels: usize) -> bool {
+    let is_child_shallow = |child| levels > 0 && is_shallow(child, levels - 1);
     match value {
-        Value::Object(fields) => {
-            levels > 0 && fields.values().all(|child| is_shallow(child, levels - 1))
-        }
-        Value::Array(items) => {
-            levels > 0 && items.iter().all(|child| is_shallow(child, levels - 1))
-        }
+        Value::Object(fields) => fields.values().all(is_child_shallow),
+        Value::Array(items) => items.iter().all(is_child_shallow),
         _ => true,
-    }
-}
-
-fn refuse_unknown(lines: Vec<String>) -> Result<Vec<String>, ApiError> {
-    if lines.is_empty() {
-        Ok(lines)
-    } else {
-        Err(ApiError::BadRequest(format!(
-            "strict decoding error: {}",
-            lines.join(", ")
-        )))
     }
 }
 
 fn check_type_meta(kind: &Kind, object: &mut Value) -> Result<(), ApiError> {
     let fields = as_object(object);
-    for (field, expected) in [
-        ("apiVersion", kind.api_version()),
-        ("kind", kind.name.clone()),
+    for (field, what, expected) in [
+        ("apiVersion", "API version", kind.api_version()),
+        ("kind", "kind", kind.name.clone()),
     ] {
         let sent = fields.entry(field).or_insert_with(|| json!(expected));
         if *sent != expected.as_str() {
-            let what = if field == "kind" {
-                "kind"
-            } else {
-                "API version"
-            };
             return Err(ApiError::BadRequest(format!(
                 "the {what} in the data ({sent}) does not match the expected {what} ({expected})"
             )));
         }
     }
     Ok(())
-}
-
-/// Validates the metadata of a custom resource, which its schema does not contain.
-fn conform_metadata(kind: &Kind, object: &mut Value) -> Result<Vec<String>, ApiError> {
-    let metadata = as_object(object)
-        .entry("metadata")
-        .or_insert_with(|| json!({}));
-    let typed: ObjectMeta =
-        serde_json::from_value(metadata.clone()).map_err(|error| mismatch(kind, &error))?;
-    let known = serde_json::to_value(typed).map_err(|error| mismatch(kind, &error))?;
-    Ok(unknown_fields(metadata, &known)
-        .into_iter()
-        .map(|field| format!("metadata.{field}"))
-        .collect())
 }
 
 fn mismatch(kind: &Kind, error: &serde_json::Error) -> ApiError {
@@ -111,21 +93,11 @@ fn mismatch(kind: &Kind, error: &serde_json::Error) -> ApiError {
     ))
 }
 
-/// Removes the fields of `sent` that `known` lacks and returns their paths.
-fn unknown_fields(sent: &mut Value, known: &Value) -> Vec<String> {
-    let mut unknown = Vec::new();
-    drop_unknown(sent, known, "", &mut unknown);
-    unknown
-}
-
+/// Removes the fields of `sent` that `known` lacks and collects their paths.
 fn drop_unknown(sent: &mut Value, known: &Value, path: &str, unknown: &mut Vec<String>) {
     match (sent, known) {
         (Value::Object(sent), Value::Object(known)) => sent.retain(|key, value| {
-            let path = if path.is_empty() {
-                key.clone()
-            } else {
-                format!("{path}.{key}")
-            };
+            let path = join_path(path, key);
             let found = known.get(key);
             match found {
                 Some(known) => drop_unknown(value, known, &path, unknown),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::api::{
     error::{Cause, CauseReason},
-    object,
+    object::{self, items},
     registry::Kind,
 };
 
@@ -30,29 +30,19 @@ fn fits(regex: &LazyLock<Option<Regex>>, text: &str) -> bool {
 
 /// Validates the metadata that a client may write.
 pub(super) fn check(kind: &Kind, object: &Value) -> Vec<Cause> {
-    let mut causes = check_name(kind, object::name(object));
+    let mut causes: Vec<_> = check_name(kind, object::name(object)).into_iter().collect();
     causes.extend(entries(object, "labels").filter_map(|(key, value)| check_label(key, value)));
-    causes.extend(
-        entries(object, "annotations")
-            .filter(|(key, _)| !is_qualified(&key.to_lowercase()))
-            .map(|(key, _)| {
-                Cause::invalid(
-                    "metadata.annotations",
-                    &key.as_str().into(),
-                    "name part must consist of alphanumeric characters, '-', '_' or '.'",
-                )
-            }),
-    );
-    let size: usize = entries(object, "annotations")
-        .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
-        .sum();
-    if size > MAX_ANNOTATIONS_BYTES {
+    let field = "metadata.annotations";
+    for (key, _) in entries(object, "annotations") {
+        if !is_qualified(&key.to_lowercase()) {
+            let rule = "name part must consist of alphanumeric characters, '-', '_' or '.'";
+            causes.push(Cause::invalid(field, key.as_str(), rule));
+        }
+    }
+    let size = |(key, value): (&String, &Value)| key.len() + value.as_str().map_or(0, str::len);
+    if entries(object, "annotations").map(size).sum::<usize>() > MAX_ANNOTATIONS_BYTES {
         let message = format!("Too long: may not be more than {MAX_ANNOTATIONS_BYTES} bytes");
-        causes.push(Cause::new(
-            CauseReason::TooLong,
-            "metadata.annotations",
-            message,
-        ));
+        causes.push(Cause::new(CauseReason::FieldValueTooLong, field, message));
     }
     causes.extend(check_owners(object));
     causes
@@ -62,13 +52,11 @@ fn entries<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = (&'a Stri
     object["metadata"][field].as_object().into_iter().flatten()
 }
 
-fn check_name(kind: &Kind, name: &str) -> Vec<Cause> {
+fn check_name(kind: &Kind, name: &str) -> Option<Cause> {
+    let field = "metadata.name";
     if name.is_empty() {
-        return vec![Cause::new(
-            CauseReason::Required,
-            "metadata.name",
-            "Required value: name or generateName is required",
-        )];
+        let message = "Required value: name or generateName is required";
+        return Some(Cause::new(CauseReason::FieldValueRequired, field, message));
     }
     let (form, rule, limit) = if kind.is("", "namespaces") {
         (
@@ -85,52 +73,38 @@ fn check_name(kind: &Kind, name: &str) -> Vec<Cause> {
             253,
         )
     };
-    let mut causes = Vec::new();
     if name.len() > limit {
         let shown: String = name.chars().take(64).collect();
-        causes.push(Cause::invalid(
-            "metadata.name",
-            &shown.into(),
-            &format!("must be no more than {limit} characters"),
-        ));
-    } else if !fits(form, name) {
-        causes.push(Cause::invalid("metadata.name", &name.into(), rule));
+        let rule = format!("must be no more than {limit} characters");
+        return Some(Cause::invalid(field, shown, &rule));
     }
-    causes
+    (!fits(form, name)).then(|| Cause::invalid(field, name, rule))
 }
 
 fn check_label(key: &str, value: &Value) -> Option<Cause> {
     let text = value.as_str().unwrap_or_default();
-    if !is_qualified(key) {
-        return Some(Cause::invalid(
-            "metadata.labels",
-            &key.into(),
-            "name part must consist of alphanumeric characters, '-', '_' or '.', and must start \
-                and end with an alphanumeric character",
-        ));
-    }
-    if text.len() > 63 {
-        return Some(Cause::invalid(
-            "metadata.labels",
-            value,
-            "must be no more than 63 characters",
-        ));
-    }
-    (!text.is_empty() && !fits(&QUALIFIED, text)).then(|| {
-        Cause::invalid(
-            "metadata.labels",
-            value,
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', \
-            '_' or '.', and must start and end with an alphanumeric character",
-        )
-    })
+    let (shown, rule) = if !is_qualified(key) {
+        let rule = "name part must consist of alphanumeric characters, '-', '_' or '.', and must \
+            start and end with an alphanumeric character";
+        (key.into(), rule)
+    } else if text.len() > 63 {
+        (value.clone(), "must be no more than 63 characters")
+    } else if !text.is_empty() && !fits(&QUALIFIED, text) {
+        let rule = "a valid label must be an empty string or consist of alphanumeric characters, \
+            '-', '_' or '.', and must start and end with an alphanumeric character";
+        (value.clone(), rule)
+    } else {
+        return None;
+    };
+    Some(Cause::invalid("metadata.labels", shown, rule))
 }
 
 /// `prefix/name` or `name`.
 fn is_qualified(key: &str) -> bool {
-    let (prefix, name) = key
-        .split_once('/')
-        .map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let (prefix, name) = match key.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, key),
+    };
     prefix.is_none_or(|prefix| prefix.len() <= 253 && fits(&SUBDOMAIN, prefix))
         && name.len() <= 63
         && fits(&QUALIFIED, name)
@@ -138,31 +112,24 @@ fn is_qualified(key: &str) -> bool {
 
 fn check_owners(object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
-    let owners = object["metadata"]["ownerReferences"].as_array();
-    for (index, owner) in owners.into_iter().flatten().enumerate() {
-        for field in ["apiVersion", "kind", "name", "uid"] {
-            if owner[field].as_str().is_none_or(str::is_empty) {
-                let path = format!("metadata.ownerReferences[{index}].{field}");
+    let field = "metadata.ownerReferences";
+    let owners = items(&object["metadata"]["ownerReferences"]);
+    for (index, owner) in owners.iter().enumerate() {
+        for part in ["apiVersion", "kind", "name", "uid"] {
+            if owner[part].as_str().is_none_or(str::is_empty) {
+                let rule = format!("{part} must not be empty");
                 causes.push(Cause::invalid(
-                    path,
-                    &"".into(),
-                    &format!("{field} must not be empty"),
+                    format!("{field}[{index}].{part}"),
+                    "",
+                    &rule,
                 ));
             }
         }
     }
-    if owners
-        .into_iter()
-        .flatten()
-        .filter(|owner| owner["controller"] == true)
-        .count()
-        > 1
-    {
-        causes.push(Cause::invalid(
-            "metadata.ownerReferences",
-            &"".into(),
-            "Only one reference can have Controller set to true",
-        ));
+    let controllers = owners.iter().filter(|owner| owner["controller"] == true);
+    if controllers.count() > 1 {
+        let rule = "Only one reference can have Controller set to true";
+        causes.push(Cause::invalid(field, "", rule));
     }
     causes
 }

@@ -1,7 +1,7 @@
 //! Built-in resources, validated by their k8s-openapi types.
 
 use k8s_openapi::{
-    Metadata, NamespaceResourceScope, Resource,
+    NamespaceResourceScope, Resource,
     api::{
         coordination::v1::Lease,
         core::v1::{
@@ -20,47 +20,19 @@ use crate::api::table;
 
 pub(super) fn kinds() -> Vec<Kind> {
     vec![
-        Kind {
-            status: true,
-            columns: table::namespace_columns(),
-            ..cluster::<Namespace>("namespaces", &["ns"])
-        },
-        Kind {
-            status: true,
-            columns: table::pod_columns(),
-            ..namespaced::<Pod>("pods", &["po"])
-        },
-        Kind {
-            status: true,
-            columns: table::claim_columns(),
-            ..namespaced::<PersistentVolumeClaim>("persistentvolumeclaims", &["pvc"])
-        },
-        Kind {
-            columns: table::secret_columns(),
-            ..namespaced::<Secret>("secrets", &[])
-        },
-        Kind {
-            columns: table::config_columns(),
-            ..namespaced::<ConfigMap>("configmaps", &["cm"])
-        },
-        Kind {
-            columns: table::event_columns(),
-            ..namespaced::<Event>("events", &["ev"])
-        },
-        Kind {
-            status: true,
-            columns: table::node_columns(),
-            ..cluster::<Node>("nodes", &["no"])
-        },
+        with_status(cluster::<Namespace>("namespaces", &["ns"])),
+        with_status(namespaced::<Pod>("pods", &["po"])),
+        with_status(namespaced::<PersistentVolumeClaim>(
+            "persistentvolumeclaims",
+            &["pvc"],
+        )),
+        namespaced::<Secret>("secrets", &[]),
+        namespaced::<ConfigMap>("configmaps", &["cm"]),
+        namespaced::<Event>("events", &["ev"]),
+        with_status(cluster::<Node>("nodes", &["no"])),
         namespaced::<ServiceAccount>("serviceaccounts", &["sa"]),
-        Kind {
-            status: true,
-            ..namespaced::<Service>("services", &["svc"])
-        },
-        Kind {
-            columns: table::lease_columns(),
-            ..namespaced::<Lease>("leases", &[])
-        },
+        with_status(namespaced::<Service>("services", &["svc"])),
+        namespaced::<Lease>("leases", &[]),
         namespaced::<NetworkPolicy>("networkpolicies", &["netpol"]),
         Kind {
             read_only: true,
@@ -70,9 +42,16 @@ pub(super) fn kinds() -> Vec<Kind> {
     ]
 }
 
-fn namespaced<K>(plural: &str, short_names: &[&str]) -> Kind
+fn with_status(kind: Kind) -> Kind {
+    Kind {
+        status: true,
+        ..kind
+    }
+}
+
+pub(super) fn namespaced<K>(plural: &str, short_names: &[&str]) -> Kind
 where
-    K: Resource<Scope = NamespaceResourceScope> + Metadata + Serialize + DeserializeOwned,
+    K: Resource<Scope = NamespaceResourceScope> + Serialize + DeserializeOwned,
 {
     Kind {
         namespaced: true,
@@ -80,29 +59,23 @@ where
     }
 }
 
-pub(super) fn cluster<K: Resource + Serialize + DeserializeOwned>(
-    plural: &str,
-    short_names: &[&str],
-) -> Kind {
+fn cluster<K: Resource + Serialize + DeserializeOwned>(plural: &str, short_names: &[&str]) -> Kind {
+    let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     Kind {
         group: K::GROUP.to_owned(),
         version: K::VERSION.to_owned(),
         plural: plural.to_owned(),
         singular: K::KIND.to_lowercase(),
         name: K::KIND.to_owned(),
-        short_names: short_names.iter().map(|&name| name.to_owned()).collect(),
-        categories: if plural == "pods" {
-            vec!["all".to_owned()]
-        } else {
-            Vec::new()
-        },
+        short_names: owned(short_names),
+        categories: owned(if plural == "pods" { &["all"] } else { &[] }),
         namespaced: false,
         read_only: false,
         status: false,
         scale: None,
         shard: 0,
         model: ObjectValidation::Typed(through_type::<K>),
-        columns: table::plain_columns(),
+        columns: table::builtin_columns(plural),
         alias: None,
         selectable: selectable(plural),
     }
@@ -110,35 +83,26 @@ pub(super) fn cluster<K: Resource + Serialize + DeserializeOwned>(
 
 /// Selectable fields, as on a real server.
 fn selectable(plural: &str) -> Vec<String> {
-    let own: &[&str] = match plural {
-        "pods" => &[
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "status.phase",
-            "status.podIP",
-        ],
-        "events" => &[
-            "involvedObject.apiVersion",
-            "involvedObject.fieldPath",
-            "involvedObject.kind",
-            "involvedObject.name",
-            "involvedObject.namespace",
-            "involvedObject.resourceVersion",
-            "involvedObject.uid",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ],
-        "secrets" => &["type"],
-        "namespaces" => &["status.phase"],
-        "nodes" => &["spec.unschedulable"],
-        _ => &[],
+    let own = match plural {
+        "pods" => {
+            "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName \
+                status.phase status.podIP"
+        }
+        "events" => {
+            "involvedObject.apiVersion involvedObject.fieldPath involvedObject.kind \
+                involvedObject.name involvedObject.namespace involvedObject.resourceVersion \
+                involvedObject.uid reason reportingComponent source type"
+        }
+        "secrets" => "type",
+        "namespaces" => "status.phase",
+        "nodes" => "spec.unschedulable",
+        _ => "",
     };
-    let common = ["metadata.name", "metadata.namespace"];
-    common.iter().chain(own).map(ToString::to_string).collect()
+    let common = ["metadata.name", "metadata.namespace"].into_iter();
+    common
+        .chain(own.split_whitespace())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Round trip through the Rust type, which drops unknown fields.

@@ -9,41 +9,31 @@ use crate::api::{schema::Schema, table};
 
 /// One kind per served version.
 pub(super) fn kinds(definition: &CustomResourceDefinition) -> Vec<Kind> {
-    let served = definition
-        .spec
-        .versions
-        .iter()
-        .filter(|version| version.served);
+    let versions = definition.spec.versions.iter();
+    let served = versions.filter(|version| version.served);
     served.map(|version| kind(definition, version)).collect()
 }
 
 fn kind(definition: &CustomResourceDefinition, version: &CustomResourceDefinitionVersion) -> Kind {
-    let spec = &definition.spec;
+    let (spec, names) = (&definition.spec, &definition.spec.names);
+    let columns = version.additional_printer_columns.as_deref();
+    let singular = names.singular.clone();
     let subresources = version.subresources.as_ref();
     Kind {
         group: spec.group.clone(),
         version: version.name.clone(),
-        plural: spec.names.plural.clone(),
-        singular: spec
-            .names
-            .singular
-            .clone()
-            .unwrap_or_else(|| spec.names.kind.to_lowercase()),
-        name: spec.names.kind.clone(),
-        short_names: spec.names.short_names.clone().unwrap_or_default(),
-        categories: spec.names.categories.clone().unwrap_or_default(),
+        plural: names.plural.clone(),
+        singular: singular.unwrap_or_else(|| names.kind.to_lowercase()),
+        name: names.kind.clone(),
+        short_names: names.short_names.clone().unwrap_or_default(),
+        categories: names.categories.clone().unwrap_or_default(),
         namespaced: spec.scope == "Namespaced",
         read_only: false,
         status: subresources.is_some_and(|sub| sub.status.is_some()),
         scale: subresources.and_then(|sub| sub.scale.as_ref()).map(scale),
         shard: 0,
         model: ObjectValidation::Schema(Box::new(Schema::new(version.schema.as_ref()))),
-        columns: table::custom_columns(
-            version
-                .additional_printer_columns
-                .as_deref()
-                .unwrap_or_default(),
-        ),
+        columns: table::custom_columns(columns.unwrap_or_default()),
         alias: None,
         selectable: selectable(version),
     }
@@ -60,13 +50,11 @@ fn scale(scale: &CustomResourceSubresourceScale) -> Scale {
     Scale {
         spec: path(&scale.spec_replicas_path),
         status: path(&scale.status_replicas_path),
-        selector: scale.label_selector_path.as_deref().map(path),
+        selector: path(scale.label_selector_path.as_deref().unwrap_or_default()),
     }
 }
 
 fn path(text: &str) -> Vec<String> {
-    text.trim_start_matches('.')
-        .split('.')
-        .map(str::to_owned)
-        .collect()
+    let steps = text.trim_start_matches('.').split('.');
+    steps.map(str::to_owned).collect()
 }

@@ -5,18 +5,15 @@ use k8s_openapi::api::events::v1::Event;
 use serde_json::{Value, json};
 
 use super::{Alias, Kind, builtin};
-use crate::api::{object::as_object, table};
+use crate::api::object::as_object;
 
 pub(super) fn kind() -> Kind {
     Kind {
-        namespaced: true,
-        short_names: vec!["ev".to_owned()],
-        columns: table::event_columns(),
         alias: Some(Alias {
             from_stored: to_new,
             to_stored: to_core,
         }),
-        ..builtin::cluster::<Event>("events", &[])
+        ..builtin::namespaced::<Event>("events", &["ev"])
     }
 }
 
@@ -32,29 +29,23 @@ const RENAMED: [(&str, &str); 7] = [
 ];
 
 fn to_new(stored: &Value) -> Value {
-    let mut event = stored.clone();
-    rename(&mut event, |(core, new)| (core, new));
-    as_object(&mut event).insert("apiVersion".to_owned(), json!("events.k8s.io/v1"));
-    event
+    renamed(stored, "events.k8s.io/v1", RENAMED)
 }
 
 fn to_core(new: &Value) -> Value {
-    let mut event = new.clone();
-    rename(&mut event, |(core, new)| (new, core));
-    as_object(&mut event).insert("apiVersion".to_owned(), json!("v1"));
-    event
+    renamed(new, "v1", RENAMED.map(|(core, new)| (new, core)))
 }
 
-fn rename(
-    event: &mut Value,
-    direction: impl Fn((&'static str, &'static str)) -> (&'static str, &'static str),
-) {
-    let fields = as_object(event);
-    for (from, to) in RENAMED.map(direction) {
-        if let Some(value) = fields.remove(from) {
-            fields.insert(to.to_owned(), value);
+fn renamed(event: &Value, api_version: &str, fields: [(&str, &str); 7]) -> Value {
+    let mut event = event.clone();
+    let event_fields = as_object(&mut event);
+    for (from, to) in fields {
+        if let Some(value) = event_fields.remove(from) {
+            event_fields.insert(to.to_owned(), value);
         }
     }
+    event["apiVersion"] = json!(api_version);
+    event
 }
 
 #[cfg(test)]

@@ -43,10 +43,12 @@ struct Parameters(HashMap<String, String>);
 
 impl Parameters {
     fn text(&self, name: &str) -> Option<&str> {
-        self.0
-            .get(name)
-            .map(String::as_str)
-            .filter(|text| !text.is_empty())
+        let text = self.0.get(name).map(String::as_str);
+        text.filter(|text| !text.is_empty())
+    }
+
+    fn owned(&self, name: &str) -> Option<String> {
+        self.text(name).map(str::to_owned)
     }
 
     fn flag(&self, name: &str) -> bool {
@@ -54,11 +56,20 @@ impl Parameters {
     }
 
     fn number<N: std::str::FromStr>(&self, name: &str) -> Result<Option<N>, ApiError> {
-        let parse = |text: &str| {
-            text.parse()
-                .map_err(|_| ApiError::BadRequest(format!("invalid value of {name}: {text:?}")))
-        };
+        let invalid =
+            |text: &str| ApiError::BadRequest(format!("invalid value of {name}: {text:?}"));
+        let parse = |text: &str| text.parse().map_err(|_| invalid(text));
         self.text(name).map(parse).transpose()
+    }
+
+    /// One of the known values of a parameter.
+    fn choice<T: Copy>(&self, name: &str, default: T, known: &[(&str, T)]) -> Result<T, ApiError> {
+        let Some(text) = self.text(name) else {
+            return Ok(default);
+        };
+        let found = known.iter().find(|(value, _)| *value == text);
+        let invalid = || ApiError::BadRequest(format!("invalid {name}: {text:?}"));
+        found.map(|(_, choice)| *choice).ok_or_else(invalid)
     }
 }
 
@@ -70,51 +81,37 @@ impl RequestOptions {
         Ok(Self {
             watch: query.flag("watch"),
             selector: Selector::parse(query.text("labelSelector"), query.text("fieldSelector"))?,
-            resource_version: query.text("resourceVersion").map(str::to_owned),
+            resource_version: query.owned("resourceVersion"),
             bookmarks: query.flag("allowWatchBookmarks"),
             send_initial_events: query.flag("sendInitialEvents"),
             timeout: query.number("timeoutSeconds")?.map(Duration::from_secs),
             limit: query.number("limit")?.unwrap_or(0),
-            continue_token: query.text("continue").map(str::to_owned),
-            dry_run: dry_run(&query)?,
-            field_manager: query.text("fieldManager").map(str::to_owned),
-            field_validation: field_validation(&query)?,
+            continue_token: query.owned("continue"),
+            dry_run: query.choice("dryRun", false, &[("All", true)])?,
+            field_manager: query.owned("fieldManager"),
+            field_validation: query.choice(
+                "fieldValidation",
+                FieldValidation::Warn,
+                &[
+                    ("Warn", FieldValidation::Warn),
+                    ("Ignore", FieldValidation::Ignore),
+                    ("Strict", FieldValidation::Strict),
+                ],
+            )?,
             grace: query.number("gracePeriodSeconds")?,
-            propagation_policy: query.text("propagationPolicy").map(str::to_owned),
+            propagation_policy: query.owned("propagationPolicy"),
             force: query.flag("force"),
-            include: include(&query)?,
+            include: query.choice(
+                "includeObject",
+                Include::Metadata,
+                &[
+                    ("Metadata", Include::Metadata),
+                    ("None", Include::None),
+                    ("Object", Include::Object),
+                ],
+            )?,
             log: log(&query)?,
         })
-    }
-}
-
-fn dry_run(query: &Parameters) -> Result<bool, ApiError> {
-    match query.text("dryRun") {
-        None => Ok(false),
-        Some("All") => Ok(true),
-        Some(other) => Err(ApiError::BadRequest(format!("invalid dryRun: {other:?}"))),
-    }
-}
-
-fn field_validation(query: &Parameters) -> Result<FieldValidation, ApiError> {
-    match query.text("fieldValidation") {
-        None | Some("Warn") => Ok(FieldValidation::Warn),
-        Some("Ignore") => Ok(FieldValidation::Ignore),
-        Some("Strict") => Ok(FieldValidation::Strict),
-        Some(other) => Err(ApiError::BadRequest(format!(
-            "invalid fieldValidation: {other:?}"
-        ))),
-    }
-}
-
-fn include(query: &Parameters) -> Result<Include, ApiError> {
-    match query.text("includeObject") {
-        None | Some("Metadata") => Ok(Include::Metadata),
-        Some("None") => Ok(Include::None),
-        Some("Object") => Ok(Include::Object),
-        Some(other) => Err(ApiError::BadRequest(format!(
-            "invalid includeObject: {other:?}"
-        ))),
     }
 }
 
@@ -126,7 +123,7 @@ fn log(query: &Parameters) -> Result<LogQuery, ApiError> {
         None => query.number("sinceTime")?,
     };
     Ok(LogQuery {
-        container: query.text("container").map(str::to_owned),
+        container: query.owned("container"),
         previous: query.flag("previous"),
         follow: query.flag("follow"),
         tail: query.number("tailLines")?,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::api::{
     error::ApiError,
     registry::{Kind, Registry},
-    store::{Key, ObjectKey},
+    store::ObjectKey,
 };
 
 /// Resource that a request is about.
@@ -18,8 +18,8 @@ pub(crate) struct Target {
     pub(crate) subresource: Option<Subresource>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Subresource {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subresource {
     Status,
     Scale,
     Log,
@@ -44,37 +44,24 @@ impl Target {
         version: &str,
         rest: &[&str],
     ) -> Result<Self, ApiError> {
-        match rest {
-            ["namespaces", name, sub @ ("status" | "finalize")] if group.is_empty() => {
-                Self::of(registry, (group, version, "namespaces"), None, &[name, sub])
+        let (namespace, plural, rest) = match rest {
+            ["namespaces", _, "status" | "finalize"] if group.is_empty() => {
+                (None, "namespaces", &rest[1..])
             }
-            ["namespaces", namespace, plural, rest @ ..] => {
-                Self::of(registry, (group, version, plural), Some(namespace), rest)
-            }
-            [plural, rest @ ..] => Self::of(registry, (group, version, plural), None, rest),
-            [] => Err(ApiError::UnknownPath),
-        }
-    }
-
-    fn of(
-        registry: &Registry,
-        of: (&str, &str, &str),
-        namespace: Option<&str>,
-        rest: &[&str],
-    ) -> Result<Self, ApiError> {
-        let kind = registry
-            .find(of.0, of.1, of.2)
-            .ok_or(ApiError::UnknownPath)?
-            .clone();
+            ["namespaces", namespace, plural, rest @ ..] => (Some(*namespace), *plural, rest),
+            [plural, rest @ ..] => (None, *plural, rest),
+            [] => return Err(ApiError::UnknownPath),
+        };
+        let kind = registry.find(group, version, plural);
+        let kind = kind.ok_or(ApiError::UnknownPath)?.clone();
         let (name, subresource) = match rest {
             [] => (None, None),
             [name] => (Some((*name).to_owned()), None),
             [name, sub] => (Some((*name).to_owned()), Some(subresource(&kind, sub)?)),
             _ => return Err(ApiError::UnknownPath),
         };
-        let misplaced =
-            namespace.is_some() != kind.namespaced && (namespace.is_some() || name.is_some());
-        if misplaced {
+        let is_scoped = namespace.is_some();
+        if is_scoped != kind.namespaced && (is_scoped || name.is_some()) {
             return Err(ApiError::UnknownPath);
         }
         Ok(Self {
@@ -87,12 +74,8 @@ impl Target {
 
     /// Key of the object `name` in the target's namespace.
     pub(crate) fn key_of(&self, name: &str) -> ObjectKey {
-        let namespace = self.namespace.clone().unwrap_or_default();
-        let name = name.to_owned();
-        ObjectKey {
-            shard: self.kind.shard,
-            key: Key { namespace, name },
-        }
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        ObjectKey::new(self.kind.shard, namespace, name)
     }
 
     pub(crate) fn object_key(&self) -> ObjectKey {
@@ -101,18 +84,8 @@ impl Target {
 
     /// Error of a write that lost too many races.
     pub(crate) fn contended(&self) -> ApiError {
-        ApiError::Conflict {
-            of: self.kind.resource_group(),
-            name: self.name.clone().unwrap_or_default(),
-            message: "too many writers".to_owned(),
-        }
-    }
-
-    pub(crate) fn not_found(&self) -> ApiError {
-        ApiError::NotFound {
-            of: self.kind.resource_group(),
-            name: self.name.clone().unwrap_or_default(),
-        }
+        self.kind
+            .conflict(self.name.as_deref().unwrap_or_default(), "too many writers")
     }
 }
 

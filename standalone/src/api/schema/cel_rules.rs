@@ -1,35 +1,26 @@
 //! CEL rules of a schema (`x-kubernetes-validations`), evaluated by kube-cel and reported in the
 //! server's format.
 
-use std::fmt;
-
 use kube_cel::{CompiledSchema, ValidationError, Validator, compile_schema};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::api::error::{Cause, CauseReason};
+use super::check::type_name;
+use crate::api::error::Cause;
 
-pub(super) struct Rules(Option<Compiled>);
-
-struct Compiled {
+#[derive(Debug)]
+pub(super) struct Rules {
     schema: CompiledSchema,
     /// `Send` but not `Sync`.
     validator: Mutex<Validator>,
 }
 
-impl fmt::Debug for Rules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rules").finish_non_exhaustive()
-    }
-}
-
 impl Rules {
     pub(super) fn new(root: &Value) -> Self {
-        let any = root.to_string().contains("x-kubernetes-validations");
-        Self(any.then(|| Compiled {
+        Self {
             schema: compile_schema(root),
             validator: Mutex::new(Validator::new()),
-        }))
+        }
     }
 
     /// Returns the violations, except those of unchanged values that violated the rule before.
@@ -53,53 +44,28 @@ impl Rules {
     }
 
     fn violations(&self, object: &Value, old: Option<&Value>) -> Vec<ValidationError> {
-        let Some(compiled) = &self.0 else {
-            return Vec::new();
-        };
-        let validator = compiled.validator.lock();
-        let result = validator.validate_compiled(&compiled.schema, object, old);
+        let validator = self.validator.lock();
+        let result = validator.validate_compiled(&self.schema, object, old);
         result.err().into_iter().flatten().collect()
     }
 }
 
+/// Shows the type instead of the value, as the server does: the value may be large.
 fn cause(error: &ValidationError, object: &Value) -> Cause {
-    let message = &error.message;
-    let shown = type_at(object, &error.field_path);
-    let (reason, text) = match error.reason.as_deref() {
-        Some("FieldValueForbidden") => (CauseReason::Forbidden, format!("Forbidden: {message}")),
-        Some("FieldValueRequired") => (CauseReason::Required, format!("Required value: {message}")),
-        Some("FieldValueDuplicate") => (
-            CauseReason::Duplicate,
-            format!("Duplicate value: \"{shown}\": {message}"),
-        ),
-        _ => (
-            CauseReason::Invalid,
-            format!("Invalid value: \"{shown}\": {message}"),
-        ),
-    };
+    let shown = value_at(object, &error.field_path).map_or("object", type_name);
     // The server's notation for the whole object.
-    let field = if error.field_path.is_empty() {
-        "<nil>"
-    } else {
-        &error.field_path
+    let field = match error.field_path.as_str() {
+        "" => "<nil>",
+        path => path,
     };
-    Cause::new(reason, field, text)
-}
-
-/// The server shows the type instead of the value, which may be large.
-fn type_at(object: &Value, path: &str) -> &'static str {
-    value_at(object, path).map_or("object", super::check::type_name)
+    Cause::invalid(field, shown, &error.message)
 }
 
 fn value_at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
-    let steps = path
-        .split(['.', '['])
-        .filter(|step| !step.is_empty())
-        .map(|step| step.trim_end_matches(']'));
-    steps
-        .into_iter()
-        .try_fold(object, |value, step| match step.parse::<usize>() {
-            Ok(index) if value.is_array() => value.get(index),
-            _ => value.get(step),
-        })
+    let steps = path.split(['.', '[']).filter(|step| !step.is_empty());
+    let mut steps = steps.map(|step| step.trim_end_matches(']'));
+    steps.try_fold(object, |value, step| match step.parse::<usize>() {
+        Ok(index) if value.is_array() => value.get(index),
+        _ => value.get(step),
+    })
 }

@@ -6,7 +6,7 @@ use std::{path::Path, time::Duration};
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
-use super::{ObjectKey, shard::Key};
+use super::ObjectKey;
 use crate::api::object;
 
 const SCHEMA: &str = "
@@ -20,14 +20,8 @@ const SCHEMA: &str = "
 
 /// The database cannot be opened or written.
 #[derive(Debug, thiserror::Error)]
-pub enum JournalError {
-    #[error("state database: {0}")]
-    Database(#[from] rusqlite::Error),
-    #[error("state database: closed")]
-    Closed,
-    #[error("state database: cannot start the writer thread: {0}")]
-    Thread(std::io::Error),
-}
+#[error("state database: {0}")]
+pub struct JournalError(#[from] rusqlite::Error);
 
 /// Wait for a previous process that is still exiting.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -38,18 +32,15 @@ pub(super) struct Journal {
     names: Vec<String>,
 }
 
-pub(super) struct Loaded {
-    pub(super) rows: Vec<Row>,
-    pub(super) revision: u64,
-}
-
-pub(super) struct Row {
-    pub(super) object_key: ObjectKey,
-    pub(super) object: Value,
-}
+/// A stored object.
+type Row = (ObjectKey, Value);
 
 impl Journal {
-    pub(super) fn open(path: &Path, names: &[String]) -> Result<(Self, Loaded), JournalError> {
+    /// Opens the file and returns its objects and its revision.
+    pub(super) fn open(
+        path: &Path,
+        names: &[String],
+    ) -> Result<(Self, Vec<Row>, u64), JournalError> {
         let connection = Connection::open(path)?;
         connection.busy_timeout(LOCK_TIMEOUT)?;
         // One process only: a second one would assign the same revisions.
@@ -61,35 +52,30 @@ impl Journal {
             connection,
             names: names.to_vec(),
         };
-        let loaded = journal.load()?;
-        Ok((journal, loaded))
+        let (rows, revision) = journal.load()?;
+        Ok((journal, rows, revision))
     }
 
     /// Commits one change; `None` removes the row.
     pub(super) fn write(
         &mut self,
-        object_key: &ObjectKey,
+        key: &ObjectKey,
         object: Option<&Value>,
         revision: u64,
     ) -> Result<(), JournalError> {
-        let (resource, key) = (&self.names[object_key.shard], &object_key.key);
+        const INSERT: &str = "INSERT OR REPLACE INTO objects VALUES (?1, ?2, ?3, ?4, ?5)";
+        const DELETE: &str =
+            "DELETE FROM objects WHERE resource = ?1 AND namespace = ?2 AND name = ?3";
+        let (resource, namespace, name) = (&self.names[key.shard], &key.namespace, &key.name);
         let revision = i64::try_from(revision).unwrap_or(i64::MAX);
         let transaction = self.connection.transaction()?;
-        match object {
-            Some(object) => transaction
-                .prepare_cached("INSERT OR REPLACE INTO objects VALUES (?1, ?2, ?3, ?4, ?5)")?
-                .execute(params![
-                    resource,
-                    key.namespace,
-                    key.name,
-                    revision,
-                    object.to_string()
-                ])?,
+        match object.map(Value::to_string) {
+            Some(body) => transaction
+                .prepare_cached(INSERT)?
+                .execute(params![resource, namespace, name, revision, body])?,
             None => transaction
-                .prepare_cached(
-                    "DELETE FROM objects WHERE resource = ?1 AND namespace = ?2 AND name = ?3",
-                )?
-                .execute(params![resource, key.namespace, key.name])?,
+                .prepare_cached(DELETE)?
+                .execute(params![resource, namespace, name])?,
         };
         transaction
             .prepare_cached("UPDATE revision SET value = ?1")?
@@ -97,66 +83,48 @@ impl Journal {
         Ok(transaction.commit()?)
     }
 
-    fn load(&self) -> Result<Loaded, JournalError> {
-        let stored: i64 = self
-            .connection
-            .query_row("SELECT value FROM revision", [], |row| row.get(0))?;
-        let mut revision = u64::try_from(stored).unwrap_or(1);
-        let mut statement = self
-            .connection
-            .prepare("SELECT resource, namespace, name, revision, body FROM objects")?;
+    fn load(&self) -> Result<(Vec<Row>, u64), JournalError> {
+        let select = "SELECT value FROM revision";
+        let stored: i64 = self.connection.query_row(select, [], |row| row.get(0))?;
+        let mut newest = u64::try_from(stored).unwrap_or(1).max(1);
+        let select = "SELECT resource, namespace, name, revision, body FROM objects";
+        let mut statement = self.connection.prepare(select)?;
         let mut rows = statement.query([])?;
         let mut loaded = Vec::new();
         while let Some(row) = rows.next()? {
             match self.decode(row) {
-                Ok((row, of)) => {
-                    revision = revision.max(of);
+                Ok((row, revision)) => {
+                    newest = newest.max(revision);
                     loaded.push(row);
                 }
                 Err(error) => tracing::warn!(error, "skipped a row of the state database"),
             }
         }
-        Ok(Loaded {
-            rows: loaded,
-            revision,
-        })
+        Ok((loaded, newest))
     }
 
     /// Decodes a row. Its columns decide identity and revision, not the body.
     fn decode(&self, row: &rusqlite::Row<'_>) -> Result<(Row, u64), String> {
         let column = |index| {
-            row.get::<_, String>(index)
-                .map_err(|error| error.to_string())
+            let text = row.get::<_, String>(index);
+            text.map_err(|error| error.to_string())
         };
         let (resource, namespace, name, body) = (column(0)?, column(1)?, column(2)?, column(4)?);
         let what = format!("{resource} {namespace}/{name}");
-        let shard = self
-            .names
-            .iter()
-            .position(|known| *known == resource)
-            .ok_or(format!("{what}: unknown resource"))?;
+        let shard = self.names.iter().position(|known| *known == resource);
+        let shard = shard.ok_or(format!("{what}: unknown resource"))?;
         let mut object: Value =
             serde_json::from_str(&body).map_err(|error| format!("{what}: {error}"))?;
         if !object.is_object() {
             return Err(format!("{what}: not an object"));
         }
-        let revision = row
-            .get::<_, i64>(3)
-            .map_or(1, |revision| u64::try_from(revision).unwrap_or(1));
+        let revision: i64 = row.get(3).unwrap_or(1);
+        let revision = u64::try_from(revision).unwrap_or(1);
         object::set_meta(&mut object, "name", name.as_str());
         if !namespace.is_empty() {
             object::set_meta(&mut object, "namespace", namespace.as_str());
         }
         object::set_meta(&mut object, "resourceVersion", revision.to_string());
-        Ok((
-            Row {
-                object_key: ObjectKey {
-                    shard,
-                    key: Key { namespace, name },
-                },
-                object,
-            },
-            revision,
-        ))
+        Ok(((ObjectKey::new(shard, &namespace, &name), object), revision))
     }
 }

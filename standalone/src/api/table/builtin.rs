@@ -3,59 +3,87 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Column, age};
+use super::{
+    Cell::{self, Age, Computed, Field},
+    Column, age, pod,
+};
+use crate::api::object::items;
 
-pub(crate) fn plain_columns() -> Vec<Column> {
-    vec![name(), age_column()]
+/// Name, priority and cell of each column. Columns of priority 1 are those of `-o wide`.
+type Columns = &'static [(&'static str, i32, Cell)];
+
+pub(super) const NAME: (&str, i32, Cell) = ("Name", 0, Field("/metadata/name"));
+pub(super) const AGE: (&str, i32, Cell) = ("Age", 0, Age);
+pub(super) const NONE: Cell = Computed(|_, _| json!("<none>"));
+
+const PLAIN: Columns = &[NAME, AGE];
+const NAMESPACES: Columns = &[NAME, ("Status", 0, Field("/status/phase")), AGE];
+const LEASES: Columns = &[NAME, ("Holder", 0, Field("/spec/holderIdentity")), AGE];
+const CLAIMS: Columns = &[
+    NAME,
+    ("Status", 0, Computed(claim_status)),
+    ("Volume", 0, Field("/spec/volumeName")),
+    ("Capacity", 0, Field("/status/capacity/storage")),
+    ("Access Modes", 0, Computed(access_modes)),
+    ("StorageClass", 0, Field("/spec/storageClassName")),
+    AGE,
+    ("VolumeMode", 1, Field("/spec/volumeMode")),
+];
+const SECRETS: Columns = &[
+    NAME,
+    ("Type", 0, Field("/type")),
+    ("Data", 0, Computed(data_count)),
+    AGE,
+];
+const CONFIG_MAPS: Columns = &[NAME, ("Data", 0, Computed(data_count)), AGE];
+const NODES: Columns = &[
+    NAME,
+    ("Status", 0, Computed(node_status)),
+    ("Roles", 0, NONE),
+    AGE,
+    ("Version", 0, Field("/status/nodeInfo/kubeletVersion")),
+    ("OS-Image", 1, Field("/status/nodeInfo/osImage")),
+];
+/// Names come last because they carry no information.
+const EVENTS: Columns = &[
+    ("Last Seen", 0, Computed(last_seen)),
+    ("Type", 0, Field("/type")),
+    ("Reason", 0, Field("/reason")),
+    ("Object", 0, Computed(subject)),
+    ("Source", 1, Computed(source)),
+    ("Message", 0, Computed(message)),
+    ("Count", 1, Computed(occurrences)),
+    ("Name", 1, Field("/metadata/name")),
+];
+
+/// Columns of a built-in resource by its plural name.
+pub(crate) fn builtin_columns(plural: &str) -> Vec<Column> {
+    let columns = match plural {
+        "namespaces" => NAMESPACES,
+        "pods" => pod::COLUMNS,
+        "persistentvolumeclaims" => CLAIMS,
+        "secrets" => SECRETS,
+        "configmaps" => CONFIG_MAPS,
+        "events" => EVENTS,
+        "nodes" => NODES,
+        "leases" => LEASES,
+        _ => PLAIN,
+    };
+    let columns = columns.iter();
+    columns
+        .map(|(name, priority, cell)| Column::new(name, *priority, cell.clone()))
+        .collect()
 }
 
-pub(super) fn name() -> Column {
-    Column::computed("Name", |object, _| object["metadata"]["name"].clone())
+fn claim_status(claim: &Value, _: Timestamp) -> Value {
+    if claim["metadata"]["deletionTimestamp"].is_string() {
+        json!("Terminating")
+    } else {
+        claim["status"]["phase"].clone()
+    }
 }
 
-pub(super) fn age_column() -> Column {
-    Column::computed("Age", age::of_object)
-}
-
-pub(crate) fn namespace_columns() -> Vec<Column> {
-    vec![
-        name(),
-        Column::computed("Status", |object, _| object["status"]["phase"].clone()),
-        age_column(),
-    ]
-}
-
-pub(crate) fn claim_columns() -> Vec<Column> {
-    vec![
-        name(),
-        Column::computed("Status", |claim, _| {
-            if claim["metadata"]["deletionTimestamp"].is_string() {
-                json!("Terminating")
-            } else {
-                claim["status"]["phase"].clone()
-            }
-        }),
-        Column::computed("Volume", |claim, _| claim["spec"]["volumeName"].clone()),
-        Column::computed("Capacity", |claim, _| {
-            claim["status"]["capacity"]["storage"].clone()
-        }),
-        Column::computed("Access Modes", |claim, _| {
-            access_modes(&claim["spec"]["accessModes"])
-        }),
-        Column::computed("StorageClass", |claim, _| {
-            claim["spec"]["storageClassName"].clone()
-        }),
-        age_column(),
-        Column::wide("VolumeMode", |claim, _| {
-            claim["spec"]
-                .get("volumeMode")
-                .cloned()
-                .unwrap_or_else(|| json!("Filesystem"))
-        }),
-    ]
-}
-
-fn access_modes(modes: &Value) -> Value {
+fn access_modes(claim: &Value, _: Timestamp) -> Value {
     let short = |mode: &Value| match mode.as_str() {
         Some("ReadWriteOnce") => "RWO",
         Some("ReadOnlyMany") => "ROX",
@@ -63,95 +91,20 @@ fn access_modes(modes: &Value) -> Value {
         Some("ReadWriteOncePod") => "RWOP",
         _ => "?",
     };
-    json!(
-        modes
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(short)
-            .collect::<Vec<_>>()
-            .join(",")
-    )
+    let modes = items(&claim["spec"]["accessModes"]).iter().map(short);
+    json!(modes.collect::<Vec<_>>().join(","))
 }
 
-pub(crate) fn secret_columns() -> Vec<Column> {
-    vec![
-        name(),
-        Column::computed("Type", |secret, _| secret["type"].clone()),
-        Column::computed("Data", |secret, _| json!(count(&secret["data"]))),
-        age_column(),
-    ]
+fn data_count(object: &Value, _: Timestamp) -> Value {
+    let count = |field: &str| object[field].as_object().map_or(0, serde_json::Map::len);
+    json!(count("data") + count("binaryData"))
 }
 
-pub(crate) fn config_columns() -> Vec<Column> {
-    vec![
-        name(),
-        Column::computed("Data", |config, _| {
-            json!(count(&config["data"]) + count(&config["binaryData"]))
-        }),
-        age_column(),
-    ]
-}
-
-fn count(map: &Value) -> usize {
-    map.as_object().map_or(0, serde_json::Map::len)
-}
-
-pub(crate) fn node_columns() -> Vec<Column> {
-    vec![
-        name(),
-        Column::computed("Status", |node, _| {
-            json!(if is_ready(node) { "Ready" } else { "NotReady" })
-        }),
-        Column::computed("Roles", |_, _| json!("<none>")),
-        age_column(),
-        Column::computed("Version", |node, _| {
-            node["status"]["nodeInfo"]["kubeletVersion"].clone()
-        }),
-        Column::wide("OS-Image", |node, _| {
-            node["status"]["nodeInfo"]["osImage"].clone()
-        }),
-    ]
-}
-
-fn is_ready(object: &Value) -> bool {
-    let conditions = object["status"]["conditions"].as_array();
-    conditions
-        .into_iter()
-        .flatten()
-        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
-}
-
-pub(crate) fn lease_columns() -> Vec<Column> {
-    vec![
-        name(),
-        Column::computed("Holder", |lease, _| lease["spec"]["holderIdentity"].clone()),
-        age_column(),
-    ]
-}
-
-/// Columns of Events; names come last because they carry no information.
-pub(crate) fn event_columns() -> Vec<Column> {
-    vec![
-        Column::computed("Last Seen", last_seen),
-        Column::computed("Type", |event, _| event["type"].clone()),
-        Column::computed("Reason", |event, _| event["reason"].clone()),
-        Column::computed("Object", |event, _| subject(event)),
-        Column::wide("Source", |event, _| source(event)),
-        Column::computed("Message", |event, _| {
-            json!(
-                either(event, "message", "note")
-                    .as_str()
-                    .unwrap_or_default()
-                    .trim()
-            )
-        }),
-        Column::wide("Count", |event, _| json!(occurrences(event).to_string())),
-        Column {
-            priority: 1,
-            ..name()
-        },
-    ]
+fn node_status(node: &Value, _: Timestamp) -> Value {
+    let mut conditions = items(&node["status"]["conditions"]).iter();
+    let is_ready =
+        conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    json!(if is_ready { "Ready" } else { "NotReady" })
 }
 
 /// Field of an Event by its core name or its name in `events.k8s.io`.
@@ -166,27 +119,33 @@ fn last_seen(event: &Value, now: Timestamp) -> Value {
         &event["eventTime"],
         &event["metadata"]["creationTimestamp"],
     ];
-    json!(age::since(times.iter().find_map(|time| time.as_str()), now))
+    json!(age(times.iter().find_map(|time| time.as_str()), now))
 }
 
-fn subject(event: &Value) -> Value {
+fn subject(event: &Value, _: Timestamp) -> Value {
     let subject = either(event, "involvedObject", "regarding");
     let text = |field: &str| subject[field].as_str().unwrap_or_default();
     json!(format!("{}/{}", text("kind").to_lowercase(), text("name")))
 }
 
-fn source(event: &Value) -> Value {
-    let legacy = &either(event, "source", "deprecatedSource")["component"];
-    if legacy.is_string() {
-        legacy.clone()
-    } else {
-        either(event, "reportingComponent", "reportingController").clone()
+fn source(event: &Value, _: Timestamp) -> Value {
+    match &either(event, "source", "deprecatedSource")["component"] {
+        Value::String(legacy) => json!(legacy),
+        _ => either(event, "reportingComponent", "reportingController").clone(),
     }
 }
 
-fn occurrences(event: &Value) -> i64 {
-    let count = event["series"]["count"]
-        .as_i64()
-        .or_else(|| either(event, "count", "deprecatedCount").as_i64());
-    count.unwrap_or(1)
+fn message(event: &Value, _: Timestamp) -> Value {
+    json!(
+        either(event, "message", "note")
+            .as_str()
+            .unwrap_or_default()
+            .trim()
+    )
+}
+
+fn occurrences(event: &Value, _: Timestamp) -> Value {
+    let count = event["series"]["count"].as_i64();
+    let count = count.or_else(|| either(event, "count", "deprecatedCount").as_i64());
+    json!(count.unwrap_or(1).to_string())
 }

@@ -1,31 +1,52 @@
 //! Delete and delete collection: preconditions, dry run and the response.
 
+use axum::response::Response;
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::api::{
     ApiState, MAX_WRITE_ATTEMPTS,
     deletion::{DeleteOptions, DeleteOutcome},
-    error::{ApiError, success},
+    encode::{self, list_response, object_response},
+    error::ApiError,
     garbage_collector,
     listing::list_matching,
     object,
     request::Request,
     store::ObjectKey,
-    verb_result::VerbResult,
 };
 
-pub(super) fn delete(state: &ApiState, request: &Request) -> Result<VerbResult, ApiError> {
+pub(super) fn delete(state: &ApiState, request: &Request) -> Result<Response, ApiError> {
     let options = DeleteOptions::of(request)?;
+    let kind = &request.target.kind;
     for _ in 0..MAX_WRITE_ATTEMPTS {
-        let (object_key, object) = super::current(state, request)?;
+        let (key, object) = super::current(state, request)?;
         check_preconditions(request, &options, &object)?;
         if options.dry_run {
-            return Ok(VerbResult::object(object, false));
+            return Ok(object_response(
+                state,
+                request,
+                StatusCode::OK,
+                &object,
+                &[],
+            ));
         }
-        match garbage_collector::delete(state, &object_key, &object, &options)? {
-            DeleteOutcome::Gone(_) => return Ok(deleted_status(request, &object)),
-            DeleteOutcome::Terminating { object, changed } => {
-                return Ok(VerbResult::object(object, changed));
+        match garbage_collector::delete(state, &key, &object, &options)? {
+            DeleteOutcome::Gone(_) => {
+                let details = json!({"name": object::name(&object), "group": kind.group,
+                    "kind": kind.plural, "uid": object::uid(&object)});
+                let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
+                    "status": "Success", "details": details});
+                return Ok(encode::json(StatusCode::OK, &status));
+            }
+            DeleteOutcome::Terminating(object) => {
+                return Ok(object_response(
+                    state,
+                    request,
+                    StatusCode::OK,
+                    &object,
+                    &[],
+                ));
             }
             DeleteOutcome::Lost => {}
         }
@@ -33,53 +54,33 @@ pub(super) fn delete(state: &ApiState, request: &Request) -> Result<VerbResult, 
     Err(request.target.contended())
 }
 
-fn deleted_status(request: &Request, object: &Value) -> VerbResult {
-    let kind = &request.target.kind;
-    let details = json!({
-        "name": object::name(object), "group": kind.group, "kind": kind.plural,
-        "uid": object::uid(object),
-    });
-    VerbResult::Status {
-        status: success(&details),
-        changed: true,
-    }
-}
-
 fn check_preconditions(
     request: &Request,
     options: &DeleteOptions,
     object: &Value,
 ) -> Result<(), ApiError> {
-    let conflict = |field: &str, sent: &str, found: &str| ApiError::Conflict {
-        of: request.target.kind.resource_group(),
-        name: object::name(object).to_owned(),
-        message: format!(
-            "Precondition failed: {field} in precondition: {sent}, {field} in object meta: {found}"
-        ),
-    };
+    let (name, uid) = (object::name(object), object::uid(object));
     let revision = object::resource_version(object).unwrap_or_default();
-    match (&options.uid, &options.revision) {
-        (Some(sent), _) if sent != object::uid(object) => {
-            Err(conflict("UID", sent, object::uid(object)))
+    for (field, sent, found) in [
+        ("UID", &options.uid, uid),
+        ("ResourceVersion", &options.revision, revision),
+    ] {
+        if let Some(sent) = sent.as_deref().filter(|sent| *sent != found) {
+            return Err(request
+                .target
+                .kind
+                .failed_precondition(name, field, sent, found));
         }
-        (_, Some(sent)) if sent != revision => Err(conflict("ResourceVersion", sent, revision)),
-        _ => Ok(()),
     }
+    Ok(())
 }
 
-pub(super) fn delete_collection(
-    state: &ApiState,
-    request: &Request,
-) -> Result<VerbResult, ApiError> {
+pub(super) fn delete_collection(state: &ApiState, request: &Request) -> Result<Response, ApiError> {
     let options = DeleteOptions::of(request)?;
     let (items, revision) = list_matching(state, request);
     for item in items.iter().filter(|_| !options.dry_run) {
-        let object_key = ObjectKey::of(request.target.kind.shard, item);
-        garbage_collector::delete_with_retry(state, object_key, item, &options)?;
+        let key = ObjectKey::of(request.target.kind.shard, item);
+        garbage_collector::delete_with_retry(state, key, item, options.clone())?;
     }
-    Ok(VerbResult::List {
-        items,
-        revision,
-        continue_token: None,
-    })
+    Ok(list_response(state, request, &items, revision, None))
 }

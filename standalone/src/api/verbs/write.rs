@@ -2,92 +2,68 @@
 
 use std::sync::Arc;
 
+use axum::response::Response;
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::api::{
-    ApiState, MAX_WRITE_ATTEMPTS,
-    admission::{self, Admitted, NewObject},
-    deletion::namespace_key,
-    error::ApiError,
+    ApiState, MAX_WRITE_ATTEMPTS, admission,
+    encode::object_response,
+    error::{ApiError, QualifiedName},
     event_ttl, garbage_collector,
     object::{self, set_meta},
     patch::{Applier, Patch},
-    registry::Kind,
+    registry::NAMESPACES,
     request::{Request, Subresource},
-    store::{ObjectKey, SwapResult},
-    verb_result::VerbResult,
+    store::ObjectKey,
 };
 
-pub(super) fn create(state: &ApiState, request: &Request) -> Result<VerbResult, ApiError> {
-    create_object(state, request, request.decode_body()?)
-}
-
-fn create_object(state: &ApiState, request: &Request, body: Value) -> Result<VerbResult, ApiError> {
-    let target = &request.target;
-    let kind = &target.kind;
-    if kind.namespaced && target.namespace.is_none() {
-        return Err(ApiError::BadRequest(
-            "an empty namespace may not be set during creation".to_owned(),
-        ));
-    }
-    check_namespace(state, target.namespace.as_deref())?;
-    let namespace = target.namespace.as_deref();
-    let new = NewObject {
-        kind,
-        namespace,
-        clock: &state.clock,
-        validation: request.options.field_validation,
-    };
-    let Admitted { object, warnings } = admission::prepare_create(&new, body)?;
-    let object_key = target.key_of(object::name(&object));
-    let stored = kind.to_stored(object);
-    if request.options.dry_run {
-        return match state.store.get(&object_key) {
-            Some(_) => Err(already_exists(kind, &object_key)),
-            None => Ok(VerbResult::Object {
-                object: Arc::new(stored),
-                created: true,
-                changed: false,
-                warnings,
-            }),
-        };
-    }
-    match state.store.swap(&object_key, None, stored)? {
-        SwapResult::Lost => Err(already_exists(kind, &object_key)),
-        SwapResult::Done(object) => {
-            garbage_collector::collect_if_orphan(state, &object_key, &object)?;
-            event_ttl::after_creation(state, &object_key)?;
-            Ok(VerbResult::Object {
-                object,
-                created: true,
-                changed: true,
-                warnings,
-            })
+pub(super) fn create(
+    state: &ApiState,
+    request: &Request,
+    body: Value,
+) -> Result<Response, ApiError> {
+    let (target, options) = (&request.target, &request.options);
+    let (kind, namespace) = (&target.kind, target.namespace.as_deref());
+    match namespace {
+        Some(namespace) => check_namespace(state, namespace)?,
+        None if kind.namespaced => {
+            let message = "an empty namespace may not be set during creation";
+            return Err(ApiError::BadRequest(message.to_owned()));
         }
+        None => {}
     }
-}
-
-fn already_exists(kind: &Kind, object_key: &ObjectKey) -> ApiError {
-    ApiError::AlreadyExists {
+    let (now, validation) = (state.clock.now(), options.field_validation);
+    let (object, warnings) = admission::prepare_create(kind, namespace, now, validation, body)?;
+    let key = target.key_of(object::name(&object));
+    let stored = kind.to_stored(object);
+    let created = if options.dry_run {
+        state.store.get(&key).is_none().then(|| Arc::new(stored))
+    } else {
+        state.store.swap(&key, None, stored)?
+    };
+    let created = created.ok_or_else(|| ApiError::AlreadyExists {
         of: kind.resource_group(),
-        name: object_key.key.name.clone(),
+        name: key.name.clone(),
+    })?;
+    if !options.dry_run {
+        garbage_collector::collect_if_orphan(state, &key, &created)?;
+        event_ttl::after_creation(state, &key)?;
     }
+    let status = StatusCode::CREATED;
+    Ok(object_response(state, request, status, &created, &warnings))
 }
 
-fn check_namespace(state: &ApiState, namespace: Option<&str>) -> Result<(), ApiError> {
-    let Some(name) = namespace else { return Ok(()) };
-    let of = || ApiError::NotFound {
-        of: crate::api::QualifiedName {
+fn check_namespace(state: &ApiState, name: &str) -> Result<(), ApiError> {
+    let namespace = state.store.get(&ObjectKey::new(NAMESPACES, "", name));
+    let namespace = namespace.ok_or_else(|| ApiError::NotFound {
+        of: QualifiedName {
             group: String::new(),
             item: "namespaces".to_owned(),
         },
         name: name.to_owned(),
-    };
-    let found = state
-        .store
-        .get(&namespace_key(state, name).ok_or_else(of)?)
-        .ok_or_else(of)?;
-    if object::is_deleting(&found) {
+    })?;
+    if object::is_deleting(&namespace) {
         return Err(ApiError::Forbidden(format!(
             "unable to create new content in namespace {name} because it is being terminated"
         )));
@@ -95,46 +71,36 @@ fn check_namespace(state: &ApiState, namespace: Option<&str>) -> Result<(), ApiE
     Ok(())
 }
 
-pub(super) fn replace(state: &ApiState, request: &Request) -> Result<VerbResult, ApiError> {
+pub(super) fn replace(state: &ApiState, request: &Request) -> Result<Response, ApiError> {
     let body = request.decode_body()?;
     if body["metadata"]["name"].as_str().is_none() {
         return Err(ApiError::BadRequest("name must be provided".to_owned()));
     }
-    change(state, request, |_| Ok(body.clone()))
+    change_and_respond(state, request, |_| Ok(body.clone()))
 }
 
-pub(super) fn patch(state: &ApiState, request: &Request) -> Result<VerbResult, ApiError> {
-    let kind = &request.target.kind;
+pub(super) fn patch(state: &ApiState, request: &Request) -> Result<Response, ApiError> {
+    let target = &request.target;
+    let kind = &target.kind;
     let patch = Patch::parse(&request.content_type, &request.body, kind)?;
-    if patch.is_apply() && request.options.field_manager.is_none() {
-        return Err(ApiError::BadRequest(
-            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: \
-            Required value: is required for apply patch"
-                .to_owned(),
-        ));
+    if matches!(patch, Patch::Apply(_)) {
+        if request.options.field_manager.is_none() {
+            let message = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: \
+                Required value: is required for apply patch";
+            return Err(ApiError::BadRequest(message.to_owned()));
+        }
+        let key = target.object_key();
+        if target.subresource.is_none() && state.store.get(&key).is_none() {
+            let mut object = patch.apply(&json!({}), kind, &applier(request))?;
+            if object::name(&object).is_empty() {
+                set_meta(&mut object, "name", key.name);
+            }
+            return create(state, request, object);
+        }
     }
-    if patch.is_apply()
-        && request.target.subresource.is_none()
-        && state.store.get(&request.target.object_key()).is_none()
-    {
-        return apply_new(state, request, &patch);
-    }
-    change(state, request, |current| {
+    change_and_respond(state, request, |current| {
         patch.apply(current, kind, &applier(request))
     })
-}
-
-/// Creates the object of an apply request that does not exist yet.
-fn apply_new(state: &ApiState, request: &Request, patch: &Patch) -> Result<VerbResult, ApiError> {
-    let mut object = patch.apply(&json!({}), &request.target.kind, &applier(request))?;
-    if object::meta(&object, "name").is_none() {
-        set_meta(
-            &mut object,
-            "name",
-            request.target.name.as_deref().unwrap_or_default(),
-        );
-    }
-    create_object(state, request, object)
 }
 
 /// Field manager of an apply. Status has a separate one, because the same client applies both.
@@ -149,53 +115,47 @@ fn applier(request: &Request) -> Applier {
     }
 }
 
-/// Reads, edits and swaps until no other writer interferes.
+fn change_and_respond(
+    state: &ApiState,
+    request: &Request,
+    edit: impl Fn(&Value) -> Result<Value, ApiError>,
+) -> Result<Response, ApiError> {
+    let (object, warnings) = change(state, request, edit)?;
+    Ok(object_response(
+        state,
+        request,
+        StatusCode::OK,
+        &object,
+        &warnings,
+    ))
+}
+
+/// Reads, edits and swaps until no other writer interferes. Returns the stored object and the
+/// warnings for the client.
 pub(super) fn change(
     state: &ApiState,
     request: &Request,
     edit: impl Fn(&Value) -> Result<Value, ApiError>,
-) -> Result<VerbResult, ApiError> {
+) -> Result<(Arc<Value>, Vec<String>), ApiError> {
     let (kind, options) = (&request.target.kind, &request.options);
+    let (subresource, validation) = (request.target.subresource, options.field_validation);
     for _ in 0..MAX_WRITE_ATTEMPTS {
-        let (object_key, stored) = super::current(state, request)?;
+        let (key, stored) = super::current(state, request)?;
         let current = kind.to_own(&stored);
         let next = edit(&current)?;
-        let Admitted { object, warnings } = admission::prepare_update(
-            kind,
-            &current,
-            next,
-            request.target.subresource,
-            options.field_validation,
-        )?;
+        let (object, warnings) =
+            admission::prepare_update(kind, &current, next, subresource, validation)?;
         if object == *current {
-            return Ok(VerbResult::Object {
-                object: stored,
-                created: false,
-                changed: false,
-                warnings,
-            });
+            return Ok((stored, warnings));
         }
+        let next = kind.to_stored(object);
         if options.dry_run {
-            return Ok(VerbResult::Object {
-                object: Arc::new(kind.to_stored(object)),
-                created: false,
-                changed: false,
-                warnings,
-            });
+            return Ok((Arc::new(next), warnings));
         }
-        if let SwapResult::Done(object) =
-            state
-                .store
-                .swap(&object_key, Some(&stored), kind.to_stored(object))?
-        {
-            garbage_collector::remove_if_done(state, &object_key, &object)?;
-            garbage_collector::collect_if_orphan(state, &object_key, &object)?;
-            return Ok(VerbResult::Object {
-                object,
-                created: false,
-                changed: true,
-                warnings,
-            });
+        if let Some(object) = state.store.swap(&key, Some(&stored), next)? {
+            garbage_collector::remove_if_done(state, &key, &object)?;
+            garbage_collector::collect_if_orphan(state, &key, &object)?;
+            return Ok((object, warnings));
         }
     }
     Err(request.target.contended())
