@@ -13,6 +13,7 @@ pub mod binaries;
 pub mod cli_tools;
 pub mod clients;
 pub mod fake_agent_server;
+pub mod fault_injection;
 pub mod network_policy;
 pub mod plugin_session;
 pub mod session;

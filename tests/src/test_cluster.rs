@@ -34,13 +34,13 @@ use operator::keys::Keys;
 use operator::kubernetes::watch;
 use operator::urls::{Scheme, UrlForm, Urls};
 use serde_json::{Value, json};
-use standalone::api::{ApiOptions, TestApi};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clients::JsonReply;
+use crate::fault_injection::TestApi;
 
 pub use chaos::PodScript;
 pub use controllers::{Link, TestController};
@@ -92,7 +92,7 @@ impl TestCluster {
 
     /// An installation whose controller is down.
     pub fn without_controller() -> Self {
-        let api = TestApi::new(ApiOptions::for_tests(crds::schema::all_crds()));
+        let api = TestApi::new(crds::schema::all_crds());
         api.faults().exempt(api_clients::OBSERVER);
         let client = api_clients::of(&api, names::CONTROLLER_FIELD_MANAGER);
         let observer = api_clients::of(&api, api_clients::OBSERVER);

@@ -198,8 +198,8 @@ impl Registry {
     }
 
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
-        let mut kinds = self.of_version(group, version);
-        kinds.find(|kind| kind.plural == plural)
+        let mut kinds = self.kinds.iter();
+        kinds.find(|kind| kind.is(group, plural) && kind.version == version)
     }
 
     pub(crate) fn kinds(&self) -> &[Arc<Kind>] {

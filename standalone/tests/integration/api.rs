@@ -3,7 +3,6 @@
 mod crud;
 mod deletion;
 mod events;
-mod faults;
 mod fixtures;
 mod http;
 mod persistence;

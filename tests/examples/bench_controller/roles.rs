@@ -16,13 +16,13 @@ use operator::keys::Keys;
 use operator::traffic::NoGateways;
 use operator::urls::{Scheme, UrlForm, Urls};
 use serde_json::json;
-use standalone::api::{ApiOptions, EmbeddedApi};
+use standalone::api::{Clock, EmbeddedApi};
 use tests::test_cluster::{ScriptedNode, ScriptedSupervisors};
 use tokio_util::sync::CancellationToken;
 
 /// Serves an API that holds this many Sandboxes, and plays their node. Says when all run.
 pub(crate) async fn api(count: u32) {
-    let api = EmbeddedApi::in_memory(ApiOptions::new(crds::schema::all_crds()));
+    let api = EmbeddedApi::in_memory(crds::schema::all_crds(), Clock::wall());
     let client = api.client();
     let node = ScriptedNode::new(client.clone(), api.clock(), Arc::default());
     let node = Arc::new(node);

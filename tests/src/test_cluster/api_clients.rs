@@ -10,29 +10,29 @@ use http::{Method, Request};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use serde_json::{Value, json};
-use standalone::api::TestApi;
 use tower::ServiceExt as _;
 
 use super::Quota;
+use crate::fault_injection::TestApi;
 
 /// User agent of what meets no faults.
 pub(super) const OBSERVER: &str = "observer";
 
 /// A client with this user agent.
 pub(super) fn of(api: &TestApi, agent: &'static str) -> Client {
-    let service =
-        api.service()
-            .map_request(move |mut request: http::Request<kube::client::Body>| {
-                let agent = HeaderValue::from_static(agent);
-                request.headers_mut().entry(USER_AGENT).or_insert(agent);
-                request
-            });
+    let service = api
+        .clone()
+        .map_request(move |mut request: http::Request<kube::client::Body>| {
+            let agent = HeaderValue::from_static(agent);
+            request.headers_mut().entry(USER_AGENT).or_insert(agent);
+            request
+        });
     Client::new(service, "default")
 }
 
 /// A controller's client whose Pods have to fit into a quota.
 pub(super) fn with_quota(api: &TestApi, quota: Arc<Quota>) -> Client {
-    let api = api.service();
+    let api = api.clone();
     let service = tower::service_fn(move |mut request: http::Request<kube::client::Body>| {
         let agent = HeaderValue::from_static(names::CONTROLLER_FIELD_MANAGER);
         request.headers_mut().entry(USER_AGENT).or_insert(agent);
@@ -52,7 +52,7 @@ pub(super) fn with_quota(api: &TestApi, quota: Arc<Quota>) -> Client {
 /// A client whose new Sandboxes get this number for their port `runtime`, as a mutating web hook would
 /// give it to them.
 pub(super) fn with_runtime_port(api: &TestApi, port: u16) -> Client {
-    let service = api.service().map_request(move |request| {
+    let service = api.clone().map_request(move |request| {
         let (parts, body): (http::request::Parts, kube::client::Body) =
             Request::into_parts(request);
         let created = parts.method == Method::POST && parts.uri.path().ends_with("/sandboxes");

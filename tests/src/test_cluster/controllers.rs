@@ -14,11 +14,12 @@ use operator::controller::{self, ControllerConfig, ControllerError};
 use operator::diagnostics::Diagnostics;
 use operator::index::Index;
 use operator::kubernetes::leader::LeaseConfig;
-use standalone::api::Write;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
+
+use crate::fault_injection::Write;
 use tower::BoxError;
 
 use super::{NAMESPACE, TestCluster, urls};

@@ -7,11 +7,11 @@ use std::time::Duration;
 use crds::names;
 use crds::sandbox::Phase;
 use operator::index::Key;
-use standalone::api::{Failure, RequestInfo, Write};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::TestCluster;
+use crate::fault_injection::{Failure, RequestInfo, Write};
 
 /// Virtual time after which a controller that has not written anything has nothing to write.
 const QUIET_PERIOD: Duration = Duration::from_secs(90);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crds::sandbox::Phase;
 use k8s_openapi::api::core::v1::Pod;
 use operator::controller::ControllerError;
-use standalone::api::Outage;
+use tests::fault_injection::Outage;
 use tests::test_cluster::{Link, SeededRng, TestCluster, TestController};
 use tokio::time::{Instant, sleep, timeout};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crds::sandbox::{DesiredState, Phase};
 use http::StatusCode;
 use k8s_openapi::api::core::v1::Pod;
-use standalone::api::{Failure, Outage, RequestInfo, Verb};
+use tests::fault_injection::{Failure, Outage, RequestInfo, Verb};
 use tests::test_cluster::{PodScript, TestCluster, is_controller_write};
 use tokio::time::Instant;
 

@@ -8,7 +8,7 @@ use crds::Sandbox;
 use crds::sandbox::Phase;
 use futures::future::join_all;
 use serde_json::{Value, json};
-use standalone::api::Outage;
+use tests::fault_injection::Outage;
 use tests::test_cluster::{TestCluster, TestGateway};
 use tokio::time::sleep;
 

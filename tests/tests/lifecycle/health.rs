@@ -8,14 +8,15 @@ use crds::sandbox::DesiredState;
 use http::{Request, StatusCode};
 use kube::Client;
 use kube::client::Body;
-use standalone::api::{ApiOptions, EmbeddedApi, Failure, Verb};
+use standalone::api::EmbeddedApi;
+use tests::fault_injection::{Failure, Verb, test_clock};
 use tests::test_cluster::TestCluster;
 use tokio::time::sleep;
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_crd_is_named_and_waited_for() {
     let mut cluster = TestCluster::without_controller();
-    let bare = EmbeddedApi::in_memory(ApiOptions::for_tests(Vec::new()));
+    let bare = EmbeddedApi::in_memory(Vec::new(), test_clock());
     let installed = Arc::new(AtomicBool::new(false));
     cluster.client = either(&bare, &cluster.api, &installed);
     cluster.start_controller();

@@ -8,7 +8,7 @@ use crds::names;
 use crds::sandbox::{DesiredState, Phase};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use standalone::api::{Failure, Verb};
+use tests::fault_injection::{Failure, Verb};
 use tests::test_cluster::{PodScript, TestCluster};
 use tokio::time::sleep;
 
@@ -21,7 +21,7 @@ fn taken(cluster: &TestCluster) -> Vec<String> {
     let texts = writes.map(|write| {
         let request = &write.request;
         let (verb, resource) = (request.verb, &request.resource);
-        let sub = request.subresource.map(|sub| format!("/{sub:?}"));
+        let sub = request.subresource.as_ref().map(|sub| format!("/{sub}"));
         format!("{verb:?} {resource}{}", sub.unwrap_or_default())
     });
     texts.collect()
@@ -29,7 +29,7 @@ fn taken(cluster: &TestCluster) -> Vec<String> {
 
 const CLAIM: &str = "Create persistentvolumeclaims";
 const POD: &str = "Create pods";
-const STATUS: &str = "Patch sandboxes/Status";
+const STATUS: &str = "Patch sandboxes/status";
 const END: &str = "Delete pods";
 
 #[tokio::test(start_paused = true)]

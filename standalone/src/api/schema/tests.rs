@@ -11,10 +11,9 @@ fn schema() -> Schema {
             "properties": {
                 "image": {"type": "string", "minLength": 1, "maxLength": 20},
                 "state": {"type": "string", "enum": ["Running", "Paused"], "default": "Running"},
-                "replicas": {"type": "integer", "minimum": 0, "maximum": 5, "format": "int32"},
-                "name": {"type": "string", "pattern": "^[a-z]+$", "nullable": true},
-                "port": {"x-kubernetes-int-or-string": true,
-                    "anyOf": [{"type": "integer"}, {"type": "string"}]},
+                "replicas": {"type": "integer", "minimum": 0, "maximum": 5},
+                "name": {"type": "string", "pattern": "^[a-z]+$"},
+                "port": {"x-kubernetes-int-or-string": true},
                 "env": {"type": "array", "maxItems": 3, "x-kubernetes-list-type": "map",
                     "x-kubernetes-list-map-keys": ["name"],
                     "items": {"type": "object", "required": ["name"],
@@ -39,10 +38,9 @@ fn prune_removes_and_names_unknown_fields() {
     let mut object = json!({"apiVersion": "v1", "kind": "T", "metadata": {"name": "x"}, "extra": 1,
         "spec": {"image": "a", "foo": 1, "template": {"any": {"thing": 1}}, "labels": {"k": "v"},
             "env": [{"name": "A", "oops": 1}]}});
-    assert_eq!(
-        schema().prune(&mut object),
-        ["extra", "spec.env[0].oops", "spec.foo"]
-    );
+    let mut unknown = Vec::new();
+    schema().prune(&mut object, &mut unknown);
+    assert_eq!(unknown, ["extra", "spec.env[0].oops", "spec.foo"]);
     assert_eq!(
         object["spec"],
         json!({"image": "a", "template": {"any": {"thing": 1}}, "labels": {"k": "v"},
@@ -60,14 +58,13 @@ fn defaults_fill_existing_levels() {
 }
 
 #[test]
-fn null_of_non_nullable_field_is_missing() {
-    let spec = json!({"image": "a", "replicas": null, "name": null, "state": null,
+fn null_of_known_field_is_missing() {
+    let spec = json!({"image": "a", "replicas": null, "state": null,
         "env": [{"name": "A", "value": null}]});
     let mut object = json!({"spec": spec});
     schema().fill_defaults(&mut object);
     let spec = &object["spec"];
     assert_eq!(spec.get("replicas"), None);
-    assert_eq!(spec.get("name"), Some(&Value::Null), "it is nullable");
     assert_eq!(
         (&spec["state"], &spec["env"][0]["value"]),
         (&json!("Running"), &json!(""))
@@ -76,7 +73,7 @@ fn null_of_non_nullable_field_is_missing() {
 
 #[test]
 fn valid_values_pass() {
-    let spec = json!({"image": "a", "state": "Paused", "replicas": 5, "name": null, "port": "http",
+    let spec = json!({"image": "a", "state": "Paused", "replicas": 5, "port": "http",
         "since": "2026-01-01T00:00:00Z"});
     assert_eq!(complaints(&spec), [""; 0]);
 }
@@ -182,4 +179,41 @@ fn rules_accept_unchanged_violations() {
     assert_eq!(faults(&other, Some(&old)), ["spec.resources.limits.cpu"]);
     other["spec"]["resources"]["limits"]["cpu"] = "+1".into();
     assert_eq!(faults(&other, Some(&old)), Vec::<String>::new());
+}
+
+#[test]
+fn crds_of_the_product_use_only_supported_keywords() {
+    const SUPPORTED: &str = "additionalProperties default description enum format items maxItems \
+        maxLength maxProperties maximum minItems minLength minimum pattern properties required \
+        type x-kubernetes-int-or-string x-kubernetes-list-map-keys x-kubernetes-list-type \
+        x-kubernetes-preserve-unknown-fields x-kubernetes-validations";
+    fn visit(schema: &Value) {
+        for (keyword, value) in schema.as_object().unwrap() {
+            let is_supported = SUPPORTED.split_whitespace().any(|known| known == keyword);
+            assert!(is_supported, "{keyword}: {value}");
+            match keyword.as_str() {
+                "properties" => value.as_object().unwrap().values().for_each(visit),
+                "items" | "additionalProperties" => visit(value),
+                "x-kubernetes-list-type" => assert!(value == "map" || value == "atomic"),
+                "x-kubernetes-validations" => {
+                    let mut rules = value.as_array().unwrap().iter();
+                    assert!(rules.all(|rule| rule.get("reason").is_none()), "{value}");
+                }
+                "format" => {
+                    // Of strings only date-time is checked; numbers have bounds.
+                    assert!(
+                        value == "date-time" || schema["type"] == "integer",
+                        "{value}"
+                    );
+                }
+                _ => {}
+            }
+        }
+    }
+    for version in crds::schema::all_crds()
+        .iter()
+        .flat_map(|crd| &crd.spec.versions)
+    {
+        visit(Schema::new(version.schema.as_ref()).document());
+    }
 }

@@ -10,14 +10,19 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use standalone::api::{ApiOptions, TestApi};
+use standalone::api::{Clock, EmbeddedApi};
 
 pub(crate) fn definitions() -> Vec<CustomResourceDefinition> {
     vec![serde_yaml::from_str(include_str!("widgets.crd.yaml")).unwrap()]
 }
 
-pub(crate) fn server() -> TestApi {
-    TestApi::new(ApiOptions::for_tests(definitions()))
+/// Clock with a fraction of a second, which timestamps do not show.
+pub(crate) fn clock() -> Clock {
+    Clock::starting_at("2026-01-01T00:00:00.5Z".parse().unwrap())
+}
+
+pub(crate) fn server() -> EmbeddedApi {
+    EmbeddedApi::in_memory(definitions(), clock())
 }
 
 pub(crate) fn widgets(client: &Client) -> Api<DynamicObject> {

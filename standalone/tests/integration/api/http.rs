@@ -25,7 +25,7 @@ async fn send(
     body: impl Into<Body>,
 ) -> (StatusCode, Value) {
     let response = server
-        .service()
+        .clone()
         .oneshot(request.body(body.into()).unwrap())
         .await
         .unwrap();
@@ -162,7 +162,7 @@ async fn warnings_are_sent_as_headers() {
             r#"{"metadata":{"name":"w"},"spec":{"image":"a","oops":1}}"#,
         ))
         .unwrap();
-    let response = server().service().oneshot(request).await.unwrap();
+    let response = server().oneshot(request).await.unwrap();
     assert_eq!(
         response.headers()["warning"],
         r#"299 - "unknown field \"spec.oops\"""#
@@ -306,7 +306,7 @@ async fn openapi_v2_is_served_as_protobuf_for_kubectl() {
     let accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
     let request = Request::get("/openapi/v2").header("accept", accept);
     let request = request.body(Body::empty()).unwrap();
-    let response = server().service().oneshot(request).await.unwrap();
+    let response = server().oneshot(request).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     let media_type = response.headers()["content-type"].to_str().unwrap();
     assert!(

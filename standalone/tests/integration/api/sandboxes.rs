@@ -5,12 +5,12 @@ use kube::{
     api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use standalone::api::{ApiOptions, EmbeddedApi};
+use standalone::api::EmbeddedApi;
 
-use super::fixtures::{ApiExt as _, message, object};
+use super::fixtures::{ApiExt as _, clock, message, object};
 
 fn sandboxes() -> Api<DynamicObject> {
-    let client = EmbeddedApi::in_memory(ApiOptions::for_tests(crds::schema::all_crds())).client();
+    let client = EmbeddedApi::in_memory(crds::schema::all_crds(), clock()).client();
     Api::default_namespaced_with(client, &ApiResource::erase::<crds::Sandbox>(&()))
 }
 

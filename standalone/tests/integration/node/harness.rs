@@ -13,7 +13,7 @@ use kube::runtime::wait::{Condition, await_condition, conditions};
 use kube::{Api, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use standalone::api::{ApiOptions, EmbeddedApi, LogQuery};
+use standalone::api::{Clock, EmbeddedApi, LogQuery};
 use standalone::node::{NodeConfig, NodeError, log_stream, run};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -60,7 +60,7 @@ impl Machine {
     pub(crate) fn new() -> Self {
         let state = tempfile::tempdir().unwrap();
         Self {
-            api: EmbeddedApi::in_memory(ApiOptions::new(Vec::new())),
+            api: EmbeddedApi::in_memory(Vec::new(), Clock::wall()),
             state,
         }
     }
