@@ -3,7 +3,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy},
+    api::{DeleteParams, ListParams, Preconditions, PropagationPolicy},
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -88,16 +88,13 @@ async fn finalizer_blocks_deletion() {
     let client = server().client();
     create_widget(&client, "w").await;
     let api = widgets(&client);
-    let finalizers = |list| Patch::Merge(json!({"metadata": {"finalizers": list}}));
-    api.change("w", &finalizers(json!(["test.dev/f"]))).await;
+    let finalizers = |list| json!({"metadata": {"finalizers": list}});
+    api.change("w", finalizers(json!(["test.dev/f"]))).await;
     assert!(api.remove("w", DeleteParams::default()).await.is_some());
     assert!(is_terminating(&api, "w").await);
     let more = finalizers(json!(["test.dev/f", "test.dev/g"]));
-    assert_eq!(
-        api_error(api.patch("w", &PatchParams::default(), &more).await).0,
-        422
-    );
-    api.change("w", &finalizers(json!(null))).await;
+    assert_eq!(api_error(api.try_change("w", more).await).0, 422);
+    api.change("w", finalizers(json!(null))).await;
     assert!(!api.exists("w").await);
 }
 

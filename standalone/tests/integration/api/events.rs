@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::{core::v1 as core, events::v1 as events};
-use kube::{
-    Api, Client,
-    api::{ListParams, Patch, PatchParams},
-};
+use kube::{Api, Client, api::ListParams};
 use serde_json::json;
 use tokio::time::advance;
 
@@ -40,10 +37,8 @@ async fn events_are_selected_by_object_and_share_series() {
 
     let series = json!({"series": {"count": 3, "lastObservedTime": "2026-01-01T00:05:00.000000Z"}});
     let new: Api<events::Event> = Api::default_namespaced(client.clone());
-    let params = PatchParams::default();
-    new.patch("a", &params, &Patch::Merge(series))
-        .await
-        .unwrap();
+    let event = new.change("a", series).await;
+    assert_eq!(event.note.as_deref(), Some("it is ready"));
     let old: Api<core::Event> = Api::default_namespaced(client.clone());
     let event = old.get("a").await.unwrap();
     assert_eq!(event.series.unwrap().count, Some(3));
@@ -58,10 +53,7 @@ async fn events_expire_after_ttl() {
     advance(Duration::from_mins(50)).await;
     let series = json!({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:50:00.000000Z"}});
     let api: Api<events::Event> = Api::default_namespaced(client.clone());
-    let params = PatchParams::default();
-    api.patch("again", &params, &Patch::Merge(series))
-        .await
-        .unwrap();
+    api.change("again", series).await;
     advance(Duration::from_mins(15)).await;
     create(&client, "new").await;
     assert_eq!(names(&client, "").await, ["again", "new"]);

@@ -64,10 +64,7 @@ pub(crate) fn running_pod(name: &str) -> Pod {
 }
 
 pub(crate) async fn create_widget(client: &Client, name: &str) -> DynamicObject {
-    widgets(client)
-        .create(&PostParams::default(), &widget(name))
-        .await
-        .unwrap()
+    widgets(client).add(&widget(name)).await
 }
 
 /// Sets the owner of the Pod.
@@ -97,7 +94,9 @@ pub(crate) fn message<T: std::fmt::Debug>(result: kube::Result<T>) -> String {
 /// Requests with default parameters that must succeed.
 pub(crate) trait ApiExt<K> {
     async fn add(&self, object: &K) -> K;
-    async fn change(&self, name: &str, patch: &Patch<Value>) -> K;
+    /// Merges a patch.
+    async fn change(&self, name: &str, patch: Value) -> K;
+    async fn try_change(&self, name: &str, patch: Value) -> kube::Result<K>;
     /// The object if it remains for now.
     async fn remove(&self, name: &str, params: DeleteParams) -> Option<K>;
     async fn exists(&self, name: &str) -> bool;
@@ -111,10 +110,13 @@ where
         self.create(&PostParams::default(), object).await.unwrap()
     }
 
-    async fn change(&self, name: &str, patch: &Patch<Value>) -> K {
-        self.patch(name, &PatchParams::default(), patch)
-            .await
-            .unwrap()
+    async fn change(&self, name: &str, patch: Value) -> K {
+        self.try_change(name, patch).await.unwrap()
+    }
+
+    async fn try_change(&self, name: &str, patch: Value) -> kube::Result<K> {
+        let params = PatchParams::default();
+        self.patch(name, &params, &Patch::Merge(patch)).await
     }
 
     async fn remove(&self, name: &str, params: DeleteParams) -> Option<K> {

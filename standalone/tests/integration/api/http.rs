@@ -42,34 +42,22 @@ fn post(path: &str) -> http::request::Builder {
 async fn malformed_body_returns_status() {
     let server = server();
     let deep = "[".repeat(100_000);
-    reject(&server, 400, post(WIDGETS), "{nonsense").await;
-    reject(&server, 400, post(WIDGETS), "[]").await;
-    reject(&server, 400, post(WIDGETS), "").await;
-    reject(&server, 400, post(WIDGETS), deep).await;
-    reject(
-        &server,
-        400,
-        post(WIDGETS),
-        r#"{"kind":"Pod","apiVersion":"v1"}"#,
-    )
-    .await;
-    reject(&server, 422, post(WIDGETS), r#"{"spec":3}"#).await;
-    reject(&server, 400, post(WIDGETS), r#"{"metadata":3}"#).await;
-    reject(&server, 413, post(WIDGETS), vec![b' '; 4 << 20]).await;
-    reject(
-        &server,
-        415,
-        Request::post(WIDGETS).header("content-type", "text/plain"),
-        "{}",
-    )
-    .await;
-    reject(
-        &server,
-        405,
-        post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
-        "{}",
-    )
-    .await;
+    for (code, body) in [
+        (400, "{nonsense"),
+        (400, "[]"),
+        (400, ""),
+        (400, &deep),
+        (400, r#"{"kind":"Pod","apiVersion":"v1"}"#),
+        (422, r#"{"spec":3}"#),
+        (400, r#"{"metadata":3}"#),
+        (413, &" ".repeat(4 << 20)),
+    ] {
+        reject(&server, code, post(WIDGETS), body.to_owned()).await;
+    }
+    let text = Request::post(WIDGETS).header("content-type", "text/plain");
+    reject(&server, 415, text, "{}").await;
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    reject(&server, 405, post(definitions), "{}").await;
 }
 
 #[tokio::test]
@@ -78,17 +66,16 @@ async fn malformed_patch_returns_status() {
     create_widget(&server.client(), "w").await;
     let item = format!("{WIDGETS}/w");
     let patch = |content_type: &str| Request::patch(&item).header("content-type", content_type);
-    reject(&server, 415, patch("application/json"), "{}").await;
-    reject(&server, 400, patch("application/json-patch+json"), "{}").await;
-    reject(
-        &server,
-        422,
-        patch("application/json-patch+json"),
-        r#"[{"op":"remove","path":"/x/y"}]"#,
-    )
-    .await;
-    reject(&server, 400, patch("application/merge-patch+json"), "7").await;
-    reject(&server, 400, patch("application/apply-patch+yaml"), "{}").await;
+    let missing = r#"[{"op":"remove","path":"/x/y"}]"#;
+    for (code, content_type, body) in [
+        (415, "application/json", "{}"),
+        (400, "application/json-patch+json", "{}"),
+        (422, "application/json-patch+json", missing),
+        (400, "application/merge-patch+json", "7"),
+        (400, "application/apply-patch+yaml", "{}"),
+    ] {
+        reject(&server, code, patch(content_type), body).await;
+    }
     reject(&server, 405, Request::post(&item), "{}").await;
 }
 
@@ -117,28 +104,25 @@ async fn patch_cannot_inflate_object() {
 #[tokio::test]
 async fn malformed_url_returns_status() {
     let server = server();
-    let get = |path: &str| Request::get(format!("{WIDGETS}{path}"));
-    reject(&server, 400, get("?labelSelector=a%20b"), "").await;
-    reject(&server, 400, get("?watch=1&resourceVersion=x"), "").await;
-    reject(&server, 400, get("?dryRun=Some"), "").await;
-    reject(&server, 400, get("?fieldSelector=spec.image%3Da"), "").await;
-    reject(
-        &server,
-        406,
-        get("").header("accept", "application/vnd.kubernetes.protobuf"),
-        "",
-    )
-    .await;
-    reject(&server, 404, get("/w/status/more"), "").await;
-    reject(&server, 404, get("/%ff%00"), "").await;
-    reject(&server, 404, Request::get("/apis/test.dev/v1/nothing"), "").await;
-    reject(
-        &server,
-        404,
-        Request::get("/apis/test.dev/v1/widgets/w"),
-        "",
-    )
-    .await;
+    for (code, path) in [
+        (400, "/namespaces/default/widgets?labelSelector=a%20b"),
+        (400, "/namespaces/default/widgets?watch=1&resourceVersion=x"),
+        (400, "/namespaces/default/widgets?dryRun=Some"),
+        (
+            400,
+            "/namespaces/default/widgets?fieldSelector=spec.image%3Da",
+        ),
+        (404, "/namespaces/default/widgets/w/status/more"),
+        (404, "/namespaces/default/widgets/%ff%00"),
+        (404, "/nothing"),
+        (404, "/widgets/w"),
+    ] {
+        let request = Request::get(format!("/apis/test.dev/v1{path}"));
+        reject(&server, code, request, "").await;
+    }
+    let protobuf = "application/vnd.kubernetes.protobuf";
+    let request = Request::get(WIDGETS).header("accept", protobuf);
+    reject(&server, 406, request, "").await;
 }
 
 async fn reject(

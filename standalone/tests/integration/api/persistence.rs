@@ -35,8 +35,8 @@ async fn acknowledged_writes_survive_restart() {
     widgets(&client)
         .remove("gone", DeleteParams::default())
         .await;
-    let more = Patch::Merge(json!({"spec": {"replicas": 2}}));
-    widgets(&client).change("kept", &more).await;
+    let more = json!({"spec": {"replicas": 2}});
+    widgets(&client).change("kept", more).await;
     let revision = server.revision();
     drop((server, client));
 

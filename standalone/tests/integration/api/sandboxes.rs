@@ -2,7 +2,7 @@
 
 use kube::{
     Api,
-    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
+    api::{ApiResource, DynamicObject, PostParams},
 };
 use serde_json::{Value, json};
 use standalone::api::EmbeddedApi;
@@ -28,8 +28,8 @@ async fn sample_sandbox_is_accepted_and_paused() {
     let api = sandboxes();
     let made = api.add(&sample).await;
     assert_eq!(made.data["spec"]["state"], "Running");
-    let pause = Patch::Merge(json!({"spec": {"state": "Paused", "resourceFactor": 2}}));
-    let paused = api.change("demo", &pause).await;
+    let pause = json!({"spec": {"state": "Paused", "resourceFactor": 2}});
+    let paused = api.change("demo", pause).await;
     assert_eq!(paused.metadata.generation, Some(2));
 }
 
@@ -90,14 +90,7 @@ async fn crd_rules_reject_invalid_specs() {
 async fn crd_transition_rules_compare_states() {
     let api = sandboxes();
     api.add(&sandbox("x", &json!({"image": "a"}))).await;
-    let change = async |spec: Value| {
-        api.patch(
-            "x",
-            &PatchParams::default(),
-            &Patch::Merge(json!({"spec": spec})),
-        )
-        .await
-    };
+    let change = async |spec: Value| api.try_change("x", json!({"spec": spec})).await;
     assert!(change(json!({"image": "b"})).await.is_err());
     change(json!({"state": "Stopped"})).await.unwrap();
     assert!(change(json!({"state": "Running"})).await.is_err());

@@ -3,7 +3,7 @@ use std::pin::pin;
 use futures::{Stream, StreamExt, TryStreamExt};
 use kube::{
     Client, ResourceExt,
-    api::{DynamicObject, Patch, WatchEvent, WatchParams},
+    api::{DynamicObject, WatchEvent, WatchParams},
 };
 use serde_json::json;
 
@@ -40,8 +40,8 @@ async fn watch(
 }
 
 async fn label(client: &Client, name: &str, value: Option<&str>) {
-    let patch = Patch::Merge(json!({"metadata": {"labels": {"l": value}}}));
-    widgets(client).change(name, &patch).await;
+    let patch = json!({"metadata": {"labels": {"l": value}}});
+    widgets(client).change(name, patch).await;
 }
 
 #[tokio::test(start_paused = true)]
