@@ -1,6 +1,8 @@
 //! Condition types and reasons of Sandboxes as closed sets, so that controller, gateway and CRD
 //! schema share one list.
 
+use std::fmt;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -85,35 +87,10 @@ impl ConditionType {
     }
 }
 
-impl Reason {
-    /// Reason on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::CreatingPod => "CreatingPod",
-            Self::Unschedulable => "Unschedulable",
-            Self::VolumeLost => "VolumeLost",
-            Self::QuotaExceeded => "QuotaExceeded",
-            Self::ImagePullBackOff => "ImagePullBackOff",
-            Self::InvalidImageName => "InvalidImageName",
-            Self::CreateContainerConfigError => "CreateContainerConfigError",
-            Self::Initializing => "Initializing",
-            Self::WaitingForCommand => "WaitingForCommand",
-            Self::Ready => "Ready",
-            Self::NodeNotReady => "NodeNotReady",
-            Self::PodReplaced => "PodReplaced",
-            Self::Restarting => "Restarting",
-            Self::CrashLoop => "CrashLoop",
-            Self::StartTimeout => "StartTimeout",
-            Self::Requested => "Requested",
-            Self::Idle => "Idle",
-            Self::MaxRunTime => "MaxRunTime",
-            Self::Expired => "Expired",
-            Self::InvalidSpec => "InvalidSpec",
-            Self::Refused => "Refused",
-            Self::PoolNotFound => "PoolNotFound",
-            Self::NameTaken => "NameTaken",
-            Self::SpecChanged => "SpecChanged",
-        }
+/// Reason on the wire.
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 
@@ -134,7 +111,7 @@ pub fn condition(
     Condition {
         type_: kind.as_str().into(),
         status: status.into(),
-        reason: reason.as_str().into(),
+        reason: reason.to_string(),
         message: message.into(),
         observed_generation: generation,
         last_transition_time: unchanged

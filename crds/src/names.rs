@@ -3,11 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::{Resource as _, ResourceExt as _};
 use ring::digest::{SHA256, digest};
-
-use crate::Sandbox;
 
 /// Field manager of every write of the controller.
 pub const CONTROLLER_FIELD_MANAGER: &str = "sandbox-operator";
@@ -87,18 +83,6 @@ pub fn runtime_id(hash: &[u8]) -> String {
 /// Returns whether the text has the form of a runtime id.
 pub fn is_runtime_id(text: &str) -> bool {
     text.len() == RUNTIME_ID_LEN && text.bytes().all(|b| b.is_ascii_lowercase())
-}
-
-/// Owner reference for owned objects. `None` for a Sandbox that has no uid.
-pub fn owner_reference(sandbox: &Sandbox) -> Option<OwnerReference> {
-    Some(OwnerReference {
-        api_version: Sandbox::api_version(&()).into_owned(),
-        kind: Sandbox::kind(&()).into_owned(),
-        name: sandbox.name_any(),
-        uid: sandbox.uid()?,
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    })
 }
 
 fn encode_letters(hash: &[u8], len: usize) -> String {

@@ -1,9 +1,6 @@
 //! Splits a line into words by the quoting rules of the POSIX shell (XCU 2.2), without expansion,
 //! operators and comments. The crate `shlex` drops the words after a `#`, which is text here.
 
-use std::iter::Peekable;
-use std::str::Chars;
-
 /// Syntax error of a command line.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ShellWordsError {
@@ -15,59 +12,34 @@ pub enum ShellWordsError {
 
 /// Splits a line into words.
 pub fn split(line: &str) -> Result<Vec<String>, ShellWordsError> {
-    let mut rest = line.chars().peekable();
-    let mut words = Vec::new();
-    while let Some(word) = next(&mut rest)? {
-        words.push(word);
+    let mut rest = line.chars();
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    while let Some(c) = rest.next() {
+        match (quote, c) {
+            (None, ' ' | '\t' | '\n') => words.extend(word.take()),
+            (None, '\'' | '"') => {
+                word.get_or_insert_default();
+                quote = Some(c);
+            }
+            (None | Some('"'), '\\') => match (quote, rest.next()) {
+                (None, None) => return Err(ShellWordsError::TrailingBackslash),
+                (Some(_), None) => return Err(ShellWordsError::UnclosedQuote),
+                // A continued line.
+                (_, Some('\n')) => {}
+                (Some(_), Some(c)) if !matches!(c, '$' | '`' | '"' | '\\') => {
+                    word.get_or_insert_default().extend(['\\', c]);
+                }
+                (_, Some(c)) => word.get_or_insert_default().push(c),
+            },
+            (Some(open), c) if c == open => quote = None,
+            (_, c) => word.get_or_insert_default().push(c),
+        }
     }
+    if quote.is_some() {
+        return Err(ShellWordsError::UnclosedQuote);
+    }
+    words.extend(word);
     Ok(words)
-}
-
-fn next(rest: &mut Peekable<Chars<'_>>) -> Result<Option<String>, ShellWordsError> {
-    while rest.next_if(|c| is_blank(*c)).is_some() {}
-    if rest.peek().is_none() {
-        return Ok(None);
-    }
-    let mut word = String::new();
-    while let Some(c) = rest.next_if(|c| !is_blank(*c)) {
-        match c {
-            '\'' => single_quoted(rest, &mut word)?,
-            '"' => double_quoted(rest, &mut word)?,
-            '\\' => match rest.next().ok_or(ShellWordsError::TrailingBackslash)? {
-                '\n' => {}
-                c => word.push(c),
-            },
-            c => word.push(c),
-        }
-    }
-    Ok(Some(word))
-}
-
-fn single_quoted(rest: &mut Peekable<Chars<'_>>, word: &mut String) -> Result<(), ShellWordsError> {
-    loop {
-        match rest.next().ok_or(ShellWordsError::UnclosedQuote)? {
-            '\'' => return Ok(()),
-            c => word.push(c),
-        }
-    }
-}
-
-fn double_quoted(rest: &mut Peekable<Chars<'_>>, word: &mut String) -> Result<(), ShellWordsError> {
-    loop {
-        match rest.next().ok_or(ShellWordsError::UnclosedQuote)? {
-            '"' => return Ok(()),
-            '\\' => match rest.next().ok_or(ShellWordsError::UnclosedQuote)? {
-                '\n' => {}
-                c @ ('$' | '`' | '"' | '\\') => word.push(c),
-                c => word.extend(['\\', c]),
-            },
-            c => word.push(c),
-        }
-    }
-}
-
-fn is_blank(c: char) -> bool {
-    matches!(c, ' ' | '\t' | '\n')
 }
 
 #[cfg(test)]
@@ -76,7 +48,7 @@ mod tests {
 
     #[test]
     fn lines_are_split_as_a_shell_does() {
-        let cases: [(&str, &[&str]); 9] = [
+        let cases: [(&str, &[&str]); 10] = [
             ("", &[]),
             (" \t\n", &[]),
             (
@@ -87,6 +59,7 @@ mod tests {
             (r#"a "b \" \n \\ $x" ''"#, &["a", r#"b " \n \ $x"#, ""]),
             (r"a\ b c\'d", &["a b", "c'd"]),
             ("a\\\nb", &["ab"]),
+            ("a \\\n  --b \\\n", &["a", "--b"]),
             ("x=1'2'\"3\"4", &["x=1234"]),
             (
                 "a#b # c; d | e > f",

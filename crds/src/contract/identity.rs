@@ -36,8 +36,7 @@ impl IdentityKey {
         Self(bytes)
     }
 
-    /// # Errors
-    /// If the text is not 32 bytes of unpadded base64url.
+    /// Reads 32 bytes of unpadded base64url.
     pub fn from_text(text: &str) -> Result<Self, IdentityKeyError> {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| IdentityKeyError)?;
         bytes.try_into().map(Self).map_err(|_| IdentityKeyError)
@@ -62,17 +61,11 @@ impl IdentityKey {
     }
 
     /// Encrypts what the supervisor stores for the next run of its container.
-    ///
-    /// # Errors
-    /// If the operating system has no random bytes.
     pub fn seal_state(self, pod_uid: &str, state: &[u8]) -> Result<Vec<u8>, SealingError> {
         sealing::seal_with_nonce(&self.state_key(), pod_uid.as_bytes(), state)
     }
 
     /// Decrypts what [`IdentityKey::seal_state`] made for the same Pod.
-    ///
-    /// # Errors
-    /// If it was made with another key or for another Pod, or was changed.
     pub fn open_state(self, pod_uid: &str, sealed: &[u8]) -> Result<Vec<u8>, SealingError> {
         sealing::open_with_nonce(&self.state_key(), pod_uid.as_bytes(), sealed)
     }

@@ -43,8 +43,7 @@ pub struct SealedInit {
 }
 
 impl SealingKey {
-    /// # Errors
-    /// If the operating system has no random bytes.
+    /// Makes a new key.
     pub fn generate() -> Result<Self, SealingError> {
         let (private, public) = key_pair()?;
         Ok(Self { private, public })
@@ -56,9 +55,6 @@ impl SealingKey {
     }
 
     /// Decrypts a message for this key and Pod.
-    ///
-    /// # Errors
-    /// If the message is for another key or Pod, or was changed.
     pub fn open<T: DeserializeOwned>(
         self,
         sealed: &SealedInit,
@@ -78,9 +74,6 @@ impl SealingKey {
 
 impl SealedInit {
     /// Encrypts an init message to the public key of a Pod.
-    ///
-    /// # Errors
-    /// If the key is malformed or the operating system has no random bytes.
     pub fn seal(
         init: &impl Serialize,
         recipient: &str,

@@ -34,8 +34,7 @@ pub enum TokenError {
 }
 
 impl Signer {
-    /// # Errors
-    /// [`TokenError::Key`] if the seed is rejected, which 32 bytes never are.
+    /// Derives the key pair from a seed.
     pub fn from_seed(seed: &[u8; 32]) -> Result<Self, TokenError> {
         Ed25519KeyPair::from_seed_unchecked(seed)
             .map(Self)
@@ -48,9 +47,6 @@ impl Signer {
     }
 
     /// Signs the JSON form of `statement`.
-    ///
-    /// # Errors
-    /// [`TokenError::Malformed`] if the statement cannot be serialized as JSON.
     pub fn sign(&self, statement: &impl Serialize) -> Result<String, TokenError> {
         let json = serde_json::to_vec(statement).map_err(|_| TokenError::Malformed)?;
         let payload = URL_SAFE_NO_PAD.encode(json);
@@ -63,8 +59,7 @@ impl Signer {
 }
 
 impl Verifier {
-    /// # Errors
-    /// [`TokenError::Key`] if the text is not 32 bytes of base64url.
+    /// Reads 32 bytes of base64url.
     pub fn new(public_key: &str) -> Result<Self, TokenError> {
         let key = URL_SAFE_NO_PAD
             .decode(public_key)

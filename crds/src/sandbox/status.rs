@@ -188,18 +188,3 @@ impl Restarts {
         self == &Self::default()
     }
 }
-
-impl PodStatus {
-    /// Spelling that clients match.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ready => "Ready",
-            Self::Running => "Running",
-            Self::Pending => "Pending",
-            Self::NotFound => "Not Found",
-            Self::CrashLoopBackOff => "CrashLoopBackOff",
-            Self::Failed => "Failed",
-            Self::Unknown => "Unknown",
-        }
-    }
-}

@@ -3,10 +3,198 @@
 
 mod deadlines;
 mod pod_args;
-mod pods;
-mod types;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Affinity, Toleration};
+
+use shared::diagnostics::Diagnostics;
+use shared::index::Entry;
+use shared::kubernetes::leader::LeaseConfig;
+use shared::tenants::Tenants;
+use shared::urls::Urls;
 
 pub use deadlines::Deadlines;
 pub use pod_args::PodArgs;
-pub use pods::{ConfigMapMount, Injection, PodSettings};
-pub use types::{ClassPolicy, ControllerConfig, Defaults};
+
+/// Configuration of the controller.
+#[derive(Debug, Clone)]
+pub struct ControllerConfig {
+    /// Namespace to serve; `None` for all.
+    pub namespace: Option<String>,
+    /// Image from which the executor binary is copied into supervised Pods.
+    pub executor_image: String,
+    pub urls: Urls,
+    pub defaults: Defaults,
+    pub pods: PodSettings,
+    pub classes: ClassPolicy,
+    /// Replace commands that start the Python action execution server by the native executor.
+    pub native_executor: bool,
+    /// Patterns of images that start as root with the capabilities of `sudo`; `*` is any text.
+    pub sudo_images: Vec<String>,
+    /// Lease of the leader election; `None` for the only controller of a cluster.
+    pub leader: Option<LeaseConfig>,
+    /// Tenants and their quotas.
+    pub tenants: Tenants,
+    /// Health of the process, served at `/livez` and `/readyz`.
+    pub vitals: Arc<Diagnostics>,
+}
+
+/// Defaults of fields that neither a Sandbox nor its pool sets, and upper bounds.
+#[derive(Debug, Clone)]
+pub struct Defaults {
+    pub requests: BTreeMap<String, String>,
+    pub limits: BTreeMap<String, String>,
+    /// Highest `resourceFactor` that takes effect.
+    pub max_factor: f64,
+    /// Upper bound per sandbox and resource.
+    pub max_resources: BTreeMap<String, String>,
+    pub runtime_class_name: Option<String>,
+    pub lifecycle: Deadlines,
+}
+
+/// Resolution of runtime classes (`docs/specs/runtime-api.md`, section 7, rule 21).
+#[derive(Debug, Clone, Default)]
+pub struct ClassPolicy {
+    /// Real name of the class `gvisor`.
+    pub gvisor: Option<String>,
+    /// Reject a class that the cluster lacks; otherwise the default class is used.
+    pub strict: bool,
+}
+
+impl ControllerConfig {
+    /// Default configuration with these URLs.
+    pub fn new(urls: Urls) -> Self {
+        Self {
+            namespace: None,
+            executor_image: "localhost/sandbox-executor:dev".into(),
+            urls,
+            defaults: Defaults::default(),
+            pods: PodSettings::default(),
+            classes: ClassPolicy::default(),
+            native_executor: true,
+            sudo_images: Vec::new(),
+            leader: None,
+            tenants: Tenants::fixed([]),
+            vitals: Arc::default(),
+        }
+    }
+
+    /// The URLs of a sandbox, in the form of its tenant.
+    pub fn urls(&self, entry: &Entry) -> Cow<'_, Urls> {
+        let tenant = entry.session().map_or("", |s| s.tenant.as_str());
+        self.tenants.urls(&self.urls, tenant)
+    }
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        // The limit keeps a sandbox from filling the disk of its node. Nothing is reserved.
+        let map = |cpu: &str, memory: &str, disk: &str| {
+            let amounts = [
+                ("cpu", cpu),
+                ("memory", memory),
+                ("ephemeral-storage", disk),
+            ];
+            BTreeMap::from(amounts.map(|(name, amount)| (name.to_owned(), amount.to_owned())))
+        };
+        Self {
+            requests: map("250m", "512Mi", "0"),
+            limits: map("2", "2Gi", "10Gi"),
+            max_factor: 8.0,
+            max_resources: BTreeMap::new(),
+            runtime_class_name: None,
+            lifecycle: Deadlines::default(),
+        }
+    }
+}
+
+/// Settings of all Pods.
+#[derive(Debug, Clone)]
+pub struct PodSettings {
+    pub injection: Injection,
+    /// Image pull Secrets in the namespace of the sandbox.
+    pub pull_secrets: Vec<String>,
+    pub node_selector: BTreeMap<String, String>,
+    pub tolerations: Vec<Toleration>,
+    pub affinity: Option<Affinity>,
+    pub config_maps: Vec<ConfigMapMount>,
+    pub priority_class: Option<String>,
+    /// Map root to an unprivileged user of the node (`hostUsers: false`).
+    pub user_namespaces: bool,
+    /// Termination grace period in seconds.
+    pub grace_seconds: i64,
+    /// Allow privileged fields in `spec.podTemplate`.
+    pub privileged_templates: bool,
+}
+
+/// Injection of the executor binary into the sandbox container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Injection {
+    /// An init container copies it into a volume of the Pod. Works everywhere.
+    #[default]
+    InitContainer,
+    /// Its image is mounted as a volume. Requires Kubernetes 1.33 and a container runtime that does
+    /// not mount such volumes noexec.
+    ImageVolume,
+}
+
+/// A `ConfigMap` in the namespace of the sandbox and its mount path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigMapMount {
+    pub name: String,
+    pub path: String,
+}
+
+impl Default for PodSettings {
+    fn default() -> Self {
+        Self {
+            injection: Injection::default(),
+            pull_secrets: Vec::new(),
+            node_selector: BTreeMap::new(),
+            tolerations: Vec::new(),
+            affinity: None,
+            config_maps: Vec::new(),
+            priority_class: None,
+            user_namespaces: false,
+            grace_seconds: 10,
+            privileged_templates: false,
+        }
+    }
+}
+
+impl FromStr for ConfigMapMount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some((name, path)) if !name.is_empty() && path.len() > 1 && path.starts_with('/') => {
+                Ok(Self {
+                    name: name.to_owned(),
+                    path: path.to_owned(),
+                })
+            }
+            _ => Err(format!("{text:?} must have the form NAME:/DIRECTORY")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn config_map_mount_requires_name_and_directory() {
+        let mount: ConfigMapMount = "ca:/etc/ca".parse().unwrap();
+        assert_eq!(
+            (mount.name.as_str(), mount.path.as_str()),
+            ("ca", "/etc/ca")
+        );
+        for wrong in ["", "ca", ":/etc", "ca:", "ca:etc", "ca:/"] {
+            assert!(wrong.parse::<ConfigMapMount>().is_err(), "{wrong}");
+        }
+    }
+}

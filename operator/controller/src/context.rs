@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use kube::Client;
+use k8s_openapi::NamespaceResourceScope;
+use kube::{Api, Client, Resource};
 use shared::clock::Clock;
 use shared::index::{Index, Key};
 use shared::keys::Keys;
@@ -11,24 +12,19 @@ use shared::metrics::ControllerMetrics;
 
 use crate::PeerClients;
 use crate::config::ControllerConfig;
-use crate::control_loop::reported_errors::ReportedErrors;
-use crate::control_loop::start_latency::StartTimer;
 use crate::events::EventPublisher;
-use crate::limits::quota::QuotaQueue;
-use crate::limits::replacement_backoff::ReplacementBackoff;
-use crate::limits::self_update_filter::SelfUpdateFilter;
-use crate::per_sandbox::SandboxStates;
 use crate::pod_index::PodIndex;
 use crate::pools::PoolIndex;
 use crate::probes::idle_checker::IdleChecker;
 use crate::probes::readiness_prober::ReadinessProber;
+use crate::quota::QuotaQueue;
+use crate::sandbox_memory::{SandboxMemory, SandboxStates};
 
 /// Shared state of all reconciles.
 pub(crate) struct Context {
     pub(crate) client: Client,
     pub(crate) config: ControllerConfig,
     pub(crate) keys: Arc<Keys>,
-    pub(crate) control_key: String,
     /// Name of this installation in the status of its Sandboxes: its lease.
     pub(crate) installation: Option<String>,
     pub(crate) clock: Clock,
@@ -40,11 +36,8 @@ pub(crate) struct Context {
     pub(crate) sandbox_states: SandboxStates,
     pub(crate) readiness: Arc<ReadinessProber>,
     pub(crate) idle_checker: Arc<IdleChecker>,
-    pub(crate) replacement_backoff: Arc<ReplacementBackoff>,
-    pub(crate) self_update_filter: Arc<SelfUpdateFilter>,
+    pub(crate) memory: Arc<SandboxMemory>,
     pub(crate) quota: Arc<QuotaQueue>,
-    pub(crate) start_timer: Arc<StartTimer>,
-    pub(crate) reported_errors: Arc<ReportedErrors>,
     pub(crate) events: Arc<EventPublisher>,
 }
 
@@ -62,7 +55,6 @@ impl Context {
         let supervisors = peers.supervisors.clone();
         let mut states = SandboxStates::default();
         Self {
-            control_key: keys.signer().public_key(),
             installation: installation(&config),
             pods: Arc::new(PodIndex::new(clock, queue.clone())),
             pools: Arc::new(PoolIndex::new(index.clone(), queue.clone())),
@@ -73,11 +65,8 @@ impl Context {
                 queue.clone(),
             )),
             idle_checker: states.own(IdleChecker::new(peers, clock, queue.clone())),
-            replacement_backoff: states.own(ReplacementBackoff::default()),
-            self_update_filter: states.own(SelfUpdateFilter::default()),
+            memory: states.own(SandboxMemory::default()),
             quota: states.own(QuotaQueue::new(config.tenants.clone(), queue.clone())),
-            start_timer: states.own(StartTimer::default()),
-            reported_errors: states.own(ReportedErrors::default()),
             events: states.own(EventPublisher::new(clock, metrics.clone())),
             sandbox_states: states,
             metrics,
@@ -87,6 +76,16 @@ impl Context {
             clock,
             index,
         }
+    }
+}
+
+impl Context {
+    /// API of a kind in the namespace of a Sandbox.
+    pub(crate) fn api<K>(&self, sandbox: &Key) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), &sandbox.namespace)
     }
 }
 

@@ -1,8 +1,6 @@
 //! Wires the controller together: watches, leader election, work queue, and the order of shutdown.
 
 mod clock_jump;
-pub(crate) mod reported_errors;
-pub(crate) mod start_latency;
 mod worker;
 
 use std::sync::Arc;
@@ -67,7 +65,7 @@ pub async fn run(
     // The tasks end with this function and not with the shutdown, because the reconciles in
     // progress still need the watches.
     let mut tasks = JoinSet::new();
-    spawn_watches(&mut tasks, &context, &CancellationToken::new());
+    spawn_watches(&mut tasks, &context);
     tasks.spawn(fail_readiness_on_shutdown(shutdown.clone(), vitals));
     tasks.spawn(enqueue_changes(context.clone(), queue.clone()));
     tasks.spawn(requeue_waiting_on_limit_change(context.clone()));
@@ -92,34 +90,40 @@ async fn run_while_tasks_live(
     }
 }
 
-fn spawn_watches(tasks: &mut JoinSet<()>, context: &Arc<Context>, shutdown: &CancellationToken) {
+fn spawn_watches(tasks: &mut JoinSet<()>, context: &Context) {
     let namespace = context.config.namespace.as_deref();
     let (client, vitals) = (&context.client, &context.config.vitals);
-    let sandboxes = watch::api(client, namespace);
+    // Never cancelled: they end with the tasks.
+    let shutdown = CancellationToken::new();
     tasks.spawn(watch::run::<Sandbox>(
-        sandboxes,
+        watch::api(client, namespace),
         None,
         context.index.clone(),
         vitals.clone(),
         shutdown.clone(),
     ));
-    let pools = watch::api(client, namespace);
     tasks.spawn(watch::run(
-        pools,
+        watch::api(client, namespace),
         None,
         context.pools.clone(),
         vitals.clone(),
         shutdown.clone(),
     ));
-    let pods = watch::api(client, namespace);
-    let (pod_index, vitals, shutdown) = (context.pods.clone(), vitals.clone(), shutdown.clone());
+    let (api, pods, vitals) = (
+        watch::api(client, namespace),
+        context.pods.clone(),
+        vitals.clone(),
+    );
     tasks.spawn(async move {
-        let selector = format!(
-            "{}={}",
-            names::MANAGED_BY_LABEL,
-            names::CONTROLLER_FIELD_MANAGER
-        );
-        watch::run(pods, Some(&selector), pod_index, vitals, shutdown).await;
+        let (label, value) = (names::MANAGED_BY_LABEL, names::CONTROLLER_FIELD_MANAGER);
+        watch::run(
+            api,
+            Some(&format!("{label}={value}")),
+            pods,
+            vitals,
+            shutdown,
+        )
+        .await;
     });
 }
 
@@ -136,7 +140,7 @@ async fn enqueue_changes(context: Arc<Context>, queue: Arc<WorkQueue<Key>>) {
     let mut changes = index.changes();
     loop {
         match changes.recv().await {
-            Ok(key) if context.self_update_filter.is_own_update(&key, index) => {}
+            Ok(key) if context.memory.is_own_update(&key, index) => {}
             Ok(key) => queue.add(key),
             Err(RecvError::Lagged(_)) => enqueue_all(index, &queue),
             Err(RecvError::Closed) => return,
@@ -167,18 +171,22 @@ async fn run_when_elected(
         run_leader_tasks(worker, shutdown).await;
         return Ok(());
     };
-    if shutdown
-        .run_until_cancelled(election.acquire())
-        .await
-        .is_none()
-    {
+    let acquired = shutdown.run_until_cancelled(election.acquire()).await;
+    if acquired.is_none() {
         // The lease may have been acquired at this very moment.
         election.release().await;
         return Ok(());
     }
-    let result = run_as_leader(worker, &mut election, shutdown).await;
-    worker.clear_leader_gauge();
-    result
+    let result = tokio::select! {
+        all_ended = run_leader_tasks(worker, shutdown) => Ok(all_ended),
+        lost = election.renew_until_lost() => Err(ControllerError::from(lost)),
+    };
+    worker.context.metrics.leader.set(0);
+    // A lease whose reconciles have not all ended must expire instead.
+    if result? {
+        election.release().await;
+    }
+    Ok(())
 }
 
 /// Runs the tasks of the leader until shutdown. Returns whether all reconciles have ended.
@@ -193,23 +201,6 @@ async fn run_leader_tasks(worker: &Arc<Worker>, shutdown: &CancellationToken) ->
         all_ended = worker.run(shutdown) => all_ended,
         () = pool_statuses.run() => false,
     }
-}
-
-/// Leads until shutdown or until the lease is lost. The lease is released only if all reconciles
-/// have ended; otherwise it expires.
-async fn run_as_leader(
-    worker: &Arc<Worker>,
-    election: &mut LeaderElection,
-    shutdown: &CancellationToken,
-) -> Result<(), ControllerError> {
-    let all_ended = tokio::select! {
-        all_ended = run_leader_tasks(worker, shutdown) => all_ended,
-        lost = election.renew_until_lost() => return Err(lost.into()),
-    };
-    if all_ended {
-        election.release().await;
-    }
-    Ok(())
 }
 
 async fn wait_synced(context: &Context) {

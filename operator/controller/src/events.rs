@@ -2,8 +2,7 @@
 //! wait. The queue, the write rate and the rate per sandbox are bounded; Events beyond that are dropped
 //! and counted.
 
-mod pending_queue;
-mod rate_limit;
+mod queue;
 mod recorder;
 #[cfg(test)]
 mod tests;
@@ -18,9 +17,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::per_sandbox::PerSandbox;
-use pending_queue::PendingQueue;
-use rate_limit::SandboxTokenBuckets;
+use crate::sandbox_memory::PerSandbox;
+use queue::{PendingQueue, SandboxTokenBuckets};
 use recorder::Recorder;
 use shared::clock::Clock;
 use shared::index::{Entry, Key};
@@ -28,8 +26,6 @@ use shared::metrics::ControllerMetrics;
 use shared::token_bucket::TokenBucket;
 use transition::EventContent;
 
-/// Maximum number of pending Events.
-const MAX_PENDING_EVENTS: usize = 1024;
 /// Interval of writes after the burst, over all sandboxes.
 const EVENT_INTERVAL: Duration = Duration::from_millis(50);
 /// Burst of the write rate.
@@ -64,7 +60,7 @@ impl EventPublisher {
     pub(super) fn new(clock: Clock, metrics: ControllerMetrics) -> Self {
         Self {
             clock,
-            pending: Mutex::new(PendingQueue::new(MAX_PENDING_EVENTS)),
+            pending: Mutex::default(),
             buckets: Mutex::default(),
             pushed: Notify::new(),
             settled: Notify::new(),
@@ -85,7 +81,7 @@ impl EventPublisher {
                 at: self.clock.now(),
                 content,
             };
-            if self.pending.lock().push(event).is_some() {
+            if self.pending.lock().push(event) {
                 self.metrics.event("dropped_queue_full");
             }
             self.pushed.notify_one();

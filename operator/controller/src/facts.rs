@@ -1,6 +1,5 @@
 //! Facts that the planner decides on, as plain values without Kubernetes types.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -8,30 +7,24 @@ use jiff::{SignedDuration, Timestamp};
 use crds::sandbox::PoolSnapshot;
 use crds::{contract, names};
 use shared::kubernetes::api_messages;
-use shared::kubernetes::slim::{SlimContainer, SlimContainerStatus, SlimPod};
+use shared::kubernetes::slim::{SlimContainer, SlimPod};
 
 use self::spec_revision::SpecRevision;
-use self::termination::{termination_message, termination_reason};
 
+pub use self::container::{Container, ContainerState, StartProblem, StartProblemKind};
+
+mod container;
 pub mod spec_revision;
-mod termination;
-
-/// Termination reason of the kubelet for an end that it did not see, as after a node restart.
-const STATUS_UNKNOWN_REASON: &str = "ContainerStatusUnknown";
 
 /// Annotation of a replacement Pod: restarts before this Pod, so that the count outlives Pod and
 /// controller.
 pub const RESTARTS_ANNOTATION: &str = "openhands.dev/restarts";
-
 /// Annotation of a Pod: rotation number of its session key, if not 0.
 pub const KEY_ROTATION_ANNOTATION: &str = "openhands.dev/key-rotation";
-
 /// Annotation of a Pod whose supervisor has the identity key of the sandbox.
 pub const IDENTITY_ANNOTATION: &str = "openhands.dev/identity";
-
 /// Annotation of a Pod: revision of the spec that it was created from.
 pub const SPEC_ANNOTATION: &str = "openhands.dev/spec";
-
 /// Annotation of a Pod that deviates from the spec: a note for the owner.
 pub const NOTE_ANNOTATION: &str = "openhands.dev/note";
 
@@ -98,7 +91,7 @@ pub struct ContainerRun {
 }
 
 /// Facts about a Pod.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct PodFacts {
     pub name: String,
     pub uid: String,
@@ -121,27 +114,21 @@ pub struct PodFacts {
     pub disruption: Option<String>,
     /// Message of the scheduler if no node fits.
     pub unschedulable: Option<String>,
-    /// Restarts before this Pod, see [`RESTARTS_ANNOTATION`].
+    /// Restarts before this Pod.
     pub restarts_before: u32,
     /// The supervisor runs the command.
     pub supervised: bool,
-    pub annotations: PodAnnotations,
+    /// Rotation number of the session key.
+    pub key_rotation: u32,
+    /// The supervisor has the identity key.
+    pub has_identity: bool,
+    /// Note for the owner.
+    pub note: Option<String>,
+    /// Revision of the spec that the Pod was created from.
+    pub spec_revision: Option<SpecRevision>,
     pub container: Container,
     /// Problem that prevents a container from starting.
     pub start_problem: Option<StartProblem>,
-}
-
-/// Values that the operator recorded on the Pod.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PodAnnotations {
-    /// Rotation number of the session key, see [`KEY_ROTATION_ANNOTATION`].
-    pub key_rotation: u32,
-    /// The supervisor has the identity key, see [`IDENTITY_ANNOTATION`].
-    pub has_identity: bool,
-    /// Note for the owner, see [`NOTE_ANNOTATION`].
-    pub note: Option<String>,
-    /// Revision of the spec, see [`SPEC_ANNOTATION`].
-    pub spec: Option<SpecRevision>,
 }
 
 /// Phase of a Pod.
@@ -155,58 +142,16 @@ pub enum PodPhase {
     Unknown,
 }
 
-/// State of the sandbox container.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Container {
-    pub state: ContainerState,
-    pub restarts: u32,
-    /// Reason of the last termination, for example `OOMKilled` or `exit code 3`.
-    pub last_termination: Option<String>,
-    /// Termination message of supervisor or executor. A program in the sandbox could have written
-    /// it as well.
-    pub termination_message: Option<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Default)]
-pub enum ContainerState {
-    #[default]
-    Waiting,
-    /// The kubelet delays the next start after repeated terminations.
-    BackingOff,
-    Running {
-        started_at: Option<Timestamp>,
-    },
-    Terminated,
-}
-
-/// A problem that prevents a container from starting.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StartProblem {
-    pub kind: StartProblemKind,
-    pub message: String,
-    /// First time that this process saw the problem.
-    pub since: Option<Timestamp>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StartProblemKind {
-    /// The image name is invalid; a retry cannot help.
-    ImageName,
-    ImagePull,
-    ContainerConfig,
-    /// A Secret or `ConfigMap` that the container needs does not exist; the kubelet retries until it
-    /// does.
-    MissingReference,
-}
-
 impl PodFacts {
     /// Reads a Pod. `None` if it lacks fields that the API server always sets.
     pub fn read(pod: &SlimPod) -> Option<Self> {
         let status = &pod.status;
-        let own = status
-            .container_statuses
-            .iter()
-            .find(|c| c.name == names::CONTAINER);
+        let mut containers = status.container_statuses.iter();
+        let own = containers.find(|c| c.name == names::CONTAINER);
+        let count = |annotation| {
+            let number = pod.annotation(annotation).and_then(|n| n.parse().ok());
+            number.unwrap_or(0)
+        };
         Some(Self {
             name: pod.metadata.name.clone()?,
             uid: pod.metadata.uid.clone()?,
@@ -227,12 +172,14 @@ impl PodFacts {
                 .filter(|c| c.status == "True")
                 .and_then(|c| c.reason.clone()),
             unschedulable: unschedulable(pod),
-            restarts_before: pod
-                .annotation(RESTARTS_ANNOTATION)
-                .and_then(|n| n.parse().ok())
-                .unwrap_or(0),
+            restarts_before: count(RESTARTS_ANNOTATION),
             supervised: supervised(pod),
-            annotations: PodAnnotations::read(pod),
+            key_rotation: count(KEY_ROTATION_ANNOTATION),
+            has_identity: pod.annotation(IDENTITY_ANNOTATION).is_some(),
+            note: pod.annotation(NOTE_ANNOTATION).map(str::to_owned),
+            spec_revision: pod
+                .annotation(SPEC_ANNOTATION)
+                .and_then(SpecRevision::parse),
             container: own
                 .map(|own| Container::read(own, has_termination_message(pod)))
                 .unwrap_or_default(),
@@ -262,116 +209,6 @@ impl PodFacts {
     /// Restarts over all Pods since the sandbox was started.
     pub fn restarts(&self) -> u32 {
         self.restarts_before.saturating_add(self.container.restarts)
-    }
-
-    /// Terminations of the command in this Pod. A node that lost track of its containers says
-    /// nothing about the command.
-    pub fn crash_count(&self) -> u32 {
-        if self.container.last_termination.as_deref() == Some(STATUS_UNKNOWN_REASON) {
-            return 0;
-        }
-        let now = matches!(
-            self.container.state,
-            ContainerState::Terminated | ContainerState::BackingOff
-        );
-        self.container.restarts.saturating_add(u32::from(now))
-    }
-}
-
-impl PodAnnotations {
-    fn read(pod: &SlimPod) -> Self {
-        let rotation = pod.annotation(KEY_ROTATION_ANNOTATION);
-        Self {
-            key_rotation: rotation.and_then(|n| n.parse().ok()).unwrap_or(0),
-            has_identity: pod.annotation(IDENTITY_ANNOTATION).is_some(),
-            note: pod.annotation(NOTE_ANNOTATION).map(str::to_owned),
-            spec: pod
-                .annotation(SPEC_ANNOTATION)
-                .and_then(SpecRevision::parse),
-        }
-    }
-}
-
-impl Container {
-    fn read(status: &SlimContainerStatus, own_message: bool) -> Self {
-        let waits_for = |reason: &str| {
-            let waiting = status.state.waiting.as_ref();
-            waiting.is_some_and(|w| w.reason.as_deref() == Some(reason))
-        };
-        let state = if let Some(running) = &status.state.running {
-            ContainerState::Running {
-                started_at: running.started_at.as_ref().map(|t| t.0),
-            }
-        } else if status.state.terminated.is_some() {
-            ContainerState::Terminated
-        } else if waits_for("CrashLoopBackOff") {
-            ContainerState::BackingOff
-        } else {
-            ContainerState::Waiting
-        };
-        let last_termination = status.state.terminated.as_ref();
-        let last_termination = last_termination.or(status.last_state.terminated.as_ref());
-        Self {
-            state,
-            restarts: status.restart_count,
-            last_termination: last_termination.map(termination_reason),
-            termination_message: last_termination
-                .filter(|_| own_message)
-                .and_then(termination_message),
-        }
-    }
-
-    /// Describes the last termination for users.
-    pub fn describe_termination(&self) -> Cow<'_, str> {
-        match (&self.last_termination, &self.termination_message) {
-            (Some(reason), Some(message)) => {
-                // The message makes the explanation of the exit code redundant.
-                let plain = reason
-                    .split_once(" (")
-                    .map_or(reason.as_str(), |(plain, _)| plain);
-                Cow::Owned(format!("{plain}: {message}"))
-            }
-            (Some(reason), None) => Cow::Borrowed(reason),
-            (None, _) => Cow::Borrowed("unknown"),
-        }
-    }
-}
-
-impl StartProblem {
-    fn read(status: &SlimContainerStatus) -> Option<Self> {
-        let waiting = status.state.waiting.as_ref()?;
-        let reason = waiting.reason.as_deref()?;
-        let kind = match reason {
-            "InvalidImageName" => StartProblemKind::ImageName,
-            "ErrImagePull"
-            | "ImagePullBackOff"
-            | "ErrImageNeverPull"
-            | "ImageInspectError"
-            | "RegistryUnavailable"
-            | "SignatureValidationFailed" => StartProblemKind::ImagePull,
-            "CreateContainerConfigError"
-            | "CreateContainerError"
-            | "RunContainerError"
-            | "PreCreateHookError" => StartProblemKind::ContainerConfig,
-            _ => return None,
-        };
-        let detail = waiting.message.as_deref().unwrap_or_default();
-        let kind = if reason == "CreateContainerConfigError"
-            && api_messages::is_reference_missing(detail)
-        {
-            StartProblemKind::MissingReference
-        } else {
-            kind
-        };
-        let message = match &waiting.message {
-            Some(detail) => format!("{reason}: {detail}"),
-            None => reason.to_owned(),
-        };
-        Some(Self {
-            kind,
-            message,
-            since: None,
-        })
     }
 }
 

@@ -9,10 +9,12 @@ pub mod reconcile;
 mod context;
 mod control_loop;
 mod events;
-mod limits;
-mod per_sandbox;
 mod pod_index;
 mod pools;
+mod quota;
+mod sandbox_memory;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::sync::Arc;
 

@@ -223,6 +223,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::tests::key;
 
     fn pod(uid: &str, version: u32) -> SlimPod {
         let owner = json!({"apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox", "name": "a",
@@ -239,7 +240,7 @@ mod tests {
     }
 
     fn known(pods: &PodIndex) -> Option<String> {
-        pods.get(&queue_key(), "sandbox").map(|pod| pod.uid.clone())
+        pods.get(&key("a"), "sandbox").map(|pod| pod.uid.clone())
     }
 
     #[tokio::test]
@@ -258,7 +259,7 @@ mod tests {
     #[tokio::test]
     async fn late_create_response_requeues_without_restoring_pod() {
         let (pods, queue) = pods();
-        WatchSink::remove(&pods, &queue_key(), &pod("first", 2).metadata);
+        WatchSink::remove(&pods, &key("a"), &pod("first", 2).metadata);
         assert_eq!(queue.depth(), 0);
         pods.apply(&pod("first", 1));
         assert_eq!((known(&pods), queue.depth()), (None, 1));
@@ -272,12 +273,5 @@ mod tests {
         assert_eq!(known(&pods), None);
         pods.apply(&pod("first", 1));
         assert_eq!(known(&pods).as_deref(), Some("first"));
-    }
-
-    fn queue_key() -> Key {
-        Key {
-            namespace: "ns".into(),
-            name: "a".into(),
-        }
     }
 }

@@ -11,7 +11,7 @@ mod failure_log;
 pub(crate) mod observe;
 mod status_patch;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use std::sync::Arc;
 
@@ -40,18 +40,19 @@ pub(crate) async fn reconcile(
         return Err(ReconcileError::OtherInstallation(other.to_owned()));
     }
     let plan = plan(&observed.plan_input(), &observed.facts, now);
-    let applied = match apply(context, &observed, &plan).await {
-        Ok(applied) => applied,
-        Err(error) => return reject(context, &observed, error, plan.requeue_at, now).await,
+    let (requeue_at, writes, lost) = (plan.requeue_at, plan.write_status, plan.pod_lost);
+    // On the heap: the future of a reconcile would exceed 16 KiB.
+    let status = match Box::pin(apply(context, &observed, plan)).await {
+        Ok(status) => status,
+        Err(error) => return reject(context, &observed, error, requeue_at, now).await,
     };
-    if plan.write_status {
-        patch_status(context, &observed.entry, &applied.complete(plan.status)).await?;
+    if writes {
+        patch_status(context, &observed.entry, &status).await?;
     }
-    context.self_update_filter.remove(key);
-    if plan.pod_lost {
-        context.replacement_backoff.record_replacement(key, now);
+    if lost {
+        context.memory.record_replacement(key, now);
     }
-    Ok(plan.requeue_at)
+    Ok(requeue_at)
 }
 
 /// Force-deletes the terminating Pod of a deleted Sandbox if its node does not confirm the deletion.
@@ -101,6 +102,6 @@ async fn reject(
         return Ok(None);
     }
     let key = &observed.entry.key;
-    context.self_update_filter.record(key, &context.index);
+    context.memory.record_own_update(key, &context.index);
     Err(ReconcileError::Rejected { error, requeue_at })
 }

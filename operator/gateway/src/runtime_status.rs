@@ -93,7 +93,7 @@ fn detail(lifecycle: RuntimeStatus, entry: &Entry) -> Option<String> {
         return None;
     }
     let status = &entry.status;
-    let reason = || status.reason.map(|reason| reason.as_str().to_owned());
+    let reason = || status.reason.map(|reason| reason.to_string());
     status.message.clone().or_else(reason)
 }
 

@@ -77,6 +77,6 @@ fn is_said_silent(status: &SandboxStatus) -> bool {
 /// Waits until the sandbox is not ready for this reason; what it says.
 async fn reason(ns: &TestNamespace, name: &str, reason: Reason) -> String {
     let is = |s: &SandboxStatus| s.phase == Phase::Starting && s.reason == Some(reason);
-    let status = ns.until(name, reason.as_str(), is).await;
+    let status = ns.until(name, &reason.to_string(), is).await;
     status.message.unwrap()
 }

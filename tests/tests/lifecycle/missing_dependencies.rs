@@ -29,7 +29,7 @@ async fn says(cluster: &TestCluster, name: &str, reason: Reason, words: &str) ->
     assert!(told.contains(words), "{told}");
     let ready = entry.status.conditions.iter().find(|c| c.type_ == "Ready");
     let ready = ready.map(|c| (c.status.as_str(), c.reason.as_str(), c.message.clone()));
-    assert_eq!(ready, Some(("False", reason.as_str(), told)));
+    assert_eq!(ready, Some(("False", &*reason.to_string(), told)));
     // Events come a moment later.
     sleep(Duration::from_secs(5)).await;
     let events: Api<Event> = cluster.api_of();

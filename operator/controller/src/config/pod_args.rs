@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use clap::builder::{BoolishValueParser, FalseyValueParser};
 use k8s_openapi::api::core::v1::{Affinity, Toleration};
 
-use super::pods::{ConfigMapMount, Injection, PodSettings};
-use super::types::{ClassPolicy, ControllerConfig};
+use super::{ClassPolicy, ConfigMapMount, ControllerConfig, Injection, PodSettings};
 use shared::quantity;
 
 /// A value in JSON; `None` if it is empty. As an alias, the field is a plain value for clap.
@@ -202,7 +201,6 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use shared::urls::{Scheme, UrlForm, Urls};
 
     #[derive(Debug, Parser)]
     struct TestArgs {
@@ -212,11 +210,7 @@ mod tests {
 
     fn config(arguments: &[&str]) -> Result<ControllerConfig, clap::Error> {
         let line = TestArgs::try_parse_from([&["x"], arguments].concat())?;
-        let mut config = ControllerConfig::new(Urls {
-            scheme: Scheme::Https,
-            base: "rt.example.com".into(),
-            form: UrlForm::Nested,
-        });
+        let mut config = crate::tests::config();
         line.pods.apply(&mut config);
         Ok(config)
     }

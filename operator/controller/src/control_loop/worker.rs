@@ -5,7 +5,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::conditions::Reason;
 use crds::sandbox::Phase;
 use jiff::Timestamp;
 use tokio::task::JoinSet;
@@ -13,13 +12,12 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
-use crate::per_sandbox::PerSandbox as _;
 use crate::reconcile::observe::restore_quota;
 use crate::reconcile::reconcile;
+use crate::sandbox_memory::PerSandbox as _;
 use shared::index::{Entry, Index, Key};
 use shared::kubernetes::health::WATCH_STUCK_TIMEOUT;
 use shared::kubernetes::work_queue::{MAX_BACKOFF, MAX_OUTAGE_BACKOFF, WorkQueue};
-use shared::metrics::ControllerMetrics;
 
 /// Maximum of concurrent reconciles.
 const MAX_CONCURRENT_RECONCILES: usize = 32;
@@ -53,18 +51,12 @@ impl Worker {
             .metrics
             .add(|registry| self.context.metrics.register(registry));
         // Weak references: the diagnostics may outlive the worker and must not keep its context.
-        let (index, queue) = (
-            Arc::downgrade(&self.context.index),
-            Arc::downgrade(&self.queue),
-        );
-        let (metrics, weak_diagnostics) = (self.context.metrics.clone(), Arc::downgrade(vitals));
+        let (weak_context, weak_queue) =
+            (Arc::downgrade(&self.context), Arc::downgrade(&self.queue));
         vitals.metrics.before_each_read(move || {
-            let (Some(index), Some(queue), Some(vitals)) =
-                (index.upgrade(), queue.upgrade(), weak_diagnostics.upgrade())
-            else {
-                return;
-            };
-            update_gauges(&metrics, &index, &queue, &vitals.health.watch_ages());
+            if let (Some(context), Some(queue)) = (weak_context.upgrade(), weak_queue.upgrade()) {
+                update_gauges(&context, &queue);
+            }
         });
         let queue = Arc::downgrade(&self.queue);
         vitals.health.add_liveness_check(move || {
@@ -126,11 +118,6 @@ impl Worker {
         all_ended
     }
 
-    /// Records that this process no longer leads.
-    pub(super) fn clear_leader_gauge(&self) {
-        self.context.metrics.leader.set(0);
-    }
-
     async fn reconcile_key(self: Arc<Self>, key: Key, due: Instant) {
         let before = self.context.index.get(&key);
         let mut guard = ReconcileGuard {
@@ -138,35 +125,41 @@ impl Worker {
             key: &key,
             before: before.as_deref(),
             began: Instant::now(),
-            outcome: ReconcileOutcome::Failed("unfinished", MAX_BACKOFF, None),
+            failure: Some(("unfinished", MAX_BACKOFF)),
+            next: None,
         };
         self.context.metrics.in_progress.inc();
         let result = timeout(RECONCILE_TIMEOUT, reconcile(&self.context, &key)).await;
         self.publish_changes(&key, before.as_deref(), due);
-        let instant = |at: Timestamp| to_instant(at, self.context.clock.now());
-        guard.outcome = match result {
+        let next = match result {
             Ok(Ok(next)) => {
-                self.context.reported_errors.forget(&key);
-                ReconcileOutcome::Succeeded(next.map(instant))
+                self.context.memory.forget_failure(&key);
+                guard.failure = None;
+                next
             }
             Ok(Err(error)) => {
                 let category = error.category();
                 self.log_failure(&key, category, &error.to_string());
-                let server_error = error.is_server_error();
-                let longest = server_error.then_some(MAX_OUTAGE_BACKOFF);
-                let next = error.requeue_at().map(instant);
-                ReconcileOutcome::Failed(category, longest.unwrap_or(MAX_BACKOFF), next)
+                let longest = if error.is_server_error() {
+                    MAX_OUTAGE_BACKOFF
+                } else {
+                    MAX_BACKOFF
+                };
+                guard.failure = Some((category, longest));
+                error.requeue_at()
             }
             Err(_) => {
                 self.log_failure(&key, "timeout", "the reconcile exceeded its time limit");
-                ReconcileOutcome::Failed("timeout", MAX_BACKOFF, None)
+                guard.failure = Some(("timeout", MAX_BACKOFF));
+                None
             }
         };
+        guard.next = next.map(|at| to_instant(at, self.context.clock.now()));
     }
 
     /// Logs an error once, and its repetitions for debugging only.
     fn log_failure(&self, key: &Key, category: &str, error: &str) {
-        if self.context.reported_errors.is_new(key, error) {
+        if self.context.memory.is_new_error(key, error) {
             tracing::warn!(%key, category, error, "reconcile failed; requeued");
         } else {
             tracing::debug!(%key, category, error, "reconcile failed again; requeued");
@@ -177,7 +170,7 @@ impl Worker {
     /// holds state that was written to or read from the API server.
     fn publish_changes(&self, key: &Key, before: Option<&Entry>, due: Instant) {
         let Context {
-            start_timer,
+            memory,
             events,
             metrics,
             ..
@@ -185,14 +178,14 @@ impl Worker {
         let after = self.context.index.get(key);
         let same = after.as_deref().zip(before);
         let Some((after, before)) = same.filter(|(after, before)| after.uid == before.uid) else {
-            return start_timer.forget(key);
+            return memory.forget(key);
         };
-        if let Some((kind, latency)) = start_timer.observe(before, after, due) {
+        if let Some((kind, latency)) = memory.observe_start(before, after, due) {
             metrics.started(kind, latency);
         }
         let (old, new) = (&before.status, &after.status);
         if new.phase == Phase::Failed && old.phase != Phase::Failed {
-            let (reason, detail) = (new.reason.map(Reason::as_str), &new.message);
+            let (reason, detail) = (new.reason.map(|reason| reason.to_string()), &new.message);
             tracing::warn!(%key, reason, detail, "sandbox failed");
         }
         events.publish_changes(before, after);
@@ -205,14 +198,10 @@ struct ReconcileGuard<'a> {
     key: &'a Key,
     before: Option<&'a Entry>,
     began: Instant,
-    outcome: ReconcileOutcome,
-}
-
-enum ReconcileOutcome {
-    /// The time of the next reconcile, if one is needed.
-    Succeeded(Option<Instant>),
-    /// Error category, maximum backoff, and a deadline for the next reconcile.
-    Failed(&'static str, Duration, Option<Instant>),
+    /// Error category and maximum backoff; `None` after a success.
+    failure: Option<(&'static str, Duration)>,
+    /// The time of the next reconcile at the latest.
+    next: Option<Instant>,
 }
 
 impl Drop for ReconcileGuard<'_> {
@@ -220,25 +209,19 @@ impl Drop for ReconcileGuard<'_> {
         let Worker { queue, context } = self.worker;
         let metrics = &context.metrics;
         metrics.in_progress.dec();
-        match self.outcome {
-            ReconcileOutcome::Failed(category, longest, next) => {
-                metrics.record_failure(category, self.began.elapsed());
-                queue.requeue_with_backoff(self.key, longest);
-                // Read afterwards: a later change adds the key by itself.
-                if is_changed(self.before, context.index.get(self.key).as_deref()) {
-                    queue.add(self.key.clone());
-                }
-                if let Some(at) = next {
-                    queue.add_at(self.key.clone(), at);
-                }
+        if let Some((category, longest)) = self.failure {
+            metrics.record_failure(category, self.began.elapsed());
+            queue.requeue_with_backoff(self.key, longest);
+            // Read afterwards: a later change adds the key by itself.
+            if is_changed(self.before, context.index.get(self.key).as_deref()) {
+                queue.add(self.key.clone());
             }
-            ReconcileOutcome::Succeeded(next) => {
-                metrics.record_success(self.began.elapsed());
-                queue.done(self.key);
-                if let Some(at) = next {
-                    queue.add_at(self.key.clone(), at);
-                }
-            }
+        } else {
+            metrics.record_success(self.began.elapsed());
+            queue.done(self.key);
+        }
+        if let Some(at) = self.next {
+            queue.add_at(self.key.clone(), at);
         }
     }
 }
@@ -256,22 +239,17 @@ pub(super) fn enqueue_all(index: &Index, queue: &WorkQueue<Key>) {
     }
 }
 
-fn update_gauges(
-    metrics: &ControllerMetrics,
-    index: &Index,
-    queue: &WorkQueue<Key>,
-    ages: &[(&'static str, Duration)],
-) {
+fn update_gauges(context: &Context, queue: &WorkQueue<Key>) {
+    let metrics = &context.metrics;
     let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-    for (phase, count) in index.phase_counts() {
+    for (phase, count) in context.index.phase_counts() {
         let gauge = metrics.sandboxes.get_or_create_owned(&[("phase", phase)]);
         gauge.set(number(count));
     }
     metrics.queued.set(number(queue.depth()));
-    for (resource, age) in ages {
-        let gauge = metrics
-            .watch_age
-            .get_or_create_owned(&[("resource", *resource)]);
+    for (resource, age) in context.config.vitals.health.watch_ages() {
+        let label = [("resource", resource)];
+        let gauge = metrics.watch_age.get_or_create_owned(&label);
         gauge.set(i64::try_from(age.as_secs()).unwrap_or(i64::MAX));
     }
 }
@@ -291,13 +269,12 @@ mod tests {
     use testing::FakeApi;
 
     use super::*;
-    use crate::reconcile::build::tests::fixtures::{config, entry};
-    use crate::reconcile::tests::test_context;
+    use crate::tests::{config, context, entry};
 
     #[tokio::test(start_paused = true)]
     async fn change_during_failing_reconcile_skips_the_backoff() {
         let client = FakeApi::default().client();
-        let context = Arc::new(test_context(client, config(), Clock::wall()));
+        let context = Arc::new(context(client, config(), Clock::wall()));
         let queue = Arc::new(WorkQueue::default());
         queue.open();
         let before = entry(SandboxSpec::default());
@@ -321,7 +298,8 @@ mod tests {
                 key: &key,
                 before: Some(&before),
                 began: Instant::now(),
-                outcome: ReconcileOutcome::Failed("spec", MAX_BACKOFF, None),
+                failure: Some(("spec", MAX_BACKOFF)),
+                next: None,
             });
             assert_eq!(queue.depth(), due, "generation {generation}");
         }

@@ -38,7 +38,7 @@ pub(super) struct Recorder {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct SeriesKey {
     uid: String,
-    reason: &'static str,
+    reason: String,
     note: Option<String>,
 }
 
@@ -66,16 +66,15 @@ impl Recorder {
         self.evict(now);
         let key = SeriesKey {
             uid: pending.uid.clone(),
-            reason: pending.content.reason,
+            reason: pending.content.reason.clone(),
             note: pending.content.note.clone(),
         };
         let api = Api::<Event>::namespaced(self.client.clone(), &pending.key.namespace);
-        let known = self.series.get(&key).cloned();
-        let written = match known {
+        let incremented = match self.series.get(&key).cloned() {
             Some(series) => increment_count(&api, series, now).await?,
             None => None,
         };
-        let written = match written {
+        let written = match incremented {
             Some(series) => series,
             None => self.create(&api, pending, now).await?,
         };
@@ -94,15 +93,11 @@ impl Recorder {
             field_manager: Some(MANAGER.into()),
             ..PostParams::default()
         };
-        let created = with_timeout(api.create(&params, &event)).await;
-        // The response to an earlier attempt was lost.
-        created.map(|_| ()).or_else(|error| {
-            if error.is_already_exists() {
-                Ok(())
-            } else {
-                Err(error)
-            }
-        })?;
+        match with_timeout(api.create(&params, &event)).await {
+            // The response to an earlier attempt was lost.
+            Err(error) if !error.is_already_exists() => return Err(error),
+            _ => {}
+        }
         Ok(Series {
             name: event.metadata.name.unwrap_or_default(),
             count: 1,
@@ -122,7 +117,7 @@ impl Recorder {
             action: Some(content.action.into()),
             event_time: Some(MicroTime(now)),
             note: content.note.clone(),
-            reason: Some(content.reason.into()),
+            reason: Some(content.reason.clone()),
             regarding: Some(regarding(pending)),
             reporting_controller: Some(names::CONTROLLER_FIELD_MANAGER.into()),
             reporting_instance: Some(self.instance.clone()),
@@ -163,10 +158,7 @@ async fn increment_count(
     let patch = Patch::Merge(json!({
         "series": {"count": series.count, "lastObservedTime": MicroTime(now)},
     }));
-    let params = PatchParams {
-        field_manager: Some(MANAGER.into()),
-        ..PatchParams::default()
-    };
+    let params = PatchParams::apply(MANAGER);
     match with_timeout(api.patch(&series.name, &params, &patch)).await {
         Ok(_) => Ok(Some(series)),
         Err(error) if error.is_not_found() => Ok(None),

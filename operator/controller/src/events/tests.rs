@@ -3,13 +3,13 @@
 use crds::conditions::Reason;
 use crds::sandbox::{PauseReason, Phase, Restarts, SandboxStatus};
 use k8s_openapi::api::events::v1::Event;
-use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio::time::{advance, timeout};
 
+use super::queue::MAX_PENDING_EVENTS;
 use super::*;
-use shared::keys::Keys;
+use crate::tests::{entry_in, key};
 use testing::FakeApi;
 
 fn status(phase: Phase, reason: Option<Reason>) -> SandboxStatus {
@@ -21,7 +21,7 @@ fn status(phase: Phase, reason: Option<Reason>) -> SandboxStatus {
 }
 
 /// Reasons of the Events of a sequence of statuses.
-fn reasons(statuses: &[SandboxStatus]) -> Vec<&'static str> {
+fn reasons(statuses: &[SandboxStatus]) -> Vec<String> {
     let steps = statuses.windows(2);
     let all = steps.flat_map(|pair| transition::events_for_change(&pair[0], &pair[1]));
     all.map(|a| a.reason).collect()
@@ -154,14 +154,11 @@ fn event_fixture() -> EventFixture {
 }
 
 fn entry(name: &str, phase: Phase) -> Entry {
-    let sandbox = json!({
-        "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox", "spec": {},
-        "metadata": {"namespace": "ns", "name": name, "uid": format!("uid-{name}"),
-            "resourceVersion": "1"},
-        "status": {"phase": phase},
-    });
-    let keys = Keys::derive(&[1; 32]).unwrap();
-    Entry::read(&serde_json::from_value(sandbox).unwrap(), &keys).unwrap()
+    Entry {
+        key: key(name),
+        uid: format!("uid-{name}"),
+        ..entry_in(phase)
+    }
 }
 
 impl EventFixture {

@@ -11,7 +11,7 @@ const MAX_NOTE_BYTES: usize = 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EventContent {
     pub(super) warning: bool,
-    pub(super) reason: &'static str,
+    pub(super) reason: String,
     pub(super) action: &'static str,
     pub(super) note: Option<String>,
 }
@@ -58,14 +58,21 @@ fn replaced(before: &SandboxStatus, after: &SandboxStatus) -> Option<EventConten
 fn restarted(before: &SandboxStatus, after: &SandboxStatus) -> Option<EventContent> {
     let lost = [before, after].map(|s| s.reason == Some(Reason::PodReplaced));
     let more = after.restarts.count > before.restarts.count;
-    if !more || lost.contains(&true) || is_final(after.phase) {
+    let runs = matches!(
+        after.phase,
+        Phase::Pending | Phase::Starting | Phase::Running
+    );
+    if !more || !runs || lost.contains(&true) {
         return None;
     }
     let message = after.message.clone();
     let message = message.filter(|_| after.reason == Some(Reason::Restarting));
     let note = message.unwrap_or_else(|| {
-        let why = after.restarts.reasons.last();
-        let why = why.map_or("unknown", String::as_str);
+        let why = after
+            .restarts
+            .reasons
+            .last()
+            .map_or("unknown", String::as_str);
         format!("the command terminated ({why}) and is being restarted")
     });
     Some(warning("Restarted", "Restart", note))
@@ -86,7 +93,7 @@ fn start_blocked(before: &SandboxStatus, after: &SandboxStatus) -> Option<EventC
             | Reason::NameTaken
     );
     let is_starting = matches!(after.phase, Phase::Pending | Phase::Starting);
-    (is_problem && is_starting).then(|| warning(reason.as_str(), "Start", message(after)))
+    (is_problem && is_starting).then(|| warning(&reason.to_string(), "Start", message(after)))
 }
 
 /// A phase that is not transitional.
@@ -94,10 +101,18 @@ fn phase_reached(before: &SandboxStatus, after: &SandboxStatus) -> Option<EventC
     if before.phase == after.phase {
         return None;
     }
+    let expired = after.reason == Some(Reason::Expired);
     match after.phase {
         Phase::Running => Some(normal("Ready", "Start", ready(after))),
         Phase::Paused => Some(normal("Paused", "Pause", paused(after))),
-        Phase::Stopped => Some(normal(stop_reason(after), "Stop", stopped(after))),
+        Phase::Stopped if expired => {
+            let note = "expired after deletePausedAfter; Pod and workspace are deleted";
+            Some(normal("Expired", "Stop", note.into()))
+        }
+        Phase::Stopped => {
+            let note = "Pod and workspace are deleted, as requested";
+            Some(normal("Stopped", "Stop", note.into()))
+        }
         Phase::Failed => Some(warning("Failed", "Fail", failed(after))),
         Phase::Pending | Phase::Starting | Phase::Pausing => None,
     }
@@ -123,57 +138,35 @@ fn paused(after: &SandboxStatus) -> String {
     format!("the Pod is deleted, {files}: {why}")
 }
 
-fn stop_reason(after: &SandboxStatus) -> &'static str {
-    match after.reason.map(Reason::as_str) {
-        Some("Expired") => "Expired",
-        _ => "Stopped",
-    }
-}
-
-fn stopped(after: &SandboxStatus) -> String {
-    match stop_reason(after) {
-        "Expired" => "expired after deletePausedAfter; Pod and workspace are deleted".into(),
-        _ => "Pod and workspace are deleted, as requested".into(),
-    }
-}
-
 fn failed(after: &SandboxStatus) -> String {
-    let reason = after.reason.map_or("Unknown", Reason::as_str);
+    let reason = after
+        .reason
+        .map_or("Unknown".into(), |reason| reason.to_string());
     match &after.message {
-        Some(message) if message.starts_with(reason) => message.clone(),
+        Some(message) if message.starts_with(&reason) => message.clone(),
         Some(message) => format!("{reason}: {message}"),
-        None => reason.to_owned(),
+        None => reason,
     }
-}
-
-fn is_final(phase: Phase) -> bool {
-    matches!(
-        phase,
-        Phase::Failed | Phase::Stopped | Phase::Paused | Phase::Pausing
-    )
 }
 
 fn message(status: &SandboxStatus) -> String {
     status.message.clone().unwrap_or_default()
 }
 
-fn normal(reason: &'static str, action: &'static str, note: String) -> EventContent {
+/// An Event without a warning.
+fn normal(reason: &str, action: &'static str, mut note: String) -> EventContent {
+    note.truncate(note.floor_char_boundary(MAX_NOTE_BYTES));
     EventContent {
         warning: false,
-        reason,
+        reason: reason.to_owned(),
         action,
-        note: truncate(note),
+        note: Some(note).filter(|note| !note.is_empty()),
     }
 }
 
-fn warning(reason: &'static str, action: &'static str, note: String) -> EventContent {
+fn warning(reason: &str, action: &'static str, note: String) -> EventContent {
     EventContent {
         warning: true,
         ..normal(reason, action, note)
     }
-}
-
-fn truncate(mut note: String) -> Option<String> {
-    note.truncate(note.floor_char_boundary(MAX_NOTE_BYTES));
-    (!note.is_empty()).then_some(note)
 }

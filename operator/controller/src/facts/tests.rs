@@ -57,7 +57,7 @@ fn supervised_termination_message_is_one_short_line() {
     let long = supervised(&"\u{fc}".repeat(4096))
         .termination_message
         .unwrap();
-    assert_eq!(long.chars().count(), termination::MAX_MESSAGE_CHARS);
+    assert_eq!(long.chars().count(), container::MAX_MESSAGE_CHARS);
     assert_eq!(
         container("/bin/own", "hunter2").describe_termination(),
         "exit code 1"

@@ -79,10 +79,7 @@ impl StatusWriter<'_> {
         patch["status"]["conditions"] = json!(status.conditions);
         patch["status"]["selector"] = json!(status.selector);
         let patch = Patch::Merge(patch);
-        let params = PatchParams {
-            field_manager: Some(names::CONTROLLER_FIELD_MANAGER.into()),
-            ..PatchParams::default()
-        };
+        let params = PatchParams::apply(names::CONTROLLER_FIELD_MANAGER);
         match with_timeout(api.patch_status(&key.name, &params, &patch)).await {
             Ok(written) => {
                 self.pools.apply_written(key, written);

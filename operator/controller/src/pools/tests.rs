@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::tests::key;
 use shared::keys::Keys;
 
 fn env(name: &str, value: &str) -> EnvVar {
@@ -81,10 +82,7 @@ async fn stale_pool_state_is_ignored() {
         let pool = pools.find("ns", &spec)?;
         Some(pool.spec.template.image.clone())
     };
-    let key = Key {
-        namespace: "ns".into(),
-        name: "p".into(),
-    };
+    let key = key("p");
     pools.apply(state("first", "9", "a"));
     pools.apply_written(&key, state("first", "10", "b"));
     assert_eq!(image().as_deref(), Some("b"));

@@ -16,7 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::PeerClients;
 use crate::facts::{ContainerRun, IdleReport};
-use crate::per_sandbox::PerSandbox;
+use crate::sandbox_memory::PerSandbox;
 use shared::clock::Clock;
 use shared::index::Key;
 use shared::kubernetes::work_queue::WorkQueue;
@@ -43,13 +43,6 @@ struct IdleCheck {
     task: Option<AbortOnDropHandle<()>>,
 }
 
-/// Address of a sandbox server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ServerAddress {
-    pub(crate) ip: String,
-    pub(crate) port: u16,
-}
-
 impl IdleChecker {
     pub(crate) fn new(peers: PeerClients, clock: Clock, queue: Arc<WorkQueue<Key>>) -> Self {
         Self {
@@ -67,12 +60,13 @@ impl IdleChecker {
         checks.get(key).filter(|c| c.run == *run)?.report
     }
 
-    /// Starts a check, unless one of this container run is running.
+    /// Starts a check, unless one of this container run is running. `server` is the address of the
+    /// sandbox server.
     pub(crate) fn ensure_checking(
         self: &Arc<Self>,
         key: &Key,
         run: ContainerRun,
-        server: Option<ServerAddress>,
+        server: Option<(String, u16)>,
     ) {
         let mut checks = self.checks.lock();
         let known = checks.remove(key).filter(|c| c.run == run);
@@ -88,13 +82,12 @@ impl IdleChecker {
         checks.insert(key.clone(), IdleCheck { run, report, task });
     }
 
-    async fn check(&self, key: &Key, server: Option<ServerAddress>) -> IdleReport {
+    async fn check(&self, key: &Key, server: Option<(String, u16)>) -> IdleReport {
         let _permit = self.permits.acquire().await;
         let traffic = self.peers.gateways.traffic(key);
         let idle = async {
-            let server = server?;
-            let supervisors = &self.peers.supervisors;
-            let query = supervisors.server_idle_time(&server.ip, server.port);
+            let (ip, port) = server?;
+            let query = self.peers.supervisors.server_idle_time(&ip, port);
             timeout(CHECK_TIMEOUT, query).await.ok()?
         };
         let (idle, traffic) = tokio::join!(idle, traffic);

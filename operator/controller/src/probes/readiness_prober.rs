@@ -23,8 +23,8 @@ use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::facts::{ContainerRun, ProbeResult};
-use crate::per_sandbox::PerSandbox;
 use crate::probes::supervisor_client::{SupervisorAddress, SupervisorError, Supervisors};
+use crate::sandbox_memory::PerSandbox;
 use limiter::ProbeLimiter;
 use shared::clock::Clock;
 use shared::index::Key;

@@ -3,11 +3,9 @@
 
 use std::sync::Arc;
 
-use crds::contract::identity::IdentityKey;
 use crds::sandbox::SandboxStatus;
 use crds::{Sandbox, names};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
-use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
@@ -16,71 +14,61 @@ use super::observe::{Observed, snapshot};
 use super::plan::{Action, DeletionGrace, Plan};
 use super::{create, failure_log, init_message};
 use crate::context::Context;
-use crate::per_sandbox::PerSandbox as _;
-use crate::probes::idle_checker::ServerAddress;
 use crate::probes::readiness_prober::{MakeInit, ProbeTarget};
+use crate::sandbox_memory::PerSandbox as _;
 use shared::index::{Entry, Key};
 use shared::kubernetes::client::with_timeout;
 use shared::kubernetes::owned_objects::{delete, delete_owned};
 use shared::kubernetes::slim::SlimPod;
 use shared::urls::RUNTIME;
 
-/// Results of the actions that belong into the status.
-#[derive(Debug, Default)]
-pub(super) struct Applied {
-    sealed_log: Option<String>,
-}
-
-impl Applied {
-    /// Adds the results to the planned status.
-    pub(super) fn complete(self, status: SandboxStatus) -> SandboxStatus {
-        SandboxStatus {
-            sealed_log: self.sealed_log.or(status.sealed_log),
-            ..status
-        }
-    }
-}
-
-/// Starts and stops probes, then executes the actions of a plan in order.
+/// Starts and stops probes, then executes the actions of a plan in order. Returns the planned
+/// status with the results of the actions.
 pub(super) async fn apply(
     context: &Arc<Context>,
     observed: &Observed,
-    plan: &Plan,
-) -> Result<Applied, ApplyError> {
+    plan: Plan,
+) -> Result<SandboxStatus, ApplyError> {
     update_readiness_probe(context, observed, plan.probe_readiness);
     update_idle_check(context, observed, plan.check_idle);
-    let mut applied = Applied::default();
+    let mut status = plan.status;
     for action in &plan.actions {
         tracing::debug!(key = %observed.entry.key, ?action, "applying");
-        execute(context, observed, action, &mut applied).await?;
+        execute(context, observed, action, &mut status).await?;
     }
-    Ok(applied)
+    Ok(status)
 }
 
 async fn execute(
     context: &Context,
     observed: &Observed,
     action: &Action,
-    applied: &mut Applied,
+    status: &mut SandboxStatus,
 ) -> Result<(), ApplyError> {
+    let Entry { key, uid: own, .. } = &*observed.entry;
     match action {
-        Action::CreateClaim => create::claim(context, observed).await,
-        Action::CreatePod { restarts } => create::pod(context, observed, *restarts).await,
+        Action::CreateClaim => create::claim(context, observed).await?,
+        Action::CreatePod { restarts } => create::pod(context, observed, *restarts).await?,
         Action::CaptureLog => {
-            applied.sealed_log = failure_log::capture(context, &observed.entry.key).await;
-            Ok(())
+            let log = failure_log::capture(context, key).await;
+            status.sealed_log = log.or(status.sealed_log.take());
         }
         Action::DeletePod { uid, grace } => {
-            let Entry {
-                key, uid: owner, ..
-            } = &*observed.entry;
-            delete_pod(context, key, Some(owner), uid, *grace).await
+            delete_pod(context, key, Some(own), uid, *grace).await?;
         }
-        Action::DeleteClaim { name } => delete_claim(context, observed, name).await,
-        Action::DeleteSecret => delete_secret(context, observed).await,
-        Action::DropSealedEnv => drop_sealed_env(context, observed).await,
-        Action::DeleteSandbox => delete_sandbox(context, observed).await,
+        Action::DeleteClaim { name } => {
+            delete_owned(&context.api::<PersistentVolumeClaim>(key), name, own).await?;
+        }
+        Action::DeleteSecret => {
+            let name = names::environment_secret(&key.name);
+            delete_owned(&context.api::<Secret>(key), &name, own).await?;
+        }
+        Action::DropSealedEnv => drop_sealed_env(context, &observed.entry).await?,
+        Action::DeleteSandbox => {
+            delete(&context.api::<Sandbox>(key), &key.name, Some(own), None).await?;
+        }
     }
+    Ok(())
 }
 
 /// Starts or stops the readiness probe of the sandbox.
@@ -94,14 +82,16 @@ fn update_readiness_probe(context: &Arc<Context>, observed: &Observed, wanted: b
     let target = match observed.plan_input().probe.port {
         _ if pod.supervised => ProbeTarget::Supervisor {
             init: make_init(context, observed),
-            identity: identity_key(context, observed),
+            // A Pod of an earlier version was built without the key.
+            identity: pod
+                .has_identity
+                .then(|| context.keys.identity_key(&observed.entry.uid)),
         },
         Some(port) => ProbeTarget::Port(port),
         None => return,
     };
-    context
-        .readiness
-        .ensure_probing(key, pod.container_run(), ip, target);
+    let readiness = &context.readiness;
+    readiness.ensure_probing(key, pod.container_run(), ip, target);
 }
 
 /// Starts an idle check, or drops the last report if there is no Pod.
@@ -112,12 +102,9 @@ fn update_idle_check(context: &Arc<Context>, observed: &Observed, wanted: bool) 
         return;
     };
     if wanted {
-        let ip = pod.ip.clone();
-        let server = ip.zip(observed.entry.port(RUNTIME));
-        let server = server.map(|(ip, port)| ServerAddress { ip, port });
-        context
-            .idle_checker
-            .ensure_checking(key, pod.container_run(), server);
+        let server = pod.ip.clone().zip(observed.entry.port(RUNTIME));
+        let checker = &context.idle_checker;
+        checker.ensure_checking(key, pod.container_run(), server);
     }
 }
 
@@ -130,17 +117,9 @@ fn make_init(context: &Arc<Context>, observed: &Observed) -> MakeInit {
         // The init message is only for the Pod that is probed.
         let pod = observed.facts.pod.as_ref();
         let pod = pod.filter(|pod| Some(&pod.uid) == uid.as_ref())?;
-        let rotation = pod.annotations.key_rotation;
-        init_message::init(&create::init_context(&context, &observed, rotation)).ok()
+        let rotation = pod.key_rotation;
+        init_message::init(&create::build_context(&context, &observed), rotation).ok()
     })
-}
-
-/// Identity key of the sandbox, if its Pod was built with it.
-fn identity_key(context: &Context, observed: &Observed) -> Option<IdentityKey> {
-    let pod = observed.facts.pod.as_ref();
-    let entry = &observed.entry;
-    pod.filter(|pod| pod.annotations.has_identity)
-        .map(|_| context.keys.identity_key(&entry.uid))
 }
 
 /// Deletes the Pod of a sandbox, which may be deleted already.
@@ -151,7 +130,7 @@ pub(super) async fn delete_pod(
     uid: &str,
     grace: DeletionGrace,
 ) -> Result<(), ApplyError> {
-    let api = Api::<SlimPod>::namespaced(context.client.clone(), &sandbox.namespace);
+    let api = context.api::<SlimPod>(sandbox);
     let seconds = match grace {
         DeletionGrace::PodDefault => None,
         DeletionGrace::Force => Some(0),
@@ -167,44 +146,14 @@ pub(super) async fn delete_pod(
     Ok(())
 }
 
-async fn delete_claim(
-    context: &Context,
-    observed: &Observed,
-    name: &str,
-) -> Result<(), ApplyError> {
-    let key = &observed.entry.key;
-    let api = Api::<PersistentVolumeClaim>::namespaced(context.client.clone(), &key.namespace);
-    delete_owned(&api, name, &observed.entry.uid).await?;
-    Ok(())
-}
-
-async fn delete_secret(context: &Context, observed: &Observed) -> Result<(), ApplyError> {
-    let key = &observed.entry.key;
-    let api = Api::<Secret>::namespaced(context.client.clone(), &key.namespace);
-    let name = names::environment_secret(&key.name);
-    delete_owned(&api, &name, &observed.entry.uid).await?;
-    Ok(())
-}
-
 /// Removes the sealed environment from the spec of a stopped Sandbox. It can take up a megabyte, and
 /// a stopped sandbox never starts again.
-async fn drop_sealed_env(context: &Context, observed: &Observed) -> Result<(), ApplyError> {
-    let entry = &observed.entry;
-    let api = Api::<Sandbox>::namespaced(context.client.clone(), &entry.key.namespace);
+async fn drop_sealed_env(context: &Context, entry: &Entry) -> Result<(), ApplyError> {
     let metadata = json!({"uid": entry.uid, "resourceVersion": entry.resource_version});
     let patch = Patch::Merge(json!({"metadata": metadata, "spec": {"sealedEnv": null}}));
-    let params = PatchParams {
-        field_manager: Some(names::CONTROLLER_FIELD_MANAGER.into()),
-        ..PatchParams::default()
-    };
+    let params = PatchParams::apply(names::CONTROLLER_FIELD_MANAGER);
+    let api = context.api::<Sandbox>(&entry.key);
     let written = with_timeout(api.patch(&entry.key.name, &params, &patch)).await?;
     context.index.apply(&written);
-    Ok(())
-}
-
-async fn delete_sandbox(context: &Context, observed: &Observed) -> Result<(), ApplyError> {
-    let entry = &observed.entry;
-    let api = Api::<Sandbox>::namespaced(context.client.clone(), &entry.key.namespace);
-    delete(&api, &entry.key.name, Some(&entry.uid), None).await?;
     Ok(())
 }

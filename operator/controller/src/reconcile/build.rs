@@ -2,9 +2,7 @@
 
 pub mod command;
 mod container;
-mod context;
 pub mod environment_secret;
-mod error;
 mod init_container;
 pub mod pod;
 mod pod_template;
@@ -12,9 +10,90 @@ pub mod resources;
 mod security_profile;
 mod template_policy;
 #[cfg(test)]
-pub(crate) mod tests;
-mod volumes;
-pub mod workspace_claim;
+mod tests;
+pub mod volumes;
 
-pub use context::{BuildContext, PodParams};
-pub use error::BuildError;
+use crds::{Sandbox, names};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::Resource as _;
+
+use crate::config::{ControllerConfig, Deadlines};
+use shared::index::Entry;
+use shared::keys::Keys;
+
+/// Input of the builders and of the init message.
+#[derive(Debug, Clone, Copy)]
+pub struct BuildContext<'a> {
+    /// The object, its spec completed from the pool.
+    pub entry: &'a Entry,
+    pub config: &'a ControllerConfig,
+    pub keys: &'a Keys,
+    pub url: &'a str,
+    pub deadlines: Deadlines,
+}
+
+/// Parameters that differ between the Pods of one sandbox.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PodParams<'a> {
+    /// Restarts of the command before this Pod.
+    pub restarts: u32,
+    /// Use the default runtime class: the cluster lacks the one in the spec.
+    pub default_class: bool,
+    /// Environment Secret of a sandbox without a command.
+    pub secret: Option<&'a Secret>,
+}
+
+/// Fault of the spec that keeps an object from being built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    #[error("spec.image is missing")]
+    NoImage,
+    #[error("{path}: {detail}")]
+    Invalid { path: String, detail: String },
+}
+
+impl BuildContext<'_> {
+    /// Returns whether the supervisor runs a command. Otherwise the entrypoint of the image runs.
+    fn is_supervised(&self) -> bool {
+        self.entry.spec.command.is_some()
+    }
+
+    /// Metadata of an owned object.
+    fn metadata(&self, name: String) -> ObjectMeta {
+        let entry = self.entry;
+        let owner = OwnerReference {
+            api_version: Sandbox::api_version(&()).into_owned(),
+            kind: Sandbox::kind(&()).into_owned(),
+            name: entry.key.name.clone(),
+            uid: entry.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        };
+        ObjectMeta {
+            name: Some(name),
+            namespace: Some(entry.key.namespace.clone()),
+            labels: Some(names::labels(&entry.key.name, &entry.runtime_id)),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        }
+    }
+}
+
+impl BuildError {
+    fn at(path: impl Into<String>, detail: impl std::fmt::Display) -> Self {
+        Self::Invalid {
+            path: path.into(),
+            detail: detail.to_string(),
+        }
+    }
+
+    /// Deserialization error below `path`.
+    fn at_path(path: String, fault: &serde_path_to_error::Error<serde_json::Error>) -> Self {
+        let field = fault.path().to_string();
+        match field.as_str() {
+            "." => Self::at(path, fault.inner()),
+            field => Self::at(format!("{path}.{field}"), fault.inner()),
+        }
+    }
+}

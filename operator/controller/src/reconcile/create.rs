@@ -6,7 +6,7 @@ mod tests;
 
 use crds::names;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 
 use super::error::ApplyError;
 use crate::context::Context;
@@ -15,45 +15,29 @@ use crate::facts::spec_revision::SpecRevision;
 use crate::reconcile::build::command::key_rotation;
 use crate::reconcile::build::pod::requested_runtime_class;
 use crate::reconcile::build::{self, BuildContext, PodParams};
-use crate::reconcile::init_message::{self, InitContext};
+use crate::reconcile::init_message;
 use crate::reconcile::observe::Observed;
 use shared::index::Entry;
 use shared::kubernetes::api_messages;
 use shared::kubernetes::owned_objects::{CreateError, create_owned, delete, reject_terminating};
 use shared::kubernetes::slim::SlimPod;
 
-/// Input of the init message.
-pub(super) fn init_context<'a>(
-    context: &'a Context,
-    observed: &'a Observed,
-    key_rotation: u32,
-) -> InitContext<'a> {
-    InitContext {
+/// Input of the builders.
+pub(super) fn build_context<'a>(context: &'a Context, observed: &'a Observed) -> BuildContext<'a> {
+    BuildContext {
         entry: &observed.entry,
         config: &context.config,
         keys: &context.keys,
         url: &observed.url,
         deadlines: observed.deadlines,
-        key_rotation,
-    }
-}
-
-/// Input of the builders.
-fn build_context<'a>(context: &'a Context, entry: &'a Entry) -> BuildContext<'a> {
-    BuildContext {
-        entry,
-        config: &context.config,
-        control_key: &context.control_key,
-        identity: context.keys.identity_key(&entry.uid),
     }
 }
 
 /// Creates the workspace PVC.
 pub(super) async fn claim(context: &Context, observed: &Observed) -> Result<(), ApplyError> {
     let entry = &observed.entry;
-    if let Some(claim) = build::workspace_claim::claim(&build_context(context, entry))? {
-        let namespace = &entry.key.namespace;
-        let client = &context.client;
+    if let Some(claim) = build::volumes::claim(&build_context(context, observed))? {
+        let (client, namespace) = (&context.client, &entry.key.namespace);
         let claim: PersistentVolumeClaim =
             create_owned(client, namespace, &claim, &entry.uid).await?;
         reject_terminating(claim)?;
@@ -69,13 +53,13 @@ pub(super) async fn pod(
     restarts: u32,
 ) -> Result<(), ApplyError> {
     let entry = &observed.entry;
-    let build_context = build_context(context, entry);
-    let init = init_context(context, observed, key_rotation(&entry.spec));
+    let build_context = build_context(context, observed);
+    let rotation = key_rotation(&entry.spec);
     let secret = if entry.spec.command.is_some() {
-        init_message::init(&init)?;
+        init_message::init(&build_context, rotation)?;
         None
     } else {
-        let environment = init_message::environment(&init)?;
+        let environment = init_message::environment(&build_context, rotation)?;
         Some(build::environment_secret::secret(
             &build_context,
             environment,
@@ -112,9 +96,14 @@ async fn ensure_secret(
     if found.data == secret.data {
         return Ok(());
     }
-    let api = Api::<Secret>::namespaced(client.clone(), namespace);
     let name = names::environment_secret(&entry.key.name);
-    delete(&api, &name, found.uid().as_deref(), None).await?;
+    delete(
+        &context.api::<Secret>(&entry.key),
+        &name,
+        found.uid().as_deref(),
+        None,
+    )
+    .await?;
     let made: Secret = create_owned(client, namespace, secret, &entry.uid).await?;
     reject_terminating(made)?;
     Ok(())
@@ -141,9 +130,12 @@ async fn retry_without_runtime_class(
     params: &PodParams<'_>,
     error: CreateError,
 ) -> Result<SlimPod, ApplyError> {
-    let Some(class) = requested_runtime_class(build_context)
-        .filter(|class| is_missing_runtime_class(&error, class))
-    else {
+    // Text of the admission plug-in `RuntimeClass`.
+    let is_missing = |class: &&str| match &error {
+        CreateError::Forbidden(message) => api_messages::is_runtime_class_missing(message, class),
+        _ => false,
+    };
+    let Some(class) = requested_runtime_class(build_context).filter(is_missing) else {
         return Err(error.into());
     };
     if context.config.classes.strict {
@@ -155,12 +147,4 @@ async fn retry_without_runtime_class(
     };
     let pod = build::pod::pod(build_context, &params)?;
     Ok(create_pod(context, build_context.entry, &pod).await?)
-}
-
-/// Returns whether the admission plug-in `RuntimeClass` rejected the Pod for this class.
-fn is_missing_runtime_class(error: &CreateError, class: &str) -> bool {
-    let CreateError::Forbidden(message) = error else {
-        return false;
-    };
-    api_messages::is_runtime_class_missing(message, class)
 }

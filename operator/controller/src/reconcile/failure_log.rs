@@ -6,7 +6,6 @@ use std::time::Duration;
 use crds::names;
 use futures::AsyncReadExt as _;
 use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
 use kube::api::LogParams;
 use tokio::time::timeout;
 
@@ -25,7 +24,7 @@ const MAX_KEPT_BYTES: usize = 4 << 10;
 
 /// Returns the sealed end of the log. A missing log does not delay the failure.
 pub(super) async fn capture(context: &Context, key: &Key) -> Option<String> {
-    let log = match timeout(READ_TIMEOUT, read(context, &key.namespace, &key.name)).await {
+    let log = match timeout(READ_TIMEOUT, read(context, key)).await {
         Ok(Ok(log)) => log,
         Ok(Err(error)) => {
             let error = error_text::error_text(&error);
@@ -41,15 +40,15 @@ pub(super) async fn capture(context: &Context, key: &Key) -> Option<String> {
     (!log.is_empty()).then(sealed)?.ok()
 }
 
-async fn read(context: &Context, namespace: &str, sandbox: &str) -> kube::Result<String> {
-    let api = Api::<Pod>::namespaced(context.client.clone(), namespace);
+async fn read(context: &Context, key: &Key) -> kube::Result<String> {
     let params = LogParams {
         container: Some(names::CONTAINER.into()),
         tail_lines: Some(TAIL_LINES),
         limit_bytes: i64::try_from(MAX_READ_BYTES).ok(),
         ..LogParams::default()
     };
-    let stream = api.log_stream(&names::pod(sandbox), &params).await?;
+    let name = names::pod(&key.name);
+    let stream = context.api::<Pod>(key).log_stream(&name, &params).await?;
     let mut bytes = Vec::new();
     // A partial log is better than none.
     let _ = stream.take(MAX_READ_BYTES).read_to_end(&mut bytes).await;

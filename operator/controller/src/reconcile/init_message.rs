@@ -1,38 +1,56 @@
 //! The initialization message, which turns a dormant Pod into a sandbox: command, working
 //! directory, environment and readiness probe.
 
-mod context;
 mod environment;
 #[cfg(test)]
 mod tests;
 
 use crds::contract::control::{Init, Probe};
+use crds::contract::token;
 
+use crate::reconcile::build::BuildContext;
 use crate::reconcile::build::command::{effective_command, is_sandbox_server};
-use crate::reconcile::build::workspace_claim::workspace_path;
-use context::MAX_INIT_BYTES;
+use crate::reconcile::build::volumes::workspace_path;
 use shared::index::Entry;
+use shared::keys::SealError;
 use shared::urls::RUNTIME;
 
-pub use context::{InitContext, InitError};
 pub use environment::{Environment, environment};
 
 /// Path that every sandbox server answers without a key (`docs/specs/runtime-api.md`, section 0.4).
 const ALIVE_PATH: &str = "/alive";
+/// Longest initialization in bytes of JSON that fits a token of `MAX_TOKEN_BYTES`: base64 adds a
+/// third twice, keys and signature some hundred bytes.
+const MAX_INIT_BYTES: usize = (token::MAX_TOKEN_BYTES - 2048) / 16 * 9;
 
-/// Builds the initialization. The same sandbox always gets the same one.
-pub fn init(context: &InitContext<'_>) -> Result<Init, InitError> {
+/// Fault of the spec that keeps a sandbox from being initialized.
+#[derive(Debug, thiserror::Error)]
+pub enum InitError {
+    #[error("the sandbox has no command")]
+    NoCommand,
+    #[error("spec.sealedEnv: {0}")]
+    Sealed(#[from] SealError),
+    #[error("spec.sealedEnv: the variable {0} exceeds the 128 KiB that Linux allows")]
+    Variable(String),
+    #[error(
+        "spec.command and spec.sealedEnv: {0} bytes together exceed the limit of {MAX_INIT_BYTES}"
+    )]
+    TooLarge(usize),
+    #[error("spec.command: cannot serialize it as JSON")]
+    Encode(#[from] serde_json::Error),
+}
+
+/// Builds the initialization. The same sandbox always gets the same one. `key_rotation` is the
+/// number of the session key of the Pod; the spec may be newer.
+pub fn init(context: &BuildContext<'_>, key_rotation: u32) -> Result<Init, InitError> {
     let spec = &context.entry.spec;
     let native = context.config.native_executor;
     let command = effective_command(spec, native).ok_or(InitError::NoCommand)?;
-    let working_dir = match &spec.working_dir {
-        Some(own) => own.clone(),
-        None => workspace_path(spec).to_owned(),
-    };
+    let working_dir = spec.working_dir.as_deref();
     let init = Init {
         probe: probe(context.entry, &command),
-        environment: environment(context)?,
-        working_dir,
+        environment: environment(context, key_rotation)?,
+        working_dir: working_dir.unwrap_or(workspace_path(spec)).to_owned(),
         command,
     };
     let size = serde_json::to_vec(&init)?.len();

@@ -68,7 +68,7 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
         pool: pool.map(|pool| pool.snapshot.clone()),
         had_lost_pod: context.pods.has_lost_pod(&entry.uid),
         quota: QuotaDecision::Admitted,
-        replace_at: context.replacement_backoff.earliest_replacement(key, now),
+        replace_at: context.memory.earliest_replacement(key, now),
         orphan: context
             .pods
             .orphan(key, Some(&entry.uid))
@@ -79,7 +79,7 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
     let made_from = facts
         .pod
         .as_ref()
-        .and_then(|pod| pod.annotations.spec.as_ref());
+        .and_then(|pod| pod.spec_revision.as_ref());
     facts.spec_changed =
         made_from.is_some_and(|revision| revision.differs_from(entry.generation, &entry.spec));
     let lifecycle = entry.spec.lifecycle.as_ref();

@@ -5,7 +5,6 @@ mod decision;
 mod existing_pod;
 mod idle;
 mod pause_stop;
-mod readiness;
 mod running;
 mod starting;
 mod status;
@@ -16,41 +15,25 @@ use crds::sandbox::{DesiredState, Phase, PodStatus, SandboxStatus};
 use jiff::Timestamp;
 
 use crate::facts::Facts;
-use decision::FailureKind;
-use idle::IdlePauseDecision;
+use decision::{FailureKind, deadline_after};
+use idle::PauseDecision;
 pub(super) use status::force_deletion_time;
 
 pub use decision::{Action, ActionRejection, DeletionGrace, Plan, PlanInput};
 
-/// Decides the next step of one sandbox.
-pub fn plan(input: &PlanInput<'_>, facts: &Facts, now: Timestamp) -> Plan {
-    let mut plan = Plan::unchanged(input);
-    let own = facts.pod.as_ref().filter(|_| input.entry.deleting);
-    // Kubernetes deletes these Pods, but only their nodes can confirm it.
-    let terminating = own.filter(|pod| pod.grace_ends_at.is_some());
-    for pod in terminating.into_iter().chain(&facts.orphan) {
-        plan.ensure_pod_deleted(pod, now);
-    }
-    if input.entry.deleting {
-        return plan;
-    }
-    match input.entry.desired_state() {
-        DesiredState::Running => running::plan_running(&mut plan, input, facts, now),
-        DesiredState::Paused => plan_pausing(&mut plan, input, facts, now),
-        DesiredState::Stopped => pause_stop::plan_stopped(&mut plan, input, facts, now),
-    }
-    plan.capture_log_of_failure(input, facts);
-    plan.finish_status(input, facts, now);
-    plan
+/// One decision: what it rests on, and the plan so far.
+struct Planner<'a> {
+    input: &'a PlanInput<'a>,
+    facts: &'a Facts,
+    now: Timestamp,
+    plan: Plan,
 }
 
-/// Plans for desired state `Paused`. An idle pause is confirmed before the Pod is deleted.
-fn plan_pausing(plan: &mut Plan, input: &PlanInput<'_>, facts: &Facts, now: Timestamp) {
-    match pause_stop::confirm_pause(plan, input, facts, now) {
-        IdlePauseDecision::Confirmed => pause_stop::plan_paused(plan, input, facts, now),
-        IdlePauseDecision::Cancelled => running::plan_running(plan, input, facts, now),
-        IdlePauseDecision::Pending => {}
-    }
+/// Decides the next step of one sandbox.
+pub fn plan(input: &PlanInput<'_>, facts: &Facts, now: Timestamp) -> Plan {
+    let mut planner = Planner::new(input, facts, now);
+    planner.decide();
+    planner.plan
 }
 
 /// The status after an action of the plan was rejected.
@@ -60,34 +43,61 @@ pub fn status_after_rejection(
     rejection: &ActionRejection,
     now: Timestamp,
 ) -> SandboxStatus {
-    let mut plan = Plan::unchanged(input);
-    plan.status.pool_revision = None;
-    // The rejected start began now, not with the start before the pause or the failure.
-    let begins = !matches!(
-        plan.status.phase,
-        Phase::Pending | Phase::Starting | Phase::Running
-    );
-    if begins || plan.status.started_at.is_none() {
-        plan.status.started_at = Some(now.into());
+    let mut planner = Planner::new(input, facts, now);
+    planner.reject(rejection);
+    planner.finish_status();
+    planner.plan.status
+}
+
+impl Planner<'_> {
+    fn decide(&mut self) {
+        let entry = self.input.entry;
+        let own = self.facts.pod.as_ref().filter(|_| entry.deleting);
+        // Kubernetes deletes these Pods, but only their nodes can confirm it.
+        let terminating = own.filter(|pod| pod.grace_ends_at.is_some());
+        for pod in terminating.into_iter().chain(&self.facts.orphan) {
+            self.ensure_pod_deleted(pod);
+        }
+        if entry.deleting {
+            return;
+        }
+        match entry.desired_state() {
+            DesiredState::Running => self.plan_running(),
+            // An idle pause is confirmed before the Pod is deleted.
+            DesiredState::Paused => match self.confirm_pause() {
+                PauseDecision::Confirmed => self.plan_paused(),
+                PauseDecision::Cancelled => self.plan_running(),
+                PauseDecision::Pending => {}
+            },
+            DesiredState::Stopped => self.plan_stopped(),
+        }
+        self.capture_log_of_failure();
+        self.finish_status();
     }
-    if rejection.is_terminal {
-        plan.fail(rejection.reason, &rejection.message, FailureKind::Other);
-    } else {
-        let started = matches!(plan.status.phase, Phase::Starting | Phase::Running);
+
+    fn reject(&mut self, rejection: &ActionRejection) {
+        let status = &mut self.plan.status;
+        status.pool_revision = None;
+        let started = matches!(status.phase, Phase::Starting | Phase::Running);
+        // The rejected start began now, not with the start before the pause or the failure.
+        if status.started_at.is_none() || !(started || status.phase == Phase::Pending) {
+            status.started_at = Some(self.now.into());
+        }
+        if rejection.is_terminal {
+            return self.fail(rejection.reason, &rejection.message, FailureKind::Other);
+        }
+        if started {
+            // Actions that can be rejected are planned only when there is no Pod.
+            status.pod_status = Some(PodStatus::Pending);
+            status.pod_ip = None;
+            status.node_name = None;
+        }
+        status.pod_status.get_or_insert(PodStatus::NotFound);
         let phase = if started {
             Phase::Starting
         } else {
             Phase::Pending
         };
-        plan.set_phase(phase, rejection.reason, Some(rejection.message.clone()));
-        if started {
-            // Actions that can be rejected are planned only when there is no Pod.
-            plan.status.pod_status = Some(PodStatus::Pending);
-            plan.status.pod_ip = None;
-            plan.status.node_name = None;
-        }
-        plan.status.pod_status.get_or_insert(PodStatus::NotFound);
+        self.set_phase(phase, rejection.reason, Some(rejection.message.clone()));
     }
-    plan.finish_status(input, facts, now);
-    plan.status
 }

@@ -3,7 +3,6 @@
 use crds::conditions::Reason;
 use crds::sandbox::SandboxStatus;
 use crds::{Sandbox, names};
-use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Map, Value, json};
 
@@ -30,7 +29,7 @@ pub(crate) async fn patch_status(
     let Some(mut changes) = merge_patch(&old, &serde_json::to_value(status)?) else {
         return Ok(());
     };
-    let api = Api::<Sandbox>::namespaced(context.client.clone(), &entry.key.namespace);
+    let api = context.api::<Sandbox>(&entry.key);
     // The uid protects another object of the same name.
     let mut metadata = json!({"uid": entry.uid});
     if status.reason == Some(Reason::Expired) && entry.status.reason != Some(Reason::Expired) {
@@ -43,10 +42,7 @@ pub(crate) async fn patch_status(
         changes["installation"] = own.clone().into();
     }
     let patch = Patch::Merge(json!({"metadata": metadata, "status": changes}));
-    let params = PatchParams {
-        field_manager: Some(names::CONTROLLER_FIELD_MANAGER.into()),
-        ..PatchParams::default()
-    };
+    let params = PatchParams::apply(names::CONTROLLER_FIELD_MANAGER);
     match with_timeout(api.patch_status(&entry.key.name, &params, &patch)).await {
         Ok(written) => {
             context.index.apply(&written);

@@ -5,32 +5,14 @@ use std::time::Duration;
 use crds::Sandbox;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
-use kube::{Api, Client};
 use serde_json::{Value, json};
 use shared::clock::Clock;
-use shared::index::Index;
 use shared::kubernetes::leader::LeaseConfig;
 use shared::kubernetes::slim::SlimPod;
-use shared::kubernetes::work_queue::WorkQueue;
-use shared::traffic::NoGateways;
 use testing::FakeApi;
 
 use super::*;
-use crate::PeerClients;
-use crate::config::ControllerConfig;
-use crate::probes::supervisor_client::HttpSupervisors;
-use crate::reconcile::build::tests::fixtures::{config, keys};
-
-pub(crate) fn test_context(client: Client, config: ControllerConfig, clock: Clock) -> Context {
-    let keys = Arc::new(keys());
-    let index = Arc::new(Index::new(keys.clone()));
-    let peers = PeerClients {
-        supervisors: Arc::new(HttpSupervisors::default()),
-        gateways: Arc::new(NoGateways),
-    };
-    let queue = Arc::new(WorkQueue::default());
-    Context::new(client, config, keys, index, peers, clock, &queue)
-}
+use crate::tests::{config, context, key};
 
 struct ReconcileFixture {
     api: FakeApi,
@@ -50,12 +32,9 @@ impl ReconcileFixture {
         });
         let clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
         let fixture = Self {
-            context: Arc::new(test_context(api.client(), config, clock)),
+            context: Arc::new(context(api.client(), config, clock)),
             api,
-            key: Key {
-                namespace: "ns".into(),
-                name: "a".into(),
-            },
+            key: key("a"),
         };
         let sandbox: Sandbox = serde_json::from_value(json!({
             "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox", "spec": spec,
@@ -63,17 +42,10 @@ impl ReconcileFixture {
             "status": status,
         }))
         .unwrap();
-        let sandboxes: Api<Sandbox> = fixture.api();
+        let sandboxes = fixture.context.api::<Sandbox>(&fixture.key);
         let created = sandboxes.create(&PostParams::default(), &sandbox).await;
         fixture.context.index.apply(&created.unwrap());
         fixture
-    }
-
-    fn api<K>(&self) -> Api<K>
-    where
-        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
-    {
-        Api::namespaced(self.context.client.clone(), "ns")
     }
 
     /// A terminating Pod of the sandbox with this uid, whose node is dead.
@@ -84,15 +56,14 @@ impl ReconcileFixture {
             "deletionTimestamp": "1970-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30,
             "ownerReferences": [owner]});
         let pod: SlimPod = serde_json::from_value(json!({"metadata": metadata})).unwrap();
-        let created = self
-            .api::<SlimPod>()
-            .create(&PostParams::default(), &pod)
-            .await;
+        let pods = self.context.api::<SlimPod>(&self.key);
+        let created = pods.create(&PostParams::default(), &pod).await;
         self.context.pods.apply(&created.unwrap());
     }
 
     async fn has_pod(&self) -> bool {
-        let found = self.api::<Pod>().get_opt(&crds::names::pod("a")).await;
+        let pods = self.context.api::<Pod>(&self.key);
+        let found = pods.get_opt(&crds::names::pod("a")).await;
         found.unwrap().is_some()
     }
 
@@ -143,7 +114,8 @@ async fn stopped_sandbox_loses_its_sealed_environment() {
     let spec = json!({"image": "i", "command": ["c"], "state": "Stopped", "sealedEnv": "x"});
     let fixture = ReconcileFixture::new(spec, json!({"phase": "Running"})).await;
     fixture.reconcile().await.unwrap();
-    let stopped = fixture.api::<Sandbox>().get("a").await.unwrap();
+    let sandboxes = fixture.context.api::<Sandbox>(&fixture.key);
+    let stopped = sandboxes.get("a").await.unwrap();
     assert_eq!(stopped.spec.sealed_env, None);
     assert_eq!(stopped.spec.command, Some(vec!["c".into()]));
 }

@@ -8,7 +8,7 @@ use crds::sandbox::{DesiredState, PauseReason, Phase, PodStatus, SandboxSpec, Sa
 use jiff::{SignedDuration, Timestamp};
 use operator::controller::Deadlines;
 use operator::controller::facts::{
-    Container, ContainerState, Facts, IdleReport, PodAnnotations, PodFacts, PodPhase, ProbeResult,
+    Container, ContainerState, Facts, IdleReport, PodFacts, PodPhase, ProbeResult,
 };
 use operator::controller::reconcile::plan::{Plan, PlanInput, plan};
 use operator::index::{Entry, Key};
@@ -32,25 +32,14 @@ impl Sandbox {
             created_at: Some(now),
             phase: PodPhase::Running,
             ip: Some("10.0.0.1".into()),
-            node: None,
-            grace_ends_at: None,
-            grace: jiff::SignedDuration::ZERO,
-            ready: false,
-            node_silent: false,
-            reason: None,
-            message: None,
-            disruption: None,
-            unschedulable: None,
-            restarts_before: 0,
             supervised: true,
-            annotations: PodAnnotations::default(),
             container: Container {
                 state,
                 restarts,
                 last_termination: Some("exit code 1".into()),
                 termination_message: None,
             },
-            start_problem: None,
+            ..PodFacts::default()
         };
         let mut sandbox = Self::of(DesiredState::Running, SandboxStatus::default());
         sandbox.facts.pod = Some(pod);

@@ -8,6 +8,7 @@ use crds::contract::token::Verifier;
 use tokio::time::timeout;
 
 use super::*;
+use crate::tests::key;
 
 /// Returns one state after the other, and the last one repeatedly.
 #[derive(Debug, Default)]
@@ -81,13 +82,6 @@ fn probe_fixture(answers: &[Option<SupervisorState>]) -> ProbeFixture {
     }
 }
 
-fn key() -> Key {
-    Key {
-        namespace: "ns".into(),
-        name: "a".into(),
-    }
-}
-
 fn run(restarts: u32) -> ContainerRun {
     ContainerRun {
         pod_uid: "pod".into(),
@@ -119,7 +113,7 @@ impl ProbeFixture {
     fn probe(&self, restarts: u32) {
         let ip = "10.0.0.1";
         self.readiness
-            .ensure_probing(&key(), run(restarts), ip, supervisor());
+            .ensure_probing(&key("a"), run(restarts), ip, supervisor());
     }
 
     /// Result at the next requeue of the sandbox.
@@ -127,8 +121,8 @@ impl ProbeFixture {
         timeout(Duration::from_mins(10), self.queue.next())
             .await
             .ok()?;
-        self.queue.done(&key());
-        self.readiness.result(&key(), &run(restarts))
+        self.queue.done(&key("a"));
+        self.readiness.result(&key("a"), &run(restarts))
     }
 }
 
@@ -207,7 +201,7 @@ async fn new_container_run_is_probed_again() {
     let fixture = probe_fixture(&[Some(SupervisorState::Ready)]);
     fixture.probe(0);
     assert_eq!(fixture.next_result(0).await, Some(ProbeResult::Ready));
-    assert_eq!(fixture.readiness.result(&key(), &run(1)), None);
+    assert_eq!(fixture.readiness.result(&key("a"), &run(1)), None);
     fixture.probe(1);
     assert_eq!(fixture.next_result(1).await, Some(ProbeResult::Ready));
 }
@@ -217,7 +211,7 @@ async fn forgotten_sandbox_is_not_probed() {
     let fixture = probe_fixture(&[None]);
     fixture.probe(0);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    fixture.readiness.forget(&key());
+    fixture.readiness.forget(&key("a"));
     let probes = *fixture.script.probes.lock();
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(*fixture.script.probes.lock(), probes);
@@ -228,7 +222,7 @@ async fn port_probe_is_ready_when_port_accepts() {
     let fixture = probe_fixture(&[]);
     let target = ProbeTarget::Port(80);
     let prober = &fixture.readiness;
-    prober.ensure_probing(&key(), run(0), "10.0.0.1", target);
+    prober.ensure_probing(&key("a"), run(0), "10.0.0.1", target);
     assert_eq!(fixture.next_result(0).await, Some(ProbeResult::Ready));
 }
 
@@ -311,12 +305,8 @@ async fn never_ready_sandboxes_do_not_delay_others() {
     let keys = Arc::new(Keys::derive(&[1; 32]).unwrap());
     let readiness = ReadinessProber::new(supervisors.clone(), keys, Clock::wall(), queue.clone());
     let readiness = Arc::new(readiness);
-    let named = |name: String| Key {
-        namespace: "ns".into(),
-        name,
-    };
     for n in 0..1200 {
-        let (key, ip) = (named(format!("never-{n}")), format!("never-{n}"));
+        let (key, ip) = (key(&format!("never-{n}")), format!("never-{n}"));
         readiness.ensure_probing(&key, run(0), &ip, supervisor());
     }
     for n in 0..12 {
@@ -325,8 +315,8 @@ async fn never_ready_sandboxes_do_not_delay_others() {
         let name = format!("soon-{n}");
         supervisors.ready.lock().push(name.clone());
         let start = Instant::now();
-        readiness.ensure_probing(&named(name.clone()), run(0), &name, supervisor());
-        while readiness.result(&named(name.clone()), &run(0)).is_none() {
+        readiness.ensure_probing(&key(&name), run(0), &name, supervisor());
+        while readiness.result(&key(&name), &run(0)).is_none() {
             sleep(Duration::from_millis(1)).await;
         }
         assert!(*supervisors.waiting.lock() <= 1024);
@@ -353,19 +343,15 @@ async fn preempted_sandbox_still_becomes_ready() {
     let keys = Arc::new(Keys::derive(&[1; 32]).unwrap());
     let readiness = ReadinessProber::new(supervisors.clone(), keys, Clock::wall(), queue.clone());
     let readiness = Arc::new(readiness);
-    readiness.ensure_probing(&key(), run(0), "first", supervisor());
+    readiness.ensure_probing(&key("a"), run(0), "first", supervisor());
     sleep(Duration::from_secs(1)).await;
     for n in 0..1200 {
-        let key = Key {
-            namespace: "ns".into(),
-            name: n.to_string(),
-        };
-        readiness.ensure_probing(&key, run(0), "never", supervisor());
+        readiness.ensure_probing(&key(&n.to_string()), run(0), "never", supervisor());
     }
     sleep(Duration::from_secs(30)).await;
     supervisors.ready.lock().push("first".into());
     let start = Instant::now();
-    while readiness.result(&key(), &run(0)) != Some(ProbeResult::Ready) {
+    while readiness.result(&key("a"), &run(0)) != Some(ProbeResult::Ready) {
         sleep(Duration::from_millis(10)).await;
     }
     assert!(
@@ -386,13 +372,13 @@ async fn reports_not_ready_and_keeps_probing_when_node_is_silent() {
     };
     let ip = "10.0.0.1";
     let readiness = &fixture.readiness;
-    readiness.ensure_probing(&key(), silent.clone(), ip, supervisor());
+    readiness.ensure_probing(&key("a"), silent.clone(), ip, supervisor());
     let mut answers = Vec::new();
     for _ in 0..2 {
         fixture.next_result(0).await;
-        answers.push(fixture.readiness.result(&key(), &silent).unwrap());
+        answers.push(fixture.readiness.result(&key("a"), &silent).unwrap());
     }
     assert!(matches!(&answers[0], ProbeResult::NotReady(Some(_))));
     assert_eq!(answers[1], ProbeResult::Ready);
-    assert_eq!(fixture.readiness.result(&key(), &run(0)), None);
+    assert_eq!(fixture.readiness.result(&key("a"), &run(0)), None);
 }

@@ -8,10 +8,8 @@ use k8s_openapi::api::core::v1::{
     Secret, SecretEnvSource,
 };
 
-use super::context::{BuildContext, PodParams};
-use super::error::BuildError;
 use super::security_profile::Profile;
-use super::{resources, volumes};
+use super::{BuildContext, BuildError, PodParams, resources, volumes};
 use shared::urls::DEFAULT_PORTS;
 
 /// Builds the container.
@@ -56,48 +54,41 @@ pub(super) fn drop_overridden_variables(pod: &mut Pod, secret: &Secret) {
 fn variables(context: &BuildContext<'_>) -> Result<Vec<EnvVar>, BuildError> {
     let mut all = Vec::new();
     if context.is_supervised() {
+        let plain = |name: &str, value| EnvVar {
+            name: name.to_owned(),
+            value: Some(value),
+            value_from: None,
+        };
+        let control_key = context.keys.signer().public_key();
+        let identity = context.keys.identity_key(&context.entry.uid);
         all.push(env_from_field(variable::POD_UID, "metadata.uid"));
         all.push(env_from_field(variable::POD_IP, "status.podIP"));
-        all.push(EnvVar {
-            name: variable::CONTROL_PUBLIC_KEY.to_owned(),
-            value: Some(context.control_key.to_owned()),
-            value_from: None,
-        });
-        all.push(EnvVar {
-            name: variable::IDENTITY_KEY.to_owned(),
-            value: Some(context.identity.to_text()),
-            value_from: None,
-        });
+        all.push(plain(variable::CONTROL_PUBLIC_KEY, control_key));
+        all.push(plain(variable::IDENTITY_KEY, identity.to_text()));
     }
-    let own = context.entry.spec.env.iter().enumerate();
-    for (at, variable) in own {
+    for (at, variable) in context.entry.spec.env.iter().enumerate() {
         all.push(own_variable(at, variable)?);
     }
     Ok(all)
 }
 
-fn own_variable(at: usize, variable: &SpecVar) -> Result<EnvVar, BuildError> {
-    if RESERVED_VARIABLES.contains(&variable.name.as_str()) {
+fn own_variable(at: usize, own: &SpecVar) -> Result<EnvVar, BuildError> {
+    if variable::SUPERVISOR.contains(&own.name.as_str()) {
         let path = format!("spec.env[{at}].name");
         return Err(BuildError::at(
             path,
             "this variable is reserved for the operator",
         ));
     }
-    let source = variable.value_from.as_ref();
+    let source = own.value_from.as_ref();
     let source = source.map(serde_path_to_error::deserialize::<_, EnvVarSource>);
-    let path = || format!("spec.env[{at}].valueFrom");
+    let invalid = |e| BuildError::at_path(format!("spec.env[{at}].valueFrom"), &e);
     Ok(EnvVar {
-        name: variable.name.clone(),
-        value: variable.value.clone(),
-        value_from: source
-            .transpose()
-            .map_err(|e| BuildError::at_path(path(), &e))?,
+        name: own.name.clone(),
+        value: own.value.clone(),
+        value_from: source.transpose().map_err(invalid)?,
     })
 }
-
-/// Variables that the supervisor reads.
-pub(super) const RESERVED_VARIABLES: [&str; 5] = variable::SUPERVISOR;
 
 fn ports(spec: &SandboxSpec, supervised: bool) -> Result<Vec<ContainerPort>, BuildError> {
     let port = |name: &str, port: u16| ContainerPort {

@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
-use super::context::{BuildContext, metadata};
-use super::error::BuildError;
+use super::{BuildContext, BuildError};
 use crate::reconcile::init_message::Environment;
 use crds::names;
 
@@ -16,13 +15,12 @@ const MAX_SECRET_KEY_BYTES: usize = 253;
 
 /// The Secret that holds `environment`.
 pub fn secret(context: &BuildContext<'_>, environment: Environment) -> Result<Secret, BuildError> {
-    let entry = context.entry;
     let data: Result<BTreeMap<_, _>, _> = environment
         .into_iter()
         .map(|(name, value)| Ok((checked(name)?, ByteString(value.into_bytes()))))
         .collect();
     Ok(Secret {
-        metadata: metadata(entry, names::environment_secret(&entry.key.name)),
+        metadata: context.metadata(names::environment_secret(&context.entry.key.name)),
         immutable: Some(true),
         data: Some(data?),
         ..Secret::default()

@@ -7,9 +7,8 @@ use crds::contract::path;
 use k8s_openapi::api::core::v1::{Capabilities, Container, ResourceRequirements, SecurityContext};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::context::BuildContext;
-use super::volumes::{BIN, WORK, mount};
-use super::workspace_claim::workspace_path;
+use super::BuildContext;
+use super::volumes::{BIN, WORK, mount, workspace_path};
 use crate::config::Injection;
 
 /// User that copies the binary: any user but root.

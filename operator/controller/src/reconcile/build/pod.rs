@@ -11,9 +11,10 @@ use k8s_openapi::api::core::v1::{LocalObjectReference, Pod, PodSpec, Toleration}
 
 use super::command::key_rotation;
 use super::container::{self, container};
-use super::context::{BuildContext, PodParams, metadata};
-use super::error::BuildError;
-use super::{init_container, pod_template, security_profile, template_policy, volumes};
+use super::{
+    BuildContext, BuildError, PodParams, init_container, pod_template, security_profile,
+    template_policy, volumes,
+};
 use crate::facts::{
     IDENTITY_ANNOTATION, KEY_ROTATION_ANNOTATION, NOTE_ANNOTATION, RESTARTS_ANNOTATION,
 };
@@ -25,7 +26,7 @@ const NODE_LOST_TOLERATION_SECONDS: i64 = 30;
 /// Builds the Pod.
 pub fn pod(context: &BuildContext<'_>, params: &PodParams<'_>) -> Result<Pod, BuildError> {
     let entry = context.entry;
-    let mut meta = metadata(entry, names::pod(&entry.key.name));
+    let mut meta = context.metadata(names::pod(&entry.key.name));
     if let (Some(labels), Some(pool)) = (&mut meta.labels, &entry.spec.pool) {
         labels.insert(names::POOL_LABEL.to_owned(), pool.clone());
     }

@@ -2,13 +2,11 @@
 //! schema (`docs/decisions/085-pod-template-merge.md`). Wrong types, unknown fields and nulls are
 //! errors with their path.
 
-mod unknown_fields;
-
 use k8s_openapi::DeepMerge as _;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodTemplateSpec, Toleration};
 use serde_json::Value;
 
-use super::error::BuildError;
+use super::BuildError;
 
 /// Path of the template in the Sandbox.
 const TEMPLATE_PATH: &str = "spec.podTemplate";
@@ -39,7 +37,7 @@ fn parse(template: &Value) -> Result<PodTemplateSpec, BuildError> {
     let patch: PodTemplateSpec = serde_path_to_error::deserialize(template)
         .map_err(|e| BuildError::at_path(TEMPLATE_PATH.to_owned(), &e))?;
     let known = serde_json::to_value(&patch).map_err(|e| BuildError::at(TEMPLATE_PATH, e))?;
-    if let Some(path) = unknown_fields::first(template, &known) {
+    if let Some(path) = first_unknown(template, &known) {
         return at(path, "no such field");
     }
     if let Some(path) = first_null(&template["spec"]) {
@@ -102,6 +100,38 @@ fn first_null(value: &Value) -> Option<String> {
             items.find_map(|(at, item)| below(item, format!("[{at}]")))
         }
         _ => None,
+    }
+}
+
+/// Path of the first field of `given` that is missing in `known`, which is `given` after
+/// deserializing and serializing it; begins with a dot. Typed objects drop such fields silently, so
+/// a misspelled field would have no effect and no error.
+fn first_unknown(given: &Value, known: &Value) -> Option<String> {
+    match (given, known) {
+        (Value::Object(given), Value::Object(known)) => given.iter().find_map(|(name, value)| {
+            let path = format!(".{name}");
+            match known.get(name) {
+                Some(known) => Some(path + &first_unknown(value, known)?),
+                // Empty values may be left out.
+                None => (!is_empty(value)).then_some(path),
+            }
+        }),
+        (Value::Array(given), Value::Array(known)) => {
+            let mut pairs = given.iter().zip(known).enumerate();
+            pairs.find_map(|(at, (given, known))| {
+                Some(format!("[{at}]{}", first_unknown(given, known)?))
+            })
+        }
+        _ => None,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
     }
 }
 

@@ -7,7 +7,7 @@ use crds::sandbox::{Resources, SandboxSpec};
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::error::BuildError;
+use super::BuildError;
 use crate::config::Defaults;
 pub use shared::quantity::value;
 

@@ -9,19 +9,8 @@ use k8s_openapi::api::core::v1::{
 use crate::config::ControllerConfig;
 
 /// Capabilities of `sudo`: those that user switching and package installation need.
-pub(super) const SUDO: [&str; 11] = [
-    "AUDIT_WRITE",
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "FOWNER",
-    "FSETID",
-    "KILL",
-    "NET_BIND_SERVICE",
-    "SETGID",
-    "SETPCAP",
-    "SETUID",
-    "SYS_CHROOT",
-];
+pub(super) const SUDO: &str = "AUDIT_WRITE CHOWN DAC_OVERRIDE FOWNER FSETID KILL NET_BIND_SERVICE \
+    SETGID SETPCAP SETUID SYS_CHROOT";
 
 /// Privileges of a sandbox container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +24,11 @@ impl Profile {
     /// restricted. Explicit root, sandboxes of the runtime API and listed images get `sudo`.
     pub(super) fn of(spec: &SandboxSpec, config: &ControllerConfig) -> Self {
         let image = spec.image.as_deref().unwrap_or_default();
-        match user(spec) {
+        match spec
+            .security_context
+            .as_ref()
+            .and_then(|context| context.run_as_user)
+        {
             Some(0) => Self::Sudo,
             None if spec.session.is_some() => Self::Sudo,
             None if config.sudo_images.iter().any(|p| matches(p, image)) => Self::Sudo,
@@ -47,7 +40,7 @@ impl Profile {
     pub(super) fn container(self) -> SecurityContext {
         let (escalation, added) = match self {
             Self::Restricted => (false, None),
-            Self::Sudo => (true, Some(SUDO.map(str::to_owned).to_vec())),
+            Self::Sudo => (true, Some(SUDO.split(' ').map(str::to_owned).collect())),
         };
         SecurityContext {
             allow_privilege_escalation: Some(escalation),
@@ -83,30 +76,17 @@ pub(super) fn pod(spec: &SandboxSpec) -> PodSecurityContext {
     }
 }
 
-fn user(spec: &SandboxSpec) -> Option<i64> {
-    spec.security_context.as_ref()?.run_as_user
-}
-
 /// Returns whether the text matches a pattern in which `*` stands for any text.
 fn matches(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = parts.next().and_then(|start| text.strip_prefix(start)) else {
-        return false;
+    let Some((start, rest)) = pattern.split_once('*') else {
+        return pattern == text;
     };
-    let mut open = false;
-    for part in parts {
-        let Some(at) = rest.find(part) else {
-            return false;
-        };
-        // The last part must end the text; an earlier one may be anywhere.
-        open = true;
-        rest = &rest[at + part.len()..];
+    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let mut rest = text.strip_prefix(start);
+    for part in middle.split('*') {
+        rest = rest.and_then(|rest| Some(rest.split_once(part)?.1));
     }
-    rest.is_empty() || (open && (pattern.ends_with('*') || text.ends_with(last(pattern))))
-}
-
-fn last(pattern: &str) -> &str {
-    pattern.rsplit('*').next().unwrap_or(pattern)
+    rest.is_some_and(|rest| rest.ends_with(end))
 }
 
 #[cfg(test)]

@@ -5,16 +5,22 @@
 
 mod allowed_fields;
 pub(super) mod reserved_secrets;
-mod resource_bounds;
+#[cfg(test)]
+mod tests;
 
+use std::collections::BTreeMap;
+
+use crds::contract::variable;
 use crds::names;
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, PodSpec};
 
-use super::container::RESERVED_VARIABLES;
-use super::error::BuildError;
+use super::BuildError;
+use super::resources::value;
 use super::volumes::{BIN, STATE};
 use crate::config::ControllerConfig;
 
+/// Resources that a container without a limit may use without a bound.
+const UNBOUNDED: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 /// Path in the error messages.
 const SPEC: &str = "spec.podTemplate.spec";
 
@@ -36,7 +42,7 @@ pub(super) fn check(
         .or_else(|| foreign_workspace_claim(built_spec, merged_spec))
         .or_else(|| {
             let bounds = &config.defaults.max_resources;
-            resource_bounds::first_violation(built_spec, merged_spec, bounds)
+            excess_resource(built_spec, merged_spec, bounds)
         });
     match violation {
         Some(what) => Err(BuildError::at(
@@ -87,7 +93,7 @@ fn own(spec: &PodSpec) -> Option<&Container> {
 
 fn variables(container: &Container) -> Vec<&EnvVar> {
     let all = container.env.iter().flatten();
-    all.filter(|v| RESERVED_VARIABLES.contains(&v.name.as_str()))
+    all.filter(|v| variable::SUPERVISOR.contains(&v.name.as_str()))
         .collect()
 }
 
@@ -104,5 +110,41 @@ fn claims(spec: &PodSpec) -> impl Iterator<Item = &str> {
     volumes.filter_map(|v| Some(v.persistent_volume_claim.as_ref()?.claim_name.as_str()))
 }
 
-#[cfg(test)]
-mod tests;
+/// The first resource beyond its bound (`--max-resources`) in a Pod whose containers the template
+/// changed. Containers that run at the same time share the bound.
+fn excess_resource(
+    built: &PodSpec,
+    merged: &PodSpec,
+    bounds: &BTreeMap<String, String>,
+) -> Option<String> {
+    let changed = |c: &&&Container| {
+        let init = built.init_containers.iter().flatten();
+        let mut known = built.containers.iter().chain(init);
+        !known.any(|known| known.name == c.name && known.resources == c.resources)
+    };
+    let is_sidecar = |c: &&Container| c.restart_policy.as_deref() == Some("Always");
+    let init = merged.init_containers.iter().flatten();
+    let (sidecars, init): (Vec<_>, Vec<_>) = init.partition(is_sidecar);
+    let running: Vec<_> = merged.containers.iter().chain(sidecars).collect();
+    bounds.iter().find_map(|(name, bound)| {
+        let bound_value = value(bound)?;
+        let beyond = |amount: f64| amount > bound_value;
+        let mut open = running.iter().chain(&init).filter(changed);
+        if UNBOUNDED.contains(&name.as_str())
+            && let Some(container) = open.find(|c| limit(c, name).is_none())
+        {
+            let container = &container.name;
+            return Some(format!("container {container} without a limit of {name}"));
+        }
+        let total: f64 = running.iter().filter_map(|c| limit(c, name)).sum();
+        let mut init = init.iter().filter(changed);
+        let is_beyond = (running.iter().any(|c| changed(&c)) && beyond(total))
+            || init.any(|c| limit(c, name).is_some_and(beyond));
+        is_beyond.then(|| format!("more {name} than {bound} (--max-resources)"))
+    })
+}
+
+fn limit(container: &Container, name: &str) -> Option<f64> {
+    let limits = container.resources.as_ref()?.limits.as_ref()?;
+    value(&limits.get(name)?.0)
+}

@@ -1,43 +1,62 @@
 //! Snapshots of built objects, and errors of specs that cannot be built.
 
-pub(crate) mod fixtures;
-mod operator_settings;
-
 use std::collections::BTreeMap;
 
-use crds::contract::identity::IdentityKey;
 use crds::int_or_string::IntOrString;
-use crds::sandbox::{EnvVar, Port, SandboxSpec, SecurityContext};
-use k8s_openapi::api::core::v1::{Pod, Secret};
-use serde_json::json;
+use crds::sandbox::{PullPolicy, SandboxSpec};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
+use serde_json::{Value, json};
 
 use super::*;
+use crate::config::{ConfigMapMount, Injection, PodSettings};
 use crate::reconcile::init_message;
-use fixtures::{built, config, entry, init_context, keys, plain, session, v0, v1};
+use crate::tests::{build_context, built, config, entry, keys, plain, session, v0, v1};
 
 fn build(spec: SandboxSpec) -> Result<Pod, BuildError> {
     built(spec, &config(), &PodParams::default())
+}
+
+/// The Pod of a spec without a command, with its Secret.
+fn build_with_secret(spec: &SandboxSpec) -> (Pod, Secret) {
+    let secret = secret_of(spec).unwrap();
+    let params = PodParams {
+        secret: Some(&secret),
+        ..PodParams::default()
+    };
+    (built(spec.clone(), &config(), &params).unwrap(), secret)
 }
 
 fn fault(spec: SandboxSpec) -> String {
     build(spec).unwrap_err().to_string()
 }
 
-/// The environment Secret of a sandbox.
-fn secret_of(spec: &SandboxSpec) -> Result<Secret, BuildError> {
-    let (entry, config) = (entry(spec.clone()), config());
-    let context = BuildContext {
-        entry: &entry,
-        config: &config,
-        control_key: "public-key",
-        identity: IdentityKey::new([7; 32]),
-    };
-    environment_secret::secret(&context, environment_of(spec))
+/// A spec with other fields than `base`.
+fn changed(base: SandboxSpec, fields: &Value) -> SandboxSpec {
+    let mut spec = serde_json::to_value(base).unwrap();
+    for (name, value) in fields.as_object().unwrap() {
+        spec[name] = value.clone();
+    }
+    serde_json::from_value(spec).unwrap()
 }
 
-fn environment_of(spec: &SandboxSpec) -> init_message::Environment {
+/// The environment Secret of a sandbox.
+fn secret_of(spec: &SandboxSpec) -> Result<Secret, BuildError> {
     let (entry, config, keys) = (entry(spec.clone()), config(), keys());
-    init_message::environment(&init_context(&entry, &config, &keys)).unwrap()
+    let context = build_context(&entry, &config, &keys);
+    environment_secret::secret(&context, environment_of(&context))
+}
+
+fn environment_of(context: &BuildContext<'_>) -> init_message::Environment {
+    init_message::environment(context, 0).unwrap()
+}
+
+fn claim_of(spec: SandboxSpec) -> Result<Option<PersistentVolumeClaim>, BuildError> {
+    volumes::claim(&build_context(&entry(spec), &config(), &keys()))
+}
+
+fn sealed(variable: &str) -> String {
+    let client = BTreeMap::from([(variable.to_owned(), "hunter2".to_owned())]);
+    keys().seal("ns", "a", &client).unwrap()
 }
 
 #[test]
@@ -61,46 +80,44 @@ fn pod_of_a_v1_session() {
 
 #[test]
 fn pod_of_a_v1_session_without_command() {
-    let spec = SandboxSpec {
-        command: None,
-        ..v1()
-    };
-    let secret = secret_of(&spec).unwrap();
-    let params = PodParams {
-        secret: Some(&secret),
-        ..PodParams::default()
-    };
-    insta::assert_yaml_snapshot!(built(spec, &config(), &params).unwrap());
+    let spec = changed(v1(), &json!({"command": null}));
+    insta::assert_yaml_snapshot!(build_with_secret(&spec).0);
 }
 
 #[test]
 fn pod_of_an_image_entrypoint_with_a_user() {
-    let spec = SandboxSpec {
-        image: Some("nginx".into()),
-        working_dir: Some("/srv".into()),
-        ports: vec![Port {
-            name: "web".into(),
-            port: 8080,
+    let spec = json!({
+        "image": "nginx", "workingDir": "/srv", "ports": [{"name": "web", "port": 8080}],
+        "securityContext": {"runAsUser": 10001},
+    });
+    insta::assert_yaml_snapshot!(build(serde_json::from_value(spec).unwrap()).unwrap());
+}
+
+#[test]
+fn pod_with_operator_settings() {
+    let mut config = config();
+    config.pods = PodSettings {
+        injection: Injection::ImageVolume,
+        pull_secrets: vec!["registry".into()],
+        node_selector: [("openhands.dev/sandbox".to_owned(), "true".to_owned())].into(),
+        tolerations: vec![serde_json::from_value(json!({"key": "sandboxes"})).unwrap()],
+        affinity: Some(serde_json::from_value(json!({"nodeAffinity": {}})).unwrap()),
+        config_maps: vec![ConfigMapMount {
+            name: "ca-bundle".into(),
+            path: "/etc/openhands/ca-bundle".into(),
         }],
-        security_context: Some(SecurityContext {
-            run_as_user: Some(10001),
-            ..SecurityContext::default()
-        }),
-        ..SandboxSpec::default()
+        priority_class: Some("low".into()),
+        user_namespaces: true,
+        grace_seconds: 30,
+        privileged_templates: false,
     };
-    insta::assert_yaml_snapshot!(build(spec).unwrap());
+    config.defaults.runtime_class_name = Some("runsc".into());
+    insta::assert_yaml_snapshot!(built(plain(), &config, &PodParams::default()).unwrap());
 }
 
 #[test]
 fn claim_of_a_workspace() {
-    let (entry, config) = (entry(v0()), config());
-    let context = BuildContext {
-        entry: &entry,
-        config: &config,
-        control_key: "public-key",
-        identity: IdentityKey::new([7; 32]),
-    };
-    insta::assert_yaml_snapshot!(workspace_claim::claim(&context).unwrap());
+    insta::assert_yaml_snapshot!(claim_of(v0()).unwrap());
 }
 
 #[test]
@@ -108,28 +125,20 @@ fn invalid_workspace_size_is_rejected() {
     for size in ["", "much", "-1Gi", "0"] {
         let mut spec = v0();
         spec.workspace.as_mut().unwrap().size = IntOrString::String(size.into());
-        let (entry, config) = (entry(spec), config());
-        let context = BuildContext {
-            entry: &entry,
-            config: &config,
-            control_key: "public-key",
-            identity: IdentityKey::new([7; 32]),
-        };
-        let fault = workspace_claim::claim(&context).unwrap_err().to_string();
+        let fault = claim_of(spec).unwrap_err().to_string();
         assert!(fault.starts_with("spec.workspace.size: "), "{fault}");
     }
 }
 
 #[test]
 fn pod_template_is_merged_into_pod() {
-    let spec = SandboxSpec {
-        pod_template: Some(json!({"spec": {
-            "nodeSelector": {"pool": "sandboxes"},
-            "containers": [{"name": "sandbox", "volumeMounts": [{"name": "cache", "mountPath": "/cache"}]}],
-            "volumes": [{"name": "cache", "emptyDir": {}}]
-        }})),
-        ..plain()
-    };
+    let mount = json!({"name": "cache", "mountPath": "/cache"});
+    let template = json!({"spec": {
+        "nodeSelector": {"pool": "sandboxes"},
+        "containers": [{"name": "sandbox", "volumeMounts": [mount]}],
+        "volumes": [{"name": "cache", "emptyDir": {}}]
+    }});
+    let spec = changed(plain(), &json!({"podTemplate": template}));
     let pod = build(spec).unwrap().spec.unwrap();
     assert_eq!(pod.volumes.unwrap().len(), 4);
     assert_eq!(pod.containers[0].volume_mounts.as_ref().unwrap().len(), 4);
@@ -138,10 +147,8 @@ fn pod_template_is_merged_into_pod() {
 
 #[test]
 fn privileged_template_requires_setting() {
-    let spec = SandboxSpec {
-        pod_template: Some(json!({"spec": {"hostNetwork": true}})),
-        ..plain()
-    };
+    let template = json!({"spec": {"hostNetwork": true}});
+    let spec = changed(plain(), &json!({"podTemplate": template}));
     let error = fault(spec.clone());
     assert!(
         error.starts_with("spec.podTemplate: hostNetwork"),
@@ -155,61 +162,46 @@ fn privileged_template_requires_setting() {
 
 #[test]
 fn pull_policy_is_unset_by_default() {
-    let policy = |spec| {
-        let spec = build(spec).unwrap().spec.unwrap();
-        spec.containers[0].image_pull_policy.clone()
-    };
-    assert_eq!(policy(v1()), None);
-    let spec = SandboxSpec {
-        image_pull_policy: Some(crds::sandbox::PullPolicy::Never),
-        ..v1()
-    };
-    assert_eq!(policy(spec).as_deref(), Some("Never"));
+    for (policy, expected) in [(None, None), (Some(PullPolicy::Never), Some("Never"))] {
+        let spec = SandboxSpec {
+            image_pull_policy: policy,
+            ..v1()
+        };
+        let pod = build(spec).unwrap().spec.unwrap();
+        assert_eq!(pod.containers[0].image_pull_policy.as_deref(), expected);
+    }
 }
 
 #[test]
 fn errors_name_path_of_field() {
-    let mut spec = v0();
-    spec.env[0].value_from = Some(json!({"secretKeyRef": 3}));
-    let found = fault(spec);
-    assert!(
-        found.starts_with("spec.env[0].valueFrom.secretKeyRef: "),
-        "{found}"
-    );
-    assert_eq!(fault(SandboxSpec::default()), "spec.image is missing");
-    let mut spec = plain();
-    spec.env = vec![EnvVar {
-        name: "SANDBOX_CONTROL_KEY".into(),
-        ..EnvVar::default()
-    }];
-    assert!(fault(spec).starts_with("spec.env[0].name: "));
-    let mut spec = plain();
-    spec.ports = vec![Port {
-        name: "control".into(),
-        port: crds::contract::CONTROL_PORT,
-    }];
-    assert!(fault(spec.clone()).starts_with("spec.ports[0].port: "));
-    spec.command = None;
-    assert!(build(spec).is_ok());
+    let reference = json!({"name": "A", "valueFrom": {"secretKeyRef": 3}});
+    let control = json!([{"name": "control", "port": crds::contract::CONTROL_PORT}]);
+    for (fields, path) in [
+        (
+            json!({"env": [reference]}),
+            "spec.env[0].valueFrom.secretKeyRef: ",
+        ),
+        (
+            json!({"env": [{"name": "SANDBOX_CONTROL_KEY"}]}),
+            "spec.env[0].name: ",
+        ),
+        (json!({"ports": control}), "spec.ports[0].port: "),
+        (json!({"image": null}), "spec.image is missing"),
+    ] {
+        let found = fault(changed(plain(), &fields));
+        assert!(found.starts_with(path), "{found}");
+    }
+    let unsupervised = json!({"ports": control, "command": null});
+    assert!(build(changed(plain(), &unsupervised)).is_ok());
 }
 
 #[test]
 fn pod_contains_no_secret() {
-    let client = BTreeMap::from([("LLM_API_KEY".to_owned(), "hunter2".to_owned())]);
-    for command in [v0().command, None] {
-        let spec = SandboxSpec {
-            command,
-            sealed_env: Some(keys().seal("ns", "a", &client).unwrap()),
-            ..v0()
-        };
-        let secret = secret_of(&spec).unwrap();
-        let params = PodParams {
-            secret: Some(&secret).filter(|_| spec.command.is_none()),
-            ..PodParams::default()
-        };
-        let pod = built(spec.clone(), &config(), &params).unwrap();
+    let spec = changed(v0(), &json!({"sealedEnv": sealed("LLM_API_KEY")}));
+    let (entrypoint, secret) = build_with_secret(&changed(spec.clone(), &json!({"command": null})));
+    for pod in [build(spec).unwrap(), entrypoint] {
         let pod = serde_json::to_string(&pod).unwrap();
-        let data = secret.data.unwrap();
+        let data = secret.data.as_ref().unwrap();
         for name in ["LLM_API_KEY", "SESSION_API_KEY", "OH_SECRET_KEY"] {
             let value = String::from_utf8(data[name].0.clone()).unwrap();
             assert!(!value.is_empty() && !pod.contains(&value), "{name}");
@@ -221,21 +213,13 @@ fn pod_contains_no_secret() {
 #[test]
 fn environment_secret_wins_over_container_variables() {
     let variable = |name: &str| json!({"name": name, "value": "mine"});
-    let spec = SandboxSpec {
-        image: Some("agent-server".into()),
-        env: serde_json::from_value(json!([variable("SESSION_API_KEY"), variable("A")])).unwrap(),
-        pod_template: Some(json!({"spec": {"containers": [
-            {"name": "sandbox", "env": [variable("RUNTIME_ID"), variable("B")]}
-        ]}})),
-        session: Some(session()),
-        ..SandboxSpec::default()
-    };
-    let secret = secret_of(&spec).unwrap();
-    let params = PodParams {
-        secret: Some(&secret),
-        ..PodParams::default()
-    };
-    let pod = built(spec, &config(), &params).unwrap();
+    let container = json!({"name": "sandbox", "env": [variable("RUNTIME_ID"), variable("B")]});
+    let spec = json!({
+        "image": "agent-server", "session": session(),
+        "env": [variable("SESSION_API_KEY"), variable("A")],
+        "podTemplate": {"spec": {"containers": [container]}},
+    });
+    let (pod, _) = build_with_secret(&serde_json::from_value(spec).unwrap());
     let own = pod.spec.unwrap().containers[0].env.clone().unwrap();
     let names: Vec<_> = own.iter().map(|v| v.name.as_str()).collect();
     assert_eq!(names, ["A", "B"]);
@@ -243,15 +227,20 @@ fn environment_secret_wins_over_container_variables() {
 
 #[test]
 fn variable_that_secret_cannot_hold_is_rejected() {
-    let client = BTreeMap::from([("A B".to_owned(), "1".to_owned())]);
-    let spec = SandboxSpec {
-        command: None,
-        sealed_env: Some(keys().seal("ns", "a", &client).unwrap()),
-        ..v1()
-    };
+    let spec = changed(v1(), &json!({"command": null, "sealedEnv": sealed("A B")}));
     let fault = secret_of(&spec).unwrap_err().to_string();
-    assert!(
-        fault.starts_with("spec.sealedEnv: the variable \"A B\""),
-        "{fault}"
-    );
+    let expected = "spec.sealedEnv: the variable \"A B\"";
+    assert!(fault.starts_with(expected), "{fault}");
+}
+
+#[test]
+fn pod_annotation_records_key_rotation() {
+    for (spec, rotation) in [(v1(), Some("2")), (v0(), None)] {
+        let pod = build(changed(spec, &json!({"keyRotation": 2}))).unwrap();
+        let notes = pod.metadata.annotations.unwrap_or_default();
+        assert_eq!(
+            notes.get("openhands.dev/key-rotation").map(String::as_str),
+            rotation
+        );
+    }
 }

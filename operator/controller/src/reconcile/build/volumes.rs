@@ -1,15 +1,20 @@
-//! Volumes of the Pod and their mounts in the sandbox container.
+//! Volumes of the Pod, their mounts in the sandbox container, and the PVC of the workspace.
+
+use std::collections::BTreeMap;
 
 use crds::contract::path;
+use crds::int_or_string::IntOrString;
 use crds::names;
+use crds::sandbox::SandboxSpec;
 use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, EmptyDirVolumeSource, ImageVolumeSource,
-    PersistentVolumeClaimVolumeSource, Volume, VolumeMount,
+    ConfigMapVolumeSource, EmptyDirVolumeSource, ImageVolumeSource, PersistentVolumeClaim,
+    PersistentVolumeClaimSpec, PersistentVolumeClaimVolumeSource, Volume, VolumeMount,
+    VolumeResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::context::BuildContext;
-use super::workspace_claim::workspace_path;
+use super::resources::{quantity, value};
+use super::{BuildContext, BuildError};
 use crate::config::{ConfigMapMount, Injection};
 
 /// Volume of the executor binary.
@@ -18,6 +23,49 @@ pub(super) const BIN: &str = "sandbox-bin";
 pub(super) const STATE: &str = "sandbox-state";
 /// Volume of the workspace.
 pub(super) const WORK: &str = "workspace";
+
+/// Mount path of the workspace without one in the spec.
+const DEFAULT_MOUNT_PATH: &str = "/workspace";
+
+/// Mount path of the workspace.
+pub fn workspace_path(spec: &SandboxSpec) -> &str {
+    let own = spec
+        .workspace
+        .as_ref()
+        .and_then(|w| w.mount_path.as_deref());
+    own.unwrap_or(DEFAULT_MOUNT_PATH)
+}
+
+/// The PVC of the workspace; `None` for a sandbox without one.
+pub fn claim(context: &BuildContext<'_>) -> Result<Option<PersistentVolumeClaim>, BuildError> {
+    let entry = context.entry;
+    let Some(workspace) = &entry.spec.workspace else {
+        return Ok(None);
+    };
+    let requests = BTreeMap::from([("storage".to_owned(), checked_size(&workspace.size)?)]);
+    Ok(Some(PersistentVolumeClaim {
+        metadata: context.metadata(names::workspace_claim(&entry.key.name)),
+        spec: Some(PersistentVolumeClaimSpec {
+            access_modes: Some(vec!["ReadWriteOnce".into()]),
+            storage_class_name: workspace.storage_class_name.clone(),
+            resources: Some(VolumeResourceRequirements {
+                requests: Some(requests),
+                limits: None,
+            }),
+            ..PersistentVolumeClaimSpec::default()
+        }),
+        ..PersistentVolumeClaim::default()
+    }))
+}
+
+fn checked_size(size: &IntOrString) -> Result<Quantity, BuildError> {
+    let size = quantity(size);
+    if value(&size.0).is_some_and(|bytes| bytes >= 1.0) {
+        return Ok(size);
+    }
+    let fault = format!("{:?} must be a quantity such as 10Gi", size.0);
+    Err(BuildError::at("spec.workspace.size", fault))
+}
 
 /// All volumes of the Pod.
 pub(super) fn volumes(context: &BuildContext<'_>) -> Vec<Volume> {

@@ -6,17 +6,16 @@ use std::sync::Arc;
 use crds::sandbox::SandboxSpec;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
-use kube::Client;
 use kube::api::PostParams;
 use kube::client::Body;
+use kube::{Api, Client};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::config::{ControllerConfig, Deadlines};
 use crate::facts::Facts;
-use crate::reconcile::build::tests::fixtures::{config, entry, keys, v1};
-use crate::reconcile::tests::test_context as context_at;
+use crate::tests::{config, context, entry, keys, v1};
 use shared::clock::Clock;
 use testing::FakeApi;
 
@@ -46,16 +45,18 @@ impl FakeCluster {
         self.received.lock().push(pod.clone());
         let class = pod["spec"]["runtimeClassName"].as_str().map(str::to_owned);
         let missing = class.filter(|class| !self.classes.contains(&class.as_str()));
-        let (code, respond) = if let Some((code, message)) = self.rejects_with {
-            rejection(code, message)
-        } else if let Some(class) = missing {
-            // Text of the admission plug-in of Kubernetes.
-            rejection(
-                403,
-                &format!(
-                    "pods \"a\" is forbidden: pod rejected: RuntimeClass \"{class}\" not found"
-                ),
-            )
+        // Text of the admission plug-in of Kubernetes.
+        let text = |class| format!("pods \"a\" is forbidden: RuntimeClass \"{class}\" not found");
+        let rejection = self
+            .rejects_with
+            .map(|(code, message)| (code, message.to_owned()));
+        let rejection = rejection.or(missing.map(|class| (403, text(class))));
+        let (code, respond) = if let Some((code, message)) = rejection {
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": message, "reason": "Refused", "code": code,
+            });
+            (StatusCode::from_u16(code).unwrap(), status)
         } else {
             pod["metadata"]["uid"] = json!("pod-1");
             pod["metadata"]["resourceVersion"] = json!("1");
@@ -72,16 +73,8 @@ impl FakeCluster {
     }
 }
 
-fn rejection(code: u16, message: &str) -> (StatusCode, Value) {
-    let status = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": message, "reason": "Refused", "code": code,
-    });
-    (StatusCode::from_u16(code).unwrap(), status)
-}
-
-fn test_context(client: Client, config: ControllerConfig) -> Context {
-    context_at(client, config, Clock::wall())
+fn context_of(client: Client, config: ControllerConfig) -> Context {
+    context(client, config, Clock::wall())
 }
 
 fn observed(spec: SandboxSpec) -> Observed {
@@ -108,12 +101,12 @@ async fn missing_runtime_class_falls_back_unless_installation_is_strict() {
             classes,
             ..FakeCluster::default()
         };
-        let context = test_context(cluster.client(), config());
+        let context = context_of(cluster.client(), config());
         let observed = observed(v1());
         pod(&context, &observed, 0).await.unwrap();
         assert_eq!(cluster.requested_classes(), requests);
         let made = context.pods.get(&observed.entry.key, "uid").unwrap();
-        assert_eq!(made.annotations.note.as_deref(), note);
+        assert_eq!(made.note.as_deref(), note);
     }
     for (strict, default, terminal, message, requests) in [
         (
@@ -135,7 +128,7 @@ async fn missing_runtime_class_falls_back_unless_installation_is_strict() {
         config.classes.strict = strict;
         config.defaults.runtime_class_name = default.map(str::to_owned);
         let cluster = FakeCluster::default();
-        let context = test_context(cluster.client(), config);
+        let context = context_of(cluster.client(), config);
         let error = pod(&context, &observed(v1()), 0).await.unwrap_err();
         let rejection = error.rejection().unwrap();
         assert_eq!(rejection.is_terminal, terminal, "{rejection:?}");
@@ -146,7 +139,7 @@ async fn missing_runtime_class_falls_back_unless_installation_is_strict() {
 
 #[tokio::test]
 async fn environment_secret_of_earlier_start_is_replaced() {
-    let context = test_context(FakeApi::default().client(), config());
+    let context = context_of(FakeApi::default().client(), config());
     let start = async |rotation| {
         let spec = SandboxSpec {
             command: None,
@@ -168,7 +161,7 @@ async fn environment_secret_of_earlier_start_is_replaced() {
 
 #[tokio::test]
 async fn environment_secret_of_other_owner_is_kept() {
-    let context = test_context(FakeApi::default().client(), config());
+    let context = context_of(FakeApi::default().client(), config());
     let api: Api<Secret> = Api::namespaced(context.client.clone(), "ns");
     let foreign = json!({"metadata": {"name": "a-sbx-env"}});
     let foreign = serde_json::from_value(foreign).unwrap();
@@ -208,11 +201,9 @@ async fn oversized_object_is_terminal_and_forbidden_is_retried() {
             rejects_with: Some((code, message)),
             ..FakeCluster::default()
         };
-        let context = test_context(cluster.client(), config());
+        let context = context_of(cluster.client(), config());
         let error = pod(&context, &observed(v1()), 0).await.unwrap_err();
-        let rejected = error
-            .rejection()
-            .map(|rejection| (rejection.is_terminal, rejection.message));
+        let rejected = error.rejection().map(|it| (it.is_terminal, it.message));
         assert_eq!(
             rejected,
             terminal.map(|terminal| (terminal, message.to_owned()))
@@ -228,7 +219,7 @@ async fn pod_has_a_grace_period_even_if_none_is_configured() {
     };
     let mut config = config();
     config.pods.grace_seconds = 0;
-    let context = test_context(cluster.client(), config);
+    let context = context_of(cluster.client(), config);
     pod(&context, &observed(v1()), 0).await.unwrap();
     let received = cluster.received.lock();
     assert_eq!(received[0]["spec"]["terminationGracePeriodSeconds"], 1);

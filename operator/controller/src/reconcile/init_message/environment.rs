@@ -10,8 +10,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crds::contract::{port, variable};
 use ring::digest::{SHA256, digest};
 
-use super::context::{InitContext, InitError};
-use crate::reconcile::build::resources;
+use super::InitError;
+use crate::reconcile::build::{BuildContext, resources};
 use shared::urls::UrlForm;
 
 /// Variables by name.
@@ -21,7 +21,10 @@ pub type Environment = BTreeMap<String, String>;
 const MAX_VARIABLE_BYTES: usize = 128 * 1024;
 
 /// Builds the environment without the variables of the spec, which are part of the Pod.
-pub fn environment(context: &InitContext<'_>) -> Result<Environment, InitError> {
+pub fn environment(
+    context: &BuildContext<'_>,
+    key_rotation: u32,
+) -> Result<Environment, InitError> {
     let entry = context.entry;
     let set: HashSet<_> = entry.spec.env.iter().map(|v| v.name.as_str()).collect();
     let mut all = default_variables(context);
@@ -32,7 +35,7 @@ pub fn environment(context: &InitContext<'_>) -> Result<Environment, InitError> 
         check(&opened)?;
         all.extend(opened);
     }
-    all.extend(server_variables(context));
+    all.extend(server_variables(context, key_rotation));
     Ok(all)
 }
 
@@ -46,8 +49,8 @@ fn check(opened: &Environment) -> Result<(), InitError> {
     }
 }
 
-fn server_variables(context: &InitContext<'_>) -> Environment {
-    let (uid, rotation) = (&context.entry.uid, context.key_rotation);
+fn server_variables(context: &BuildContext<'_>, rotation: u32) -> Environment {
+    let uid = &context.entry.uid;
     let key = context.keys.rotated_session_key(uid, rotation);
     let mut all = variables([
         ("RUNTIME_ID", context.entry.runtime_id.clone()),
@@ -65,7 +68,7 @@ fn server_variables(context: &InitContext<'_>) -> Environment {
     all
 }
 
-fn default_variables(context: &InitContext<'_>) -> Environment {
+fn default_variables(context: &BuildContext<'_>) -> Environment {
     let entry = context.entry;
     let number = |name, default: u16| entry.port(name).unwrap_or(default).to_string();
     let vscode = number("vscode", port::VSCODE);
@@ -103,7 +106,7 @@ fn default_variables(context: &InitContext<'_>) -> Environment {
 
 /// A key of this sandbox that survives rotations of its session key: it derives from the first
 /// one.
-fn secret_key(context: &InitContext<'_>) -> String {
+fn secret_key(context: &BuildContext<'_>) -> String {
     let seed = context.keys.session_key(&context.entry.uid);
     let hash = digest(&SHA256, format!("oh-secret-key/{seed}").as_bytes());
     URL_SAFE_NO_PAD.encode(hash)

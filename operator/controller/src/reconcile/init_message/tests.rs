@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crds::sandbox::{EnvVar, SandboxSpec};
 
 use super::*;
-use crate::reconcile::build::tests::fixtures::{config, entry, init_context, keys, plain, v0, v1};
+use crate::tests::{build_context, config, entry, keys, plain, v0, v1};
 use crds::contract::token;
 use shared::urls::UrlForm;
 
@@ -21,16 +21,15 @@ fn sealed(spec: SandboxSpec, client: &[(&str, &str)]) -> SandboxSpec {
 }
 
 fn init_of(spec: SandboxSpec) -> Init {
-    init(&init_context(&entry(spec), &config(), &keys())).unwrap()
+    init(&build_context(&entry(spec), &config(), &keys()), 0).unwrap()
 }
 
 fn rotated(spec: SandboxSpec, key_rotation: u32) -> Environment {
-    let (entry, config, keys) = (entry(spec), config(), keys());
-    let context = InitContext {
+    environment(
+        &build_context(&entry(spec), &config(), &keys()),
         key_rotation,
-        ..init_context(&entry, &config, &keys)
-    };
-    environment(&context).unwrap()
+    )
+    .unwrap()
 }
 
 #[test]
@@ -102,9 +101,10 @@ fn rotation_keeps_previous_key_valid_and_secret_key_unchanged() {
 
 #[test]
 fn path_urls_set_vscode_base_path() {
-    let (entry, mut config, keys) = (entry(v1()), config(), keys());
+    let mut config = config();
     config.urls.form = UrlForm::Path;
-    let environment = environment(&init_context(&entry, &config, &keys)).unwrap();
+    let (entry, keys) = (entry(v1()), keys());
+    let environment = environment(&build_context(&entry, &config, &keys), 0).unwrap();
     assert_eq!(
         environment["OH_VSCODE_BASE_PATH"],
         "/abcdefghijklmnop/vscode"
@@ -113,7 +113,7 @@ fn path_urls_set_vscode_base_path() {
 
 #[test]
 fn init_message_rejects_variables_over_exec_limit() {
-    let fault = |spec| init(&init_context(&entry(spec), &config(), &keys())).unwrap_err();
+    let fault = |spec| init(&build_context(&entry(spec), &config(), &keys()), 0).unwrap_err();
     let long = "x".repeat(128 * 1024);
     let error = fault(sealed(v1(), &[("LONG", &long)]));
     assert!(matches!(&error, InitError::Variable(name) if name == "LONG"));

@@ -1,5 +1,7 @@
 //! Input and result of a decision, shared by all parts of the planner.
 
+use std::time::Duration;
+
 use crds::conditions::Reason;
 use crds::contract::control::Probe;
 use crds::sandbox::SandboxStatus;
@@ -20,6 +22,13 @@ pub struct PlanInput<'a> {
     pub url: &'a str,
     /// Condition of readiness. The supervisor evaluates it; without one only the port counts.
     pub probe: Probe,
+}
+
+impl PlanInput<'_> {
+    /// Returns whether no status has been written yet.
+    pub(super) fn has_no_status(&self) -> bool {
+        self.entry.status.observed_generation.is_none()
+    }
 }
 
 /// One write to the API server. The actions of a plan are applied in order.
@@ -92,17 +101,7 @@ pub(super) enum FailureKind {
 }
 
 /// `start + limit`; `None` without a limit.
-pub(super) fn deadline_after(
-    start: Timestamp,
-    limit: Option<std::time::Duration>,
-) -> Option<Timestamp> {
+pub(super) fn deadline_after(start: Timestamp, limit: Option<Duration>) -> Option<Timestamp> {
     let limit = SignedDuration::try_from(limit?).ok()?;
     start.checked_add(limit).ok()
-}
-
-impl PlanInput<'_> {
-    /// Returns whether no status has been written yet.
-    pub(super) fn has_no_status(&self) -> bool {
-        self.entry.status.observed_generation.is_none()
-    }
 }

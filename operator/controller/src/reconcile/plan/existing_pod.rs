@@ -1,62 +1,191 @@
-//! Decisions about a Pod that is not being deleted: lost, ready, failed or still starting.
+//! Decisions about a Pod that is not being deleted: lost, ready, failed or still starting. The
+//! rules of readiness are those of `docs/lifecycle.md`, "Readiness".
+
+use std::time::Duration;
 
 use crds::conditions::Reason;
+use crds::contract::control::MIN_RUN_SECONDS;
 use crds::sandbox::{Phase, PodStatus};
 use jiff::Timestamp;
 
-use super::decision::{
-    Action, CRASH_LOOP_THRESHOLD, DeletionGrace, FailureKind, Plan, PlanInput, deadline_after,
-};
-use super::idle;
-use super::pause_stop::begin_automatic_pause;
-use super::readiness::{is_probeable, is_ready, min_run_ends_at, status_note};
-use super::starting::{reason_of, report_starting};
-use crate::facts::{Facts, PodFacts, PodPhase, StartProblemKind};
+use super::decision::CRASH_LOOP_THRESHOLD;
+use super::{Action, DeletionGrace, FailureKind, Planner, deadline_after};
+use crate::facts::{ContainerState, PodFacts, PodPhase, ProbeResult, StartProblemKind};
 
-/// Time after a start in which a crash loop fails the sandbox even if it was ready in between.
-const CRASH_LOOP_WINDOW: std::time::Duration = std::time::Duration::from_mins(3);
+/// Time after a start in which a crash loop fails the sandbox even if it was ready in between: a
+/// command without a port counts as ready although it may terminate soon after.
+const CRASH_LOOP_WINDOW: Duration = Duration::from_mins(3);
 /// Time that a start problem (image, configuration) may last before the sandbox fails.
-const START_PROBLEM_GRACE: std::time::Duration = std::time::Duration::from_mins(2);
+const START_PROBLEM_GRACE: Duration = Duration::from_mins(2);
+/// Minimum run of a container that nothing probes before it counts as ready.
+const MIN_RUN: Duration = Duration::from_secs(MIN_RUN_SECONDS);
 
-/// Plans for a Pod that is not being deleted.
-pub(super) fn plan_existing_pod(
-    plan: &mut Plan,
-    input: &PlanInput<'_>,
-    facts: &Facts,
-    pod: &PodFacts,
-    now: Timestamp,
-) {
-    let first = plan.status.pod_name.replace(pod.name.clone()).is_none();
-    // The Pod has the key that it was created with; the spec may be newer.
-    plan.status.key_rotation = Some(pod.annotations.key_rotation).filter(|n| *n > 0);
-    plan.record_claim(input);
-    if let Some((reason, message)) = lost_pod_reason(pod) {
-        plan.mark_pod_lost(&reason, &message);
-        let lost = matches!(pod.phase, PodPhase::Unknown) || reason == "NodeLost";
-        plan.delete_pod(
-            pod,
-            if lost {
+impl Planner<'_> {
+    /// Plans for a Pod that is not being deleted.
+    pub(super) fn plan_existing_pod(&mut self, pod: &PodFacts) {
+        let status = &mut self.plan.status;
+        let first = status.pod_name.replace(pod.name.clone()).is_none();
+        // The Pod has the key that it was created with; the spec may be newer.
+        status.key_rotation = Some(pod.key_rotation).filter(|n| *n > 0);
+        self.record_claim();
+        if let Some((reason, message)) = lost_pod_reason(pod) {
+            self.mark_pod_lost(&reason, &message);
+            let node_lost = pod.phase == PodPhase::Unknown || reason == "NodeLost";
+            let grace = if node_lost {
                 DeletionGrace::Force
             } else {
                 DeletionGrace::PodDefault
-            },
-        );
-        return;
-    }
-    count_restarts(plan, pod);
-    plan.probe_readiness = pod.ip.is_some() && is_probeable(input, pod);
-    let runs_until = min_run_ends_at(input, pod, now);
-    if is_ready(plan, input, facts, pod) && runs_until.is_none() {
-        set_running(plan, input, facts, pod, now);
-    } else if let Some((reason, message, kind)) = start_failure(plan, pod, now) {
-        plan.fail(reason, &message, kind);
-        plan.delete_pod(pod, DeletionGrace::PodDefault);
-    } else {
-        if pod.is_missing_claim() {
-            plan.actions.push(Action::CreateClaim);
+            };
+            return self.delete_pod(pod, grace);
         }
-        plan.requeue_no_later_than(runs_until);
-        report_starting(plan, input, facts, pod, first, now);
+        self.count_restarts(pod);
+        self.plan.probe_readiness = pod.ip.is_some()
+            && pod.container.state != ContainerState::BackingOff
+            && (pod.supervised || self.input.probe.port.is_some());
+        let runs_until = self.min_run_ends_at(pod);
+        if self.is_ready(pod) && runs_until.is_none() {
+            self.set_running(pod);
+        } else if let Some((reason, message, kind)) = self.start_failure(pod) {
+            self.fail(reason, &message, kind);
+            self.delete_pod(pod, DeletionGrace::PodDefault);
+        } else {
+            if pod.is_missing_claim() {
+                self.plan.actions.push(Action::CreateClaim);
+            }
+            self.requeue_no_later_than(runs_until);
+            self.report_starting(pod, first);
+        }
+    }
+
+    fn count_restarts(&mut self, pod: &PodFacts) {
+        let known = self.plan.status.restarts.count;
+        let count = pod.restarts();
+        // A replacement whose creation was not written to the status. The loss may have been.
+        if pod.restarts_before > known && self.plan.status.reason != Some(Reason::PodReplaced) {
+            self.record_restart("Deleted");
+        }
+        if count > known.max(pod.restarts_before) {
+            let reason = pod.container.last_termination.as_deref();
+            self.record_restart(reason.unwrap_or("Unknown"));
+        }
+        self.plan.status.restarts.count = count.max(known);
+    }
+
+    fn is_ready(&self, pod: &PodFacts) -> bool {
+        let kubelet = pod.supervised || pod.ready || pod.node_silent;
+        let answers = match &self.facts.readiness {
+            _ if self.is_unprobed(pod) => true,
+            Some(answer) => *answer == ProbeResult::Ready,
+            // No probe result in this process yet: the written status holds until a probe
+            // contradicts it.
+            None => self.plan.status.phase == Phase::Running && self.is_same_run(pod),
+        };
+        !pod.container.has_ended() && kubelet && answers && pod.ip.is_some()
+    }
+
+    fn is_unprobed(&self, pod: &PodFacts) -> bool {
+        !pod.supervised && self.input.probe.port.is_none()
+    }
+
+    /// Returns whether the written status belongs to this Pod and container run. Uid and restart
+    /// count tell; times do not, because kubelet and controller have different clocks.
+    fn is_same_run(&self, pod: &PodFacts) -> bool {
+        let status = &self.input.entry.status;
+        let runs = matches!(pod.container.state, ContainerState::Running { .. });
+        let same_pod = status.pod_uid.as_ref() == Some(&pod.uid);
+        runs && same_pod && pod.restarts() <= status.restarts.count
+    }
+
+    /// End of the minimum run of a container that nothing probes, while it is in the future. The
+    /// start is a time of the kubelet, whose clock may be ahead: by more than the minimum run, it
+    /// is ignored.
+    fn min_run_ends_at(&self, pod: &PodFacts) -> Option<Timestamp> {
+        let started_at = pod
+            .container
+            .running_since()
+            .filter(|_| self.is_unprobed(pod))?;
+        let until = deadline_after(started_at, Some(MIN_RUN))?;
+        let latest = deadline_after(self.now, Some(2 * MIN_RUN))?;
+        (until > self.now && until <= latest).then_some(until)
+    }
+
+    fn set_running(&mut self, pod: &PodFacts) {
+        if self.plan.status.phase != Phase::Running {
+            self.plan.status.ready_at = Some(self.now.into());
+        }
+        self.set_phase(
+            Phase::Running,
+            Reason::Ready,
+            Some(self.running_message(pod)),
+        );
+        let status = &mut self.plan.status;
+        status.pod_status = Some(PodStatus::Ready);
+        // The pool revision of a sandbox that becomes ready is kept. Before that it has no work to
+        // lose and follows the pool.
+        if status.pool.as_ref().map(|kept| &kept.name) != self.input.entry.spec.pool.as_ref() {
+            status.pool = self.facts.pool.as_deref().cloned();
+        }
+        status.pod_uid = Some(pod.uid.clone());
+        status.pod_ip.clone_from(&pod.ip);
+        status.node_name.clone_from(&pod.node);
+        status.started_at.get_or_insert(self.now.into());
+        if let Some(by) = self.due_pause() {
+            self.begin_automatic_pause(by);
+        }
+    }
+
+    /// Message of a running sandbox: the basis of its readiness, and notes for its owner.
+    fn running_message(&self, pod: &PodFacts) -> String {
+        let probe = &self.input.probe;
+        let basis = match (pod.supervised, probe.port, &probe.path) {
+            (true, Some(port), Some(path)) => format!("port {port} answers GET {path}"),
+            (true, Some(port), None) => format!("port {port} accepts connections"),
+            (true, None, _) => {
+                format!("the command has run for {MIN_RUN_SECONDS} s; it has no port")
+            }
+            (false, Some(port), _) => {
+                format!("the Pod is Ready and port {port} accepts connections")
+            }
+            (false, None, _) => {
+                format!("the Pod is Ready and has run for {MIN_RUN_SECONDS} s; it has no port")
+            }
+        };
+        let lost = self.input.entry.spec.workspace.is_none();
+        let notes = [
+            pod.note.as_deref(),
+            lost.then_some("no workspace volume: files are lost on pause"),
+            pod.node_silent.then_some("the node is not reporting"),
+        ];
+        let notes = notes.into_iter().flatten();
+        notes.fold(basis, |message, note| message + "; " + note)
+    }
+
+    /// Reason, message and kind of a start that has failed.
+    fn start_failure(&mut self, pod: &PodFacts) -> Option<(Reason, String, FailureKind)> {
+        let crashes = pod.container.crash_count();
+        let window = deadline_after(self.started_at(), Some(CRASH_LOOP_WINDOW));
+        let in_window = window.is_some_and(|until| until > self.now);
+        if crashes >= CRASH_LOOP_THRESHOLD && (!self.was_ready() || in_window) {
+            let end = pod.container.describe_termination();
+            let message =
+                format!("the command terminated {crashes} times; last termination: {end}");
+            return Some((Reason::CrashLoop, message, FailureKind::CrashLoop));
+        }
+        let problem = pod.start_problem.as_ref()?;
+        let failure = (
+            problem.reason(),
+            problem.message.clone(),
+            FailureKind::Other,
+        );
+        if problem.kind == StartProblemKind::ImageName {
+            return Some(failure);
+        }
+        let since = problem.since.unwrap_or(self.now);
+        let is_over = self.is_due(deadline_after(since, Some(START_PROBLEM_GRACE)));
+        // A sandbox that was ready holds work: an outage of a registry must not fail it. A missing
+        // Secret or ConfigMap may still be created.
+        let tolerated = self.has_been_ready() || problem.kind == StartProblemKind::MissingReference;
+        (is_over && !tolerated).then_some(failure)
     }
 }
 
@@ -77,96 +206,4 @@ fn lost_pod_reason(pod: &PodFacts) -> Option<(String, String)> {
         None => format!("{message}: {reason}"),
     };
     Some((reason, message))
-}
-
-fn count_restarts(plan: &mut Plan, pod: &PodFacts) {
-    let known = plan.status.restarts.count;
-    let count = pod.restarts();
-    // A replacement whose creation was not written to the status. The loss may have been.
-    let unreported = pod.restarts_before > known;
-    let noted = unreported && plan.status.reason == Some(Reason::PodReplaced);
-    if unreported && !noted {
-        plan.record_restart("Deleted");
-    }
-    if count > known.max(pod.restarts_before) {
-        plan.record_restart(
-            pod.container
-                .last_termination
-                .as_deref()
-                .unwrap_or("Unknown"),
-        );
-    }
-    plan.status.restarts.count = count.max(known);
-}
-
-fn set_running(
-    plan: &mut Plan,
-    input: &PlanInput<'_>,
-    facts: &Facts,
-    pod: &PodFacts,
-    now: Timestamp,
-) {
-    if plan.status.phase != Phase::Running {
-        plan.status.ready_at = Some(now.into());
-    }
-    plan.set_phase(Phase::Running, Reason::Ready, Some(status_note(input, pod)));
-    plan.status.pod_status = Some(PodStatus::Ready);
-    keep_pool_revision(plan, input, facts);
-    plan.status.pod_uid = Some(pod.uid.clone());
-    plan.status.pod_ip.clone_from(&pod.ip);
-    plan.status.node_name.clone_from(&pod.node);
-    plan.status.started_at.get_or_insert(now.into());
-    if let Some(by) = idle::due_pause(plan, input, facts, now) {
-        begin_automatic_pause(plan, by, now);
-    }
-}
-
-/// Records the pool revision of a sandbox that becomes ready. Before that it has no work to lose
-/// and follows the pool.
-fn keep_pool_revision(plan: &mut Plan, input: &PlanInput<'_>, facts: &Facts) {
-    let name = input.entry.spec.pool.as_ref();
-    if plan.status.pool.as_ref().map(|kept| &kept.name) != name {
-        plan.status.pool = facts.pool.as_deref().cloned();
-    }
-}
-
-/// Returns whether the start is so recent that readiness in between proves little: a command
-/// without a port counts as ready although it may terminate soon after.
-fn is_in_crash_loop_window(plan: &Plan, now: Timestamp) -> bool {
-    let started = plan.status.started_at.as_ref().map_or(now, |t| t.0);
-    deadline_after(started, Some(CRASH_LOOP_WINDOW)).is_some_and(|until| until > now)
-}
-
-/// Reason, message and kind of a start that has failed.
-fn start_failure(
-    plan: &mut Plan,
-    pod: &PodFacts,
-    now: Timestamp,
-) -> Option<(Reason, String, FailureKind)> {
-    if pod.crash_count() >= CRASH_LOOP_THRESHOLD
-        && (!plan.was_ready() || is_in_crash_loop_window(plan, now))
-    {
-        let end = pod.container.describe_termination();
-        let message = format!(
-            "the command terminated {} times; last termination: {end}",
-            pod.crash_count()
-        );
-        return Some((Reason::CrashLoop, message, FailureKind::CrashLoop));
-    }
-    let problem = pod.start_problem.as_ref()?;
-    let until = deadline_after(problem.since.unwrap_or(now), Some(START_PROBLEM_GRACE));
-    // A sandbox that was ready holds work: an outage of a registry must not fail it. A missing
-    // Secret or ConfigMap may still be created.
-    let is_missing_reference = problem.kind == StartProblemKind::MissingReference;
-    let tolerated =
-        plan.has_been_ready() || is_missing_reference || until.is_none_or(|until| until > now);
-    if problem.kind != StartProblemKind::ImageName && tolerated {
-        plan.requeue_no_later_than(until.filter(|until| *until > now));
-        return None;
-    }
-    Some((
-        reason_of(problem),
-        problem.message.clone(),
-        FailureKind::Other,
-    ))
 }

@@ -24,10 +24,10 @@ use jiff::SignedDuration;
 use super::*;
 use crate::config::Deadlines;
 use crate::facts::{
-    Container, ContainerState, PodAnnotations, PodFacts, PodPhase, ProbeResult, StartProblem,
-    StartProblemKind,
+    Container, ContainerState, PodFacts, PodPhase, ProbeResult, StartProblem, StartProblemKind,
 };
-use shared::index::{Entry, Key};
+use crate::tests::entry;
+use shared::index::Entry;
 
 /// One sandbox with its facts and its status, planned reconcile by reconcile.
 #[derive(Debug, Clone)]
@@ -52,22 +52,7 @@ impl PlanFixture {
             ..SandboxSpec::default()
         };
         Self {
-            entry: Entry {
-                key: Key {
-                    namespace: "ns".into(),
-                    name: "a".into(),
-                },
-                uid: "uid".into(),
-                resource_version: "1".into(),
-                generation: 1,
-                created_at: None,
-                has_sealed_env: false,
-                deleting: false,
-                wake_at: None,
-                runtime_id: "abcdefghijklmnop".into(),
-                spec: Arc::new(spec),
-                status: SandboxStatus::default(),
-            },
+            entry: entry(spec),
             facts: Facts::default(),
             deadlines: Deadlines::default(),
             probe: Probe {
@@ -175,24 +160,14 @@ pub(super) fn pod() -> PodFacts {
         phase: PodPhase::Running,
         ip: Some("10.0.0.1".into()),
         node: Some("node-1".into()),
-        grace_ends_at: None,
-        grace: SignedDuration::ZERO,
-        ready: false,
-        node_silent: false,
-        reason: None,
-        message: None,
-        disruption: None,
-        unschedulable: None,
-        restarts_before: 0,
         supervised: true,
-        annotations: PodAnnotations::default(),
         container: Container {
             state: ContainerState::Running {
                 started_at: Some(Timestamp::from_second(1_000_000).unwrap()),
             },
             ..Container::default()
         },
-        start_problem: None,
+        ..PodFacts::default()
     }
 }
 

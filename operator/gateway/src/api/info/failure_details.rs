@@ -56,11 +56,8 @@ pub(super) fn pod_logs(entry: &Entry, lifecycle: RuntimeStatus, keys: &Keys) -> 
         .unwrap_or_default()
 }
 
-fn reason(entry: &Entry, lifecycle: RuntimeStatus) -> Option<&'static str> {
+fn reason(entry: &Entry, lifecycle: RuntimeStatus) -> Option<Reason> {
     let unready = matches!(lifecycle, RuntimeStatus::Starting | RuntimeStatus::Error);
-    let reason = entry
-        .status
-        .reason
-        .filter(|_| unready && entry.is_observed());
-    reason.map(Reason::as_str)
+    let reason = entry.status.reason;
+    reason.filter(|_| unready && entry.is_observed())
 }

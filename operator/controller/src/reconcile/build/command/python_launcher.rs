@@ -10,64 +10,56 @@ pub(super) struct PythonLaunch<'a> {
     pub(super) arguments: &'a [String],
 }
 
-/// A program that starts the command in its arguments.
+/// A program that starts the command in its arguments. Lists are words.
 struct Wrapper {
-    names: &'static [&'static str],
+    names: &'static str,
     /// Subcommand that must follow the flags. More flags may follow it.
     subcommand: Option<&'static str>,
     /// Flags whose value is the next argument.
-    flags_with_value: &'static [&'static str],
+    flags_with_value: &'static str,
     /// Flags without a value.
-    flags_without_value: &'static [&'static str],
+    flags_without_value: &'static str,
 }
 
 const WRAPPERS: [Wrapper; 4] = [
     Wrapper {
-        names: &["micromamba", "mamba", "conda"],
+        names: "micromamba mamba conda",
         subcommand: Some("run"),
-        flags_with_value: &[
-            "-n",
-            "--name",
-            "-p",
-            "--prefix",
-            "-r",
-            "--root-prefix",
-            "--cwd",
-        ],
-        flags_without_value: &["--no-capture-output", "--live-stream"],
+        flags_with_value: "-n --name -p --prefix -r --root-prefix --cwd",
+        flags_without_value: "--no-capture-output --live-stream",
     },
     Wrapper {
-        names: &["poetry"],
+        names: "poetry",
         subcommand: Some("run"),
-        flags_with_value: &["-C", "--directory", "-P", "--project"],
-        flags_without_value: &["-q", "--quiet"],
+        flags_with_value: "-C --directory -P --project",
+        flags_without_value: "-q --quiet",
     },
     Wrapper {
-        names: &["nice"],
+        names: "nice",
         subcommand: None,
-        flags_with_value: &["-n"],
-        flags_without_value: &[],
+        flags_with_value: "-n",
+        flags_without_value: "",
     },
     Wrapper {
-        names: &["tini", "dumb-init"],
+        names: "tini dumb-init",
         subcommand: None,
-        flags_with_value: &[],
-        flags_without_value: &["--", "-g", "-s"],
+        flags_with_value: "",
+        flags_without_value: "-- -g -s",
     },
 ];
 
 const ENV: Wrapper = Wrapper {
-    names: &["env"],
+    names: "env",
     subcommand: None,
-    flags_with_value: &["-u", "--unset"],
-    flags_without_value: &[],
+    flags_with_value: "-u --unset",
+    flags_without_value: "",
 };
 
 const PYTHON: Wrapper = Wrapper {
-    names: &["python", "python3"],
+    names: "python python3",
     subcommand: None,
-    flags_with_value: &["-X", "-W"],
-    flags_without_value: &["-u", "-B", "-E", "-I", "-O", "-OO", "-s", "-S", "-q"],
+    flags_with_value: "-X -W",
+    flags_without_value: "-u -B -E -I -O -OO -s -S -q",
 };
 
 impl<'a> PythonLaunch<'a> {
@@ -92,7 +84,7 @@ impl Wrapper {
     /// The command behind the wrapper; `None` if the command does not begin with this wrapper.
     fn strip<'a>(&self, command: &'a [String]) -> Option<&'a [String]> {
         let (program, rest) = command.split_first()?;
-        if !self.names.contains(&plain_name(program)) {
+        if !lists(self.names, plain_name(program)) {
             return None;
         }
         let rest = self.skip_flags(rest);
@@ -108,13 +100,17 @@ impl Wrapper {
     fn skip_flags<'a>(&self, mut words: &'a [String]) -> &'a [String] {
         while let Some((flag, rest)) = words.split_first() {
             words = match rest {
-                _ if self.flags_without_value.contains(&flag.as_str()) => rest,
-                [_, rest @ ..] if self.flags_with_value.contains(&flag.as_str()) => rest,
+                _ if lists(self.flags_without_value, flag) => rest,
+                [_, rest @ ..] if lists(self.flags_with_value, flag) => rest,
                 _ => break,
             };
         }
         words
     }
+}
+
+fn lists(words: &str, word: &str) -> bool {
+    words.split_whitespace().any(|listed| listed == word)
 }
 
 /// Splits the command into `env` with its variables and the rest.

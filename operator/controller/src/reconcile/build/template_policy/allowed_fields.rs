@@ -5,114 +5,43 @@ use serde_json::Value;
 
 use crate::reconcile::build::security_profile::SUDO;
 
-const POD: &[&str] = &[
-    "activeDeadlineSeconds",
-    "affinity",
-    "containers",
-    "dnsConfig",
-    "dnsPolicy",
-    "enableServiceLinks",
-    "hostAliases",
-    "hostname",
-    "imagePullSecrets",
-    "initContainers",
-    "nodeName",
-    "nodeSelector",
-    "priorityClassName",
-    "readinessGates",
-    "resourceClaims",
-    "restartPolicy",
-    "runtimeClassName",
-    "schedulerName",
-    "schedulingGates",
-    "securityContext",
-    "setHostnameAsFQDN",
-    "shareProcessNamespace",
-    "subdomain",
-    "terminationGracePeriodSeconds",
-    "tolerations",
-    "topologySpreadConstraints",
-    "volumes",
-];
-const POD_SECURITY: &[&str] = &[
-    "appArmorProfile",
-    "fsGroup",
-    "fsGroupChangePolicy",
-    "runAsGroup",
-    "runAsNonRoot",
-    "runAsUser",
-    "seccompProfile",
-    "supplementalGroups",
-    "supplementalGroupsPolicy",
-];
-const CONTAINER: &[&str] = &[
-    "args",
-    "command",
-    "env",
-    "envFrom",
-    "image",
-    "imagePullPolicy",
-    "lifecycle",
-    "livenessProbe",
-    "name",
-    "ports",
-    "readinessProbe",
-    "resizePolicy",
-    "resources",
-    "restartPolicy",
-    "securityContext",
-    "startupProbe",
-    "stdin",
-    "stdinOnce",
-    "terminationMessagePath",
-    "terminationMessagePolicy",
-    "tty",
-    "volumeDevices",
-    "volumeMounts",
-    "workingDir",
-];
-const CONTAINER_SECURITY: &[&str] = &[
-    "allowPrivilegeEscalation",
-    "appArmorProfile",
-    "capabilities",
-    "readOnlyRootFilesystem",
-    "runAsGroup",
-    "runAsNonRoot",
-    "runAsUser",
-    "seccompProfile",
-];
-const PORT: &[&str] = &["containerPort", "name", "protocol"];
+/// Fields of a Pod.
+const POD: &str = "activeDeadlineSeconds affinity containers dnsConfig dnsPolicy \
+    enableServiceLinks hostAliases hostname imagePullSecrets initContainers nodeName nodeSelector \
+    priorityClassName readinessGates resourceClaims restartPolicy runtimeClassName schedulerName \
+    schedulingGates securityContext setHostnameAsFQDN shareProcessNamespace subdomain \
+    terminationGracePeriodSeconds tolerations topologySpreadConstraints volumes";
+const POD_SECURITY: &str = "appArmorProfile fsGroup fsGroupChangePolicy runAsGroup runAsNonRoot \
+    runAsUser seccompProfile supplementalGroups supplementalGroupsPolicy";
+const CONTAINER: &str = "args command env envFrom image imagePullPolicy lifecycle livenessProbe \
+    name ports readinessProbe resizePolicy resources restartPolicy securityContext startupProbe \
+    stdin stdinOnce terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts \
+    workingDir";
+const CONTAINER_SECURITY: &str = "allowPrivilegeEscalation appArmorProfile capabilities \
+    readOnlyRootFilesystem runAsGroup runAsNonRoot runAsUser seccompProfile";
+const PORT: &str = "containerPort name protocol";
 /// Volumes of the restricted Pod Security Standard.
-const VOLUME: &[&str] = &[
-    "configMap",
-    "csi",
-    "downwardAPI",
-    "emptyDir",
-    "ephemeral",
-    "image",
-    "name",
-    "persistentVolumeClaim",
-    "projected",
-    "secret",
-];
-const PROJECTED_SOURCE: &[&str] = &["configMap", "downwardAPI", "secret"];
+const VOLUME: &str = "configMap csi downwardAPI emptyDir ephemeral image name \
+    persistentVolumeClaim projected secret";
+const PROJECTED_SOURCE: &str = "configMap downwardAPI secret";
 /// Fields that grant nothing when they are false.
-const SAFE_IF_FALSE: &[&str] = &[
-    "automountServiceAccountToken",
-    "hostIPC",
-    "hostNetwork",
-    "hostPID",
-    "hostUsers",
-    "privileged",
-];
-const PROFILES: &[&str] = &["RuntimeDefault", "Localhost"];
+const SAFE_IF_FALSE: &str = "automountServiceAccountToken hostIPC hostNetwork hostPID hostUsers \
+    privileged";
 /// Prefixes of annotations that no container runtime and no network plugin reads.
-const ANNOTATION_PREFIXES: &[&str] = &[
-    "cluster-autoscaler.kubernetes.io",
-    "karpenter.sh",
-    "kubectl.kubernetes.io",
-    "prometheus.io",
+const ANNOTATION_PREFIXES: &str = "cluster-autoscaler.kubernetes.io karpenter.sh \
+    kubectl.kubernetes.io prometheus.io";
+/// Parts of a container that can contain a request.
+const PROBES: [&str; 4] = [
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
 ];
+
+/// Returns whether a list of words has this one.
+fn lists(words: &str, word: &str) -> bool {
+    words.split(' ').any(|listed| listed == word)
+}
 
 /// The first difference between the Pods that is not allowed.
 pub(super) fn first_violation(built: &Pod, merged: &Pod) -> serde_json::Result<Option<String>> {
@@ -138,7 +67,7 @@ fn metadata(built: &Value, merged: &Value) -> Option<String> {
             .filter_map(|(key, _)| Some((key, key.split_once('/')?.0)))
     };
     let mut labels = changed("labels").filter(|(_, prefix)| reserved(prefix));
-    let mut notes = changed("annotations").filter(|(_, p)| !ANNOTATION_PREFIXES.contains(p));
+    let mut notes = changed("annotations").filter(|(_, p)| !lists(ANNOTATION_PREFIXES, p));
     let label = labels.next().map(|(key, _)| format!("the label {key}"));
     label.or_else(|| notes.next().map(|(key, _)| format!("the annotation {key}")))
 }
@@ -161,11 +90,11 @@ fn pod(built: &Value, merged: &Value) -> Option<String> {
 }
 
 /// The first field of `merged` that differs from `built` and is not listed.
-fn unlisted(built: &Value, merged: &Value, listed: &[&str]) -> Option<String> {
+fn unlisted(built: &Value, merged: &Value, listed: &str) -> Option<String> {
     let mut fields = merged.as_object().into_iter().flatten();
     let other = fields.find(|(name, value)| {
-        let harmless = SAFE_IF_FALSE.contains(&name.as_str()) && **value == Value::Bool(false);
-        !listed.contains(&name.as_str()) && built.get(name.as_str()) != Some(*value) && !harmless
+        let harmless = lists(SAFE_IF_FALSE, name) && **value == Value::Bool(false);
+        !lists(listed, name) && built.get(name.as_str()) != Some(*value) && !harmless
     });
     other.map(|(name, _)| name.clone())
 }
@@ -187,24 +116,23 @@ fn changed_items<'a>(
 }
 
 fn pod_security(built: &Value, merged: &Value) -> Option<String> {
+    let absent =
+        || (!merged["seccompProfile"].is_object()).then(|| "seccompProfile Unconfined".into());
     let field = unlisted(built, merged, POD_SECURITY);
-    let profile = || {
-        let confined =
-            is_confined(merged, "seccompProfile") && merged["seccompProfile"].is_object();
-        (!confined).then(|| "seccompProfile Unconfined".to_owned())
-    };
-    let armor = || unconfined(merged, "appArmorProfile");
-    let found = field.or_else(profile).or_else(armor)?;
+    let found = field.or_else(absent).or_else(|| unconfined(merged))?;
     Some(format!("securityContext.{found}"))
 }
 
-fn is_confined(security: &Value, profile: &str) -> bool {
-    let kind = security[profile]["type"].as_str();
-    kind.is_none_or(|kind| PROFILES.contains(&kind))
-}
-
-fn unconfined(security: &Value, profile: &str) -> Option<String> {
-    (!is_confined(security, profile)).then(|| format!("{profile} Unconfined"))
+/// A profile that confines nothing.
+fn unconfined(security: &Value) -> Option<String> {
+    let is_unconfined = |profile: &&str| {
+        let kind = security[*profile]["type"].as_str();
+        kind.is_some_and(|kind| !matches!(kind, "RuntimeDefault" | "Localhost"))
+    };
+    let mut profiles = ["seccompProfile", "appArmorProfile"].into_iter();
+    profiles
+        .find(is_unconfined)
+        .map(|profile| format!("{profile} Unconfined"))
 }
 
 fn volume(volume: &Value) -> Option<String> {
@@ -218,23 +146,16 @@ fn volume(volume: &Value) -> Option<String> {
 
 fn container(built: &Value, merged: &Value) -> Option<String> {
     let mut ports = merged["ports"].as_array().into_iter().flatten();
-    let probes = [
-        "livenessProbe",
-        "readinessProbe",
-        "startupProbe",
-        "lifecycle",
-    ];
     let security = &merged["securityContext"];
     let what = unlisted(built, merged, CONTAINER)
         .or_else(|| ports.find_map(|port| unlisted(&Value::Null, port, PORT)))
         .or_else(|| {
-            probes
-                .into_iter()
-                .find_map(|probe| foreign_host(&merged[probe]))
+            PROBES
+                .iter()
+                .find_map(|probe| foreign_host(&merged[*probe]))
         })
         .or_else(|| unlisted(&built["securityContext"], security, CONTAINER_SECURITY))
-        .or_else(|| unconfined(security, "seccompProfile"))
-        .or_else(|| unconfined(security, "appArmorProfile"))
+        .or_else(|| unconfined(security))
         .or_else(|| capability(&security["capabilities"]))?;
     Some(format!("{what} of container {}", merged["name"].as_str()?))
 }
@@ -246,7 +167,7 @@ fn capability(capabilities: &Value) -> Option<String> {
         return Some("securityContext.capabilities without drop: [ALL]".to_owned());
     }
     let mut added = items("add").filter_map(Value::as_str);
-    let name = added.find(|name| !SUDO.contains(name))?;
+    let name = added.find(|name| !lists(SUDO, name))?;
     Some(format!("the capability {name}"))
 }
 

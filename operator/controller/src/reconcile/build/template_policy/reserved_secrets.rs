@@ -5,7 +5,7 @@ use crds::names;
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::Value;
 
-use crate::reconcile::build::error::BuildError;
+use crate::reconcile::build::BuildError;
 use shared::tenants;
 
 /// Name prefix of every Secret of the installation but that of the API keys.

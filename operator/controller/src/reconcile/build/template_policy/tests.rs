@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::reconcile::build::pod_template::apply_template;
-use crate::reconcile::build::tests::fixtures::config;
+use crate::tests::config;
 
 fn pod() -> Pod {
     serde_json::from_value(json!({
@@ -82,131 +82,71 @@ fn unprivileged_template_passes() {
     }
 }
 
-#[test]
-#[allow(clippy::too_many_lines, reason = "a table of cases")]
-fn privileged_template_requires_flag() {
-    let security = |context: Value| with(&json!({ "securityContext": context }));
-    let annotation = |key: &str| json!({"metadata": {"annotations": {key: "unconfined"}}});
-    let volume = |source: Value| {
-        let mut volume = source;
+/// Places of a template, the fragment there, and the text of the rejection.
+const PRIVILEGED: &str = r#"
+spec | {"hostNetwork": true} | hostNetwork
+spec | {"hostPID": true} | hostPID
+spec | {"hostIPC": true} | hostIPC
+spec | {"hostUsers": true} | hostUsers
+spec | {"serviceAccountName": "admin"} | serviceAccountName
+spec | {"automountServiceAccountToken": true} | automountServiceAccountToken
+spec | {"overhead": {"cpu": "1"}} | overhead
+spec | {"priorityClassName": "system-node-critical"} | a priorityClassName of the system
+spec | {"securityContext": {"seLinuxOptions": {"type": "spc_t"}}} | securityContext.seLinuxOptions
+spec | {"securityContext": {"windowsOptions": {"hostProcess": true}}} | securityContext.windowsOptions
+spec | {"securityContext": {"sysctls": [{"name": "a", "value": "b"}]}} | securityContext.sysctls
+spec | {"securityContext": {"seccompProfile": {"type": "Unconfined"}}} | securityContext.seccompProfile Unconfined
+annotation | "container.apparmor.security.beta.kubernetes.io/sandbox" | the annotation container.apparmor.security.beta.kubernetes.io/sandbox
+annotation | "openhands.dev/restarts" | the annotation openhands.dev/restarts
+label | "app.kubernetes.io/name" | the label app.kubernetes.io/name
+volume | {"hostPath": {"path": "/"}} | hostPath of volume v
+volume | {"nfs": {"server": "s", "path": "/"}} | nfs of volume v
+volume | {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}} | serviceAccountToken of volume v
+volume | {"persistentVolumeClaim": {"claimName": "b-workspace"}} | the PVC b-workspace of another sandbox
+security | {"privileged": true} | privileged of container sandbox
+security | {"procMount": "Unmasked"} | procMount of container sandbox
+security | {"seLinuxOptions": {"type": "spc_t"}} | seLinuxOptions of container sandbox
+security | {"capabilities": {"add": ["SYS_ADMIN"]}} | the capability SYS_ADMIN of container sandbox
+security | {"capabilities": {"drop": ["KILL"]}} | securityContext.capabilities without drop: [ALL] of container sandbox
+security | {"seccompProfile": {"type": "Unconfined"}} | seccompProfile Unconfined of container sandbox
+side | {"securityContext": {}} | securityContext.capabilities without drop: [ALL] of container side
+container | {"ports": [{"containerPort": 1, "hostPort": 1}]} | hostPort of container sandbox
+container | {"livenessProbe": {"httpGet": {"host": "10.0.0.1", "port": 80}}} | httpGet.host of container sandbox
+container | {"resources": {"limits": {"cpu": "64"}}} | more cpu than 600m (--max-resources)
+side | {"resources": {"limits": {"cpu": "200m", "memory": "0"}}} | more cpu than 600m (--max-resources)
+side | {"resources": {}} | container side without a limit of cpu
+"#;
+
+/// A template with a fragment in one place.
+fn template(place: &str, fragment: &str) -> Value {
+    let fragment: Value = serde_json::from_str(fragment).unwrap();
+    let named = |mut volume: Value| {
         volume["name"] = json!("v");
-        spec(&json!({"volumes": [volume]}))
+        volume
     };
-    for (template, what) in [
-        (spec(&json!({"hostNetwork": true})), "hostNetwork"),
-        (spec(&json!({"hostPID": true})), "hostPID"),
-        (spec(&json!({"hostIPC": true})), "hostIPC"),
-        (spec(&json!({"hostUsers": true})), "hostUsers"),
-        (
-            spec(&json!({"serviceAccountName": "admin"})),
-            "serviceAccountName",
-        ),
-        (
-            spec(&json!({"automountServiceAccountToken": true})),
-            "automountServiceAccountToken",
-        ),
-        (spec(&json!({"overhead": {"cpu": "1"}})), "overhead"),
-        (
-            spec(&json!({"priorityClassName": "system-node-critical"})),
-            "a priorityClassName of the system",
-        ),
-        (
-            spec(&json!({"securityContext": {"seLinuxOptions": {"type": "spc_t"}}})),
-            "securityContext.seLinuxOptions",
-        ),
-        (
-            spec(&json!({"securityContext": {"windowsOptions": {"hostProcess": true}}})),
-            "securityContext.windowsOptions",
-        ),
-        (
-            spec(&json!({"securityContext": {"sysctls": [{"name": "a", "value": "b"}]}})),
-            "securityContext.sysctls",
-        ),
-        (
-            spec(&json!({"securityContext": {"seccompProfile": {"type": "Unconfined"}}})),
-            "securityContext.seccompProfile Unconfined",
-        ),
-        (
-            annotation("container.apparmor.security.beta.kubernetes.io/sandbox"),
-            "the annotation container.apparmor.security.beta.kubernetes.io/sandbox",
-        ),
-        (
-            annotation("openhands.dev/restarts"),
-            "the annotation openhands.dev/restarts",
-        ),
-        (
-            json!({"metadata": {"labels": {"app.kubernetes.io/name": "sandbox-operator"}}}),
-            "the label app.kubernetes.io/name",
-        ),
-        (
-            volume(json!({"hostPath": {"path": "/"}})),
-            "hostPath of volume v",
-        ),
-        (
-            volume(json!({"nfs": {"server": "s", "path": "/"}})),
-            "nfs of volume v",
-        ),
-        (
-            volume(json!({"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}})),
-            "serviceAccountToken of volume v",
-        ),
-        (
-            volume(json!({"persistentVolumeClaim": {"claimName": "b-workspace"}})),
-            "the PVC b-workspace of another sandbox",
-        ),
-        (
-            security(json!({"privileged": true})),
-            "privileged of container sandbox",
-        ),
-        (
-            security(json!({"procMount": "Unmasked"})),
-            "procMount of container sandbox",
-        ),
-        (
-            security(json!({"seLinuxOptions": {"type": "spc_t"}})),
-            "seLinuxOptions of container sandbox",
-        ),
-        (
-            security(json!({"capabilities": {"add": ["SYS_ADMIN"]}})),
-            "the capability SYS_ADMIN of container sandbox",
-        ),
-        (
-            security(json!({"capabilities": {"drop": ["KILL"]}})),
-            "securityContext.capabilities without drop: [ALL] of container sandbox",
-        ),
-        (
-            security(json!({"seccompProfile": {"type": "Unconfined"}})),
-            "seccompProfile Unconfined of container sandbox",
-        ),
-        (
-            side(&json!({"securityContext": {}})),
-            "securityContext.capabilities without drop: [ALL] of container side",
-        ),
-        (
-            with(&json!({"ports": [{"containerPort": 1, "hostPort": 1}]})),
-            "hostPort of container sandbox",
-        ),
-        (
-            with(&json!({"livenessProbe": {"httpGet": {"host": "10.0.0.1", "port": 80}}})),
-            "httpGet.host of container sandbox",
-        ),
-        (
-            with(&json!({"resources": {"limits": {"cpu": "64"}}})),
-            "more cpu than 600m (--max-resources)",
-        ),
-        (
-            side(&json!({"resources": {"limits": {"cpu": "200m", "memory": "0"}}})),
-            "more cpu than 600m (--max-resources)",
-        ),
-        (
-            side(&json!({"resources": {}})),
-            "container side without a limit of cpu",
-        ),
-    ] {
+    match place {
+        "spec" => spec(&fragment),
+        "annotation" => json!({"metadata": {"annotations": {fragment.as_str().unwrap(): "x"}}}),
+        "label" => json!({"metadata": {"labels": {fragment.as_str().unwrap(): "x"}}}),
+        "volume" => spec(&json!({"volumes": [named(fragment)]})),
+        "security" => with(&json!({ "securityContext": fragment })),
+        "side" => side(&fragment),
+        _ => with(&fragment),
+    }
+}
+
+#[test]
+fn privileged_template_requires_flag() {
+    for row in PRIVILEGED.trim().lines() {
+        let cells: Vec<_> = row.split(" | ").collect();
+        let [place, fragment, what] = cells[..] else {
+            panic!("{row}");
+        };
+        let template = template(place, fragment);
         let expected =
             format!("spec.podTemplate: {what} is allowed only with --allow-privileged-templates");
         assert_eq!(fault(&template, false), expected);
-        assert_eq!(fault(&template, true), "");
+        assert_eq!(fault(&template, true), "", "{row}");
     }
 }
 

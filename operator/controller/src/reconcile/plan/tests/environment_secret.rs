@@ -42,7 +42,7 @@ fn status_reports_key_rotation_of_pod() {
     fixture.entry.generation += 1;
     fixture.plan_and_apply();
     assert_eq!(fixture.status().key_rotation, None);
-    fixture.pod().annotations.key_rotation = 1;
+    fixture.pod().key_rotation = 1;
     fixture.plan_and_apply();
     assert_eq!(fixture.status().key_rotation, Some(1));
     fixture.set_desired_state(DesiredState::Paused);
@@ -54,7 +54,7 @@ fn status_reports_key_rotation_of_pod() {
 #[test]
 fn pod_note_appears_in_status_message() {
     let mut fixture = PlanFixture::running();
-    fixture.pod().annotations.note = Some("no such class".into());
+    fixture.pod().note = Some("no such class".into());
     let message = fixture.plan_and_apply().status.message.unwrap();
     assert!(message.ends_with("; no such class"), "{message}");
     fixture.spec().workspace = None;

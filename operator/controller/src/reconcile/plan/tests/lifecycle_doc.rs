@@ -45,14 +45,16 @@ fn row(mut transition: Transition) -> String {
     let mut entry = transition.fixture.entry.clone();
     entry.status = plan.status.clone();
     let status = &plan.status;
-    let reason = status.reason.map_or("–", Reason::as_str);
+    let reason = status
+        .reason
+        .map_or("–".into(), |reason| reason.to_string());
     let runtime = derive(&entry);
     let api = format!("{:?}", runtime.lifecycle).to_lowercase();
     format!(
         "| {from:?} | {} | {:?}, {reason} | {api}, {} | {} |",
         transition.description,
         status.phase,
-        runtime.pod.as_str(),
+        serde_json::to_value(runtime.pod).unwrap().as_str().unwrap(),
         actions_text(&plan)
     )
 }

@@ -5,7 +5,7 @@ use crds::sandbox::PauseReason;
 
 use super::super::*;
 use crate::facts::{ContainerRun, IdleReport};
-use crate::limits::replacement_backoff::ReplacementBackoff;
+use crate::sandbox_memory::SandboxMemory;
 
 /// Reconciles at one moment after which a controller that still writes would write endlessly.
 const SETTLED_AFTER: usize = 8;
@@ -43,7 +43,7 @@ pub(super) enum ModelFault {
 pub(super) struct ClusterModel {
     pub(super) fixture: PlanFixture,
     kind: ReadinessSource,
-    backoff: ReplacementBackoff,
+    memory: SandboxMemory,
     pods: u32,
     /// The last container run that was really ready.
     proven: Option<ContainerRun>,
@@ -66,7 +66,7 @@ impl ClusterModel {
         Self {
             fixture,
             kind,
-            backoff: ReplacementBackoff::default(),
+            memory: SandboxMemory::default(),
             pods: 0,
             proven: None,
             controller: true,
@@ -128,7 +128,7 @@ impl ClusterModel {
             return;
         }
         self.controller = true;
-        self.backoff = ReplacementBackoff::default();
+        self.memory = SandboxMemory::default();
         (self.probes, self.checks_idle) = (false, false);
         (self.fixture.facts.readiness, self.fixture.facts.idle) = (None, None);
         let now = self.fixture.now;
@@ -156,7 +156,7 @@ impl ClusterModel {
     /// One reconcile. Returns whether another one may have an effect.
     fn step(&mut self) -> bool {
         let key = &self.fixture.entry.key;
-        self.fixture.facts.replace_at = self.backoff.earliest_replacement(key, self.fixture.now);
+        self.fixture.facts.replace_at = self.memory.earliest_replacement(key, self.fixture.now);
         let plan = self.fixture.plan();
         self.check(&plan);
         self.probes = plan.probe_readiness;
@@ -177,7 +177,7 @@ impl ClusterModel {
             self.fixture.entry.status = status;
         }
         if plan.pod_lost {
-            self.backoff
+            self.memory
                 .record_replacement(&self.fixture.entry.key, self.fixture.now);
         }
         self.next = plan.requeue_at;
@@ -374,7 +374,7 @@ impl ClusterModel {
             return;
         }
         let key = &self.fixture.entry.key;
-        self.fixture.facts.replace_at = self.backoff.earliest_replacement(key, self.fixture.now);
+        self.fixture.facts.replace_at = self.memory.earliest_replacement(key, self.fixture.now);
         let plan = self.fixture.plan();
         assert_eq!(plan.actions, [], "without a reason: {self:#?}");
         if plan.write_status {

@@ -1,17 +1,58 @@
-//! Rate limits of Events: token buckets, one for each sandbox with recent Events.
+//! Bounds of Events: the queue of those to be written, and a token bucket for each sandbox with
+//! recent Events.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use super::PendingEvent;
 use shared::index::Key;
 use shared::token_bucket::TokenBucket;
 
+/// Maximum number of pending Events.
+pub(super) const MAX_PENDING_EVENTS: usize = 1024;
 /// Burst of Events of one sandbox.
 const OBJECT_BURST: u32 = 10;
 /// Interval of Events of one sandbox after the burst.
 const OBJECT_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum number of sandboxes with a bucket. Full buckets are dropped first.
 const MAX_TRACKED_SANDBOXES: usize = 4096;
+
+/// Pending Events, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct PendingQueue {
+    events: VecDeque<PendingEvent>,
+    /// True while an Event that was taken is being written.
+    is_writing: bool,
+}
+
+impl PendingQueue {
+    /// Adds an Event. A full queue drops the oldest normal Event, or else the oldest. Returns
+    /// whether one was dropped.
+    pub(super) fn push(&mut self, event: PendingEvent) -> bool {
+        self.events.push_back(event);
+        let is_full = self.events.len() > MAX_PENDING_EVENTS;
+        if is_full {
+            let normal = self.events.iter().position(|e| !e.content.warning);
+            self.events.remove(normal.unwrap_or(0));
+        }
+        is_full
+    }
+
+    /// Takes the oldest Event. The caller calls [`PendingQueue::done`] after it is written.
+    pub(super) fn next(&mut self) -> Option<PendingEvent> {
+        let event = self.events.pop_front()?;
+        self.is_writing = true;
+        Some(event)
+    }
+
+    pub(super) fn done(&mut self) {
+        self.is_writing = false;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty() && !self.is_writing
+    }
+}
 
 /// Buckets of sandboxes, by sandbox.
 #[derive(Debug, Default)]
@@ -43,13 +84,7 @@ impl SandboxTokenBuckets {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn key(name: &str) -> Key {
-        Key {
-            namespace: "ns".into(),
-            name: name.into(),
-        }
-    }
+    use crate::tests::key;
 
     #[tokio::test(start_paused = true)]
     async fn sandbox_gets_ten_events_then_two_per_minute() {

@@ -1,27 +1,44 @@
-//! Typical Sandbox specs and the Pods built from them.
+//! Fixtures of the unit tests: typical Sandboxes and what is built from them.
 
 use std::sync::Arc;
 
-use crds::contract::identity::IdentityKey;
 use crds::int_or_string::IntOrString;
-use crds::sandbox::{EnvVar, SandboxSpec, SandboxStatus, SecurityContext, Session, Workspace};
+use crds::sandbox::{
+    EnvVar, Phase, SandboxSpec, SandboxStatus, SecurityContext, Session, Workspace,
+};
 use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
 use serde_json::json;
 
+use crate::PeerClients;
 use crate::config::{ControllerConfig, Deadlines};
+use crate::context::Context;
+use crate::probes::supervisor_client::HttpSupervisors;
 use crate::reconcile::build::pod::pod;
 use crate::reconcile::build::{BuildContext, BuildError, PodParams};
-use crate::reconcile::init_message::InitContext;
-use shared::index::{Entry, Key};
+use shared::clock::Clock;
+use shared::index::{Entry, Index, Key};
 use shared::keys::Keys;
+use shared::traffic::NoGateways;
 use shared::urls::{Scheme, UrlForm, Urls};
+
+pub(crate) fn key(name: &str) -> Key {
+    Key {
+        namespace: "ns".into(),
+        name: name.into(),
+    }
+}
+
+/// A Sandbox in this phase.
+pub(crate) fn entry_in(phase: Phase) -> Entry {
+    let mut entry = entry(SandboxSpec::default());
+    entry.status.phase = phase;
+    entry
+}
 
 pub(crate) fn entry(spec: SandboxSpec) -> Entry {
     Entry {
-        key: Key {
-            namespace: "ns".into(),
-            name: "a".into(),
-        },
+        key: key("a"),
         uid: "uid".into(),
         resource_version: "1".into(),
         generation: 1,
@@ -47,19 +64,29 @@ pub(crate) fn keys() -> Keys {
     Keys::derive(&[1; 32]).unwrap()
 }
 
-pub(crate) fn init_context<'a>(
+pub(crate) fn build_context<'a>(
     entry: &'a Entry,
     config: &'a ControllerConfig,
     keys: &'a Keys,
-) -> InitContext<'a> {
-    InitContext {
+) -> BuildContext<'a> {
+    BuildContext {
         entry,
         config,
         keys,
         url: "https://abcdefghijklmnop.rt.example.com",
         deadlines: Deadlines::default(),
-        key_rotation: 0,
     }
+}
+
+/// Context of reconciles without supervisors and gateways.
+pub(crate) fn context(client: Client, config: ControllerConfig, clock: Clock) -> Context {
+    let keys = Arc::new(keys());
+    let index = Arc::new(Index::new(keys.clone()));
+    let peers = PeerClients {
+        supervisors: Arc::new(HttpSupervisors::default()),
+        gateways: Arc::new(NoGateways),
+    };
+    Context::new(client, config, keys, index, peers, clock, &Arc::default())
 }
 
 pub(crate) fn words(text: &str) -> Vec<String> {
@@ -136,12 +163,5 @@ pub(crate) fn built(
     config: &ControllerConfig,
     params: &PodParams<'_>,
 ) -> Result<Pod, BuildError> {
-    let entry = entry(spec);
-    let context = BuildContext {
-        entry: &entry,
-        config,
-        control_key: "public-key",
-        identity: IdentityKey::new([7; 32]),
-    };
-    pod(&context, params)
+    pod(&build_context(&entry(spec), config, &keys()), params)
 }

@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 
 use crate::config::Defaults;
 use crate::facts::QuotaDecision;
-use crate::per_sandbox::PerSandbox;
 use crate::reconcile::build::resources;
+use crate::sandbox_memory::PerSandbox;
 use shared::index::{Entry, Key};
 use shared::kubernetes::work_queue::WorkQueue;
 use shared::quantity;

@@ -1,8 +1,9 @@
-use crds::sandbox::{SandboxSpec, SandboxStatus, Session};
+use crds::sandbox::{SandboxSpec, Session};
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
+use crate::tests::{entry, key};
 
 /// Quota of a tenant `t`.
 struct QuotaFixture {
@@ -46,28 +47,20 @@ impl QuotaFixture {
 /// A sandbox created at this second.
 fn sandbox(made: i64) -> Entry {
     let name = format!("{made:016}");
+    let session = Session {
+        tenant: "t".into(),
+        id: made.to_string(),
+        ..Session::default()
+    };
     Entry {
-        key: Key {
-            namespace: "ns".into(),
-            name: name.clone(),
-        },
+        key: key(&name),
         uid: name.clone(),
-        resource_version: "1".into(),
-        generation: 1,
         created_at: Some(Timestamp::from_second(made).unwrap()),
-        has_sealed_env: false,
-        deleting: false,
-        wake_at: None,
         runtime_id: name,
-        spec: Arc::new(SandboxSpec {
-            session: Some(Session {
-                tenant: "t".into(),
-                id: made.to_string(),
-                ..Session::default()
-            }),
+        ..entry(SandboxSpec {
+            session: Some(session),
             ..SandboxSpec::default()
-        }),
-        status: SandboxStatus::default(),
+        })
     }
 }
 
