@@ -4,7 +4,7 @@
 use axum::body::Body;
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
-use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::copy_bidirectional_with_sizes;
@@ -26,7 +26,7 @@ pub(super) struct Upgrade {
 
 /// All open tunnels.
 #[derive(Debug)]
-pub(super) struct Tunnels {
+pub(crate) struct Tunnels {
     open: Gauge,
     tracker: TaskTracker,
     aborted: CancellationToken,
@@ -106,13 +106,13 @@ impl Tunnels {
     }
 
     /// Waits until every tunnel has closed.
-    pub(super) async fn closed(&self) {
+    pub(crate) async fn closed(&self) {
         self.tracker.close();
         self.tracker.wait().await;
     }
 
     /// Closes every tunnel.
-    pub(super) fn abort_all(&self) {
+    pub(crate) fn abort_all(&self) {
         self.aborted.cancel();
     }
 }
@@ -121,7 +121,7 @@ async fn connect(client: OnUpgrade, sandbox: OnUpgrade) {
     let Ok((client, sandbox)) = tokio::try_join!(client, sandbox) else {
         return;
     };
-    let (mut client, mut sandbox) = (io(client), io(sandbox));
+    let (mut client, mut sandbox) = (TokioIo::new(client), TokioIo::new(sandbox));
     // The end of one direction is passed on alone. Errors of a tunnel concern only its two sides.
     let _ = copy_bidirectional_with_sizes(
         &mut client,
@@ -130,8 +130,4 @@ async fn connect(client: OnUpgrade, sandbox: OnUpgrade) {
         TUNNEL_BUFFER_BYTES,
     )
     .await;
-}
-
-fn io(upgraded: Upgraded) -> TokioIo<Upgraded> {
-    TokioIo::new(upgraded)
 }
