@@ -16,7 +16,7 @@ mod openapi;
 mod session;
 mod start;
 mod state_change;
-mod tombstones;
+mod tenant_limits;
 
 use std::sync::Arc;
 

@@ -49,7 +49,7 @@ use upstream::{Upstream, Upstreams};
 use wake::WakeScheduler;
 
 pub(super) use error::ProxyError;
-pub(super) use route::{Prefix, Route, Target};
+pub(super) use route::{Route, Target};
 
 /// Time after readiness in which refused connections are retried. Readiness does not cover every
 /// port: a command without `spec.ports` is ready as soon as it runs, and its server listens later.
@@ -244,7 +244,8 @@ impl Proxy {
         let activity = upstream.pod.activity.clone().begin(request.is_probe);
         let attempt = request.body.attempt();
         let sent = self.upstreams.send(&upstream, &request.parts, attempt);
-        Ok((upstream, sent.await?, activity))
+        let response = sent.await?;
+        Ok((upstream, response, activity))
     }
 
     /// Closes the connections to deleted Pods, following the index.

@@ -9,7 +9,6 @@ mod environment;
 mod image;
 mod request;
 mod runtime_class;
-mod waiting_limit;
 
 use std::sync::Arc;
 use std::time::Duration;

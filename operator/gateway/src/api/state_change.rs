@@ -87,7 +87,10 @@ async fn end(
     (action, state): (&'static str, DesiredState),
 ) -> Result<Json<StateChangeResponse>, ApiError> {
     let info = match request.id()? {
-        Some(id) => api.info(&api.change_owned(action, &caller, &id, state).await?),
+        Some(id) => {
+            let entry = api.change_owned(action, &caller, &id, state).await?;
+            api.info(&entry)
+        }
         None => None,
     };
     let nothing = StateChangeResponse::Nothing { runtime_id: () };

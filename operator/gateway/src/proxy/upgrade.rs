@@ -3,7 +3,7 @@
 
 use axum::body::Body;
 use http::header::{CONNECTION, UPGRADE};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use prometheus_client::metrics::gauge::Gauge;
@@ -11,7 +11,8 @@ use tokio::io::copy_bidirectional_with_sizes;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{ProxiedResponse, headers};
+use super::ProxiedResponse;
+use super::headers::{self, tokens};
 use shared::metrics::GaugeGuard;
 
 /// Buffer of one direction of a tunnel in bytes. Most tunnels are idle.
@@ -55,12 +56,6 @@ pub(super) fn names_http2(headers: &HeaderMap) -> bool {
         let name = protocol.get(..3);
         name.is_some_and(|name| name.eq_ignore_ascii_case(b"h2c"))
     })
-}
-
-fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
-    let lines = headers.get_all(name).into_iter();
-    let tokens = lines.flat_map(|line| line.as_bytes().split(|b| *b == b','));
-    tokens.map(<[u8]>::trim_ascii)
 }
 
 impl Upgrade {
