@@ -274,7 +274,7 @@ async fn upstream_connection_closes_when_client_leaves() {
     drop(client);
     assert_eq!(sandbox.rest().await, "");
     // In a tunnel.
-    let (mut client, mut sandbox) = fixture.tunnel().await;
+    let (client, mut sandbox) = fixture.tunnel().await;
     drop(client);
     assert_eq!(sandbox.rest().await, "");
 }
@@ -290,7 +290,7 @@ async fn truncated_response_is_not_completed() {
     drop(sandbox);
     assert!(!client.rest().await.contains('0'));
     // Before it begins.
-    let (mut client, mut sandbox, _) = fixture
+    let (mut client, sandbox, _) = fixture
         .open("POST / HTTP/1.1\nHost: HOST\nConnection: close\n\n")
         .await;
     drop(sandbox);
@@ -305,7 +305,7 @@ async fn truncated_response_is_not_completed() {
 #[tokio::test]
 async fn open_connections_close_when_pod_is_gone() {
     let fixture = SocketFixture::new().await;
-    let (mut pending, mut held, _) = fixture
+    let (mut pending, _held, _) = fixture
         .open("POST / HTTP/1.1\nHost: HOST\nConnection: close\n\n")
         .await;
     let (mut reading, mut writing, _) = fixture.open("GET / HTTP/1.1\nHost: HOST\n\n").await;
@@ -354,7 +354,7 @@ async fn request_follows_moved_sandbox() {
 #[tokio::test]
 async fn shutdown_closes_idle_connections_and_tunnels() {
     let fixture = SocketFixture::new().await;
-    let (mut tunnel, mut far) = fixture.tunnel().await;
+    let (mut tunnel, _far) = fixture.tunnel().await;
     let (mut idle, mut sandbox, _) = fixture.open("GET / HTTP/1.1\nHost: HOST\n\n").await;
     sandbox.send(OK).await;
     idle.until("ok").await;

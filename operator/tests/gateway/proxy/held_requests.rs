@@ -7,7 +7,6 @@ use axum::body::Body;
 use crds::sandbox::{Phase, SandboxStatus};
 use http::Request;
 use operator::gateway::GatewayConfig;
-use serde_json::json;
 
 use crate::support::fake_api::FakeApi;
 use crate::support::gateway_fixture::{GatewayFixture, config, key, read, ready, starting};

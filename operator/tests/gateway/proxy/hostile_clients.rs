@@ -376,7 +376,7 @@ async fn limits_concurrent_requests_per_sandbox() {
     let mut open = Vec::new();
     for path in ["/slow", "/alive"] {
         let text = format!("GET {path} HTTP/1.1\nHost: HOST\n\n");
-        let (client, mut sandbox, _) = fixture.open(&text).await;
+        let (client, sandbox, _) = fixture.open(&text).await;
         open.push((client, sandbox));
     }
     let text = "GET /more HTTP/1.1\nHost: HOST\nConnection: close\n\n";

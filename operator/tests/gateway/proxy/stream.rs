@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time;
 
 use crate::support::gateway_fixture::{config, key, ready, sandbox};
-use crate::support::socket_fixture::{OK, RawConnection, SWITCH, SocketFixture, UPGRADE};
+use crate::support::socket_fixture::{OK, RawConnection, SocketFixture};
 
 const SSE: &str =
     "HTTP/1.1 200 OK\nContent-Type: text/event-stream\nTransfer-Encoding: chunked\n\n";
