@@ -75,8 +75,7 @@ pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, shutdown: &C
         }
     }
     closed.cancel();
-    let Acceptor { connections, .. } = acceptor;
-    drain(gateway, connections, config.drain_limit).await;
+    drain(gateway, acceptor.close(), config.drain_limit).await;
 }
 
 /// Load balancers notice the shutdown meanwhile.
@@ -153,6 +152,11 @@ impl Acceptor<'_> {
                 () = sleep(EVICTION_INTERVAL) => {}
             }
         }
+    }
+
+    /// Closes the listener; open connections continue.
+    fn close(self) -> JoinSet<()> {
+        self.connections
     }
 
     fn forget(&mut self, ended: Result<(task::Id, ()), JoinError>) {
