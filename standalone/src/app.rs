@@ -114,7 +114,7 @@ async fn assemble(
         node: components::node_config(args, &state.path)?,
         public: args.public,
         deadlines: args.deadlines,
-        settings: args.settings.clone().into(),
+        settings: args.settings.clone(),
         vitals: Arc::default(),
         api,
         client,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::Parser;
 use operator::controller::Deadlines;
-use operator::gateway::SettingsArgs;
+use operator::gateway::ApiSettings;
 use operator::urls::UrlForm;
 
 /// Run Sandbox Operator on one machine, without a cluster.
@@ -52,7 +52,7 @@ pub struct Args {
     pub executor: Option<PathBuf>,
 
     #[command(flatten)]
-    pub settings: SettingsArgs,
+    pub settings: ApiSettings,
 
     #[command(flatten)]
     pub deadlines: Deadlines,

@@ -26,9 +26,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use operator::controller::{self, ControllerConfig, PeerClients};
-use operator::gateway::{
-    Gateway, GatewayConfig, ProxyConfig, RuntimeClasses, Tenants, WorkspaceConfig,
-};
+use operator::gateway::{Gateway, GatewayConfig, Tenants};
 use operator::index::{Entry, Index, Key};
 use operator::keys::Keys;
 use operator::kubernetes::watch;
@@ -187,7 +185,7 @@ impl TestCluster {
         let tenants = Tenants::fixed([("default", API_KEY), ("other", OTHER_KEY)]);
         let mut config = gateway_config();
         if let Some(port) = self.runtime_port {
-            config.proxy.control_port = port;
+            config.control_port = port;
         }
         let gateway = Gateway::new(&client, config, self.keys.clone(), index, tenants);
         self.gateways.0.lock().push(gateway.clone());
@@ -398,22 +396,12 @@ fn gateway_config() -> GatewayConfig {
     GatewayConfig {
         namespace: NAMESPACE.into(),
         urls: urls(),
-        workspace: WorkspaceConfig {
-            size: "1Gi".into(),
-            storage_class: None,
-        },
-        runtime_classes: RuntimeClasses::default(),
-        hold_limit: Duration::from_mins(2),
-        start_wait: Duration::from_secs(1),
+        workspace_size: "1Gi".into(),
         drain_delay: Duration::ZERO,
         drain_limit: Duration::from_secs(1),
         max_connections: 64,
-        max_connections_per_address: None,
-        local_only: false,
-        proxy: ProxyConfig {
-            loopback_pods: true,
-            ..ProxyConfig::default()
-        },
-        vitals: Arc::default(),
+        max_connections_per_address: 0,
+        loopback_pods: true,
+        ..GatewayConfig::default()
     }
 }

@@ -10,12 +10,9 @@ use crds::Sandbox;
 use crds::sandbox::{Phase, SandboxSpec, SandboxStatus};
 use http::{Request, Response};
 use http_body_util::Full;
-use operator::gateway::{
-    self, Gateway, GatewayConfig, ProxyConfig, RuntimeClasses, Tenants, WorkspaceConfig,
-};
+use operator::gateway::{self, Gateway, GatewayConfig, Tenants};
 use operator::index::Index;
 use operator::keys::Keys;
-use operator::urls::{Scheme, UrlForm, Urls};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -60,29 +57,12 @@ fn sandbox(port: u16) -> serde_json::Result<Sandbox> {
 
 fn config() -> GatewayConfig {
     GatewayConfig {
-        namespace: "default".into(),
-        urls: Urls {
-            scheme: Scheme::Http,
-            base: "localhost".into(),
-            form: UrlForm::Nested,
-        },
-        workspace: WorkspaceConfig {
-            size: "1Gi".into(),
-            storage_class: None,
-        },
-        runtime_classes: RuntimeClasses::default(),
         hold_limit: Duration::from_secs(1),
-        start_wait: Duration::from_secs(1),
         drain_delay: Duration::ZERO,
         drain_limit: Duration::from_secs(1),
-        max_connections: 16_384,
-        max_connections_per_address: None,
-        local_only: false,
-        proxy: ProxyConfig {
-            requests_per_sandbox: 16_384,
-            loopback_pods: true,
-            ..ProxyConfig::default()
-        },
-        vitals: Arc::default(),
+        max_connections_per_address: 0,
+        max_requests_per_sandbox: 16_384,
+        loopback_pods: true,
+        ..GatewayConfig::default()
     }
 }

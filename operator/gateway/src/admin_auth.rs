@@ -10,12 +10,15 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use ring::digest::{self, SHA256_OUTPUT_LEN};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use ring::{hmac, pbkdf2};
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
+use serde::Serialize;
 
 use login_queue::LoginQueue;
 use shared::hex;
@@ -32,7 +35,7 @@ const MAX_USED_CHALLENGES: usize = 65_536;
 
 /// Checks logins and tokens of the administrator.
 #[derive(Debug)]
-pub struct AdminAuth {
+pub(crate) struct AdminAuth {
     password: SecretString,
     challenges: hmac::Key,
     tokens: hmac::Key,
@@ -42,17 +45,20 @@ pub struct AdminAuth {
     login_queue: LoginQueue,
 }
 
-/// Challenge of a login.
-#[derive(Debug, Clone)]
-pub struct Challenge {
-    pub challenge: String,
-    pub salt: String,
-    pub iterations: u32,
+// Challenge of a login; a doc comment would be part of the document.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "AdminChallenge")]
+pub(crate) struct Challenge {
+    pub(crate) challenge: String,
+    /// Hexadecimal digits.
+    salt: String,
+    /// Iterations of PBKDF2.
+    iterations: u32,
 }
 
 /// Rejection of an administrator call.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum AdminError {
+pub(crate) enum AdminError {
     #[error("admin access is disabled: the gateway has no ADMIN_PASSWORD")]
     Disabled,
     #[error("the challenge is unknown, expired or used")]
@@ -68,22 +74,22 @@ pub enum AdminError {
 }
 
 impl AdminError {
-    /// Returns the error category, a fixed label for logs and metrics.
-    pub fn category(&self) -> &'static str {
+    /// Returns the status code, and the error category: a fixed label for logs and metrics.
+    pub(crate) fn kind(&self) -> (StatusCode, &'static str) {
         match self {
-            Self::Disabled => "admin-disabled",
-            Self::Challenge => "admin-challenge",
-            Self::Password => "admin-password",
-            Self::Token => "admin-token",
-            Self::Busy => "admin-busy",
-            Self::Random => "admin-random",
+            Self::Disabled => (StatusCode::FORBIDDEN, "admin-disabled"),
+            Self::Challenge => (StatusCode::BAD_REQUEST, "admin-challenge"),
+            Self::Password => (StatusCode::UNAUTHORIZED, "admin-password"),
+            Self::Token => (StatusCode::UNAUTHORIZED, "admin-token"),
+            Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "admin-busy"),
+            Self::Random => (StatusCode::INTERNAL_SERVER_ERROR, "admin-random"),
         }
     }
 }
 
 impl AdminAuth {
     /// Creates the checker of this password; `root` is the subkey for administration.
-    pub fn new(password: SecretString, root: &hmac::Key) -> Self {
+    pub(crate) fn new(password: SecretString, root: &hmac::Key) -> Self {
         let subkey = |purpose: &str| {
             let tag = hmac::sign(root, purpose.as_bytes());
             hmac::Key::new(hmac::HMAC_SHA256, tag.as_ref())
@@ -101,7 +107,7 @@ impl AdminAuth {
     }
 
     /// Issues a challenge.
-    pub fn challenge(&self, now: Timestamp) -> Result<Challenge, AdminError> {
+    pub(crate) fn challenge(&self, now: Timestamp) -> Result<Challenge, AdminError> {
         let mut nonce = [0; 16];
         let filled = SystemRandom::new().fill(&mut nonce);
         filled.map_err(|_| AdminError::Random)?;
@@ -117,7 +123,7 @@ impl AdminAuth {
 
     /// Issues a token for a valid proof: the hexadecimal PBKDF2-HMAC-SHA256 of the password, salted
     /// with the texts of salt and challenge. `peer` is the address of the client.
-    pub async fn login(
+    pub(crate) async fn login(
         self: &Arc<Self>,
         challenge: String,
         hash: &str,
@@ -153,7 +159,7 @@ impl AdminAuth {
     }
 
     /// Checks signature and expiry of a token.
-    pub fn check(&self, token: &str, now: Timestamp) -> Result<(), AdminError> {
+    pub(crate) fn check(&self, token: &str, now: Timestamp) -> Result<(), AdminError> {
         token::is_valid(&self.tokens, token, now)
             .then_some(())
             .ok_or(AdminError::Token)

@@ -1,5 +1,4 @@
-//! The remote runtime API that `OpenHands` clients call, one file per endpoint
-//! (`docs/specs/runtime-api.md`, section 1).
+//! The remote runtime API that `OpenHands` clients call (`docs/specs/runtime-api.md`, section 1).
 //!
 //! Every response is JSON, errors included. There are no redirects, cookies, 409 or 429, because
 //! clients treat them as failures.
@@ -9,40 +8,35 @@ mod audit;
 mod auth;
 mod batch;
 mod body;
-mod build_image;
 mod endpoint;
 mod error;
-mod health;
 mod image;
-pub mod info;
-mod list;
+mod info;
 mod openapi;
-mod pause;
-mod resume;
-mod runtime;
 mod session;
 mod start;
 mod state_change;
-mod stop;
-mod tombstones;
-mod warm_configs;
+mod tenant_limits;
 
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::DefaultBodyLimit;
-use axum::{Extension, Router};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::routing::get;
+use axum::{Extension, Json, Router};
 use http::{Method, Request, Response, StatusCode, Uri};
+use schemars::JsonSchema;
+use secrecy::ExposeSecret as _;
+use serde::Serialize;
 
 use super::admin_auth::AdminAuth;
-use super::sandboxes::Sandboxes;
+use super::sandboxes::{SandboxError, Sandboxes};
 use super::warm_configs::WarmConfigStore;
-use super::{ApiSettings, GatewayConfig, Tenants};
-use endpoint::Endpoint;
+use super::{GatewayConfig, Tenants};
+use endpoint::{Access, Endpoint, OPERATION};
+use shared::tenants::TenantError;
 
-pub use error::ApiError;
-pub(super) use error::ErrorBody;
-pub use info::RuntimeInfo;
+pub(super) use error::{ApiError, OutcomeTag, error_response};
 
 /// Largest body of a request: an environment of 1 MiB fits after JSON escaping.
 const MAX_BODY_BYTES: usize = 2 << 20;
@@ -50,39 +44,76 @@ const MAX_BODY_BYTES: usize = 2 << 20;
 /// State that all endpoints share.
 #[derive(Debug)]
 pub(super) struct Api {
-    pub(super) sandboxes: Sandboxes,
-    pub(super) config: Arc<GatewayConfig>,
-    pub(super) tenants: Tenants,
-    pub(super) settings: ApiSettings,
-    pub(super) configs: WarmConfigStore,
-    pub(super) admin: Option<Arc<AdminAuth>>,
+    sandboxes: Sandboxes,
+    tenants: Tenants,
+    configs: WarmConfigStore,
+    /// `None` without a password.
+    admin: Option<Arc<AdminAuth>>,
 }
 
-type Shared = axum::extract::State<Arc<Api>>;
+type Shared = State<Arc<Api>>;
 
-/// Returns all endpoints.
+impl Api {
+    pub(super) fn new(client: &kube::Client, sandboxes: Sandboxes, tenants: Tenants) -> Self {
+        let settings = &sandboxes.config.settings;
+        let password = settings.admin_password.clone();
+        // Charts set the variable of an absent value to the empty text.
+        let password = password.filter(|password| !password.expose_secret().is_empty());
+        let admin = password.map(|password| AdminAuth::new(password, sandboxes.keys.admin()));
+        let overlay = settings.warm_runtime_config_overlay;
+        Self {
+            configs: WarmConfigStore::new(client, &sandboxes.config.namespace, overlay),
+            admin: admin.map(Arc::new),
+            sandboxes,
+            tenants,
+        }
+    }
+
+    fn config(&self) -> &GatewayConfig {
+        &self.sandboxes.config
+    }
+}
+
+/// Returns all endpoints, in the order of the document.
 fn endpoints() -> Vec<Endpoint> {
-    let mut all = vec![
-        start::endpoint(),
-        stop::endpoint(),
-        pause::endpoint(),
-        resume::endpoint(),
-        list::endpoint(),
-        list::old_endpoint(),
-        runtime::endpoint(),
+    let mut all = vec![start::endpoint()];
+    all.extend(state_change::endpoints());
+    all.extend(session::list_endpoints());
+    all.extend([
+        session::runtime_endpoint(),
         batch::endpoint(),
         session::endpoint(),
-        image::prefix_endpoint(),
-        image::exists_endpoint(),
-        build_image::endpoint(),
-        build_image::status_endpoint(),
-        warm_configs::endpoint(),
-        health::endpoint(),
-        openapi::document_endpoint(),
-        openapi::page_endpoint(),
-    ];
+    ]);
+    all.extend(image::endpoints());
+    all.extend([admin::configs_endpoint(), health_endpoint()]);
+    all.extend(openapi::endpoints());
     all.extend(admin::endpoints());
     all
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Health {
+    status: &'static str,
+}
+
+fn health_endpoint() -> Endpoint {
+    Endpoint::new(OPERATION, "GET", "/health", get(health))
+        .documented("getHealth", "Reports that this replica can serve requests.")
+        .access(Access::Public)
+        .response::<Health>(200)
+        .errors(&[503])
+}
+
+/// Fails until the index is complete and the API keys are known: until then, clients could get a
+/// wrong 404 or 401.
+async fn health(State(api): Shared) -> Result<Json<Health>, ApiError> {
+    if !api.sandboxes.index.is_synced() {
+        return Err(SandboxError::NotSynced.into());
+    }
+    if !api.tenants.is_loaded() {
+        return Err(TenantError::NotLoaded.into());
+    }
+    Ok(Json(Health { status: "ok" }))
 }
 
 /// Builds the router of all endpoints.

@@ -1,7 +1,7 @@
 //! Addresses of a client: of its connection, and behind trusted proxies the one that they report.
 //! Logs, login limits and `X-Forwarded-For` use the latter.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
@@ -9,6 +9,9 @@ use ipnet::IpNet;
 pub(super) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Maximum of entries of `X-Forwarded-For` that are read.
 const MAX_HOPS: usize = 16;
+
+/// Network part of an IPv6 address: a site uses any number of addresses within its /64.
+const IPV6_SITE_MASK: u128 = !0 << 64;
 
 /// Both ends of a client connection.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +64,14 @@ pub(super) fn is_trusted(ip: IpAddr, trusted: &[IpNet]) -> bool {
     trusted.iter().any(|network| network.contains(&ip))
 }
 
+/// Client network of an address: the IPv4 address itself, or the IPv6 /64.
+pub(super) fn client_network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & IPV6_SITE_MASK).into(),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
 /// An address, with or without a port.
 fn parse_hop(text: &str) -> Option<IpAddr> {
     let text = text.trim();
@@ -102,6 +113,19 @@ mod tests {
             assert_eq!(client.forwarded_for, expected);
             let first = expected.split(',').next().unwrap();
             assert_eq!(client.ip.to_string(), first);
+        }
+    }
+    #[test]
+    fn client_network_is_the_ipv4_address_or_the_ipv6_site() {
+        for (address, network) in [
+            ("192.0.2.1", "192.0.2.1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+            ("2001:db8::1", "2001:db8::"),
+            ("2001:db8::ffff:0:0:2", "2001:db8::"),
+            ("2001:db8:0:1::3", "2001:db8:0:1::"),
+        ] {
+            let found = client_network(address.parse().unwrap());
+            assert_eq!(found.to_string(), network);
         }
     }
 }

@@ -1,11 +1,9 @@
 //! Dispatches a request to a sandbox, if its host or path names one, or else to the API. A panic
 //! becomes a response here.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::response::IntoResponse as _;
@@ -14,66 +12,36 @@ use http::{Method, Request, Response};
 use tower::ServiceExt as _;
 use tracing::{Instrument as _, Span};
 
+use super::Gateway;
 use super::access_log::{RequestRecord, TraceContext};
 use super::api::ApiError;
-use super::client_address::ClientConnection;
-use super::proxy::{Proxy, ProxyError, Target};
+use super::client_address::{ClientAddress, ClientConnection};
+use super::proxy::{ProxyError, Target};
 use shared::admin_server;
-use shared::diagnostics::Diagnostics;
-use shared::metrics::GatewayMetrics;
 
 /// The metrics are also on this port (`docs/specs/runtime-api.md`, section 1.12).
 const METRICS: &str = "/metrics";
 
-#[derive(Debug)]
-pub(super) struct Dispatch {
-    api: Router,
-    proxy: Proxy,
-    metrics: Arc<GatewayMetrics>,
-    vitals: Arc<Diagnostics>,
-}
-
-impl Dispatch {
-    pub(super) fn new(
-        api: Router,
-        proxy: Proxy,
-        metrics: Arc<GatewayMetrics>,
-        vitals: Arc<Diagnostics>,
-    ) -> Self {
-        Self {
-            api,
-            proxy,
-            metrics,
-            vitals,
-        }
-    }
-
-    pub(super) fn proxy(&self) -> &Proxy {
-        &self.proxy
-    }
-
-    pub(super) fn metrics(&self) -> &Arc<GatewayMetrics> {
-        &self.metrics
-    }
-
-    pub(super) async fn respond(
+impl Gateway {
+    /// Answers one request of a client. Errors become responses.
+    pub async fn respond(
         &self,
         mut request: Request<Body>,
-        connection: ClientConnection,
+        connection: impl Into<ClientConnection>,
     ) -> Response<Body> {
-        let client = self
-            .proxy
-            .client_address(connection.peer, request.headers());
+        let ClientConnection { peer, local } = connection.into();
+        let trusted = &self.0.config.trusted_proxies;
+        let client = ClientAddress::of(peer, request.headers(), trusted);
         let trace = TraceContext::from_headers(request.headers_mut());
-        let target = self.target(&request, connection.local);
+        let target = self.0.proxy.target(&request, local);
         let known = target.as_ref().ok();
         let span = span(known, &trace);
-        let record = RequestRecord::begin(&self.metrics, &request, known, client.ip, trace);
+        let record = RequestRecord::begin(&self.0.metrics, &request, known, client.ip, trace);
         let answer = async {
             match target {
-                Ok(Target::Sandbox(route)) => self.proxy.forward(route, request, &client).await,
+                Ok(Target::Sandbox(route)) => self.0.proxy.forward(route, request, &client).await,
                 Ok(Target::Api) => {
-                    let client = SocketAddr::new(client.ip, connection.peer.port());
+                    let client = SocketAddr::new(client.ip, peer.port());
                     self.handle_api(request, client).await
                 }
                 Err(error) => error.into_response(),
@@ -88,19 +56,11 @@ impl Dispatch {
         record.on_response(response)
     }
 
-    fn target(
-        &self,
-        request: &Request<Body>,
-        local: Option<IpAddr>,
-    ) -> Result<Target, DispatchError> {
-        // CONNECT would open a tunnel to any address, and TRACE returns headers that the gateway
-        // adds.
-        if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
-            return Err(DispatchError::Method);
-        }
-        self.proxy
-            .target(request, local)
-            .map_err(DispatchError::Proxy)
+    /// The response to a request for which no memory is left. It is counted and not logged, because
+    /// a flood of requests must not become a flood of log lines.
+    pub(super) fn reject_overloaded(&self) -> Response<Body> {
+        self.0.metrics.overloads.inc();
+        ProxyError::Overloaded.into_response()
     }
 
     async fn handle_api(&self, request: Request<Body>, client: SocketAddr) -> Response<Body> {
@@ -108,25 +68,10 @@ impl Dispatch {
         request.extensions_mut().insert(ConnectInfo(client));
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         if is_read && request.uri().path() == METRICS {
-            return admin_server::metrics_response(&self.vitals);
+            return admin_server::metrics_response(&self.0.config.vitals);
         }
-        let Ok(response) = self.api.clone().oneshot(request).await;
+        let Ok(response) = self.0.api.clone().oneshot(request).await;
         response
-    }
-}
-
-/// Reason why a request has no target.
-enum DispatchError {
-    Method,
-    Proxy(ProxyError),
-}
-
-impl DispatchError {
-    fn into_response(self) -> Response<Body> {
-        match self {
-            Self::Method => ApiError::WrongMethod.into_response(),
-            Self::Proxy(error) => error.into_response(),
-        }
     }
 }
 

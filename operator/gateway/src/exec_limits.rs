@@ -14,7 +14,7 @@ const MAX_QUOTED_NAME_CHARS: usize = 64;
 
 /// Violation of a limit.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum ExecLimitError {
+pub(crate) enum ExecLimitError {
     #[error("{0} must not contain a NUL byte")]
     ContainsNul(String),
     #[error("environment: a name must not be empty and must not contain = or a NUL byte")]

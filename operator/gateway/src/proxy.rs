@@ -7,111 +7,113 @@ mod activity;
 mod address_proof;
 mod admit;
 mod body;
-mod config;
 mod connector;
 mod error;
 mod headers;
 mod live_lookups;
-mod loopback;
 mod pod_address;
-mod port_start;
 #[cfg(any(test, feature = "fuzzing"))]
-pub(super) mod properties;
-mod request_limit;
+pub mod properties;
 mod response_rewrite;
 mod route;
 mod upgrade;
 mod upstream;
 mod wake;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::IntoResponse as _;
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
-use ipnet::IpNet;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::GatewayConfig;
 use super::client_address::ClientAddress;
+use super::keyed_limit::{KeyedLimiter, KeyedPermit};
+use super::observed::ObservedBody;
 use super::sandboxes::Sandboxes;
 use activity::{ActivityGuard, is_probe};
-use body::{RetryableBody, StreamedResponseBody};
+use body::{ResponseObserver, RetryableBody};
 use live_lookups::LiveLookupLimiter;
-use request_limit::{RequestLimiter, RequestPermit};
 use shared::index::{Entry, Key};
 use shared::metrics::GatewayMetrics;
-use shared::traffic::Traffic;
+use upgrade::Tunnels;
 use upstream::{Upstream, Upstreams};
+use wake::WakeScheduler;
 
-pub use config::ProxyConfig;
-pub use error::ProxyError;
-pub use route::{Prefix, Route, Target};
+pub(super) use error::ProxyError;
+pub(super) use route::{Route, Target};
+
+/// Time after readiness in which refused connections are retried. Readiness does not cover every
+/// port: a command without `spec.ports` is ready as soon as it runs, and its server listens later.
+const PORT_START_WINDOW: Duration = Duration::from_secs(10);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(10);
+const MAX_BACKOFF: Duration = Duration::from_millis(250);
+
+/// Held until the response or tunnel of a request has ended.
+type RequestGuards = (ActivityGuard, KeyedPermit<Key>);
 
 /// Response of a sandbox with its upstream and the activity that it counts as.
 type UpstreamResponse = (Upstream, Response<Incoming>, ActivityGuard);
+
+/// A request on its way to its sandbox.
+struct OutgoingRequest<'a> {
+    route: &'a Route,
+    parts: Parts,
+    body: RetryableBody,
+    is_probe: bool,
+}
 
 /// Response of a sandbox whose body is still arriving.
 struct ProxiedResponse {
     response: Response<Incoming>,
     /// Cancelled when the Pod is gone.
     gone: CancellationToken,
-    /// Held until the response or tunnel has ended.
-    guards: (ActivityGuard, RequestPermit),
+    guards: RequestGuards,
 }
 
 /// The reverse proxy.
 #[derive(Debug)]
-pub struct Proxy {
+pub(super) struct Proxy {
     sandboxes: Sandboxes,
-    config: Arc<GatewayConfig>,
     metrics: Arc<GatewayMetrics>,
-    /// Host part of the rewriter URL, without port.
+    /// Host part of the base URL, without port.
     base_host: String,
-    upstreams: Upstreams,
-    loopback_addresses: loopback::LoopbackAddresses,
-    tunnels: upgrade::Tunnels,
-    wakes: Arc<wake::WakeScheduler>,
+    pub(super) upstreams: Upstreams,
+    pub(super) tunnels: Tunnels,
+    wakes: Arc<WakeScheduler>,
     live_lookups: LiveLookupLimiter,
-    request_limiter: RequestLimiter,
+    /// Concurrent requests of each sandbox, held ones included.
+    request_limiter: KeyedLimiter<Key>,
     /// Slots of held requests.
     hold_slots: Semaphore,
 }
 
 impl Proxy {
-    pub(super) fn new(
-        sandboxes: Sandboxes,
-        config: Arc<GatewayConfig>,
-        metrics: Arc<GatewayMetrics>,
-    ) -> Self {
+    pub(super) fn new(sandboxes: Sandboxes, metrics: Arc<GatewayMetrics>) -> Self {
+        let config = &sandboxes.config;
         Self {
             base_host: route::base_host(&config.urls.base),
-            upstreams: Upstreams::new(&config.proxy, metrics.upstream_connections.clone()),
-            loopback_addresses: loopback::LoopbackAddresses::new(sandboxes.index.clone()),
-            tunnels: upgrade::Tunnels::new(metrics.tunnels.clone()),
-            wakes: Arc::new(wake::WakeScheduler::new(metrics.clone())),
+            upstreams: Upstreams::new(config, metrics.upstream_connections.clone()),
+            tunnels: Tunnels::new(metrics.tunnels.clone()),
+            wakes: Arc::new(WakeScheduler::new(metrics.clone())),
             live_lookups: LiveLookupLimiter::default(),
-            request_limiter: RequestLimiter::default(),
-            hold_slots: Semaphore::new(config.proxy.held_requests),
+            request_limiter: KeyedLimiter::default(),
+            hold_slots: Semaphore::new(config.max_held_requests),
             sandboxes,
-            config,
             metrics,
         }
     }
 
-    /// Networks of proxies that report their clients.
-    pub(super) fn trusted_proxies(&self) -> &[IpNet] {
-        &self.config.proxy.trusted_proxies
-    }
-
-    /// The client of a request that came from `peer`.
-    pub(super) fn client_address(&self, peer: SocketAddr, headers: &HeaderMap) -> ClientAddress {
-        ClientAddress::of(peer, headers, &self.config.proxy.trusted_proxies)
+    fn config(&self) -> &GatewayConfig {
+        &self.sandboxes.config
     }
 
     /// Forwards a request to its sandbox and returns the response while it is still arriving.
@@ -123,7 +125,7 @@ impl Proxy {
     ) -> Response<Body> {
         let result = self.proxy_request(&route, request, client).await;
         result.unwrap_or_else(|error| {
-            tracing::debug!(id = route.id, category = error.category(), "{error}");
+            tracing::debug!(id = route.id, category = error.kind().1, "{error}");
             error.into_response()
         })
     }
@@ -137,7 +139,7 @@ impl Proxy {
         headers::check_framing(&request)?;
         let upgrade = upgrade::take_upgrade(&mut request);
         let (mut parts, body) = request.into_parts();
-        headers::to_upstream(&mut parts, route, client, &self.config.urls)?;
+        headers::to_upstream(&mut parts, route, client, &self.config().urls)?;
         headers::set_body_framing(&mut parts.headers, !body.is_end_stream());
         let rewriter = route.prefix.as_ref();
         let rewriter =
@@ -145,7 +147,13 @@ impl Proxy {
         if let Some(upgrade) = &upgrade {
             upgrade.set_headers(&mut parts.headers);
         }
-        let mut sent = self.send(route, parts, RetryableBody::new(body)).await?;
+        let request = OutgoingRequest {
+            route,
+            is_probe: is_probe(&parts),
+            parts,
+            body: RetryableBody::new(body),
+        };
+        let mut sent = self.send(&request).await?;
         let headers = sent.response.headers_mut();
         match rewriter {
             Some(rewriter) => rewriter.apply(headers),
@@ -163,20 +171,17 @@ impl Proxy {
     }
 
     /// Sends a request as soon as its sandbox is ready for it.
-    async fn send(
-        &self,
-        route: &Route,
-        parts: Parts,
-        body: RetryableBody,
-    ) -> Result<ProxiedResponse, ProxyError> {
-        let entry = self.find(route).await?;
+    async fn send(&self, request: &OutgoingRequest<'_>) -> Result<ProxiedResponse, ProxyError> {
+        let entry = self.find(request.route).await?;
         // Acquired before a hold: a held request counts as a request of its sandbox.
-        let permit = self.acquire_request_permit(&entry)?;
-        let entry = self.admit(entry, is_probe(&parts)).await?;
-        let (upstream, response, activity) = self.attempt(route, &entry, &parts, &body).await?;
+        let limit = self.config().max_requests_per_sandbox;
+        let permit = self.request_limiter.acquire(&entry.key, limit);
+        let permit = permit.ok_or(ProxyError::SandboxBusy)?;
+        let entry = self.admit(entry, request.is_probe).await?;
+        let (upstream, response, activity) = self.attempt(request, &entry).await?;
         Ok(ProxiedResponse {
             response,
-            gone: upstream.gone,
+            gone: upstream.pod.gone.clone(),
             guards: (activity, permit),
         })
     }
@@ -185,77 +190,75 @@ impl Proxy {
     /// address of a deleted Pod, or not know yet that its server has crashed.
     async fn attempt(
         &self,
-        route: &Route,
+        request: &OutgoingRequest<'_>,
         entry: &Entry,
-        parts: &Parts,
-        body: &RetryableBody,
     ) -> Result<UpstreamResponse, ProxyError> {
         let can_retry = |sent: &Result<_, ProxyError>| match sent {
-            Err(error) if body.is_untouched() => error.is_retryable(&parts.method),
+            Err(error) if request.body.is_untouched() => error.is_retryable(&request.parts.method),
             _ => false,
         };
-        let mut sent = self.send_to(route, entry, parts, body).await;
+        let mut sent = self.send_to(request, entry).await;
         if matches!(sent, Err(ProxyError::ConnectionBroken)) && can_retry(&sent) {
             // Only the pooled connection may have closed.
-            sent = self.send_to(route, entry, parts, body).await;
+            sent = self.send_to(request, entry).await;
         }
         if matches!(sent, Err(ProxyError::Unreachable)) && can_retry(&sent) {
-            sent = self
-                .retry_until_port_listens(route, entry, parts, body)
-                .await;
+            sent = self.retry_until_port_listens(request, entry).await;
         }
         match sent {
             Err(error) if can_retry(&sent) => {
-                let entry = self.readmit(entry, error, is_probe(parts)).await?;
-                self.send_to(route, &entry, parts, body).await
+                let entry = self.readmit(entry, error, request.is_probe).await?;
+                self.send_to(request, &entry).await
             }
             done => done,
         }
     }
 
+    /// Sends a request again while its port may still be starting. It was not sent before: the
+    /// connection was refused.
+    async fn retry_until_port_listens(
+        &self,
+        request: &OutgoingRequest<'_>,
+        entry: &Entry,
+    ) -> Result<UpstreamResponse, ProxyError> {
+        let (start, mut backoff) = (Instant::now(), INITIAL_BACKOFF);
+        let _slot = self.acquire_hold_slot()?;
+        while start.elapsed() < PORT_START_WINDOW && is_recent_start(entry, Timestamp::now()) {
+            if self.has_changed_within(entry, backoff).await {
+                break;
+            }
+            match self.send_to(request, entry).await {
+                Err(ProxyError::Unreachable) => backoff = (backoff * 2).min(MAX_BACKOFF),
+                done => return done,
+            }
+        }
+        Err(ProxyError::Unreachable)
+    }
+
     async fn send_to(
         &self,
-        route: &Route,
+        request: &OutgoingRequest<'_>,
         entry: &Entry,
-        parts: &Parts,
-        body: &RetryableBody,
     ) -> Result<UpstreamResponse, ProxyError> {
-        let upstream = self.upstream(route, entry)?;
-        let activity = upstream.begin_request(parts);
-        let response = self
-            .upstreams
-            .send(&upstream, parts, body.attempt())
-            .await?;
+        let upstream = self.upstream(request.route, entry)?;
+        let activity = upstream.pod.activity.clone().begin(request.is_probe);
+        let attempt = request.body.attempt();
+        let sent = self.upstreams.send(&upstream, &request.parts, attempt);
+        let response = sent.await?;
         Ok((upstream, response, activity))
     }
 
-    fn acquire_request_permit(&self, entry: &Entry) -> Result<RequestPermit, ProxyError> {
-        let limit = self.config.proxy.requests_per_sandbox;
-        let permit = self.request_limiter.acquire(&entry.key, limit);
-        permit.ok_or(ProxyError::SandboxBusy)
+    /// Closes the connections to deleted Pods, following the index.
+    pub(super) async fn follow_pods(&self) {
+        self.upstreams.follow(&self.sandboxes.index).await;
     }
+}
 
-    /// Traffic of a sandbox through this proxy.
-    pub(super) fn traffic(&self, key: &Key) -> Traffic {
-        self.upstreams.traffic(key)
-    }
-
-    /// Watches the index for deleted Pods and closes the connections to them.
-    pub(super) async fn follow_pods(&self, shutdown: &CancellationToken) {
-        let index = &self.sandboxes.index;
-        let follow = self.upstreams.follow(index);
-        shutdown.run_until_cancelled(follow).await;
-    }
-
-    /// Waits until every tunnel has closed.
-    pub(super) async fn tunnels_closed(&self) {
-        self.tunnels.closed().await;
-    }
-
-    /// Closes every tunnel.
-    pub(super) fn abort_tunnels(&self) {
-        self.tunnels.abort_all();
-    }
+/// Returns whether the sandbox became ready a moment ago. The clock of the controller may be ahead.
+fn is_recent_start(entry: &Entry, now: Timestamp) -> bool {
+    let window = SignedDuration::try_from(PORT_START_WINDOW).unwrap_or(SignedDuration::MAX);
+    let ready_at = entry.status.ready_at.as_ref();
+    ready_at.is_some_and(|at| now.duration_since(at.0) < window)
 }
 
 fn to_response(sent: ProxiedResponse) -> Result<Response<Body>, ProxyError> {
@@ -266,8 +269,7 @@ fn to_response(sent: ProxiedResponse) -> Result<Response<Body>, ProxyError> {
     }
     headers::to_client(&mut parts.headers);
     parts.extensions.clear();
-    Ok(Response::from_parts(
-        parts,
-        Body::new(StreamedResponseBody::new(body, sent.gone, sent.guards)),
-    ))
+    let observer = ResponseObserver::new(sent.gone, sent.guards);
+    let body = Body::new(ObservedBody::new(body, observer));
+    Ok(Response::from_parts(parts, body))
 }

@@ -9,9 +9,9 @@ pub(super) mod retry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::names;
+use crds::Sandbox;
+use crds::names::{self, GATEWAY_FIELD_MANAGER};
 use crds::sandbox::DesiredState;
-use crds::{Sandbox, names::GATEWAY_FIELD_MANAGER};
 use jiff::SignedDuration;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -19,11 +19,11 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use shared::diagnostics::Diagnostics;
+use crate::GatewayConfig;
 use shared::index::{Entry, Index, Key};
 use shared::keys::Keys;
 
-pub use error::SandboxError;
+pub(crate) use error::SandboxError;
 use lookup_limiter::LookupLimiter;
 use retry::{retrying, within};
 
@@ -46,46 +46,41 @@ const TIMESTAMP_RESOLUTION: SignedDuration = SignedDuration::from_secs(1);
 
 /// Access to all Sandboxes; cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Sandboxes {
-    pub index: Arc<Index>,
-    pub keys: Arc<Keys>,
-    namespace: Arc<str>,
+pub(crate) struct Sandboxes {
+    pub(crate) index: Arc<Index>,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) config: Arc<GatewayConfig>,
     api: Api<Sandbox>,
     lookups: Arc<Semaphore>,
     lookup_limiter: Arc<LookupLimiter>,
-    vitals: Arc<Diagnostics>,
-}
-
-/// Result of a create.
-#[derive(Debug)]
-pub enum Created {
-    New(Arc<Entry>),
-    /// An object of that name exists already.
-    Exists,
 }
 
 impl Sandboxes {
-    /// `vitals` has the health of the watch that feeds `index`.
-    pub fn new(
-        client: kube::Client,
-        namespace: &str,
+    pub(crate) fn new(
+        client: &kube::Client,
+        config: Arc<GatewayConfig>,
         index: Arc<Index>,
         keys: Arc<Keys>,
-        vitals: Arc<Diagnostics>,
     ) -> Self {
         Self {
-            api: Api::namespaced(client, namespace),
-            namespace: namespace.into(),
+            api: Api::namespaced(client.clone(), &config.namespace),
             lookups: Arc::new(Semaphore::new(MAX_CONCURRENT_LOOKUPS)),
             lookup_limiter: Arc::default(),
             index,
             keys,
-            vitals,
+            config,
         }
     }
 
+    /// Id and name of the sandbox of a session that the API creates in this epoch.
+    pub(crate) fn session_runtime_id(&self, tenant: &str, session: &str, epoch: u32) -> String {
+        let namespace = &self.config.namespace;
+        self.keys
+            .session_runtime_id(namespace, tenant, session, epoch)
+    }
+
     /// Waits until the index is complete.
-    pub async fn synced(&self) -> Result<(), SandboxError> {
+    pub(crate) async fn synced(&self) -> Result<(), SandboxError> {
         if self.index.is_synced() || self.index.wait_synced(SYNC_TIMEOUT).await {
             return Ok(());
         }
@@ -93,21 +88,21 @@ impl Sandboxes {
     }
 
     /// Returns whether the entry is in the namespace of the API. In others, users create Sandboxes.
-    pub fn is_in_api_namespace(&self, entry: &Entry) -> bool {
-        *entry.key.namespace == *self.namespace
+    pub(crate) fn is_in_api_namespace(&self, entry: &Entry) -> bool {
+        entry.key.namespace == self.config.namespace
     }
 
     /// Returns all sandboxes of a tenant in the namespace of the API.
-    pub fn of_tenant(&self, tenant: &str) -> Vec<Arc<Entry>> {
+    pub(crate) fn of_tenant(&self, tenant: &str) -> Vec<Arc<Entry>> {
         let mut entries = self.index.of_tenant(tenant);
         entries.retain(|entry| self.is_in_api_namespace(entry));
         entries
     }
 
     /// Reads an object from the API server and updates the index.
-    pub async fn look_up(&self, name: &str) -> Result<Option<Arc<Entry>>, SandboxError> {
+    pub(crate) async fn look_up(&self, name: &str) -> Result<Option<Arc<Entry>>, SandboxError> {
         let key = Key {
-            namespace: self.namespace.to_string(),
+            namespace: self.config.namespace.clone(),
             name: name.to_owned(),
         };
         let known = self.index.get(&key);
@@ -128,7 +123,7 @@ impl Sandboxes {
     }
 
     /// Refreshes an entry; while the API server is away, returns it unchanged.
-    pub async fn refresh(&self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
+    pub(crate) async fn refresh(&self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
         if !self.is_in_api_namespace(&entry) {
             return Some(entry);
         }
@@ -138,25 +133,24 @@ impl Sandboxes {
         }
     }
 
-    /// Creates an object.
-    pub async fn create(&self, sandbox: &Sandbox) -> Result<Created, SandboxError> {
-        let params = PostParams {
-            field_manager: Some(GATEWAY_FIELD_MANAGER.into()),
-            ..PostParams::default()
-        };
+    /// Creates an object. `None` if one of that name exists already.
+    pub(crate) async fn create(
+        &self,
+        sandbox: &Sandbox,
+    ) -> Result<Option<Arc<Entry>>, SandboxError> {
+        let params = create_params();
         match retrying(|| self.api.create(&params, sandbox)).await {
-            Ok(created) => self
-                .index
-                .apply(&created)
-                .map(Created::New)
-                .ok_or(SandboxError::Incomplete),
-            Err(SandboxError::Exists) => Ok(Created::Exists),
+            Ok(created) => {
+                let entry = self.index.apply(&created);
+                entry.map(Some).ok_or(SandboxError::Incomplete)
+            }
+            Err(SandboxError::Exists) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     /// Writes the desired state. `Running` also ends an automatic pause.
-    pub async fn set_state(
+    pub(crate) async fn set_state(
         &self,
         entry: &Entry,
         state: DesiredState,
@@ -177,7 +171,7 @@ impl Sandboxes {
             DesiredState::Paused | DesiredState::Stopped => written,
         };
         // The client may ask another replica next, whose watch is about as fast as this one.
-        if !self.vitals.health.is_watch_failing(WATCHED_RESOURCE) {
+        if !self.is_watch_failing() {
             self.index
                 .wait_delivered(&entry.key, DELIVERY_TIMEOUT)
                 .await;
@@ -186,32 +180,41 @@ impl Sandboxes {
     }
 
     /// Lets the controller delete a tombstone now.
-    pub async fn expire_tombstone(&self, entry: &Entry) -> Result<(), SandboxError> {
+    pub(crate) async fn expire_tombstone(&self, entry: &Entry) -> Result<(), SandboxError> {
         let lifecycle = json!({"deleteStoppedAfter": EXPIRE_NOW});
         let patch = json!({"spec": {"lifecycle": lifecycle}});
         self.patch(entry, patch).await.map(|_| ())
     }
 
     /// Ends an automatic pause; a requested one stays.
-    pub async fn wake(&self, entry: &Entry) -> Result<Arc<Entry>, SandboxError> {
+    pub(crate) async fn wake(&self, entry: &Entry) -> Result<Arc<Entry>, SandboxError> {
         match wake(entry) {
             Some(wake) => self.patch(entry, json!({"metadata": wake})).await,
             None => Ok(Arc::new(entry.clone())),
         }
     }
 
+    /// Returns whether the watch that feeds the index fails.
+    fn is_watch_failing(&self) -> bool {
+        self.config.vitals.health.is_watch_failing(WATCHED_RESOURCE)
+    }
+
     async fn patch(&self, entry: &Entry, mut patch: Value) -> Result<Arc<Entry>, SandboxError> {
         // The uid makes this fail on another object of the same name.
         patch["metadata"]["uid"] = entry.uid.clone().into();
         let patch = Patch::Merge(patch);
-        let params = PatchParams {
-            field_manager: Some(GATEWAY_FIELD_MANAGER.into()),
-            ..PatchParams::default()
-        };
+        let params = PatchParams::apply(GATEWAY_FIELD_MANAGER);
         let Key { namespace, name } = &entry.key;
         let api = Api::<Sandbox>::namespaced(self.api.clone().into_client(), namespace);
         let patched = retrying(|| api.patch(name, &params, &patch)).await?;
         self.index.apply(&patched).ok_or(SandboxError::Incomplete)
+    }
+}
+
+pub(crate) fn create_params() -> PostParams {
+    PostParams {
+        field_manager: Some(GATEWAY_FIELD_MANAGER.into()),
+        ..PostParams::default()
     }
 }
 

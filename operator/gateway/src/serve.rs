@@ -1,17 +1,14 @@
 //! The listener of the gateway, HTTP/1.1 and HTTP/2. It bounds the number of connections, closes
 //! slow and idle ones, and drains the rest on shutdown.
 
-mod address_limit;
 mod client_stream;
-mod connection_slots;
 mod in_flight;
-mod linger;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
-use std::num::NonZeroUsize;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,20 +19,18 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::Gateway;
-use super::client_address::ClientConnection;
-use super::client_memory::{REQUEST_BYTES, request_bytes};
-use address_limit::AddressLimiter;
-use client_stream::ClientStream;
-use connection_slots::{ConnectionSlot, ConnectionSlots, FreeSlot};
+use super::client_address::{ClientConnection, client_network, is_trusted};
+use super::client_memory::{CONNECTION_BYTES, MemoryPermit, REQUEST_BYTES, request_bytes};
+use super::keyed_limit::KeyedLimiter;
+use super::{Gateway, GatewayConfig};
+use client_stream::{ClientObserver, ConnectionSlot};
 use in_flight::{InFlightRequests, TrackedResponse};
-use shared::metrics::GatewayMetrics;
-
-pub(super) use address_limit::client_network;
+use shared::metrics::GaugeGuard;
 
 /// Largest request head: a request line of 64 KiB (`docs/specs/runtime-api.md`, section 1.8) and
 /// headers.
@@ -59,127 +54,97 @@ const EVICTION_FRACTION: usize = 64;
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Limits of the listener.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Maximum of concurrent connections.
-    pub connections: usize,
-    /// Maximum of concurrent connections from one address or IPv6 /64 network. More are closed at
-    /// once.
-    pub per_address: Option<NonZeroUsize>,
-    /// Time in which new connections are accepted after the shutdown signal, until load balancers
-    /// know.
-    pub drain_delay: Duration,
-    /// Time in which open connections may finish after that.
-    pub drain_timeout: Duration,
-    /// True if connections to other addresses than loopback are closed at once. Loopback URLs use
-    /// all of 127.0.0.0/8, which takes a listener on every address.
-    pub local_only: bool,
-}
-
 /// Serves until `shutdown`, then until every connection has closed or the drain timeout is over.
-pub async fn serve(
-    gateway: &Gateway,
-    listener: TcpListener,
-    limits: Limits,
-    shutdown: &CancellationToken,
-) {
-    let mut acceptor = Acceptor::new(gateway, listener, limits);
+pub(super) async fn serve(gateway: &Gateway, listener: TcpListener, shutdown: &CancellationToken) {
+    let config = &gateway.0.config;
+    let mut acceptor = Acceptor {
+        gateway,
+        listener,
+        free: Arc::new(Semaphore::new(config.max_connections)),
+        addresses: KeyedLimiter::default(),
+        connections: JoinSet::new(),
+        open: HashMap::new(),
+    };
     let closed = CancellationToken::new();
-    let mut closing = pin!(until_accept_ends(shutdown, limits.drain_delay));
+    let mut closing = pin!(until_accept_ends(shutdown, config.drain_delay));
     loop {
-        let accepted = tokio::select! {
+        tokio::select! {
             biased;
             () = &mut closing => break,
-            accepted = acceptor.accept() => accepted,
-        };
-        if let Some(accepted) = accepted {
-            // A token per connection, so that connections do not contend for one lock.
-            acceptor.spawn(gateway, accepted, closed.child_token());
+            () = acceptor.accept(&closed) => {}
         }
     }
     closed.cancel();
-    drain(gateway, acceptor.close(), limits.drain_timeout).await;
+    drain(gateway, acceptor.close(), config.drain_limit).await;
 }
 
+/// Load balancers notice the shutdown meanwhile.
 async fn until_accept_ends(shutdown: &CancellationToken, delay: Duration) {
     shutdown.cancelled().await;
     sleep(delay).await;
 }
 
 /// Accepts connections within the limits.
-struct Acceptor {
+struct Acceptor<'a> {
+    gateway: &'a Gateway,
     listener: TcpListener,
-    local_only: bool,
-    slots: ConnectionSlots,
-    addresses: AddressLimiter,
-    metrics: Arc<GatewayMetrics>,
+    free: Arc<Semaphore>,
+    /// Connections by client network.
+    addresses: KeyedLimiter<IpAddr>,
     connections: JoinSet<()>,
-    open: HashMap<task::Id, OpenConnection>,
+    open: HashMap<task::Id, Connection>,
 }
 
-/// Handle of a connection that is being served.
-struct OpenConnection {
-    in_flight: InFlightRequests,
-    close: CancellationToken,
-}
-
-/// A connection that has a slot.
-struct AcceptedConnection {
-    stream: TcpStream,
-    slot: ConnectionSlot,
-    addresses: ClientConnection,
-}
-
-impl Acceptor {
-    fn new(gateway: &Gateway, listener: TcpListener, limits: Limits) -> Self {
-        let metrics = gateway.metrics().clone();
-        let trusted = gateway.trusted_proxies().into();
-        let memory = gateway.memory().clone();
-        Self {
-            listener,
-            local_only: limits.local_only,
-            slots: ConnectionSlots::new(limits.connections, memory, metrics.clone()),
-            addresses: AddressLimiter::new(limits.per_address, trusted),
-            metrics,
-            connections: JoinSet::new(),
-            open: HashMap::new(),
-        }
-    }
-
-    /// Accepts the next connection; `None` if it is rejected or cannot be accepted.
-    async fn accept(&mut self) -> Option<AcceptedConnection> {
+impl Acceptor<'_> {
+    /// Accepts the next connection, if it is not rejected, and serves it until `closed`.
+    async fn accept(&mut self, closed: &CancellationToken) {
         let (stream, peer) = match self.listener.accept().await {
             Ok(accepted) => accepted,
-            Err(error) => {
-                pause_after_accept_error(&error).await;
-                return None;
-            }
+            Err(error) => return pause_after_accept_error(&error).await,
         };
+        let (config, metrics) = (&self.gateway.0.config, &self.gateway.0.metrics);
         let local = stream.local_addr().ok().map(|local| local.ip());
-        if self.local_only && !local.is_some_and(|local| local.to_canonical().is_loopback()) {
-            return None;
+        if config.local_only && !local.is_some_and(|local| local.to_canonical().is_loopback()) {
+            return;
         }
-        let Some(address_permit) = self.addresses.admit(peer.ip()) else {
-            self.metrics.refused_connections.inc();
-            return None;
+        let limit = connection_limit(config, peer.ip());
+        let network = client_network(peer.ip());
+        let Some(address_permit) = self.addresses.acquire(&network, limit) else {
+            metrics.refused_connections.inc();
+            return;
         };
-        let slot = self.free_slot().await;
-        Some(AcceptedConnection {
-            stream,
-            slot: self.slots.assign(slot, address_permit),
+        let (permit, memory) = self.free_slot().await;
+        let slot = ConnectionSlot {
+            memory,
+            overloads: metrics.overloads.clone(),
+            _guards: (
+                permit,
+                address_permit,
+                GaugeGuard::new(&metrics.connections),
+            ),
+        };
+        let connection = Connection {
+            gateway: self.gateway.clone(),
             addresses: ClientConnection { peer, local },
-        })
+            in_flight: InFlightRequests::default(),
+            // A token per connection, so that connections do not contend for one lock.
+            close: closed.child_token(),
+        };
+        let served = connection.clone().run(stream, slot);
+        let id = self.connections.spawn(served).id();
+        self.open.insert(id, connection);
     }
 
-    /// Waits for a slot. Idle connections are closed to make room.
-    async fn free_slot(&mut self) -> FreeSlot {
+    /// Waits for a slot and the memory of a connection. Idle connections are closed to make room.
+    async fn free_slot(&mut self) -> (OwnedSemaphorePermit, MemoryPermit) {
         loop {
             while let Some(ended) = self.connections.try_join_next_with_id() {
                 self.forget(ended);
             }
-            if let Some(slot) = self.slots.try_acquire() {
-                return slot;
+            if let Ok(permit) = self.free.clone().try_acquire_owned()
+                && let Some(memory) = self.gateway.0.memory.acquire(CONNECTION_BYTES)
+            {
+                return (permit, memory);
             }
             self.evict_idle();
             tokio::select! {
@@ -187,6 +152,11 @@ impl Acceptor {
                 () = sleep(EVICTION_INTERVAL) => {}
             }
         }
+    }
+
+    /// Closes the listener; open connections continue.
+    fn close(self) -> JoinSet<()> {
+        self.connections
     }
 
     fn forget(&mut self, ended: Result<(task::Id, ()), JoinError>) {
@@ -203,31 +173,20 @@ impl Acceptor {
             .filter(|(time, _)| *time >= MIN_EVICTION_IDLE)
             .collect();
         idle.sort_unstable_by_key(|(time, _)| Reverse(*time));
-        for (_, close) in idle
-            .iter()
-            .take(self.open.len().div_ceil(EVICTION_FRACTION))
-        {
+        let most = self.open.len().div_ceil(EVICTION_FRACTION);
+        for (_, close) in idle.iter().take(most) {
             close.cancel();
-            self.metrics.evicted_connections.inc();
+            self.gateway.0.metrics.evicted_connections.inc();
         }
     }
+}
 
-    fn spawn(&mut self, gateway: &Gateway, accepted: AcceptedConnection, close: CancellationToken) {
-        let in_flight = InFlightRequests::default();
-        let connection = Connection {
-            gateway: gateway.clone(),
-            addresses: accepted.addresses,
-            in_flight: in_flight.clone(),
-            close: close.clone(),
-        };
-        let served = connection.run(accepted.stream, accepted.slot);
-        let id = self.connections.spawn(served).id();
-        self.open.insert(id, OpenConnection { in_flight, close });
-    }
-
-    /// Stops accepting; open connections continue.
-    fn close(self) -> JoinSet<()> {
-        self.connections
+/// Maximum of concurrent connections from this address. Trusted proxies are exempt.
+fn connection_limit(config: &GatewayConfig, address: IpAddr) -> usize {
+    match config.max_connections_per_address {
+        0 => usize::MAX,
+        _ if is_trusted(address.to_canonical(), &config.trusted_proxies) => usize::MAX,
+        limit => limit,
     }
 }
 
@@ -248,17 +207,20 @@ fn is_peer_error(error: &io::Error) -> bool {
 }
 
 async fn drain(gateway: &Gateway, connections: JoinSet<()>, limit: Duration) {
+    let tunnels = &gateway.0.proxy.tunnels;
     let ended = async {
         connections.join_all().await;
-        gateway.tunnels_closed().await;
+        tunnels.closed().await;
     };
     if timeout(limit, ended).await.is_err() {
         tracing::warn!("drain timeout reached; closing open connections");
-        gateway.abort_tunnels();
-        gateway.tunnels_closed().await;
+        tunnels.abort_all();
+        tunnels.closed().await;
     }
 }
 
+/// A connection that is being served.
+#[derive(Clone)]
 struct Connection {
     gateway: Gateway,
     addresses: ClientConnection,
@@ -271,7 +233,7 @@ impl Connection {
     /// flight after `close`.
     async fn run(self, stream: TcpStream, slot: ConnectionSlot) {
         let (in_flight, close) = (self.in_flight.clone(), self.close.clone());
-        let client = ClientStream::new(stream, slot, in_flight.clone());
+        let client = ClientObserver::observe(stream, slot, in_flight.clone());
         let service = service_fn(move |request: Request<Incoming>| self.respond(request));
         let builder = builder();
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(client), service);
@@ -301,7 +263,7 @@ impl Connection {
         let (gateway, addresses) = (self.gateway.clone(), self.addresses);
         let (version, in_flight) = (request.version(), self.in_flight.begin());
         let bytes = request_bytes(&request, STREAM_WINDOW as usize);
-        let memory = gateway.memory().acquire(bytes);
+        let memory = gateway.0.memory.acquire(bytes);
         let request = request.map(|body| self.in_flight.watch(body));
         async move {
             let response = if memory.is_some() {
@@ -340,4 +302,25 @@ fn builder() -> auto::Builder<TokioExecutor> {
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);
     builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_connections_per_address_except_of_trusted_proxies() {
+        let mut config = GatewayConfig {
+            max_connections_per_address: 2,
+            trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()],
+            ..GatewayConfig::default()
+        };
+        let limit = |config: &_, address: &str| connection_limit(config, address.parse().unwrap());
+        assert_eq!(limit(&config, "192.0.2.1"), 2);
+        for proxy in ["10.0.0.1", "::ffff:10.0.0.1"] {
+            assert_eq!(limit(&config, proxy), usize::MAX);
+        }
+        config.max_connections_per_address = 0;
+        assert_eq!(limit(&config, "192.0.2.1"), usize::MAX);
+    }
 }

@@ -15,13 +15,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::exec_limits::{check_command, check_directory, check_variable};
-pub use store::{ConfigError, WarmConfigStore};
+pub(crate) use store::{ConfigError, WarmConfigStore};
 
 /// Annotation of a pool with its config name, if that differs from the object name. Config names
 /// may contain underscores, object names may not.
-pub const NAME_ANNOTATION: &str = "openhands.dev/config-name";
+const NAME_ANNOTATION: &str = "openhands.dev/config-name";
 /// Annotation of an applied pool: `Public` shows the values of its environment to all tenants.
-pub const ENVIRONMENT_ANNOTATION: &str = "openhands.dev/config-environment";
+const ENVIRONMENT_ANNOTATION: &str = "openhands.dev/config-environment";
 /// Value of [`ENVIRONMENT_ANNOTATION`].
 const PUBLIC: &str = "Public";
 /// Label of pools that came through the admin API.
@@ -35,27 +35,27 @@ const WORKING_DIR: &str = "/workspace";
 
 /// Config as clients see it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct WarmConfig {
-    pub name: String,
-    pub image: String,
+pub(crate) struct WarmConfig {
+    name: String,
+    image: String,
     /// Command. The key is present even if null.
-    pub command: Option<Vec<String>>,
+    command: Option<Vec<String>>,
     /// Environment without values from Secrets. Empty for an applied pool without the annotation
     /// openhands.dev/config-environment: Public.
-    pub environment: BTreeMap<String, String>,
-    pub working_dir: String,
-    pub run_as_user: Option<i64>,
-    pub run_as_group: Option<i64>,
-    pub fs_group: Option<i64>,
+    environment: BTreeMap<String, String>,
+    working_dir: String,
+    run_as_user: Option<i64>,
+    run_as_group: Option<i64>,
+    fs_group: Option<i64>,
     /// Number of warm sandboxes.
-    pub count: u32,
-    pub source: Source,
+    count: u32,
+    source: Source,
 }
 
 /// Origin of a config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub(crate) enum Source {
     /// A `SandboxPool` that was applied to the cluster.
     File,
     /// The admin API.
@@ -64,30 +64,30 @@ pub enum Source {
 
 /// Config as an administrator sends it.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
-pub struct ConfigRequest {
-    pub image: String,
+pub(crate) struct ConfigRequest {
+    image: String,
     #[serde(default)]
-    pub command: Option<Vec<String>>,
+    command: Option<Vec<String>>,
     #[serde(default)]
-    pub environment: Option<BTreeMap<String, String>>,
+    environment: Option<BTreeMap<String, String>>,
     #[serde(default)]
-    pub working_dir: Option<String>,
+    working_dir: Option<String>,
     #[serde(default)]
-    pub run_as_user: Option<i64>,
+    run_as_user: Option<i64>,
     #[serde(default)]
-    pub run_as_group: Option<i64>,
+    run_as_group: Option<i64>,
     #[serde(default)]
-    pub fs_group: Option<i64>,
+    fs_group: Option<i64>,
     #[serde(default)]
-    pub count: Option<u32>,
+    count: Option<u32>,
     /// Not supported: must be false or null.
     #[serde(default)]
-    pub fuse_s3_mount: Option<bool>,
+    fuse_s3_mount: Option<bool>,
 }
 
 /// Returns the configs of these pools that clients see. Stored configs hide all others, or with
 /// `overlay` those of their name (`docs/specs/runtime-api.md`, section 1.11).
-pub fn effective_configs(pools: &[SandboxPool], overlay: bool) -> Vec<WarmConfig> {
+fn effective_configs(pools: &[SandboxPool], overlay: bool) -> Vec<WarmConfig> {
     let (stored, applied): (Vec<_>, Vec<_>) = pools.iter().partition(|pool| is_stored(pool));
     let stored: Vec<_> = stored.into_iter().map(read).collect();
     let hidden: BTreeSet<_> = stored.iter().map(|config| config.name.clone()).collect();

@@ -47,39 +47,28 @@ impl std::str::FromStr for Listen {
 
 /// Running admin server; stops when it is closed or dropped.
 #[derive(Debug)]
-pub(super) struct AdminServer {
-    _open: DropGuard,
-    served: Option<JoinHandle<()>>,
-}
+pub(super) struct AdminServer(DropGuard, Option<JoinHandle<()>>);
 
 impl AdminArgs {
     /// Starts the server.
     pub(super) async fn open(&self, vitals: &Arc<Diagnostics>) -> anyhow::Result<AdminServer> {
         let shutdown = CancellationToken::new();
-        let served = match self.admin_listen.0 {
-            None => None,
-            Some(address) => {
-                let listener = TcpListener::bind(address).await.with_context(|| {
-                    format!("cannot listen on {address} for probes and metrics")
-                })?;
-                let serving = admin_server::serve(listener, vitals.clone(), shutdown.clone());
-                Some(tokio::spawn(serving))
-            }
-        };
-        Ok(AdminServer {
-            _open: shutdown.drop_guard(),
-            served,
-        })
+        let mut served = None;
+        if let Some(address) = self.admin_listen.0 {
+            let listener = TcpListener::bind(address).await;
+            let listener = listener
+                .with_context(|| format!("cannot listen on {address} for probes and metrics"))?;
+            let serving = admin_server::serve(listener, vitals.clone(), shutdown.clone());
+            served = Some(tokio::spawn(serving));
+        }
+        Ok(AdminServer(shutdown.drop_guard(), served))
     }
 }
 
 impl AdminServer {
     /// Stops the server and waits for its end.
     pub(super) async fn close(self) {
-        let Self {
-            _open: open,
-            served,
-        } = self;
+        let Self(open, served) = self;
         drop(open);
         if let Some(served) = served {
             // Fails only if serving panicked; the process ends anyway.

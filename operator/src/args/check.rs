@@ -1,18 +1,25 @@
 //! `sandbox-operator check`: checks an installation from the view of a client. `helm test` runs it.
 
-mod http;
-
 use std::time::Duration;
 
-use ::http::StatusCode;
+use anyhow::Context as _;
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use self::http::{ApiResponse, GatewayClient};
-
 /// Interval between polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Timeout of one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+/// Longest answer in bytes.
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct CheckArgs {
@@ -108,6 +115,63 @@ async fn check_action(gateway: &GatewayClient, id: &str) -> anyhow::Result<()> {
 /// Reduces a response to printable fields: the session key stays out of logs.
 fn redacted(info: &Value) -> Value {
     json!({"pod_status": info["pod_status"], "detail": info["status_detail"]})
+}
+
+/// Minimal client of the runtime API.
+struct GatewayClient {
+    client: Client<HttpConnector, Full<Bytes>>,
+    url: String,
+    key: Option<String>,
+}
+
+/// Response. A body that is not JSON becomes null.
+#[derive(Debug)]
+struct ApiResponse {
+    path: String,
+    status: StatusCode,
+    body: Value,
+}
+
+impl GatewayClient {
+    fn new(url: &str, key: Option<String>) -> Self {
+        Self {
+            client: Client::builder(TokioExecutor::new()).build_http(),
+            url: url.trim_end_matches('/').to_owned(),
+            key,
+        }
+    }
+
+    async fn get(&self, path: &str) -> anyhow::Result<ApiResponse> {
+        self.send(Method::GET, path, Bytes::new()).await
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> anyhow::Result<ApiResponse> {
+        self.send(Method::POST, path, Bytes::from(body.to_string()))
+            .await
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<ApiResponse> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.url))
+            .header("Content-Type", "application/json");
+        if let Some(key) = &self.key {
+            request = request.header("X-API-Key", key);
+        }
+        let response = self.client.request(request.body(Full::new(body))?);
+        let response = timeout(REQUEST_TIMEOUT, response)
+            .await
+            .context(self.url.clone())??;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect();
+        let body = timeout(REQUEST_TIMEOUT, body).await?;
+        let body = body.map_err(|error| anyhow::anyhow!("{path}: {error}"))?;
+        Ok(ApiResponse {
+            path: path.to_owned(),
+            status,
+            body: serde_json::from_slice(&body.to_bytes()).unwrap_or_default(),
+        })
+    }
 }
 
 impl ApiResponse {

@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::admin_server::{self, AdminArgs};
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
-use gateway::{self, Gateway, GatewayArgs};
+use gateway::{self, Gateway, GatewayConfig};
 use shared::clock::Clock;
 use shared::diagnostics::Diagnostics;
 use shared::index::Index;
@@ -35,7 +35,7 @@ pub(super) struct GatewayRoleArgs {
     #[command(flatten)]
     admin: AdminArgs,
     #[command(flatten)]
-    gateway: GatewayArgs,
+    config: GatewayConfig,
 }
 
 impl GatewayRoleArgs {
@@ -55,7 +55,7 @@ impl GatewayRoleArgs {
         };
         let keys = Arc::new(keys);
         let index = Arc::new(Index::without_environments(keys.clone()));
-        let address = self.gateway.listen;
+        let address = self.config.listen;
         let listener = TcpListener::bind(address)
             .await
             .with_context(|| format!("cannot listen on {address}"))?;
@@ -76,16 +76,17 @@ impl GatewayRoleArgs {
             vitals.clone(),
             served.clone(),
         ));
-        let settings = self.gateway.settings();
-        let mut config = self.gateway.config(self.urls.into());
-        config.vitals = vitals.clone();
-        let gateway = Gateway::with_settings(
+        let config = GatewayConfig {
+            urls: self.urls.into(),
+            vitals: vitals.clone(),
+            ..self.config
+        };
+        let gateway = Gateway::new(
             &client,
             config,
             keys.clone(),
             index.clone(),
             tenants.clone(),
-            settings,
         );
         set_traffic_endpoint(&vitals, &gateway, &keys)?;
         register_readiness_checks(&vitals, &tenants, &index);
@@ -97,14 +98,12 @@ impl GatewayRoleArgs {
         port.close().await;
         Ok(())
     }
-}
 
-impl GatewayRoleArgs {
     /// Returns the watched namespace; `None` for all.
     fn watched(&self) -> anyhow::Result<Option<String>> {
         let watched = self.sandbox_namespace.clone();
         let watched = watched.filter(|namespace| !namespace.is_empty());
-        let starts_in = &self.gateway.namespace;
+        let starts_in = &self.config.namespace;
         anyhow::ensure!(
             watched.as_ref().is_none_or(|watched| watched == starts_in),
             "--gateway-namespace is {starts_in}: --namespace must be the same or absent"

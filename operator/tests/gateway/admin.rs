@@ -161,7 +161,7 @@ async fn stored_configs_hide_applied_ones() {
     );
     api.put_pool("b", &json!({"template": {"image": "file-b"}}));
     let overlay = ApiSettings {
-        overlay_stored_configs: true,
+        warm_runtime_config_overlay: true,
         ..settings()
     };
     let hiding = administered(&api);
@@ -176,37 +176,20 @@ async fn stored_configs_hide_applied_ones() {
     assert_eq!(answer["configs"][0]["source"], "file");
     assert_eq!(images(answer), ["file-a", "file-b"]);
     let token = login(&hiding, PASSWORD).await.1["token"].clone();
-    let path = "/api/admin/warm-runtime-configs/a";
-    let body = json!({"image": "stored"});
-    let put = call(&hiding, token.as_str().unwrap(), "PUT", path, &body).await;
-    assert_eq!(put.0, 200);
+    let change = async |method: &str, name: &str, body: &Value| {
+        let path = format!("/api/admin/warm-runtime-configs/{name}");
+        let token = token.as_str().unwrap();
+        call(&hiding, token, method, &path, body).await.0
+    };
+    assert_eq!(change("PUT", "a", &json!({"image": "stored"})).await, 200);
     assert_eq!(images(hiding.get(CONFIGS).await.1), ["stored"]);
     let overlaying = GatewayFixture::of(&api, tenants(), overlay);
-    assert_eq!(
-        images(overlaying.get(CONFIGS).await.1),
-        ["stored", "file-b"]
-    );
+    let overlaid = images(overlaying.get(CONFIGS).await.1);
+    assert_eq!(overlaid, ["stored", "file-b"]);
     // Applied configs are unchanged.
-    let delete = call(
-        &hiding,
-        token.as_str().unwrap(),
-        "DELETE",
-        path,
-        &Value::Null,
-    )
-    .await;
-    assert_eq!(delete.0, 200);
+    assert_eq!(change("DELETE", "a", &Value::Null).await, 200);
     assert_eq!(images(hiding.get(CONFIGS).await.1), ["file-a", "file-b"]);
-    let path = "/api/admin/warm-runtime-configs/b";
-    let delete = call(
-        &hiding,
-        token.as_str().unwrap(),
-        "DELETE",
-        path,
-        &Value::Null,
-    )
-    .await;
-    assert_eq!(delete.0, 404);
+    assert_eq!(change("DELETE", "b", &Value::Null).await, 404);
 }
 
 #[tokio::test(start_paused = true)]

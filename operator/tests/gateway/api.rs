@@ -1,5 +1,6 @@
 //! The runtime API against a fake Kubernetes API: what clients see, call by call.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -7,11 +8,13 @@ use crds::sandbox::{DesiredState, Phase, PodStatus, Restarts, SandboxStatus};
 use http::{Method, Request};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use operator::gateway::RuntimeClasses;
+use operator::gateway::{RuntimeClasses, Tenants};
 use serde_json::{Value, json};
 
 use crate::support::fake_api::FakeApi;
-use crate::support::gateway_fixture::{GatewayFixture, KEY, config, read, ready, starting};
+use crate::support::gateway_fixture::{
+    GatewayFixture, KEY, config, key, read, ready, starting, tenants,
+};
 
 fn start_body() -> Value {
     json!({
@@ -121,10 +124,7 @@ async fn start_replaces_failed_and_stopped_sandbox() {
 
     // Another replica stops it; the index of this one is stale.
     let other = GatewayFixture::beside(&fixture.api, config());
-    assert_eq!(
-        other.post("/stop", &json!({"runtime_id": second})).await.0,
-        200
-    );
+    assert_eq!(other.change("/stop", &second).await.0, 200);
     let third = started(&fixture, "s1").await;
     assert_eq!(fixture.api.get(&third).spec.session.unwrap().epoch, 2);
 }
@@ -152,7 +152,7 @@ fn unresolved(session: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn known_sandboxes_are_served_during_api_outage() {
+async fn rule_29_known_sandboxes_are_served_during_api_outage() {
     let fixture = GatewayFixture::new();
     let id = started(&fixture, "s1").await;
     fixture.api.set_unavailable(true);
@@ -169,7 +169,7 @@ async fn known_sandboxes_are_served_during_api_outage() {
     assert_eq!(fixture.get(&format!("/runtime/{id}")).await.0, 200);
     // The session exists, so a start needs no write.
     assert_eq!(started(&fixture, "s1").await, id);
-    let (code, answer) = fixture.post("/pause", &json!({"runtime_id": id})).await;
+    let (code, answer) = fixture.change("/pause", &id).await;
     assert_eq!(code, 503);
     assert!(answer["detail"].is_string());
 }
@@ -180,10 +180,7 @@ async fn transient_api_failures_are_retried() {
     fixture.api.fail([500, 429]);
     let id = started(&fixture, "s1").await;
     fixture.api.fail([409, 503]);
-    assert_eq!(
-        fixture.post("/pause", &json!({"runtime_id": id})).await.0,
-        200
-    );
+    assert_eq!(fixture.change("/pause", &id).await.0, 200);
 }
 
 #[tokio::test(start_paused = true)]
@@ -341,7 +338,7 @@ async fn start_does_not_touch_foreign_sandbox() {
 async fn unsynced_gateway_returns_503_instead_of_404() {
     let fixture = GatewayFixture::new();
     let first = started(&fixture, "s1").await;
-    fixture.post("/stop", &json!({"runtime_id": first})).await;
+    fixture.change("/stop", &first).await;
     let second = started(&fixture, "s1").await;
     assert_ne!(first, second);
     let made = crds::Sandbox::new("mine", crds::sandbox::SandboxSpec::default());
@@ -350,7 +347,7 @@ async fn unsynced_gateway_returns_503_instead_of_404() {
         .keys
         .object_runtime_id(made.metadata.uid.as_ref().unwrap());
 
-    let fresh = GatewayFixture::unsynced(&fixture.api);
+    let fresh = GatewayFixture::unsynced(&fixture.api, config(), tenants());
     assert_eq!(fresh.get("/health").await.0, 503);
     fresh.index.apply(&fixture.api.get(&first));
     assert_eq!(fresh.get("/sessions/s1").await.0, 503);
@@ -361,10 +358,7 @@ async fn unsynced_gateway_returns_503_instead_of_404() {
     for name in [&first, &second] {
         fresh.index.apply(&fixture.api.get(name));
     }
-    let seen = [&first, &second].map(|name| operator::index::Key {
-        namespace: "sandboxes".into(),
-        name: name.clone(),
-    });
+    let seen = [&first, &second].map(|name| key(name));
     fresh.index.retain(&seen.into());
     let (code, info) = fresh.get("/sessions/s1").await;
     assert_eq!((code, info["runtime_id"].as_str()), (200, Some(&*second)));
@@ -377,27 +371,16 @@ async fn pause_of_deleted_sandbox_returns_404_and_updates_index() {
     let fixture = GatewayFixture::new();
     let id = started(&fixture, "s1").await;
     fixture.api.delete(&id);
-    assert_eq!(
-        fixture.post("/pause", &json!({"runtime_id": id})).await.0,
-        404
-    );
+    assert_eq!(fixture.change("/pause", &id).await.0, 404);
     assert_eq!(fixture.get("/sessions/s1").await.0, 404);
 }
 
 #[tokio::test(start_paused = true)]
 async fn gateway_without_api_keys_is_unhealthy() {
     let fixture = GatewayFixture::new();
-    let gateway = operator::gateway::Gateway::new(
-        &fixture.api.client(),
-        config(),
-        fixture.keys.clone(),
-        fixture.index.clone(),
-        operator::gateway::Tenants::pending(),
-    );
-    let request = Request::get("/health").header("host", "api.example.com");
-    let request = request.body(Body::empty()).unwrap();
-    let peer = std::net::SocketAddr::from(([192, 0, 2, 1], 4711));
-    let (code, _) = read(gateway.respond(request, peer).await).await;
+    let gateway = GatewayFixture::unsynced(&fixture.api, config(), Tenants::pending());
+    gateway.index.retain(&HashSet::new());
+    let (code, _) = gateway.get("/health").await;
     assert_eq!(code, 503);
 }
 
@@ -564,7 +547,7 @@ async fn ended_session_is_confirmed_by_live_lookup() {
 async fn polls_of_stopped_sandbox_are_cached_and_survive_api_outage() {
     let fixture = GatewayFixture::new();
     let id = started(&fixture, "s1").await;
-    fixture.post("/stop", &json!({"runtime_id": id})).await;
+    fixture.change("/stop", &id).await;
     let calls = fixture.api.calls().len();
     for away in [false, true] {
         fixture.api.set_unavailable(away);
@@ -595,7 +578,7 @@ async fn tombstones_are_small_and_limited_per_tenant() {
         body["session_id"] = json!(n.to_string());
         let (_, info) = fixture.post("/start", &body).await;
         let name = info["runtime_id"].as_str().unwrap().to_owned();
-        fixture.post("/stop", &json!({"runtime_id": name})).await;
+        fixture.change("/stop", &name).await;
         fixture.report(&name, &stopped(n));
         names.push(name);
     }
@@ -635,7 +618,7 @@ async fn recent_change_is_confirmed_by_a_live_lookup() {
     let status = async |path: &str| other.get(path).await.1["status"].clone();
     other.index.deliver(&one.api.get(&id));
     // The watch of the other replica lags behind this write.
-    one.post("/pause", &json!({"runtime_id": id})).await;
+    one.change("/pause", &id).await;
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(status(&path).await, "starting", "no recent change");
     other
@@ -643,11 +626,11 @@ async fn recent_change_is_confirmed_by_a_live_lookup() {
         .deliver(&one.api.set_status(&id, &starting(false)));
     assert_eq!(status(&path).await, "paused");
 
-    one.post("/resume", &json!({"runtime_id": id})).await;
+    one.change("/resume", &id).await;
     other
         .index
         .deliver(&one.api.set_status(&id, &ready("10.0.0.1")));
-    one.post("/pause", &json!({"runtime_id": id})).await;
+    one.change("/pause", &id).await;
     let calls = one.api.calls().len();
     tokio::time::advance(Duration::from_secs(1)).await;
     status("/sessions/s1").await;

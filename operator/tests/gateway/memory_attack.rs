@@ -3,11 +3,11 @@
 
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Request};
-use operator::gateway::ProxyConfig;
+use operator::gateway::GatewayConfig;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::support::gateway_fixture::{config, starting};
-use crate::support::socket_fixture::{LIMITS, RawConnection, SocketFixture};
+use crate::support::socket_fixture::{RawConnection, SocketFixture};
 
 /// Memory for clients in this test. The chart gives a gateway twice its budget.
 const BUDGET_MIB: usize = 64;
@@ -82,12 +82,12 @@ async fn unauthenticated_clients_stay_below_the_memory_limit() {
         .find(|line| line.contains("limits: {memory: "))
         .unwrap();
     assert!(limit.contains("memory: 1Gi}"), "{limit}");
-    const { assert!(2 * ProxyConfig::CLIENT_MEMORY_MIB <= 1024) };
+    assert!(2 * GatewayConfig::default().client_memory_mib <= 1024);
 
     raise_open_files();
     let mut config = config();
-    config.proxy.client_memory = BUDGET_MIB << 20;
-    let fixture = SocketFixture::with(config, LIMITS).await;
+    config.client_memory_mib = BUDGET_MIB;
+    let fixture = SocketFixture::with(config).await;
     // Requests to the sandbox are held.
     fixture.base.report(&fixture.id, &starting(true));
     let before = memory_kib("VmRSS:");

@@ -9,7 +9,6 @@ use operator::admin_server;
 use operator::clock::Clock;
 use operator::diagnostics::Diagnostics;
 use operator::gateway::ApiSettings;
-use operator::index::Key;
 use operator::keys::Keys;
 use operator::traffic::{Gateways as _, HttpGateways, TrafficEndpoint};
 use parking_lot::Mutex;
@@ -20,16 +19,14 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::support::fake_api::FakeApi;
-use crate::support::gateway_fixture::{GatewayFixture, KEY, config, tenants};
+use crate::support::gateway_fixture::{GatewayFixture, KEY, config, key, tenants};
 use crate::support::socket_fixture::{OK, SocketFixture};
 
 #[tokio::test]
 async fn every_outcome_is_counted_once() {
     let fixture = SocketFixture::new().await;
     let metrics = fixture.base.gateway.metrics().clone();
-    let mut client = fixture.client("GET /a HTTP/1.1\nHost: HOST\n\n").await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
+    let (mut client, mut sandbox, _) = fixture.open("GET /a HTTP/1.1\nHost: HOST\n\n").await;
     sandbox.send(OK).await;
     client.until("ok").await;
     for (text, target, outcome) in [
@@ -243,20 +240,14 @@ async fn controller_reads_traffic_of_all_gateways() {
     let query = async |keys: &Arc<Keys>, places: &[SocketAddr]| {
         let places = places.iter().map(ToString::to_string).collect();
         let gateways = HttpGateways::new(places, keys.clone(), Clock::wall());
-        let sandbox = Key {
-            namespace: "sandboxes".into(),
-            name: fixture.id.clone(),
-        };
-        gateways.traffic(&sandbox).await
+        gateways.traffic(&key(&fixture.id)).await
     };
     let both = [second, first];
     let seen = query(&keys, &both).await.unwrap().unwrap();
     assert!(!seen.has_seen_request);
 
     // A request is visible while it is open, and afterwards.
-    let mut client = fixture.client("GET /a HTTP/1.1\nHost: HOST\n\n").await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
+    let (mut client, mut sandbox, _) = fixture.open("GET /a HTTP/1.1\nHost: HOST\n\n").await;
     let seen = query(&keys, &both).await.unwrap().unwrap();
     assert_eq!((seen.idle, seen.has_seen_request), (Duration::ZERO, true));
     sandbox.send(OK).await;
@@ -280,9 +271,5 @@ async fn controller_reads_traffic_of_all_gateways() {
     let silent = query(&keys, &both).await.unwrap_err();
     assert!(silent.to_string().contains(&second.to_string()), "{silent}");
     let gateways = HttpGateways::new(vec!["nowhere.invalid:1".into()], keys, Clock::wall());
-    let sandbox = Key {
-        namespace: "a".into(),
-        name: "b".into(),
-    };
-    assert!(gateways.traffic(&sandbox).await.is_err());
+    assert!(gateways.traffic(&key("b")).await.is_err());
 }

@@ -15,21 +15,19 @@ use operator::urls::{UrlForm, loopback_address};
 use tokio::time::Instant;
 
 use crate::support::gateway_fixture::{config, ready, starting};
-use crate::support::socket_fixture::{LIMITS, OK, SWITCH, SocketFixture, UPGRADE};
+use crate::support::socket_fixture::{OK, SWITCH, SocketFixture, UPGRADE};
 
 #[tokio::test]
 async fn hop_by_hop_headers_are_removed() {
     let fixture = SocketFixture::new().await;
-    let mut client = fixture
-        .client(
+    let (mut client, mut sandbox, head) = fixture
+        .open(
             "GET /a HTTP/1.1\nHost: HOST\nConnection: keep-alive, X-Hop\nX-Hop: 1\n\
              Keep-Alive: timeout=5\nTE: trailers\nProxy-Authorization: x\nX-API-Key: secret\n\
              X-Session-API-Key: session\nX-Forwarded-For: 1.2.3.4\nX-Forwarded-Host: evil\n\
              X-Forwarded-Prefix: /evil\nForwarded: for=evil\nX-Kept: yes\n\n",
         )
         .await;
-    let mut sandbox = fixture.sandbox().await;
-    let head = sandbox.head().await;
     // The trace is new each time.
     let lines = head.trim_end().lines().skip(1);
     let mut lines: Vec<_> = lines.filter(|l| !l.starts_with("traceparent: ")).collect();
@@ -73,61 +71,52 @@ async fn hop_by_hop_headers_are_removed() {
 async fn only_the_prefix_is_removed_from_paths() {
     let fixture = SocketFixture::new().await;
     let id = &fixture.id;
-    for (target, expected) in [
-        (format!("/{id}/runtime"), "/"),
-        (format!("/{id}/runtime?a=1"), "/?a=1"),
-        (format!("/{id}/runtime/"), "/"),
-        (format!("/{id}/runtime/alive"), "/alive"),
-        (format!("//{id}/runtime/alive"), "/alive"),
+    for (slashes, port, tail, expected) in [
+        ("/", "runtime", "", "/"),
+        ("/", "runtime", "?a=1", "/?a=1"),
+        ("/", "runtime", "/", "/"),
+        ("/", "runtime", "/alive", "/alive"),
+        // Any number of slashes is accepted.
+        ("//", "runtime", "/alive", "/alive"),
         (
-            format!("/{id}/work-1//a/../b/./%2F%20?q=%20&&x"),
+            "/",
+            "work-1",
+            "//a/../b/./%2F%20?q=%20&&x",
             "//a/../b/./%2f%20?q=%20&&x",
         ),
     ] {
+        let target = format!("{slashes}{id}/{port}{tail}");
         let text = format!("GET {target} HTTP/1.1\nHost: gateway\nConnection: close\n\n");
-        let mut client = fixture.client(&text).await;
-        let mut sandbox = fixture.sandbox().await;
-        let head = sandbox.head().await;
+        let (head, answer) = fixture.round_trip(&text, OK).await;
         assert!(
             head.starts_with(&format!("get {expected} http/1.1\n")),
             "{head}"
         );
-        assert!(
-            head.contains(&format!("x-forwarded-prefix: {}", prefix(&target))),
-            "{head}"
-        );
-        sandbox.send(OK).await;
-        assert!(client.rest().await.contains("ok"));
+        let prefix = format!("x-forwarded-prefix: /{id}/{port}\n");
+        assert!(head.contains(&prefix), "{head}");
+        assert!(answer.contains("ok"));
     }
-}
-
-fn prefix(target: &str) -> String {
-    let end = target.find("work-1").map_or_else(
-        || target.find("runtime").map(|at| at + 7),
-        |at| Some(at + 6),
-    );
-    // Any number of slashes is accepted.
-    format!("/{}", target[..end.unwrap()].trim_start_matches('/'))
 }
 
 #[tokio::test]
 async fn every_url_form_reaches_the_sandbox() {
     let fixture = SocketFixture::new().await;
+    fixture.declare("my-app");
     let id = &fixture.id;
-    for host in [
-        format!("{id}.rt.example.com"),
-        format!("{id}-RT.example.com:8443"),
-        format!("work-1-{id}.rt.example.com."),
+    let base = "rt.example.com".to_owned();
+    for (host, target, seen) in [
+        (format!("{id}.rt.example.com"), "/x".to_owned(), "/x"),
+        (format!("{id}-RT.example.com:8443"), "/x".into(), "/x"),
+        (format!("work-1-{id}.rt.example.com."), "/x".into(), "/x"),
+        (format!("my-app-{id}.rt.example.com"), "/x".into(), "/x"),
+        (format!("my-app-{id}-rt.example.com"), "/x".into(), "/x"),
+        (base.clone(), format!("/{id}/my-app/x"), "/x"),
+        (base, format!("/{id}/my-app"), "/"),
     ] {
-        let text = format!("GET /x HTTP/1.1\nHost: {host}\nConnection: close\n\n");
-        let mut client = fixture.client(&text).await;
-        let mut sandbox = fixture.sandbox().await;
-        assert!(
-            sandbox.head().await.starts_with("get /x http/1.1"),
-            "{host}"
-        );
-        sandbox.send(OK).await;
-        assert!(client.rest().await.ends_with("ok"), "{host}");
+        let text = format!("GET {target} HTTP/1.1\nHost: {host}\nConnection: close\n\n");
+        let (head, answer) = fixture.round_trip(&text, OK).await;
+        assert!(head.starts_with(&format!("get {seen} http/1.1")), "{host}");
+        assert!(answer.ends_with("ok"), "{host}");
     }
 }
 
@@ -141,7 +130,7 @@ async fn loopback_host_needs_loopback_form_and_a_connection_to_it() {
     ] {
         let mut config = config();
         config.urls.form = form;
-        let fixture = SocketFixture::with(config, LIMITS).await;
+        let fixture = SocketFixture::with(config).await;
         let loopback = IpAddr::from(loopback_address(&fixture.id));
         let ip = if same_address {
             loopback
@@ -193,9 +182,7 @@ async fn transfer_encoding_overrides_content_length() {
 #[tokio::test]
 async fn events_arrive_one_by_one() {
     let fixture = SocketFixture::new().await;
-    let mut client = fixture.client("GET /sse HTTP/1.1\nHost: HOST\n\n").await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
+    let (mut client, mut sandbox, _) = fixture.open("GET /sse HTTP/1.1\nHost: HOST\n\n").await;
     sandbox
         .send("HTTP/1.1 200 OK\nContent-Type: text/event-stream\nTransfer-Encoding: chunked\n\n")
         .await;
@@ -212,9 +199,7 @@ async fn events_arrive_one_by_one() {
 #[tokio::test]
 async fn upgrade_opens_a_tunnel() {
     let fixture = SocketFixture::new().await;
-    let mut client = fixture.client(UPGRADE).await;
-    let mut sandbox = fixture.sandbox().await;
-    let head = sandbox.head().await;
+    let (mut client, mut sandbox, head) = fixture.open(UPGRADE).await;
     for line in [
         "connection: upgrade",
         "upgrade: websocket",
@@ -251,9 +236,7 @@ async fn upgrade_opens_a_tunnel() {
 #[tokio::test]
 async fn rejected_upgrade_is_passed_on() {
     let fixture = SocketFixture::new().await;
-    let mut client = fixture.client(UPGRADE).await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
+    let (mut client, mut sandbox, _) = fixture.open(UPGRADE).await;
     sandbox
         .send("HTTP/1.1 403 Forbidden\nContent-Length: 2\n\nno")
         .await;
@@ -262,28 +245,28 @@ async fn rejected_upgrade_is_passed_on() {
 }
 
 #[tokio::test]
-async fn unrequested_switching_protocols_is_502() {
+async fn switch_to_a_protocol_that_was_not_offered_is_502() {
     let fixture = SocketFixture::new().await;
-    let mut client = fixture.client("GET / HTTP/1.1\nHost: HOST\n\n").await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
-    sandbox.send(SWITCH).await;
-    assert!(client.head().await.starts_with("http/1.1 502"));
+    let to_http_2 = SWITCH.replace("websocket", "foo, h2c");
+    let offer = "Connection: Upgrade\nUpgrade: foo\n";
+    for (offer, switch) in [("", SWITCH), (offer, &to_http_2)] {
+        let text = format!("GET / HTTP/1.1\nHost: HOST\n{offer}\n");
+        let (mut client, mut sandbox, _) = fixture.open(&text).await;
+        sandbox.send(switch).await;
+        let head = client.head().await;
+        assert!(head.starts_with("http/1.1 502 "), "{offer}{head}");
+    }
 }
 
 #[tokio::test]
 async fn upstream_connection_closes_when_client_leaves() {
     let fixture = SocketFixture::new().await;
     // Before the answer begins.
-    let client = fixture.client("GET /slow HTTP/1.1\nHost: HOST\n\n").await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
+    let (client, mut sandbox, _) = fixture.open("GET /slow HTTP/1.1\nHost: HOST\n\n").await;
     drop(client);
     assert_eq!(sandbox.rest().await, "");
     // During the response.
-    let mut client = fixture.client("GET /slow HTTP/1.1\nHost: HOST\n\n").await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
+    let (mut client, mut sandbox, _) = fixture.open("GET /slow HTTP/1.1\nHost: HOST\n\n").await;
     sandbox
         .send("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2\nhi\n")
         .await;
@@ -291,11 +274,7 @@ async fn upstream_connection_closes_when_client_leaves() {
     drop(client);
     assert_eq!(sandbox.rest().await, "");
     // In a tunnel.
-    let mut client = fixture.client(UPGRADE).await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
-    sandbox.send(SWITCH).await;
-    client.head().await;
+    let (client, mut sandbox) = fixture.tunnel().await;
     drop(client);
     assert_eq!(sandbox.rest().await, "");
 }
@@ -303,9 +282,7 @@ async fn upstream_connection_closes_when_client_leaves() {
 #[tokio::test]
 async fn truncated_response_is_not_completed() {
     let fixture = SocketFixture::new().await;
-    let mut client = fixture.client("GET / HTTP/1.1\nHost: HOST\n\n").await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
+    let (mut client, mut sandbox, _) = fixture.open("GET / HTTP/1.1\nHost: HOST\n\n").await;
     sandbox
         .send("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2\nhi\n")
         .await;
@@ -313,11 +290,9 @@ async fn truncated_response_is_not_completed() {
     drop(sandbox);
     assert!(!client.rest().await.contains('0'));
     // Before it begins.
-    let mut client = fixture
-        .client("POST / HTTP/1.1\nHost: HOST\nConnection: close\n\n")
+    let (mut client, sandbox, _) = fixture
+        .open("POST / HTTP/1.1\nHost: HOST\nConnection: close\n\n")
         .await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
     drop(sandbox);
     let answer = client.rest().await;
     assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
@@ -330,23 +305,15 @@ async fn truncated_response_is_not_completed() {
 #[tokio::test]
 async fn open_connections_close_when_pod_is_gone() {
     let fixture = SocketFixture::new().await;
-    let mut pending = fixture
-        .client("POST / HTTP/1.1\nHost: HOST\nConnection: close\n\n")
+    let (mut pending, _held, _) = fixture
+        .open("POST / HTTP/1.1\nHost: HOST\nConnection: close\n\n")
         .await;
-    let mut held = fixture.sandbox().await;
-    held.head().await;
-    let mut reading = fixture.client("GET / HTTP/1.1\nHost: HOST\n\n").await;
-    let mut writing = fixture.sandbox().await;
-    writing.head().await;
+    let (mut reading, mut writing, _) = fixture.open("GET / HTTP/1.1\nHost: HOST\n\n").await;
     writing
         .send("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2\nhi\n")
         .await;
     reading.until("hi").await;
-    let mut tunnel = fixture.client(UPGRADE).await;
-    let mut far = fixture.sandbox().await;
-    far.head().await;
-    far.send(SWITCH).await;
-    tunnel.head().await;
+    let (mut tunnel, mut far) = fixture.tunnel().await;
 
     fixture.base.report(&fixture.id, &starting(true));
     let answer = pending.rest().await;
@@ -387,14 +354,8 @@ async fn request_follows_moved_sandbox() {
 #[tokio::test]
 async fn shutdown_closes_idle_connections_and_tunnels() {
     let fixture = SocketFixture::new().await;
-    let mut tunnel = fixture.client(UPGRADE).await;
-    let mut far = fixture.sandbox().await;
-    far.head().await;
-    far.send(SWITCH).await;
-    tunnel.head().await;
-    let mut idle = fixture.client("GET / HTTP/1.1\nHost: HOST\n\n").await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
+    let (mut tunnel, _far) = fixture.tunnel().await;
+    let (mut idle, mut sandbox, _) = fixture.open("GET / HTTP/1.1\nHost: HOST\n\n").await;
     sandbox.send(OK).await;
     idle.until("ok").await;
     fixture.shutdown.cancel();

@@ -9,9 +9,7 @@ use kube::Client;
 use operator::clock::Clock;
 use operator::controller::{self, ControllerConfig, Deadlines, HttpSupervisors, PeerClients};
 use operator::diagnostics::Diagnostics;
-use operator::gateway::{
-    ApiSettings, Gateway, GatewayConfig, ProxyConfig, RuntimeClasses, Tenants, WorkspaceConfig,
-};
+use operator::gateway::{ApiSettings, Gateway, GatewayConfig, Tenants};
 use operator::index::Index;
 use operator::keys::Keys;
 use operator::tenants;
@@ -102,27 +100,17 @@ impl Components {
         let config = GatewayConfig {
             namespace: NAMESPACE.into(),
             urls: self.urls.clone(),
-            workspace: WorkspaceConfig {
-                size: "10Gi".into(),
-                storage_class: None,
-            },
-            runtime_classes: RuntimeClasses::default(),
-            hold_limit: Duration::from_mins(2),
-            start_wait: Duration::from_secs(1),
             drain_delay: Duration::ZERO,
             drain_limit: Duration::from_secs(5),
-            max_connections: 16_384,
-            max_connections_per_address: None,
+            max_connections_per_address: 0,
             local_only: !self.public,
-            proxy: ProxyConfig {
-                loopback_pods: true,
-                ..ProxyConfig::default()
-            },
+            loopback_pods: true,
+            settings: self.settings.clone(),
             vitals: self.vitals.clone(),
+            ..GatewayConfig::default()
         };
         let (keys, index) = (self.keys.clone(), self.index.clone());
-        let (tenants, settings) = (self.tenants.clone(), self.settings.clone());
-        Gateway::with_settings(&self.client, config, keys, index, tenants, settings)
+        Gateway::new(&self.client, config, keys, index, self.tenants.clone())
     }
 }
 

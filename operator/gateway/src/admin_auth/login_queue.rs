@@ -2,8 +2,6 @@
 //! address with a recent failure, or with another login in progress, use a separate queue. So a
 //! flood of wrong passwords cannot delay logins from other addresses.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +10,8 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use crate::serve::client_network;
+use crate::client_address::client_network;
+use crate::keyed_limit::{KeyedLimiter, KeyedPermit};
 use shared::recent_map::RecentMap;
 
 /// Time that a login waits in its queue.
@@ -27,118 +26,84 @@ const MAX_QUEUED_PER_ORIGIN: usize = 16;
 
 /// Both queues. Each computes one login at a time.
 #[derive(Debug, Clone)]
-pub(super) struct LoginQueue(Arc<LoginQueues>);
-
-#[derive(Debug)]
-struct LoginQueues {
-    trusted: Arc<Semaphore>,
-    suspect: Arc<Semaphore>,
-    origins: Mutex<OriginState>,
+pub(super) struct LoginQueue {
+    trusted: Queue,
+    suspect: Queue,
+    /// Origins with a recent failure.
+    failed: Arc<Mutex<RecentMap<IpAddr, Instant>>>,
 }
 
-#[derive(Debug)]
-struct OriginState {
-    /// Origins with a login in the trusted queue.
-    busy: HashSet<IpAddr>,
-    /// Logins per origin in the suspect queue.
-    suspects: HashMap<IpAddr, usize>,
-    /// Origins with a recent failure.
-    failed: RecentMap<IpAddr, Instant>,
+#[derive(Debug, Clone)]
+struct Queue {
+    turn: Arc<Semaphore>,
+    origins: KeyedLimiter<IpAddr>,
 }
 
 /// Permit to compute one login, held until it is dropped.
 #[derive(Debug)]
 pub(super) struct LoginPermit {
-    slot: QueueSlot,
-    _permit: OwnedSemaphorePermit,
-}
-
-/// Slot in a queue. An origin has at most one in the trusted queue.
-#[derive(Debug)]
-struct QueueSlot {
     queue: LoginQueue,
     origin: IpAddr,
-    trusted: bool,
+    _slot: KeyedPermit<IpAddr>,
+    _turn: OwnedSemaphorePermit,
 }
 
 impl Default for LoginQueue {
     fn default() -> Self {
-        let queue = || Arc::new(Semaphore::new(1));
-        Self(Arc::new(LoginQueues {
+        let queue = || Queue {
+            turn: Arc::new(Semaphore::new(1)),
+            origins: KeyedLimiter::default(),
+        };
+        let failed = RecentMap::new(MAX_REMEMBERED_FAILURES);
+        Self {
             trusted: queue(),
             suspect: queue(),
-            origins: Mutex::new(OriginState {
-                busy: HashSet::new(),
-                suspects: HashMap::new(),
-                failed: RecentMap::new(MAX_REMEMBERED_FAILURES),
-            }),
-        }))
+            failed: Arc::new(Mutex::new(failed)),
+        }
     }
 }
 
 impl LoginQueue {
-    /// Waits for a permit. `None` after a timeout, or if the origin has too many queued logins.
+    /// Waits for a permit. `None` after a timeout, or if the origin has too many queued logins. An
+    /// origin has at most one login in the trusted queue.
     pub(super) async fn acquire(&self, address: IpAddr) -> Option<LoginPermit> {
-        let slot = self.enqueue(client_network(address))?;
-        let queue = if slot.trusted {
-            &self.0.trusted
-        } else {
-            &self.0.suspect
+        let origin = client_network(address);
+        let trusted = self.trusted.origins.acquire(&origin, 1);
+        let (queue, slot) = match trusted.filter(|_| !self.has_failed(origin)) {
+            Some(slot) => (&self.trusted, slot),
+            None => {
+                let queued = &self.suspect.origins;
+                (
+                    &self.suspect,
+                    queued.acquire(&origin, MAX_QUEUED_PER_ORIGIN)?,
+                )
+            }
         };
-        let permit = timeout(QUEUE_TIMEOUT, queue.clone().acquire_owned()).await;
+        let turn = timeout(QUEUE_TIMEOUT, queue.turn.clone().acquire_owned()).await;
         Some(LoginPermit {
-            slot,
-            _permit: permit.ok()?.ok()?,
+            queue: self.clone(),
+            origin,
+            _slot: slot,
+            _turn: turn.ok()?.ok()?,
         })
     }
 
-    fn enqueue(&self, origin: IpAddr) -> Option<QueueSlot> {
-        let mut origins = self.0.origins.lock();
-        let trusted = !origins.has_failed(origin) && origins.busy.insert(origin);
-        if !trusted {
-            let suspects = origins.suspects.entry(origin).or_default();
-            if *suspects >= MAX_QUEUED_PER_ORIGIN {
-                return None;
-            }
-            *suspects += 1;
-        }
-        Some(QueueSlot {
-            queue: self.clone(),
-            origin,
-            trusted,
-        })
+    fn has_failed(&self, origin: IpAddr) -> bool {
+        let failed = self.failed.lock();
+        failed
+            .get(&origin)
+            .is_some_and(|at| at.elapsed() < FAILURE_TTL)
     }
 }
 
 impl LoginPermit {
     /// Records the result of the login.
     pub(super) fn finish(self, proven: bool) {
-        let mut origins = self.slot.queue.0.origins.lock();
+        let mut failed = self.queue.failed.lock();
         if proven {
-            origins.failed.remove(&self.slot.origin);
+            failed.remove(&self.origin);
         } else {
-            origins.failed.insert(self.slot.origin, Instant::now());
-        }
-    }
-}
-
-impl OriginState {
-    fn has_failed(&self, origin: IpAddr) -> bool {
-        let failed = self.failed.get(&origin);
-        failed.is_some_and(|at| at.elapsed() < FAILURE_TTL)
-    }
-}
-
-impl Drop for QueueSlot {
-    fn drop(&mut self) {
-        let mut origins = self.queue.0.origins.lock();
-        if self.trusted {
-            origins.busy.remove(&self.origin);
-        } else if let Entry::Occupied(mut suspects) = origins.suspects.entry(self.origin) {
-            *suspects.get_mut() -= 1;
-            if *suspects.get() == 0 {
-                suspects.remove();
-            }
+            failed.insert(self.origin, Instant::now());
         }
     }
 }
@@ -164,7 +129,7 @@ mod tests {
         assert_eq!(start.elapsed(), QUEUE_TIMEOUT);
         // A correct password restores trust at once, time after FAILURE_TTL.
         held.finish(true);
-        let _suspect = queue.0.suspect.clone().acquire_owned().await.unwrap();
+        let _suspect = queue.suspect.turn.clone().acquire_owned().await.unwrap();
         queue.acquire(bad).await.unwrap().finish(false);
         assert!(queue.acquire(bad).await.is_none());
         tokio::time::advance(FAILURE_TTL).await;
@@ -189,7 +154,6 @@ mod tests {
         assert_eq!(waited, COST);
         let served = flood.iter().filter(|served| **served).count();
         assert_eq!(served, 1 + MAX_QUEUED_PER_ORIGIN);
-        assert!(queue.0.origins.lock().suspects.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -42,7 +42,7 @@ pub(super) fn admin(
 }
 
 fn outcome(result: Result<(), &ApiError>) -> &'static str {
-    result.err().map_or(DONE, ApiError::category)
+    result.err().map_or(DONE, |error| error.kind().1)
 }
 
 fn truncated(text: &str) -> &str {

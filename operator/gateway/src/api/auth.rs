@@ -20,10 +20,6 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// An authenticated caller, after the wait for its rate limit.
 #[derive(Debug)]
-pub(super) struct Caller(pub(super) Arc<Tenant>);
-
-/// As [`Caller`], with the duration of the wait.
-#[derive(Debug)]
 pub(super) struct RateLimitedCaller {
     pub(super) tenant: Arc<Tenant>,
     /// Tells keys of one tenant apart in the audit log.
@@ -43,15 +39,6 @@ impl RateLimitedCaller {
 /// (`docs/specs/runtime-api.md`, section 0.4, rule 2).
 #[derive(Debug)]
 pub(super) struct Poller(pub(super) Arc<Tenant>);
-
-impl FromRequestParts<Arc<Api>> for Caller {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, ApiError> {
-        let caller = RateLimitedCaller::from_request_parts(parts, api).await?;
-        Ok(Self(caller.tenant))
-    }
-}
 
 impl FromRequestParts<Arc<Api>> for RateLimitedCaller {
     type Rejection = ApiError;

@@ -1,25 +1,24 @@
 //! `GET /sessions/batch?ids=a&ids=b`: one entry per id, in order, null where there is no runtime.
 //! Clients take a null for the end of the sandbox, so it is only sent for certain.
 
-mod unresolved;
-
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
+use axum::routing::get;
+use crds::sandbox::PodStatus;
 use futures::{StreamExt as _, stream};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::auth::Poller;
-use super::endpoint::{Endpoint, Tag};
+use super::endpoint::{Endpoint, SANDBOXES};
 use super::info::RuntimeInfo;
 use super::{Api, ApiError, Shared};
 use crate::runtime_status::is_ended;
 use crate::sandboxes::SandboxError;
 use shared::tenants::Tenant;
-use unresolved::UnresolvedRuntime;
 
 /// Path of the endpoint.
 pub(super) const PATH: &str = "/sessions/batch";
@@ -27,13 +26,12 @@ pub(super) const PATH: &str = "/sessions/batch";
 const MAX_LIVE_LOOKUPS: usize = 64;
 
 pub(super) fn endpoint() -> Endpoint {
-    Endpoint::get(PATH, batch)
+    Endpoint::new(SANDBOXES, "GET", PATH, get(batch))
         .documented(
-            Tag::Sandboxes,
             "getSessions",
             "Returns the newest sandboxes of several sessions, in order; null where there is none.",
         )
-        .repeated_query("ids", "Session ids, as ids=a&ids=b.")
+        .query("ids", "Session ids, as ids=a&ids=b.", true)
         .response::<Vec<Option<BatchEntry>>>(200)
         .errors(&[400, 401, 503])
 }
@@ -44,6 +42,26 @@ pub(super) fn endpoint() -> Endpoint {
 enum BatchEntry {
     Known(Box<RuntimeInfo>),
     Unresolved(UnresolvedRuntime),
+}
+
+/// Runtime whose state is unknown.
+#[derive(Debug, Serialize, JsonSchema)]
+struct UnresolvedRuntime {
+    runtime_id: Option<String>,
+    session_id: String,
+    url: Option<String>,
+    session_api_key: Option<String>,
+    status: UnknownStatus,
+    pod_status: PodStatus,
+    status_detail: &'static str,
+    work_hosts: BTreeMap<String, u16>,
+    restart_count: u32,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum UnknownStatus {
+    Unknown,
 }
 
 /// Ids that may have a runtime, because the API server could not be asked.
@@ -72,6 +90,25 @@ async fn batch(
         // Without a known entry, an error loses nothing, and every client understands it.
         Some(error) if !entries.iter().any(is_known) => Err(error.into()),
         _ => Ok(Json(entries)),
+    }
+}
+
+// The newest clients show an unknown `status` as such (`docs/specs/runtime-api.md`, section 3.8);
+// types and nulls are those that all clients accept.
+impl UnresolvedRuntime {
+    fn new(session: &str) -> Self {
+        Self {
+            runtime_id: None,
+            session_id: session.to_owned(),
+            url: None,
+            session_api_key: None,
+            status: UnknownStatus::Unknown,
+            // With this value, every client goes by `status`.
+            pod_status: PodStatus::NotFound,
+            status_detail: "the Kubernetes API is not available for this lookup",
+            work_hosts: BTreeMap::new(),
+            restart_count: 0,
+        }
     }
 }
 

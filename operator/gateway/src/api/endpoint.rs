@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::handler::Handler;
-use axum::routing::{MethodFilter, MethodRouter, on};
-use http::Method;
+use axum::routing::MethodRouter;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::Api;
@@ -15,66 +13,41 @@ use super::Api;
 /// Function that generates the schema of a type.
 pub(super) type MakeSchema = fn(&mut SchemaGenerator) -> Schema;
 
+pub(super) const SANDBOXES: &str = "Sandboxes";
+pub(super) const IMAGES: &str = "Images";
+pub(super) const WARM_CONFIGS: &str = "Warm runtime configs";
+pub(super) const OPERATION: &str = "Operation";
+pub(super) const ADMINISTRATION: &str = "Administration";
+
+/// Groups of endpoints with their descriptions, in the order of the document.
+pub(super) const TAGS: [(&str, &str); 5] = [
+    (SANDBOXES, "Start, find and stop sandboxes."),
+    (IMAGES, "Calls of clients that name no image."),
+    (
+        WARM_CONFIGS,
+        "Configurations that clients may start sandboxes from.",
+    ),
+    (OPERATION, "Health and documentation."),
+    (ADMINISTRATION, "Calls of the administrator."),
+];
+
 /// Handler and documentation of one method of one path.
 #[derive(Debug)]
 pub(super) struct Endpoint {
+    pub(super) method: &'static str,
     pub(super) path: &'static str,
-    pub(super) method: Method,
+    pub(super) tag: &'static str,
     /// `operationId` of the document.
     pub(super) id: &'static str,
-    pub(super) tag: Tag,
     pub(super) summary: &'static str,
     pub(super) access: Access,
-    pub(super) query: Vec<Parameter>,
+    pub(super) query: Option<Parameter>,
     pub(super) request: Option<MakeSchema>,
     /// JSON of a request body.
     pub(super) example: Option<&'static str>,
     pub(super) success: (u16, Option<MakeSchema>),
     pub(super) failures: &'static [u16],
     route: MethodRouter<Arc<Api>>,
-}
-
-/// Group of endpoints in the document, in its order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tag {
-    Sandboxes,
-    Images,
-    WarmConfigs,
-    Operation,
-    Administration,
-}
-
-impl Tag {
-    /// Name and description of each tag.
-    pub(super) const ALL: [(Self, &str, &str); 5] = [
-        (
-            Self::Sandboxes,
-            "Sandboxes",
-            "Start, find and stop sandboxes.",
-        ),
-        (
-            Self::Images,
-            "Images",
-            "Calls of clients that name no image.",
-        ),
-        (
-            Self::WarmConfigs,
-            "Warm runtime configs",
-            "Configurations that clients may start sandboxes from.",
-        ),
-        (Self::Operation, "Operation", "Health and documentation."),
-        (
-            Self::Administration,
-            "Administration",
-            "Calls of the administrator.",
-        ),
-    ];
-
-    pub(super) fn name(self) -> &'static str {
-        let mut all = Self::ALL.into_iter();
-        all.find(|(tag, ..)| *tag == self)
-            .map_or("", |(_, name, _)| name)
-    }
 }
 
 /// Credentials that a call needs.
@@ -96,52 +69,31 @@ pub(super) struct Parameter {
 }
 
 impl Endpoint {
-    fn new<H, T>(method: Method, filter: MethodFilter, path: &'static str, handler: H) -> Self
-    where
-        H: Handler<T, Arc<Api>>,
-        T: 'static,
-    {
+    pub(super) fn new(
+        tag: &'static str,
+        method: &'static str,
+        path: &'static str,
+        route: MethodRouter<Arc<Api>>,
+    ) -> Self {
         Self {
-            path,
             method,
+            path,
+            tag,
             id: "",
-            tag: Tag::Sandboxes,
             summary: "",
             access: Access::Tenant,
-            query: Vec::new(),
+            query: None,
             request: None,
             example: None,
             success: (200, None),
             failures: &[401, 503],
-            route: on(filter, handler),
+            route,
         }
     }
 
-    pub(super) fn get<H: Handler<T, Arc<Api>>, T: 'static>(path: &'static str, handler: H) -> Self {
-        Self::new(Method::GET, MethodFilter::GET, path, handler)
-    }
-
-    pub(super) fn post<H: Handler<T, Arc<Api>>, T: 'static>(
-        path: &'static str,
-        handler: H,
-    ) -> Self {
-        Self::new(Method::POST, MethodFilter::POST, path, handler)
-    }
-
-    pub(super) fn put<H: Handler<T, Arc<Api>>, T: 'static>(path: &'static str, handler: H) -> Self {
-        Self::new(Method::PUT, MethodFilter::PUT, path, handler)
-    }
-
-    pub(super) fn delete<H: Handler<T, Arc<Api>>, T: 'static>(
-        path: &'static str,
-        handler: H,
-    ) -> Self {
-        Self::new(Method::DELETE, MethodFilter::DELETE, path, handler)
-    }
-
-    /// Sets `operationId`, group and summary.
-    pub(super) fn documented(mut self, tag: Tag, id: &'static str, summary: &'static str) -> Self {
-        (self.tag, self.id, self.summary) = (tag, id, summary);
+    /// Sets `operationId` and summary.
+    pub(super) fn documented(mut self, id: &'static str, summary: &'static str) -> Self {
+        (self.id, self.summary) = (id, summary);
         self
     }
 
@@ -150,16 +102,13 @@ impl Endpoint {
         self
     }
 
-    pub(super) fn query(self, name: &'static str, description: &'static str) -> Self {
-        self.parameter(name, description, false)
-    }
-
-    pub(super) fn repeated_query(self, name: &'static str, description: &'static str) -> Self {
-        self.parameter(name, description, true)
-    }
-
-    fn parameter(mut self, name: &'static str, description: &'static str, repeated: bool) -> Self {
-        self.query.push(Parameter {
+    pub(super) fn query(
+        mut self,
+        name: &'static str,
+        description: &'static str,
+        repeated: bool,
+    ) -> Self {
+        self.query = Some(Parameter {
             name,
             description,
             repeated,
@@ -167,14 +116,10 @@ impl Endpoint {
         self
     }
 
-    pub(super) fn request_body<T: JsonSchema>(mut self) -> Self {
+    /// Sets the type of the request body, and an example as JSON.
+    pub(super) fn request_body<T: JsonSchema>(mut self, example: &'static str) -> Self {
         self.request = Some(SchemaGenerator::subschema_for::<T>);
-        self
-    }
-
-    /// Sets an example of the request body, as JSON.
-    pub(super) fn example(mut self, json: &'static str) -> Self {
-        self.example = Some(json);
+        self.example = Some(example);
         self
     }
 

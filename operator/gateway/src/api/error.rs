@@ -16,7 +16,7 @@ use shared::tenants::TenantError;
 
 /// Failure of a call to the API.
 #[derive(Debug, thiserror::Error)]
-pub enum ApiError {
+pub(crate) enum ApiError {
     /// Invalid request; a retry cannot succeed.
     #[error("{0}")]
     BadRequest(String),
@@ -55,8 +55,24 @@ pub enum ApiError {
 /// Body of every error.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Error")]
-pub(crate) struct ErrorBody {
-    pub(crate) detail: String,
+pub(super) struct ErrorBody {
+    detail: String,
+}
+
+/// Outcome of a request as a label of metrics and of the access log, an extension of responses that
+/// the gateway makes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutcomeTag(pub(crate) &'static str);
+
+/// Builds the response of an error. 503 suggests a retry.
+pub(crate) fn error_response(status: StatusCode, error: &dyn std::error::Error) -> Response {
+    let detail = error.to_string();
+    let mut response = (status, Json(ErrorBody { detail })).into_response();
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        let second = HeaderValue::from_static("1");
+        response.headers_mut().insert(RETRY_AFTER, second);
+    }
+    response
 }
 
 impl ApiError {
@@ -65,81 +81,61 @@ impl ApiError {
         Self::BadRequest(text.into())
     }
 
-    /// Returns the error category, a fixed label for logs and metrics.
-    pub fn category(&self) -> &'static str {
+    /// Returns the status code, and the error category: a fixed label for logs and metrics.
+    pub(super) fn kind(&self) -> (StatusCode, &'static str) {
         match self {
-            Self::BadRequest(_) | Self::ExecLimit(_) => "bad-request",
-            Self::TooLarge => "too-large",
-            Self::Tenant(error) => error.category(),
-            Self::UnknownRuntime => "unknown-runtime",
-            Self::UnknownSession => "unknown-session",
-            Self::UnknownPath => "unknown-path",
-            Self::WrongMethod => "wrong-method",
-            Self::Sandbox(error) => error.category(),
-            Self::Seal => "seal",
-            Self::QueueFull => "queue-full",
-            Self::NoBuilder => "no-builder",
-            Self::UnknownBuild => "unknown-build",
-            Self::Admin(error) => error.category(),
-            Self::WarmConfig(_) => "config",
-            Self::Panicked => "panicked",
+            Self::BadRequest(_) | Self::ExecLimit(_) => (StatusCode::BAD_REQUEST, "bad-request"),
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too-large"),
+            Self::Tenant(error) => match error {
+                TenantError::Unknown | TenantError::Expired => {
+                    (StatusCode::UNAUTHORIZED, error.category())
+                }
+                _ => (StatusCode::SERVICE_UNAVAILABLE, error.category()),
+            },
+            Self::UnknownRuntime => (StatusCode::NOT_FOUND, "unknown-runtime"),
+            Self::UnknownSession => (StatusCode::NOT_FOUND, "unknown-session"),
+            Self::UnknownPath => (StatusCode::NOT_FOUND, "unknown-path"),
+            Self::WrongMethod => (StatusCode::METHOD_NOT_ALLOWED, "wrong-method"),
+            Self::Sandbox(error) => match error {
+                SandboxError::NotFound => (StatusCode::NOT_FOUND, error.category()),
+                error => (cluster_status(error), error.category()),
+            },
+            Self::Seal => (StatusCode::INTERNAL_SERVER_ERROR, "seal"),
+            Self::QueueFull => (StatusCode::SERVICE_UNAVAILABLE, "queue-full"),
+            Self::NoBuilder => (StatusCode::NOT_IMPLEMENTED, "no-builder"),
+            Self::UnknownBuild => (StatusCode::NOT_FOUND, "unknown-build"),
+            Self::Admin(error) => error.kind(),
+            Self::WarmConfig(error) => match error {
+                ConfigError::NotStored => (StatusCode::NOT_FOUND, "config"),
+                ConfigError::Cluster(error) => (cluster_status(error), "config"),
+                ConfigError::Invalid(_) | ConfigError::ExecLimit(_) => {
+                    (StatusCode::BAD_REQUEST, "config")
+                }
+            },
+            Self::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "panicked"),
         }
     }
+}
 
-    fn status(&self) -> StatusCode {
-        match self {
-            Self::BadRequest(_)
-            | Self::ExecLimit(_)
-            | Self::Sandbox(SandboxError::Refused(_) | SandboxError::TooLarge)
-            | Self::Admin(AdminError::Challenge)
-            | Self::WarmConfig(
-                ConfigError::Invalid(_)
-                | ConfigError::ExecLimit(_)
-                | ConfigError::Cluster(SandboxError::Refused(_) | SandboxError::TooLarge),
-            ) => StatusCode::BAD_REQUEST,
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Tenant(TenantError::Unknown | TenantError::Expired)
-            | Self::Admin(AdminError::Password | AdminError::Token) => StatusCode::UNAUTHORIZED,
-            Self::Admin(AdminError::Disabled) => StatusCode::FORBIDDEN,
-            Self::UnknownRuntime
-            | Self::UnknownSession
-            | Self::UnknownPath
-            | Self::UnknownBuild
-            | Self::WarmConfig(ConfigError::NotStored)
-            | Self::Sandbox(SandboxError::NotFound) => StatusCode::NOT_FOUND,
-            Self::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
-            Self::NoBuilder => StatusCode::NOT_IMPLEMENTED,
-            Self::Seal | Self::Panicked | Self::Admin(AdminError::Random) => {
-                StatusCode::INTERNAL_SERVER_ERROR
-            }
-            Self::Tenant(_)
-            | Self::Sandbox(_)
-            | Self::WarmConfig(_)
-            | Self::Admin(AdminError::Busy)
-            | Self::QueueFull => StatusCode::SERVICE_UNAVAILABLE,
-        }
+fn cluster_status(error: &SandboxError) -> StatusCode {
+    match error {
+        SandboxError::Refused(_) | SandboxError::TooLarge => StatusCode::BAD_REQUEST,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let status = self.status();
+        let (status, category) = self.kind();
         let expected = matches!(
             self,
             Self::NoBuilder | Self::QueueFull | Self::Admin(AdminError::Busy)
         );
         if status.is_server_error() && !expected {
             let source = std::error::Error::source(&self).map(ToString::to_string);
-            tracing::warn!(category = self.category(), source, "{self}");
+            tracing::warn!(category, source, "{self}");
         }
-        let detail = self.to_string();
-        let mut response = (status, Json(ErrorBody { detail })).into_response();
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            response
-                .headers_mut()
-                .insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        }
-        response
+        error_response(status, &self)
     }
 }
 

@@ -1,24 +1,36 @@
-//! `GET /registry_prefix` and `GET /image_exists`, called by V0 clients that name no image. The
+//! Images. V0 clients that name none ask for the registry prefix and whether the image exists. The
 //! gateway has no access to registries and reports every image as existing; a start fails if the
-//! cluster cannot pull it (`docs/specs/runtime-api.md`, section 7, rule 37).
+//! cluster cannot pull it (`docs/specs/runtime-api.md`, section 7, rule 37). Builds are not
+//! supported (section 1.10); clients that name an image do not call them.
+
+use std::time::Duration;
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::{Query, Request, State};
+use axum::routing::{get, post};
+use http_body_util::BodyExt as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 
-use super::auth::Caller;
-use super::endpoint::{Endpoint, Tag};
+use super::auth::RateLimitedCaller;
+use super::endpoint::{Endpoint, IMAGES};
 use super::{ApiError, Shared};
 
+/// Bytes of a build context that are read, and time for it. A client that gets its response while
+/// it is still sending sees a broken connection instead.
+const MAX_CONTEXT_BYTES: usize = 256 << 20;
+const CONTEXT_TIMEOUT: Duration = Duration::from_secs(25);
+
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct RegistryPrefix {
+struct RegistryPrefix {
     registry_prefix: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct ImageExists {
+struct ImageExists {
     exists: bool,
     image: Image,
 }
@@ -30,44 +42,55 @@ struct Image {
     image_size_bytes: u64,
 }
 
+#[derive(Debug, Serialize, JsonSchema)]
+struct BuildStatus {
+    status: String,
+}
+
 #[derive(Debug, Deserialize)]
 struct ImageQuery {
-    #[serde(default)]
     image: Option<String>,
 }
 
-pub(super) fn prefix_endpoint() -> Endpoint {
-    Endpoint::get("/registry_prefix", registry_prefix)
-        .documented(
-            Tag::Images,
-            "getRegistryPrefix",
-            "Returns the image repository of runtimes.",
-        )
-        .response::<RegistryPrefix>(200)
-        .errors(&[401])
+#[derive(Debug, Deserialize)]
+struct BuildStatusQuery {
+    build_id: Option<String>,
 }
 
-pub(super) fn exists_endpoint() -> Endpoint {
-    Endpoint::get("/image_exists", image_exists)
-        .documented(
-            Tag::Images,
-            "checkImage",
-            "Always answers true: registries are not queried, and a start reports a missing image.",
-        )
-        .query("image", "Image reference.")
-        .response::<ImageExists>(200)
-        .errors(&[400, 401])
+pub(super) fn endpoints() -> [Endpoint; 4] {
+    [
+        Endpoint::new(IMAGES, "GET", "/registry_prefix", get(registry_prefix))
+            .documented("getRegistryPrefix", "Returns the image repository of runtimes.")
+            .response::<RegistryPrefix>(200)
+            .errors(&[401]),
+        Endpoint::new(IMAGES, "GET", "/image_exists", get(image_exists))
+            .documented(
+                "checkImage",
+                "Always answers true: registries are not queried, and a start reports a missing image.",
+            )
+            .query("image", "Image reference.", false)
+            .response::<ImageExists>(200)
+            .errors(&[400, 401]),
+        Endpoint::new(IMAGES, "POST", "/build", post(build))
+            .documented("buildImage", "Not supported: always answers 501.")
+            .errors(&[401, 501]),
+        Endpoint::new(IMAGES, "GET", "/build_status", get(build_status))
+            .documented("getBuildStatus", "Not supported: always answers 404.")
+            .query("build_id", "Id of the build.", false)
+            .response::<BuildStatus>(200)
+            .errors(&[400, 401, 404]),
+    ]
 }
 
-async fn registry_prefix(State(api): Shared, _: Caller) -> Json<RegistryPrefix> {
-    let prefix = api.settings.registry_prefix.trim_end_matches('/');
+async fn registry_prefix(State(api): Shared, _: RateLimitedCaller) -> Json<RegistryPrefix> {
+    let prefix = api.config().settings.registry_prefix.trim_end_matches('/');
     Json(RegistryPrefix {
         registry_prefix: prefix.to_owned(),
     })
 }
 
 async fn image_exists(
-    _: Caller,
+    _: RateLimitedCaller,
     query: Result<Query<ImageQuery>, QueryRejection>,
 ) -> Result<Json<ImageExists>, ApiError> {
     let Query(ImageQuery { image }) = query?;
@@ -80,4 +103,30 @@ async fn image_exists(
             image_size_bytes: 0,
         },
     }))
+}
+
+async fn build(_: RateLimitedCaller, request: Request) -> ApiError {
+    // The response is the same for an incomplete upload.
+    let _ = timeout(CONTEXT_TIMEOUT, discard(request.into_body())).await;
+    ApiError::NoBuilder
+}
+
+async fn discard(mut body: Body) {
+    let mut taken = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        taken += frame.data_ref().map_or(0, bytes::Bytes::len);
+        if taken > MAX_CONTEXT_BYTES {
+            return;
+        }
+    }
+}
+
+async fn build_status(
+    _: RateLimitedCaller,
+    query: Result<Query<BuildStatusQuery>, QueryRejection>,
+) -> Result<Json<BuildStatus>, ApiError> {
+    let Query(BuildStatusQuery { build_id }) = query?;
+    let id = build_id.filter(|id| !id.is_empty());
+    id.ok_or_else(|| ApiError::bad_request("build_id is required"))?;
+    Err(ApiError::UnknownBuild)
 }

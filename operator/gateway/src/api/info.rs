@@ -2,20 +2,20 @@
 //!
 //! It is always complete: different clients read different fields of it.
 
-mod failure_details;
-
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use crds::conditions::{ConditionType, Reason};
 use crds::sandbox::PodStatus;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Api;
 use crate::runtime_status::{RuntimeStatus, derive};
 use shared::index::Entry;
+use shared::keys::Keys;
 use shared::urls::Urls;
 
 /// Ports whose URLs are in `work_hosts`.
@@ -23,35 +23,35 @@ const WORK_PORTS: [&str; 2] = ["work-1", "work-2"];
 
 /// A sandbox as clients see it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct RuntimeInfo {
-    pub runtime_id: String,
-    pub session_id: String,
+pub(super) struct RuntimeInfo {
+    pub(super) runtime_id: String,
+    pub(super) session_id: String,
     /// URL of the sandbox server, without a trailing slash; it never changes.
-    pub url: String,
-    pub session_api_key: String,
-    pub status: RuntimeStatus,
-    pub pod_status: PodStatus,
-    pub status_detail: Option<String>,
+    pub(super) url: String,
+    pub(super) session_api_key: String,
+    pub(super) status: RuntimeStatus,
+    pub(super) pod_status: PodStatus,
+    pub(super) status_detail: Option<String>,
     /// URLs of applications in the sandbox, with their port.
-    pub work_hosts: BTreeMap<String, u16>,
-    pub restart_count: u32,
-    pub restart_reasons: Vec<String>,
-    pub container_statuses: Vec<Value>,
-    pub events: Vec<Value>,
-    pub pod_logs: String,
-    pub command: Option<EchoedCommand>,
-    pub image: Option<String>,
-    pub working_dir: Option<String>,
-    pub resource_factor: f64,
-    pub runtime_class: Option<String>,
+    pub(super) work_hosts: BTreeMap<String, u16>,
+    pub(super) restart_count: u32,
+    pub(super) restart_reasons: Vec<String>,
+    pub(super) container_statuses: Vec<Value>,
+    pub(super) events: Vec<Value>,
+    pub(super) pod_logs: String,
+    pub(super) command: Option<EchoedCommand>,
+    pub(super) image: Option<String>,
+    pub(super) working_dir: Option<String>,
+    pub(super) resource_factor: f64,
+    pub(super) runtime_class: Option<String>,
     #[schemars(with = "Option<String>")]
-    pub created_at: Option<Timestamp>,
+    pub(super) created_at: Option<Timestamp>,
 }
 
 /// Command in the shape in which the client sent it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub enum EchoedCommand {
+pub(super) enum EchoedCommand {
     Line(String),
     Words(Vec<String>),
 }
@@ -74,9 +74,9 @@ impl Api {
             work_hosts: self.work_hosts(entry),
             restart_count: entry.status.restarts.count,
             restart_reasons: entry.status.restarts.reasons.clone(),
-            container_statuses: failure_details::container_statuses(entry, state.lifecycle),
-            events: failure_details::events(entry, state.lifecycle),
-            pod_logs: failure_details::pod_logs(entry, state.lifecycle, &self.sandboxes.keys),
+            container_statuses: container_statuses(entry, state.lifecycle),
+            events: events(entry, state.lifecycle),
+            pod_logs: pod_logs(entry, state.lifecycle, &self.sandboxes.keys),
             command: command(entry),
             image: spec.image.clone(),
             working_dir: spec.working_dir.clone(),
@@ -97,7 +97,7 @@ impl Api {
     /// Returns the URLs in the form that is set for the owner.
     fn urls(&self, entry: &Entry) -> Cow<'_, Urls> {
         let tenant = entry.session().map_or("", |s| s.tenant.as_str());
-        self.tenants.urls(&self.config.urls, tenant)
+        self.tenants.urls(&self.config().urls, tenant)
     }
 
     fn work_hosts(&self, entry: &Entry) -> BTreeMap<String, u16> {
@@ -113,4 +113,63 @@ fn command(entry: &Entry) -> Option<EchoedCommand> {
     let line = entry.session()?.command_line.clone();
     let words = || entry.spec.command.clone().map(EchoedCommand::Words);
     line.map(EchoedCommand::Line).or_else(words)
+}
+
+// The last three fields of a failed start, which clients log, come from the status alone, so that
+// they do not depend on the API server.
+
+/// Returns the container status of a sandbox that is not ready.
+fn container_statuses(entry: &Entry, lifecycle: RuntimeStatus) -> Vec<Value> {
+    let Some(reason) = reason(entry, lifecycle) else {
+        return Vec::new();
+    };
+    let status = &entry.status;
+    let last = status.restarts.reasons.last();
+    let last = last.map(|reason| json!({"terminated": {"reason": reason}}));
+    vec![json!({
+        "name": crds::names::CONTAINER,
+        "ready": false,
+        "restartCount": status.restarts.count,
+        "state": {"waiting": {"reason": reason, "message": status.message}},
+        "lastState": last.unwrap_or_else(|| json!({})),
+    })]
+}
+
+/// Returns the last event of a sandbox that is not ready.
+fn events(entry: &Entry, lifecycle: RuntimeStatus) -> Vec<Value> {
+    let Some(reason) = reason(entry, lifecycle) else {
+        return Vec::new();
+    };
+    let mut conditions = entry.status.conditions.iter();
+    let ready = conditions.find(|c| c.type_ == ConditionType::Ready.as_str());
+    let kind = match lifecycle {
+        RuntimeStatus::Error => "Warning",
+        _ => "Normal",
+    };
+    vec![json!({
+        "type": kind,
+        "reason": reason,
+        "message": entry.status.message,
+        "lastTimestamp": ready.map(|c| c.last_transition_time.0.to_string()),
+    })]
+}
+
+/// Returns the log tail of a failed sandbox.
+fn pod_logs(entry: &Entry, lifecycle: RuntimeStatus, keys: &Keys) -> String {
+    let sealed = entry.status.sealed_log.as_deref();
+    let Some(sealed) = sealed.filter(|_| lifecycle == RuntimeStatus::Error) else {
+        return String::new();
+    };
+    let key = &entry.key;
+    keys.open_log(&key.namespace, &key.name, sealed)
+        .unwrap_or_default()
+}
+
+fn reason(entry: &Entry, lifecycle: RuntimeStatus) -> Option<&'static str> {
+    let unready = matches!(lifecycle, RuntimeStatus::Starting | RuntimeStatus::Error);
+    let reason = entry
+        .status
+        .reason
+        .filter(|_| unready && entry.is_observed());
+    reason.map(Reason::as_str)
 }

@@ -3,6 +3,7 @@
 
 use axum::Extension;
 use axum::response::{Html, IntoResponse as _, Response};
+use axum::routing::get;
 use bytes::Bytes;
 use http::{HeaderValue, header};
 use schemars::SchemaGenerator;
@@ -10,7 +11,7 @@ use schemars::generate::SchemaSettings;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::endpoint::{Access, Endpoint, MakeSchema, Tag};
+use super::endpoint::{Access, Endpoint, MakeSchema, OPERATION, TAGS};
 use super::error::ErrorBody;
 
 /// Page that shows the document without any external request.
@@ -33,26 +34,17 @@ impl Document {
     }
 }
 
-pub(super) fn document_endpoint() -> Endpoint {
-    Endpoint::get("/openapi.json", openapi)
-        .documented(
-            Tag::Operation,
-            "getOpenApiDocument",
-            "Returns this document.",
-        )
-        .access(Access::Public)
-        .errors(&[])
-}
-
-pub(super) fn page_endpoint() -> Endpoint {
-    Endpoint::get("/docs", docs)
-        .documented(
-            Tag::Operation,
-            "showDocumentation",
-            "Shows this document as a page.",
-        )
-        .access(Access::Public)
-        .errors(&[])
+pub(super) fn endpoints() -> [Endpoint; 2] {
+    [
+        Endpoint::new(OPERATION, "GET", "/openapi.json", get(openapi))
+            .documented("getOpenApiDocument", "Returns this document.")
+            .access(Access::Public)
+            .errors(&[]),
+        Endpoint::new(OPERATION, "GET", "/docs", get(docs))
+            .documented("showDocumentation", "Shows this document as a page.")
+            .access(Access::Public)
+            .errors(&[]),
+    ]
 }
 
 async fn openapi(Extension(Document(document)): Extension<Document>) -> Response {
@@ -66,12 +58,12 @@ async fn docs() -> Response {
 }
 
 /// Generates the OpenAPI 3.0 document. Its paths are in the order of the endpoints.
-pub(super) fn describe(endpoints: &[Endpoint]) -> impl Serialize + use<> {
+fn describe(endpoints: &[Endpoint]) -> impl Serialize + use<> {
     let mut schemas = SchemaSettings::openapi3().into_generator();
     let mut paths = Vec::<(String, Map<String, Value>)>::new();
     for endpoint in endpoints {
         let path = endpoint.path.replace("{*", "{");
-        let method = endpoint.method.as_str().to_ascii_lowercase();
+        let method = endpoint.method.to_ascii_lowercase();
         let operation = operation(endpoint, &mut schemas);
         if let Some((_, methods)) = paths.iter_mut().find(|(known, _)| *known == path) {
             methods.insert(method, operation);
@@ -79,7 +71,7 @@ pub(super) fn describe(endpoints: &[Endpoint]) -> impl Serialize + use<> {
             paths.push((path, Map::from_iter([(method, operation)])));
         }
     }
-    let tags = Tag::ALL.map(|(_, name, text)| json!({"name": name, "description": text}));
+    let tags = TAGS.map(|(name, text)| json!({"name": name, "description": text}));
     OpenApi {
         openapi: "3.0.3",
         info: json!({
@@ -129,7 +121,7 @@ impl Serialize for Paths {
 fn operation(endpoint: &Endpoint, schemas: &mut SchemaGenerator) -> Value {
     let mut operation = json!({
         "operationId": endpoint.id,
-        "tags": [endpoint.tag.name()],
+        "tags": [endpoint.tag],
         "summary": endpoint.summary,
         "parameters": parameters(endpoint),
         "responses": responses(endpoint, schemas),

@@ -1,28 +1,75 @@
-//! `GET /sessions/{session_id}`: the newest runtime of a session. Clients call it before a start;
-//! SDK clients poll it.
+//! Reads of single sandboxes and of the list of a caller.
 
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
+use axum::routing::get;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::auth::Poller;
-use super::endpoint::{Endpoint, Tag};
+use super::auth::{Poller, RateLimitedCaller};
+use super::endpoint::{Endpoint, SANDBOXES};
 use super::info::RuntimeInfo;
 use super::{ApiError, Shared};
+use crate::runtime_status::RuntimeStatus;
 use crate::sandboxes::SandboxError;
 
 /// Path before the session id.
 pub(super) const PATH: &str = "/sessions/";
 
-pub(super) fn endpoint() -> Endpoint {
-    Endpoint::get("/sessions/{*session_id}", session)
-        .documented(
-            Tag::Sandboxes,
-            "getSession",
-            "Returns the newest sandbox of a session.",
-        )
+#[derive(Debug, Serialize, JsonSchema)]
+struct List {
+    runtimes: Vec<RuntimeInfo>,
+    total: usize,
+}
+
+pub(super) fn list_endpoints() -> [Endpoint; 2] {
+    let endpoint = |path| Endpoint::new(SANDBOXES, "GET", path, get(list)).response::<List>(200);
+    [
+        endpoint("/list").documented("listSandboxes", "Lists the live sandboxes of the caller."),
+        // Path that clients of 2024 call.
+        endpoint("/runtime/list").documented("listSandboxesOfOldClients", "Same as /list."),
+    ]
+}
+
+/// Polled by V0 clients, which give up at the first status other than 200.
+pub(super) fn runtime_endpoint() -> Endpoint {
+    Endpoint::new(SANDBOXES, "GET", "/runtime/{runtime_id}", get(runtime))
+        .documented("getSandbox", "Returns a sandbox by its id.")
         .response::<RuntimeInfo>(200)
         .errors(&[400, 401, 404, 503])
+}
+
+/// Clients call it before a start; SDK clients poll it.
+pub(super) fn endpoint() -> Endpoint {
+    Endpoint::new(SANDBOXES, "GET", "/sessions/{*session_id}", get(session))
+        .documented("getSession", "Returns the newest sandbox of a session.")
+        .response::<RuntimeInfo>(200)
+        .errors(&[400, 401, 404, 503])
+}
+
+/// The live sandboxes of the caller only, because clients count the entries.
+async fn list(State(api): Shared, caller: RateLimitedCaller) -> Result<Json<List>, ApiError> {
+    api.sandboxes.synced().await?;
+    let sandboxes = api.sandboxes.of_tenant(&caller.tenant.name);
+    let infos = sandboxes.iter().filter_map(|entry| api.info(entry));
+    let is_live = |status| matches!(status, RuntimeStatus::Starting | RuntimeStatus::Running);
+    let runtimes: Vec<_> = infos.filter(|info| is_live(info.status)).collect();
+    Ok(Json(List {
+        total: runtimes.len(),
+        runtimes,
+    }))
+}
+
+async fn runtime(
+    State(api): Shared,
+    Poller(tenant): Poller,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Json<RuntimeInfo>, ApiError> {
+    let Path(id) = path?;
+    let entry = api.find_owned(&tenant, &id).await?;
+    let info = api.info(&entry).ok_or(ApiError::UnknownRuntime)?;
+    Ok(Json(info))
 }
 
 async fn session(

@@ -5,34 +5,36 @@
 //! concurrent start, across any number of replicas and without a lock.
 
 mod build;
-mod command;
 mod environment;
 mod image;
 mod request;
 mod runtime_class;
-mod waiting_limit;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use axum::routing::post;
 use crds::sandbox::DesiredState;
 use http::StatusCode;
 use tokio::time::timeout;
 
 use super::auth::RateLimitedCaller;
 use super::body::Body;
-use super::endpoint::{Endpoint, Tag};
+use super::endpoint::{Endpoint, SANDBOXES};
 use super::info::RuntimeInfo;
 use super::{Api, ApiError, Shared, audit};
 use crate::runtime_status::{RuntimeStatus, derive, is_stopped};
-use crate::sandboxes::{Created, SandboxError};
+use crate::sandboxes::SandboxError;
 use request::Start;
 use shared::index::Entry;
 use shared::tenants::Tenant;
 
 pub(super) use request::StartRequest;
 
+/// Longest wait for readiness before the response says `starting`.
+const START_WAIT: Duration = Duration::from_secs(1);
 /// Attempts to find or create. A lost attempt means that another caller changed the session.
 const MAX_ROUNDS: u32 = 8;
 
@@ -47,14 +49,12 @@ const EXAMPLE: &str = r#"{
 }"#;
 
 pub(super) fn endpoint() -> Endpoint {
-    Endpoint::post("/start", start)
+    Endpoint::new(SANDBOXES, "POST", "/start", post(start))
         .documented(
-            Tag::Sandboxes,
             "startSandbox",
             "Starts the sandbox of a session: creates it, or resumes the existing one.",
         )
-        .request_body::<StartRequest>()
-        .example(EXAMPLE)
+        .request_body::<StartRequest>(EXAMPLE)
         .response::<RuntimeInfo>(201)
         .errors(&[400, 401, 413, 503])
 }
@@ -64,7 +64,7 @@ async fn start(
     caller: RateLimitedCaller,
     Body(request): Body<StartRequest>,
 ) -> Result<(StatusCode, Json<RuntimeInfo>), ApiError> {
-    let start = request.check(&api.config.runtime_classes, &api.settings)?;
+    let start = request.check(api.config())?;
     let tenant = &caller.tenant;
     let obtained = timeout(caller.remaining_time(), api.get_or_create(tenant, &start)).await;
     let obtained = obtained.unwrap_or(Err(SandboxError::Timeout.into()));
@@ -80,16 +80,6 @@ async fn start(
     Ok((StatusCode::CREATED, Json(info)))
 }
 
-/// Decision of a start about the newest sandbox of the session.
-enum SessionDecision {
-    Keep,
-    Resume,
-    /// It has ended: the next epoch begins.
-    Replace,
-    /// An object with the derived name but without a session; it is left alone.
-    Foreign,
-}
-
 impl Api {
     /// Returns the live sandbox of the session: the existing one, resumed if paused, or a new one.
     async fn get_or_create(&self, owner: &Tenant, start: &Start) -> Result<Arc<Entry>, ApiError> {
@@ -101,14 +91,20 @@ impl Api {
             if let Some(entry) = newest {
                 match self.reuse(&entry).await? {
                     Some(live) => return Ok(live),
-                    None => epoch = epoch_of(&entry).unwrap_or(epoch).saturating_add(1),
+                    None => {
+                        let ended = entry.session().map_or(epoch, |session| session.epoch);
+                        epoch = ended.saturating_add(1);
+                    }
                 }
             }
             self.check_waiting_limit(owner)?;
-            let sandbox = self.build(tenant, start, epoch)?;
+            let name = self
+                .sandboxes
+                .session_runtime_id(tenant, &start.session, epoch);
+            let sandbox = self.build(&name, tenant, start, epoch)?;
             match self.sandboxes.create(&sandbox).await? {
-                Created::New(entry) => return Ok(entry),
-                Created::Exists => newest = self.existing(tenant, start, epoch).await?,
+                Some(entry) => return Ok(entry),
+                None => newest = self.sandboxes.look_up(&name).await?,
             }
         }
         Err(SandboxError::Timeout.into())
@@ -124,59 +120,32 @@ impl Api {
         self.sandboxes.refresh(entry).await
     }
 
-    /// Looks up the object whose name a create found taken.
-    async fn existing(
-        &self,
-        tenant: &str,
-        start: &Start,
-        epoch: u32,
-    ) -> Result<Option<Arc<Entry>>, ApiError> {
-        let keys = &self.sandboxes.keys;
-        let name = keys.session_runtime_id(&self.config.namespace, tenant, &start.session, epoch);
-        Ok(self.sandboxes.look_up(&name).await?)
-    }
-
     /// Keeps or resumes a sandbox of the session. `None` if the session needs a new one.
     async fn reuse(&self, entry: &Arc<Entry>) -> Result<Option<Arc<Entry>>, ApiError> {
-        match decide(entry) {
-            SessionDecision::Keep => Ok(Some(entry.clone())),
-            SessionDecision::Resume => {
-                let resumed = self.change(entry.clone(), DesiredState::Running).await?;
-                Ok(Some(resumed).filter(|entry| !is_stopped(entry)))
-            }
-            SessionDecision::Replace => {
+        if entry.session().is_none() {
+            // An object with the derived name, made by a user. It is left alone.
+            return Ok(None);
+        }
+        match derive(entry).lifecycle {
+            RuntimeStatus::Starting | RuntimeStatus::Running => return Ok(Some(entry.clone())),
+            RuntimeStatus::Paused => {}
+            // Its workspace holds work: it starts again on the same volume.
+            RuntimeStatus::Error if entry.has_failed_with_workspace() && entry.was_ready() => {}
+            RuntimeStatus::Stopped | RuntimeStatus::Error => {
                 // Stop the failed one first: a session has at most one live sandbox.
                 self.change(entry.clone(), DesiredState::Stopped).await?;
-                Ok(None)
+                return Ok(None);
             }
-            SessionDecision::Foreign => Ok(None),
         }
+        let resumed = self.change(entry.clone(), DesiredState::Running).await?;
+        Ok(Some(resumed).filter(|entry| !is_stopped(entry)))
     }
 
-    /// Waits up to `start_wait` for readiness, which is enough for a warm start.
+    /// Waits for readiness, long enough for a warm start.
     async fn wait_for_ready(&self, entry: Arc<Entry>) -> Arc<Entry> {
-        let limit = self.config.start_wait;
         let settled = |e: &Entry| derive(e).lifecycle != RuntimeStatus::Starting;
-        let index = &self.sandboxes.index;
-        index
-            .wait(&entry.key, limit, settled)
-            .await
-            .unwrap_or(entry)
-    }
-}
-
-fn decide(entry: &Entry) -> SessionDecision {
-    if entry.session().is_none() {
-        return SessionDecision::Foreign;
-    }
-    match derive(entry).lifecycle {
-        RuntimeStatus::Starting | RuntimeStatus::Running => SessionDecision::Keep,
-        RuntimeStatus::Paused => SessionDecision::Resume,
-        // Its workspace holds work: it starts again on the same volume.
-        RuntimeStatus::Error if entry.has_failed_with_workspace() && entry.was_ready() => {
-            SessionDecision::Resume
-        }
-        RuntimeStatus::Stopped | RuntimeStatus::Error => SessionDecision::Replace,
+        let waiting = self.sandboxes.index.wait(&entry.key, START_WAIT, settled);
+        waiting.await.unwrap_or(entry)
     }
 }
 
@@ -203,8 +172,4 @@ fn kept_fields(entry: &Entry, start: &Start) -> Option<String> {
     let names = kept.join(", ");
     (!kept.is_empty())
         .then(|| format!("the session has a sandbox already, which keeps its {names}"))
-}
-
-fn epoch_of(entry: &Entry) -> Option<u32> {
-    entry.session().map(|session| session.epoch)
 }

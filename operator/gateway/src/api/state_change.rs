@@ -1,8 +1,13 @@
-//! Shared parts of `/stop`, `/pause` and `/resume`: request body, ownership check, and the change
-//! of the desired state.
+//! `POST /stop`, `/pause` and `/resume`: change the desired state of a sandbox of the caller.
+//!
+//! Stopping or pausing a stopped sandbox or `null` succeeds: V0 clients raise an error of this call
+//! in place of their real one.
 
 use std::sync::Arc;
 
+use axum::Json;
+use axum::extract::State;
+use axum::routing::post;
 use crds::sandbox::DesiredState;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,19 +15,46 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::auth::RateLimitedCaller;
+use super::body::Body;
+use super::endpoint::{Endpoint, SANDBOXES};
 use super::info::RuntimeInfo;
-use super::{Api, ApiError, audit};
+use super::{Api, ApiError, Shared, audit};
 use crate::runtime_status::is_stopped;
 use crate::sandboxes::SandboxError;
 use shared::index::Entry;
 use shared::tenants::Tenant;
 
 /// Example of a request body.
-pub(super) const EXAMPLE: &str = r#"{"runtime_id": "abcdefghijklmnop"}"#;
+const EXAMPLE: &str = r#"{"runtime_id": "abcdefghijklmnop"}"#;
+
+pub(super) fn endpoints() -> [Endpoint; 3] {
+    let endpoint = |path, route| {
+        Endpoint::new(SANDBOXES, "POST", path, route)
+            .request_body::<StateChangeRequest>(EXAMPLE)
+            .response::<StateChangeResponse>(200)
+            .errors(&[400, 401, 404, 503])
+    };
+    let end = |change| {
+        post(move |api: Shared, caller: RateLimitedCaller, body| end(api, caller, body, change))
+    };
+    [
+        endpoint("/stop", end(("stop", DesiredState::Stopped))).documented(
+            "stopSandbox",
+            "Stops a sandbox for good: deletes its Pod and workspace.",
+        ),
+        endpoint("/pause", end(("pause", DesiredState::Paused))).documented(
+            "pauseSandbox",
+            "Pauses a sandbox: deletes its Pod, keeps workspace, URL and key.",
+        ),
+        endpoint("/resume", post(resume))
+            .documented("resumeSandbox", "Resumes a paused sandbox.")
+            .response::<RuntimeInfo>(200),
+    ]
+}
 
 /// Body of the three calls. V0 sends `null` if its start failed before it had an id.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct StateChangeRequest {
+struct StateChangeRequest {
     /// Id of the sandbox. Null has no effect, except that a resume fails.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
@@ -32,30 +64,53 @@ pub(super) struct StateChangeRequest {
 /// Response of `/stop` and `/pause`. Clients require an object and do not read it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub(super) enum StateChangeResponse {
+enum StateChangeResponse {
     Runtime(Box<RuntimeInfo>),
     Nothing { runtime_id: () },
 }
 
-impl StateChangeResponse {
-    pub(super) fn new(info: Option<RuntimeInfo>) -> Self {
-        info.map_or_else(Self::nothing, |info| Self::Runtime(Box::new(info)))
-    }
-
-    pub(super) fn nothing() -> Self {
-        Self::Nothing { runtime_id: () }
-    }
-}
-
 impl StateChangeRequest {
     /// Returns the id, or `None` if it is null or missing.
-    pub(super) fn id(self) -> Result<Option<String>, ApiError> {
+    fn id(self) -> Result<Option<String>, ApiError> {
         match self.runtime_id {
             Value::Null => Ok(None),
             Value::String(id) => Ok(Some(id)),
             _ => Err(ApiError::bad_request("runtime_id must be a string")),
         }
     }
+}
+
+async fn end(
+    api: Shared,
+    caller: RateLimitedCaller,
+    Body(request): Body<StateChangeRequest>,
+    (action, state): (&'static str, DesiredState),
+) -> Result<Json<StateChangeResponse>, ApiError> {
+    let info = match request.id()? {
+        Some(id) => {
+            let entry = api.change_owned(action, &caller, &id, state).await?;
+            api.info(&entry)
+        }
+        None => None,
+    };
+    let nothing = StateChangeResponse::Nothing { runtime_id: () };
+    let runtime = |info| StateChangeResponse::Runtime(Box::new(info));
+    Ok(Json(info.map_or(nothing, runtime)))
+}
+
+/// The response includes the session key, because some clients read it here.
+async fn resume(
+    State(api): Shared,
+    caller: RateLimitedCaller,
+    Body(request): Body<StateChangeRequest>,
+) -> Result<Json<RuntimeInfo>, ApiError> {
+    let id = request.id()?;
+    let id = id.ok_or_else(|| ApiError::bad_request("runtime_id is required"))?;
+    let changed = api.change_owned("resume", &caller, &id, DesiredState::Running);
+    let entry = changed.await?;
+    let live = (!is_stopped(&entry)).then_some(entry);
+    let info = live.and_then(|entry| api.info(&entry));
+    info.map(Json).ok_or(ApiError::UnknownRuntime)
 }
 
 impl Api {
@@ -80,7 +135,7 @@ impl Api {
     }
 
     /// Changes the desired state of a tenant's sandbox, with an audit line.
-    pub(super) async fn change_owned(
+    async fn change_owned(
         &self,
         action: &'static str,
         caller: &RateLimitedCaller,

@@ -52,10 +52,12 @@ impl Proxy {
         is_probe: bool,
     ) -> Result<Arc<Entry>, ProxyError> {
         match decide(&entry, is_probe) {
-            RequestDecision::Forward => Ok(entry),
-            RequestDecision::Hold | RequestDecision::Wake => self.hold(entry, is_probe).await,
             RequestDecision::Reject(ProxyError::Stopped) => Err(ProxyError::Stopped),
-            RequestDecision::Reject(_) => self.recheck_live(entry, is_probe).await,
+            RequestDecision::Reject(_) => {
+                let now = self.recheck_live(entry, is_probe).await?;
+                self.proceed(now, is_probe).await
+            }
+            _ => self.proceed(entry, is_probe).await,
         }
     }
 
@@ -75,9 +77,15 @@ impl Proxy {
             .wait(&failed.key, INDEX_UPDATE_TIMEOUT, has_changed)
             .await;
         let entry = entry.ok_or(ProxyError::UnknownSandbox)?;
+        if !has_changed(&entry) {
+            return Err(error);
+        }
+        self.proceed(entry, is_probe).await
+    }
+
+    async fn proceed(&self, entry: Arc<Entry>, is_probe: bool) -> Result<Arc<Entry>, ProxyError> {
         match decide(&entry, is_probe) {
-            RequestDecision::Forward if has_moved(failed, &entry) => Ok(entry),
-            RequestDecision::Forward => Err(error),
+            RequestDecision::Forward => Ok(entry),
             RequestDecision::Hold | RequestDecision::Wake => self.hold(entry, is_probe).await,
             RequestDecision::Reject(error) => Err(error),
         }
@@ -94,12 +102,7 @@ impl Proxy {
             Some(_permit) => self.sandboxes.refresh(entry.clone()).await,
             None => self.wait_for_index(&entry, is_probe).await?,
         };
-        let now = now.ok_or(ProxyError::UnknownSandbox)?;
-        match decide(&now, is_probe) {
-            RequestDecision::Forward => Ok(now),
-            RequestDecision::Hold | RequestDecision::Wake => self.hold(now, is_probe).await,
-            RequestDecision::Reject(error) => Err(error),
-        }
+        now.ok_or(ProxyError::UnknownSandbox)
     }
 
     async fn wait_for_index(
@@ -135,7 +138,7 @@ impl Proxy {
     async fn hold(&self, entry: Arc<Entry>, is_probe: bool) -> Result<Arc<Entry>, ProxyError> {
         let slot = self.acquire_hold_slot()?;
         let index = &self.sandboxes.index;
-        let limit = self.config.hold_limit;
+        let limit = self.config().hold_limit;
         // The sandbox may be paused just before it came back, or during the hold.
         let decided = |now: &Entry| match decide(now, is_probe) {
             RequestDecision::Hold => false,

@@ -9,13 +9,11 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::Future as _;
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::activity::ActivityGuard;
-use super::request_limit::RequestPermit;
-use super::{ProxyError, headers};
+use super::{ProxyError, RequestGuards, headers};
+use crate::observed::{BodyObserver, PolledFrame};
 
 /// A request body that can be offered to a second connection while the first one has read none of
 /// it. Nothing is sent twice.
@@ -59,10 +57,7 @@ impl HttpBody for BodyAttempt {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> PolledFrame {
         if self.taken.is_none() {
             let body = self.source.slot.lock().take();
             self.taken = body;
@@ -96,52 +91,29 @@ fn filter_frame_trailers(mut frame: Frame<Bytes>) -> Frame<Bytes> {
     frame
 }
 
-/// A response body. It fails when the Pod that sends it is deleted, because the address would stay
-/// silent forever.
+/// Observer of a response body. The body fails when the Pod that sends it is deleted, because the
+/// address would stay silent forever.
 #[derive(Debug)]
-pub(super) struct StreamedResponseBody {
-    body: Incoming,
+pub(super) struct ResponseObserver {
     gone: Pin<Box<WaitForCancellationFutureOwned>>,
-    _guards: (ActivityGuard, RequestPermit),
+    _guards: RequestGuards,
 }
 
-impl StreamedResponseBody {
-    pub(super) fn new(
-        body: Incoming,
-        gone: CancellationToken,
-        guards: (ActivityGuard, RequestPermit),
-    ) -> Self {
+impl ResponseObserver {
+    pub(super) fn new(gone: CancellationToken, guards: RequestGuards) -> Self {
         Self {
-            body,
             _guards: guards,
             gone: Box::pin(gone.cancelled_owned()),
         }
     }
 }
 
-impl HttpBody for StreamedResponseBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+impl BodyObserver for ResponseObserver {
+    fn on_read(&mut self, cx: &mut Context<'_>, read: PolledFrame) -> PolledFrame {
         // Received data is passed on first: the end of a response may come with the end of its Pod.
-        let frame = Pin::new(&mut self.body).poll_frame(cx);
-        if frame.is_pending() && self.gone.as_mut().poll(cx).is_ready() {
+        if read.is_pending() && self.gone.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Some(Err(axum::Error::new(ProxyError::PodGone))));
         }
-        frame
-            .map_ok(filter_frame_trailers)
-            .map_err(axum::Error::new)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        read.map_ok(filter_frame_trailers)
     }
 }

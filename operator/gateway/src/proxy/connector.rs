@@ -6,14 +6,13 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::{Future as _, FutureExt as _};
 use http::Uri;
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
@@ -23,8 +22,11 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tower::{BoxError, Service};
 
+use super::activity::Activity;
 use super::address_proof::{AddressProver, ProvablePod};
-use super::config::ProxyConfig;
+use crate::GatewayConfig;
+use crate::observed::{ObservedStream, StreamObserver};
+use shared::index::Entry;
 use shared::metrics::GaugeGuard;
 
 /// Packets to a deleted Pod are dropped silently.
@@ -36,7 +38,7 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     http: HttpConnector,
-    lifetimes: PodLifetimes,
+    pods: NumberedPods,
     prover: AddressProver,
     slots: Arc<Semaphore>,
     open: Gauge,
@@ -50,21 +52,28 @@ pub(super) struct UpstreamLimitError;
 /// Pods that connections can be made to, by number. Two sandboxes may seem to have one address
 /// while the index is behind, so connections are pooled by number and not by address.
 #[derive(Debug, Clone, Default)]
-pub(super) struct PodLifetimes(Arc<Mutex<NumberedPods>>);
+pub(super) struct NumberedPods(Arc<Mutex<HashMap<u64, Arc<UpstreamPod>>>>);
 
-#[derive(Debug, Default)]
-struct NumberedPods {
-    pods: HashMap<u64, PodLifetime>,
-    next: u64,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct PodLifetime {
+/// A Pod that requests are sent to.
+#[derive(Debug)]
+pub(super) struct UpstreamPod {
+    pub(super) id: PodId,
+    /// Unique in the process, and the host name of its connections.
+    pub(super) number: u64,
     pub(super) ip: IpAddr,
     /// Cancelled when the Pod is gone.
     pub(super) gone: CancellationToken,
+    pub(super) activity: Arc<Activity>,
     /// `None` if the Pod cannot prove its address: no supervisor, or an earlier version.
-    pub(super) provable: Option<Arc<ProvablePod>>,
+    pub(super) provable: Option<ProvablePod>,
+}
+
+/// Pod of a sandbox as its status describes it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PodId {
+    sandbox_uid: String,
+    ip: Option<String>,
+    pub(super) proves_address: bool,
 }
 
 /// Failure before a connection.
@@ -72,69 +81,76 @@ pub(super) struct PodLifetime {
 #[error("the Pod is gone")]
 struct PodGoneError;
 
-/// A connection that fails when its Pod is deleted.
+/// Observer of a connection, which fails when its Pod is deleted.
 #[derive(Debug)]
-pub(super) struct PodStream {
-    stream: TokioIo<TcpStream>,
+pub(super) struct PodConnection {
     gone: Pin<Box<WaitForCancellationFutureOwned>>,
     _slot: OwnedSemaphorePermit,
     _open: GaugeGuard,
 }
 
-impl PodLifetimes {
-    /// Adds a Pod and returns its number.
-    pub(super) fn begin(&self, pod: PodLifetime) -> u64 {
-        let mut pods = self.0.lock();
-        let number = pods.next;
-        pods.next += 1;
-        pods.pods.insert(number, pod);
-        number
+impl PodId {
+    pub(super) fn of(entry: &Entry) -> Self {
+        Self {
+            sandbox_uid: entry.uid.clone(),
+            ip: entry.status.pod_ip.clone(),
+            proves_address: entry.status.proves_address,
+        }
+    }
+}
+
+impl UpstreamPod {
+    /// Host and port that stand for a port of the Pod in URIs of the client.
+    pub(super) fn host(&self, port: u16) -> String {
+        format!("pod-{}:{port}", self.number)
+    }
+}
+
+impl NumberedPods {
+    pub(super) fn insert(&self, pod: Arc<UpstreamPod>) {
+        self.0.lock().insert(pod.number, pod);
     }
 
-    /// Removes a Pod.
-    pub(super) fn end(&self, number: u64) {
-        self.0.lock().pods.remove(&number);
+    /// Removes a Pod and closes all connections to it.
+    pub(super) fn end(&self, pod: &UpstreamPod) {
+        pod.gone.cancel();
+        self.0.lock().remove(&pod.number);
     }
 
-    /// Host and port that stand for a port of a Pod in URIs of the client.
-    pub(super) fn host(number: u64, port: u16) -> String {
-        format!("pod-{number}:{port}")
-    }
-
-    fn find(&self, uri: &Uri) -> Option<PodLifetime> {
+    fn find(&self, uri: &Uri) -> Option<Arc<UpstreamPod>> {
         let number = uri.host()?.strip_prefix("pod-")?.parse().ok()?;
-        self.0.lock().pods.get(&number).cloned()
+        self.0.lock().get(&number).cloned()
     }
 }
 
 impl Connector {
     /// Creates a connector; `open` counts its connections.
-    pub(super) fn new(lifetimes: PodLifetimes, config: &ProxyConfig, open: Gauge) -> Self {
+    pub(super) fn new(pods: NumberedPods, config: &GatewayConfig, open: Gauge) -> Self {
         let mut http = HttpConnector::new();
         http.set_nodelay(true);
         http.set_connect_timeout(Some(CONNECT_TIMEOUT));
         http.set_keepalive(Some(KEEPALIVE_INTERVAL));
         Self {
             http,
-            lifetimes,
+            pods,
             prover: AddressProver::new(config.control_port),
-            slots: Arc::new(Semaphore::new(config.upstream_connections)),
+            slots: Arc::new(Semaphore::new(config.max_upstream_connections)),
             open,
         }
     }
 }
 
 impl Service<Uri> for Connector {
-    type Response = PodStream;
+    type Response = TokioIo<ObservedStream<TcpStream, PodConnection>>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<PodStream, BoxError>>;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.http.poll_ready(cx).map_err(BoxError::from)
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let pod = self.lifetimes.find(&uri);
+        let pod = self.pods.find(&uri);
         let target = pod.as_ref().map(|pod| {
             let port = uri.port_u16().unwrap_or_default();
             let address = SocketAddr::new(pod.ip, port);
@@ -148,73 +164,36 @@ impl Service<Uri> for Connector {
         let connecting = self.http.call(target);
         async move {
             let slot = slot.map_err(|_| UpstreamLimitError)?;
-            let stream = connecting.await?;
+            let stream = connecting.await?.into_inner();
             if let Some(provable) = &pod.provable {
                 let proof = prover.prove(provable, pod.ip, Instant::now());
                 proof.await.inspect_err(|error| {
                     tracing::warn!(ip = %pod.ip, %error, "the address of a Pod is not proven");
                 })?;
             }
-            Ok(PodStream {
-                stream,
+            let connection = PodConnection {
+                gone: Box::pin(pod.gone.clone().cancelled_owned()),
                 _slot: slot,
-                gone: Box::pin(pod.gone.cancelled_owned()),
                 _open: GaugeGuard::new(&open),
-            })
+            };
+            Ok(TokioIo::new(ObservedStream::new(stream, connection)))
         }
         .boxed()
     }
 }
 
-impl Read for PodStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
+impl StreamObserver for PodConnection {
+    fn on_read(
+        &mut self,
         cx: &mut Context<'_>,
-        buf: ReadBufCursor<'_>,
+        read: Poll<io::Result<()>>,
+        _: &[u8],
     ) -> Poll<io::Result<()>> {
         // Received data is read first: the end of a response may come with the end of its Pod.
-        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        if read.is_ready() {
-            return read;
+        if read.is_pending() && self.gone.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        ready!(self.gone.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::from(io::ErrorKind::ConnectionAborted)))
-    }
-}
-
-impl Write for PodStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-}
-
-impl Connection for PodStream {
-    fn connected(&self) -> Connected {
-        self.stream.connected()
+        read
     }
 }
 
@@ -224,25 +203,29 @@ mod tests {
 
     #[test]
     fn pods_are_found_by_number_and_not_by_address() {
-        let lifetimes = PodLifetimes::default();
-        let begin = || {
-            lifetimes.begin(PodLifetime {
+        let pods = NumberedPods::default();
+        let insert = |number| {
+            let pod = Arc::new(UpstreamPod {
+                id: PodId {
+                    sandbox_uid: number.to_string(),
+                    ip: Some("::1".into()),
+                    proves_address: false,
+                },
+                number,
                 ip: "::1".parse().unwrap(),
                 gone: CancellationToken::new(),
+                activity: Arc::default(),
                 provable: None,
-            })
+            });
+            pods.insert(pod.clone());
+            pod
         };
-        let uri = |number| Uri::try_from(format!("http://{}/", PodLifetimes::host(number, 80)));
-        let find = |number| lifetimes.find(&uri(number).unwrap());
-        let (first, second) = (begin(), begin());
-        find(first).unwrap().gone.cancel();
-        assert!(!find(second).unwrap().gone.is_cancelled());
-        lifetimes.end(first);
-        assert!(find(first).is_none() && find(second).is_some());
-        assert!(
-            lifetimes
-                .find(&Uri::from_static("http://[::1]:80/"))
-                .is_none()
-        );
+        let find = |host: String| pods.find(&Uri::try_from(format!("http://{host}/")).unwrap());
+        let (first, second) = (insert(0), insert(1));
+        assert_eq!(find(first.host(80)).unwrap().number, 0);
+        pods.end(&first);
+        assert!(first.gone.is_cancelled() && !second.gone.is_cancelled());
+        assert!(find(first.host(80)).is_none() && find(second.host(80)).is_some());
+        assert!(find("[::1]:80".into()).is_none());
     }
 }

@@ -1,19 +1,18 @@
 //! Error responses of the proxy (`docs/specs/runtime-api.md`, section 4.7). V0 clients take 404 as
 //! "gone forever", 503 as "resume it" and 502 as "disconnected".
 
-use axum::Json;
 use axum::response::{IntoResponse, Response};
-use http::header::RETRY_AFTER;
-use http::{HeaderValue, Method, StatusCode};
+use http::{Method, StatusCode};
 
-use crate::api::ErrorBody;
-use crate::outcome::OutcomeTag;
+use crate::api::{OutcomeTag, error_response};
 
 /// Reason why a request did not reach its sandbox.
 #[derive(Debug, thiserror::Error, Clone, Copy, PartialEq, Eq)]
-pub enum ProxyError {
+pub(crate) enum ProxyError {
     #[error("bad request: {0}")]
     BadRequest(&'static str),
+    #[error("method not allowed for this path")]
+    WrongMethod,
     #[error("no sandbox with this id")]
     UnknownSandbox,
     #[error("this sandbox has no port of this name")]
@@ -50,25 +49,27 @@ pub enum ProxyError {
 }
 
 impl ProxyError {
-    /// Category for logs and metrics.
-    pub fn category(self) -> &'static str {
+    /// Status code, and category for logs and metrics.
+    pub(super) fn kind(self) -> (StatusCode, &'static str) {
+        const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
         match self {
-            Self::BadRequest(_) => "bad-request",
-            Self::UnknownSandbox => "unknown-sandbox",
-            Self::UnknownPort => "unknown-port",
-            Self::Stopped => "stopped",
-            Self::Paused => "paused",
-            Self::NotReady => "not-ready",
-            Self::Failed => "failed",
-            Self::HoldExpired => "hold-expired",
-            Self::LookupFailed => "lookup-failed",
-            Self::SandboxBusy => "busy",
-            Self::TooManyHeld => "crowded",
-            Self::Overloaded => "overloaded",
-            Self::Unreachable => "unreachable",
-            Self::ConnectionBroken => "broken",
-            Self::Malformed => "malformed",
-            Self::PodGone => "went-away",
+            Self::BadRequest(_) => (StatusCode::BAD_REQUEST, "bad-request"),
+            Self::WrongMethod => (StatusCode::METHOD_NOT_ALLOWED, "client-error"),
+            Self::UnknownSandbox => (StatusCode::NOT_FOUND, "unknown-sandbox"),
+            Self::UnknownPort => (StatusCode::NOT_FOUND, "unknown-port"),
+            Self::Stopped => (StatusCode::NOT_FOUND, "stopped"),
+            Self::Paused => (UNAVAILABLE, "paused"),
+            Self::NotReady => (UNAVAILABLE, "not-ready"),
+            Self::Failed => (UNAVAILABLE, "failed"),
+            Self::HoldExpired => (UNAVAILABLE, "hold-expired"),
+            Self::LookupFailed => (UNAVAILABLE, "lookup-failed"),
+            Self::SandboxBusy => (UNAVAILABLE, "busy"),
+            Self::TooManyHeld => (UNAVAILABLE, "crowded"),
+            Self::Overloaded => (UNAVAILABLE, "overloaded"),
+            Self::Unreachable => (StatusCode::BAD_GATEWAY, "unreachable"),
+            Self::ConnectionBroken => (StatusCode::BAD_GATEWAY, "broken"),
+            Self::Malformed => (StatusCode::BAD_GATEWAY, "malformed"),
+            Self::PodGone => (StatusCode::BAD_GATEWAY, "went-away"),
         }
     }
 
@@ -81,39 +82,13 @@ impl ProxyError {
             _ => false,
         }
     }
-
-    fn status(self) -> StatusCode {
-        match self {
-            Self::BadRequest(_) => StatusCode::BAD_REQUEST,
-            Self::UnknownSandbox | Self::UnknownPort | Self::Stopped => StatusCode::NOT_FOUND,
-            Self::Paused
-            | Self::NotReady
-            | Self::Failed
-            | Self::HoldExpired
-            | Self::LookupFailed
-            | Self::SandboxBusy
-            | Self::TooManyHeld
-            | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Unreachable | Self::ConnectionBroken | Self::Malformed | Self::PodGone => {
-                StatusCode::BAD_GATEWAY
-            }
-        }
-    }
 }
 
 impl IntoResponse for ProxyError {
     fn into_response(self) -> Response {
-        let status = self.status();
-        let detail = self.to_string();
-        let mut response = (status, Json(ErrorBody { detail })).into_response();
-        response
-            .extensions_mut()
-            .insert(OutcomeTag(self.category()));
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            response
-                .headers_mut()
-                .insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        }
+        let (status, category) = self.kind();
+        let mut response = error_response(status, &self);
+        response.extensions_mut().insert(OutcomeTag(category));
         response
     }
 }

@@ -142,9 +142,7 @@ fn is_proxy_owned(name: &HeaderName) -> bool {
 }
 
 fn takes_trailers(headers: &HeaderMap) -> bool {
-    let lines = headers.get_all(TE).iter();
-    let mut codings = lines.flat_map(|line| line.as_bytes().split(|b| *b == b','));
-    codings.any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+    tokens(headers, &TE).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
 
 /// HTTP/2 may split cookies that HTTP/1.1 needs in one line (RFC 9113, section 8.2.3).
@@ -193,13 +191,21 @@ fn set_forwarded(headers: &mut HeaderMap, route: &Route, client: &ClientAddress,
     }
 }
 
+/// Members of a header that is a list.
+pub(super) fn tokens<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a [u8]> {
+    let lines = headers.get_all(name).into_iter();
+    let tokens = lines.flat_map(|line| line.as_bytes().split(|b| *b == b','));
+    tokens.map(<[u8]>::trim_ascii)
+}
+
 /// Removes hop-by-hop headers, including those named by `Connection`.
 fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .flat_map(|line| line.as_bytes().split(|b| *b == b','))
-        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+    let named = tokens(headers, &CONNECTION);
+    let named: Vec<_> = named
+        .filter_map(|name| HeaderName::from_bytes(name).ok())
         .collect();
     for name in named {
         // A client cannot remove headers that routing and framing need.

@@ -7,32 +7,33 @@ use axum::body::Body;
 use crds::names::{RUNTIME_ID_LEN, is_runtime_id};
 use http::header::HOST;
 use http::uri::Authority;
-use http::{Request, Version};
+use http::{Method, Request, Version};
 
 use super::{Proxy, ProxyError};
-use shared::urls::{RUNTIME, UrlForm, VSCODE};
+use shared::index::Entry;
+use shared::urls::{RUNTIME, UrlForm, VSCODE, loopback_address};
 
 /// Target of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Target {
+pub(crate) enum Target {
     Api,
     Sandbox(Route),
 }
 
 /// A port of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
-    pub id: String,
-    pub port: String,
+pub(crate) struct Route {
+    pub(crate) id: String,
+    pub(crate) port: String,
     /// Part before the path that the sandbox sees, if the request was routed by path.
-    pub prefix: Option<Prefix>,
+    pub(crate) prefix: Option<Prefix>,
 }
 
 /// The part of a path that names a port of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prefix {
+pub(crate) struct Prefix {
     /// `/{id}/{port}`, or the part of it that exists.
-    pub text: String,
+    pub(super) text: String,
     /// Number of bytes that are removed from the path.
     pub(super) len: usize,
     /// True if the server knows the prefix and sees it.
@@ -47,27 +48,28 @@ impl Proxy {
         request: &Request<Body>,
         local: Option<IpAddr>,
     ) -> Result<Target, ProxyError> {
+        // CONNECT would open a tunnel to any address, and TRACE returns headers that the gateway
+        // adds.
+        if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
+            return Err(ProxyError::WrongMethod);
+        }
         let host = host(request)?;
         let sandbox = match host.as_deref().map(str::parse::<Ipv4Addr>) {
             None => None,
             Some(Ok(address)) => self.by_address(address, local)?,
             Some(Err(_)) => by_name(host.as_deref().unwrap_or_default(), &self.base_host),
         };
-        let route = sandbox.or_else(|| {
-            let route = by_path(request.uri().path())?;
-            Some(if self.keeps_prefix(&route) {
-                route.keeping_prefix()
-            } else {
-                route
-            })
-        });
+        let mut route = sandbox.or_else(|| by_path(request.uri().path()));
+        // The server was started with its prefix and expects it (`docs/specs/runtime-api.md`,
+        // section 4.3).
+        let expects_prefix = |route: &&mut Route| route.port == VSCODE;
+        if self.config().keep_vscode_prefix
+            && let Some(route) = route.as_mut().filter(expects_prefix)
+            && let Some(prefix) = &mut route.prefix
+        {
+            (prefix.len, prefix.kept) = (0, true);
+        }
         Ok(route.map_or(Target::Api, Target::Sandbox))
-    }
-
-    /// True if the server was started with its prefix and expects it (`docs/specs/runtime-api.md`,
-    /// section 4.3).
-    fn keeps_prefix(&self, route: &Route) -> bool {
-        self.config.proxy.keep_vscode_prefix && route.port == VSCODE
     }
 
     /// Route of a loopback address; `None` outside of the range of sandboxes. An address is only 23
@@ -78,15 +80,19 @@ impl Proxy {
         local: Option<IpAddr>,
     ) -> Result<Option<Route>, ProxyError> {
         let [first, second, ..] = address.octets();
-        if self.config.urls.form != UrlForm::Loopback || first != 127 || second < 128 {
+        if self.config().urls.form != UrlForm::Loopback || first != 127 || second < 128 {
             return Ok(None);
         }
         if local.map(|local| local.to_canonical()) != Some(IpAddr::V4(address)) {
             return Err(ProxyError::UnknownSandbox);
         }
-        let id = self.loopback_addresses.sandbox(address);
-        let id = id.ok_or(ProxyError::UnknownSandbox)?;
-        Ok(Some(Route::new(id, RUNTIME)))
+        // Only machines without wildcard DNS use this form. They have few sandboxes, so a search
+        // costs less than a table that follows the index.
+        let has_address = |entry: &Entry| loopback_address(&entry.runtime_id) == address;
+        match self.sandboxes.index.list(has_address).as_slice() {
+            [entry] => Ok(Some(Route::new(&*entry.runtime_id, RUNTIME))),
+            _ => Err(ProxyError::UnknownSandbox),
+        }
     }
 }
 
@@ -97,16 +103,6 @@ impl Route {
             port: port.into(),
             prefix: None,
         }
-    }
-
-    /// The same for a server that sees the whole path.
-    fn keeping_prefix(self) -> Self {
-        let prefix = self.prefix.map(|prefix| Prefix {
-            len: 0,
-            kept: true,
-            ..prefix
-        });
-        Self { prefix, ..self }
     }
 }
 

@@ -3,15 +3,16 @@
 
 use axum::body::Body;
 use http::header::{CONNECTION, UPGRADE};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
-use hyper::upgrade::{OnUpgrade, Upgraded};
+use http::{HeaderMap, HeaderValue, Request, Response};
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{ProxiedResponse, headers};
+use super::ProxiedResponse;
+use super::headers::{self, tokens};
 use shared::metrics::GaugeGuard;
 
 /// Buffer of one direction of a tunnel in bytes. Most tunnels are idle.
@@ -26,7 +27,7 @@ pub(super) struct Upgrade {
 
 /// All open tunnels.
 #[derive(Debug)]
-pub(super) struct Tunnels {
+pub(crate) struct Tunnels {
     open: Gauge,
     tracker: TaskTracker,
     aborted: CancellationToken,
@@ -55,12 +56,6 @@ pub(super) fn names_http2(headers: &HeaderMap) -> bool {
         let name = protocol.get(..3);
         name.is_some_and(|name| name.eq_ignore_ascii_case(b"h2c"))
     })
-}
-
-fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
-    let lines = headers.get_all(name).into_iter();
-    let tokens = lines.flat_map(|line| line.as_bytes().split(|b| *b == b','));
-    tokens.map(<[u8]>::trim_ascii)
 }
 
 impl Upgrade {
@@ -106,13 +101,13 @@ impl Tunnels {
     }
 
     /// Waits until every tunnel has closed.
-    pub(super) async fn closed(&self) {
+    pub(crate) async fn closed(&self) {
         self.tracker.close();
         self.tracker.wait().await;
     }
 
     /// Closes every tunnel.
-    pub(super) fn abort_all(&self) {
+    pub(crate) fn abort_all(&self) {
         self.aborted.cancel();
     }
 }
@@ -121,7 +116,7 @@ async fn connect(client: OnUpgrade, sandbox: OnUpgrade) {
     let Ok((client, sandbox)) = tokio::try_join!(client, sandbox) else {
         return;
     };
-    let (mut client, mut sandbox) = (io(client), io(sandbox));
+    let (mut client, mut sandbox) = (TokioIo::new(client), TokioIo::new(sandbox));
     // The end of one direction is passed on alone. Errors of a tunnel concern only its two sides.
     let _ = copy_bidirectional_with_sizes(
         &mut client,
@@ -130,8 +125,4 @@ async fn connect(client: OnUpgrade, sandbox: OnUpgrade) {
         TUNNEL_BUFFER_BYTES,
     )
     .await;
-}
-
-fn io(upgraded: Upgraded) -> TokioIo<Upgraded> {
-    TokioIo::new(upgraded)
 }

@@ -19,13 +19,12 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::activity::{Activity, ActivityGuard, is_probe};
 use super::address_proof::ProvablePod;
 use super::body::BodyAttempt;
-use super::config::ProxyConfig;
-use super::connector::{Connector, PodLifetime, PodLifetimes, UpstreamLimitError};
+use super::connector::{Connector, NumberedPods, PodId, UpstreamLimitError, UpstreamPod};
 use super::pod_address::is_pod_address;
 use super::{Proxy, ProxyError, Route};
+use crate::GatewayConfig;
 use crate::sandboxes::Sandboxes;
 use shared::index::{Entry, Index, Key};
 use shared::traffic::Traffic;
@@ -37,11 +36,11 @@ const MAX_IDLE_CONNECTIONS: usize = 256;
 
 /// Connections to all Pods.
 #[derive(Debug)]
-pub(super) struct Upstreams {
+pub(crate) struct Upstreams {
     client: Client<Connector, BodyAttempt>,
-    lifetimes: PodLifetimes,
-    /// Pods that requests have been sent to.
-    pods: Mutex<HashMap<Key, UpstreamPod>>,
+    numbered: NumberedPods,
+    /// Pods that requests have been sent to, and the number of the next one.
+    pods: Mutex<(HashMap<Key, Arc<UpstreamPod>>, u64)>,
     started: Instant,
 }
 
@@ -49,26 +48,7 @@ pub(super) struct Upstreams {
 #[derive(Debug)]
 pub(super) struct Upstream {
     authority: Authority,
-    /// Cancelled when the Pod is gone.
-    pub(super) gone: CancellationToken,
-    activity: Arc<Activity>,
-}
-
-#[derive(Debug)]
-struct UpstreamPod {
-    id: PodId,
-    /// Key of its lifetime, and host name of its connections.
-    number: u64,
-    gone: CancellationToken,
-    activity: Arc<Activity>,
-}
-
-/// Pod of a sandbox as its status describes it.
-#[derive(Debug, PartialEq, Eq)]
-struct PodId {
-    sandbox_uid: String,
-    ip: Option<String>,
-    proves_address: bool,
+    pub(super) pod: Arc<UpstreamPod>,
 }
 
 impl Proxy {
@@ -80,7 +60,7 @@ impl Proxy {
             .ok_or(ProxyError::NotReady)?
             .parse()
             .map_err(|_| ProxyError::Unreachable)?;
-        if !is_pod_address(ip, self.config.proxy.loopback_pods) {
+        if !is_pod_address(ip, self.sandboxes.config.loopback_pods) {
             tracing::warn!(key = %entry.key, %ip, "status.podIP is not an address of a Pod");
             return Err(ProxyError::Unreachable);
         }
@@ -88,34 +68,27 @@ impl Proxy {
     }
 }
 
-impl Upstream {
-    /// Counts a request as activity until the guard is dropped.
-    pub(super) fn begin_request(&self, parts: &Parts) -> ActivityGuard {
-        self.activity.clone().begin(is_probe(parts))
-    }
-}
-
 impl Upstreams {
     /// Creates a client; `open` counts its connections.
-    pub(super) fn new(config: &ProxyConfig, open: Gauge) -> Self {
-        let lifetimes = PodLifetimes::default();
+    pub(super) fn new(config: &GatewayConfig, open: Gauge) -> Self {
+        let numbered = NumberedPods::default();
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
             .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
-            .build(Connector::new(lifetimes.clone(), config, open));
+            .build(Connector::new(numbered.clone(), config, open));
         Self {
             client,
-            lifetimes,
+            numbered,
             pods: Mutex::default(),
             started: Instant::now(),
         }
     }
 
     /// Traffic of a sandbox.
-    pub(super) fn traffic(&self, key: &Key) -> Traffic {
-        let pods = self.pods.lock();
+    pub(crate) fn traffic(&self, key: &Key) -> Traffic {
+        let (pods, _) = &*self.pods.lock();
         let idle = pods.get(key).and_then(|pod| pod.activity.idle());
         Traffic {
             idle: idle.unwrap_or_else(|| self.started.elapsed()),
@@ -133,7 +106,7 @@ impl Upstreams {
         let mut parts = parts.clone();
         parts.uri = to(&upstream.authority, &parts.uri)?;
         let response = self.client.request(Request::from_parts(parts, body));
-        match upstream.gone.run_until_cancelled(response).await {
+        match upstream.pod.gone.run_until_cancelled(response).await {
             None => Err(ProxyError::PodGone),
             Some(Ok(response)) => Ok(response),
             Some(Err(error)) if has_cause::<UpstreamLimitError>(&error) => {
@@ -153,28 +126,38 @@ impl Upstreams {
         ip: IpAddr,
         port: u16,
     ) -> Result<Upstream, ProxyError> {
-        let (number, gone, activity) = {
-            let mut pods = self.pods.lock();
+        let pod = {
+            let (pods, next) = &mut *self.pods.lock();
             match pods.get(&entry.key) {
-                Some(pod) if pod.id == PodId::of(entry) => pod.handles(),
+                Some(pod) if pod.id == PodId::of(entry) => pod.clone(),
                 before => {
                     if let Some(before) = before {
-                        before.end(&self.lifetimes);
+                        self.numbered.end(before);
                     }
-                    let pod = UpstreamPod::new(sandboxes, entry, ip, &self.lifetimes);
-                    let handles = pod.handles();
-                    pods.insert(entry.key.clone(), pod);
-                    handles
+                    let id = PodId::of(entry);
+                    let identity = || sandboxes.keys.identity_key(&entry.uid);
+                    let provable = id.proves_address.then(|| ProvablePod::new(identity()));
+                    let pod = Arc::new(UpstreamPod {
+                        id,
+                        number: *next,
+                        ip,
+                        gone: CancellationToken::new(),
+                        activity: Arc::default(),
+                        provable,
+                    });
+                    *next += 1;
+                    self.numbered.insert(pod.clone());
+                    pods.insert(entry.key.clone(), pod.clone());
+                    pod
                 }
             }
         };
         // The Pod may be gone since `entry` was read, with no further event.
         self.check(&sandboxes.index, &entry.key);
-        let authority = PodLifetimes::host(number, port).parse();
+        let authority = pod.host(port).parse();
         Ok(Upstream {
             authority: authority.map_err(|_| ProxyError::Unreachable)?,
-            gone,
-            activity,
+            pod,
         })
     }
 
@@ -191,64 +174,21 @@ impl Upstreams {
     }
 
     fn check_all(&self, index: &Index) {
-        let keys: Vec<_> = self.pods.lock().keys().cloned().collect();
+        let keys: Vec<_> = self.pods.lock().0.keys().cloned().collect();
         for key in &keys {
             self.check(index, key);
         }
     }
 
     fn check(&self, index: &Index, key: &Key) {
-        let mut pods = self.pods.lock();
+        let (pods, _) = &mut *self.pods.lock();
         let Some(pod) = pods.get(key) else {
             return;
         };
-        if !index
-            .get(key)
-            .is_some_and(|entry| pod.id == PodId::of(&entry))
-        {
-            pod.end(&self.lifetimes);
+        let now = index.get(key).map(|entry| PodId::of(&entry));
+        if now.as_ref() != Some(&pod.id) {
+            self.numbered.end(pod);
             pods.remove(key);
-        }
-    }
-}
-
-impl UpstreamPod {
-    fn new(sandboxes: &Sandboxes, entry: &Entry, ip: IpAddr, lifetimes: &PodLifetimes) -> Self {
-        let (id, gone) = (PodId::of(entry), CancellationToken::new());
-        let identity = || sandboxes.keys.identity_key(&entry.uid);
-        let number = lifetimes.begin(PodLifetime {
-            ip,
-            gone: gone.clone(),
-            provable: id
-                .proves_address
-                .then(|| Arc::new(ProvablePod::new(identity()))),
-        });
-        Self {
-            id,
-            number,
-            gone,
-            activity: Arc::default(),
-        }
-    }
-
-    /// Closes all connections to the Pod.
-    fn end(&self, lifetimes: &PodLifetimes) {
-        self.gone.cancel();
-        lifetimes.end(self.number);
-    }
-
-    /// Its number, its token and its activity.
-    fn handles(&self) -> (u64, CancellationToken, Arc<Activity>) {
-        (self.number, self.gone.clone(), self.activity.clone())
-    }
-}
-
-impl PodId {
-    fn of(entry: &Entry) -> Self {
-        Self {
-            sandbox_uid: entry.uid.clone(),
-            ip: entry.status.pod_ip.clone(),
-            proves_address: entry.status.proves_address,
         }
     }
 }

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::sandboxes::Sandboxes;
 use shared::index::{Entry, Key};
 use shared::metrics::GatewayMetrics;
+use shared::token_bucket::TokenBucket;
 
 /// Minimum time between two writes of this replica.
 const MIN_WRITE_INTERVAL: Duration = Duration::from_millis(10);
@@ -24,8 +25,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 pub(super) struct WakeScheduler {
     metrics: Arc<GatewayMetrics>,
     in_progress: Mutex<HashSet<Key>>,
-    /// Earliest time of the next write.
-    next: Mutex<Option<Instant>>,
+    writes: Mutex<TokenBucket>,
 }
 
 /// One sandbox that is being woken.
@@ -40,7 +40,7 @@ impl WakeScheduler {
         Self {
             metrics,
             in_progress: Mutex::default(),
-            next: Mutex::default(),
+            writes: Mutex::new(TokenBucket::new(1, MIN_WRITE_INTERVAL)),
         }
     }
 
@@ -60,18 +60,12 @@ impl WakeScheduler {
             let _ = timeout_at(deadline, wake.run()).await;
         });
     }
-
-    fn next_write_slot(&self) -> Instant {
-        let (mut next, now) = (self.next.lock(), Instant::now());
-        let at = next.map_or(now, |next| next.max(now));
-        *next = Some(at + MIN_WRITE_INTERVAL);
-        at
-    }
 }
 
 impl WakeTask {
     async fn run(&self) {
-        sleep_until(self.wakes.next_write_slot()).await;
+        let wait = self.wakes.writes.lock().reserve(Duration::MAX);
+        sleep(wait.unwrap_or_default()).await;
         while let Some(entry) = self.sandboxes.index.get(&self.key) {
             match self.sandboxes.wake(&entry).await {
                 Ok(_) => return self.wakes.metrics.record_wake("ok"),

@@ -4,7 +4,7 @@ use kube::core::Status;
 
 /// Failure to read or write a Sandbox.
 #[derive(Debug, thiserror::Error)]
-pub enum SandboxError {
+pub(crate) enum SandboxError {
     #[error("no such runtime")]
     NotFound,
     #[error("an object of this name already exists")]
@@ -35,7 +35,7 @@ pub enum SandboxError {
 
 impl SandboxError {
     /// Returns the error category, a fixed label for logs and metrics.
-    pub fn category(&self) -> &'static str {
+    pub(crate) fn category(&self) -> &'static str {
         match self {
             Self::NotFound => "not-found",
             Self::Exists => "exists",
@@ -51,7 +51,7 @@ impl SandboxError {
     }
 
     /// Returns whether the API server did not answer.
-    pub fn is_outage(&self) -> bool {
+    pub(crate) fn is_outage(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Timeout)
     }
 

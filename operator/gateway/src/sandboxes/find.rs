@@ -8,7 +8,7 @@ use crds::names;
 use tokio::time::sleep;
 
 use super::lookup_limiter::INDEX_CATCH_UP_TIMEOUT;
-use super::{SandboxError, Sandboxes, WATCHED_RESOURCE};
+use super::{SandboxError, Sandboxes};
 use crate::runtime_status::is_ended;
 use shared::index::Entry;
 
@@ -17,7 +17,7 @@ const MAX_EPOCH_LOOKUPS: usize = 4;
 
 impl Sandboxes {
     /// Finds the sandbox of a runtime id, of any tenant.
-    pub async fn find(&self, runtime_id: &str) -> Result<Arc<Entry>, SandboxError> {
+    pub(crate) async fn find(&self, runtime_id: &str) -> Result<Arc<Entry>, SandboxError> {
         if let Some(entry) = self.index.by_runtime_id(runtime_id) {
             return Ok(self.confirm(entry).await);
         }
@@ -45,7 +45,7 @@ impl Sandboxes {
     }
 
     /// Finds the newest sandbox of a session.
-    pub async fn find_session(
+    pub(crate) async fn find_session(
         &self,
         tenant: &str,
         session: &str,
@@ -63,9 +63,7 @@ impl Sandboxes {
         }
         // Only a first epoch of another replica can be unknown here: a later one follows a
         // tombstone, which the index has.
-        let first = self
-            .keys
-            .session_runtime_id(&self.namespace, tenant, session, 0);
+        let first = self.session_runtime_id(tenant, session, 0);
         let found = self.look_up(&first).await?;
         match found.filter(|entry| entry.runtime_id == first) {
             Some(entry) => Ok(self.newest_after(entry).await),
@@ -89,13 +87,13 @@ impl Sandboxes {
     }
 
     /// As [`Sandboxes::find_session`], without a live lookup.
-    pub fn known_session(&self, tenant: &str, session: &str) -> Option<Arc<Entry>> {
+    pub(crate) fn known_session(&self, tenant: &str, session: &str) -> Option<Arc<Entry>> {
         let entry = self.index.by_session(tenant, session)?;
         self.is_in_api_namespace(&entry).then_some(entry)
     }
 
     /// Fails if the index may lack objects that exist.
-    pub fn ensure_index_current(&self) -> Result<(), SandboxError> {
+    pub(crate) fn ensure_index_current(&self) -> Result<(), SandboxError> {
         match self.not_found_or_unavailable() {
             SandboxError::NotFound => Ok(()),
             unavailable => Err(unavailable),
@@ -104,8 +102,7 @@ impl Sandboxes {
 
     /// Returns the error for an object that the index lacks and that was not looked up.
     fn not_found_or_unavailable(&self) -> SandboxError {
-        let failing = self.vitals.health.is_watch_failing(WATCHED_RESOURCE);
-        if self.lookup_limiter.api_answered_recently() && !failing {
+        if self.lookup_limiter.api_answered_recently() && !self.is_watch_failing() {
             SandboxError::NotFound
         } else {
             SandboxError::LookupUnavailable
@@ -128,10 +125,7 @@ impl Sandboxes {
     async fn next_epoch(&self, entry: &Entry) -> Option<Arc<Entry>> {
         let session = entry.session().filter(|_| is_ended(entry))?;
         let epoch = session.epoch.checked_add(1)?;
-        let (tenant, id) = (&session.tenant, &session.id);
-        let next = self
-            .keys
-            .session_runtime_id(&self.namespace, tenant, id, epoch);
+        let next = self.session_runtime_id(&session.tenant, &session.id, epoch);
         if !self.lookup_limiter.allows_next_epoch(&next) {
             return None;
         }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use shared::recent_map::RecentMap;
+use shared::token_bucket::TokenBucket;
 
 /// Time within which a write of another replica reaches the index.
 pub(super) const INDEX_CATCH_UP_TIMEOUT: Duration = Duration::from_millis(300);
@@ -31,22 +32,14 @@ pub(super) struct LookupLimiter {
     missing: Mutex<RecentMap<String, Instant>>,
 }
 
-/// Token bucket: a burst after a quiet time, then a rate per second.
-#[derive(Debug)]
-struct TokenBucket {
-    burst: u32,
-    per_second: u32,
-    next: Option<Instant>,
-}
-
 impl Default for LookupLimiter {
     fn default() -> Self {
         Self {
-            // Unauthenticated callers.
             answered: Mutex::default(),
-            ids: Mutex::new(TokenBucket::new(100, 20)),
+            // Unauthenticated callers.
+            ids: Mutex::new(TokenBucket::new(100, Duration::from_secs(1) / 20)),
             // Authenticated callers.
-            sessions: Mutex::new(TokenBucket::new(500, 100)),
+            sessions: Mutex::new(TokenBucket::new(500, Duration::from_secs(1) / 100)),
             missing: Mutex::new(RecentMap::new(NEGATIVE_CACHE_CAPACITY)),
         }
     }
@@ -94,27 +87,6 @@ impl LookupLimiter {
     /// Adds an id to the negative cache.
     pub(super) fn record_missing(&self, id: &str) {
         self.missing.lock().insert(id.to_owned(), Instant::now());
-    }
-}
-
-impl TokenBucket {
-    fn new(burst: u32, per_second: u32) -> Self {
-        Self {
-            burst,
-            per_second,
-            next: None,
-        }
-    }
-
-    fn take(&mut self) -> bool {
-        let now = Instant::now();
-        let each = Duration::from_secs(1) / self.per_second;
-        let next = self.next.map_or(now, |next| next.max(now));
-        let available = next.duration_since(now) < each * self.burst;
-        if available {
-            self.next = Some(next + each);
-        }
-        available
     }
 }
 

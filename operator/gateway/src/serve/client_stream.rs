@@ -5,19 +5,23 @@
 //! from a client that keeps its connection for the next request.
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use prometheus_client::metrics::counter::Counter;
 use rustix::net::sockopt;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep};
 
-use super::connection_slots::ConnectionSlot;
 use super::in_flight::InFlightRequests;
-use super::linger::Linger;
-use crate::client_memory::{CONNECTION_BYTES, HTTP2_CONNECTION_BYTES};
+use crate::client_memory::{CONNECTION_BYTES, HTTP2_CONNECTION_BYTES, MemoryPermit};
+use crate::keyed_limit::KeyedPermit;
+use crate::observed::{ObservedStream, StreamObserver};
+use shared::metrics::GaugeGuard;
 
 /// Timeout from the first byte of a request head to its last.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,15 +34,37 @@ const KEEPALIVE_IDLE: Duration = Duration::from_mins(1);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
 
-/// A connection of a client.
+/// Time in which a client that is still sending may read its response and stop.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum that it may send meanwhile, and size of one read.
+const MAX_LINGER_BYTES: usize = 64 << 20;
+const READ_CHUNK_BYTES: usize = 8 * 1024;
+
+/// Observer of the connection of a client.
 #[derive(Debug)]
-pub(super) struct ClientStream {
-    stream: TcpStream,
+pub(super) struct ClientObserver {
     in_flight: InFlightRequests,
     linger: Option<Linger>,
     version: DetectedProtocol,
     head: Option<RequestHead>,
     slot: ConnectionSlot,
+}
+
+/// Slot of an open connection with its memory, released when the connection closes.
+#[derive(Debug)]
+pub(super) struct ConnectionSlot {
+    pub(super) memory: MemoryPermit,
+    pub(super) overloads: Counter,
+    pub(super) _guards: (OwnedSemaphorePermit, KeyedPermit<IpAddr>, GaugeGuard),
+}
+
+/// Lingering close of a connection whose client is still sending. Closing a socket with unread
+/// bytes resets it, and the reset may overtake the response (RFC 9112, section 9.6). So input is
+/// read and discarded for a while.
+#[derive(Debug)]
+struct Linger {
+    limit: Pin<Box<Sleep>>,
+    left: usize,
 }
 
 /// An HTTP/1.1 head that is being read.
@@ -60,21 +86,21 @@ enum DetectedProtocol {
     Two,
 }
 
-impl ClientStream {
-    pub(super) fn new(
+impl ClientObserver {
+    pub(super) fn observe(
         stream: TcpStream,
         slot: ConnectionSlot,
         in_flight: InFlightRequests,
-    ) -> Self {
+    ) -> ObservedStream<TcpStream, Self> {
         prepare(&stream);
-        Self {
-            stream,
+        let observer = Self {
             in_flight,
             linger: None,
             version: DetectedProtocol::Undetermined(0),
             head: None,
             slot,
-        }
+        };
+        ObservedStream::new(stream, observer)
     }
 
     /// Fails when a head takes too long, or more memory than is left.
@@ -91,7 +117,7 @@ impl ClientStream {
             .is_some_and(|head| head.generation != generation)
         {
             self.head = None;
-            self.slot.release_to(CONNECTION_BYTES);
+            self.slot.memory.shrink_to(CONNECTION_BYTES);
         }
         if read > 0 && self.head.is_none() && !self.in_flight.is_active() {
             self.head = Some(RequestHead {
@@ -105,7 +131,7 @@ impl ClientStream {
         };
         head.bytes += read;
         if head.timeout.as_mut().poll(cx).is_ready() {
-            return Err(io::Error::from(io::ErrorKind::TimedOut));
+            return Err(io::ErrorKind::TimedOut.into());
         }
         // Buffers double when they grow.
         let large = 2 * head.bytes.saturating_sub(SMALL_HEAD_BYTES);
@@ -138,63 +164,65 @@ impl DetectedProtocol {
     }
 }
 
-impl AsyncRead for ClientStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        let new = &buf.filled()[before..];
-        self.version = self.version.after(new);
-        self.check_input(new.len(), cx)?;
-        read
+impl ConnectionSlot {
+    /// Takes more memory, up to `bytes`; fails if too little is left.
+    fn reserve(&mut self, bytes: usize) -> io::Result<()> {
+        if self.memory.grow_to(bytes) {
+            return Ok(());
+        }
+        self.overloads.inc();
+        Err(io::ErrorKind::OutOfMemory.into())
     }
 }
 
-impl AsyncWrite for ClientStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self {
-            stream,
-            linger,
-            version,
-            in_flight,
-            ..
-        } = &mut *self;
-        if linger.is_none() {
-            ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
-            // HTTP/2 resets single streams.
-            if *version == DetectedProtocol::Two || !in_flight.left_unread() {
-                return Poll::Ready(Ok(()));
-            }
+impl Linger {
+    fn begin() -> Self {
+        Self {
+            limit: Box::pin(sleep(LINGER_TIMEOUT)),
+            left: MAX_LINGER_BYTES,
         }
-        let linger = linger.get_or_insert_with(Linger::begin);
-        linger.poll(stream, cx).map(Ok)
+    }
+
+    /// Ready when the client has stopped sending or a limit is reached.
+    fn poll(&mut self, cx: &mut Context<'_>, stream: &mut (impl AsyncRead + Unpin)) -> Poll<()> {
+        let mut chunk = [0; READ_CHUNK_BYTES];
+        while self.left > 0 && self.limit.as_mut().poll(cx).is_pending() {
+            let mut chunk = ReadBuf::new(&mut chunk);
+            let read = ready!(Pin::new(&mut *stream).poll_read(cx, &mut chunk));
+            let count = chunk.filled().len();
+            if read.is_err() || count == 0 {
+                break;
+            }
+            self.left = self.left.saturating_sub(count);
+        }
+        Poll::Ready(())
+    }
+}
+
+impl StreamObserver for ClientObserver {
+    fn on_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: Poll<io::Result<()>>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<()>> {
+        self.version = self.version.after(bytes);
+        self.check_input(bytes.len(), cx)?;
+        read
+    }
+
+    fn poll_linger(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut (impl AsyncRead + Unpin),
+    ) -> Poll<()> {
+        // HTTP/2 resets single streams.
+        if self.version == DetectedProtocol::Two || !self.in_flight.left_unread() {
+            return Poll::Ready(());
+        }
+        self.linger
+            .get_or_insert_with(Linger::begin)
+            .poll(cx, stream)
     }
 }
 

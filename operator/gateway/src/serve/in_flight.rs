@@ -1,22 +1,21 @@
 //! In-flight requests of one connection: HTTP/2 has many at once, HTTP/1.1 one after the other. A
 //! tunnel stays in flight until it closes.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
-use bytes::Bytes;
 use http::header::CONNECTION;
 use http::{HeaderValue, Response, StatusCode, Version};
-use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::client_memory::MemoryPermit;
+use crate::observed::{BodyObserver, ObservedBody, PolledFrame};
 
 /// Interval and number of consecutive checks after which a connection is idle. Clients keep theirs
 /// for 5 seconds by default, ingress controllers for a minute.
@@ -55,17 +54,11 @@ pub(super) struct InFlightRequest {
 }
 
 /// A response body that keeps its request in flight.
-#[derive(Debug)]
-pub(super) struct TrackedResponse {
-    body: Body,
-    _request: InFlightRequest,
-    _memory: Option<MemoryPermit>,
-}
+pub(super) type TrackedResponse = ObservedBody<Body, (InFlightRequest, Option<MemoryPermit>)>;
 
-/// A request body that notes whether it was read to its end.
+/// Observer of a request body that notes whether it was read to its end.
 #[derive(Debug)]
-struct TrackedBody {
-    body: Incoming,
+struct UnreadWatch {
     in_flight: InFlightRequests,
     has_ended: bool,
 }
@@ -140,11 +133,11 @@ impl InFlightRequests {
         if body.is_end_stream() {
             return Body::new(body);
         }
-        Body::new(TrackedBody {
-            body,
+        let watch = UnreadWatch {
             in_flight: self.clone(),
             has_ended: false,
-        })
+        };
+        Body::new(ObservedBody::new(body, watch))
     }
 
     /// True if the client may still be sending a body that is no longer read.
@@ -188,11 +181,7 @@ impl InFlightRequest {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
         }
-        response.map(|body| TrackedResponse {
-            body,
-            _request: self,
-            _memory: memory,
-        })
+        response.map(|body| ObservedBody::new(body, (self, memory)))
     }
 }
 
@@ -208,51 +197,16 @@ impl Drop for InFlightRequest {
     }
 }
 
-impl HttpBody for TrackedBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
+impl BodyObserver for (InFlightRequest, Option<MemoryPermit>) {}
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(cx);
-        self.has_ended |= matches!(frame, Poll::Ready(None));
-        frame
+impl BodyObserver for UnreadWatch {
+    fn on_read(&mut self, _: &mut Context<'_>, read: PolledFrame) -> PolledFrame {
+        self.has_ended |= matches!(read, Poll::Ready(None));
+        read
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl HttpBody for TrackedResponse {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for TrackedBody {
-    fn drop(&mut self) {
-        if !self.has_ended && !self.body.is_end_stream() {
+    fn on_end(&mut self, is_complete: bool) {
+        if !self.has_ended && !is_complete {
             self.in_flight.0.unread.store(true, Ordering::Relaxed);
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crds::SandboxPool;
 use crds::names::GATEWAY_FIELD_MANAGER;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use super::{ConfigRequest, WarmConfig, effective_configs, is_stored, object_name, read};
 use crate::exec_limits::ExecLimitError;
-use crate::sandboxes::SandboxError;
 use crate::sandboxes::retry::{retrying, within};
+use crate::sandboxes::{SandboxError, create_params};
 
 /// Time for which a list is reused.
 const CACHE_TTL: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ const MAX_POOLS: u32 = 1000;
 
 /// Access to the configs of one namespace.
 #[derive(Debug)]
-pub struct WarmConfigStore {
+pub(crate) struct WarmConfigStore {
     api: Api<SandboxPool>,
     overlay: bool,
     cache: Mutex<Option<CachedConfigs>>,
@@ -40,7 +40,7 @@ struct CachedConfigs {
 
 /// Failure to read or change configs.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub(crate) enum ConfigError {
     #[error("no stored config has this name")]
     NotStored,
     #[error("{0}")]
@@ -52,16 +52,16 @@ pub enum ConfigError {
 }
 
 impl WarmConfigStore {
-    pub fn new(client: kube::Client, namespace: &str, overlay: bool) -> Self {
+    pub(crate) fn new(client: &kube::Client, namespace: &str, overlay: bool) -> Self {
         Self {
-            api: Api::namespaced(client, namespace),
+            api: Api::namespaced(client.clone(), namespace),
             overlay,
             cache: Mutex::default(),
         }
     }
 
     /// Returns the effective configs. Concurrent callers share one list.
-    pub async fn list(&self) -> Result<Arc<Vec<WarmConfig>>, ConfigError> {
+    pub(crate) async fn list(&self) -> Result<Arc<Vec<WarmConfig>>, ConfigError> {
         let mut cache = self.cache.lock().await;
         if let Some(cached) = cache.as_ref().filter(|c| c.read_at.elapsed() < CACHE_TTL) {
             return Ok(cached.configs.clone());
@@ -91,7 +91,11 @@ impl WarmConfigStore {
     }
 
     /// Stores a config under a name. Other fields of its pool stay.
-    pub async fn put(&self, name: &str, request: ConfigRequest) -> Result<WarmConfig, ConfigError> {
+    pub(crate) async fn put(
+        &self,
+        name: &str,
+        request: ConfigRequest,
+    ) -> Result<WarmConfig, ConfigError> {
         let pool = request.into_pool(name)?;
         let stored = match self.replace(&pool).await {
             Err(SandboxError::NotFound) => self.create(&pool).await,
@@ -102,7 +106,7 @@ impl WarmConfigStore {
     }
 
     /// Removes a stored config.
-    pub async fn delete(&self, name: &str) -> Result<(), ConfigError> {
+    pub(crate) async fn delete(&self, name: &str) -> Result<(), ConfigError> {
         let object = object_name(name);
         let found = retrying(|| self.api.get_opt(&object)).await?;
         let found = found.filter(is_stored).ok_or(ConfigError::NotStored)?;
@@ -119,10 +123,7 @@ impl WarmConfigStore {
     }
 
     async fn create(&self, pool: &SandboxPool) -> Result<SandboxPool, SandboxError> {
-        let params = PostParams {
-            field_manager: Some(GATEWAY_FIELD_MANAGER.into()),
-            ..PostParams::default()
-        };
+        let params = create_params();
         match retrying(|| self.api.create(&params, pool)).await {
             Err(SandboxError::Exists) => self.replace(pool).await,
             created => created,
@@ -144,10 +145,7 @@ impl WarmConfigStore {
                 },
             },
         }));
-        let params = PatchParams {
-            field_manager: Some(GATEWAY_FIELD_MANAGER.into()),
-            ..PatchParams::default()
-        };
+        let params = PatchParams::apply(GATEWAY_FIELD_MANAGER);
         let name = pool.name_any();
         retrying(|| self.api.patch(&name, &params, &patch)).await
     }

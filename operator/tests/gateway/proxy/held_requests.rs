@@ -7,21 +7,16 @@ use axum::body::Body;
 use crds::sandbox::{Phase, SandboxStatus};
 use http::Request;
 use operator::gateway::GatewayConfig;
-use operator::index::Key;
-use serde_json::json;
 
 use crate::support::fake_api::FakeApi;
-use crate::support::gateway_fixture::{GatewayFixture, config, read, ready, sandbox, starting};
+use crate::support::gateway_fixture::{GatewayFixture, config, key, read, ready, starting};
 
 const BUSY: &str = "too many concurrent requests to this sandbox";
 
 /// A gateway without sockets, and the id of its sandbox.
 fn fixture_with(config: GatewayConfig, status: &SandboxStatus) -> (GatewayFixture, String) {
     let fixture = GatewayFixture::beside(&FakeApi::default(), config);
-    let made = fixture.api.put(&sandbox(&fixture.keys, 1));
-    fixture.index.apply(&made).unwrap();
-    let id = made.metadata.name.unwrap();
-    fixture.report(&id, status);
+    let id = fixture.add(1, status);
     (fixture, id)
 }
 
@@ -46,7 +41,7 @@ async fn requests_to_unavailable_sandbox_cause_one_lookup() {
     ] {
         let (fixture, id) = fixture_with(config(), &status);
         if detail.ends_with("paused") {
-            fixture.post("/pause", &json!({"runtime_id": id})).await;
+            fixture.change("/pause", &id).await;
         }
         let before = fixture.api.calls().len();
         let answers = (0..1000).map(|_| answer(&fixture, &id));
@@ -77,7 +72,7 @@ async fn request_without_lookup_waits_for_index_update() {
 #[tokio::test(start_paused = true)]
 async fn held_requests_count_as_requests_but_not_as_activity() {
     let mut config = config();
-    config.proxy.requests_per_sandbox = 2;
+    config.max_requests_per_sandbox = 2;
     let (fixture, id) = fixture_with(config, &starting(true));
     let held = [answer(&fixture, &id), answer(&fixture, &id)];
     let held = futures::future::join_all(held);
@@ -85,12 +80,8 @@ async fn held_requests_count_as_requests_but_not_as_activity() {
     assert!(futures::poll!(&mut held).is_pending());
     let (code, detail) = answer(&fixture, &id).await;
     assert_eq!((code, &*detail), (503, BUSY));
-    let key = Key {
-        namespace: "sandboxes".into(),
-        name: id.clone(),
-    };
     assert!(
-        !fixture.gateway.traffic_of(&key).has_seen_request,
+        !fixture.gateway.traffic_of(&key(&id)).has_seen_request,
         "held requests are not traffic"
     );
     for (code, detail) in held.await {
@@ -103,7 +94,7 @@ async fn held_requests_count_as_requests_but_not_as_activity() {
 #[tokio::test(start_paused = true)]
 async fn limits_held_requests() {
     let mut config = config();
-    config.proxy.held_requests = 3;
+    config.max_held_requests = 3;
     let (fixture, id) = fixture_with(config, &starting(true));
     let mut answers: Vec<_> =
         futures::future::join_all((0..5).map(|_| answer(&fixture, &id))).await;

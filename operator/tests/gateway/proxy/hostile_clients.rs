@@ -2,17 +2,14 @@
 //! their share of resources is limited.
 
 use std::net::IpAddr;
-use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
-use operator::gateway::ProxyConfig;
-use operator::gateway::serve::Limits;
 use tokio::time::Instant;
 
 use crate::support::gateway_fixture::config;
-use crate::support::socket_fixture::{LIMITS, OK, SocketFixture};
+use crate::support::socket_fixture::{OK, SocketFixture};
 
 /// Heads whose end or target two parties could interpret differently.
 const AMBIGUOUS_HEADS: [&str; 29] = [
@@ -89,15 +86,13 @@ async fn malformed_chunked_body_ends_the_request() {
 #[tokio::test]
 async fn chunk_extensions_and_connection_names_hide_no_header() {
     let fixture = SocketFixture::new().await;
-    let mut client = fixture
-        .client(
+    let (mut client, mut sandbox, head) = fixture
+        .open(
             "POST / HTTP/1.1\nHost: HOST\nConnection: Host, Content-Length, X-Session-API-Key\n\
              X-Session-API-Key: key\nTransfer-Encoding: chunked\n\n\
              2;a=\"b\";c\nhi\n0;d\n\n",
         )
         .await;
-    let mut sandbox = fixture.sandbox().await;
-    let head = sandbox.head().await;
     assert!(
         head.contains(&format!("\nhost: {}\n", fixture.host())),
         "{head}"
@@ -115,9 +110,7 @@ async fn upgrade_to_http_2_is_removed() {
             "GET / HTTP/1.1\nHost: HOST\nConnection: Upgrade, HTTP2-Settings\nUpgrade: {wish}\n\
              HTTP2-Settings: AAMAAABkAAQAAP__\n\n"
         );
-        let mut client = fixture.client(&text).await;
-        let mut sandbox = fixture.sandbox().await;
-        let head = sandbox.head().await;
+        let (mut client, mut sandbox, head) = fixture.open(&text).await;
         assert!(
             !head.contains("upgrade") && !head.contains("http2-settings"),
             "{wish}: {head}"
@@ -128,28 +121,13 @@ async fn upgrade_to_http_2_is_removed() {
 }
 
 #[tokio::test]
-async fn server_switching_to_http_2_gets_no_tunnel() {
-    let fixture = SocketFixture::new().await;
-    let text = "GET / HTTP/1.1\nHost: HOST\nConnection: Upgrade\nUpgrade: foo\n\n";
-    let mut client = fixture.client(text).await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
-    sandbox
-        .send("HTTP/1.1 101 Switching Protocols\nConnection: Upgrade\nUpgrade: foo, h2c\n\n")
-        .await;
-    assert!(client.head().await.starts_with("http/1.1 502 "));
-}
-
-#[tokio::test]
 async fn spoofed_proxy_headers_are_removed() {
     let fixture = SocketFixture::new().await;
     let text = "POST / HTTP/1.1\nHost: HOST\nX-Real-IP: 6.6.6.6\nX_Real_IP: 6.6.6.6\n\
                 X_Forwarded_For: 6.6.6.6\nX-Forwarded_For: 6.6.6.6\nX_API_KEY: 6.6.6.6\n\
                 X_Mine: kept\nTransfer-Encoding: chunked\n\n\
                 2\nhi\n0\nX_Forwarded_For: 6.6.6.6\n\n";
-    let mut client = fixture.client(text).await;
-    let mut sandbox = fixture.sandbox().await;
-    let head = sandbox.head().await;
+    let (mut client, mut sandbox, head) = fixture.open(text).await;
     assert!(head.contains("\nx-forwarded-for: 127.0.0.1\n"), "{head}");
     assert!(head.contains("\nx_mine: kept\n"), "{head}");
     assert!(!head.contains("6.6.6.6"), "{head}");
@@ -270,15 +248,11 @@ async fn slow_and_silent_clients_are_disconnected() {
 
 #[tokio::test]
 async fn idle_connection_makes_room_and_active_ones_stay() {
-    let limits = Limits {
-        connections: 2,
-        ..LIMITS
-    };
-    let fixture = SocketFixture::with(config(), limits).await;
+    let mut config = config();
+    config.max_connections = 2;
+    let fixture = SocketFixture::with(config).await;
     let metrics = fixture.base.gateway.metrics();
-    let mut active = fixture.client("GET /slow HTTP/1.1\nHost: HOST\n\n").await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
+    let (mut active, mut sandbox, _) = fixture.open("GET /slow HTTP/1.1\nHost: HOST\n\n").await;
     let text = "GET /nothing HTTP/1.1\nHost: gateway\n\n";
     let mut idle = fixture.client(text).await;
     idle.until("}").await;
@@ -311,11 +285,9 @@ async fn idle_connection_makes_room_and_active_ones_stay() {
 
 #[tokio::test]
 async fn limits_connections_per_address() {
-    let limits = Limits {
-        per_address: NonZeroUsize::new(2),
-        ..LIMITS
-    };
-    let fixture = SocketFixture::with(config(), limits).await;
+    let mut config = config();
+    config.max_connections_per_address = 2;
+    let fixture = SocketFixture::with(config).await;
     let text = "GET /nothing HTTP/1.1\nHost: gateway\n\n";
     let mut first = fixture.client(text).await;
     first.until("}").await;
@@ -382,7 +354,8 @@ async fn connection_closes_when_rejected_client_keeps_sending() {
     let mut client = fixture.client(text).await;
     let start = Instant::now();
     assert!(client.rest().await.starts_with("HTTP/1.1 404 "));
-    // The response arrived at once; the connection stays open while the client sends.
+    // The response arrived at once; the connection stays open while the client sends, for 5 s of
+    // the paused clock.
     assert!(start.elapsed() < Duration::from_secs(1));
     assert_eq!(open.get(), 1);
     tokio::time::sleep(Duration::from_secs(6)).await;
@@ -398,18 +371,12 @@ async fn connection_closes_when_rejected_client_keeps_sending() {
 #[tokio::test]
 async fn limits_concurrent_requests_per_sandbox() {
     let mut config = config();
-    config.proxy = ProxyConfig {
-        requests_per_sandbox: 2,
-        loopback_pods: true,
-        ..ProxyConfig::default()
-    };
-    let fixture = SocketFixture::with(config, LIMITS).await;
+    config.max_requests_per_sandbox = 2;
+    let fixture = SocketFixture::with(config).await;
     let mut open = Vec::new();
     for path in ["/slow", "/alive"] {
         let text = format!("GET {path} HTTP/1.1\nHost: HOST\n\n");
-        let client = fixture.client(&text).await;
-        let mut sandbox = fixture.sandbox().await;
-        sandbox.head().await;
+        let (client, sandbox, _) = fixture.open(&text).await;
         open.push((client, sandbox));
     }
     let text = "GET /more HTTP/1.1\nHost: HOST\nConnection: close\n\n";

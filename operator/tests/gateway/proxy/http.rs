@@ -9,13 +9,12 @@ use futures::future::poll_fn;
 use http::Request;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use operator::gateway::ProxyConfig;
 use operator::urls::UrlForm;
 use serde_json::json;
 use tokio::time::timeout;
 
 use crate::support::gateway_fixture::{config, ready, starting};
-use crate::support::socket_fixture::{LIMITS, OK, SocketFixture};
+use crate::support::socket_fixture::{OK, SocketFixture};
 
 /// Time without progress after which a window counts as used up.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -131,17 +130,11 @@ async fn response_trailers_pass_to_clients_that_accept_them() {
         "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nTrailer: X-Sum\n\n2\nok\n0\nX-Sum: 7\n\n";
     for (te, end) in [("TE: trailers\n", "x-sum: 7\n\n"), ("", "\n")] {
         let text = format!("GET / HTTP/1.1\nHost: HOST\n{te}Connection: close\n\n");
-        let mut client = fixture.client(&text).await;
-        let mut sandbox = fixture.sandbox().await;
-        sandbox.head().await;
-        sandbox.send(answer).await;
-        let whole = client.rest().await;
+        let (_, whole) = fixture.round_trip(&text, answer).await;
         assert!(whole.ends_with(&format!("2\nok\n0\n{end}")), "{whole}");
     }
     let mut client = fixture.http2().await;
-    let uri = format!("http://{}/", fixture.host());
-    let request = Request::get(uri).body(()).unwrap();
-    let (head, _) = client.send_request(request, true).unwrap();
+    let (head, _) = fixture.http2_get(&mut client, "/");
     let mut sandbox = fixture.sandbox().await;
     sandbox.head().await;
     sandbox.send(answer).await;
@@ -193,9 +186,7 @@ async fn http_1_0_response_ends_with_the_connection() {
 async fn http_1_0_request_without_host_gets_the_base_host() {
     let fixture = SocketFixture::new().await;
     let text = format!("GET /{}/runtime/x HTTP/1.0\n\n", fixture.id);
-    let mut client = fixture.client(&text).await;
-    let mut sandbox = fixture.sandbox().await;
-    let head = sandbox.head().await;
+    let (mut client, mut sandbox, head) = fixture.open(&text).await;
     for line in [
         "\nhost: rt.example.com\n",
         "\nx-forwarded-host: rt.example.com\n",
@@ -209,9 +200,7 @@ async fn http_1_0_request_without_host_gets_the_base_host() {
 #[tokio::test]
 async fn half_closed_client_counts_as_gone() {
     let fixture = SocketFixture::new().await;
-    let mut client = fixture.client("GET / HTTP/1.1\nHost: HOST\n\n").await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
+    let (mut client, mut sandbox, _) = fixture.open("GET / HTTP/1.1\nHost: HOST\n\n").await;
     client.finish().await;
     assert_eq!(sandbox.rest().await, "");
 }
@@ -235,8 +224,8 @@ async fn forwarded_for_of_trusted_proxies_is_kept() {
         ("10.0.0.0/8", "127.0.0.1"),
     ] {
         let mut config = config();
-        config.proxy.trusted_proxies = vec![trusted.parse().unwrap()];
-        let fixture = SocketFixture::with(config, LIMITS).await;
+        config.trusted_proxies = vec![trusted.parse().unwrap()];
+        let fixture = SocketFixture::with(config).await;
         let text = "GET / HTTP/1.1\nHost: HOST\nX-Forwarded-For: 6.6.6.6, 192.0.2.1\n\n";
         let _client = fixture.client(text).await;
         let head = fixture.sandbox().await.head().await;
@@ -250,12 +239,10 @@ async fn forwarded_for_of_trusted_proxies_is_kept() {
 #[tokio::test]
 async fn limits_connections_to_sandboxes() {
     let mut config = config();
-    config.proxy.upstream_connections = 1;
-    let fixture = SocketFixture::with(config, LIMITS).await;
+    config.max_upstream_connections = 1;
+    let fixture = SocketFixture::with(config).await;
     let text = "GET / HTTP/1.1\nHost: HOST\nConnection: close\n\n";
-    let mut first = fixture.client(text).await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
+    let (mut first, mut sandbox, _) = fixture.open(text).await;
     let answer = fixture.exchange(text).await;
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     assert!(answer.contains("overloaded"), "{answer}");
@@ -309,9 +296,7 @@ async fn cors_preflight_is_forwarded() {
     let fixture = SocketFixture::new().await;
     let text = "OPTIONS /x HTTP/1.1\nHost: HOST\nOrigin: https://a\n\
                 Access-Control-Request-Method: PUT\n\n";
-    let mut client = fixture.client(text).await;
-    let mut sandbox = fixture.sandbox().await;
-    let head = sandbox.head().await;
+    let (mut client, mut sandbox, head) = fixture.open(text).await;
     assert!(
         head.contains("access-control-request-method: put"),
         "{head}"
@@ -436,9 +421,7 @@ async fn idempotent_request_waits_for_restarted_server() {
 async fn idempotent_request_follows_replaced_pod() {
     let fixture = SocketFixture::new().await;
     let text = "GET /again HTTP/1.1\nHost: HOST\nConnection: close\n\n";
-    let mut client = fixture.client(text).await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
+    let (mut client, mut sandbox, _) = fixture.open(text).await;
     fixture.base.report(&fixture.id, &starting(true));
     assert_eq!(sandbox.rest().await, "");
     fixture.base.report(&fixture.id, &again(2));
@@ -453,11 +436,7 @@ async fn non_http_response_is_not_retried() {
     let fixture = SocketFixture::new().await;
     let text = "GET /odd HTTP/1.1\nHost: HOST\nConnection: close\n\n";
     for odd in ["nonsense\n\n", "HTTP/1.1 200 OK\nContent-Length: x\n\n"] {
-        let mut client = fixture.client(text).await;
-        let mut sandbox = fixture.sandbox().await;
-        sandbox.head().await;
-        sandbox.send(odd).await;
-        let answer = client.rest().await;
+        let (_, answer) = fixture.round_trip(text, odd).await;
         assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
         assert!(answer.contains("is not HTTP"), "{answer}");
     }
@@ -469,7 +448,7 @@ async fn returned_url_and_all_other_forms_reach_the_sandbox() {
     for form in [UrlForm::Nested, UrlForm::Flat, UrlForm::Path] {
         let mut config = config();
         config.urls.form = form;
-        let fixture = SocketFixture::with(config, LIMITS).await;
+        let fixture = SocketFixture::with(config).await;
         let (code, info) = fixture.base.get("/sessions/s1").await;
         assert_eq!(code, 200);
         let id = &fixture.id;
@@ -516,9 +495,7 @@ async fn links_and_cookies_are_restricted_to_prefix_or_host() {
         ("/x".to_owned(), "HOST", String::new()),
     ] {
         let text = format!("GET {target} HTTP/1.1\nHost: {host}\nConnection: close\n\n");
-        let mut client = fixture.client(&text).await;
-        let mut sandbox = fixture.sandbox().await;
-        sandbox.head().await;
+        let (mut client, mut sandbox, _) = fixture.open(&text).await;
         sandbox.send(answer).await;
         let head = client.head().await;
         let (path, default) = match &*prefix {
@@ -552,9 +529,7 @@ async fn cookies_of_upgrade_response_are_restricted() {
         let text = format!(
             "GET {target} HTTP/1.1\nHost: {host}\nConnection: Upgrade\nUpgrade: websocket\n\n"
         );
-        let mut client = fixture.client(&text).await;
-        let mut sandbox = fixture.sandbox().await;
-        sandbox.head().await;
+        let (mut client, mut sandbox, _) = fixture.open(&text).await;
         let switch = "HTTP/1.1 101 Switching Protocols\nConnection: upgrade\nUpgrade: websocket\n\
                       Set-Cookie: a=1; Path=/; Domain=example.com\n\n";
         sandbox.send(switch).await;
@@ -565,42 +540,15 @@ async fn cookies_of_upgrade_response_are_restricted() {
 }
 
 #[tokio::test]
-async fn declared_ports_have_host_and_path_urls() {
-    let fixture = SocketFixture::new().await;
-    fixture.declare("my-app");
-    let id = &fixture.id;
-    for (target, host, seen) in [
-        ("/x".to_owned(), format!("my-app-{id}.rt.example.com"), "/x"),
-        ("/x".to_owned(), format!("my-app-{id}-rt.example.com"), "/x"),
-        (format!("/{id}/my-app/x"), "rt.example.com".to_owned(), "/x"),
-        (format!("/{id}/my-app"), "rt.example.com".to_owned(), "/"),
-    ] {
-        let text = format!("GET {target} HTTP/1.1\nHost: {host}\nConnection: close\n\n");
-        let mut client = fixture.client(&text).await;
-        let mut sandbox = fixture.sandbox().await;
-        let head = sandbox.head().await;
-        assert!(head.starts_with(&format!("get {seen} ")), "{head}");
-        sandbox.send(OK).await;
-        assert!(client.rest().await.ends_with("ok"));
-    }
-}
-
-#[tokio::test]
 async fn vs_code_sees_its_prefix_when_configured() {
     for keep_vscode_prefix in [true, false] {
         let mut config = config();
-        config.proxy = ProxyConfig {
-            keep_vscode_prefix,
-            loopback_pods: true,
-            ..ProxyConfig::default()
-        };
-        let fixture = SocketFixture::with(config, LIMITS).await;
+        config.keep_vscode_prefix = keep_vscode_prefix;
+        let fixture = SocketFixture::with(config).await;
         fixture.declare("vscode");
         let id = &fixture.id;
         let text = format!("GET /{id}/vscode/x?tkn=1 HTTP/1.1\nHost: rt.example.com\n\n");
-        let mut client = fixture.client(&text).await;
-        let mut sandbox = fixture.sandbox().await;
-        let head = sandbox.head().await;
+        let (mut client, mut sandbox, head) = fixture.open(&text).await;
         let path = if keep_vscode_prefix {
             format!("/{id}/vscode/x?tkn=1")
         } else {
@@ -641,9 +589,7 @@ async fn trace_context_is_passed_on_or_started() {
         (String::new(), None),
     ] {
         let text = format!("GET / HTTP/1.1\nHost: HOST\nConnection: close\n{lines}\n");
-        let mut client = fixture.client(&text).await;
-        let mut sandbox = fixture.sandbox().await;
-        let head = sandbox.head().await;
+        let (mut client, mut sandbox, head) = fixture.open(&text).await;
         let line = head.lines().find_map(|l| l.strip_prefix("traceparent: "));
         let line = line.unwrap().to_owned();
         if let Some(expected) = expected {

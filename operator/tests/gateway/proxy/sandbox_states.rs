@@ -16,15 +16,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout};
 
-use crate::support::gateway_fixture::{GatewayFixture, config, read, ready, sandbox, starting};
+use crate::support::gateway_fixture::{GatewayFixture, config, read, ready, starting};
 
 /// A fixture with one sandbox, and its id.
 fn fixture_with(status: &SandboxStatus) -> (GatewayFixture, String) {
     let fixture = GatewayFixture::new();
-    let made = fixture.api.put(&sandbox(&fixture.keys, 1));
-    fixture.index.apply(&made).unwrap();
-    let id = made.metadata.name.unwrap();
-    fixture.report(&id, status);
+    let id = fixture.add(1, status);
     (fixture, id)
 }
 
@@ -58,10 +55,10 @@ async fn unreachable_sandbox_gets_503_or_404_by_state() {
         assert_eq!(answer(&fixture, &id).await, (code, detail.to_owned(), true));
     }
     let (fixture, id) = fixture_with(&ready("127.0.0.1"));
-    fixture.post("/pause", &json!({"runtime_id": id})).await;
+    fixture.change("/pause", &id).await;
     let paused = (503, "sandbox is paused".to_owned(), true);
     assert_eq!(answer(&fixture, &id).await, paused);
-    fixture.post("/stop", &json!({"runtime_id": id})).await;
+    fixture.change("/stop", &id).await;
     let stopped = (404, "sandbox is stopped".to_owned(), false);
     assert_eq!(answer(&fixture, &id).await, stopped);
     let unknown = (404, "no sandbox with this id".to_owned(), false);
@@ -84,7 +81,7 @@ async fn held_request_ends_when_sandbox_is_paused() {
     tokio::pin!(held);
     let short = Duration::from_secs(5);
     assert!(timeout(short, &mut held).await.is_err());
-    fixture.post("/pause", &json!({"runtime_id": id})).await;
+    fixture.change("/pause", &id).await;
     assert_eq!(held.await.1, "sandbox is paused");
 }
 
@@ -148,7 +145,6 @@ async fn content_length_with_transfer_encoding_is_400() {
 }
 
 /// Time of the sandbox's readiness: now.
-#[cfg(test)]
 fn just_ready(ip: &str) -> SandboxStatus {
     SandboxStatus {
         ready_at: Some(Time(Timestamp::now())),
@@ -163,10 +159,7 @@ async fn refused_connection_after_a_start_is_retried_until_the_port_listens() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let fixture = GatewayFixture::new();
-    let made = fixture.api.put(&sandbox(&fixture.keys, address.port()));
-    fixture.index.apply(&made).unwrap();
-    let id = made.metadata.name.unwrap();
-    fixture.report(&id, &just_ready("127.0.0.1"));
+    let id = fixture.add(address.port(), &just_ready("127.0.0.1"));
     let request = fixture.send(alive(&id));
     tokio::pin!(request);
     assert!(timeout(Duration::from_secs(3), &mut request).await.is_err());
@@ -195,14 +188,12 @@ async fn address_outside_pod_networks_is_502() {
 }
 
 /// Control port and sandbox server of one Pod.
-#[cfg(test)]
 struct ProvingPod {
     control: TcpListener,
     server: TcpListener,
     identity: IdentityKey,
 }
 
-#[cfg(test)]
 impl ProvingPod {
     async fn new(ip: &str, identity: IdentityKey) -> Self {
         Self {
@@ -227,10 +218,8 @@ impl ProvingPod {
     }
 }
 
-#[cfg(test)]
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
 
-#[cfg(test)]
 async fn read_head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -239,22 +228,17 @@ async fn read_head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-#[cfg(test)]
 fn fixture_with_pod(pod: &ProvingPod) -> (GatewayFixture, String) {
     let address = pod.server.local_addr().unwrap();
     let fixture = GatewayFixture::new();
-    let made = fixture.api.put(&sandbox(&fixture.keys, address.port()));
-    fixture.index.apply(&made).unwrap();
-    let id = made.metadata.name.unwrap();
     let status = SandboxStatus {
         proves_address: true,
         ..ready(&address.ip().to_string())
     };
-    fixture.report(&id, &status);
+    let id = fixture.add(address.port(), &status);
     (fixture, id)
 }
 
-#[cfg(test)]
 fn identity_of(fixture: &GatewayFixture, id: &str) -> IdentityKey {
     let uid = fixture.api.get(id).metadata.uid.unwrap();
     fixture.keys.identity_key(&uid)

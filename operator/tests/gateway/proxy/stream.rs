@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use http::Request;
-use operator::gateway::serve::Limits;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time;
 
-use crate::support::gateway_fixture::{config, ready, sandbox};
-use crate::support::socket_fixture::{LIMITS, OK, RawConnection, SWITCH, SocketFixture, UPGRADE};
+use crate::support::gateway_fixture::{config, key, ready, sandbox};
+use crate::support::socket_fixture::{OK, RawConnection, SocketFixture};
 
 const SSE: &str =
     "HTTP/1.1 200 OK\nContent-Type: text/event-stream\nTransfer-Encoding: chunked\n\n";
@@ -37,9 +36,7 @@ async fn fill(writer: &mut RawConnection) {
 async fn large_upload_is_streamed() {
     let fixture = SocketFixture::new().await;
     let head = "POST /upload HTTP/1.1\nHost: HOST\nTransfer-Encoding: chunked\n\n";
-    let mut client = fixture.client(head).await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
+    let (mut client, mut sandbox, _) = fixture.open(head).await;
     let send = async {
         for _ in 0..2 * MAX_BUFFERED_BYTES / CHUNK_BYTES {
             client.send_raw(&chunk()).await;
@@ -58,9 +55,7 @@ async fn large_upload_is_streamed() {
 async fn slow_reader_slows_the_writer() {
     let fixture = SocketFixture::new().await;
     let head = "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: chunked\n\n";
-    let mut client = fixture.client(head).await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
+    let (mut client, mut sandbox, _) = fixture.open(head).await;
     fill(&mut client).await;
     let head = "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n";
     sandbox.send(head).await;
@@ -78,19 +73,16 @@ async fn silence() {
 #[tokio::test]
 async fn silent_requests_and_tunnels_stay_open() {
     let fixture = SocketFixture::new().await;
-    let mut pending = fixture.client("GET /slow HTTP/1.1\nHost: HOST\n\n").await;
-    let mut pending_far = fixture.sandbox().await;
-    pending_far.head().await;
-    let mut reading = fixture.client("GET /sse HTTP/1.1\nHost: HOST\n\n").await;
-    let mut writing = fixture.sandbox().await;
-    writing.head().await;
+    let (mut pending, mut pending_far, _) =
+        fixture.open("GET /slow HTTP/1.1\nHost: HOST\n\n").await;
+    let (mut reading, mut writing, _) = fixture.open("GET /sse HTTP/1.1\nHost: HOST\n\n").await;
     writing.send(&format!("{SSE}2\nhi\n")).await;
     reading.until("hi\n").await;
     let text = "POST /upload HTTP/1.1\nHost: HOST\nContent-Length: 4\n\nbo";
     let mut sending = fixture.client(text).await;
     let mut receiving = fixture.sandbox().await;
     receiving.until("\n\nbo").await;
-    let (mut near, mut far) = tunnel(&fixture).await;
+    let (mut near, mut far) = fixture.tunnel().await;
     silence().await;
     pending_far.send(OK).await;
     pending.until("ok").await;
@@ -106,22 +98,11 @@ async fn silent_requests_and_tunnels_stay_open() {
     near.until("pong").await;
 }
 
-async fn tunnel(fixture: &SocketFixture) -> (RawConnection, RawConnection) {
-    let mut near = fixture.client(UPGRADE).await;
-    let mut far = fixture.sandbox().await;
-    far.head().await;
-    far.send(SWITCH).await;
-    near.head().await;
-    (near, far)
-}
-
 #[tokio::test]
 async fn silent_http_2_stream_stays_open_while_client_answers_pings() {
     let fixture = SocketFixture::new().await;
     let mut client = fixture.http2().await;
-    let uri = format!("http://{}/slow", fixture.host());
-    let request = Request::get(uri).body(()).unwrap();
-    let (answer, _) = client.send_request(request, true).unwrap();
+    let (answer, _) = fixture.http2_get(&mut client, "/slow");
     let mut sandbox = fixture.sandbox().await;
     sandbox.head().await;
     for _ in 0..60 {
@@ -142,9 +123,7 @@ async fn silent_http_2_stream_stays_open_while_client_answers_pings() {
 async fn events_arrive_one_by_one_by_http_2() {
     let fixture = SocketFixture::new().await;
     let mut client = fixture.http2().await;
-    let uri = format!("http://{}/sse", fixture.host());
-    let request = Request::get(uri).body(()).unwrap();
-    let (answer, _) = client.send_request(request, true).unwrap();
+    let (answer, _) = fixture.http2_get(&mut client, "/sse");
     let mut sandbox = fixture.sandbox().await;
     sandbox.head().await;
     sandbox.send(SSE).await;
@@ -165,9 +144,7 @@ async fn upstream_connection_closes_when_http_2_stream_is_reset() {
     let fixture = SocketFixture::new().await;
     let mut client = fixture.http2().await;
     for answered in [false, true] {
-        let uri = format!("http://{}/slow", fixture.host());
-        let request = Request::get(uri).body(()).unwrap();
-        let (answer, mut sent) = client.send_request(request, true).unwrap();
+        let (answer, mut sent) = fixture.http2_get(&mut client, "/slow");
         let mut sandbox = fixture.sandbox().await;
         sandbox.head().await;
         if answered {
@@ -184,9 +161,7 @@ async fn upstream_connection_closes_when_http_2_stream_is_reset() {
 async fn truncated_response_resets_http_2_stream() {
     let fixture = SocketFixture::new().await;
     let mut client = fixture.http2().await;
-    let uri = format!("http://{}/", fixture.host());
-    let request = Request::get(uri).body(()).unwrap();
-    let (answer, _) = client.send_request(request, true).unwrap();
+    let (answer, _) = fixture.http2_get(&mut client, "/");
     let mut sandbox = fixture.sandbox().await;
     sandbox.head().await;
     sandbox.send(&format!("{SSE}2\nhi\n")).await;
@@ -200,17 +175,13 @@ const TUNNEL_COUNT: usize = 100;
 
 #[tokio::test]
 async fn shutdown_drains_tunnels_and_streams() {
-    let limits = Limits {
-        drain_timeout: Duration::from_mins(10),
-        ..LIMITS
-    };
-    let fixture = SocketFixture::with(config(), limits).await;
+    let mut config = config();
+    config.drain_limit = Duration::from_mins(10);
+    let fixture = SocketFixture::with(config).await;
     let (mut tunnels, mut streams) = (Vec::new(), Vec::new());
     for _ in 0..TUNNEL_COUNT {
-        tunnels.push(tunnel(&fixture).await);
-        let near = fixture.client("GET /sse HTTP/1.1\nHost: HOST\n\n").await;
-        let mut far = fixture.sandbox().await;
-        far.head().await;
+        tunnels.push(fixture.tunnel().await);
+        let (near, mut far, _) = fixture.open("GET /sse HTTP/1.1\nHost: HOST\n\n").await;
         far.send(SSE).await;
         streams.push((near, far));
     }
@@ -243,11 +214,9 @@ async fn shutdown_drains_tunnels_and_streams() {
 
 #[tokio::test]
 async fn new_clients_are_served_during_drain_delay() {
-    let limits = Limits {
-        drain_delay: Duration::from_mins(10),
-        ..LIMITS
-    };
-    let fixture = SocketFixture::with(config(), limits).await;
+    let mut config = config();
+    config.drain_delay = Duration::from_mins(10);
+    let fixture = SocketFixture::with(config).await;
     let text = "GET /nothing HTTP/1.1\nHost: gateway\n\n";
     let mut early = fixture.client(text).await;
     early.until("}").await;
@@ -256,7 +225,7 @@ async fn new_clients_are_served_during_drain_delay() {
     late.until("}").await;
     early.send(text).await;
     early.until("}").await;
-    let (near, mut far) = tunnel(&fixture).await;
+    let (near, mut far) = fixture.tunnel().await;
     assert!(!fixture.served.is_finished());
     time::pause();
     time::advance(Duration::from_mins(10)).await;
@@ -321,11 +290,7 @@ async fn call(fixture: &SocketFixture, port: u16, n: usize) {
     assert!(answer.ends_with("ok"), "{answer}");
     // A sandbox that is gone from the index is forgotten by the proxy.
     let uid = base.api.get(&name).metadata.uid.unwrap();
-    let key = operator::index::Key {
-        namespace: "sandboxes".into(),
-        name,
-    };
     if n.is_multiple_of(2) {
-        base.index.remove(&key, &uid);
+        base.index.remove(&key(&name), &uid);
     }
 }

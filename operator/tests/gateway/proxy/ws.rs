@@ -179,15 +179,13 @@ async fn connection_loss_without_close_frame_is_passed_on() {
 #[tokio::test]
 async fn unknown_frames_and_extensions_pass_unchanged() {
     let fixture = SocketFixture::new().await;
-    let mut client = fixture
-        .client(
+    let (mut client, mut sandbox, head) = fixture
+        .open(
             "GET /ws HTTP/1.1\nHost: HOST\nConnection: Upgrade\nUpgrade: websocket\n\
              Sec-WebSocket-Version: 13\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\n\
              Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\n\n",
         )
         .await;
-    let mut sandbox = fixture.sandbox().await;
-    let head = sandbox.head().await;
     let offer = "sec-websocket-extensions: permessage-deflate; client_max_window_bits";
     assert!(head.contains(offer), "{head}");
     sandbox

@@ -13,13 +13,11 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use operator::gateway::{
-    ApiSettings, Gateway, GatewayConfig, ProxyConfig, RuntimeClasses, Tenants, WorkspaceConfig,
-};
-use operator::index::Index;
+use operator::gateway::{ApiSettings, Gateway, GatewayConfig, Tenants};
+use operator::index::{Index, Key};
 use operator::keys::Keys;
 use operator::urls::{Scheme, UrlForm, Urls};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::fake_api::FakeApi;
 
@@ -41,23 +39,12 @@ pub(crate) fn config() -> GatewayConfig {
             base: "rt.example.com".into(),
             form: UrlForm::Nested,
         },
-        workspace: WorkspaceConfig {
-            size: "10Gi".into(),
-            storage_class: None,
-        },
-        runtime_classes: RuntimeClasses::default(),
-        hold_limit: Duration::from_mins(2),
-        start_wait: Duration::from_secs(1),
         drain_delay: Duration::ZERO,
-        drain_limit: Duration::from_secs(5),
+        drain_limit: Duration::from_millis(50),
         max_connections: 1024,
-        max_connections_per_address: None,
-        local_only: false,
-        proxy: ProxyConfig {
-            loopback_pods: true,
-            ..ProxyConfig::default()
-        },
-        vitals: Arc::default(),
+        max_connections_per_address: 0,
+        loopback_pods: true,
+        ..GatewayConfig::default()
     }
 }
 
@@ -72,35 +59,44 @@ impl GatewayFixture {
 
     /// One more replica on the same API, with its own index.
     pub(crate) fn beside(api: &FakeApi, config: GatewayConfig) -> Self {
-        let fixture = Self::with(api, config, tenants(), ApiSettings::default());
+        Self::synced(api, config, tenants())
+    }
+
+    /// With these tenants and settings.
+    pub(crate) fn of(api: &FakeApi, tenants: Tenants, settings: ApiSettings) -> Self {
+        let config = GatewayConfig {
+            settings,
+            ..config()
+        };
+        Self::synced(api, config, tenants)
+    }
+
+    fn synced(api: &FakeApi, config: GatewayConfig, tenants: Tenants) -> Self {
+        let fixture = Self::unsynced(api, config, tenants);
         fixture.index.retain(&HashSet::new());
         fixture
     }
 
     /// A replica that has just started.
-    pub(crate) fn unsynced(api: &FakeApi) -> Self {
-        Self::with(api, config(), tenants(), ApiSettings::default())
-    }
-
-    /// With these tenants and settings.
-    pub(crate) fn of(api: &FakeApi, tenants: Tenants, settings: ApiSettings) -> Self {
-        let fixture = Self::with(api, config(), tenants, settings);
-        fixture.index.retain(&HashSet::new());
-        fixture
-    }
-
-    fn with(api: &FakeApi, config: GatewayConfig, tenants: Tenants, settings: ApiSettings) -> Self {
+    pub(crate) fn unsynced(api: &FakeApi, config: GatewayConfig, tenants: Tenants) -> Self {
         let keys = Arc::new(Keys::derive(&[7; 32]).unwrap());
         let index = Arc::new(Index::new(keys.clone()));
-        let client = api.client();
         let (of, known) = (keys.clone(), index.clone());
-        let gateway = Gateway::with_settings(&client, config, of, known, tenants, settings);
         Self {
             api: api.clone(),
             index,
             keys,
-            gateway,
+            gateway: Gateway::new(&api.client(), config, of, known, tenants),
         }
+    }
+
+    /// Adds a sandbox with this port and status, and returns its id.
+    pub(crate) fn add(&self, runtime_port: u16, status: &SandboxStatus) -> String {
+        let made = self.api.put(&sandbox(&self.keys, runtime_port));
+        self.index.apply(&made).unwrap();
+        let id = made.metadata.name.unwrap();
+        self.report(&id, status);
+        id
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Response<Body> {
@@ -130,19 +126,20 @@ impl GatewayFixture {
         self.call_as(KEY, "POST", path, &body.to_string()).await
     }
 
+    /// Requests a state change: `/stop`, `/pause` or `/resume`.
+    pub(crate) async fn change(&self, verb: &str, id: &str) -> (u16, Value) {
+        self.post(verb, &json!({"runtime_id": id})).await
+    }
+
     pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
         self.call_as(KEY, "GET", path, "").await
     }
 
     /// Deletes an object and updates the index.
     pub(crate) fn forget(&self, name: &str) {
-        let key = operator::index::Key {
-            namespace: "sandboxes".into(),
-            name: name.to_owned(),
-        };
-        let known = self.index.get(&key).unwrap();
+        let known = self.index.get(&key(name)).unwrap();
         self.api.delete(name);
-        self.index.remove(&key, &known.uid);
+        self.index.remove(&key(name), &known.uid);
     }
 
     /// Writes a status and updates the index, as controller and watch would.
@@ -150,6 +147,14 @@ impl GatewayFixture {
         self.index
             .apply(&self.api.set_status(name, status))
             .unwrap();
+    }
+}
+
+/// Index key of a sandbox.
+pub(crate) fn key(name: &str) -> Key {
+    Key {
+        namespace: "sandboxes".into(),
+        name: name.to_owned(),
     }
 }
 
@@ -191,7 +196,7 @@ pub(crate) fn sandbox(keys: &Keys, runtime_port: u16) -> Sandbox {
     let name = keys.session_runtime_id("sandboxes", "default", "s1", 0);
     let spec = SandboxSpec {
         image: Some("image".into()),
-        ports: serde_json::from_value(serde_json::json!([
+        ports: serde_json::from_value(json!([
             {"name": "runtime", "port": runtime_port},
             {"name": "work-1", "port": runtime_port},
         ]))

@@ -6,8 +6,7 @@ use std::time::Duration;
 use std::{process, thread};
 
 use bytes::Bytes;
-use operator::gateway::GatewayConfig;
-use operator::gateway::serve::{Limits, serve};
+use operator::gateway::{self, GatewayConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
@@ -15,7 +14,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::fake_api::FakeApi;
-use super::gateway_fixture::{GatewayFixture, config, ready, sandbox};
+use super::gateway_fixture::{GatewayFixture, config, ready};
 
 /// Timeout of a connection from the gateway to the sandbox.
 const ARRIVAL: Duration = Duration::from_secs(10);
@@ -31,14 +30,6 @@ pub(crate) const UPGRADE: &str = "GET /ws HTTP/1.1\nHost: HOST\nConnection: keep
      Sec-WebSocket-Key: k\nSec-WebSocket-Protocol: p\n\n";
 pub(crate) const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\nConnection: Upgrade\nUpgrade: websocket\n\
      Sec-WebSocket-Accept: a\nSec-WebSocket-Protocol: p\n\n";
-
-pub(crate) const LIMITS: Limits = Limits {
-    connections: 1024,
-    per_address: None,
-    drain_delay: Duration::ZERO,
-    drain_timeout: Duration::from_millis(50),
-    local_only: false,
-};
 
 pub(crate) struct SocketFixture {
     pub(crate) base: GatewayFixture,
@@ -74,34 +65,26 @@ impl TestDeadline {
 impl SocketFixture {
     /// A gateway with one sandbox that is ready at 127.0.0.1.
     pub(crate) async fn new() -> Self {
-        Self::with(config(), LIMITS).await
+        Self::with(config()).await
     }
 
     /// The same with this configuration.
-    pub(crate) async fn with(config: GatewayConfig, limits: Limits) -> Self {
+    pub(crate) async fn with(config: GatewayConfig) -> Self {
         let base = GatewayFixture::beside(&FakeApi::default(), config);
         let upstream = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = upstream.local_addr().unwrap().port();
-        let made = base.api.put(&sandbox(&base.keys, port));
-        base.index.apply(&made).unwrap();
-        let id = made.metadata.name.unwrap();
-        base.report(&id, &ready("127.0.0.1"));
+        let id = base.add(port, &ready("127.0.0.1"));
         let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], listener.local_addr().unwrap().port()));
         let shutdown = CancellationToken::new();
-        let served = tokio::spawn(run(
-            base.gateway.clone(),
-            listener,
-            limits,
-            shutdown.clone(),
-        ));
+        let run = gateway::run(base.gateway.clone(), listener, shutdown.clone());
         Self {
             base,
             upstream,
             address,
             id,
             shutdown,
-            served,
+            served: tokio::spawn(run),
             _watch: TestDeadline::begin(),
         }
     }
@@ -156,24 +139,45 @@ impl SocketFixture {
         RawConnection::new(arrived.expect("the gateway calls the sandbox").unwrap().0)
     }
 
+    /// Sends a request and returns both connections, and the request head as the sandbox sees it.
+    pub(crate) async fn open(&self, text: &str) -> (RawConnection, RawConnection, String) {
+        let client = self.client(text).await;
+        let mut sandbox = self.sandbox().await;
+        let head = sandbox.head().await;
+        (client, sandbox, head)
+    }
+
+    /// Sends a request with `Connection: close` that the sandbox answers. Returns the request head
+    /// as the sandbox sees it, and the whole response.
+    pub(crate) async fn round_trip(&self, text: &str, answer: &str) -> (String, String) {
+        let (mut client, mut sandbox, head) = self.open(text).await;
+        sandbox.send(answer).await;
+        (head, client.rest().await)
+    }
+
+    /// Opens a tunnel and returns its ends.
+    pub(crate) async fn tunnel(&self) -> (RawConnection, RawConnection) {
+        let (mut near, mut far, _) = self.open(UPGRADE).await;
+        far.send(SWITCH).await;
+        near.head().await;
+        (near, far)
+    }
+
+    /// Sends a request to a path of the sandbox by HTTP/2.
+    pub(crate) fn http2_get(
+        &self,
+        client: &mut h2::client::SendRequest<Bytes>,
+        path: &str,
+    ) -> (h2::client::ResponseFuture, h2::SendStream<Bytes>) {
+        let uri = format!("http://{}{path}", self.host());
+        let request = http::Request::get(uri).body(()).unwrap();
+        client.send_request(request, true).unwrap()
+    }
+
     /// Sends a request and returns the whole response, after which the gateway closes.
     pub(crate) async fn exchange(&self, text: &str) -> String {
         self.client(text).await.rest().await
     }
-}
-
-async fn run(
-    gateway: operator::gateway::Gateway,
-    listener: TcpListener,
-    limits: Limits,
-    shutdown: CancellationToken,
-) {
-    let drained = CancellationToken::new();
-    let serving = async {
-        serve(&gateway, listener, limits, &shutdown).await;
-        drained.cancel();
-    };
-    tokio::join!(serving, gateway.follow_pods(&drained));
 }
 
 /// One end of a connection.
@@ -255,25 +259,15 @@ impl RawConnection {
 
     /// Reads to the end of the connection.
     pub(crate) async fn rest(&mut self) -> String {
-        while self
-            .stream
-            .read_buf(&mut self.seen)
-            .await
-            .is_ok_and(|n| n > 0)
-        {}
-        String::from_utf8(std::mem::take(&mut self.seen))
+        String::from_utf8(self.drain().await)
             .unwrap()
             .replace('\r', "")
     }
 
-    /// Reads and discards to the end of the connection.
-    pub(crate) async fn drain(&mut self) {
-        while self
-            .stream
-            .read_buf(&mut self.seen)
-            .await
-            .is_ok_and(|n| n > 0)
-        {}
+    /// As [`RawConnection::rest`], for bytes that are not text.
+    pub(crate) async fn drain(&mut self) -> Vec<u8> {
+        while matches!(self.stream.read_buf(&mut self.seen).await, Ok(1..)) {}
+        std::mem::take(&mut self.seen)
     }
 
     /// Shuts down the sending direction.

@@ -9,31 +9,36 @@ use kube::api::ObjectMeta;
 
 use super::request::Start;
 use crate::api::{Api, ApiError};
+use crate::config::present;
 
 /// Mount path of the workspace.
 const MOUNT_PATH: &str = "/workspace";
 
 impl Api {
-    /// Builds the object, with a name derived from tenant, session and epoch.
+    /// Builds the object of this name, which derives from tenant, session and epoch.
     pub(super) fn build(
         &self,
+        name: &str,
         tenant: &str,
         start: &Start,
         epoch: u32,
     ) -> Result<Sandbox, ApiError> {
-        let keys = &self.sandboxes.keys;
-        let name = keys.session_runtime_id(&self.config.namespace, tenant, &start.session, epoch);
-        let mut sandbox = Sandbox::new(&name, self.spec(tenant, start, epoch));
-        sandbox.spec.sealed_env = self.seal(&name, &start.environment)?;
+        let namespace = &self.config().namespace;
+        let mut sandbox = Sandbox::new(name, self.spec(tenant, start, epoch));
+        if !start.environment.is_empty() {
+            let keys = &self.sandboxes.keys;
+            let sealed = keys.seal(namespace, name, &start.environment);
+            sandbox.spec.sealed_env = Some(sealed.map_err(|_| ApiError::Seal)?);
+        }
         sandbox.metadata = ObjectMeta {
-            name: Some(name.clone()),
-            namespace: Some(self.config.namespace.clone()),
+            name: Some(name.to_owned()),
+            namespace: Some(namespace.clone()),
             labels: Some(BTreeMap::from([
                 (
                     names::SESSION_LABEL.to_owned(),
                     names::session_label(tenant, &start.session),
                 ),
-                (names::RUNTIME_ID_LABEL.to_owned(), name),
+                (names::RUNTIME_ID_LABEL.to_owned(), name.to_owned()),
             ])),
             ..ObjectMeta::default()
         };
@@ -41,7 +46,7 @@ impl Api {
     }
 
     fn spec(&self, tenant: &str, start: &Start, epoch: u32) -> SandboxSpec {
-        let command = start.command.as_ref();
+        let (config, command) = (self.config(), start.command.as_ref());
         SandboxSpec {
             image: Some(start.image.clone()),
             image_pull_policy: start.pull_policy,
@@ -50,7 +55,11 @@ impl Api {
             resource_factor: start.resource_factor,
             runtime_class_name: start.runtime_class.clone(),
             security_context: start.security_context.clone(),
-            workspace: Some(self.workspace()),
+            workspace: Some(Workspace {
+                size: IntOrString::String(config.workspace_size.clone()),
+                storage_class_name: present(config.storage_class.as_deref()).map(str::to_owned),
+                mount_path: Some(MOUNT_PATH.to_owned()),
+            }),
             session: Some(Session {
                 tenant: tenant.to_owned(),
                 id: start.session.clone(),
@@ -59,27 +68,5 @@ impl Api {
             }),
             ..SandboxSpec::default()
         }
-    }
-
-    fn workspace(&self) -> Workspace {
-        let config = &self.config.workspace;
-        Workspace {
-            size: IntOrString::String(config.size.clone()),
-            storage_class_name: config.storage_class.clone(),
-            mount_path: Some(MOUNT_PATH.to_owned()),
-        }
-    }
-
-    fn seal(
-        &self,
-        name: &str,
-        environment: &BTreeMap<String, String>,
-    ) -> Result<Option<String>, ApiError> {
-        if environment.is_empty() {
-            return Ok(None);
-        }
-        let keys = &self.sandboxes.keys;
-        let sealed = keys.seal(&self.config.namespace, name, environment);
-        sealed.map(Some).map_err(|_| ApiError::Seal)
     }
 }

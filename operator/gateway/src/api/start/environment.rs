@@ -49,23 +49,6 @@ mod tests {
     }
 
     #[test]
-    fn values_become_text_and_server_owned_names_are_dropped() {
-        let environment = read(object(&json!({
-            "A": "1", "N": 4.5, "B": true, "X": null, "O": {"a": [1]}, "E": "",
-            "SESSION_API_KEY": "mine", "OH_SESSION_API_KEYS_0": "mine", "RUNTIME_ID": "x",
-        })));
-        let pairs: Vec<_> = environment.unwrap().into_iter().collect();
-        let expected = [
-            ("A", "1"),
-            ("B", "true"),
-            ("E", ""),
-            ("N", "4.5"),
-            ("O", "{\"a\":[1]}"),
-        ];
-        assert_eq!(pairs, expected.map(|(n, v)| (n.to_owned(), v.to_owned())));
-    }
-
-    #[test]
     fn variables_beyond_exec_limits_are_rejected() {
         for raw in [
             json!({"": "x"}),

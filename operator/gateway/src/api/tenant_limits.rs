@@ -1,0 +1,98 @@
+//! Limits of a tenant's sandboxes that the gateway keeps.
+//!
+//! The controller admits queued starts in order; `/start` rejects those beyond a limit
+//! (`docs/specs/runtime-api.md`, section 7, rule 27). Tombstones are limited so that start and stop
+//! cycles do not fill the API server. The oldest go first; a session whose last tombstone is gone is
+//! unknown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::conditions::Reason;
+use crds::sandbox::{DesiredState, Phase};
+use jiff::Timestamp;
+use tokio::time::timeout;
+
+use super::{Api, ApiError};
+use crate::runtime_status::is_stopped;
+use shared::index::Entry;
+use shared::tenants::{Limits, Tenant};
+
+/// Maximum number of tombstones per tenant, about 1 KiB each.
+const MAX_TOMBSTONES: usize = 200;
+/// Tombstones expired per stop: more than one, so that a surplus shrinks.
+const MAX_EXPIRED_PER_STOP: usize = 4;
+/// Time that a stop spends on it.
+const EXPIRY_TIMEOUT: Duration = Duration::from_secs(1);
+
+impl Api {
+    /// Rejects a new sandbox if too many of the tenant wait for quota.
+    pub(super) fn check_waiting_limit(&self, tenant: &Tenant) -> Result<(), ApiError> {
+        let Limits {
+            sandboxes,
+            cpu,
+            memory,
+            waiting,
+        } = tenant.limits;
+        if sandboxes.is_none() && cpu.is_none() && memory.is_none() {
+            return Ok(());
+        }
+        let mut live = self.sandboxes.of_tenant(&tenant.name);
+        live.retain(|entry| is_live(entry));
+        // The controller may not have reconciled the latest: those over the count wait as well.
+        let over = sandboxes.map_or(0, |most| live.len().saturating_sub(size(most)));
+        let reported = live
+            .iter()
+            .filter(|entry| is_waiting_for_quota(entry))
+            .count();
+        if over.max(reported) < size(waiting) {
+            return Ok(());
+        }
+        Err(ApiError::QueueFull)
+    }
+
+    /// Expires the oldest tombstones of a tenant beyond the limit. The next stop repeats what
+    /// fails.
+    pub(super) async fn limit_tombstones(&self, tenant: &str) {
+        let surplus = surplus(self.sandboxes.of_tenant(tenant));
+        let expire = async {
+            for entry in &surplus {
+                if let Err(error) = self.sandboxes.expire_tombstone(entry).await {
+                    tracing::debug!(key = %entry.key, %error, "cannot expire a tombstone");
+                }
+            }
+        };
+        let _ = timeout(EXPIRY_TIMEOUT, expire).await;
+    }
+}
+
+/// Returns the oldest finished tombstones beyond the limit.
+fn surplus(mut entries: Vec<Arc<Entry>>) -> Vec<Arc<Entry>> {
+    // Only this module sets deadlines of sandboxes that the API created.
+    entries.retain(|entry| is_stopped(entry) && !entry.deleting && entry.spec.lifecycle.is_none());
+    let count = entries.len().saturating_sub(MAX_TOMBSTONES);
+    // Pod and workspace of the others are still being deleted.
+    entries.retain(|entry| entry.status.phase == Phase::Stopped);
+    entries.sort_by_key(|entry| stopped_at(entry));
+    entries.truncate(count.min(MAX_EXPIRED_PER_STOP));
+    entries
+}
+
+fn stopped_at(entry: &Entry) -> Option<Timestamp> {
+    let stopped = entry.status.stopped_at.as_ref().map(|time| time.0);
+    stopped.or(entry.created_at)
+}
+
+/// Returns whether the sandbox runs or is to run.
+fn is_live(entry: &Entry) -> bool {
+    let over = matches!(entry.status.phase, Phase::Failed | Phase::Stopped);
+    entry.desired_state() == DesiredState::Running && !over && !entry.deleting
+}
+
+fn is_waiting_for_quota(entry: &Entry) -> bool {
+    entry.status.reason == Some(Reason::QuotaExceeded)
+}
+
+fn size(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,330 @@
+//! Configuration of a gateway: its flags, each also an environment variable, which the chart sets.
+//! The doc comments of flags are their help texts.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::builder::{FalseyValueParser, RangedU64ValueParser};
+use crds::contract::CONTROL_PORT;
+use ipnet::IpNet;
+use secrecy::SecretString;
+
+use shared::diagnostics::Diagnostics;
+use shared::urls::{Scheme, UrlForm, Urls};
+
+/// Configuration of a gateway. [`Default`] has the values of absent flags.
+#[derive(Debug, Clone, clap::Args)]
+pub struct GatewayConfig {
+    /// Address that the API and the proxy listen on.
+    #[arg(long, env = "GATEWAY_LISTEN", default_value = "0.0.0.0:5000")]
+    pub listen: SocketAddr,
+
+    /// Namespace of the sandboxes that the API starts.
+    #[arg(
+        long = "gateway-namespace",
+        env = "GATEWAY_NAMESPACE",
+        default_value = "default"
+    )]
+    pub namespace: String,
+
+    /// Size of the workspace of a sandbox.
+    #[arg(long, env = "GATEWAY_WORKSPACE_SIZE", default_value = "10Gi")]
+    pub workspace_size: String,
+
+    /// Storage class of workspaces. Default: that of the cluster.
+    #[arg(long, env = "GATEWAY_STORAGE_CLASS")]
+    pub storage_class: Option<String>,
+
+    #[command(flatten)]
+    pub runtime_classes: RuntimeClasses,
+
+    /// Seconds that a request is held for a sandbox that restarts or moves.
+    #[arg(
+        long = "hold-seconds",
+        value_name = "HOLD_SECONDS",
+        env = "GATEWAY_HOLD_SECONDS",
+        default_value = "120",
+        value_parser = seconds
+    )]
+    pub hold_limit: Duration,
+
+    /// Seconds that new connections are still accepted after the shutdown signal. The replica is
+    /// not ready in this time, so that load balancers can react.
+    #[arg(
+        long = "drain-delay-seconds",
+        value_name = "DRAIN_DELAY_SECONDS",
+        env = "GATEWAY_DRAIN_DELAY_SECONDS",
+        default_value = "5",
+        value_parser = seconds
+    )]
+    pub drain_delay: Duration,
+
+    /// Seconds that open requests may continue after that.
+    #[arg(
+        long = "drain-seconds",
+        value_name = "DRAIN_SECONDS",
+        env = "GATEWAY_DRAIN_SECONDS",
+        default_value = "20",
+        value_parser = seconds
+    )]
+    pub drain_limit: Duration,
+
+    #[command(flatten)]
+    pub settings: ApiSettings,
+
+    /// Maximum number of connections at the same time.
+    #[arg(
+        long,
+        env = "GATEWAY_MAX_CONNECTIONS",
+        default_value_t = 16_384,
+        value_parser = positive_number()
+    )]
+    pub max_connections: usize,
+
+    /// Maximum number of concurrent connections from one address or IPv6 /64 network; 0: no limit. Trusted
+    /// proxies are exempt. Only useful where the gateway sees the addresses of clients
+    #[arg(
+        long,
+        env = "GATEWAY_MAX_CONNECTIONS_PER_ADDRESS",
+        default_value_t = 4096
+    )]
+    pub max_connections_per_address: usize,
+
+    // An eighth of all connections by default, so that one sandbox cannot take most of them.
+    /// Maximum number of requests in flight to one sandbox, including streams, tunnels and held
+    /// requests.
+    #[arg(
+        long,
+        env = "GATEWAY_MAX_REQUESTS_PER_SANDBOX",
+        default_value_t = 2048,
+        value_parser = positive_number()
+    )]
+    pub max_requests_per_sandbox: usize,
+
+    // Each takes a few KiB.
+    /// Maximum number of requests held for sandboxes that wake, restart or move.
+    #[arg(
+        long,
+        env = "GATEWAY_MAX_HELD_REQUESTS",
+        default_value_t = 16_384,
+        value_parser = positive_number()
+    )]
+    pub max_held_requests: usize,
+
+    /// Maximum number of concurrent connections to sandboxes
+    #[arg(
+        long,
+        env = "GATEWAY_MAX_UPSTREAM_CONNECTIONS",
+        default_value_t = 16_384,
+        value_parser = positive_number()
+    )]
+    pub max_upstream_connections: usize,
+
+    // Half of the memory limit of the chart by default.
+    /// Memory of client connections and request heads, in MiB. Requests beyond it get 503
+    #[arg(
+        long,
+        env = "GATEWAY_CLIENT_MEMORY_MIB",
+        default_value_t = 512,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=1 << 20)
+    )]
+    pub client_memory_mib: usize,
+
+    /// Networks (CIDR) of proxies whose X-Forwarded-For is believed, separated by commas
+    #[arg(long, env = "GATEWAY_TRUSTED_PROXIES", value_delimiter = ',')]
+    pub trusted_proxies: Vec<IpNet>,
+
+    // A server that was started with that base path may answer below it only.
+    /// Keep the prefix `/{id}/vscode` in the path of requests to VS Code.
+    #[arg(long, env = "GATEWAY_KEEP_VSCODE_PREFIX")]
+    pub keep_vscode_prefix: bool,
+
+    /// Public URLs, which have flags of their own.
+    #[arg(skip = local_urls())]
+    pub urls: Urls,
+    /// True if only connections to a loopback address are served, for a listener on all addresses:
+    /// loopback URLs use all of 127.0.0.0/8.
+    #[arg(skip)]
+    pub local_only: bool,
+    /// Allows Pods on loopback addresses, for one machine whose Pods share the host network.
+    #[arg(skip)]
+    pub loopback_pods: bool,
+    /// Port of the supervisors.
+    #[arg(skip = CONTROL_PORT)]
+    pub control_port: u16,
+    #[arg(skip)]
+    pub vitals: Arc<Diagnostics>,
+}
+
+/// Runtime classes of the cluster, and the handling of unknown ones.
+#[derive(Debug, Clone, clap::Args)]
+pub struct RuntimeClasses {
+    /// Runtime class of sandboxes that request none. Default: that of the controller.
+    #[arg(
+        long = "runtime-class",
+        value_name = "RUNTIME_CLASS",
+        env = "GATEWAY_RUNTIME_CLASS"
+    )]
+    pub default: Option<String>,
+
+    /// Runtime classes that clients may request, separated by commas.
+    #[arg(
+        long = "runtime-classes",
+        value_name = "RUNTIME_CLASSES",
+        env = "GATEWAY_RUNTIME_CLASSES",
+        value_delimiter = ','
+    )]
+    pub installed: Vec<String>,
+
+    /// Runtime class that the name gvisor stands for.
+    #[arg(
+        long = "gvisor-class",
+        value_name = "GVISOR_CLASS",
+        env = "GATEWAY_GVISOR_CLASS",
+        default_value = "gvisor"
+    )]
+    pub gvisor: String,
+
+    /// Reject unknown runtime classes instead of using the default.
+    #[arg(
+        long = "strict-runtime-classes",
+        env = "GATEWAY_STRICT_RUNTIME_CLASSES"
+    )]
+    pub strict: bool,
+}
+
+/// Settings of the API that a standalone process has as well.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ApiSettings {
+    /// Administrator password. If unset, the admin API is disabled.
+    #[arg(long, env = "ADMIN_PASSWORD", hide_env_values = true)]
+    pub admin_password: Option<SecretString>,
+
+    // Otherwise the first stored one hides all others (`docs/specs/runtime-api.md`, section 1.11).
+    /// Let stored warm runtime configs override the others by name, instead of hiding all.
+    #[arg(
+        long,
+        env = "WARM_RUNTIME_CONFIG_OVERLAY",
+        value_parser = FalseyValueParser::new()
+    )]
+    pub warm_runtime_config_overlay: bool,
+
+    /// Upper bound of the resource factor of a start; must be the same for the controller.
+    #[arg(
+        long = "gateway-max-resource-factor",
+        env = "SANDBOX_MAX_RESOURCE_FACTOR",
+        default_value_t = 8.0,
+        value_parser = resource_factor
+    )]
+    pub max_resource_factor: f64,
+
+    /// Image repository for clients that name no image; they append /runtime.
+    #[arg(
+        long,
+        env = "GATEWAY_REGISTRY_PREFIX",
+        default_value = "ghcr.io/openhands"
+    )]
+    pub registry_prefix: String,
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        without_flags()
+    }
+}
+
+impl Default for ApiSettings {
+    fn default() -> Self {
+        without_flags()
+    }
+}
+
+impl Default for RuntimeClasses {
+    fn default() -> Self {
+        without_flags()
+    }
+}
+
+/// The values of an empty command line, independent of the environment.
+fn without_flags<T: clap::Args>() -> T {
+    let command = T::augment_args(clap::Command::new("gateway").no_binary_name(true));
+    let command = command.mut_args(|arg| arg.env(None::<&str>));
+    let values = T::from_arg_matches(&command.get_matches_from([""; 0]));
+    values.unwrap_or_else(|error| error.exit())
+}
+
+/// Treats empty text as absent: charts set the variable of an absent value to the empty text.
+pub(crate) fn present(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
+}
+
+fn local_urls() -> Urls {
+    Urls {
+        scheme: Scheme::Http,
+        base: "localhost:5000".into(),
+        form: UrlForm::Nested,
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, std::num::ParseIntError> {
+    text.parse().map(Duration::from_secs)
+}
+
+/// Parses a limit: 0 would block every client, and a semaphore has an upper bound.
+fn positive_number() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=1 << 24)
+}
+
+fn resource_factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok();
+    factor
+        .filter(|factor: &f64| factor.is_finite() && *factor > 0.0)
+        .ok_or_else(|| "must be a number greater than 0".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct TestArgs {
+        #[command(flatten)]
+        gateway: GatewayConfig,
+    }
+
+    #[test]
+    fn limits_come_from_flags_and_must_be_positive() {
+        let flags = [
+            "--max-connections",
+            "--max-requests-per-sandbox",
+            "--max-held-requests",
+        ];
+        for flag in flags {
+            for odd in ["0", "-1", "16777217", "many"] {
+                let line = format!("{flag}={odd}");
+                assert!(TestArgs::try_parse_from(["x", &line]).is_err(), "{line}");
+            }
+        }
+        let line = flags.map(|flag| format!("{flag}=7"));
+        let line = std::iter::once("x").chain(line.iter().map(String::as_str));
+        let config = TestArgs::parse_from(line).gateway;
+        let limits = [
+            config.max_connections,
+            config.max_requests_per_sandbox,
+            config.max_held_requests,
+        ];
+        assert_eq!(limits, [7; 3]);
+    }
+
+    #[test]
+    fn defaults_are_those_of_absent_flags() {
+        let config = GatewayConfig::default();
+        assert_eq!(config.hold_limit, Duration::from_mins(2));
+        assert_eq!(config.control_port, CONTROL_PORT);
+        assert_eq!(config.runtime_classes.gvisor, "gvisor");
+        assert!(config.settings.admin_password.is_none());
+    }
+}
