@@ -165,11 +165,8 @@ fn pod_logs(entry: &Entry, lifecycle: RuntimeStatus, keys: &Keys) -> String {
         .unwrap_or_default()
 }
 
-fn reason(entry: &Entry, lifecycle: RuntimeStatus) -> Option<&'static str> {
+fn reason(entry: &Entry, lifecycle: RuntimeStatus) -> Option<Reason> {
     let unready = matches!(lifecycle, RuntimeStatus::Starting | RuntimeStatus::Error);
-    let reason = entry
-        .status
-        .reason
-        .filter(|_| unready && entry.is_observed());
-    reason.map(Reason::as_str)
+    let reason = entry.status.reason;
+    reason.filter(|_| unready && entry.is_observed())
 }
