@@ -68,23 +68,23 @@ struct ApiState {
 
 impl EmbeddedApi {
     /// Creates a server of these custom resources without storage.
-    pub fn in_memory(definitions: Vec<CustomResourceDefinition>, clock: Clock) -> Self {
-        let registry = Registry::new(&definitions);
+    pub fn in_memory(definitions: &[CustomResourceDefinition], clock: Clock) -> Self {
+        let registry = Registry::new(definitions);
         let store = Store::in_memory(registry.shards().len(), MAX_HISTORY);
-        Self::new(&definitions, clock, registry, store, None)
+        Self::new(definitions, clock, registry, store, None)
     }
 
     /// Opens a server that stores its objects in a SQLite file. A response means that the write is
     /// on disk.
     pub fn open(
         path: impl AsRef<Path>,
-        definitions: Vec<CustomResourceDefinition>,
+        definitions: &[CustomResourceDefinition],
         clock: Clock,
     ) -> Result<Self, JournalError> {
-        let registry = Registry::new(&definitions);
+        let registry = Registry::new(definitions);
         let store = Store::open(path.as_ref(), registry.shards(), MAX_HISTORY)?;
         let writers = Some(tokio::sync::Mutex::default());
-        Ok(Self::new(&definitions, clock, registry, store, writers))
+        Ok(Self::new(definitions, clock, registry, store, writers))
     }
 
     fn new(

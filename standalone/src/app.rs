@@ -102,7 +102,7 @@ async fn assemble(
 ) -> anyhow::Result<Components> {
     let api = EmbeddedApi::open(
         state.path.join("objects.db"),
-        crds::schema::all_crds(),
+        &crds::schema::all_crds(),
         Clock::wall(),
     )?;
     let client = api.client();

@@ -224,7 +224,7 @@ impl Deref for TestApi {
 }
 
 impl TestApi {
-    pub fn new(definitions: Vec<CustomResourceDefinition>) -> Self {
+    pub fn new(definitions: &[CustomResourceDefinition]) -> Self {
         Self {
             api: EmbeddedApi::in_memory(definitions, test_clock()),
             faults: Faults::default(),

@@ -90,7 +90,7 @@ impl TestCluster {
 
     /// An installation whose controller is down.
     pub fn without_controller() -> Self {
-        let api = TestApi::new(crds::schema::all_crds());
+        let api = TestApi::new(&crds::schema::all_crds());
         api.faults().exempt(api_clients::OBSERVER);
         let client = api_clients::of(&api, names::CONTROLLER_FIELD_MANAGER);
         let observer = api_clients::of(&api, api_clients::OBSERVER);

@@ -47,8 +47,7 @@ pub(crate) struct AdminAuth {
 
 // Challenge of a login; a doc comment would be part of the document.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "AdminChallenge")]
-pub(crate) struct Challenge {
+pub(crate) struct AdminChallenge {
     pub(crate) challenge: String,
     /// Hexadecimal digits.
     salt: String,
@@ -107,14 +106,14 @@ impl AdminAuth {
     }
 
     /// Issues a challenge.
-    pub(crate) fn challenge(&self, now: Timestamp) -> Result<Challenge, AdminError> {
+    pub(crate) fn challenge(&self, now: Timestamp) -> Result<AdminChallenge, AdminError> {
         let mut nonce = [0; 16];
         let filled = SystemRandom::new().fill(&mut nonce);
         filled.map_err(|_| AdminError::Random)?;
         let until = now.as_second() + CHALLENGE_TTL.as_secs();
         let text = format!("{}.{until}", hex::encode(&nonce));
         let tag = hmac::sign(&self.challenges, text.as_bytes());
-        Ok(Challenge {
+        Ok(AdminChallenge {
             challenge: format!("{text}.{}", hex::encode(tag.as_ref())),
             salt: self.salt.clone(),
             iterations: PBKDF2_ITERATIONS.get(),
@@ -218,7 +217,7 @@ mod tests {
     }
 
     /// Computes a proof as clients do (`docs/specs/runtime-api.md`, section 1.11).
-    fn proof(password: &str, challenge: &Challenge) -> String {
+    fn proof(password: &str, challenge: &AdminChallenge) -> String {
         let salt = format!("{}{}", challenge.salt, challenge.challenge);
         let mut out = [0; 32];
         pbkdf2::derive(

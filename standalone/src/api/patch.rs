@@ -41,7 +41,7 @@ impl Patch {
             "application/merge-patch+json" => Ok(Self::Merge(json_object(body)?)),
             "application/json-patch+json" => {
                 let patch = serde_json::from_slice(body);
-                Ok(Self::Json(patch.map_err(unrecognized)?))
+                Ok(Self::Json(patch.map_err(|error| unrecognized(&error))?))
             }
             "application/strategic-merge-patch+json" if kind.schema().is_none() => {
                 Ok(Self::Strategic(json_object(body)?))

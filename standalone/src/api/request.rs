@@ -146,7 +146,7 @@ fn response_format(media: &str) -> Option<ResponseFormat> {
 
 /// Parses a JSON object.
 pub(crate) fn json_object(body: &[u8]) -> Result<Value, ApiError> {
-    check_object(serde_json::from_slice(body).map_err(unrecognized)?)
+    check_object(serde_json::from_slice(body).map_err(|error| unrecognized(&error))?)
 }
 
 /// Parses a YAML or JSON object.
@@ -160,7 +160,7 @@ pub(crate) fn yaml_object(body: &[u8]) -> Result<Value, ApiError> {
 }
 
 /// Error of a body that is not the JSON that it has to be.
-pub(crate) fn unrecognized(error: serde_json::Error) -> ApiError {
+pub(crate) fn unrecognized(error: &serde_json::Error) -> ApiError {
     ApiError::BadRequest(format!("the object provided is unrecognized: {error}"))
 }
 

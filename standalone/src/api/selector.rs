@@ -82,7 +82,7 @@ impl FieldTerm {
         let is_match = match field {
             Value::String(text) => *text == self.value,
             Value::Null => self.value.is_empty(),
-            other => other.to_string() == self.value,
+            other => format!("{other}") == self.value,
         };
         is_match != self.is_negated
     }

@@ -293,7 +293,7 @@ mod tests {
     async fn requests_are_answered_while_a_commit_waits_for_the_disk() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("objects.db");
-        let api = EmbeddedApi::open(&path, Vec::new(), Clock::wall()).unwrap();
+        let api = EmbeddedApi::open(&path, &[], Clock::wall()).unwrap();
         let path = "/api/v1/namespaces/default/configmaps";
         let body = json!({"metadata": {"name": "c"}}).to_string();
         let create = api.clone().oneshot(Request::post(path).body(body).unwrap());

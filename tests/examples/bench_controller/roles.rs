@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Serves an API that holds this many Sandboxes, and plays their node. Says when all run.
 pub(crate) async fn api(count: u32) {
-    let api = EmbeddedApi::in_memory(crds::schema::all_crds(), Clock::wall());
+    let api = EmbeddedApi::in_memory(&crds::schema::all_crds(), Clock::wall());
     let client = api.client();
     let node = ScriptedNode::new(client.clone(), api.clock(), Arc::default());
     let node = Arc::new(node);

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 use super::*;
 
 fn server() -> (TestApi, Api<ConfigMap>) {
-    let server = TestApi::new(Vec::new());
+    let server = TestApi::new(&[]);
     let configs = Api::default_namespaced(server.client());
     (server, configs)
 }

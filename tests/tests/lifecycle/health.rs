@@ -16,7 +16,7 @@ use tokio::time::sleep;
 #[tokio::test(start_paused = true)]
 async fn a_missing_crd_is_named_and_waited_for() {
     let mut cluster = TestCluster::without_controller();
-    let bare = EmbeddedApi::in_memory(Vec::new(), test_clock());
+    let bare = EmbeddedApi::in_memory(&[], test_clock());
     let installed = Arc::new(AtomicBool::new(false));
     cluster.client = either(&bare, &cluster.api, &installed);
     cluster.start_controller();

@@ -69,15 +69,14 @@ impl LoginQueue {
     pub(super) async fn acquire(&self, address: IpAddr) -> Option<LoginPermit> {
         let origin = client_network(address);
         let trusted = self.trusted.origins.acquire(&origin, 1);
-        let (queue, slot) = match trusted.filter(|_| !self.has_failed(origin)) {
-            Some(slot) => (&self.trusted, slot),
-            None => {
-                let queued = &self.suspect.origins;
-                (
-                    &self.suspect,
-                    queued.acquire(&origin, MAX_QUEUED_PER_ORIGIN)?,
-                )
-            }
+        let (queue, slot) = if let Some(slot) = trusted.filter(|_| !self.has_failed(origin)) {
+            (&self.trusted, slot)
+        } else {
+            let queue = &self.suspect;
+            (
+                queue,
+                queue.origins.acquire(&origin, MAX_QUEUED_PER_ORIGIN)?,
+            )
         };
         let turn = timeout(QUEUE_TIMEOUT, queue.turn.clone().acquire_owned()).await;
         Some(LoginPermit {

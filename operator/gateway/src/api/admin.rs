@@ -20,7 +20,7 @@ use super::auth::{RateLimitedCaller, client_address};
 use super::body::Body;
 use super::endpoint::{ADMINISTRATION, Access, Endpoint, WARM_CONFIGS};
 use super::{Api, ApiError, Shared, audit};
-use crate::admin_auth::{AdminAuth, AdminError, Challenge};
+use crate::admin_auth::{AdminAuth, AdminChallenge, AdminError};
 use crate::sandboxes::SandboxError;
 use crate::warm_configs::{ConfigRequest, WarmConfig};
 
@@ -89,7 +89,7 @@ pub(super) fn endpoints() -> [Endpoint; 5] {
                 "Returns a challenge, valid for one login within five minutes.",
             )
             .access(Access::Public)
-            .response::<Challenge>(200)
+            .response::<AdminChallenge>(200)
             .errors(&[403]),
         endpoint("POST", "/api/admin/login", post(login))
             .documented(
@@ -165,7 +165,7 @@ impl Api {
     }
 }
 
-async fn challenge(EnabledAdmin(admin): EnabledAdmin) -> Result<Json<Challenge>, ApiError> {
+async fn challenge(EnabledAdmin(admin): EnabledAdmin) -> Result<Json<AdminChallenge>, ApiError> {
     Ok(Json(admin.challenge(Timestamp::now())?))
 }
 

@@ -89,13 +89,11 @@ impl Api {
         let mut newest = self.newest(tenant, &start.session).await;
         for _ in 0..MAX_ROUNDS {
             if let Some(entry) = newest {
-                match self.reuse(&entry).await? {
-                    Some(live) => return Ok(live),
-                    None => {
-                        let ended = entry.session().map_or(epoch, |session| session.epoch);
-                        epoch = ended.saturating_add(1);
-                    }
+                if let Some(live) = self.reuse(&entry).await? {
+                    return Ok(live);
                 }
+                let ended = entry.session().map_or(epoch, |session| session.epoch);
+                epoch = ended.saturating_add(1);
             }
             self.check_waiting_limit(owner)?;
             let name = self

@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn pods_are_found_by_number_and_not_by_address() {
         let pods = NumberedPods::default();
-        let insert = |number| {
+        let insert = |number: u64| {
             let pod = Arc::new(UpstreamPod {
                 id: PodId {
                     sandbox_uid: number.to_string(),

@@ -22,7 +22,7 @@ pub(crate) fn clock() -> Clock {
 }
 
 pub(crate) fn server() -> EmbeddedApi {
-    EmbeddedApi::in_memory(definitions(), clock())
+    EmbeddedApi::in_memory(&definitions(), clock())
 }
 
 pub(crate) fn widgets(client: &Client) -> Api<DynamicObject> {

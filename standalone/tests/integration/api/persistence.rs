@@ -21,7 +21,7 @@ async fn wait_closed() {
 
 async fn open(path: &Path) -> EmbeddedApi {
     wait_closed().await;
-    EmbeddedApi::open(path, definitions(), clock()).unwrap()
+    EmbeddedApi::open(path, &definitions(), clock()).unwrap()
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn database_is_locked_by_one_server() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("objects.db");
     let _first = open(&path).await;
-    assert!(EmbeddedApi::open(&path, definitions(), clock()).is_err());
+    assert!(EmbeddedApi::open(&path, &definitions(), clock()).is_err());
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use standalone::api::EmbeddedApi;
 use super::fixtures::{ApiExt as _, clock, message, object};
 
 fn sandboxes() -> Api<DynamicObject> {
-    let client = EmbeddedApi::in_memory(crds::schema::all_crds(), clock()).client();
+    let client = EmbeddedApi::in_memory(&crds::schema::all_crds(), clock()).client();
     Api::default_namespaced_with(client, &ApiResource::erase::<crds::Sandbox>(&()))
 }
 

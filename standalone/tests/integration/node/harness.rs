@@ -60,7 +60,7 @@ impl Machine {
     pub(crate) fn new() -> Self {
         let state = tempfile::tempdir().unwrap();
         Self {
-            api: EmbeddedApi::in_memory(Vec::new(), Clock::wall()),
+            api: EmbeddedApi::in_memory(&[], Clock::wall()),
             state,
         }
     }
