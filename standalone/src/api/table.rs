@@ -37,6 +37,10 @@ enum Cell {
     Path(Option<JpQuery>),
 }
 
+const NAME: (&str, i32, Cell) = ("Name", 0, Cell::Field("/metadata/name"));
+const AGE: (&str, i32, Cell) = ("Age", 0, Cell::Age);
+const NONE: Cell = Cell::Computed(|_, _| json!("<none>"));
+
 /// Part of the object that a row carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Include {

@@ -1,4 +1,4 @@
-//! What requests say about themselves, so that tests can assert which component wrote.
+//! Writer and verb of a request, so that tests can assert which component wrote.
 
 use http::{Method, StatusCode, header, request::Parts};
 use serde_json::Value;

@@ -185,7 +185,7 @@ fn rules_accept_unchanged_violations() {
 fn crds_of_the_product_use_only_supported_keywords() {
     const SUPPORTED: &str = "additionalProperties default description enum format items maxItems \
         maxLength maxProperties maximum minItems minLength minimum pattern properties required \
-        type x-kubernetes-int-or-string x-kubernetes-list-map-keys x-kubernetes-list-type \
+        title type x-kubernetes-int-or-string x-kubernetes-list-map-keys x-kubernetes-list-type \
         x-kubernetes-preserve-unknown-fields x-kubernetes-validations";
     fn visit(schema: &Value) {
         for (keyword, value) in schema.as_object().unwrap() {

@@ -4,17 +4,14 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    Cell::{self, Age, Computed, Field},
-    Column, age, pod,
+    AGE,
+    Cell::{self, Computed, Field},
+    Column, NAME, NONE, age, pod,
 };
 use crate::api::object::items;
 
 /// Name, priority and cell of each column. Columns of priority 1 are those of `-o wide`.
 type Columns = &'static [(&'static str, i32, Cell)];
-
-pub(super) const NAME: (&str, i32, Cell) = ("Name", 0, Field("/metadata/name"));
-pub(super) const AGE: (&str, i32, Cell) = ("Age", 0, Age);
-pub(super) const NONE: Cell = Computed(|_, _| json!("<none>"));
 
 const PLAIN: Columns = &[NAME, AGE];
 const NAMESPACES: Columns = &[NAME, ("Status", 0, Field("/status/phase")), AGE];

@@ -5,9 +5,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
+    AGE,
     Cell::{self, Computed},
-    age,
-    builtin::{AGE, NAME, NONE},
+    NAME, NONE, age,
 };
 use crate::api::object::items;
 
