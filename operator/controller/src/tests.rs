@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use crds::int_or_string::IntOrString;
-use crds::sandbox::{
-    EnvVar, Phase, SandboxSpec, SandboxStatus, SecurityContext, Session, Workspace,
-};
+use crds::sandbox::{Phase, SandboxSpec, SandboxStatus, Session};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::PeerClients;
 use crate::config::{ControllerConfig, Deadlines};
@@ -93,60 +90,46 @@ pub(crate) fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
+/// The spec with these fields.
+fn spec(fields: Value) -> SandboxSpec {
+    serde_json::from_value(fields).unwrap()
+}
+
 /// A minimal Sandbox.
 pub(crate) fn plain() -> SandboxSpec {
-    SandboxSpec {
-        image: Some("debian:13".into()),
-        command: Some(words("sleep infinity")),
-        ..SandboxSpec::default()
-    }
+    spec(json!({"image": "debian:13", "command": ["sleep", "infinity"]}))
 }
 
 /// The Sandbox of a V0 client (`docs/specs/runtime-api.md`, section 1.4).
 pub(crate) fn v0() -> SandboxSpec {
-    SandboxSpec {
-        image: Some("ghcr.io/openhands/runtime:0.62".into()),
-        command: Some(words(
-            "/openhands/micromamba/bin/micromamba run -n openhands poetry run python -u -m \
-             openhands.runtime.action_execution_server 60000 --working-dir /workspace --plugins \
-             agent_skills jupyter vscode --username openhands --user-id 1000 --no-enable-browser",
-        )),
-        working_dir: Some("/openhands/code/".into()),
-        env: vec![EnvVar {
-            name: "FROM_SECRET".into(),
-            value: None,
-            value_from: Some(json!({"secretKeyRef": {"name": "s", "key": "k"}})),
-        }],
-        resource_factor: Some(2.0),
-        workspace: Some(Workspace {
-            size: IntOrString::String("10Gi".into()),
-            storage_class_name: Some("fast".into()),
-            mount_path: None,
-        }),
-        session: Some(session()),
-        ..SandboxSpec::default()
-    }
+    let command = words(
+        "/openhands/micromamba/bin/micromamba run -n openhands poetry run python -u -m \
+         openhands.runtime.action_execution_server 60000 --working-dir /workspace --plugins \
+         agent_skills jupyter vscode --username openhands --user-id 1000 --no-enable-browser",
+    );
+    let reference = json!({"secretKeyRef": {"name": "s", "key": "k"}});
+    spec(json!({
+        "image": "ghcr.io/openhands/runtime:0.62",
+        "command": command,
+        "workingDir": "/openhands/code/",
+        "env": [{"name": "FROM_SECRET", "valueFrom": reference}],
+        "resourceFactor": 2.0,
+        "workspace": {"size": "10Gi", "storageClassName": "fast"},
+        "session": session(),
+    }))
 }
 
 /// The Sandbox of a V1 client (`docs/specs/runtime-api.md`, section 1.4).
 pub(crate) fn v1() -> SandboxSpec {
-    SandboxSpec {
-        image: Some("ghcr.io/openhands/agent-server:latest".into()),
-        command: Some(words("/usr/local/bin/openhands-agent-server --port 60000")),
-        working_dir: Some("/workspace/project".into()),
-        runtime_class_name: Some("sysbox".into()),
-        security_context: Some(SecurityContext {
-            run_as_user: Some(10001),
-            run_as_group: Some(10001),
-            fs_group: Some(10001),
-        }),
-        workspace: Some(Workspace {
-            size: IntOrString::String("10Gi".into()),
-            ..Workspace::default()
-        }),
-        session: Some(session()),
-        ..SandboxSpec::default()
-    }
+    spec(json!({
+        "image": "ghcr.io/openhands/agent-server:latest",
+        "command": words("/usr/local/bin/openhands-agent-server --port 60000"),
+        "workingDir": "/workspace/project",
+        "runtimeClassName": "sysbox",
+        "securityContext": {"runAsUser": 10001, "runAsGroup": 10001, "fsGroup": 10001},
+        "workspace": {"size": "10Gi"},
+        "session": session(),
+    }))
 }
 
 pub(crate) fn session() -> Session {

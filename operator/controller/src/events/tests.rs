@@ -20,121 +20,103 @@ fn status(phase: Phase, reason: Option<Reason>) -> SandboxStatus {
     }
 }
 
+fn running() -> SandboxStatus {
+    status(Phase::Running, Some(Reason::Ready))
+}
+
+fn starting(reason: Reason) -> SandboxStatus {
+    status(Phase::Starting, Some(reason))
+}
+
 /// Reasons of the Events of a sequence of statuses.
-fn reasons(statuses: &[SandboxStatus]) -> Vec<String> {
+fn reasons<const N: usize>(statuses: [&SandboxStatus; N]) -> Vec<String> {
     let steps = statuses.windows(2);
-    let all = steps.flat_map(|pair| transition::events_for_change(&pair[0], &pair[1]));
+    let all = steps.flat_map(|pair| transition::events_for_change(pair[0], pair[1]));
     all.map(|a| a.reason).collect()
 }
 
 #[test]
 fn successful_start_is_one_event() {
-    let starting = status(Phase::Starting, Some(Reason::CreatingPod));
-    let running = status(Phase::Running, Some(Reason::Ready));
-    let detailed = status(Phase::Starting, Some(Reason::Initializing));
-    let pending = status(Phase::Pending, None);
+    let (pending, running) = (status(Phase::Pending, None), running());
+    let (created, detailed) = (
+        starting(Reason::CreatingPod),
+        starting(Reason::Initializing),
+    );
     assert_eq!(
-        reasons(&[pending.clone(), starting.clone(), detailed, running.clone()]),
+        reasons([&pending, &created, &detailed, &running]),
         ["Ready"]
     );
-    assert_eq!(reasons(&[pending, running.clone(), running]), ["Ready"]);
+    assert_eq!(reasons([&pending, &running, &running]), ["Ready"]);
 }
 
 #[test]
 fn pause_event_names_its_reason() {
-    let running = status(Phase::Running, Some(Reason::Ready));
     let pausing = status(Phase::Pausing, Some(Reason::Requested));
     let mut paused = status(Phase::Paused, Some(Reason::Requested));
     paused.pause_reason = Some(PauseReason::Idle);
-    let starting = status(Phase::Starting, Some(Reason::CreatingPod));
-    let all = [
-        running.clone(),
-        pausing.clone(),
-        paused.clone(),
-        starting,
-        running,
-    ];
-    assert_eq!(reasons(&all), ["Paused", "Resumed", "Ready"]);
-    let note = transition::events_for_change(&pausing, &paused)[0]
-        .note
-        .clone();
-    assert!(note.unwrap().contains("idleTimeout"));
-}
-
-#[test]
-fn start_problem_is_reported_once() {
-    let starting = status(Phase::Starting, Some(Reason::CreatingPod));
-    let mut pull = status(Phase::Starting, Some(Reason::ImagePullBackOff));
-    pull.message = Some("ErrImagePull: no such image".into());
-    let mut again = pull.clone();
-    again.message = Some("ImagePullBackOff: back-off".into());
-    let mut failed = status(Phase::Failed, Some(Reason::ImagePullBackOff));
-    failed.message.clone_from(&again.message);
-    let all = [
-        starting.clone(),
-        pull.clone(),
-        again.clone(),
-        pull.clone(),
-        again,
-        failed.clone(),
-    ];
-    assert_eq!(reasons(&all), ["ImagePullBackOff", "Failed"]);
-    let events = transition::events_for_change(&starting, &failed);
-    assert!(events[0].warning);
+    let (running, created) = (running(), starting(Reason::CreatingPod));
+    let all = reasons([&running, &pausing, &paused, &created, &running]);
+    assert_eq!(all, ["Paused", "Resumed", "Ready"]);
+    let events = transition::events_for_change(&pausing, &paused);
+    assert!(events[0].note.as_ref().unwrap().contains("idleTimeout"));
+    let stopped = status(Phase::Stopped, None);
     assert_eq!(
-        events[0].note.as_deref(),
-        Some("ImagePullBackOff: back-off")
-    );
-}
-
-#[test]
-fn restart_and_pod_replacement_have_distinct_events() {
-    let running = status(Phase::Running, Some(Reason::Ready));
-    let restarts = |count, reason: &str| Restarts {
-        count,
-        reasons: vec![reason.into()],
-    };
-    let mut oom = status(Phase::Starting, Some(Reason::Restarting));
-    oom.restarts = restarts(1, "OOMKilled");
-    let mut running_again = running.clone();
-    running_again.restarts = restarts(1, "OOMKilled");
-    assert_eq!(
-        reasons(&[running.clone(), oom, running_again.clone()]),
-        ["Restarted", "Ready"]
-    );
-    // No status in between said that it was down.
-    assert_eq!(reasons(&[running.clone(), running_again]), ["Restarted"]);
-
-    let mut lost = status(Phase::Starting, Some(Reason::PodReplaced));
-    lost.message = Some("the Pod was deleted".into());
-    let mut replaced = lost.clone();
-    replaced.restarts = restarts(1, "Deleted");
-    let mut ready = running.clone();
-    ready.restarts = restarts(1, "Deleted");
-    assert_eq!(
-        reasons(&[running, lost, replaced, ready]),
-        ["PodReplaced", "Ready"]
-    );
-}
-
-#[test]
-fn unchanged_status_has_no_event() {
-    for phase in [
-        Phase::Pending,
-        Phase::Starting,
-        Phase::Running,
-        Phase::Paused,
-        Phase::Stopped,
-    ] {
-        let same = status(phase, Some(Reason::Ready));
-        assert!(reasons(&[same.clone(), same]).is_empty());
-    }
-    assert_eq!(
-        reasons(&[status(Phase::Paused, None), status(Phase::Stopped, None)]),
+        reasons([&status(Phase::Paused, None), &stopped]),
         ["Stopped"]
     );
 }
 
+#[test]
+fn start_problem_is_reported_once() {
+    let with_message = |phase, message: &str| SandboxStatus {
+        message: Some(message.into()),
+        ..status(phase, Some(Reason::ImagePullBackOff))
+    };
+    let created = starting(Reason::CreatingPod);
+    let pull = with_message(Phase::Starting, "ErrImagePull: no such image");
+    let again = with_message(Phase::Starting, "ImagePullBackOff: back-off");
+    let failed = with_message(Phase::Failed, "ImagePullBackOff: back-off");
+    let all = reasons([&created, &pull, &again, &pull, &again, &failed]);
+    assert_eq!(all, ["ImagePullBackOff", "Failed"]);
+    let events = transition::events_for_change(&created, &failed);
+    assert!(events[0].warning);
+    assert_eq!(events[0].note, failed.message);
+}
+
+#[test]
+fn restart_and_pod_replacement_have_distinct_events() {
+    let restarted = |status: &SandboxStatus, reason: &str| SandboxStatus {
+        restarts: Restarts {
+            count: 1,
+            reasons: vec![reason.into()],
+        },
+        ..status.clone()
+    };
+    let running = running();
+    let oom = restarted(&starting(Reason::Restarting), "OOMKilled");
+    let again = restarted(&running, "OOMKilled");
+    assert_eq!(reasons([&running, &oom, &again]), ["Restarted", "Ready"]);
+    // No status in between said that it was down.
+    assert_eq!(reasons([&running, &again]), ["Restarted"]);
+
+    let mut lost = starting(Reason::PodReplaced);
+    lost.message = Some("the Pod was deleted".into());
+    let replaced = restarted(&lost, "Deleted");
+    let ready = restarted(&running, "Deleted");
+    let all = reasons([&running, &lost, &replaced, &ready]);
+    assert_eq!(all, ["PodReplaced", "Ready"]);
+}
+
+#[test]
+fn unchanged_status_has_no_event() {
+    use Phase::{Paused, Pending, Running, Starting, Stopped};
+    for phase in [Pending, Starting, Running, Paused, Stopped] {
+        let same = status(phase, Some(Reason::Ready));
+        assert!(reasons([&same, &same]).is_empty(), "{phase:?}");
+    }
+}
+
+/// A publisher, and the API server that it writes to from `write` on.
 struct EventFixture {
     api: FakeApi,
     publisher: Arc<EventPublisher>,
@@ -142,15 +124,21 @@ struct EventFixture {
     task: Option<JoinHandle<()>>,
 }
 
-fn event_fixture() -> EventFixture {
-    let (api, metrics) = (FakeApi::default(), ControllerMetrics::default());
+fn silent_publisher() -> EventFixture {
+    let metrics = ControllerMetrics::default();
     let clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
     EventFixture {
         publisher: Arc::new(EventPublisher::new(clock, metrics.clone())),
-        api,
+        api: FakeApi::default(),
         metrics,
         task: None,
     }
+}
+
+fn writing_publisher() -> EventFixture {
+    let mut fixture = silent_publisher();
+    fixture.write();
+    fixture
 }
 
 fn entry(name: &str, phase: Phase) -> Entry {
@@ -175,18 +163,16 @@ impl EventFixture {
 
     async fn written(&self) -> Vec<Event> {
         self.publisher.wait_flushed().await;
-        let objects = self.api.objects();
-        let events = objects
-            .into_iter()
-            .map(|o| serde_json::from_value(o).unwrap());
-        events.collect()
+        let objects = self.api.objects().into_iter();
+        objects
+            .map(|o| serde_json::from_value(o).unwrap())
+            .collect()
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn event_has_required_fields() {
-    let mut fixture = event_fixture();
-    fixture.write();
+    let fixture = writing_publisher();
     fixture.ready("a");
     let events = fixture.written().await;
     let event = &events[0];
@@ -202,8 +188,7 @@ async fn event_has_required_fields() {
 
 #[tokio::test(start_paused = true)]
 async fn equal_events_within_ten_minutes_form_a_series() {
-    let mut fixture = event_fixture();
-    fixture.write();
+    let fixture = writing_publisher();
     for _ in 0..3 {
         fixture.ready("a");
         fixture.written().await;
@@ -220,8 +205,7 @@ async fn equal_events_within_ten_minutes_form_a_series() {
 
 #[tokio::test(start_paused = true)]
 async fn flapping_sandbox_is_rate_limited() {
-    let mut fixture = event_fixture();
-    fixture.write();
+    let fixture = writing_publisher();
     for _ in 0..1000 {
         fixture.ready("a");
     }
@@ -232,7 +216,7 @@ async fn flapping_sandbox_is_rate_limited() {
 
 #[tokio::test(start_paused = true)]
 async fn full_queue_drops_oldest_normal_event() {
-    let mut fixture = event_fixture();
+    let mut fixture = silent_publisher();
     let (before, after) = (entry("w", Phase::Starting), entry("w", Phase::Failed));
     fixture.publisher.publish_changes(&before, &after);
     for n in 0..MAX_PENDING_EVENTS + 5 {
@@ -247,8 +231,7 @@ async fn full_queue_drops_oldest_normal_event() {
 
 #[tokio::test(start_paused = true)]
 async fn event_writes_are_rate_limited() {
-    let mut fixture = event_fixture();
-    fixture.write();
+    let fixture = writing_publisher();
     let began = Instant::now();
     for n in 0..450 {
         fixture.ready(&n.to_string());
@@ -260,14 +243,11 @@ async fn event_writes_are_rate_limited() {
 
 #[tokio::test(start_paused = true)]
 async fn event_is_dropped_after_failed_attempts() {
-    let mut fixture = event_fixture();
-    fixture.write();
+    let fixture = writing_publisher();
     fixture.api.set_unavailable(true);
     fixture.ready("a");
-    let limit = Duration::from_secs(5);
-    timeout(limit, fixture.publisher.wait_flushed())
-        .await
-        .unwrap();
+    let flushed = timeout(Duration::from_secs(5), fixture.publisher.wait_flushed());
+    flushed.await.unwrap();
     assert_eq!(fixture.metrics.events("dropped_failed"), 1);
     fixture.api.set_unavailable(false);
     fixture.ready("a");

@@ -1,8 +1,15 @@
 use serde_json::json;
 
 use super::*;
-use crate::tests::key;
-use shared::keys::Keys;
+use crate::tests::{key, keys};
+
+fn pool_of(template: PoolTemplate, replicas: u32) -> SandboxPoolSpec {
+    SandboxPoolSpec {
+        template,
+        replicas,
+        ..SandboxPoolSpec::default()
+    }
+}
 
 fn env(name: &str, value: &str) -> EnvVar {
     EnvVar {
@@ -20,16 +27,13 @@ fn pool_fills_only_absent_fields() {
         env: vec![env("A", "own")],
         ..SandboxSpec::default()
     };
-    let pool = SandboxPoolSpec {
-        template: PoolTemplate {
-            image: "pool:1".into(),
-            working_dir: Some("/pool".into()),
-            env: vec![env("A", "pool"), env("B", "pool")],
-            ..PoolTemplate::default()
-        },
-        ..SandboxPoolSpec::default()
+    let template = PoolTemplate {
+        image: "pool:1".into(),
+        working_dir: Some("/pool".into()),
+        env: vec![env("A", "pool"), env("B", "pool")],
+        ..PoolTemplate::default()
     };
-    let filled = filled(&spec, &pool);
+    let filled = filled(&spec, &pool_of(template, 0));
     assert_eq!(filled.image.as_deref(), Some("pool:1"));
     assert_eq!(filled.working_dir.as_deref(), Some("/own"));
     assert_eq!(filled.env, [env("B", "pool"), env("A", "own")]);
@@ -72,7 +76,7 @@ fn state(uid: &str, version: &str, image: &str) -> SandboxPool {
 
 #[tokio::test]
 async fn stale_pool_state_is_ignored() {
-    let index = Index::new(Arc::new(Keys::derive(&[1; 32]).unwrap()));
+    let index = Index::new(Arc::new(keys()));
     let pools = PoolIndex::new(Arc::new(index), Arc::default());
     let spec = SandboxSpec {
         pool: Some("p".into()),
@@ -103,12 +107,7 @@ fn revision_depends_on_template_only() {
             image: image.into(),
             ..PoolTemplate::default()
         };
-        let spec = SandboxPoolSpec {
-            template,
-            replicas,
-            ..SandboxPoolSpec::default()
-        };
-        Pool::new("p".into(), spec).revision
+        Pool::new("p".into(), pool_of(template, replicas)).revision
     };
     assert_eq!(of("a", 0), of("a", 1));
     assert_ne!(of("a", 0), of("b", 0));

@@ -1,37 +1,26 @@
 use super::*;
 
-const fn seconds(n: u64) -> Duration {
-    Duration::from_secs(n)
-}
-
 #[test]
 fn latest_activity_decides_idle_time() {
-    let requests = |idle| {
-        Some(Traffic {
-            idle: seconds(idle),
-            has_seen_request: true,
-        })
-    };
-    let fresh = Some(Traffic {
-        idle: seconds(1),
-        has_seen_request: false,
-    });
-    assert_eq!(
-        combine_idle_times(Some(seconds(9)), requests(5)),
-        Some(seconds(5))
-    );
-    assert_eq!(
-        combine_idle_times(Some(seconds(5)), requests(9)),
-        Some(seconds(5))
-    );
-    assert_eq!(combine_idle_times(Some(seconds(9)), None), Some(seconds(9)));
+    let requests = |idle| Some((idle, true));
     // A gateway that has just started has seen no requests.
-    assert_eq!(
-        combine_idle_times(Some(seconds(9)), fresh),
-        Some(seconds(9))
-    );
-    assert_eq!(combine_idle_times(None, fresh), Some(seconds(1)));
-    assert_eq!(combine_idle_times(None, None), None);
+    let fresh = Some((1, false));
+    for (server, gateways, expected) in [
+        (Some(9), requests(5), Some(5)),
+        (Some(5), requests(9), Some(5)),
+        (Some(9), None, Some(9)),
+        (Some(9), fresh, Some(9)),
+        (None, fresh, Some(1)),
+        (None, None, None),
+    ] {
+        let traffic = gateways.map(|(idle, has_seen_request)| Traffic {
+            idle: Duration::from_secs(idle),
+            has_seen_request,
+        });
+        let combined = combine_idle_times(server.map(Duration::from_secs), traffic);
+        let expected = expected.map(Duration::from_secs);
+        assert_eq!(combined, expected, "{server:?} {gateways:?}");
+    }
 }
 
 #[test]

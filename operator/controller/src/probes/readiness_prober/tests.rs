@@ -1,26 +1,48 @@
-//! Probes of a scripted supervisor, in virtual time.
+//! Probes of fake supervisors, in virtual time.
 
 use std::collections::VecDeque;
 
+use SupervisorState::{Dormant, Ready, Starting};
 use crds::contract::control::{Init, Probe};
 use crds::contract::sealing::SealingKey;
 use crds::contract::token::Verifier;
 use tokio::time::timeout;
 
 use super::*;
-use crate::tests::key;
+use crate::tests::{key, keys};
 
-/// Returns one state after the other, and the last one repeatedly.
+/// Supervisors that report one scripted state after the other, and the last one repeatedly.
+/// Without a script only the listed addresses are ready, and a long poll waits.
 #[derive(Debug, Default)]
-struct ScriptedSupervisor {
-    states: Mutex<VecDeque<Option<SupervisorState>>>,
+struct FakeSupervisors {
+    script: Mutex<VecDeque<Option<SupervisorState>>>,
+    ready: Mutex<Vec<String>>,
     /// Offered for the init message.
     sealing_key: Mutex<Option<String>>,
     tokens: Mutex<Vec<String>>,
     probes: Mutex<u32>,
+    short_probes: Mutex<u32>,
+    /// Each running long poll holds a clone.
+    long_polls: Arc<()>,
 }
 
-impl Supervisors for ScriptedSupervisor {
+impl FakeSupervisors {
+    fn next_state(&self, ip: &str) -> Option<SupervisorState> {
+        let mut script = self.script.lock();
+        match script.len() {
+            0 if self.ready.lock().iter().any(|ready| ready == ip) => Some(Ready),
+            0 => Some(Starting),
+            1 => script[0],
+            _ => script.pop_front().flatten(),
+        }
+    }
+
+    fn running_long_polls(&self) -> usize {
+        Arc::strong_count(&self.long_polls) - 1
+    }
+}
+
+impl Supervisors for FakeSupervisors {
     fn init<'a>(
         &'a self,
         _: &'a SupervisorAddress,
@@ -32,22 +54,25 @@ impl Supervisors for ScriptedSupervisor {
 
     fn ready<'a>(
         &'a self,
-        _: &'a SupervisorAddress,
+        at: &'a SupervisorAddress,
         _: String,
-        _: Duration,
+        wait: Duration,
     ) -> BoxFuture<'a, Result<ReadyReport, SupervisorError>> {
         *self.probes.lock() += 1;
-        let mut answers = self.states.lock();
-        let next = match answers.len() {
-            1 => answers.front().copied().flatten(),
-            _ => answers.pop_front().flatten(),
-        };
-        let unreachable = || SupervisorError::Unreachable("refused".into());
-        let report = next.map(|state| ReadyReport {
-            sealing_key: self.sealing_key.lock().clone(),
-            ..state.into()
-        });
-        Box::pin(std::future::ready(report.ok_or_else(unreachable)))
+        *self.short_probes.lock() += u32::from(wait.is_zero());
+        let is_scripted = !self.script.lock().is_empty();
+        Box::pin(async move {
+            if !is_scripted && !wait.is_zero() {
+                let _running = self.long_polls.clone();
+                sleep(wait).await;
+            }
+            let unreachable = || SupervisorError::Unreachable("refused".into());
+            let state = self.next_state(&at.ip).ok_or_else(unreachable)?;
+            Ok(ReadyReport {
+                sealing_key: self.sealing_key.lock().clone(),
+                ..state.into()
+            })
+        })
     }
 
     fn accepts_connections<'a>(&'a self, _: &'a str, port: u16) -> BoxFuture<'a, bool> {
@@ -60,22 +85,21 @@ impl Supervisors for ScriptedSupervisor {
 }
 
 struct ProbeFixture {
-    script: Arc<ScriptedSupervisor>,
+    supervisors: Arc<FakeSupervisors>,
     readiness: Arc<ReadinessProber>,
     queue: Arc<WorkQueue<Key>>,
     keys: Arc<Keys>,
 }
 
-fn probe_fixture(answers: &[Option<SupervisorState>]) -> ProbeFixture {
-    let keys = Arc::new(Keys::derive(&[1; 32]).unwrap());
-    let queue = Arc::new(WorkQueue::default());
+fn probe_fixture(script: &[Option<SupervisorState>]) -> ProbeFixture {
+    let (keys, queue) = (Arc::new(keys()), Arc::new(WorkQueue::default()));
     queue.open();
-    let script = Arc::new(ScriptedSupervisor::default());
-    script.states.lock().extend(answers);
-    let readiness =
-        ReadinessProber::new(script.clone(), keys.clone(), Clock::wall(), queue.clone());
+    let supervisors = Arc::new(FakeSupervisors::default());
+    supervisors.script.lock().extend(script);
+    let (all, clock) = (supervisors.clone(), Clock::wall());
+    let readiness = ReadinessProber::new(all, keys.clone(), clock, queue.clone());
     ProbeFixture {
-        script,
+        supervisors,
         readiness: Arc::new(readiness),
         queue,
         keys,
@@ -92,7 +116,7 @@ fn run(restarts: u32) -> ContainerRun {
 
 fn supervisor() -> ProbeTarget {
     let init = || {
-        let init = Init {
+        Some(Init {
             command: vec!["true".into()],
             working_dir: "/".into(),
             environment: std::collections::BTreeMap::new(),
@@ -100,8 +124,7 @@ fn supervisor() -> ProbeTarget {
                 port: None,
                 path: None,
             },
-        };
-        Some(init)
+        })
     };
     ProbeTarget::Supervisor {
         init: Arc::new(init),
@@ -111,77 +134,86 @@ fn supervisor() -> ProbeTarget {
 
 impl ProbeFixture {
     fn probe(&self, restarts: u32) {
-        let ip = "10.0.0.1";
-        self.readiness
-            .ensure_probing(&key("a"), run(restarts), ip, supervisor());
+        let run = run(restarts);
+        let prober = &self.readiness;
+        prober.ensure_probing(&key("a"), run, "10.0.0.1", supervisor());
+    }
+
+    /// Probes another sandbox at this address.
+    fn probe_other(&self, name: &str, ip: &str) {
+        let prober = &self.readiness;
+        prober.ensure_probing(&key(name), run(0), ip, supervisor());
+    }
+
+    /// Time until a sandbox is ready.
+    async fn time_until_ready(&self, name: &str) -> Duration {
+        let start = Instant::now();
+        while self.readiness.result(&key(name), &run(0)) != Some(ProbeResult::Ready) {
+            sleep(Duration::from_millis(1)).await;
+        }
+        start.elapsed()
     }
 
     /// Result at the next requeue of the sandbox.
     async fn next_result(&self, restarts: u32) -> Option<ProbeResult> {
-        timeout(Duration::from_mins(10), self.queue.next())
-            .await
-            .ok()?;
+        let requeue = timeout(Duration::from_mins(10), self.queue.next());
+        requeue.await.ok()?;
         self.queue.done(&key("a"));
         self.readiness.result(&key("a"), &run(restarts))
+    }
+
+    /// Probes the sandbox until it is ready; returns the init messages that it received.
+    async fn init_grants(&self) -> Vec<Grant> {
+        self.probe(0);
+        assert_eq!(self.next_result(0).await, Some(ProbeResult::Ready));
+        let verifier = Verifier::new(&self.keys.signer().public_key()).unwrap();
+        let tokens = self.supervisors.tokens.lock();
+        let open = |token: &String| {
+            ControlMessage::recall(token, &verifier, "pod")
+                .unwrap()
+                .grant
+        };
+        tokens.iter().map(open).collect()
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn dormant_supervisor_is_initialized_once_it_listens() {
-    use SupervisorState::{Dormant, Ready};
     let fixture = probe_fixture(&[None, None, Some(Dormant), Some(Ready)]);
-    fixture.probe(0);
-    assert_eq!(fixture.next_result(0).await, Some(ProbeResult::Ready));
-    let tokens = fixture.script.tokens.lock().clone();
-    assert_eq!(tokens.len(), 1);
-    let verifier = Verifier::new(&fixture.keys.signer().public_key()).unwrap();
-    let message = ControlMessage::recall(&tokens[0], &verifier, "pod").unwrap();
-    assert!(matches!(message.grant, Grant::Init(_)));
+    let grants = fixture.init_grants().await;
+    assert!(matches!(grants[..], [Grant::Init(_)]), "{grants:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn init_message_is_encrypted_to_the_key_of_the_pod() {
-    use SupervisorState::{Dormant, Ready};
     let fixture = probe_fixture(&[Some(Dormant), Some(Ready)]);
     let key = SealingKey::generate().unwrap();
-    *fixture.script.sealing_key.lock() = Some(key.public_key().to_owned());
-    fixture.probe(0);
-    assert_eq!(fixture.next_result(0).await, Some(ProbeResult::Ready));
-    let token = fixture.script.tokens.lock()[0].clone();
-    let verifier = Verifier::new(&fixture.keys.signer().public_key()).unwrap();
-    let message = ControlMessage::recall(&token, &verifier, "pod").unwrap();
-    let Grant::SealedInit(sealed) = message.grant else {
-        panic!("not encrypted");
+    *fixture.supervisors.sealing_key.lock() = Some(key.public_key().to_owned());
+    let grants = fixture.init_grants().await;
+    let [Grant::SealedInit(sealed)] = &grants[..] else {
+        panic!("not encrypted: {grants:?}");
     };
-    let init: Init = key.open(&sealed, "pod").unwrap();
+    let init: Init = key.open(sealed, "pod").unwrap();
     assert_eq!(init.command, ["true"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn running_supervisor_is_not_initialized_again() {
-    let fixture = probe_fixture(&[Some(SupervisorState::Ready)]);
-    fixture.probe(0);
-    assert_eq!(fixture.next_result(0).await, Some(ProbeResult::Ready));
-    assert!(fixture.script.tokens.lock().is_empty());
+    assert_eq!(probe_fixture(&[Some(Ready)]).init_grants().await, []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn not_ready_requeues_only_once() {
-    let fixture = probe_fixture(&[Some(SupervisorState::Starting)]);
+    let fixture = probe_fixture(&[Some(Starting)]);
     fixture.probe(0);
-    assert_eq!(
-        fixture.next_result(0).await,
-        Some(ProbeResult::NotReady(None))
-    );
+    let first = fixture.next_result(0).await;
+    assert_eq!(first, Some(ProbeResult::NotReady(None)));
     assert_eq!(fixture.next_result(0).await, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn early_listener_is_detected_early() {
-    use SupervisorState::Ready;
-    let mut answers = vec![None; 6];
-    answers.push(Some(Ready));
-    let fixture = probe_fixture(&answers);
+    let fixture = probe_fixture(&[[None; 6].as_slice(), &[Some(Ready)]].concat());
     let start = Instant::now();
     fixture.probe(0);
     assert_eq!(fixture.next_result(0).await, Some(ProbeResult::Ready));
@@ -190,15 +222,15 @@ async fn early_listener_is_detected_early() {
 
 #[tokio::test(start_paused = true)]
 async fn fast_not_ready_answers_are_polled_at_interval() {
-    let fixture = probe_fixture(&[Some(SupervisorState::Starting)]);
+    let fixture = probe_fixture(&[Some(Starting)]);
     fixture.probe(0);
-    tokio::time::sleep(Duration::from_mins(1)).await;
-    assert!(*fixture.script.probes.lock() <= 300);
+    sleep(Duration::from_mins(1)).await;
+    assert!(*fixture.supervisors.probes.lock() <= 300);
 }
 
 #[tokio::test(start_paused = true)]
 async fn new_container_run_is_probed_again() {
-    let fixture = probe_fixture(&[Some(SupervisorState::Ready)]);
+    let fixture = probe_fixture(&[Some(Ready)]);
     fixture.probe(0);
     assert_eq!(fixture.next_result(0).await, Some(ProbeResult::Ready));
     assert_eq!(fixture.readiness.result(&key("a"), &run(1)), None);
@@ -210,175 +242,75 @@ async fn new_container_run_is_probed_again() {
 async fn forgotten_sandbox_is_not_probed() {
     let fixture = probe_fixture(&[None]);
     fixture.probe(0);
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    sleep(Duration::from_secs(1)).await;
     fixture.readiness.forget(&key("a"));
-    let probes = *fixture.script.probes.lock();
-    tokio::time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(*fixture.script.probes.lock(), probes);
+    let probes = *fixture.supervisors.probes.lock();
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(*fixture.supervisors.probes.lock(), probes);
 }
 
 #[tokio::test(start_paused = true)]
 async fn port_probe_is_ready_when_port_accepts() {
     let fixture = probe_fixture(&[]);
-    let target = ProbeTarget::Port(80);
-    let prober = &fixture.readiness;
+    let (prober, target) = (&fixture.readiness, ProbeTarget::Port(80));
     prober.ensure_probing(&key("a"), run(0), "10.0.0.1", target);
     assert_eq!(fixture.next_result(0).await, Some(ProbeResult::Ready));
 }
 
-/// Sandboxes of which only the listed ones become ready.
-#[derive(Debug, Default)]
-struct ManySupervisors {
-    /// Addresses whose command is ready.
-    ready: Mutex<Vec<String>>,
-    waiting: Mutex<u32>,
-    short: Mutex<u32>,
-}
-
-/// Counts a long poll while it runs.
-struct Counted<'a>(&'a ManySupervisors);
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        *self.0.waiting.lock() -= 1;
-    }
-}
-
-impl ManySupervisors {
-    fn report(&self, ip: &str) -> ReadyReport {
-        let ready = self.ready.lock().iter().any(|r| r == ip);
-        let state = if ready {
-            SupervisorState::Ready
-        } else {
-            SupervisorState::Starting
-        };
-        state.into()
-    }
-
-    fn count(&self) -> Counted<'_> {
-        *self.waiting.lock() += 1;
-        Counted(self)
-    }
-}
-
-impl Supervisors for ManySupervisors {
-    fn init<'a>(
-        &'a self,
-        _: &'a SupervisorAddress,
-        _: String,
-    ) -> BoxFuture<'a, Result<(), SupervisorError>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn ready<'a>(
-        &'a self,
-        at: &'a SupervisorAddress,
-        _: String,
-        wait: Duration,
-    ) -> BoxFuture<'a, Result<ReadyReport, SupervisorError>> {
-        Box::pin(async move {
-            if wait.is_zero() {
-                *self.short.lock() += 1;
-            } else {
-                let _counted = self.count();
-                sleep(wait).await;
-            }
-            Ok(self.report(&at.ip))
-        })
-    }
-
-    fn server_idle_time<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, Option<Duration>> {
-        Box::pin(std::future::ready(None))
-    }
-
-    fn accepts_connections<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, bool> {
-        Box::pin(std::future::ready(false))
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn never_ready_sandboxes_do_not_delay_others() {
-    let (supervisors, queue) = (
-        Arc::new(ManySupervisors::default()),
-        Arc::new(WorkQueue::default()),
-    );
-    let keys = Arc::new(Keys::derive(&[1; 32]).unwrap());
-    let readiness = ReadinessProber::new(supervisors.clone(), keys, Clock::wall(), queue.clone());
-    let readiness = Arc::new(readiness);
+    let fixture = probe_fixture(&[]);
     for n in 0..1200 {
-        let (key, ip) = (key(&format!("never-{n}")), format!("never-{n}"));
-        readiness.ensure_probing(&key, run(0), &ip, supervisor());
+        let name = format!("never-{n}");
+        fixture.probe_other(&name, &name);
     }
+    let supervisors = &fixture.supervisors;
     for n in 0..12 {
         // At any moment of the other long polls.
         sleep(Duration::from_millis(1700)).await;
         let name = format!("soon-{n}");
         supervisors.ready.lock().push(name.clone());
-        let start = Instant::now();
-        readiness.ensure_probing(&key(&name), run(0), &name, supervisor());
-        while readiness.result(&key(&name), &run(0)).is_none() {
-            sleep(Duration::from_millis(1)).await;
-        }
-        assert!(*supervisors.waiting.lock() <= 1024);
-        assert!(
-            start.elapsed() <= Duration::from_millis(5),
-            "{n}: {:?}",
-            start.elapsed()
-        );
+        fixture.probe_other(&name, &name);
+        let took = fixture.time_until_ready(&name).await;
+        assert!(supervisors.running_long_polls() <= 1024);
+        assert!(took <= Duration::from_millis(5), "{n}: {took:?}");
     }
-    assert!(*supervisors.waiting.lock() <= 1024);
     // Sandboxes without a long poll slot are probed rarely.
-    let before = *supervisors.short.lock();
+    let before = *supervisors.short_probes.lock();
     sleep(Duration::from_secs(30)).await;
-    let probes = *supervisors.short.lock() - before;
+    let probes = *supervisors.short_probes.lock() - before;
     assert!(probes <= 1200 * 30 / 2, "{probes}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn preempted_sandbox_still_becomes_ready() {
-    let (supervisors, queue) = (
-        Arc::new(ManySupervisors::default()),
-        Arc::new(WorkQueue::default()),
-    );
-    let keys = Arc::new(Keys::derive(&[1; 32]).unwrap());
-    let readiness = ReadinessProber::new(supervisors.clone(), keys, Clock::wall(), queue.clone());
-    let readiness = Arc::new(readiness);
-    readiness.ensure_probing(&key("a"), run(0), "first", supervisor());
+    let fixture = probe_fixture(&[]);
+    fixture.probe_other("a", "first");
     sleep(Duration::from_secs(1)).await;
     for n in 0..1200 {
-        readiness.ensure_probing(&key(&n.to_string()), run(0), "never", supervisor());
+        fixture.probe_other(&n.to_string(), "never");
     }
     sleep(Duration::from_secs(30)).await;
-    supervisors.ready.lock().push("first".into());
-    let start = Instant::now();
-    while readiness.result(&key("a"), &run(0)) != Some(ProbeResult::Ready) {
-        sleep(Duration::from_millis(10)).await;
-    }
-    assert!(
-        start.elapsed() <= LONG_POLL_TIMEOUT,
-        "{:?}",
-        start.elapsed()
-    );
+    fixture.supervisors.ready.lock().push("first".into());
+    let took = fixture.time_until_ready("a").await;
+    assert!(took <= LONG_POLL_TIMEOUT, "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn reports_not_ready_and_keeps_probing_when_node_is_silent() {
-    let mut script = vec![None; 60];
-    script.push(Some(SupervisorState::Ready));
-    let fixture = probe_fixture(&script);
+    let fixture = probe_fixture(&[[None; 60].as_slice(), &[Some(Ready)]].concat());
     let silent = ContainerRun {
         node_silent: true,
         ..run(0)
     };
-    let ip = "10.0.0.1";
-    let readiness = &fixture.readiness;
-    readiness.ensure_probing(&key("a"), silent.clone(), ip, supervisor());
-    let mut answers = Vec::new();
+    let prober = &fixture.readiness;
+    prober.ensure_probing(&key("a"), silent.clone(), "10.0.0.1", supervisor());
+    let mut results = Vec::new();
     for _ in 0..2 {
         fixture.next_result(0).await;
-        answers.push(fixture.readiness.result(&key("a"), &silent).unwrap());
+        results.push(prober.result(&key("a"), &silent).unwrap());
     }
-    assert!(matches!(&answers[0], ProbeResult::NotReady(Some(_))));
-    assert_eq!(answers[1], ProbeResult::Ready);
-    assert_eq!(fixture.readiness.result(&key("a"), &run(0)), None);
+    assert!(matches!(&results[0], ProbeResult::NotReady(Some(_))));
+    assert_eq!(results[1], ProbeResult::Ready);
+    assert_eq!(prober.result(&key("a"), &run(0)), None);
 }

@@ -87,9 +87,11 @@ fn has_known_flags_only(arguments: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::words;
 
-    fn words(text: &str) -> Vec<String> {
-        text.split(' ').map(str::to_owned).collect()
+    /// The command of a spec in an installation with the native executor.
+    fn effective(command: &str) -> Vec<String> {
+        effective_command(&spec(command, None), true).unwrap()
     }
 
     fn spec(command: &str, executor: Option<ExecutorMode>) -> SandboxSpec {
@@ -114,15 +116,15 @@ mod tests {
 
     #[test]
     fn python_server_is_replaced_and_keeps_its_arguments() {
-        assert_eq!(
-            effective_command(&spec(&python(), None), true).unwrap(),
-            native()
-        );
+        assert_eq!(effective(&python()), native());
+        let variables = "/usr/bin/env -u DEBUG LOG_JSON=0 A=b=c";
+        let command = format!("{variables} python -u -m {ACTION_SERVER} {ARGUMENTS}");
+        let expected = [words(variables), native()].concat();
+        assert_eq!(effective(&command), expected);
     }
 
     #[test]
     fn python_server_is_replaced_behind_every_known_wrapper() {
-        let server = format!("-m {ACTION_SERVER} {ARGUMENTS}");
         for wrapper in [
             "python",
             "python3 -u -B",
@@ -134,23 +136,9 @@ mod tests {
             "nice -n -20 /openhands/micromamba/bin/micromamba run -n openhands poetry run python",
             "tini -- python",
         ] {
-            let command = format!("{wrapper} {server}");
-            let replaced = effective_command(&spec(&command, None), true).unwrap();
-            assert_eq!(replaced, native(), "{wrapper}");
+            let command = format!("{wrapper} -m {ACTION_SERVER} {ARGUMENTS}");
+            assert_eq!(effective(&command), native(), "{wrapper}");
         }
-    }
-
-    #[test]
-    fn variables_before_command_are_kept() {
-        let command = format!(
-            "/usr/bin/env -u DEBUG LOG_JSON=0 A=b=c python -u -m {ACTION_SERVER} {ARGUMENTS}"
-        );
-        let mut expected = words("/usr/bin/env -u DEBUG LOG_JSON=0 A=b=c");
-        expected.extend(native());
-        assert_eq!(
-            effective_command(&spec(&command, None), true).unwrap(),
-            expected
-        );
     }
 
     #[test]
@@ -167,22 +155,19 @@ mod tests {
             format!("env -S python -m {ACTION_SERVER} 60000"),
             "python -m".to_owned(),
         ] {
-            assert_eq!(
-                effective_command(&spec(&command, None), true).unwrap(),
-                words(&command)
-            );
+            assert_eq!(effective(&command), words(&command));
         }
         assert_eq!(effective_command(&SandboxSpec::default(), true), None);
     }
 
     #[test]
     fn python_server_is_kept_by_spec_or_installation_setting() {
-        let python = python();
-        let kept = effective_command(&spec(&python, Some(ExecutorMode::Command)), true).unwrap();
-        assert_eq!(kept, words(&python));
-        for executor in [None, Some(ExecutorMode::Native)] {
-            let kept = effective_command(&spec(&python, executor), false).unwrap();
-            assert_eq!(kept, words(&python));
+        use ExecutorMode::{Command, Native};
+        for (executor, installation) in
+            [(Some(Command), true), (None, false), (Some(Native), false)]
+        {
+            let kept = effective_command(&spec(&python(), executor), installation);
+            assert_eq!(kept, Some(words(&python())), "{executor:?}");
         }
     }
 
@@ -205,16 +190,18 @@ mod tests {
 
     #[test]
     fn server_with_single_key_ignores_key_rotation() {
-        let rotated = |command: Option<&str>| {
-            key_rotation(&SandboxSpec {
+        for (command, rotation) in [
+            (Some(&*python()), 0),
+            (Some(&*format!("{EXECUTOR} serve 60000")), 0),
+            (Some("openhands-agent-server --port 60000"), 3),
+            (None, 3),
+        ] {
+            let spec = SandboxSpec {
                 command: command.map(words),
                 key_rotation: Some(3),
                 ..SandboxSpec::default()
-            })
-        };
-        assert_eq!(rotated(Some(&python())), 0);
-        assert_eq!(rotated(Some(&format!("{EXECUTOR} serve 60000"))), 0);
-        assert_eq!(rotated(Some("openhands-agent-server --port 60000")), 3);
-        assert_eq!(rotated(None), 3);
+            };
+            assert_eq!(key_rotation(&spec), rotation, "{command:?}");
+        }
     }
 }

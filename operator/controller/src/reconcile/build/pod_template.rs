@@ -200,44 +200,44 @@ mod tests {
 
     #[test]
     fn errors_name_path_of_field() {
+        let container = |mut fields: Value| {
+            fields["name"] = json!("sandbox");
+            json!({"spec": {"containers": [fields]}})
+        };
+        let misspelt = json!({"livenessProbe": {"httpGet": {"prot": 1, "port": 80}}});
         for (template, path) in [
-            (json!(3), "spec.podTemplate: "),
-            (json!({"spec": 3}), "spec.podTemplate.spec: "),
+            (json!(3), ": "),
+            (json!({"spec": 3}), ".spec: "),
             (
                 json!({"spec": {"containers": ["x"]}}),
-                "spec.podTemplate.spec.containers[0]: ",
+                ".spec.containers[0]: ",
             ),
-            (
-                json!({"spec": {"containers": [{"name": "sandbox", "tty": 3}]}}),
-                "spec.podTemplate.spec.containers[0].tty: ",
-            ),
+            (container(json!({"tty": 3})), ".spec.containers[0].tty: "),
             (
                 json!({"metadata": {"annotations": {"a": 1}}}),
-                "spec.podTemplate.metadata.annotations",
+                ".metadata.annotations",
             ),
             (
                 json!({"metadata": {"finalizers": ["f"]}}),
-                "spec.podTemplate.metadata.finalizers: only labels and annotations",
+                ".metadata.finalizers: only labels and annotations",
             ),
             (
                 json!({"spec": {"priorityClas": "high"}}),
-                "spec.podTemplate.spec.priorityClas: no such field",
+                ".spec.priorityClas: no such field",
             ),
             (
-                json!({"spec": {"containers": [{"name": "sandbox", "livenessProbe": {"httpGet": {"prot": 1, "port": 80}}}]}}),
-                "spec.podTemplate.spec.containers[0].livenessProbe.httpGet.prot: no such field",
+                container(misspelt),
+                ".spec.containers[0].livenessProbe.httpGet.prot: no such field",
             ),
             (
-                json!({"spec": {"containers": [{"name": "sandbox", "securityContext": null}]}}),
-                "spec.podTemplate.spec.containers[0].securityContext: must not be null",
+                container(json!({"securityContext": null})),
+                ".spec.containers[0].securityContext: must not be null",
             ),
-            (
-                json!({"status": {"phase": "Running"}}),
-                "spec.podTemplate.status: ",
-            ),
+            (json!({"status": {"phase": "Running"}}), ".status: "),
         ] {
             let error = apply_template(&pod(), &template).unwrap_err().to_string();
-            assert!(error.starts_with(path), "{error}");
+            let path = format!("spec.podTemplate{path}");
+            assert!(error.starts_with(&path), "{error}");
         }
     }
 }

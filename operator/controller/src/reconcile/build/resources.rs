@@ -128,99 +128,93 @@ fn format_scaled(name: &str, amount: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
-    fn spec(limits: &[(&str, &str)], factor: Option<f64>) -> SandboxSpec {
-        let limits = limits.iter().map(|(name, amount)| {
-            (
-                (*name).to_owned(),
-                IntOrString::String((*amount).to_owned()),
-            )
-        });
-        SandboxSpec {
-            resources: Some(Resources {
-                requests: BTreeMap::new(),
-                limits: limits.collect(),
-            }),
-            resource_factor: factor,
-            ..SandboxSpec::default()
-        }
+    fn built(spec: Value, defaults: &Defaults) -> Result<ResourceRequirements, String> {
+        let spec: SandboxSpec = serde_json::from_value(spec).unwrap();
+        requirements(&spec, defaults).map_err(|error| error.to_string())
     }
 
-    fn built(spec: &SandboxSpec) -> [String; 4] {
-        let built = requirements(spec, &Defaults::default()).unwrap();
+    /// Requests and limits of CPU and memory.
+    fn amounts(spec: Value) -> [String; 4] {
+        let built = built(spec, &Defaults::default()).unwrap();
         let (requests, limits) = (built.requests.unwrap(), built.limits.unwrap());
-        [
-            &requests["cpu"],
-            &requests["memory"],
-            &limits["cpu"],
-            &limits["memory"],
-        ]
-        .map(|amount| amount.0.clone())
+        let amounts = [
+            (&requests, "cpu"),
+            (&requests, "memory"),
+            (&limits, "cpu"),
+            (&limits, "memory"),
+        ];
+        amounts.map(|(all, name)| all[name].0.clone())
     }
 
     #[test]
-    fn defaults_apply_without_resources_in_spec() {
-        assert_eq!(
-            built(&SandboxSpec::default()),
-            ["250m", "512Mi", "2", "2Gi"]
-        );
+    fn amounts_of_spec_and_defaults_fit_each_other() {
+        let limits = |limits: Value| json!({"resources": {"limits": limits}});
+        let requested = json!({"resources": {"requests": {"memory": "4Gi"}}});
+        for (case, spec, expected) in [
+            ("defaults", json!({}), ["250m", "512Mi", "2", "2Gi"]),
+            (
+                "a default request is lowered to the limit",
+                limits(json!({"memory": "128Mi", "cpu": "100m"})),
+                ["100m", "128Mi", "100m", "128Mi"],
+            ),
+            (
+                "a default limit is raised to the request",
+                requested,
+                ["250m", "4Gi", "2", "4Gi"],
+            ),
+        ] {
+            assert_eq!(amounts(spec), expected, "{case}");
+        }
     }
 
     #[test]
     fn factor_multiplies_and_is_capped() {
-        let twice = built(&spec(&[("memory", "1Gi")], Some(2.0)));
+        let limits = json!({"limits": {"memory": "1Gi"}});
+        let twice = amounts(json!({"resources": limits, "resourceFactor": 2.0}));
         assert_eq!(twice, ["500m", "1073741824", "4000m", "2147483648"]);
-        let most = built(&spec(&[], Some(64.0)));
+        let most = amounts(json!({"resourceFactor": 64.0}));
         assert_eq!(most[2], "16000m");
-    }
-
-    #[test]
-    fn default_request_is_lowered_to_limit_of_spec() {
-        let small = built(&spec(&[("memory", "128Mi"), ("cpu", "100m")], None));
-        assert_eq!(small, ["100m", "128Mi", "100m", "128Mi"]);
-    }
-
-    #[test]
-    fn request_of_spec_raises_default_limit() {
-        let mut spec = spec(&[], None);
-        let resources = spec.resources.get_or_insert_default();
-        let amount = IntOrString::String("4Gi".to_owned());
-        resources.requests.insert("memory".to_owned(), amount);
-        assert_eq!(built(&spec), ["250m", "4Gi", "2", "4Gi"]);
     }
 
     #[test]
     fn max_resources_caps_requests_and_limits() {
         let mut defaults = Defaults::default();
         defaults.max_resources.insert("memory".into(), "1Gi".into());
-        let built = requirements(&spec(&[("memory", "64Gi")], Some(4.0)), &defaults).unwrap();
-        let amount = |amounts: Option<Quantities>| amounts.unwrap()["memory"].0.clone();
-        assert_eq!(amount(built.limits), "1Gi");
-        assert_eq!(amount(built.requests), "1Gi");
+        let limits = json!({"limits": {"memory": "64Gi"}});
+        let built = built(
+            json!({"resources": limits, "resourceFactor": 4.0}),
+            &defaults,
+        );
+        let built = built.unwrap();
+        assert_eq!(built.limits.unwrap()["memory"].0, "1Gi");
+        assert_eq!(built.requests.unwrap()["memory"].0, "1Gi");
     }
 
     #[test]
     fn ephemeral_storage_is_limited_and_not_scaled() {
-        let built = requirements(&spec(&[], Some(4.0)), &Defaults::default()).unwrap();
+        let built = built(json!({"resourceFactor": 4.0}), &Defaults::default()).unwrap();
         assert_eq!(built.limits.unwrap()["ephemeral-storage"].0, "10Gi");
         assert_eq!(built.requests.unwrap()["ephemeral-storage"].0, "0");
     }
 
     #[test]
-    fn invalid_factor_is_rejected() {
+    fn invalid_factor_or_quantity_is_reported_with_its_path() {
         for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let error = requirements(&spec(&[], Some(factor)), &Defaults::default());
+            let spec = SandboxSpec {
+                resource_factor: Some(factor),
+                ..SandboxSpec::default()
+            };
+            let error = requirements(&spec, &Defaults::default());
             let error = error.unwrap_err().to_string();
             assert!(error.starts_with("spec.resourceFactor: "), "{error}");
         }
-    }
-
-    #[test]
-    fn invalid_quantity_is_reported_with_its_path() {
-        let error = requirements(&spec(&[("memory", "much")], None), &Defaults::default());
+        let spec = json!({"resources": {"limits": {"memory": "much"}}});
         assert_eq!(
-            error.unwrap_err().to_string(),
+            built(spec, &Defaults::default()).unwrap_err(),
             "spec.resources.limits.memory: \"much\" is not a quantity (examples: 500m, 2Gi)"
         );
     }

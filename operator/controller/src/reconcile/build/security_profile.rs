@@ -95,17 +95,10 @@ mod tests {
 
     #[test]
     fn patterns_match_whole_names() {
+        let runtimes = "ghcr.io/openhands/runtime:*";
         for (pattern, image, fits) in [
-            (
-                "ghcr.io/openhands/runtime:*",
-                "ghcr.io/openhands/runtime:0.62",
-                true,
-            ),
-            (
-                "ghcr.io/openhands/runtime:*",
-                "evil.io/ghcr.io/openhands/runtime:1",
-                false,
-            ),
+            (runtimes, "ghcr.io/openhands/runtime:0.62", true),
+            (runtimes, "evil.io/ghcr.io/openhands/runtime:1", false),
             ("*/runtime:*", "ghcr.io/openhands/runtime:1", true),
             ("*/runtime:1", "a/runtime:1/runtime:1", true),
             ("a", "a", true),

@@ -6,9 +6,7 @@ mod lifecycle_doc;
 mod lost_pods;
 mod pause_stop;
 mod properties;
-mod quota;
 mod running;
-mod spec_change;
 mod start;
 mod transitions;
 
@@ -24,9 +22,10 @@ use jiff::SignedDuration;
 use super::*;
 use crate::config::Deadlines;
 use crate::facts::{
-    Container, ContainerState, PodFacts, PodPhase, ProbeResult, StartProblem, StartProblemKind,
+    Container, ContainerState, IdleReport, PodFacts, PodPhase, ProbeResult, QuotaDecision,
+    StartProblem, StartProblemKind,
 };
-use crate::tests::entry;
+use crate::tests::{entry, plain};
 use shared::index::Entry;
 
 /// One sandbox with its facts and its status, planned reconcile by reconcile.
@@ -42,14 +41,13 @@ pub(super) struct PlanFixture {
 impl PlanFixture {
     /// A new sandbox with a command and a workspace.
     pub(super) fn new() -> Self {
+        let workspace = Workspace {
+            size: IntOrString::String("1Gi".into()),
+            ..Workspace::default()
+        };
         let spec = SandboxSpec {
-            image: Some("image".into()),
-            command: Some(vec!["sleep".into(), "infinity".into()]),
-            workspace: Some(Workspace {
-                size: IntOrString::String("1Gi".into()),
-                ..Workspace::default()
-            }),
-            ..SandboxSpec::default()
+            workspace: Some(workspace),
+            ..plain()
         };
         Self {
             entry: entry(spec),
@@ -70,7 +68,7 @@ impl PlanFixture {
         fixture.facts.pod = Some(pod());
         fixture.facts.readiness = Some(ProbeResult::Ready);
         fixture.advance(1);
-        assert_eq!(fixture.plan_and_apply().status.phase, Phase::Running);
+        fixture.reaches(Phase::Running, Reason::Ready);
         fixture
     }
 
@@ -79,6 +77,15 @@ impl PlanFixture {
         let mut fixture = Self::new();
         let plan = fixture.plan_and_apply();
         fixture.entry.status = stored(&plan.status);
+        fixture
+    }
+
+    /// A sandbox that was paused while it ran.
+    pub(super) fn paused() -> Self {
+        let mut fixture = Self::running();
+        fixture.set_desired_state(DesiredState::Paused);
+        fixture.lose_pod();
+        fixture.reaches(Phase::Paused, Reason::Requested);
         fixture
     }
 
@@ -96,8 +103,33 @@ impl PlanFixture {
         self.now += SignedDuration::from_secs(seconds);
     }
 
+    /// The time in so many seconds, as in `requeue_at`.
+    pub(super) fn at(&self, seconds: i64) -> Option<Timestamp> {
+        Some(self.now + SignedDuration::from_secs(seconds))
+    }
+
     pub(super) fn pod(&mut self) -> &mut PodFacts {
         self.facts.pod.as_mut().unwrap()
+    }
+
+    /// The Pod is gone, and with it what is known about it.
+    pub(super) fn lose_pod(&mut self) {
+        self.facts = Facts::default();
+    }
+
+    /// The container of the Pod runs since now.
+    pub(super) fn run_container(&mut self) {
+        let started_at = Some(self.now);
+        self.pod().container.state = ContainerState::Running { started_at };
+    }
+
+    /// An idle report of so many seconds without activity; `None` if that is unknown.
+    pub(super) fn report_idle_for(&mut self, seconds: impl Into<Option<i64>>) {
+        let since = |seconds| self.now - SignedDuration::from_secs(seconds);
+        self.facts.idle = Some(IdleReport {
+            checked_at: self.now,
+            idle_since: seconds.into().map(since),
+        });
     }
 
     fn input(&self) -> PlanInput<'_> {
@@ -141,6 +173,21 @@ impl PlanFixture {
         plan
     }
 
+    /// Plans and stores the status after so many seconds.
+    pub(super) fn after(&mut self, seconds: i64) -> Plan {
+        self.advance(seconds);
+        self.plan_and_apply()
+    }
+
+    /// Plans and stores a status with this phase and reason.
+    #[track_caller]
+    pub(super) fn reaches(&mut self, phase: Phase, reason: Reason) -> Plan {
+        let plan = self.plan_and_apply();
+        let reached = (plan.status.phase, plan.status.reason);
+        assert_eq!(reached, (phase, Some(reason)), "{:?}", plan.status.message);
+        plan
+    }
+
     pub(super) fn status(&self) -> &SandboxStatus {
         &self.entry.status
     }
@@ -149,6 +196,15 @@ impl PlanFixture {
 /// A status after a round trip through JSON, which truncates times to seconds.
 fn stored(status: &SandboxStatus) -> SandboxStatus {
     serde_json::from_value(serde_json::to_value(status).unwrap()).unwrap()
+}
+
+/// A supervised Pod whose container has not been started.
+pub(super) fn waiting_pod() -> PodFacts {
+    PodFacts {
+        phase: PodPhase::Pending,
+        container: Container::default(),
+        ..pod()
+    }
 }
 
 /// A supervised Pod whose container has just been started.
@@ -176,6 +232,28 @@ pub(super) fn start_problem(kind: StartProblemKind, since: Timestamp) -> StartPr
         kind,
         message: "ErrImagePull: no such image".into(),
         since: Some(since),
+    }
+}
+
+/// A container that terminated, in this state after so many restarts.
+pub(super) fn terminated(state: ContainerState, restarts: u32, reason: &str) -> Container {
+    Container {
+        state,
+        restarts,
+        last_termination: Some(reason.into()),
+        termination_message: None,
+    }
+}
+
+pub(super) fn queued() -> QuotaDecision {
+    QuotaDecision::Queued("waiting for quota".into())
+}
+
+pub(super) fn rejection(reason: Reason, is_terminal: bool) -> ActionRejection {
+    ActionRejection {
+        reason,
+        message: "why".into(),
+        is_terminal,
     }
 }
 

@@ -152,6 +152,8 @@ fn privileged_template_requires_flag() {
 
 #[test]
 fn template_cannot_change_operator_parts() {
+    let control_key = json!([{"name": "SANDBOX_CONTROL_KEY", "value": "mine"}]);
+    let volume = json!([{"name": "sandbox-bin", "emptyDir": {"medium": "Memory"}}]);
     for (template, path) in [
         (
             with(&json!({"command": ["sh"]})),
@@ -162,13 +164,10 @@ fn template_cannot_change_operator_parts() {
             "containers[sandbox].command: ",
         ),
         (
-            with(&json!({"env": [{"name": "SANDBOX_CONTROL_KEY", "value": "mine"}]})),
+            with(&json!({ "env": control_key })),
             "containers[sandbox].env: ",
         ),
-        (
-            spec(&json!({"volumes": [{"name": "sandbox-bin", "emptyDir": {"medium": "Memory"}}]})),
-            "volumes: ",
-        ),
+        (spec(&json!({ "volumes": volume })), "volumes: "),
     ] {
         let fault = fault(&template, true);
         let expected = format!("spec.podTemplate.spec.{path}");

@@ -10,28 +10,20 @@ fn deletions(fixture: &mut PlanFixture) -> usize {
 }
 
 #[test]
-fn environment_secret_is_deleted_once_after_pod() {
-    let mut fixture = PlanFixture::running();
-    fixture.spec().command = None;
-    fixture.set_desired_state(DesiredState::Paused);
-    let plan = fixture.plan_and_apply();
-    assert!(
-        !plan.actions.contains(&Action::DeleteSecret),
-        "the container may still restart"
-    );
-    fixture.facts = Facts::default();
-    assert_eq!(deletions(&mut fixture), 1);
-    fixture.set_desired_state(DesiredState::Stopped);
-    assert_eq!(deletions(&mut fixture), 1);
-}
-
-#[test]
-fn supervised_sandbox_has_no_environment_secret() {
-    let mut fixture = PlanFixture::running();
-    fixture.facts = Facts::default();
-    for state in [DesiredState::Paused, DesiredState::Stopped] {
-        fixture.set_desired_state(state);
-        assert_eq!(deletions(&mut fixture), 0);
+fn environment_secret_of_entrypoint_is_deleted_once_after_pod() {
+    for (has_command, expected) in [(false, 1), (true, 0)] {
+        let mut fixture = PlanFixture::running();
+        if !has_command {
+            fixture.spec().command = None;
+        }
+        fixture.set_desired_state(DesiredState::Paused);
+        let actions = fixture.plan_and_apply().actions;
+        let early = "the container may still restart";
+        assert!(!actions.contains(&Action::DeleteSecret), "{early}");
+        fixture.lose_pod();
+        assert_eq!(deletions(&mut fixture), expected);
+        fixture.set_desired_state(DesiredState::Stopped);
+        assert_eq!(deletions(&mut fixture), expected);
     }
 }
 
@@ -40,15 +32,12 @@ fn status_reports_key_rotation_of_pod() {
     let mut fixture = PlanFixture::running();
     fixture.spec().key_rotation = Some(1);
     fixture.entry.generation += 1;
-    fixture.plan_and_apply();
-    assert_eq!(fixture.status().key_rotation, None);
+    assert_eq!(fixture.plan_and_apply().status.key_rotation, None);
     fixture.pod().key_rotation = 1;
-    fixture.plan_and_apply();
-    assert_eq!(fixture.status().key_rotation, Some(1));
+    assert_eq!(fixture.plan_and_apply().status.key_rotation, Some(1));
     fixture.set_desired_state(DesiredState::Paused);
-    fixture.facts = Facts::default();
-    fixture.plan_and_apply();
-    assert_eq!(fixture.status().key_rotation, Some(1));
+    fixture.lose_pod();
+    assert_eq!(fixture.plan_and_apply().status.key_rotation, Some(1));
 }
 
 #[test]
@@ -59,10 +48,8 @@ fn pod_note_appears_in_status_message() {
     assert!(message.ends_with("; no such class"), "{message}");
     fixture.spec().workspace = None;
     let message = fixture.plan_and_apply().status.message.unwrap();
-    assert!(
-        message.contains("; no such class; no workspace"),
-        "{message}"
-    );
+    let both = "; no such class; no workspace";
+    assert!(message.contains(both), "{message}");
 }
 
 #[test]
@@ -78,15 +65,11 @@ fn unschedulable_message_names_claim_and_storage_class() {
         let mut fixture = PlanFixture::new();
         let workspace = fixture.spec().workspace.as_mut().unwrap();
         workspace.storage_class_name = class.map(str::to_owned);
-        fixture.plan_and_apply();
         fixture.facts.pod = Some(pod());
         fixture.pod().container.state = ContainerState::Waiting;
         fixture.pod().unschedulable = Some(why.into());
-        fixture.advance(5);
-        let message = fixture.plan_and_apply().status.message.unwrap();
-        assert!(
-            message.starts_with(why) && message.contains(expected),
-            "{message}"
-        );
+        let message = fixture.after(5).status.message.unwrap();
+        assert!(message.starts_with(why), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
 }

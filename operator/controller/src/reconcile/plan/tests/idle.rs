@@ -3,7 +3,6 @@
 use crds::sandbox::PauseReason;
 
 use super::*;
-use crate::facts::IdleReport;
 
 /// A running sandbox with an idle timeout of ten minutes.
 fn with_idle_timeout() -> PlanFixture {
@@ -12,21 +11,28 @@ fn with_idle_timeout() -> PlanFixture {
     fixture
 }
 
-impl PlanFixture {
-    /// An idle report of so many seconds without activity.
-    fn report_idle_for(&mut self, seconds: i64) {
-        self.facts.idle = Some(IdleReport {
-            checked_at: self.now,
-            idle_since: Some(self.now - SignedDuration::from_secs(seconds)),
-        });
-    }
+/// A sandbox whose first idle check reports ten minutes without activity.
+fn idle() -> PlanFixture {
+    let mut fixture = with_idle_timeout();
+    fixture.advance(600);
+    fixture.report_idle_for(600);
+    fixture
+}
 
+/// A sandbox whose second idle check is due.
+fn pausing() -> PlanFixture {
+    let mut fixture = idle();
+    fixture.plan_and_apply();
+    fixture.wait_for_pause_propagation();
+    fixture
+}
+
+impl PlanFixture {
     /// Waits until every gateway has seen the pause, which leads to the second idle check.
     fn wait_for_pause_propagation(&mut self) {
         let plan = self.plan_and_apply();
         assert_eq!((plan.actions, plan.check_idle), (vec![], false));
-        self.advance(2);
-        assert!(self.plan_and_apply().check_idle);
+        assert!(self.after(2).check_idle);
     }
 
     /// Completes a pause up to the deletion of the Pod.
@@ -39,11 +45,9 @@ impl PlanFixture {
             self.wait_for_pause_propagation();
             self.report_idle_for(10_000);
         }
-        assert_eq!(
-            deletes_pod(&self.plan_and_apply()),
-            Some(DeletionGrace::PodDefault)
-        );
-        self.facts = Facts::default();
+        let deleted = deletes_pod(&self.plan_and_apply());
+        assert_eq!(deleted, Some(DeletionGrace::PodDefault));
+        self.lose_pod();
         self.plan_and_apply();
         assert_eq!(self.status().phase, Phase::Paused);
         assert_eq!(self.status().pause_reason, Some(by));
@@ -67,8 +71,7 @@ fn idle_check_does_not_run_before_deadline() {
 #[test]
 fn idle_sandbox_is_paused_without_spec_change() {
     let mut fixture = with_idle_timeout();
-    fixture.advance(600);
-    let plan = fixture.plan_and_apply();
+    let plan = fixture.after(600);
     assert!(plan.check_idle, "an idle check must precede the pause");
     assert_eq!(plan.status.phase, Phase::Running);
     fixture.report_idle_for(600);
@@ -82,41 +85,21 @@ fn activity_moves_idle_deadline() {
     let mut fixture = with_idle_timeout();
     fixture.advance(600);
     fixture.report_idle_for(100);
-    let plan = fixture.plan_and_apply();
-    assert_eq!(plan.status.phase, Phase::Running);
-    assert_eq!(
-        plan.requeue_at,
-        Some(fixture.now + SignedDuration::from_secs(500))
-    );
-    fixture.advance(500);
-    assert!(
-        fixture.plan_and_apply().check_idle,
-        "the old report has expired"
-    );
+    let plan = fixture.reaches(Phase::Running, Reason::Ready);
+    assert_eq!(plan.requeue_at, fixture.at(500));
+    assert!(fixture.after(500).check_idle, "the old report has expired");
     fixture.report_idle_for(0);
-    let plan = fixture.plan_and_apply();
-    assert_eq!(
-        plan.requeue_at,
-        Some(fixture.now + SignedDuration::from_mins(10))
-    );
+    assert_eq!(fixture.plan_and_apply().requeue_at, fixture.at(600));
 }
 
 #[test]
 fn unknown_idle_time_does_not_pause() {
     let mut fixture = with_idle_timeout();
     fixture.advance(6000);
-    fixture.facts.idle = Some(IdleReport {
-        checked_at: fixture.now,
-        idle_since: None,
-    });
+    fixture.report_idle_for(None);
     let plan = fixture.plan_and_apply();
-    assert_eq!(
-        plan.requeue_at,
-        Some(fixture.now + SignedDuration::from_secs(30))
-    );
-    assert!(!plan.check_idle);
-    fixture.advance(30);
-    assert!(fixture.plan_and_apply().check_idle);
+    assert_eq!((plan.requeue_at, plan.check_idle), (fixture.at(30), false));
+    assert!(fixture.after(30).check_idle);
     assert_eq!(fixture.status().phase, Phase::Running);
 }
 
@@ -124,45 +107,30 @@ fn unknown_idle_time_does_not_pause() {
 fn time_before_ready_does_not_count_as_idle() {
     let mut fixture = with_idle_timeout();
     fixture.report_idle_for(100_000);
-    let plan = fixture.plan_and_apply();
-    assert_eq!(plan.status.phase, Phase::Running);
+    let plan = fixture.reaches(Phase::Running, Reason::Ready);
     assert!(plan.requeue_at > Some(fixture.now));
 }
 
 #[test]
 fn wake_annotation_ends_idle_pause() {
-    let mut fixture = with_idle_timeout();
-    fixture.advance(600);
-    fixture.report_idle_for(600);
+    let mut fixture = idle();
     fixture.complete_pause(PauseReason::Idle);
-    fixture.advance(60);
     let since = fixture.status().paused_at.clone().unwrap().0;
     fixture.entry.wake_at = Some(since - SignedDuration::from_secs(1));
-    assert_eq!(
-        fixture.plan_and_apply().actions,
-        [],
-        "the annotation is older than the pause"
-    );
+    let plan = fixture.after(60);
+    assert_eq!(plan.actions, [], "the annotation is older than the pause");
     fixture.entry.wake_at = Some(since);
     assert_eq!(creates_pod(&fixture.plan_and_apply()), Some(0));
-    assert_eq!(fixture.status().phase, Phase::Starting);
-    assert_eq!(fixture.status().paused_at, None);
-    assert_eq!(fixture.status().pause_reason, None);
+    let status = fixture.status();
+    assert_eq!(status.phase, Phase::Starting);
+    assert_eq!((&status.paused_at, status.pause_reason), (&None, None));
 }
 
 #[test]
 fn late_activity_cancels_idle_pause() {
     for idle_seconds in [Some(1), None] {
-        let mut fixture = with_idle_timeout();
-        fixture.advance(600);
-        fixture.report_idle_for(600);
-        fixture.plan_and_apply();
-        fixture.wait_for_pause_propagation();
-        fixture.facts.idle = Some(IdleReport {
-            checked_at: fixture.now,
-            idle_since: idle_seconds
-                .map(|seconds| fixture.now - SignedDuration::from_secs(seconds)),
-        });
+        let mut fixture = pausing();
+        fixture.report_idle_for(idle_seconds);
         let plan = fixture.plan_and_apply();
         assert_eq!((plan.actions, plan.status.phase), (vec![], Phase::Running));
         assert_eq!(fixture.status().pause_reason, None);
@@ -176,26 +144,20 @@ fn idle_report_older_than_deadline_is_ignored() {
     fixture.advance(10);
     fixture.report_idle_for(0);
     fixture.plan_and_apply();
-    fixture.advance(2);
-    assert!(fixture.plan_and_apply().check_idle);
+    assert!(fixture.after(2).check_idle);
     assert_eq!(fixture.status().phase, Phase::Running);
 }
 
 #[test]
-fn resume_waits_for_terminating_pod() {
-    let mut fixture = with_idle_timeout();
-    fixture.advance(600);
-    fixture.report_idle_for(600);
-    fixture.plan_and_apply();
-    fixture.wait_for_pause_propagation();
+fn resume_of_idle_pause_waits_for_terminating_pod() {
+    let mut fixture = pausing();
     fixture.report_idle_for(700);
     fixture.plan_and_apply();
-    let ends = fixture.now + SignedDuration::from_secs(10);
-    fixture.pod().grace_ends_at = Some(ends);
+    fixture.pod().grace_ends_at = fixture.at(10);
     fixture.entry.wake_at = fixture.status().paused_at.as_ref().map(|t| t.0);
     let plan = fixture.plan_and_apply();
     assert_eq!((plan.actions, plan.status.phase), (vec![], Phase::Starting));
-    fixture.facts = Facts::default();
+    fixture.lose_pod();
     assert_eq!(creates_pod(&fixture.plan_and_apply()), Some(0));
 }
 
@@ -203,11 +165,10 @@ fn resume_waits_for_terminating_pod() {
 fn future_wake_annotation_prevents_pause() {
     let mut fixture = with_idle_timeout();
     fixture.deadlines.max_run_time = Some(5 * MINUTE);
-    fixture.entry.wake_at = Some(fixture.now + SignedDuration::from_mins(30));
+    fixture.entry.wake_at = fixture.at(30 * 60);
     fixture.advance(20 * 60);
     fixture.report_idle_for(20 * 60);
-    let plan = fixture.plan_and_apply();
-    assert_eq!(plan.status.phase, Phase::Running);
+    fixture.reaches(Phase::Running, Reason::Ready);
     fixture.advance(10 * 60 + 1);
     fixture.complete_pause(PauseReason::MaxRunTime);
 }

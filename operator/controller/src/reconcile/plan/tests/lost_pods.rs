@@ -6,18 +6,15 @@ use super::*;
 fn vanished_pod_is_replaced_at_once() {
     let mut fixture = PlanFixture::running();
     let ready_at = fixture.status().ready_at.clone();
-    fixture.facts = Facts::default();
+    fixture.lose_pod();
     fixture.advance(3600);
-    let plan = fixture.plan_and_apply();
+    let plan = fixture.reaches(Phase::Starting, Reason::PodReplaced);
     assert_eq!(creates_pod(&plan), Some(1));
     assert!(plan.pod_lost);
-    let status = fixture.status();
-    assert_eq!(status.phase, Phase::Starting);
-    assert_eq!(status.reason, Some(Reason::PodReplaced));
+    let status = plan.status;
     assert_eq!(status.restarts.count, 1);
     assert_eq!(status.restarts.reasons, ["Deleted"]);
-    assert_eq!(status.ready_at, ready_at);
-    assert_eq!(status.pod_ip, None);
+    assert_eq!((status.ready_at, status.pod_ip), (ready_at, None));
 }
 
 #[test]
@@ -28,55 +25,56 @@ fn pod_of_lost_node_is_force_deleted() {
     ] {
         let mut fixture = PlanFixture::running();
         fact(fixture.pod());
-        assert_eq!(
-            deletes_pod(&fixture.plan_and_apply()),
-            Some(DeletionGrace::Force)
-        );
+        let deleted = deletes_pod(&fixture.plan_and_apply());
+        assert_eq!(deleted, Some(DeletionGrace::Force));
     }
+}
+
+#[test]
+fn pod_of_terminating_sandbox_is_force_deleted_when_its_node_is_dead() {
+    let mut fixture = PlanFixture::running();
+    fixture.entry.deleting = true;
+    fixture.pod().grace_ends_at = Some(fixture.now);
+    assert_eq!(fixture.plan_and_apply().actions, []);
+    let deletion = Action::DeletePod {
+        uid: fixture.pod().uid.clone(),
+        grace: DeletionGrace::Force,
+    };
+    assert_eq!(fixture.after(30).actions, [deletion]);
 }
 
 #[test]
 fn replacement_waits_for_backoff() {
     let mut fixture = PlanFixture::running();
-    fixture.facts = Facts {
-        replace_at: Some(fixture.now + SignedDuration::from_secs(8)),
-        ..Facts::default()
-    };
+    fixture.lose_pod();
+    fixture.facts.replace_at = fixture.at(8);
     let plan = fixture.plan_and_apply();
     assert_eq!(plan.actions, []);
-    assert_eq!(plan.requeue_at, fixture.facts.replace_at);
-    assert_eq!(fixture.status().restarts.count, 0);
-    fixture.advance(8);
-    assert_eq!(creates_pod(&fixture.plan_and_apply()), Some(1));
+    assert_eq!(plan.requeue_at, fixture.at(8));
+    assert_eq!(plan.status.restarts.count, 0);
+    assert_eq!(creates_pod(&fixture.after(8)), Some(1));
 }
 
 #[test]
 fn three_lost_pods_before_ready_are_a_crash_loop() {
     let mut fixture = PlanFixture::starting();
-    for lost in 1..=3 {
-        fixture.facts.pod = None;
-        let plan = fixture.plan_and_apply();
-        if lost < 3 {
-            assert_eq!(creates_pod(&plan), Some(lost));
-        } else {
-            assert_eq!(plan.actions, []);
-            assert_eq!(plan.status.phase, Phase::Failed);
-            assert_eq!(plan.status.reason, Some(Reason::CrashLoop));
-        }
+    for lost in 1..3 {
+        assert_eq!(creates_pod(&fixture.plan_and_apply()), Some(lost));
     }
+    let plan = fixture.reaches(Phase::Failed, Reason::CrashLoop);
+    assert_eq!(plan.actions, []);
 }
 
 #[test]
 fn lost_pods_after_ready_never_fail_sandbox() {
     let mut fixture = PlanFixture::running();
-    let pod = fixture.facts.clone();
+    let running = fixture.facts.clone();
     for lost in 1..=9 {
-        fixture.facts = Facts::default();
-        fixture.advance(1);
-        assert_eq!(creates_pod(&fixture.plan_and_apply()), Some(lost));
-        fixture.facts = pod.clone();
+        fixture.lose_pod();
+        assert_eq!(creates_pod(&fixture.after(1)), Some(lost));
+        fixture.facts = running.clone();
         fixture.pod().restarts_before = lost;
-        assert_eq!(fixture.plan_and_apply().status.phase, Phase::Running);
+        fixture.reaches(Phase::Running, Reason::Ready);
     }
 }
 
@@ -84,14 +82,11 @@ fn lost_pods_after_ready_never_fail_sandbox() {
 fn node_restarts_do_not_count_as_crashes() {
     let mut fixture = PlanFixture::running();
     for restarts in 1..=9 {
-        fixture.advance(5);
-        let container = &mut fixture.pod().container;
-        container.restarts = restarts;
-        container.last_termination = Some("ContainerStatusUnknown".into());
-        container.state = ContainerState::Terminated;
-        assert_eq!(fixture.plan_and_apply().status.phase, Phase::Starting);
+        let unknown = "ContainerStatusUnknown";
+        fixture.pod().container = terminated(ContainerState::Terminated, restarts, unknown);
+        assert_eq!(fixture.after(5).status.phase, Phase::Starting);
         fixture.pod().container.state = ContainerState::Running { started_at: None };
-        assert_eq!(fixture.plan_and_apply().status.phase, Phase::Running);
+        fixture.reaches(Phase::Running, Reason::Ready);
     }
 }
 
@@ -99,15 +94,12 @@ fn node_restarts_do_not_count_as_crashes() {
 fn unreported_replacement_is_counted_with_reason() {
     let mut fixture = PlanFixture::running();
     fixture.facts.readiness = None;
-    fixture.facts.pod = Some(PodFacts {
-        uid: "pod-2".into(),
-        restarts_before: 1,
-        ..pod()
-    });
-    fixture.plan_and_apply();
-    assert_eq!(fixture.status().phase, Phase::Starting);
-    assert_eq!(fixture.status().restarts.count, 1);
-    assert_eq!(fixture.status().restarts.reasons, ["Deleted"]);
+    fixture.pod().uid = "pod-2".into();
+    fixture.pod().restarts_before = 1;
+    let status = fixture.plan_and_apply().status;
+    assert_eq!(status.phase, Phase::Starting);
+    assert_eq!(status.restarts.count, 1);
+    assert_eq!(status.restarts.reasons, ["Deleted"]);
 }
 
 #[test]
@@ -115,13 +107,10 @@ fn eviction_reason_is_reported() {
     let mut fixture = PlanFixture::running();
     fixture.pod().grace_ends_at = Some(fixture.now);
     fixture.pod().disruption = Some("EvictionByEvictionAPI".into());
-    fixture.plan_and_apply();
-    let message = fixture.status().message.as_deref();
-    assert_eq!(
-        message,
-        Some("the Pod is being deleted: EvictionByEvictionAPI")
-    );
-    assert_eq!(fixture.status().restarts.reasons, ["EvictionByEvictionAPI"]);
+    let status = fixture.plan_and_apply().status;
+    let message = "the Pod is being deleted: EvictionByEvictionAPI";
+    assert_eq!(status.message.as_deref(), Some(message));
+    assert_eq!(status.restarts.reasons, ["EvictionByEvictionAPI"]);
 }
 
 #[test]
@@ -131,14 +120,16 @@ fn silent_node_is_noted_while_sandbox_is_ready() {
         fixture.pod().supervised = supervised;
         fixture.pod().node_silent = true;
         fixture.advance(2);
-        fixture.plan_and_apply();
-        assert_eq!(fixture.status().phase, Phase::Running);
-        let message = fixture.status().message.clone();
-        assert!(message.unwrap().ends_with("; the node is not reporting"));
+        let plan = fixture.reaches(Phase::Running, Reason::Ready);
+        let message = plan.status.message.unwrap();
+        assert!(
+            message.ends_with("; the node is not reporting"),
+            "{message}"
+        );
         fixture.pod().node_silent = false;
         fixture.pod().ready = true;
-        fixture.plan_and_apply();
-        assert!(!fixture.status().message.clone().unwrap().contains("node"));
+        let message = fixture.plan_and_apply().status.message.unwrap();
+        assert!(!message.contains("node"), "{message}");
     }
 }
 
@@ -147,23 +138,15 @@ fn sandbox_on_silent_node_is_not_ready_without_response() {
     let mut fixture = PlanFixture::running();
     fixture.pod().node_silent = true;
     fixture.facts.readiness = None;
-    assert!(fixture.plan_and_apply().probe_readiness);
-    assert_eq!(fixture.status().phase, Phase::Running);
-    fixture.facts.readiness = Some(ProbeResult::NotReady(Some("no route".into())));
-    let plan = fixture.plan_and_apply();
-    assert_eq!(plan.actions, []);
+    let plan = fixture.reaches(Phase::Running, Reason::Ready);
     assert!(plan.probe_readiness);
-    assert_eq!(fixture.status().phase, Phase::Starting);
-    assert_eq!(fixture.status().reason, Some(Reason::NodeNotReady));
-    assert_eq!(
-        fixture.status().message.as_deref(),
-        Some("node node-1 is not reporting and the sandbox does not respond")
-    );
-    assert_eq!(
-        condition(fixture.status(), "Ready").as_deref(),
-        Some("False")
-    );
+    fixture.facts.readiness = Some(ProbeResult::NotReady(Some("no route".into())));
+    let plan = fixture.reaches(Phase::Starting, Reason::NodeNotReady);
+    assert_eq!((plan.actions, plan.probe_readiness), (vec![], true));
+    let message = "node node-1 is not reporting and the sandbox does not respond";
+    assert_eq!(plan.status.message.as_deref(), Some(message));
+    assert_eq!(condition(&plan.status, "Ready").as_deref(), Some("False"));
     fixture.facts.readiness = Some(ProbeResult::Ready);
-    assert_eq!(fixture.plan_and_apply().status.phase, Phase::Running);
-    assert_eq!(fixture.status().restarts.count, 0);
+    let plan = fixture.reaches(Phase::Running, Reason::Ready);
+    assert_eq!(plan.status.restarts.count, 0);
 }

@@ -90,14 +90,12 @@ fn fault() -> impl Strategy<Value = ModelFault> {
 }
 
 fn deadlines() -> impl Strategy<Value = Deadlines> {
-    let limit = |most: u64| proptest::option::weighted(0.3, 30..most).prop_map(seconds);
-    let all = (
-        limit(900),
-        limit(4000),
-        limit(4000),
-        limit(4000),
-        limit(900),
-    );
+    let limit = |most: u64| {
+        let seconds = (30..most).prop_map(Duration::from_secs);
+        proptest::option::weighted(0.3, seconds)
+    };
+    let (short, long) = (|| limit(900), || limit(4000));
+    let all = (short(), long(), long(), long(), short());
     all.prop_map(|(idle, run, paused, stopped, start)| Deadlines {
         idle_timeout: idle,
         max_run_time: run,
@@ -105,10 +103,6 @@ fn deadlines() -> impl Strategy<Value = Deadlines> {
         delete_stopped_after: stopped,
         start_timeout: start,
     })
-}
-
-fn seconds(number: Option<u64>) -> Option<Duration> {
-    number.map(Duration::from_secs)
 }
 
 fn config() -> Config {
@@ -128,12 +122,12 @@ fn play(kind: ReadinessSource, deadlines: Deadlines, events: Vec<Event>) -> Clus
             Event::Progress => cluster.progress(),
             Event::ProbeResult(answer) => cluster.complete_probe(answer),
             Event::Fault(fault) => cluster.inject(fault),
-            Event::Want(state) => cluster.set_desired_state(state),
+            Event::Want(state) => cluster.fixture.set_desired_state(state),
             Event::Wake => cluster.wake(),
             Event::Activity => cluster.record_activity(),
             Event::IdleReport(known) => cluster.complete_idle_check(known),
             Event::Pass(seconds) => cluster.advance(seconds.into()),
-            Event::ControllerEnds => cluster.end_controller(),
+            Event::ControllerEnds => cluster.controller = false,
             Event::ControllerStarts => cluster.start_controller(),
             Event::LoseStatusWrite => cluster.lose_status_write = true,
             Event::FailAction => cluster.fail_action = true,
@@ -149,7 +143,7 @@ fn converge(mut cluster: ClusterModel) -> TestCaseResult {
     if cluster.phase() == Phase::Failed {
         // Only a spec change restarts a failed sandbox.
         prop_assert!(!cluster.has_pod(), "a failed sandbox holds a Pod");
-        cluster.set_desired_state(DesiredState::Running);
+        cluster.fixture.set_desired_state(DesiredState::Running);
         cluster.heal();
     }
     if cluster.fixture.entry.automatic_pause().is_some() {
@@ -158,18 +152,14 @@ fn converge(mut cluster: ClusterModel) -> TestCaseResult {
         cluster.heal();
         prop_assert!(cluster.phase() == Phase::Running, "not woken: {cluster:#?}");
     }
-    let status = cluster.fixture.status();
-    let reached = match cluster.desired_state() {
+    let (phase, desired) = (cluster.phase(), cluster.desired_state());
+    let reached = match desired {
         _ if cluster.deleted => true,
-        DesiredState::Running => status.phase == Phase::Running,
-        DesiredState::Paused => status.phase == Phase::Paused && !cluster.has_pod(),
-        DesiredState::Stopped => status.phase == Phase::Stopped && !cluster.has_pod(),
+        DesiredState::Running => phase == Phase::Running,
+        DesiredState::Paused => phase == Phase::Paused && !cluster.has_pod(),
+        DesiredState::Stopped => phase == Phase::Stopped && !cluster.has_pod(),
     };
-    prop_assert!(
-        reached,
-        "{:?} was requested, not {cluster:#?}",
-        cluster.desired_state()
-    );
+    prop_assert!(reached, "{desired:?} was requested, not {cluster:#?}");
     Ok(())
 }
 
@@ -177,23 +167,12 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn supervised_sandbox_is_truthful_and_converges(
+    fn sandbox_is_truthful_and_converges_with_every_source_of_readiness(
         deadlines in deadlines(), events in vec(event(), 1..60),
     ) {
-        converge(play(ReadinessSource::Supervised, deadlines, events))?;
-    }
-
-    #[test]
-    fn sandbox_with_port_is_truthful_and_converges(
-        deadlines in deadlines(), events in vec(event(), 1..60),
-    ) {
-        converge(play(ReadinessSource::Port, deadlines, events))?;
-    }
-
-    #[test]
-    fn unsupervised_sandbox_is_truthful_and_converges(
-        deadlines in deadlines(), events in vec(event(), 1..60),
-    ) {
-        converge(play(ReadinessSource::Kubelet, deadlines, events))?;
+        use ReadinessSource::{Kubelet, Port, Supervised};
+        for source in [Supervised, Port, Kubelet] {
+            converge(play(source, deadlines, events.clone()))?;
+        }
     }
 }

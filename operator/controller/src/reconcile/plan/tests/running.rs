@@ -1,7 +1,7 @@
 //! Facts that end or do not end phase `Running`.
 
 use super::*;
-use crate::facts::QuotaDecision;
+use crate::facts::spec_revision::SpecRevision;
 use crds::sandbox::PoolSnapshot;
 
 #[test]
@@ -9,34 +9,43 @@ fn container_restart_is_detected_by_restarted_controller() {
     let mut fixture = PlanFixture::running();
     fixture.facts.readiness = None;
     fixture.advance(60);
-    let now = fixture.now;
-    fixture.pod().container = Container {
-        state: ContainerState::Running {
-            started_at: Some(now),
-        },
-        restarts: 1,
-        last_termination: Some("OOMKilled".into()),
-        termination_message: None,
-    };
-    let plan = fixture.plan_and_apply();
+    fixture.pod().container = terminated(ContainerState::Waiting, 1, "OOMKilled");
+    fixture.run_container();
+    let plan = fixture.reaches(Phase::Starting, Reason::Restarting);
     assert!(plan.probe_readiness);
-    assert_eq!(plan.status.phase, Phase::Starting);
-    assert_eq!(plan.status.reason, Some(Reason::Restarting));
     assert_eq!(plan.status.restarts.count, 1);
     assert_eq!(plan.status.restarts.reasons, ["OOMKilled"]);
     assert!(plan.status.ready_at.is_some());
     fixture.facts.readiness = Some(ProbeResult::Ready);
-    fixture.plan_and_apply();
-    assert_eq!(fixture.status().phase, Phase::Running);
-    assert_eq!(fixture.status().restarts.count, 1);
+    let plan = fixture.reaches(Phase::Running, Reason::Ready);
+    assert_eq!(plan.status.restarts.count, 1);
 }
 
 #[test]
-fn other_pod_of_same_name_is_not_ready() {
-    let mut fixture = PlanFixture::running();
-    fixture.facts.readiness = None;
-    fixture.pod().uid = "pod-2".into();
-    assert_eq!(fixture.plan_and_apply().status.phase, Phase::Starting);
+fn ready_phase_of_other_container_run_is_not_trusted() {
+    let other_pod = |pod: &mut PodFacts, _| pod.uid = "pod-2".into();
+    let restart_in_the_same_second = |pod: &mut PodFacts, started_at| {
+        pod.container.restarts = 1;
+        pod.container.state = ContainerState::Running { started_at };
+    };
+    let changes: [(&str, fn(&mut PodFacts, Option<Timestamp>)); 2] = [
+        ("other Pod of the same name", other_pod),
+        (
+            "restart in the second of readiness",
+            restart_in_the_same_second,
+        ),
+    ];
+    for (case, change) in changes {
+        let mut fixture = PlanFixture::running();
+        fixture.facts.readiness = None;
+        let ready_at = fixture.status().ready_at.as_ref().unwrap().0;
+        change(fixture.pod(), Some(ready_at));
+        assert_eq!(
+            fixture.plan_and_apply().status.phase,
+            Phase::Starting,
+            "{case}"
+        );
+    }
 }
 
 #[test]
@@ -44,9 +53,9 @@ fn restarted_controller_ignores_clock_of_kubelet() {
     for ahead in [-3600, -1, 1, 3600] {
         let mut fixture = PlanFixture::running();
         fixture.facts.readiness = None;
-        let at = Some(fixture.now + SignedDuration::from_secs(ahead));
-        fixture.pod().created_at = at;
-        fixture.pod().container.state = ContainerState::Running { started_at: at };
+        let started_at = fixture.at(ahead);
+        fixture.pod().created_at = started_at;
+        fixture.pod().container.state = ContainerState::Running { started_at };
         assert_eq!(
             fixture.plan_and_apply().status.phase,
             Phase::Running,
@@ -60,60 +69,50 @@ fn ready_sandbox_is_not_failed_by_crashes_or_pull_errors() {
     let mut fixture = PlanFixture::running();
     fixture.facts.readiness = None;
     fixture.advance(3 * 60);
-    let now = fixture.now;
+    let problem = start_problem(StartProblemKind::ImagePull, fixture.now);
     fixture.pod().container.restarts = 7;
     fixture.pod().container.state = ContainerState::BackingOff;
-    fixture.pod().start_problem = Some(start_problem(StartProblemKind::ImagePull, now));
+    fixture.pod().start_problem = Some(problem);
     fixture.plan_and_apply();
-    fixture.advance(10 * 60);
-    assert_eq!(fixture.plan_and_apply().status.phase, Phase::Starting);
+    assert_eq!(fixture.after(10 * 60).status.phase, Phase::Starting);
 }
 
 #[test]
 fn crash_loop_window_fails_sandbox_that_was_ready() {
     let mut fixture = PlanFixture::running();
-    for restarts in 0..3 {
-        fixture.advance(10);
-        fixture.pod().container = Container {
-            state: ContainerState::BackingOff,
-            restarts,
-            last_termination: Some("exit code 3".into()),
-            termination_message: None,
-        };
+    for restarts in 0..2 {
+        fixture.pod().container = terminated(ContainerState::BackingOff, restarts, "exit code 3");
         fixture.facts.readiness = None;
-        fixture.plan_and_apply();
-        let over = fixture.status().phase == Phase::Failed;
-        assert_eq!(over, restarts == 2);
-        if !over {
-            fixture.pod().container.state = ContainerState::Running { started_at: None };
-            fixture.facts.readiness = Some(ProbeResult::Ready);
-            assert_eq!(fixture.plan_and_apply().status.phase, Phase::Running);
-        }
+        assert_eq!(
+            fixture.after(10).status.phase,
+            Phase::Starting,
+            "{restarts}"
+        );
+        fixture.pod().container.state = ContainerState::Running { started_at: None };
+        fixture.facts.readiness = Some(ProbeResult::Ready);
+        assert_eq!(fixture.plan_and_apply().status.phase, Phase::Running);
     }
-    assert_eq!(fixture.status().reason, Some(Reason::CrashLoop));
+    fixture.pod().container = terminated(ContainerState::BackingOff, 2, "exit code 3");
+    fixture.facts.readiness = None;
+    fixture.advance(10);
+    fixture.reaches(Phase::Failed, Reason::CrashLoop);
 }
 
 #[test]
 fn pod_is_replaced_when_not_ready_again_within_start_timeout() {
     let mut fixture = PlanFixture::running();
-    fixture.advance(100_000);
     fixture.facts.readiness = Some(ProbeResult::NotReady(None));
-    let plan = fixture.plan_and_apply();
+    let plan = fixture.after(100_000);
     assert_eq!(plan.status.phase, Phase::Starting);
-    assert_eq!(
-        plan.requeue_at,
-        Some(fixture.now + SignedDuration::from_mins(15))
-    );
+    assert_eq!(plan.requeue_at, fixture.at(15 * 60));
     fixture.advance(15 * 60);
     for _ in 0..3 {
-        let plan = fixture.plan_and_apply();
+        let plan = fixture.reaches(Phase::Starting, Reason::PodReplaced);
         assert_eq!(deletes_pod(&plan), Some(DeletionGrace::PodDefault));
-        assert_eq!(plan.status.reason, Some(Reason::PodReplaced));
-        fixture.facts = Facts::default();
+        fixture.lose_pod();
         assert!(creates_pod(&fixture.plan_and_apply()).is_some());
-        let started_at = Some(fixture.now);
         fixture.facts.pod = Some(pod());
-        fixture.pod().container.state = ContainerState::Running { started_at };
+        fixture.run_container();
         fixture.facts.readiness = Some(ProbeResult::NotReady(None));
         let plan = fixture.plan_and_apply();
         assert_eq!(plan.actions, [], "the new Pod has its own startTimeout");
@@ -131,63 +130,44 @@ fn status_keeps_latest_restart_reasons_only() {
         fixture.pod().container.last_termination = Some(format!("exit code {restarts}"));
         fixture.plan_and_apply();
     }
-    assert_eq!(fixture.status().restarts.count, 8);
-    let reasons = &fixture.status().restarts.reasons;
-    assert_eq!(reasons.len(), 5);
-    assert_eq!(reasons[4], "exit code 8");
-}
-
-#[test]
-fn restart_in_the_same_second_as_ready_is_detected() {
-    let mut fixture = PlanFixture::running();
-    let second = fixture.status().ready_at.as_ref().unwrap().0;
-    fixture.facts.readiness = None;
-    fixture.pod().container.restarts = 1;
-    fixture.pod().container.state = ContainerState::Running {
-        started_at: Some(second),
-    };
-    assert_eq!(fixture.plan_and_apply().status.phase, Phase::Starting);
+    let restarts = &fixture.status().restarts;
+    assert_eq!((restarts.count, restarts.reasons.len()), (8, 5));
+    assert_eq!(restarts.reasons[4], "exit code 8");
 }
 
 #[test]
 fn pool_revision_is_kept_from_first_readiness_on() {
     let snapshot = |name: &str, revision: &str| {
-        Some(Arc::new(PoolSnapshot {
+        Some(PoolSnapshot {
             name: name.into(),
             revision: revision.into(),
             ..PoolSnapshot::default()
-        }))
+        })
     };
     let mut fixture = PlanFixture::starting();
     fixture.spec().pool = Some("p".into());
-    fixture.facts.pool = snapshot("p", "first");
+    fixture.facts.pool = snapshot("p", "first").map(Arc::new);
     fixture.plan_and_apply();
     assert_eq!(fixture.status().pool, None, "it follows the pool");
     fixture.facts.pod = Some(pod());
     fixture.facts.readiness = Some(ProbeResult::Ready);
-    fixture.facts.pool = snapshot("p", "second");
-    fixture.plan_and_apply();
-    let kept = fixture.status().pool.clone().unwrap();
-    assert_eq!(
-        (kept.name.as_str(), kept.revision.as_str()),
-        ("p", "second")
-    );
+    fixture.facts.pool = snapshot("p", "second").map(Arc::new);
+    let kept = fixture.plan_and_apply().status.pool;
+    assert_eq!(kept, snapshot("p", "second"));
     for later in [snapshot("p", "third"), None] {
-        fixture.facts.pool = later;
-        fixture.plan_and_apply();
-        assert_eq!(fixture.status().pool.as_ref(), Some(&kept));
+        fixture.facts.pool = later.map(Arc::new);
+        assert_eq!(fixture.plan_and_apply().status.pool, kept);
     }
     fixture.spec().pool = Some("q".into());
-    fixture.facts.pool = snapshot("q", "first");
-    fixture.plan_and_apply();
-    assert_eq!(fixture.status().pool.as_ref().unwrap().name, "q");
+    fixture.facts.pool = snapshot("q", "first").map(Arc::new);
+    assert_eq!(fixture.plan_and_apply().status.pool, snapshot("q", "first"));
 }
 
 #[test]
 fn outage_never_fails_sandbox_that_was_ready() {
     let outages: [fn(&mut PlanFixture); 5] = [
         |f| f.facts.pod = None,
-        |f| f.facts.quota = QuotaDecision::Queued("waiting for quota".into()),
+        |f| (f.facts.quota, f.facts.pod) = (queued(), None),
         |f| f.pod().unschedulable = Some("0/3 nodes are available".into()),
         |f| f.pod().start_problem = Some(start_problem(StartProblemKind::ImagePull, f.now)),
         |f| f.pod().start_problem = Some(start_problem(StartProblemKind::ContainerConfig, f.now)),
@@ -196,9 +176,7 @@ fn outage_never_fails_sandbox_that_was_ready() {
         for outage in outages {
             let mut fixture = PlanFixture::running();
             if resumed {
-                fixture.set_desired_state(DesiredState::Paused);
-                fixture.facts = Facts::default();
-                fixture.plan_and_apply();
+                fixture = PlanFixture::paused();
                 fixture.advance(60);
                 fixture.set_desired_state(DesiredState::Running);
                 fixture.plan_and_apply();
@@ -209,12 +187,8 @@ fn outage_never_fails_sandbox_that_was_ready() {
                 ..pod()
             });
             outage(&mut fixture);
-            if matches!(fixture.facts.quota, QuotaDecision::Queued(_)) {
-                fixture.facts.pod = None;
-            }
             for _ in 0..60 {
-                fixture.advance(60);
-                let phase = fixture.plan_and_apply().status.phase;
+                let phase = fixture.after(60).status.phase;
                 assert!(
                     matches!(phase, Phase::Starting | Phase::Pending),
                     "{phase:?}"
@@ -222,4 +196,23 @@ fn outage_never_fails_sandbox_that_was_ready() {
             }
         }
     }
+}
+
+#[test]
+fn running_sandbox_reports_that_a_changed_spec_needs_a_restart() {
+    let mut fixture = PlanFixture::running();
+    let needed = |fixture: &PlanFixture| {
+        let mut all = fixture.status().conditions.iter();
+        all.any(|c| c.type_ == "RestartNeeded" && c.status == "True" && c.reason == "SpecChanged")
+    };
+    assert!(!needed(&fixture));
+    let revision = SpecRevision::new(1, &fixture.entry.spec);
+    fixture.spec().resource_factor = Some(2.0);
+    fixture.entry.generation = 2;
+    fixture.facts.spec_changed = revision.differs_from(2, &fixture.entry.spec);
+    fixture.plan_and_apply();
+    assert!(needed(&fixture));
+    fixture.facts.spec_changed = false;
+    fixture.plan_and_apply();
+    assert!(!needed(&fixture));
 }

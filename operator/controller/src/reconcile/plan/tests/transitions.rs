@@ -1,7 +1,7 @@
 //! One fixture per transition: a sandbox in some phase, and the fact that leads out of it.
 
 use super::*;
-use crate::facts::{IdleReport, QuotaDecision};
+use DesiredState::{Paused, Running, Stopped};
 
 /// A row of the table in `docs/lifecycle.md`.
 pub(super) struct Transition {
@@ -11,42 +11,15 @@ pub(super) struct Transition {
     pub(super) rejection: Option<ActionRejection>,
 }
 
-fn transition(
-    description: &'static str,
-    mut fixture: PlanFixture,
-    change: impl FnOnce(&mut PlanFixture),
-) -> Transition {
-    change(&mut fixture);
-    Transition {
-        description,
-        fixture,
-        rejection: None,
-    }
-}
-
-/// A new object whose Pod is rejected.
-fn refused(
-    description: &'static str,
-    fixture: PlanFixture,
-    reason: Reason,
-    fatal: bool,
-) -> Transition {
-    let rejection = ActionRejection {
-        reason,
-        message: "why".into(),
-        is_terminal: fatal,
-    };
-    Transition {
-        description,
-        fixture,
-        rejection: Some(rejection),
-    }
-}
+type Row = (&'static str, PlanFixture);
 
 pub(super) fn transitions() -> Vec<Transition> {
-    let parts = [
-        new_objects(),
-        rejections(),
+    let rejected = rejections().into_iter().map(|(row, reason, is_terminal)| {
+        let rejection = rejection(reason, is_terminal);
+        (row, Some(rejection))
+    });
+    let new = new_objects().into_iter().map(|row| (row, None));
+    let later = [
         starts(),
         unsupervised(),
         start_problems(),
@@ -55,516 +28,348 @@ pub(super) fn transitions() -> Vec<Transition> {
         pauses(),
         final_phases(),
     ];
-    parts.into_iter().flatten().collect()
+    let later = later.into_iter().flatten().map(|row| (row, None));
+    let all = new.chain(rejected).chain(later);
+    all.map(|((description, fixture), rejection)| Transition {
+        description,
+        fixture,
+        rejection,
+    })
+    .collect()
 }
+
+impl PlanFixture {
+    fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    fn with_pod(mut self, change: impl FnOnce(&mut PodFacts)) -> Self {
+        change(self.pod());
+        self
+    }
+
+    fn without_pod(self) -> Self {
+        self.with(Self::lose_pod)
+    }
+
+    fn wants(self, state: DesiredState) -> Self {
+        self.with(|it| it.set_desired_state(state))
+    }
+
+    fn woken(self) -> Self {
+        self.with(|it| it.entry.wake_at = Some(it.now))
+    }
+
+    fn ready(self) -> Self {
+        self.with(|it| it.facts.readiness = Some(ProbeResult::Ready))
+    }
+
+    fn not_ready(self) -> Self {
+        self.with(|it| it.facts.readiness = Some(ProbeResult::NotReady(None)))
+    }
+
+    fn decided(self, quota: QuotaDecision) -> Self {
+        self.with(|it| it.facts.quota = quota)
+    }
+
+    fn later(self, seconds: i64) -> Self {
+        self.with(|it| it.advance(seconds))
+    }
+
+    /// Grace period of the Pod that ends in so many seconds.
+    fn terminating(self, seconds: i64) -> Self {
+        let ends = self.at(seconds);
+        self.with_pod(|pod| pod.grace_ends_at = ends)
+    }
+
+    fn idle_for(self, seconds: impl Into<Option<i64>>) -> Self {
+        self.with(|it| it.report_idle_for(seconds))
+    }
+
+    /// A start problem since now.
+    fn with_problem(self, kind: StartProblemKind) -> Self {
+        let problem = start_problem(kind, self.now);
+        self.with_pod(|pod| pod.start_problem = Some(problem))
+    }
+
+    /// A command that terminated so many times.
+    fn crashed(self, times: u32) -> Self {
+        let container = terminated(ContainerState::BackingOff, times - 1, "exit code 1");
+        self.with_pod(|pod| pod.container = container)
+    }
+
+    /// Planned so far.
+    fn planned(mut self) -> Self {
+        self.plan_and_apply();
+        self
+    }
+}
+
+const HOUR: i64 = 3600;
+const START_TIMEOUT: i64 = 15 * 60;
 
 /// A sandbox whose Pod has just been created.
 fn started() -> PlanFixture {
     let mut fixture = PlanFixture::starting();
     fixture.facts.pod = Some(PodFacts {
-        phase: PodPhase::Pending,
         ip: None,
-        container: Container::default(),
-        ..pod()
+        ..waiting_pod()
     });
-    fixture.advance(4);
-    fixture
+    fixture.later(4)
+}
+
+/// A sandbox whose Pod has an address.
+fn addressed() -> PlanFixture {
+    started().with(|it| it.facts.pod = Some(pod()))
 }
 
 /// A sandbox that was queued for quota.
 fn waiting() -> PlanFixture {
-    let mut fixture = PlanFixture::new();
-    fixture.facts.quota = QuotaDecision::Queued("waiting for quota".into());
-    fixture.plan_and_apply();
-    fixture.facts.quota = QuotaDecision::Admitted;
-    fixture
-}
-
-fn paused() -> PlanFixture {
-    let mut fixture = PlanFixture::running();
-    fixture.set_desired_state(DesiredState::Paused);
-    fixture.facts = Facts::default();
-    fixture.plan_and_apply();
-    fixture
+    PlanFixture::new().decided(queued()).planned()
 }
 
 fn idle() -> PlanFixture {
     let mut fixture = PlanFixture::running();
     fixture.deadlines.idle_timeout = Some(10 * MINUTE);
-    fixture.advance(600);
-    fixture.facts.idle = Some(IdleReport {
-        checked_at: fixture.now,
-        idle_since: Some(fixture.now - SignedDuration::from_secs(600)),
-    });
-    fixture
+    fixture.later(600).idle_for(600)
 }
 
 /// An idle pause whose Pod still runs.
 fn pausing_idle() -> PlanFixture {
-    let mut fixture = idle();
-    fixture.plan_and_apply();
-    fixture
-}
-
-/// The second idle check reported so many seconds without activity.
-fn confirmed(fixture: &mut PlanFixture, seconds: i64) {
-    fixture.advance(2);
-    fixture.facts.idle = Some(IdleReport {
-        checked_at: fixture.now,
-        idle_since: Some(fixture.now - SignedDuration::from_secs(seconds)),
-    });
+    idle().planned()
 }
 
 fn paused_idle() -> PlanFixture {
-    let mut fixture = pausing_idle();
-    fixture.facts = Facts::default();
-    fixture.plan_and_apply();
-    fixture
+    pausing_idle().without_pod().planned()
 }
 
 fn stopped() -> PlanFixture {
-    let mut fixture = PlanFixture::running();
-    fixture.set_desired_state(DesiredState::Stopped);
-    fixture.facts = Facts::default();
-    fixture.plan_and_apply();
-    fixture
+    let running = PlanFixture::running().wants(Stopped);
+    running.without_pod().planned()
 }
 
 fn failed() -> PlanFixture {
-    let mut fixture = started();
-    fixture.pod().start_problem = Some(start_problem(StartProblemKind::ImageName, fixture.now));
-    fixture.plan_and_apply();
-    fixture.facts.pod = None;
-    fixture
+    let failed = started().with_problem(StartProblemKind::ImageName);
+    failed.planned().with(|it| it.facts.pod = None)
 }
 
-fn new_objects() -> Vec<Transition> {
-    vec![
-        transition("a new object", PlanFixture::new(), |_| {}),
-        transition("its pool does not exist", PlanFixture::new(), |w| {
-            w.spec().pool = Some("default".into());
-            w.facts.pool_missing = true;
-        }),
-        transition(
-            "the quota of the API key is exhausted",
-            PlanFixture::new(),
-            |w| {
-                w.facts.quota = QuotaDecision::Queued("waiting for quota".into());
-            },
-        ),
-        transition("… and quota becomes available", waiting(), |_| {}),
-        transition("… and `startTimeout` has passed", waiting(), |w| {
-            w.facts.quota = QuotaDecision::Queued("waiting for quota".into());
-            w.advance(15 * 60);
-        }),
-        transition(
-            "it requests more than the API key allows",
-            PlanFixture::new(),
-            |w| {
-                w.facts.quota = QuotaDecision::Exceeded(
-                    "the sandbox requests more than the API key allows".into(),
-                );
-            },
-        ),
-        transition("`state: Paused` at creation", PlanFixture::new(), |w| {
-            w.set_desired_state(DesiredState::Paused);
-        }),
-    ]
-}
-
-fn rejections() -> Vec<Transition> {
-    let new = PlanFixture::new;
-    vec![
-        refused(
-            "the spec, completed from its pool, is invalid",
-            new(),
-            Reason::InvalidSpec,
-            true,
-        ),
-        refused(
-            "the Pod is rejected by policy or `ResourceQuota`: retried, at least every five minutes",
-            new(),
-            Reason::Refused,
-            false,
-        ),
-        refused(
-            "a Pod, PVC or Secret of that name has another owner: retried likewise",
-            new(),
-            Reason::NameTaken,
-            false,
-        ),
-        refused(
-            "an earlier PVC or Pod of this name is still terminating",
-            new(),
-            Reason::CreatingPod,
-            false,
-        ),
-        refused(
-            "the replacement Pod is rejected",
-            lost(),
-            Reason::Refused,
-            false,
-        ),
-    ]
-}
-
-/// A running sandbox whose Pod is gone.
-fn lost() -> PlanFixture {
-    let mut fixture = PlanFixture::running();
-    fixture.facts = Facts::default();
+/// Paused sandboxes are deleted after an hour.
+fn expiring(mut fixture: PlanFixture) -> PlanFixture {
+    fixture.deadlines.delete_paused_after = Some(60 * MINUTE);
     fixture
 }
 
 /// A sandbox without a command.
 fn plain(port: Option<u16>) -> PlanFixture {
-    let mut fixture = started();
+    let mut fixture = addressed().with_pod(|pod| pod.supervised = false);
     fixture.spec().command = None;
     fixture.probe.port = port;
-    fixture.facts.pod = Some(PodFacts {
-        supervised: false,
-        ..pod()
-    });
     fixture
 }
 
-fn unsupervised() -> Vec<Transition> {
+fn new_objects() -> Vec<Row> {
+    let new = PlanFixture::new;
+    let without_pool = new().with(|it| {
+        it.spec().pool = Some("default".into());
+        it.facts.pool_missing = true;
+    });
+    let exhausted = new().decided(queued());
+    let admitted = waiting().decided(QuotaDecision::Admitted);
+    let overdue = waiting().later(START_TIMEOUT);
+    let exceeded = QuotaDecision::Exceeded("the sandbox requests too much".into());
+    let exceeded = new().decided(exceeded);
+    let paused = new().wants(Paused);
     vec![
-        transition(
-            "no command, no port: the Pod is not `Ready`",
-            plain(None),
-            |_| {},
-        ),
-        transition(
-            "… the Pod is `Ready` and has run for 2 s",
-            plain(None),
-            |w| {
-                w.pod().ready = true;
-            },
-        ),
-        transition(
-            "no command, a port: the Pod is `Ready`, the port does not accept",
-            plain(Some(8000)),
-            |w| {
-                w.pod().ready = true;
-                w.facts.readiness = Some(ProbeResult::NotReady(None));
-            },
-        ),
-        transition("… the port accepts", plain(Some(8000)), |w| {
-            w.pod().ready = true;
-            w.facts.readiness = Some(ProbeResult::Ready);
-        }),
-        transition(
-            "no command: `state: Paused`, the Pod is gone",
-            plain(None),
-            |w| {
-                w.set_desired_state(DesiredState::Paused);
-                w.facts = Facts::default();
-            },
+        ("a new object", new()),
+        ("its pool does not exist", without_pool),
+        ("the quota of the API key is exhausted", exhausted),
+        ("… and quota becomes available", admitted),
+        ("… and `startTimeout` has passed", overdue),
+        ("it requests more than the API key allows", exceeded),
+        ("`state: Paused` at creation", paused),
+    ]
+}
+
+/// Objects whose Pod is rejected, with the reason and whether the rejection is terminal.
+fn rejections() -> Vec<(Row, Reason, bool)> {
+    let invalid = "the spec, completed from its pool, is invalid";
+    let by_policy =
+        "the Pod is rejected by policy or `ResourceQuota`: retried, at least every five minutes";
+    let foreign = "a Pod, PVC or Secret of that name has another owner: retried likewise";
+    let terminating = "an earlier PVC or Pod of this name is still terminating";
+    let (new, lost) = (PlanFixture::new, PlanFixture::running().without_pod());
+    vec![
+        ((invalid, new()), Reason::InvalidSpec, true),
+        ((by_policy, new()), Reason::Refused, false),
+        ((foreign, new()), Reason::NameTaken, false),
+        ((terminating, new()), Reason::CreatingPod, false),
+        (
+            ("the replacement Pod is rejected", lost),
+            Reason::Refused,
+            false,
         ),
     ]
 }
 
-fn starts() -> Vec<Transition> {
+fn starts() -> Vec<Row> {
+    let full = |pod: &mut PodFacts| pod.unschedulable = Some("0/3 nodes are available".into());
     vec![
-        transition(
-            "the Pod is scheduled, or its image pulled",
-            started(),
-            |_| {},
-        ),
-        transition("the Pod is unschedulable", started(), |w| {
-            w.pod().unschedulable = Some("0/3 nodes are available".into());
-        }),
-        transition("the Pod has an IP", started(), |w| {
-            w.facts.pod = Some(pod());
-        }),
-        transition("the command runs and is not ready", started(), |w| {
-            w.facts.pod = Some(pod());
-            w.facts.readiness = Some(ProbeResult::NotReady(None));
-        }),
-        transition("the readiness probe succeeds", started(), |w| {
-            w.facts.pod = Some(pod());
-            w.facts.readiness = Some(ProbeResult::Ready);
-        }),
-        transition("`startTimeout` has passed", started(), |w| {
-            w.advance(15 * 60);
-        }),
-        transition("`state: Paused`", started(), |w| {
-            w.set_desired_state(DesiredState::Paused);
-        }),
-        transition("`state: Stopped`", started(), |w| {
-            w.set_desired_state(DesiredState::Stopped);
-        }),
+        ("the Pod is scheduled, or its image pulled", started()),
+        ("the Pod is unschedulable", started().with_pod(full)),
+        ("the Pod has an IP", addressed()),
+        ("the command runs and is not ready", addressed().not_ready()),
+        ("the readiness probe succeeds", addressed().ready()),
+        ("`startTimeout` has passed", started().later(START_TIMEOUT)),
+        ("`state: Paused`", started().wants(Paused)),
+        ("`state: Stopped`", started().wants(Stopped)),
     ]
 }
 
-fn start_problems() -> Vec<Transition> {
-    let with_problem = |kind, seconds| {
-        move |w: &mut PlanFixture| {
-            w.pod().start_problem = Some(start_problem(kind, w.now));
-            w.plan_and_apply();
-            w.advance(seconds);
-        }
-    };
-    let crashed = |ends: u32| {
-        move |w: &mut PlanFixture| {
-            w.pod().container = Container {
-                state: ContainerState::BackingOff,
-                restarts: ends - 1,
-                last_termination: Some("exit code 1".into()),
-                termination_message: None,
-            };
-        }
-    };
+fn unsupervised() -> Vec<Row> {
+    let ready = |port| plain(port).with_pod(|pod| pod.ready = true);
+    let refusing = "no command, a port: the Pod is `Ready`, the port does not accept";
+    let paused = plain(None).wants(Paused).without_pod();
     vec![
-        transition(
-            "the image cannot be pulled",
-            started(),
-            with_problem(StartProblemKind::ImagePull, 0),
-        ),
-        transition(
-            "… for two minutes",
-            started(),
-            with_problem(StartProblemKind::ImagePull, 120),
-        ),
-        transition("invalid image name", started(), |w| {
-            w.pod().start_problem = Some(start_problem(StartProblemKind::ImageName, w.now));
-        }),
-        transition(
+        ("no command, no port: the Pod is not `Ready`", plain(None)),
+        ("… the Pod is `Ready` and has run for 2 s", ready(None)),
+        (refusing, ready(Some(8000)).not_ready()),
+        ("… the port accepts", ready(Some(8000)).ready()),
+        ("no command: `state: Paused`, the Pod is gone", paused),
+    ]
+}
+
+fn start_problems() -> Vec<Row> {
+    use StartProblemKind::{ContainerConfig, ImageName, ImagePull, MissingReference};
+    let problem = |kind| started().with_problem(kind).planned();
+    let lost = "persistentvolumeclaim \"a-workspace\" not found";
+    let claim_lost = started().with_pod(|pod| pod.unschedulable = Some(lost.into()));
+    let missing = "a Secret or ConfigMap is missing, until `startTimeout`";
+    vec![
+        ("the image cannot be pulled", problem(ImagePull)),
+        ("… for two minutes", problem(ImagePull).later(120)),
+        ("invalid image name", started().with_problem(ImageName)),
+        (
             "the container configuration is invalid",
-            started(),
-            with_problem(StartProblemKind::ContainerConfig, 0),
+            problem(ContainerConfig),
         ),
-        transition(
-            "… for two minutes",
-            started(),
-            with_problem(StartProblemKind::ContainerConfig, 120),
-        ),
-        transition(
-            "a Secret or ConfigMap is missing, until `startTimeout`",
-            started(),
-            with_problem(StartProblemKind::MissingReference, 120),
-        ),
-        transition(
-            "the command terminated once or twice",
-            started(),
-            crashed(1),
-        ),
-        transition("the command terminated three times", started(), crashed(3)),
-        transition("the PVC was deleted", started(), |w| {
-            let why = "persistentvolumeclaim \"a-workspace\" not found";
-            w.pod().unschedulable = Some(why.into());
-        }),
+        ("… for two minutes", problem(ContainerConfig).later(120)),
+        (missing, problem(MissingReference).later(120)),
+        ("the command terminated once or twice", started().crashed(1)),
+        ("the command terminated three times", started().crashed(3)),
+        ("the PVC was deleted", claim_lost),
     ]
 }
 
-fn running() -> Vec<Transition> {
+fn running() -> Vec<Row> {
     let running = PlanFixture::running;
+    let forgotten = || running().with(|it| it.facts.readiness = None);
+    let restarted = forgotten().later(600).with(|it| {
+        it.pod().container = terminated(ContainerState::Waiting, 1, "OOMKilled");
+        it.run_container();
+    });
+    let failing = running().not_ready();
+    let failed = failing.clone().planned().later(START_TIMEOUT);
+    let unchecked = idle().with(|it| it.facts.idle = None);
+    let overdue = running().with(|it| it.deadlines.max_run_time = Some(60 * MINUTE));
     vec![
-        transition("no change", running(), |_| {}),
-        transition("the controller was restarted", running(), |w| {
-            w.facts.readiness = None;
-        }),
-        transition(
+        ("no change", running()),
+        ("the controller was restarted", forgotten()),
+        (
             "the container restarted, for example after `OOMKilled`",
-            running(),
-            |w| {
-                w.facts.readiness = None;
-                w.advance(600);
-                let now = w.now;
-                w.pod().container = Container {
-                    state: ContainerState::Running {
-                        started_at: Some(now),
-                    },
-                    restarts: 1,
-                    last_termination: Some("OOMKilled".into()),
-                    termination_message: None,
-                };
-            },
+            restarted,
         ),
-        transition("the readiness probe fails", running(), |w| {
-            w.facts.readiness = Some(ProbeResult::NotReady(None));
-        }),
-        transition("… for `startTimeout`", running(), |w| {
-            w.facts.readiness = Some(ProbeResult::NotReady(None));
-            w.plan_and_apply();
-            w.advance(15 * 60);
-        }),
-        transition("`idleTimeout` has passed since it was ready", idle(), |w| {
-            w.facts.idle = None;
-        }),
-        transition("… and there is no activity", idle(), |_| {}),
-        transition("… and the idle time is unknown", idle(), |w| {
-            w.facts.idle = Some(IdleReport {
-                checked_at: w.now,
-                idle_since: None,
-            });
-        }),
-        transition("`maxRunTime` has passed", running(), |w| {
-            w.deadlines.max_run_time = Some(60 * MINUTE);
-            w.advance(3600);
-        }),
-        transition("`state: Paused`", running(), |w| {
-            w.set_desired_state(DesiredState::Paused);
-        }),
-        transition("`state: Stopped`", running(), |w| {
-            w.set_desired_state(DesiredState::Stopped);
-        }),
+        ("the readiness probe fails", failing),
+        ("… for `startTimeout`", failed),
+        ("`idleTimeout` has passed since it was ready", unchecked),
+        ("… and there is no activity", idle()),
+        ("… and the idle time is unknown", idle().idle_for(None)),
+        ("`maxRunTime` has passed", overdue.later(HOUR)),
+        ("`state: Paused`", running().wants(Paused)),
+        ("`state: Stopped`", running().wants(Stopped)),
     ]
 }
 
-fn lost_pods() -> Vec<Transition> {
+fn lost_pods() -> Vec<Row> {
     let running = PlanFixture::running;
+    let in_phase = |phase| running().with_pod(|pod| pod.phase = phase);
+    let evicted = in_phase(PodPhase::Failed).with_pod(|pod| pod.reason = Some("Evicted".into()));
+    let silent = running().with_pod(|pod| pod.node_silent = true);
+    let unreachable = silent.clone().not_ready();
+    let early = PlanFixture::new().with(|it| it.facts.had_lost_pod = true);
+    let backing_off = running().without_pod();
+    let backing_off = backing_off.with(|it| it.facts.replace_at = it.at(8));
+    let deleted = "the Pod is being deleted, by hand or by preemption";
+    let stuck = running().terminating(0).planned().later(30);
     vec![
-        transition("the Pod was evicted", running(), |w| {
-            w.pod().phase = PodPhase::Failed;
-            w.pod().reason = Some("Evicted".into());
-        }),
-        transition("the Pod terminated", running(), |w| {
-            w.pod().phase = PodPhase::Succeeded;
-        }),
-        transition("the node of the Pod is lost", running(), |w| {
-            w.pod().phase = PodPhase::Unknown;
-        }),
-        transition(
-            "the node is silent, and the sandbox responds",
-            running(),
-            |w| w.pod().node_silent = true,
-        ),
-        transition("… and the sandbox does not respond", running(), |w| {
-            w.pod().node_silent = true;
-            w.facts.readiness = Some(ProbeResult::NotReady(None));
-        }),
-        transition(
-            "the Pod is being deleted, by hand or by preemption",
-            running(),
-            |w| {
-                let ends = w.now + SignedDuration::from_secs(10);
-                w.pod().grace_ends_at = Some(ends);
-            },
-        ),
-        transition(
-            "… and still exists 30 s after its grace period",
-            running(),
-            |w| {
-                let ends = w.now;
-                w.pod().grace_ends_at = Some(ends);
-                w.plan_and_apply();
-                w.advance(30);
-            },
-        ),
-        transition("the Pod is gone", running(), |w| w.facts = Facts::default()),
-        transition(
-            "the Pod is gone before the first status",
-            PlanFixture::new(),
-            |w| w.facts.had_lost_pod = true,
-        ),
-        transition(
+        ("the Pod was evicted", evicted),
+        ("the Pod terminated", in_phase(PodPhase::Succeeded)),
+        ("the node of the Pod is lost", in_phase(PodPhase::Unknown)),
+        ("the node is silent, and the sandbox responds", silent),
+        ("… and the sandbox does not respond", unreachable),
+        (deleted, running().terminating(10)),
+        ("… and still exists 30 s after its grace period", stuck),
+        ("the Pod is gone", running().without_pod()),
+        ("the Pod is gone before the first status", early),
+        (
             "… repeatedly: the replacement waits for the backoff",
-            running(),
-            |w| {
-                let turn = w.now + SignedDuration::from_secs(8);
-                w.facts = Facts {
-                    replace_at: Some(turn),
-                    ..Facts::default()
-                };
-            },
+            backing_off,
         ),
     ]
 }
 
-fn pauses() -> Vec<Transition> {
+fn pauses() -> Vec<Row> {
+    let confirmed = |seconds: i64| pausing_idle().later(2).idle_for(seconds);
+    let resumed = || PlanFixture::paused().wants(Running);
+    let (seen, woken) = (pausing_idle().later(2), pausing_idle().woken());
+    let cancelled = "… there was activity: the pause is cancelled";
+    let early = resumed()
+        .with(|it| it.facts.pod = Some(pod()))
+        .terminating(10);
+    let stopped = PlanFixture::paused().wants(Stopped);
+    let expired = expiring(PlanFixture::paused()).later(HOUR);
     vec![
-        transition(
-            "idle: every gateway has seen the pause",
-            pausing_idle(),
-            |w| w.advance(2),
-        ),
-        transition("… and there is still no activity", pausing_idle(), |w| {
-            confirmed(w, 700);
-        }),
-        transition(
-            "… there was activity: the pause is cancelled",
-            pausing_idle(),
-            |w| {
-                confirmed(w, 1);
-            },
-        ),
-        transition(
-            "a request arrived: the pause is cancelled",
-            pausing_idle(),
-            |w| {
-                w.entry.wake_at = Some(w.now);
-            },
-        ),
-        transition("the Pod is gone", pausing_idle(), |w| {
-            w.facts = Facts::default();
-        }),
-        transition("idle: a request or a resume arrived", paused_idle(), |w| {
-            w.entry.wake_at = Some(w.now);
-        }),
-        transition("idle: `state: Paused`", paused_idle(), |w| {
-            w.set_desired_state(DesiredState::Paused);
-        }),
-        transition("`state: Running`", paused(), |w| {
-            w.set_desired_state(DesiredState::Running);
-        }),
-        transition("… while the old Pod is terminating", paused(), |w| {
-            w.set_desired_state(DesiredState::Running);
-            let ends = w.now + SignedDuration::from_secs(10);
-            w.facts.pod = Some(PodFacts {
-                grace_ends_at: Some(ends),
-                ..pod()
-            });
-        }),
-        transition("`deletePausedAfter` has passed", paused(), |w| {
-            w.deadlines.delete_paused_after = Some(60 * MINUTE);
-            w.advance(3600);
-        }),
-        transition("`state: Stopped`", paused(), |w| {
-            w.set_desired_state(DesiredState::Stopped);
-        }),
+        ("idle: every gateway has seen the pause", seen),
+        ("… and there is still no activity", confirmed(700)),
+        (cancelled, confirmed(1)),
+        ("a request arrived: the pause is cancelled", woken),
+        ("the Pod is gone", pausing_idle().without_pod()),
+        ("idle: a request or a resume arrived", paused_idle().woken()),
+        ("idle: `state: Paused`", paused_idle().wants(Paused)),
+        ("`state: Running`", resumed()),
+        ("… while the old Pod is terminating", early),
+        ("`deletePausedAfter` has passed", expired),
+        ("`state: Stopped`", stopped),
     ]
 }
 
-fn final_phases() -> Vec<Transition> {
+fn final_phases() -> Vec<Row> {
+    let changed_pool = failed().with(|it| {
+        it.entry.status.pool_revision = Some("old".into());
+        it.facts.pool_revision = Some("new".into());
+    });
+    let expired = expiring(PlanFixture::paused()).later(HOUR);
+    let expired = expired
+        .with(|it| it.entry.status = it.plan().status)
+        .planned();
+    let expired = expired.wants(Running);
+    let deleted = PlanFixture::running().with(|it| it.entry.deleting = true);
+    let changed_spec = failed().with(|it| it.entry.generation += 1);
+    let expired_failure = expiring(failed()).planned().later(HOUR);
+    let tombstone = stopped().later(24 * HOUR);
+    let woken = failed().woken();
     vec![
-        transition("no change", failed(), |_| {}),
-        transition("the spec was changed", failed(), |w| {
-            w.entry.generation += 1;
-        }),
-        transition(
-            "the wake annotation is newer than the start",
-            failed(),
-            |w| {
-                w.entry.wake_at = Some(w.now);
-            },
-        ),
-        transition("the template of its pool was changed", failed(), |w| {
-            w.entry.status.pool_revision = Some("old".into());
-            w.facts.pool_revision = Some("new".into());
-        }),
-        transition("`deletePausedAfter` has passed", failed(), |w| {
-            w.deadlines.delete_paused_after = Some(60 * MINUTE);
-            w.plan_and_apply();
-            w.advance(3600);
-        }),
-        transition("`deleteStoppedAfter` has passed", stopped(), |w| {
-            w.advance(24 * 3600);
-        }),
-        transition("`state: Running`", stopped(), |w| {
-            w.set_desired_state(DesiredState::Running);
-        }),
-        transition("expired, `state: Running`", paused(), |w| {
-            w.deadlines.delete_paused_after = Some(60 * MINUTE);
-            w.advance(3600);
-            w.entry.status = w.plan().status;
-            w.plan_and_apply();
-            w.set_desired_state(DesiredState::Running);
-        }),
-        transition(
+        ("no change", failed()),
+        ("the spec was changed", changed_spec),
+        ("the wake annotation is newer than the start", woken),
+        ("the template of its pool was changed", changed_pool),
+        ("`deletePausedAfter` has passed", expired_failure),
+        ("`deleteStoppedAfter` has passed", tombstone),
+        ("`state: Running`", stopped().wants(Running)),
+        ("expired, `state: Running`", expired),
+        (
             "the object is being deleted; Kubernetes deletes the owned objects",
-            PlanFixture::running(),
-            |w| w.entry.deleting = true,
+            deleted,
         ),
     ]
 }

@@ -4,7 +4,7 @@
 use crds::sandbox::PauseReason;
 
 use super::super::*;
-use crate::facts::{ContainerRun, IdleReport};
+use crate::facts::ContainerRun;
 use crate::sandbox_memory::SandboxMemory;
 
 /// Reconciles at one moment after which a controller that still writes would write endlessly.
@@ -47,7 +47,8 @@ pub(super) struct ClusterModel {
     pods: u32,
     /// The last container run that was really ready.
     proven: Option<ContainerRun>,
-    controller: bool,
+    /// A controller process runs.
+    pub(super) controller: bool,
     next: Option<Timestamp>,
     probes: bool,
     checks_idle: bool,
@@ -88,10 +89,14 @@ impl ClusterModel {
         self.fixture.entry.desired_state()
     }
 
+    /// The time as objects contain it.
+    fn second(&self) -> Timestamp {
+        Timestamp::from_second(self.fixture.now.as_second()).unwrap()
+    }
+
     /// Sets the wake annotation.
     pub(super) fn wake(&mut self) {
-        let now = Timestamp::from_second(self.fixture.now.as_second()).unwrap();
-        self.fixture.entry.wake_at = Some(now);
+        self.fixture.entry.wake_at = Some(self.second());
     }
 
     /// Activity in the sandbox.
@@ -113,15 +118,6 @@ impl ClusterModel {
         self.fixture.facts.pod.is_some()
     }
 
-    /// Changes the spec; setting the same state again is a change of the generation too.
-    pub(super) fn set_desired_state(&mut self, state: DesiredState) {
-        self.fixture.set_desired_state(state);
-    }
-
-    pub(super) fn end_controller(&mut self) {
-        self.controller = false;
-    }
-
     /// Starts a controller process without memory of the last one.
     pub(super) fn start_controller(&mut self) {
         if self.controller {
@@ -131,15 +127,9 @@ impl ClusterModel {
         self.memory = SandboxMemory::default();
         (self.probes, self.checks_idle) = (false, false);
         (self.fixture.facts.readiness, self.fixture.facts.idle) = (None, None);
-        let now = self.fixture.now;
-        let problem = self
-            .fixture
-            .facts
-            .pod
-            .as_mut()
-            .and_then(|p| p.start_problem.as_mut());
-        if let Some(problem) = problem {
-            problem.since = Some(now);
+        let pod = self.fixture.facts.pod.as_mut();
+        if let Some(problem) = pod.and_then(|pod| pod.start_problem.as_mut()) {
+            problem.since = Some(self.fixture.now);
         }
     }
 
@@ -153,11 +143,15 @@ impl ClusterModel {
         panic!("does not settle: {self:#?}");
     }
 
-    /// One reconcile. Returns whether another one may have an effect.
-    fn step(&mut self) -> bool {
+    fn plan(&mut self) -> Plan {
         let key = &self.fixture.entry.key;
         self.fixture.facts.replace_at = self.memory.earliest_replacement(key, self.fixture.now);
-        let plan = self.fixture.plan();
+        self.fixture.plan()
+    }
+
+    /// One reconcile. Returns whether another one may have an effect.
+    fn step(&mut self) -> bool {
+        let plan = self.plan();
         self.check(&plan);
         self.probes = plan.probe_readiness;
         self.checks_idle |= plan.check_idle;
@@ -185,37 +179,31 @@ impl ClusterModel {
     }
 
     fn carry_out(&mut self, action: &Action) {
-        let now = self.fixture.now;
         match action {
-            Action::CreateClaim
-            | Action::CaptureLog
-            | Action::DropSealedEnv
-            | Action::DeleteClaim { .. }
-            | Action::DeleteSecret => {}
             Action::CreatePod { restarts } => {
                 self.pods += 1;
                 self.forget_reports();
                 self.fixture.facts.pod = Some(PodFacts {
                     uid: format!("pod-{}", self.pods),
-                    created_at: Some(Timestamp::from_second(now.as_second()).unwrap()),
-                    phase: PodPhase::Pending,
+                    created_at: Some(self.second()),
                     ip: None,
                     node: None,
                     restarts_before: *restarts,
                     supervised: self.kind == ReadinessSource::Supervised,
-                    container: Container::default(),
-                    ..pod()
+                    ..waiting_pod()
                 });
             }
             Action::DeletePod { grace, .. } => {
+                let ends = self.fixture.at(10);
                 let pod = self.fixture.pod();
                 if *grace == DeletionGrace::Force || pod.node.is_none() {
                     self.lose_pod();
                 } else {
-                    pod.grace_ends_at = Some(now + SignedDuration::from_secs(10));
+                    pod.grace_ends_at = ends;
                 }
             }
             Action::DeleteSandbox => self.deleted = true,
+            _ => {}
         }
     }
 
@@ -235,10 +223,8 @@ impl ClusterModel {
     pub(super) fn advance(&mut self, seconds: i64) {
         let until = self.fixture.now + SignedDuration::from_secs(seconds);
         for _ in 0..1000 {
-            let due = self
-                .next
-                .filter(|at| *at <= until && self.controller && !self.deleted);
-            let Some(due) = due else {
+            let acts = self.controller && !self.deleted;
+            let Some(due) = self.next.filter(|at| *at <= until && acts) else {
                 self.fixture.now = until;
                 self.check_no_change();
                 return;
@@ -277,7 +263,7 @@ impl ClusterModel {
 
     /// The node advances the Pod by one step.
     pub(super) fn progress(&mut self) {
-        let now = Timestamp::from_second(self.fixture.now.as_second()).unwrap();
+        let now = self.second();
         let Some(pod) = self.fixture.facts.pod.as_mut() else {
             return;
         };
@@ -303,7 +289,7 @@ impl ClusterModel {
     }
 
     pub(super) fn inject(&mut self, fault: ModelFault) {
-        let now = Timestamp::from_second(self.fixture.now.as_second()).unwrap();
+        let now = self.second();
         let Some(pod) = self.fixture.facts.pod.as_mut() else {
             return;
         };
@@ -340,17 +326,18 @@ impl ClusterModel {
     pub(super) fn heal(&mut self) {
         self.start_controller();
         (self.lose_status_write, self.fail_action) = (false, false);
+        let state = |fixture: &PlanFixture| (fixture.facts.clone(), fixture.status().clone());
         for _ in 0..HEALED_AFTER {
             self.reconcile();
-            let before = format!("{:?}", (&self.fixture.facts, &self.fixture.entry.status));
+            let before = state(&self.fixture);
             self.progress();
             self.complete_probe(ProbeResult::Ready);
             self.record_activity();
             self.complete_idle_check(true);
             self.reconcile();
-            let after = format!("{:?}", (&self.fixture.facts, &self.fixture.entry.status));
+            let after = state(&self.fixture);
             let at_rest = !matches!(self.phase(), Phase::Starting | Phase::Pausing)
-                && !self.has_unwanted_pod();
+                && (!self.has_pod() || self.phase() == Phase::Running);
             if self.deleted || (before == after && at_rest) {
                 return;
             }
@@ -363,31 +350,16 @@ impl ClusterModel {
         panic!("does not converge: {self:#?}");
     }
 
-    /// Returns whether a Pod exists that the phase does not allow.
-    fn has_unwanted_pod(&self) -> bool {
-        self.has_pod() && self.phase() != Phase::Running
-    }
-
     /// Checks that the plan is empty when nothing has happened.
     fn check_no_change(&mut self) {
         if !self.controller || self.deleted || self.lose_status_write || self.fail_action {
             return;
         }
-        let key = &self.fixture.entry.key;
-        self.fixture.facts.replace_at = self.memory.earliest_replacement(key, self.fixture.now);
-        let plan = self.fixture.plan();
+        let plan = self.plan();
         assert_eq!(plan.actions, [], "without a reason: {self:#?}");
-        if plan.write_status {
-            assert_eq!(
-                stored(&plan.status),
-                *self.fixture.status(),
-                "without a reason"
-            );
-        }
-        assert_eq!(
-            plan.requeue_at, self.next,
-            "another deadline without a reason"
-        );
+        let (written, known) = (stored(&plan.status), self.fixture.status());
+        assert!(!plan.write_status || written == *known, "{written:#?}");
+        assert_eq!(plan.requeue_at, self.next, "deadline without a reason");
     }
 
     /// Invariants of every plan.
@@ -397,21 +369,12 @@ impl ClusterModel {
             match action {
                 Action::CreatePod { .. } => {
                     assert_eq!(pod, None, "a second Pod");
-                    assert_eq!(
-                        self.desired_state(),
-                        DesiredState::Running,
-                        "a Pod that is not desired"
-                    );
+                    let desired = self.desired_state();
+                    assert_eq!(desired, DesiredState::Running, "a Pod is not desired");
                 }
                 Action::DeletePod { uid, .. } => assert_eq!(Some(uid), pod.map(|p| &p.uid)),
-                Action::DeleteSandbox => {
-                    assert_eq!(self.desired_state(), DesiredState::Stopped);
-                }
-                Action::CreateClaim
-                | Action::CaptureLog
-                | Action::DropSealedEnv
-                | Action::DeleteClaim { .. }
-                | Action::DeleteSecret => {}
+                Action::DeleteSandbox => assert_eq!(self.desired_state(), DesiredState::Stopped),
+                _ => {}
             }
         }
         let ready = condition(&plan.status, "Ready");
@@ -424,10 +387,10 @@ impl ClusterModel {
             Phase::Pausing => self.check_pausing(plan),
             _ => {}
         }
+        let now = self.fixture.now;
         assert!(
-            plan.requeue_at.is_none_or(|at| at > self.fixture.now),
-            "{plan:#?} at {}",
-            self.fixture.now
+            plan.requeue_at.is_none_or(|at| at > now),
+            "{plan:#?} at {now}"
         );
     }
 
@@ -437,59 +400,33 @@ impl ClusterModel {
         if !begins || plan.status.pause_reason != Some(PauseReason::Idle) {
             return;
         }
-        let quiet = self
-            .fixture
-            .facts
-            .idle
-            .expect("paused without an idle report");
-        let age = self.fixture.now.duration_since(quiet.checked_at);
+        let (facts, now) = (&self.fixture.facts, self.fixture.now);
+        let quiet = facts.idle.expect("paused without an idle report");
+        let age = now.duration_since(quiet.checked_at);
         assert!(age <= SignedDuration::from_secs(5), "report is {age} old");
         let limit = self.fixture.deadlines.idle_timeout.expect("a timeout");
-        let idle = self
-            .fixture
-            .now
-            .duration_since(quiet.idle_since.expect("an answer"));
-        assert!(
-            idle >= SignedDuration::try_from(limit).unwrap(),
-            "idle for {idle}"
-        );
-        assert_eq!(
-            plan.actions,
-            [],
-            "the Pod is deleted before the gateways know"
-        );
+        let limit = SignedDuration::try_from(limit).unwrap();
+        let idle = now.duration_since(quiet.idle_since.expect("an answer"));
+        assert!(idle >= limit, "idle for {idle}");
+        assert_eq!(plan.actions, [], "the gateways do not know yet");
     }
 
     /// Phase `Running` requires a successful probe in the present container run.
     fn check_running(&self, plan: &Plan) {
-        let pod = self
-            .fixture
-            .facts
-            .pod
-            .as_ref()
-            .expect("running without a Pod");
-        assert_eq!(
-            self.desired_state(),
-            DesiredState::Running,
-            "running although not desired"
-        );
-        assert_eq!(
-            (pod.grace_ends_at, pod.phase),
-            (None, PodPhase::Running),
-            "{pod:#?}"
-        );
-        assert!(pod.ip.is_some() && plan.status.pod_ip == pod.ip);
+        let facts = &self.fixture.facts;
+        let pod = facts.pod.as_ref().expect("running without a Pod");
+        let desired = self.desired_state();
+        assert_eq!(desired, DesiredState::Running, "running is not desired");
+        let lives = pod.grace_ends_at.is_none() && pod.phase == PodPhase::Running;
         let runs = matches!(pod.container.state, ContainerState::Running { .. });
-        assert!(runs, "running without a running container");
+        assert!(lives && runs, "{pod:#?}");
+        assert!(pod.ip.is_some() && plan.status.pod_ip == pod.ip);
         if self.kind == ReadinessSource::Kubelet {
             assert!(pod.ready, "running although the kubelet reports not ready");
         } else {
-            assert_eq!(
-                self.proven,
-                Some(pod.container_run()),
-                "running without a successful probe"
-            );
-            let not_ready = matches!(self.fixture.facts.readiness, Some(ProbeResult::NotReady(_)));
+            let run = Some(pod.container_run());
+            assert_eq!(self.proven, run, "running without a successful probe");
+            let not_ready = matches!(facts.readiness, Some(ProbeResult::NotReady(_)));
             assert!(!not_ready, "running although the probe failed");
         }
     }
@@ -500,9 +437,8 @@ fn run(pod: &mut PodFacts, now: Timestamp) {
     // The worst case: the IP is reused at once.
     pod.ip = Some("10.0.0.1".into());
     pod.phase = PodPhase::Running;
-    pod.container.state = ContainerState::Running {
-        started_at: Some(now),
-    };
+    let started_at = Some(now);
+    pod.container.state = ContainerState::Running { started_at };
 }
 
 fn ends(pod: &mut PodFacts, state: ContainerState, why: &str) {
