@@ -265,27 +265,18 @@ mod tests {
         let own = "4:memory:/nonexistent\n2:cpu,cpuacct:/\n0::/\n";
         let two = "31 23 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
         let (memory, cpu, processes) = (Controller::Memory, Controller::Cpu, Controller::Processes);
-        let version = |path, version| Some((path, version));
+        let (first, second) = (Version::One, Version::Two);
+        let in_slice = "0::/user.slice\n";
         for (mounts, own, controller, expected) in [
-            (
-                one,
-                own,
-                memory,
-                version("/sys/fs/cgroup/memory", Version::One),
-            ),
-            (one, own, cpu, version("/sys/fs/cgroup/cpu/", Version::One)),
+            (one, own, memory, Some(("/sys/fs/cgroup/memory", first))),
+            (one, own, cpu, Some(("/sys/fs/cgroup/cpu/", first))),
             (
                 one,
                 own,
                 processes,
-                version("/sys/fs/cgroup/unified", Version::Two),
+                Some(("/sys/fs/cgroup/unified", second)),
             ),
-            (
-                two,
-                "0::/user.slice\n",
-                processes,
-                version("/sys/fs/cgroup", Version::Two),
-            ),
+            (two, in_slice, processes, Some(("/sys/fs/cgroup", second))),
             ("", "", memory, None),
         ] {
             let found = hierarchy(mounts, own, controller);

@@ -165,95 +165,73 @@ mod tests {
     use crate::api::registry::Registry;
 
     fn try_apply(
-        object: &mut Value,
+        pod: &mut Value,
         manager: &str,
         config: &Value,
         force: bool,
     ) -> Result<(), ApiError> {
         let registry = Registry::new(&[]);
-        let applier = Applier {
-            manager: manager.to_owned(),
-            force,
-        };
-        merge(
-            object,
-            config,
-            registry.find("", "v1", "pods").unwrap(),
-            &applier,
-        )
+        let pods = registry.find("", "v1", "pods").unwrap();
+        let manager = manager.to_owned();
+        merge(pod, config, pods, &Applier { manager, force })
     }
 
-    fn apply(object: &mut Value, manager: &str, config: &Value) {
-        try_apply(object, manager, config, false).unwrap();
+    fn apply(pod: &mut Value, manager: &str, config: &Value) {
+        try_apply(pod, manager, config, false).unwrap();
+    }
+
+    fn containers(containers: &Value) -> Value {
+        json!({"spec": {"containers": containers}})
     }
 
     #[test]
     fn conflict_names_field_and_manager_and_force_takes_it_over() {
         let mut pod = json!({});
+        let labels = json!({"labels": {"l": "1"}});
         let config = |image: &str| {
-            json!({"metadata": {"labels": {"l": "1"}},
-                "spec": {"containers": [{"name": "x", "image": image}]}})
+            let mut config = containers(&json!([{"name": "x", "image": image}]));
+            config["metadata"] = labels.clone();
+            config
         };
         apply(&mut pod, "a", &config("1"));
         let before = pod.clone();
-        apply(&mut pod, "b", &json!({"metadata": {"labels": {"l": "1"}}}));
+        apply(&mut pod, "b", &json!({ "metadata": labels }));
         let error = try_apply(&mut pod, "b", &config("2"), false).unwrap_err();
         let path = r#".spec.containers[name="x"].image"#;
-        assert_eq!(
-            error.to_string(),
-            format!("Apply failed with 1 conflict: conflict with \"a\" using v1: {path}")
-        );
+        let text = format!("Apply failed with 1 conflict: conflict with \"a\" using v1: {path}");
+        assert_eq!(error.to_string(), text);
         assert_eq!(pod["spec"], before["spec"]);
         let cause = &error.to_status()["details"]["causes"][0];
-        assert_eq!(
-            (&cause["reason"], &cause["field"]),
-            (&json!("FieldManagerConflict"), &json!(path))
-        );
+        assert_eq!(cause["reason"], "FieldManagerConflict");
+        assert_eq!(cause["field"], path);
 
         try_apply(&mut pod, "b", &config("2"), true).unwrap();
-        assert_eq!(pod["spec"]["containers"][0]["image"], "2");
-        assert!(
-            try_apply(&mut pod, "a", &config("3"), false).is_err(),
-            "b owns it now"
-        );
+        let image = |pod: &Value| pod["spec"]["containers"][0]["image"].clone();
+        assert_eq!(image(&pod), "2");
+        let refused = try_apply(&mut pod, "a", &config("3"), false);
+        assert!(refused.is_err(), "b owns it now");
         apply(&mut pod, "a", &json!({}));
-        assert_eq!(pod["spec"]["containers"][0]["image"], "2");
+        assert_eq!(image(&pod), "2");
     }
 
     #[test]
     fn apply_removes_dropped_fields_and_items() {
         let mut pod = json!({});
-        apply(
-            &mut pod,
-            "a",
-            &json!({"spec": {"nodeName": "n", "containers": [{"name": "x", "image": "1"},
-                {"name": "y"}]}}),
-        );
-        apply(
-            &mut pod,
-            "b",
-            &json!({"spec": {"containers": [{"name": "x", "tty": true}]}}),
-        );
-        apply(
-            &mut pod,
-            "a",
-            &json!({"spec": {"containers": [{"name": "x"}]}}),
-        );
-        assert_eq!(
-            pod["spec"],
-            json!({"containers": [{"name": "x", "tty": true}]})
-        );
+        let mut first = containers(&json!([{"name": "x", "image": "1"}, {"name": "y"}]));
+        first["spec"]["nodeName"] = json!("n");
+        apply(&mut pod, "a", &first);
+        let other = containers(&json!([{"name": "x", "tty": true}]));
+        apply(&mut pod, "b", &other);
+        apply(&mut pod, "a", &containers(&json!([{"name": "x"}])));
+        assert_eq!(pod["spec"], other["spec"]);
     }
 
     #[test]
     fn apply_keeps_fields_of_other_manager() {
         let mut pod = json!({});
-        apply(
-            &mut pod,
-            "a",
-            &json!({"metadata": {"labels": {"k": "v", "l": "v"}}}),
-        );
-        apply(&mut pod, "b", &json!({"metadata": {"labels": {"k": "v"}}}));
+        let labels = |labels: Value| json!({"metadata": {"labels": labels}});
+        apply(&mut pod, "a", &labels(json!({"k": "v", "l": "v"})));
+        apply(&mut pod, "b", &labels(json!({"k": "v"})));
         apply(&mut pod, "a", &json!({"metadata": {}}));
         assert_eq!(pod["metadata"]["labels"], json!({"k": "v"}));
     }
@@ -261,8 +239,8 @@ mod tests {
     #[test]
     fn apply_is_idempotent() {
         let mut pod = json!({});
-        let config = json!({"metadata": {"finalizers": ["f"]},
-            "spec": {"containers": [{"name": "x", "args": ["1"]}]}});
+        let mut config = containers(&json!([{"name": "x", "args": ["1"]}]));
+        config["metadata"] = json!({"finalizers": ["f"]});
         apply(&mut pod, "a", &config);
         let before = pod.clone();
         apply(&mut pod, "a", &config);

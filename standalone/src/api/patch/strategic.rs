@@ -138,57 +138,43 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn merged(mut target: Value, patch: &Value) -> Value {
-        merge(&mut target, patch);
-        target
-    }
-
     #[test]
-    fn containers_and_environment_merge_by_name() {
-        let pod = json!({"spec": {"containers": [{"name": "a", "image": "1",
-            "env": [{"name": "X", "value": "1"}]}]}});
-        let patch = json!({"spec": {"containers": [{"name": "a",
-            "env": [{"name": "Y", "value": "2"}]}, {"name": "b"}]}});
-        assert_eq!(
-            merged(pod, &patch),
-            json!({"spec": {"containers": [
-                {"name": "a", "image": "1", "env": [{"name": "X", "value": "1"},
-                    {"name": "Y", "value": "2"}]}, {"name": "b"}]}})
+    fn patch_merges_as_in_a_cluster() {
+        let (x, y) = (
+            json!({"name": "X", "value": "1"}),
+            json!({"name": "Y", "value": "2"}),
         );
-    }
-
-    #[test]
-    fn patch_directives_delete_and_replace() {
-        let object = json!({"env": [{"name": "X"}, {"name": "Y"}], "spec": {"a": 1, "b": 2},
-            "finalizers": ["f", "g"]});
-        let patch = json!({"env": [{"name": "X", "$patch": "delete"}],
-            "spec": {"$patch": "replace", "c": 3},
-            "$deleteFromPrimitiveList/finalizers": ["f"]});
-        assert_eq!(
-            merged(object, &patch),
-            json!({"env": [{"name": "Y"}], "spec": {"c": 3}, "finalizers": ["g"]})
-        );
-    }
-
-    #[test]
-    fn unknown_lists_are_replaced_and_nulls_remove() {
-        let object = json!({"args": ["a", "b"], "x": 1, "conditions": [{"type": "Ready",
-            "status": "False"}]});
-        let patch =
-            json!({"args": ["c"], "x": null, "conditions": [{"type": "Ready", "status": "True"}]});
-        assert_eq!(
-            merged(object, &patch),
-            json!({"args": ["c"], "conditions": [{"type": "Ready", "status": "True"}]})
-        );
-    }
-
-    #[test]
-    fn ports_merge_by_container_port() {
-        let object = json!({"ports": [{"containerPort": 80, "name": "a"}]});
-        let patch = json!({"ports": [{"containerPort": 80, "name": "b"}, {"containerPort": 81}]});
-        assert_eq!(
-            merged(object, &patch),
-            json!({"ports": [{"containerPort": 80, "name": "b"}, {"containerPort": 81}]})
-        );
+        for (case, object, patch, expected) in [
+            (
+                "containers and environment merge by name",
+                json!({"containers": [{"name": "a", "image": "1", "env": [x]}]}),
+                json!({"containers": [{"name": "a", "env": [y]}, {"name": "b"}]}),
+                json!({"containers": [{"name": "a", "image": "1", "env": [x, y]}, {"name": "b"}]}),
+            ),
+            (
+                "directives delete and replace",
+                json!({"env": [x, y], "spec": {"a": 1, "b": 2}, "finalizers": ["f", "g"]}),
+                json!({"env": [{"name": "X", "$patch": "delete"}],
+                    "spec": {"$patch": "replace", "c": 3},
+                    "$deleteFromPrimitiveList/finalizers": ["f"]}),
+                json!({"env": [y], "spec": {"c": 3}, "finalizers": ["g"]}),
+            ),
+            (
+                "unknown lists are replaced and nulls remove",
+                json!({"args": ["a", "b"], "x": 1, "conditions": [{"type": "A", "status": "0"}]}),
+                json!({"args": ["c"], "x": null, "conditions": [{"type": "A", "status": "1"}]}),
+                json!({"args": ["c"], "conditions": [{"type": "A", "status": "1"}]}),
+            ),
+            (
+                "ports merge by container port",
+                json!({"ports": [{"containerPort": 80, "name": "a"}]}),
+                json!({"ports": [{"containerPort": 80, "name": "b"}, {"containerPort": 81}]}),
+                json!({"ports": [{"containerPort": 80, "name": "b"}, {"containerPort": 81}]}),
+            ),
+        ] {
+            let mut merged = json!({ "spec": object });
+            merge(&mut merged, &json!({ "spec": patch }));
+            assert_eq!(merged, json!({ "spec": expected }), "{case}");
+        }
     }
 }

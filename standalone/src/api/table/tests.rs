@@ -46,39 +46,37 @@ fn pods_show_ready_status_and_restarts() {
             "lastState": {"terminated": {"finishedAt": "2026-01-01T00:59:00Z"}}}]},
     });
     let cells = cells(&builtin_columns("pods"), &pod);
-    assert_eq!(
-        cells[..7],
-        [
-            "p",
-            "0/1",
-            "CrashLoopBackOff",
-            "2 (60s ago)",
-            "5m",
-            "10.0.0.1",
-            "n"
-        ]
-        .map(Value::from)
-    );
+    let expected = [
+        "p",
+        "0/1",
+        "CrashLoopBackOff",
+        "2 (60s ago)",
+        "5m",
+        "10.0.0.1",
+        "n",
+    ];
+    assert_eq!(cells[..7], expected);
 }
 
 #[test]
 fn pod_status_column_matches_server() {
-    let word = |pod: Value| cells(&builtin_columns("pods"), &pod)[2].clone();
-    assert_eq!(word(json!({"status": {"phase": "Pending"}})), "Pending");
-    assert_eq!(
-        word(json!({"metadata": {"deletionTimestamp": "x"}, "status": {"phase": "Running"}})),
-        "Terminating"
-    );
-    assert_eq!(
-        word(json!({"status": {"phase": "Failed", "reason": "Evicted"}})),
-        "Evicted"
-    );
-    let terminated = json!({"reason": "OOMKilled", "exitCode": 137});
-    let oom = json!({"status": {"containerStatuses": [{"state": {"terminated": terminated}}]}});
-    assert_eq!(word(oom), "OOMKilled");
+    let oom = json!({"terminated": {"reason": "OOMKilled", "exitCode": 137}});
+    let oom = json!({"status": {"containerStatuses": [{ "state": oom }]}});
     let init = json!({"spec": {"initContainers": [{}]},
         "status": {"initContainerStatuses": [{"state": {"running": {}}}]}});
-    assert_eq!(word(init), "Init:0/1");
+    let deleted = json!({"metadata": {"deletionTimestamp": "x"}, "status": {"phase": "Running"}});
+    for (pod, word) in [
+        (json!({"status": {"phase": "Pending"}}), "Pending"),
+        (deleted, "Terminating"),
+        (
+            json!({"status": {"phase": "Failed", "reason": "Evicted"}}),
+            "Evicted",
+        ),
+        (oom, "OOMKilled"),
+        (init, "Init:0/1"),
+    ] {
+        assert_eq!(cells(&builtin_columns("pods"), &pod)[2], word, "{pod}");
+    }
 }
 
 #[test]

@@ -17,12 +17,8 @@ async fn is_terminating<K: ResourceExt + Clone + std::fmt::Debug + DeserializeOw
     api: &Api<K>,
     name: &str,
 ) -> bool {
-    api.get(name)
-        .await
-        .unwrap()
-        .meta()
-        .deletion_timestamp
-        .is_some()
+    let object = api.get(name).await.unwrap();
+    object.meta().deletion_timestamp.is_some()
 }
 
 async fn owners(pods: &Api<Pod>, name: &str) -> usize {
@@ -35,52 +31,31 @@ async fn running_pod_gets_grace_period() {
     let pods = pods(&client);
     pods.add(&running_pod("p")).await;
     tokio::time::advance(Duration::from_mins(1)).await;
-    let terminating = pods.remove("p", DeleteParams::default()).await.unwrap();
-    assert_eq!(
-        terminating
-            .metadata
+    let ends = |pod: &Pod| {
+        pod.metadata
             .deletion_timestamp
+            .clone()
             .unwrap()
             .0
-            .to_string(),
-        "2026-01-01T00:01:30Z"
-    );
+            .to_string()
+    };
+    let terminating = pods.remove("p").await.unwrap();
+    assert_eq!(ends(&terminating), "2026-01-01T00:01:30Z");
     assert_eq!(terminating.metadata.deletion_grace_period_seconds, Some(30));
-    let sooner = pods
-        .remove("p", DeleteParams::default().grace_period(5))
-        .await
-        .unwrap();
-    assert_eq!(
-        sooner.metadata.deletion_timestamp.unwrap().0.to_string(),
-        "2026-01-01T00:01:05Z"
-    );
-    let same = pods
-        .remove("p", DeleteParams::default().grace_period(500))
-        .await
-        .unwrap();
-    assert_eq!(
-        same.metadata.resource_version,
-        sooner.metadata.resource_version
-    );
-    assert!(
-        pods.remove("p", DeleteParams::default().grace_period(0))
-            .await
-            .is_none()
-    );
+    let sooner = pods.remove_within("p", 5).await.unwrap();
+    assert_eq!(ends(&sooner), "2026-01-01T00:01:05Z");
+    let same = pods.remove_within("p", 500).await.unwrap();
+    assert_eq!(same.resource_version(), sooner.resource_version());
+    assert!(pods.remove_within("p", 0).await.is_none());
     assert_eq!(api_error(pods.get("p").await).0, 404);
 }
 
 #[tokio::test]
 async fn unbound_pod_is_deleted_at_once() {
-    let client = server().client();
-    pods(&client).add(&pod("p")).await;
-    assert!(
-        pods(&client)
-            .remove("p", DeleteParams::default())
-            .await
-            .is_none()
-    );
-    assert!(!pods(&client).exists("p").await);
+    let pods = pods(&server().client());
+    pods.add(&pod("p")).await;
+    assert!(pods.remove("p").await.is_none());
+    assert!(!pods.exists("p").await);
 }
 
 #[tokio::test]
@@ -90,7 +65,7 @@ async fn finalizer_blocks_deletion() {
     let api = widgets(&client);
     let finalizers = |list| json!({"metadata": {"finalizers": list}});
     api.change("w", finalizers(json!(["test.dev/f"]))).await;
-    assert!(api.remove("w", DeleteParams::default()).await.is_some());
+    assert!(api.remove("w").await.is_some());
     assert!(is_terminating(&api, "w").await);
     let more = finalizers(json!(["test.dev/f", "test.dev/g"]));
     assert_eq!(api_error(api.try_change("w", more).await).0, 422);
@@ -106,7 +81,7 @@ async fn dependents_are_deleted_with_owner() {
     pods.add(&owned_by(pod("waiting"), &owner)).await;
     pods.add(&owned_by(running_pod("running"), &owner)).await;
     pods.add(&pod("other")).await;
-    widgets(&client).remove("w", DeleteParams::default()).await;
+    widgets(&client).remove("w").await;
     assert!(!pods.exists("waiting").await);
     assert!(is_terminating(&pods, "running").await);
     assert!(!is_terminating(&pods, "other").await);
@@ -116,7 +91,7 @@ async fn dependents_are_deleted_with_owner() {
 async fn object_of_missing_owner_is_collected() {
     let client = server().client();
     let owner = create_widget(&client, "w").await;
-    widgets(&client).remove("w", DeleteParams::default()).await;
+    widgets(&client).remove("w").await;
     pods(&client).add(&owned_by(pod("late"), &owner)).await;
     assert!(!pods(&client).exists("late").await);
 }
@@ -124,25 +99,14 @@ async fn object_of_missing_owner_is_collected() {
 #[tokio::test]
 async fn second_owner_and_orphaning_keep_dependent() {
     let client = server().client();
-    let (first, second) = (
-        create_widget(&client, "a").await,
-        create_widget(&client, "b").await,
-    );
+    let first = create_widget(&client, "a").await;
+    let second = create_widget(&client, "b").await;
     let mut shared = owned_by(pod("shared"), &first);
-    let mut reference = owned_by(pod("x"), &second)
-        .metadata
-        .owner_references
-        .unwrap()
-        .remove(0);
+    let mut reference = owned_by(pod("x"), &second).owner_references()[0].clone();
     reference.controller = None;
-    shared
-        .metadata
-        .owner_references
-        .as_mut()
-        .unwrap()
-        .push(reference);
+    shared.owner_references_mut().push(reference);
     pods(&client).add(&shared).await;
-    widgets(&client).remove("a", DeleteParams::default()).await;
+    widgets(&client).remove("a").await;
     assert_eq!(owners(&pods(&client), "shared").await, 1);
     let orphan = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Orphan),
@@ -156,64 +120,38 @@ async fn second_owner_and_orphaning_keep_dependent() {
 async fn delete_checks_preconditions() {
     let client = server().client();
     let made = create_widget(&client, "w").await;
-    let only = |uid: Option<String>| {
-        DeleteParams::default().preconditions(Preconditions {
+    let api = widgets(&client);
+    let only = async |uid: Option<String>| {
+        let preconditions = Preconditions {
             uid,
             resource_version: None,
-        })
+        };
+        let params = DeleteParams::default().preconditions(preconditions);
+        api.delete("w", &params).await
     };
-    assert_eq!(
-        api_error(
-            widgets(&client)
-                .delete("w", &only(Some("other".into())))
-                .await
-        ),
-        (409, "Conflict".into())
-    );
-    widgets(&client)
-        .delete("w", &only(made.uid()))
-        .await
-        .unwrap();
+    let refused = only(Some("other".into())).await;
+    assert_eq!(api_error(refused), (409, "Conflict".into()));
+    only(made.uid()).await.unwrap();
 }
 
 #[tokio::test]
 async fn delete_collection_and_namespace_remove_objects() {
     let client = server().client();
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    namespaces
-        .add(&object(json!({"metadata": {"name": "n"}})))
-        .await;
+    let namespace = object(json!({"metadata": {"name": "n"}}));
+    namespaces.add(&namespace).await;
     let configs: Api<ConfigMap> = Api::namespaced(client.clone(), "n");
     for name in ["a", "b", "c"] {
         let config = object(json!({"metadata": {"name": name, "labels": {"name": name}}}));
         configs.add(&config).await;
     }
-    configs
-        .delete_collection(
-            &DeleteParams::default(),
-            &ListParams::default().labels("name!=c"),
-        )
-        .await
-        .unwrap();
-    assert_eq!(
-        configs
-            .list(&ListParams::default())
-            .await
-            .unwrap()
-            .items
-            .len(),
-        1
-    );
-    namespaces.remove("n", DeleteParams::default()).await;
+    let (params, all) = (DeleteParams::default(), ListParams::default());
+    let selected = all.clone().labels("name!=c");
+    configs.delete_collection(&params, &selected).await.unwrap();
+    assert_eq!(configs.names(&all).await, ["c"]);
+    namespaces.remove("n").await;
     assert!(!namespaces.exists("n").await);
-    assert!(
-        configs
-            .list(&ListParams::default())
-            .await
-            .unwrap()
-            .items
-            .is_empty()
-    );
+    assert_eq!(configs.names(&all).await, [""; 0]);
 }
 
 #[tokio::test]
@@ -229,8 +167,7 @@ async fn foreground_deletion_waits_for_dependents() {
     assert_eq!(waiting.finalizers(), ["foregroundDeletion"]);
     let child = pods.get("child").await.unwrap();
     assert!(child.metadata.deletion_timestamp.is_some());
-    pods.remove("child", DeleteParams::default().grace_period(0))
-        .await;
+    pods.remove_within("child", 0).await;
     assert!(!api.exists("w").await);
 
     create_widget(&client, "childless").await;

@@ -22,9 +22,7 @@ async fn create(client: &Client, name: &str) {
 
 async fn names(client: &Client, fields: &str) -> Vec<String> {
     let api: Api<core::Event> = Api::default_namespaced(client.clone());
-    let list = api.list(&ListParams::default().fields(fields)).await;
-    let items = list.unwrap().items;
-    items.into_iter().filter_map(|e| e.metadata.name).collect()
+    api.names(&ListParams::default().fields(fields)).await
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,8 +5,8 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
-    Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
+    Api, Client, ResourceExt,
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -76,19 +76,21 @@ pub(crate) fn owned_by(mut pod: Pod, owner: &DynamicObject) -> Pod {
     pod
 }
 
-/// Code and reason of an error.
-pub(crate) fn api_error<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String) {
+fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> Box<kube::core::Status> {
     match result.unwrap_err() {
-        kube::Error::Api(status) => (status.code, status.reason),
+        kube::Error::Api(status) => status,
         other => panic!("not an answer of the server: {other}"),
     }
 }
 
+/// Code and reason of an error.
+pub(crate) fn api_error<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String) {
+    let status = refusal(result);
+    (status.code, status.reason)
+}
+
 pub(crate) fn message<T: std::fmt::Debug>(result: kube::Result<T>) -> String {
-    match result.unwrap_err() {
-        kube::Error::Api(status) => status.message,
-        other => panic!("not an answer of the server: {other}"),
-    }
+    refusal(result).message
 }
 
 /// Requests with default parameters that must succeed.
@@ -98,13 +100,17 @@ pub(crate) trait ApiExt<K> {
     async fn change(&self, name: &str, patch: Value) -> K;
     async fn try_change(&self, name: &str, patch: Value) -> kube::Result<K>;
     /// The object if it remains for now.
-    async fn remove(&self, name: &str, params: DeleteParams) -> Option<K>;
+    async fn remove(&self, name: &str) -> Option<K>;
+    /// As `remove`, with a grace period in seconds.
+    async fn remove_within(&self, name: &str, seconds: u32) -> Option<K>;
+    /// Names of the selected objects.
+    async fn names(&self, params: &ListParams) -> Vec<String>;
     async fn exists(&self, name: &str) -> bool;
 }
 
 impl<K> ApiExt<K> for Api<K>
 where
-    K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+    K: Clone + std::fmt::Debug + Serialize + DeserializeOwned + ResourceExt,
 {
     async fn add(&self, object: &K) -> K {
         self.create(&PostParams::default(), object).await.unwrap()
@@ -119,8 +125,19 @@ where
         self.patch(name, &params, &Patch::Merge(patch)).await
     }
 
-    async fn remove(&self, name: &str, params: DeleteParams) -> Option<K> {
+    async fn remove(&self, name: &str) -> Option<K> {
+        let deleted = self.delete(name, &DeleteParams::default()).await;
+        deleted.unwrap().left()
+    }
+
+    async fn remove_within(&self, name: &str, seconds: u32) -> Option<K> {
+        let params = DeleteParams::default().grace_period(seconds);
         self.delete(name, &params).await.unwrap().left()
+    }
+
+    async fn names(&self, params: &ListParams) -> Vec<String> {
+        let items = self.list(params).await.unwrap().items;
+        items.iter().map(ResourceExt::name_any).collect()
     }
 
     async fn exists(&self, name: &str) -> bool {

@@ -1,15 +1,16 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kube::{
     ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams},
 };
 use rusqlite::Connection;
 use serde_json::json;
 use standalone::api::EmbeddedApi;
+use tempfile::TempDir;
 
 use super::fixtures::{
-    ApiExt as _, api_error, clock, create_widget, definitions, owned_by, pod, pods, widgets,
+    ApiExt as _, clock, create_widget, definitions, owned_by, pod, pods, widgets,
 };
 
 /// Waits until the workers of dropped clients, which hold the database, have ended.
@@ -24,17 +25,21 @@ async fn open(path: &Path) -> EmbeddedApi {
     EmbeddedApi::open(path, &definitions(), clock()).unwrap()
 }
 
-#[tokio::test]
-async fn acknowledged_writes_survive_restart() {
+/// A database that does not exist yet, in a directory of its own.
+fn database() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("objects.db");
+    (directory, path)
+}
+
+#[tokio::test]
+async fn acknowledged_writes_survive_restart() {
+    let (_directory, path) = database();
     let server = open(&path).await;
     let client = server.client();
     let first = create_widget(&client, "kept").await;
     create_widget(&client, "gone").await;
-    widgets(&client)
-        .remove("gone", DeleteParams::default())
-        .await;
+    widgets(&client).remove("gone").await;
     let more = json!({"spec": {"replicas": 2}});
     widgets(&client).change("kept", more).await;
     let revision = server.revision();
@@ -42,35 +47,25 @@ async fn acknowledged_writes_survive_restart() {
 
     let server = open(&path).await;
     let client = server.client();
-    let items = widgets(&client)
-        .list(&ListParams::default())
-        .await
-        .unwrap()
-        .items;
-    assert_eq!(
-        items.iter().map(ResourceExt::name_any).collect::<Vec<_>>(),
-        ["kept"]
-    );
-    assert_eq!(
-        (items[0].uid(), &items[0].data["spec"]["replicas"]),
-        (first.uid(), &json!(2))
-    );
+    let names = widgets(&client).names(&ListParams::default()).await;
+    assert_eq!(names, ["kept"]);
+    let kept = widgets(&client).get("kept").await.unwrap();
+    assert_eq!(kept.uid(), first.uid());
+    assert_eq!(kept.data["spec"]["replicas"], 2);
     assert!(server.revision() >= revision);
     create_widget(&client, "gone").await;
 }
 
 #[tokio::test]
 async fn database_is_locked_by_one_server() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("objects.db");
+    let (_directory, path) = database();
     let _first = open(&path).await;
     assert!(EmbeddedApi::open(&path, &definitions(), clock()).is_err());
 }
 
 #[tokio::test]
 async fn malformed_rows_are_skipped() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("objects.db");
+    let (_directory, path) = database();
     let server = open(&path).await;
     for name in ["bad-spec", "bad-json", "bad-meta", "good"] {
         create_widget(&server.client(), name).await;
@@ -88,44 +83,32 @@ async fn malformed_rows_are_skipped() {
     }
     drop(database);
 
-    let client = open(&path).await.client();
-    let names: Vec<_> = widgets(&client)
-        .list(&ListParams::default())
-        .await
-        .unwrap()
-        .items
-        .iter()
-        .map(ResourceExt::name_any)
-        .collect();
+    let api = widgets(&open(&path).await.client());
+    let names = api.names(&ListParams::default()).await;
     assert_eq!(names, ["bad-meta", "bad-spec", "good"]);
-    let status = Patch::Merge(json!({"status": {"phase": "Failed"}}));
-    let reported = widgets(&client)
-        .patch_status("bad-spec", &PatchParams::default(), &status)
-        .await
-        .unwrap();
-    assert_eq!(reported.data["status"]["phase"], "Failed");
-    widgets(&client)
-        .remove("bad-spec", DeleteParams::default())
+    let (params, status) = (
+        PatchParams::default(),
+        json!({"status": {"phase": "Failed"}}),
+    );
+    let reported = api
+        .patch_status("bad-spec", &params, &Patch::Merge(status))
         .await;
+    assert_eq!(reported.unwrap().data["status"]["phase"], "Failed");
+    api.remove("bad-spec").await;
 }
 
 #[tokio::test]
 async fn orphans_are_collected_at_start() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("objects.db");
+    let (_directory, path) = database();
     let server = open(&path).await;
-    let owner = create_widget(&server.client(), "w").await;
-    pods(&server.client())
-        .add(&owned_by(pod("p"), &owner))
-        .await;
-    drop(server);
+    let client = server.client();
+    let owner = create_widget(&client, "w").await;
+    pods(&client).add(&owned_by(pod("p"), &owner)).await;
+    drop((server, client));
     wait_closed().await;
-    Connection::open(&path)
-        .unwrap()
-        .execute("DELETE FROM objects WHERE name = 'w'", [])
-        .unwrap();
-    assert_eq!(
-        api_error(pods(&open(&path).await.client()).get("p").await).0,
-        404
-    );
+    let database = Connection::open(&path).unwrap();
+    let deleted = database.execute("DELETE FROM objects WHERE name = 'w'", []);
+    assert_eq!(deleted.unwrap(), 1);
+    drop(database);
+    assert!(!pods(&open(&path).await.client()).exists("p").await);
 }

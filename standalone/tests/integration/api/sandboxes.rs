@@ -36,35 +36,38 @@ async fn sample_sandbox_is_accepted_and_paused() {
 #[tokio::test]
 async fn crd_rules_reject_invalid_specs() {
     let api = sandboxes();
+    let with = |field: &str, value: Value| {
+        let mut spec = json!({"image": "a"});
+        spec[field] = value;
+        spec
+    };
+    let limits = json!({"limits": {"cpu": "much"}});
+    let requests = json!({"requests": {"memory": -1}});
     for (name, spec, complaint) in [
         (
             "x",
             json!({"command": ["true"]}),
             "image is required unless pool is set",
         ),
+        ("x", with("resourceFactor", json!(0)), "greater than 0"),
         (
             "x",
-            json!({"image": "a", "resourceFactor": 0}),
-            "greater than 0",
-        ),
-        (
-            "x",
-            json!({"image": "a", "workspace": {"size": "10GB"}}),
+            with("workspace", json!({"size": "10GB"})),
             "must be a quantity such as 10Gi",
         ),
         (
             "x",
-            json!({"image": "a", "resources": {"limits": {"cpu": "much"}}}),
+            with("resources", limits),
             "spec.resources.limits.cpu in body should match",
         ),
         (
             "x",
-            json!({"image": "a", "resources": {"requests": {"memory": -1}}}),
+            with("resources", requests),
             "should be greater than or equal to 0",
         ),
         (
             "x",
-            json!({"image": "a", "state": "Sleeping"}),
+            with("state", json!("Sleeping")),
             "spec.state: Unsupported value",
         ),
         (
@@ -74,14 +77,12 @@ async fn crd_rules_reject_invalid_specs() {
         ),
         (
             "x",
-            json!({"image": "a", "lifecycle": {"idleTimeout": "soon"}}),
+            with("lifecycle", json!({"idleTimeout": "soon"})),
             "should match",
         ),
     ] {
-        let refused = message(
-            api.create(&PostParams::default(), &sandbox(name, &spec))
-                .await,
-        );
+        let sandbox = sandbox(name, &spec);
+        let refused = message(api.create(&PostParams::default(), &sandbox).await);
         assert!(refused.contains(complaint), "{spec}: {refused}");
     }
 }

@@ -3,11 +3,11 @@ use std::pin::pin;
 use futures::{Stream, StreamExt, TryStreamExt};
 use kube::{
     Client, ResourceExt,
-    api::{DynamicObject, WatchEvent, WatchParams},
+    api::{DynamicObject, ListParams, WatchEvent, WatchParams},
 };
 use serde_json::json;
 
-use super::fixtures::{ApiExt as _, create_widget, pod, pods, server, widgets};
+use super::fixtures::{ApiExt as _, api_error, create_widget, pod, pods, server, widgets};
 
 type WatchResult = kube::Result<WatchEvent<DynamicObject>>;
 
@@ -30,13 +30,13 @@ async fn watch(
     params: &WatchParams,
     version: &str,
 ) -> impl Stream<Item = String> + Unpin + use<> {
-    Box::pin(
-        widgets(client)
-            .watch(params, version)
-            .await
-            .unwrap()
-            .map(describe),
-    )
+    let events = widgets(client).watch(params, version).await.unwrap();
+    Box::pin(events.map(describe))
+}
+
+async fn next<const N: usize>(events: &mut (impl Stream<Item = String> + Unpin)) -> [String; N] {
+    let events: Vec<_> = events.take(N).collect().await;
+    events.try_into().unwrap()
 }
 
 async fn label(client: &Client, name: &str, value: Option<&str>) {
@@ -52,13 +52,8 @@ async fn watch_sends_existing_objects_and_changes() {
     assert_eq!(events.next().await.unwrap(), "+a");
     create_widget(&client, "b").await;
     label(&client, "a", Some("x")).await;
-    widgets(&client)
-        .remove("a", kube::api::DeleteParams::default())
-        .await;
-    assert_eq!(
-        events.by_ref().take(3).collect::<Vec<_>>().await,
-        ["+b", "~a", "-a:x"]
-    );
+    widgets(&client).remove("a").await;
+    assert_eq!(next(&mut events).await, ["+b", "~a", "-a:x"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,25 +62,19 @@ async fn watch_selector_maps_changes_to_added_and_deleted() {
     let params = WatchParams::default().labels("l=x");
     let mut events = watch(&client, &params, "0").await;
     create_widget(&client, "a").await;
-    for value in [Some("x"), Some("x"), Some("y")] {
-        label(&client, "a", value).await;
+    for value in ["x", "x", "y", "x"] {
+        label(&client, "a", Some(value)).await;
     }
-    label(&client, "a", Some("x")).await;
-    assert_eq!(
-        events.by_ref().take(3).collect::<Vec<_>>().await,
-        ["+a", "-a:x", "+a"],
-        "the object that left the selector is sent as it was"
-    );
+    // The object that left the selector is sent as it was.
+    assert_eq!(next(&mut events).await, ["+a", "-a:x", "+a"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn watch_resumes_and_gets_410_after_compaction() {
     let server = server();
     let client = server.client();
-    let first = create_widget(&client, "a")
-        .await
-        .resource_version()
-        .unwrap();
+    let first = create_widget(&client, "a").await;
+    let first = first.resource_version().unwrap();
     create_widget(&client, "b").await;
     let mut events = watch(&client, &WatchParams::default(), &first).await;
     assert_eq!(events.next().await.unwrap(), "+b");
@@ -95,11 +84,8 @@ async fn watch_resumes_and_gets_410_after_compaction() {
     assert_eq!(late.next().await.unwrap(), "!410");
     assert_eq!(late.next().await, None);
     create_widget(&client, "c").await;
-    assert_eq!(
-        events.next().await.unwrap(),
-        "+c",
-        "a live watch has missed nothing"
-    );
+    // A live watch has missed nothing.
+    assert_eq!(events.next().await.unwrap(), "+c");
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,10 +107,8 @@ async fn watch_sends_bookmarks_until_timeout() {
     let mut events = watch(&client, &params, "0").await;
     pods(&client).add(&pod("elsewhere")).await;
     let bookmark = format!("@{}", server.revision());
-    assert_eq!(
-        events.by_ref().collect::<Vec<_>>().await,
-        [bookmark.clone(), bookmark]
-    );
+    let all: Vec<_> = events.by_ref().collect().await;
+    assert_eq!(all, [bookmark.clone(), bookmark]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,20 +121,16 @@ async fn streamed_list_ends_with_bookmark() {
         ..WatchParams::default()
     };
     let mut events = watch(&client, &params, "0").await;
-    assert_eq!(
-        events.by_ref().take(2).collect::<Vec<_>>().await,
-        ["+a".to_owned(), format!("@{}", server.revision())]
-    );
+    let bookmark = format!("@{}", server.revision());
+    assert_eq!(next(&mut events).await, ["+a", &bookmark]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn metadata_watch_sends_partial_objects() {
     let client = server().client();
     pods(&client).add(&pod("p")).await;
-    let events = pods(&client)
-        .watch_metadata(&WatchParams::default(), "0")
-        .await
-        .unwrap();
+    let params = WatchParams::default();
+    let events = pods(&client).watch_metadata(&params, "0").await.unwrap();
     let first = pin!(events).try_next().await.unwrap();
     assert!(matches!(first, Some(WatchEvent::Added(meta)) if meta.name_any() == "p"));
 }
@@ -163,17 +143,13 @@ async fn paged_list_and_watch_miss_nothing() {
         create_widget(&client, name).await;
     }
     let api = widgets(&client);
-    let mut params = kube::api::ListParams::default().limit(2);
+    let mut params = ListParams::default().limit(2);
     let mut pages = Vec::new();
     let mut revision = String::new();
     loop {
         let page = api.list(&params).await.unwrap();
-        pages.push(
-            page.items
-                .iter()
-                .map(ResourceExt::name_any)
-                .collect::<Vec<_>>(),
-        );
+        let names: Vec<_> = page.items.iter().map(ResourceExt::name_any).collect();
+        pages.push(names);
         revision = page.metadata.resource_version.unwrap_or(revision);
         let Some(next) = page.metadata.continue_ else {
             break;
@@ -183,16 +159,12 @@ async fn paged_list_and_watch_miss_nothing() {
         create_widget(&client, &format!("a{}", pages.len())).await;
     }
     assert_eq!(pages, [vec!["a", "b"], vec!["c", "d"], vec!["e"]]);
-    let first = revision.clone();
     let mut events = watch(&client, &WatchParams::default(), &revision).await;
-    assert_eq!(events.next().await.unwrap(), "+a1");
-    assert_eq!(events.next().await.unwrap(), "+a2");
+    assert_eq!(next(&mut events).await, ["+a1", "+a2"]);
 
     server.compact();
-    let expired = kube::api::ListParams::default().continue_token(&format!("{first}.default/b"));
-    assert!(
-        matches!(api.list(&expired).await, Err(kube::Error::Api(status)) if status.code == 410)
-    );
-    let params = kube::api::ListParams::default().continue_token("nonsense");
-    assert!(matches!(api.list(&params).await, Err(kube::Error::Api(status)) if status.code == 400));
+    for (token, code) in [(&*format!("{revision}.default/b"), 410), ("nonsense", 400)] {
+        let params = ListParams::default().continue_token(token);
+        assert_eq!(api_error(api.list(&params).await).0, code, "{token}");
+    }
 }
