@@ -89,16 +89,16 @@ async fn failed_start_reports_reason_without_affecting_other_pods() {
     let key = json!({"secretKeyRef": {"name": "absent", "key": "a"}});
     let secret = json!([{"name": "A", "valueFrom": key}]);
     let host = json!([{"name": "etc", "hostPath": {"path": "/etc"}}]);
-    let none = || json!([]);
+    let nothing = || json!([]);
     let unknown = ("ErrImagePull", "not in the image table");
     let malformed = ("InvalidImageName", "couldn't parse image name");
     let unconfigured = ("CreateContainerConfigError", "secret \"absent\" not found");
     let unsupported = ("ContainerCreating", "volume etc has an unsupported type");
     for (image, env, volumes, (reason, message)) in [
-        ("registry/none:1", none(), none(), unknown),
-        ("No Name", none(), none(), malformed),
-        (executor, secret, none(), unconfigured),
-        (executor, none(), host, unsupported),
+        ("registry/none:1", nothing(), nothing(), unknown),
+        ("No Name", nothing(), nothing(), malformed),
+        (executor, secret, nothing(), unconfigured),
+        (executor, nothing(), host, unsupported),
     ] {
         let main = json!({"name": "main", "image": image, "env": env, "command": ["true"]});
         let name = reason.to_lowercase();

@@ -132,14 +132,17 @@ mod tests {
 
     use super::*;
 
-    fn built(spec: Value, defaults: &Defaults) -> Result<ResourceRequirements, String> {
-        let spec: SandboxSpec = serde_json::from_value(spec).unwrap();
-        requirements(&spec, defaults).map_err(|error| error.to_string())
+    fn spec(fields: Value) -> SandboxSpec {
+        serde_json::from_value(fields).unwrap()
+    }
+
+    fn built(fields: Value, defaults: &Defaults) -> ResourceRequirements {
+        requirements(&spec(fields), defaults).unwrap()
     }
 
     /// Requests and limits of CPU and memory.
     fn amounts(spec: Value) -> [String; 4] {
-        let built = built(spec, &Defaults::default()).unwrap();
+        let built = built(spec, &Defaults::default());
         let (requests, limits) = (built.requests.unwrap(), built.limits.unwrap());
         let amounts = [
             (&requests, "cpu"),
@@ -185,18 +188,15 @@ mod tests {
         let mut defaults = Defaults::default();
         defaults.max_resources.insert("memory".into(), "1Gi".into());
         let limits = json!({"limits": {"memory": "64Gi"}});
-        let built = built(
-            json!({"resources": limits, "resourceFactor": 4.0}),
-            &defaults,
-        );
-        let built = built.unwrap();
+        let large = json!({"resources": limits, "resourceFactor": 4.0});
+        let built = built(large, &defaults);
         assert_eq!(built.limits.unwrap()["memory"].0, "1Gi");
         assert_eq!(built.requests.unwrap()["memory"].0, "1Gi");
     }
 
     #[test]
     fn ephemeral_storage_is_limited_and_not_scaled() {
-        let built = built(json!({"resourceFactor": 4.0}), &Defaults::default()).unwrap();
+        let built = built(json!({"resourceFactor": 4.0}), &Defaults::default());
         assert_eq!(built.limits.unwrap()["ephemeral-storage"].0, "10Gi");
         assert_eq!(built.requests.unwrap()["ephemeral-storage"].0, "0");
     }
@@ -212,9 +212,10 @@ mod tests {
             let error = error.unwrap_err().to_string();
             assert!(error.starts_with("spec.resourceFactor: "), "{error}");
         }
-        let spec = json!({"resources": {"limits": {"memory": "much"}}});
+        let odd = spec(json!({"resources": {"limits": {"memory": "much"}}}));
+        let error = requirements(&odd, &Defaults::default()).unwrap_err();
         assert_eq!(
-            built(spec, &Defaults::default()).unwrap_err(),
+            error.to_string(),
             "spec.resources.limits.memory: \"much\" is not a quantity (examples: 500m, 2Gi)"
         );
     }

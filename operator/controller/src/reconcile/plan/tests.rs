@@ -105,7 +105,9 @@ impl PlanFixture {
 
     /// The time in so many seconds, as in `requeue_at`.
     pub(super) fn at(&self, seconds: i64) -> Option<Timestamp> {
-        Some(self.now + SignedDuration::from_secs(seconds))
+        self.now
+            .checked_add(SignedDuration::from_secs(seconds))
+            .ok()
     }
 
     pub(super) fn pod(&mut self) -> &mut PodFacts {

@@ -21,6 +21,9 @@ fn container_restart_is_detected_by_restarted_controller() {
     assert_eq!(plan.status.restarts.count, 1);
 }
 
+/// Changes a Pod at the time at which it was ready.
+type PodChange = fn(&mut PodFacts, Option<Timestamp>);
+
 #[test]
 fn ready_phase_of_other_container_run_is_not_trusted() {
     let other_pod = |pod: &mut PodFacts, _| pod.uid = "pod-2".into();
@@ -28,7 +31,7 @@ fn ready_phase_of_other_container_run_is_not_trusted() {
         pod.container.restarts = 1;
         pod.container.state = ContainerState::Running { started_at };
     };
-    let changes: [(&str, fn(&mut PodFacts, Option<Timestamp>)); 2] = [
+    let changes: [(&str, PodChange); 2] = [
         ("other Pod of the same name", other_pod),
         (
             "restart in the second of readiness",
