@@ -1,18 +1,20 @@
 //! Agent skills in a real kernel (`docs/specs/executor.md`, section 5.4).
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::ops::RangeInclusive;
 
 use serde_json::{Value, json};
 
-use crate::plugins::{PluginFixture, all_users};
+use crate::client::{content, read_head};
+use crate::fixture::ServerFixture;
+use crate::plugins::{all_users, openhands, with_plugins};
 use crate::transfer::fields;
 
 #[test]
 fn skills_are_imported_under_their_names() {
-    let fixture = PluginFixture::new();
+    let fixture = with_plugins(&[]);
     let names = "open_file goto_line scroll_down scroll_up search_dir search_file find_file parse_pdf \
                  parse_docx parse_latex parse_pptx file_editor";
     let code =
@@ -20,7 +22,7 @@ fn skills_are_imported_under_their_names() {
     assert_eq!(fixture.cell(&code), "[]", "5.4 names");
     assert_eq!(fixture.cell("'parse_image' in globals()"), "False");
     for name in ["OPENAI_API_KEY", "SANDBOX_ENV_OPENAI_API_KEY"] {
-        let keyed = PluginFixture::with(&[(name, "x")]);
+        let keyed = with_plugins(&[(name, "x")]);
         let all = "callable(parse_audio) and callable(parse_image) and callable(parse_video)";
         assert_eq!(keyed.cell(all), "True");
     }
@@ -35,7 +37,7 @@ fn repository_skills_import_their_library_at_the_first_call() {
         "def search_code_snippets(terms, line_nums=None): return f'found {terms} {line_nums}'";
     fs::write(package.join("tools.py"), tools).unwrap();
     let path = directory.path().to_str().unwrap();
-    let fixture = PluginFixture::with(&[("PYTHONPATH", path)]);
+    let fixture = with_plugins(&[("PYTHONPATH", path)]);
     let imported = "import sys; print('openhands_aci' in sys.modules)";
     assert_eq!(fixture.cell(imported), "False");
     let call = "print(search_code_snippets(['x'], line_nums=[1]), callable(get_entity_contents))";
@@ -47,10 +49,7 @@ fn repository_skills_import_their_library_at_the_first_call() {
 fn answer_one(listener: &TcpListener, status: &str, answer: &Value) -> String {
     let (mut stream, _) = listener.accept().unwrap();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        assert_ne!(reader.read_line(&mut head).unwrap(), 0, "{head}");
-    }
+    let head = read_head(&mut reader);
     let length = head.to_ascii_lowercase();
     let (_, length) = length.split_once("content-length: ").unwrap();
     let mut body = vec![0; length.lines().next().unwrap().parse().unwrap()];
@@ -67,7 +66,7 @@ fn answer_one(listener: &TcpListener, status: &str, answer: &Value) -> String {
 fn model_skills_send_the_key() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://{}/v1/", listener.local_addr().unwrap());
-    let fixture = PluginFixture::with(&[("OPENAI_API_KEY", "the-key"), ("OPENAI_BASE_URL", &base)]);
+    let fixture = with_plugins(&[("OPENAI_API_KEY", "the-key"), ("OPENAI_BASE_URL", &base)]);
     fs::write(fixture.root.join("file"), b"\xff\xd8bytes").unwrap();
     let reply = json!({"choices": [{"message": {"content": "a cat"}}]});
     let ask = |code: &str, status: &str, answer: &Value| {
@@ -81,27 +80,20 @@ fn model_skills_send_the_key() {
     assert_eq!(text, "[Reading image file from file]\na cat");
     let start = "POST /v1/chat/completions HTTP/1.1\r\n";
     let key = "Authorization: Bearer the-key\r\n";
-    assert!(
-        request.starts_with(start) && request.contains(key),
-        "{request}"
-    );
+    let is_keyed = request.starts_with(start) && request.contains(key);
+    assert!(is_keyed, "{request}");
     let (_, body) = request.split_once("\r\n\r\n").unwrap();
     let body: Value = serde_json::from_str(body).unwrap();
     assert_eq!(body["model"], "gpt-4o");
     let content = &body["messages"][0]["content"];
     assert_eq!(content[0]["text"], "What?");
-    assert_eq!(
-        content[1]["image_url"]["url"],
-        "data:image/jpeg;base64,/9hieXRlcw=="
-    );
+    let url = "data:image/jpeg;base64,/9hieXRlcw==";
+    assert_eq!(content[1]["image_url"]["url"], url);
 
     let (request, text) = ask("parse_audio('file')", "200 OK", &json!({"text": "hello"}));
     assert_eq!(text, "[Transcribing audio file from file]\nhello");
-    assert!(
-        request.starts_with("POST /v1/audio/translations HTTP/1.1\r\n"),
-        "{request}"
-    );
     for part in [
+        "POST /v1/audio/translations HTTP/1.1\r\n",
         "name=\"model\"\r\n\r\nwhisper-1\r\n",
         "name=\"file\"; filename=\"file\"\r\n",
         "bytes\r\n--",
@@ -135,38 +127,32 @@ sys.modules['cv2'] = None";
     other.set_nonblocking(true).unwrap();
     let host = other.local_addr().unwrap();
     let moved = format!("302 Found\r\nLocation: http://user:word@{host}/v1");
-    for (code, status, answer, expected) in [
-        (
-            "parse_image('file')",
-            "401 Unauthorized",
-            &refusal,
-            format!(
-                "[Reading image file from file]\nError with the request: HTTP status 401: {refusal}"
-            ),
-        ),
-        (
-            "parse_audio('file')",
-            moved.as_str(),
-            &json!({}),
-            format!(
-                "[Transcribing audio file from file]\nError transcribing audio file: \
-                 HTTP status 302: a redirect to {host} is not followed"
-            ),
-        ),
-    ] {
-        assert_eq!(ask(code, status, answer).1, expected);
-    }
+    let refused = ask("parse_image('file')", "401 Unauthorized", &refusal).1;
+    let error = format!("Error with the request: HTTP status 401: {refusal}");
+    assert_eq!(refused, format!("[Reading image file from file]\n{error}"));
+    let redirected = ask("parse_audio('file')", &moved, &json!({})).1;
+    let error = format!("HTTP status 302: a redirect to {host} is not followed");
+    let start = "[Transcribing audio file from file]\nError transcribing audio file: ";
+    assert_eq!(redirected, format!("{start}{error}"));
     assert!(other.accept().is_err(), "request to the other host");
-    for row in [
-        "parse_image('nope') | [Reading image file from nope]\n\
+    check_cells(
+        &fixture,
+        &[
+            "parse_image('nope') | [Reading image file from nope]\n\
          Error with the request: [Errno 2] No such file or directory: 'nope'",
-        "parse_audio('nope') | [Transcribing audio file from nope]\n\
+            "parse_audio('nope') | [Transcribing audio file from nope]\n\
          Error transcribing audio file: [Errno 2] No such file or directory: 'nope'",
-        "parse_video('nope') | ERROR: the library opencv-python-headless is needed: \
+            "parse_video('nope') | ERROR: the library opencv-python-headless is needed: \
          pip install opencv-python-headless",
-    ] {
+        ],
+    );
+}
+
+/// Runs cells one after the other; a row has a cell and its output.
+fn check_cells(fixture: &ServerFixture, rows: &[&str]) {
+    for row in rows {
         let [code, expected] = fields(row);
-        assert_eq!(fixture.cell(code), expected);
+        assert_eq!(fixture.cell(code), expected, "5.4 {code}");
     }
 }
 
@@ -176,22 +162,20 @@ fn numbered(lines: RangeInclusive<usize>, write: impl Fn(usize) -> String) -> St
 
 #[test]
 fn file_skills_print_windows_of_lines() {
-    let fixture = PluginFixture::new();
+    let fixture = with_plugins(&[]);
     let path = fixture.root.join("f.txt");
     let text = numbered(1..=250, |line| format!("Line {line}\n"));
     fs::write(&path, text).unwrap();
     let shown = path.display();
     let window = |first: usize, last: usize| {
         let lines = numbered(first..=last, |line| format!("{line}|Line {line}\n"));
-        let above = if first == 1 {
-            "(this is the beginning of the file)".to_owned()
-        } else {
-            format!("({} more lines above)", first - 1)
+        let above = match first - 1 {
+            0 => "(this is the beginning of the file)".to_owned(),
+            above => format!("({above} more lines above)"),
         };
-        let below = if last == 250 {
-            "(this is the end of the file)".to_owned()
-        } else {
-            format!("({} more lines below)", 250 - last)
+        let below = match 250 - last {
+            0 => "(this is the end of the file)".to_owned(),
+            below => format!("({below} more lines below)"),
         };
         format!("[File: {shown} (250 lines total)]\n{above}\n{lines}{below}")
     };
@@ -227,7 +211,7 @@ fn file_skills_print_windows_of_lines() {
 }
 
 /// Calls `file_editor` and parses its output.
-fn edit(fixture: &PluginFixture, arguments: &str) -> Value {
+fn edit(fixture: &ServerFixture, arguments: &str) -> Value {
     let text = fixture.cell(&format!("print(file_editor({arguments}))"));
     let (first, rest) = text.split_once('\n').unwrap();
     let (answer, last) = rest.split_once('\n').unwrap();
@@ -249,18 +233,13 @@ fn file_editor_shares_the_history_of_the_edit_action() {
         let edit =
             |command: &str, more: &str| edit(&fixture, &format!("'{command}', '{path}'{more}"));
         assert_eq!(edit("create", ", file_text='a\\nb\\n'"), expected);
-        let owner = fixture.process.run("stat -c %U e.txt");
-        assert_eq!(owner["content"], fixture.username);
+        assert_eq!(fixture.output("stat -c %U e.txt"), fixture.username);
         let changed = edit("str_replace", ", old_str='b', new_str='c'");
         let contents = [&changed["old_content"], &changed["new_content"]];
         assert_eq!(contents, ["a\nb\n", "a\nc\n"]);
         assert_eq!(changed["prev_exist"], true);
         // The action undoes an edit of the skill, and the other way round.
-        let act = |args: Value| {
-            fixture
-                .process
-                .act(&json!({"action": "edit", "args": args}))
-        };
+        let act = |args: Value| fixture.act("edit", &args);
         act(json!({"path": path, "command": "undo_edit"}));
         assert_eq!(fs::read_to_string(&path).unwrap(), "a\nb\n");
         act(json!({"path": path, "command": "insert", "insert_line": 0, "new_str": "0"}));
@@ -279,22 +258,17 @@ fn file_editor_shares_the_history_of_the_edit_action() {
 
 #[test]
 fn file_editor_has_the_rights_of_the_user() {
-    let Some(fixture) = PluginFixture::openhands() else {
+    let Some(fixture) = openhands() else {
         return;
     };
     let answer = edit(&fixture, "'create', '/etc/new', file_text=''");
-    assert!(
-        answer["error"]
-            .as_str()
-            .unwrap()
-            .contains("Permission denied"),
-        "{answer}"
-    );
+    let error = answer["error"].as_str().unwrap();
+    assert!(error.contains("Permission denied"), "{answer}");
 }
 
 #[test]
 fn office_documents_are_parsed_without_libraries() {
-    let fixture = PluginFixture::new();
+    let fixture = with_plugins(&[]);
     let make = r#"
 import zipfile
 w = 'http://schemas.openxmlformats.org/wordprocessingml/2006/main'
@@ -306,19 +280,19 @@ with zipfile.ZipFile('p.pptx', 'w') as z:
         z.writestr(f'ppt/slides/slide{n}.xml', f'<s xmlns:a="{a}"><a:p><a:r><a:t>slide {n}</a:t></a:r></a:p></s>')
 "#;
     fixture.cell(make);
-    assert_eq!(
-        fixture.cell("parse_docx('d.docx')"),
-        "[Reading DOCX file from d.docx]\n@@ Page 1 @@\none\ttwo\n\n@@ Page 2 @@"
-    );
-    assert_eq!(
-        fixture.cell("parse_pptx('p.pptx')"),
-        "[Reading PowerPoint file from p.pptx]\n@@ Slide 1 @@\nslide 2\n\n@@ Slide 2 @@\nslide 10"
+    check_cells(
+        &fixture,
+        &[
+            "parse_docx('d.docx') | [Reading DOCX file from d.docx]\n@@ Page 1 @@\none\ttwo\n\n@@ Page 2 @@",
+            "parse_pptx('p.pptx') | [Reading PowerPoint file from p.pptx]\n\
+         @@ Slide 1 @@\nslide 2\n\n@@ Slide 2 @@\nslide 10",
+        ],
     );
 }
 
 #[test]
 fn pdf_and_latex_are_parsed_with_libraries() {
-    let fixture = PluginFixture::new();
+    let fixture = with_plugins(&[]);
     let make = r"
 from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
@@ -335,29 +309,26 @@ open('d.tex', 'w').write(r'\textbf{bold} and $\alpha$')
 ";
     let written = fixture.cell(make);
     assert!(!written.contains("Error"), "{written}");
-    assert_eq!(
-        fixture.cell("parse_pdf('d.pdf')"),
-        "[Reading PDF file from d.pdf]\n@@ Page 1 @@\nfirst\n\n@@ Page 2 @@\nsecond"
+    check_cells(
+        &fixture,
+        &[
+            "parse_pdf('d.pdf') | [Reading PDF file from d.pdf]\n\
+         @@ Page 1 @@\nfirst\n\n@@ Page 2 @@\nsecond",
+            "parse_latex('d.tex') | [Reading LaTex file from d.tex]\nbold and α",
+        ],
     );
     let path = fixture.root.join("d.pdf").display().to_string();
     let view = edit(&fixture, &format!("'view', '{path}', view_range=[1, 2]"));
-    assert_eq!(
-        view["output"],
-        format!(
-            "Here's the result of running `cat -n` on {path}:\n     1\t@@ Page 1 @@\n     2\tfirst\n"
-        )
-    );
-    assert_eq!(
-        fixture.cell("parse_latex('d.tex')"),
-        "[Reading LaTex file from d.tex]\nbold and α"
-    );
+    let shown = format!("Here's the result of running `cat -n` on {path}:\n");
+    let expected = shown + "     1\t@@ Page 1 @@\n     2\tfirst\n";
+    assert_eq!(view["output"], expected);
     // In a Python without the libraries.
     fixture.cell("import sys\nfor name in ('pypdf', 'PyPDF2', 'pylatexenc.latex2text'): sys.modules[name] = None");
-    for (code, library) in [
-        ("parse_pdf('d.pdf')", "pypdf"),
-        ("parse_latex('d.tex')", "pylatexenc"),
-    ] {
-        let expected = format!("ERROR: the library {library} is needed: pip install {library}");
-        assert_eq!(fixture.cell(code), expected);
-    }
+    check_cells(
+        &fixture,
+        &[
+            "parse_pdf('d.pdf') | ERROR: the library pypdf is needed: pip install pypdf",
+            "parse_latex('d.tex') | ERROR: the library pylatexenc is needed: pip install pylatexenc",
+        ],
+    );
 }

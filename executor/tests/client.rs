@@ -1,8 +1,10 @@
 //! Starts the binary and sends requests, blocking and without an HTTP library, so that tests
 //! control the bytes on the wire.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::fs::{self, File, Permissions};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -12,6 +14,7 @@ use serde_json::{Value, json};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_sandbox-executor");
 pub(crate) const KEY: &str = "secret-session-key";
+pub(crate) const SESSION_KEY: (&str, &str) = ("X-Session-API-Key", KEY);
 
 pub(crate) struct HttpResponse {
     pub(crate) status: u16,
@@ -83,10 +86,24 @@ impl TestProcess {
         self.request(&format!("GET {path}"), &[], b"")
     }
 
+    /// Sends a request with the session key.
+    pub(crate) fn keyed(&self, head: &str, body: &str) -> HttpResponse {
+        self.request(head, &[SESSION_KEY], body.as_bytes())
+    }
+
+    /// Sends a request with the session key and does not wait for the response.
+    pub(crate) fn send_keyed(&self, head: &str, body: &str) -> TcpStream {
+        send(self.address, head, &[SESSION_KEY], body.as_bytes())
+    }
+
     /// Posts a raw body to `/execute_action`.
     pub(crate) fn post(&self, body: &str) -> HttpResponse {
-        let key = [("X-Session-API-Key", KEY)];
-        self.request("POST /execute_action", &key, body.as_bytes())
+        self.keyed("POST /execute_action", body)
+    }
+
+    /// State of a plugin in `/server_info`.
+    pub(crate) fn plugin_state(&self, plugin: &str) -> Value {
+        self.get("/server_info").json()["plugins"][plugin].clone()
     }
 
     /// Executes an action that must be answered with an observation.
@@ -98,6 +115,26 @@ impl TestProcess {
 
     pub(crate) fn run(&self, command: &str) -> Value {
         self.act(&json!({"action": "run", "args": {"command": command}, "timeout": 60}))
+    }
+
+    /// Output of a command.
+    pub(crate) fn output(&self, command: &str) -> String {
+        content(&self.run(command)).to_owned()
+    }
+
+    /// Calls `during` while a command reads from a pipe in `directory`, that of the shell. Returns
+    /// the observation of the command.
+    pub(crate) fn while_waiting(&self, directory: &Path, during: impl FnOnce()) -> Value {
+        self.run("mkfifo gate");
+        let args = json!({"command": "cat gate", "blocking": true});
+        let wait = json!({"action": "run", "args": args, "timeout": 60});
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| self.act(&wait));
+            let gate = open_gate(&directory.join("gate"));
+            during();
+            drop(gate);
+            waiting.join().unwrap()
+        })
     }
 
     /// Runs with a hard time limit of 0.2 seconds.
@@ -114,7 +151,7 @@ impl TestProcess {
     /// A field of the status in KiB.
     pub(crate) fn memory(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
-        let status = std::fs::read_to_string(path).unwrap();
+        let status = fs::read_to_string(path).unwrap();
         let field = status.lines().find_map(|line| line.strip_prefix(name));
         let number = field.unwrap().trim().trim_end_matches(" kB");
         number.parse().unwrap()
@@ -183,6 +220,37 @@ pub(crate) fn copy_program(from: &Path, to: &Path) {
     assert!(copied.unwrap().success());
 }
 
+/// Waits without a limit; nextest ends a test that hangs.
+pub(crate) fn wait_until(condition: impl Fn() -> bool) {
+    while !condition() {
+        std::thread::yield_now();
+    }
+}
+
+/// Opens a pipe for writing, once another process reads from it.
+pub(crate) fn open_gate(path: &Path) -> File {
+    File::options().write(true).open(path).unwrap()
+}
+
+pub(crate) fn set_mode(path: impl AsRef<Path>, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// Mode and uid of a file.
+pub(crate) fn mode_and_owner(path: impl AsRef<Path>) -> (u32, u32) {
+    let found = fs::metadata(path).unwrap();
+    (found.mode() & 0o7777, found.uid())
+}
+
+/// Returns whether the test runs as root. Prints SKIPPED if not.
+pub(crate) fn is_root(test: &str) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        eprintln!("SKIPPED {test}: needs root");
+    }
+    is_root
+}
+
 pub(crate) fn content(answer: &Value) -> &str {
     answer["content"].as_str().unwrap()
 }
@@ -227,6 +295,15 @@ pub(crate) fn receive(mut stream: TcpStream) -> HttpResponse {
         head: head.to_owned(),
         body: body.to_owned(),
     }
+}
+
+/// Reads a message up to the empty line after its headers.
+pub(crate) fn read_head(reader: &mut impl BufRead) -> String {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(reader.read_line(&mut head).unwrap(), 0, "{head}");
+    }
+    head
 }
 
 fn next_line(output: &mut BufReader<ChildStdout>) -> String {

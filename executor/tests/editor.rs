@@ -113,7 +113,7 @@ fn check<'a>(cases: impl Iterator<Item = Case<'a>>) {
                 },
             });
             let answer = fixture.act("edit", &args);
-            assert_eq!(answer, expected, "{} as {}", case.section, fixture.uid);
+            assert_eq!(answer, expected, "{} as {}", case.section, fixture.uid());
             let after = std::fs::read(fixture.path("f")).ok();
             let expected = (case.after != "-").then(|| bytes(case.after));
             assert_eq!(after, expected, "{}", case.section);

@@ -2,12 +2,12 @@
 
 mod read_write;
 
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
-use std::path::Path;
+use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
 
-use crate::client::{TestProcess, serve, serve_command};
+use crate::client::{TestProcess, content, is_root, mode_and_owner, set_mode};
+use crate::fixture::ServerFixture;
 
 fn read(process: &TestProcess, path: &str) -> Value {
     process.act(&json!({"action": "read", "args": {"path": path}}))
@@ -20,9 +20,8 @@ fn write(process: &TestProcess, path: &str, content: &str) -> Value {
 
 #[test]
 fn relative_paths_follow_the_shell() {
-    let directory = tempfile::tempdir().unwrap();
-    let root = directory.path().display();
-    let process = serve(directory.path());
+    let process = ServerFixture::new("root");
+    let root = process.root.display();
     process.run("mkdir sub; cd sub");
     let answer = write(&process, "deep/hello.sh", "echo 1");
     let path = format!("{root}/sub/deep/hello.sh");
@@ -41,28 +40,23 @@ fn relative_paths_follow_the_shell() {
     });
     assert_eq!(read(&process, "./deep/hello.sh"), expected);
     let range = json!({"path": path, "content": "new", "start": 0, "end": 0});
-    process.act(&json!({"action": "write", "args": range}));
+    process.act("write", &range);
     assert_eq!(read(&process, &path)["content"], "new\necho 1\n");
 }
 
 #[test]
 fn actions_have_the_rights_of_the_sandbox_user() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED actions_have_the_rights_of_the_sandbox_user: needs root");
+    if !is_root("actions_have_the_rights_of_the_sandbox_user") {
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let secret = directory.path().join("secret");
+    let process = ServerFixture::new("nobody");
+    let [secret, made_by_root] =
+        ["secret", "made-by-root"].map(|name| process.root.with_file_name(name));
     std::fs::write(&secret, "root's").unwrap();
-    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let made_by_root = directory.path().join("made-by-root");
+    set_mode(&secret, 0o600);
     std::fs::write(&made_by_root, "root's").unwrap();
-    let work = directory.path().join("work");
-    let process = TestProcess::start(
-        serve_command(&work, &["--username", "nobody"]).env("RUNTIME_USERNAME", "nobody"),
-    );
-    assert_eq!(process.run("whoami")["content"], "nobody");
+    assert_eq!(process.output("whoami"), "nobody");
+    let work = &process.root;
     symlink(&secret, work.join("link")).unwrap();
     denied(
         &process,
@@ -76,23 +70,18 @@ fn actions_have_the_rights_of_the_sandbox_user() {
         assert_eq!(std::fs::read_to_string(path).unwrap(), "root's");
     }
     write(&process, "own/file", "x");
-    let owner = |path: &Path| std::fs::metadata(path).unwrap().uid();
-    let uid = owner(&work);
+    let (_, uid) = mode_and_owner(work);
     assert_ne!(uid, 0);
-    assert_eq!(owner(&work.join("own")), uid);
-    assert_eq!(owner(&work.join("own/file")), uid);
-    assert_eq!(
-        process.run("id -u; cat own/file")["content"],
-        format!("{uid}\nx")
-    );
+    for made in ["own", "own/file"] {
+        assert_eq!(mode_and_owner(work.join(made)).1, uid);
+    }
+    let output = process.output("id -u; cat own/file");
+    assert_eq!(output, format!("{uid}\nx"));
 }
 
 fn denied(process: &TestProcess, action: &Value) {
     let answer = process.act(action);
     assert_eq!(answer["observation"], "error", "{answer}");
     let expected = "[Errno 13] Permission denied: '";
-    assert!(
-        answer["content"].as_str().unwrap().starts_with(expected),
-        "{answer}"
-    );
+    assert!(content(&answer).starts_with(expected), "{answer}");
 }

@@ -2,21 +2,25 @@
 //! downloads.
 
 use std::any::Any;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::TcpStream;
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::ops::Deref;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use crate::client::{KEY, TestProcess, serve_command};
+use crate::client::{SESSION_KEY, TestProcess, read_head, serve_command, set_mode};
 use crate::conformance::environment::CaseEnvironment;
 
 pub(crate) struct ServerFixture {
     pub(crate) process: TestProcess,
     pub(crate) root: PathBuf,
-    /// Uid of the sandbox user.
-    pub(crate) uid: u32,
+    pub(crate) username: &'static str,
+    /// Uid of the sandbox user, once it was asked for.
+    uid: OnceLock<u32>,
     /// Directories that are removed with the fixture.
     _directories: Box<dyn Any + Send + Sync>,
 }
@@ -24,44 +28,77 @@ pub(crate) struct ServerFixture {
 /// Fixtures as root, or as the current user, and as the sandbox user, uid 1000.
 pub(crate) fn all_users() -> Vec<ServerFixture> {
     let mut fixtures = vec![ServerFixture::new("root")];
-    fixtures.extend(ServerFixture::openhands());
+    fixtures.extend(ServerFixture::openhands(&[], |_, _| {}));
     fixtures
 }
 
+impl Deref for ServerFixture {
+    type Target = TestProcess;
+
+    fn deref(&self) -> &TestProcess {
+        &self.process
+    }
+}
+
 impl ServerFixture {
-    pub(crate) fn new(username: &str) -> Self {
+    pub(crate) fn new(username: &'static str) -> Self {
+        Self::start(username, &[], &[])
+    }
+
+    pub(crate) fn start(
+        username: &'static str,
+        flags: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let open = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&directory, open).unwrap();
+        set_mode(&directory, 0o755);
         let root = directory.path().join("work");
         // Files of a killed server are removed with this directory.
         let temporary = tempfile::tempdir().unwrap();
-        let world_writable = std::fs::Permissions::from_mode(0o1777);
-        std::fs::set_permissions(&temporary, world_writable).unwrap();
-        let mut command = serve_command(&root, &["--username", username]);
-        command.env("TMPDIR", temporary.path());
-        let process = TestProcess::start(command.env("RUNTIME_USERNAME", username));
-        Self::with(process, root, [directory, temporary])
+        set_mode(&temporary, 0o1777);
+        let mut command = serve_command(&root, &[&["--username", username], flags].concat());
+        command
+            .env("TMPDIR", temporary.path())
+            .env("RUNTIME_USERNAME", username)
+            .envs(variables.iter().copied());
+        let directories = Box::new([directory, temporary]);
+        Self::with(&mut command, root, username, directories)
     }
 
     /// Has a private `/etc`, in which the server creates the user.
-    fn openhands() -> Option<Self> {
+    pub(crate) fn openhands(
+        flags: &[&str],
+        prepare: impl FnOnce(&CaseEnvironment, &mut Command),
+    ) -> Option<Self> {
         let private = CaseEnvironment::private("openhands")?;
-        let process = private.serve("work");
+        let mut command = private.command("work", flags);
+        prepare(&private, &mut command);
         let root = private.path("work");
-        let fixture = Self::with(process, root, private);
-        assert_eq!(fixture.uid, 1000);
+        let fixture = Self::with(&mut command, root, "openhands", Box::new(private));
         Some(fixture)
     }
 
-    fn with(process: TestProcess, root: PathBuf, directories: impl Any + Send + Sync) -> Self {
-        let answer = process.run("id -u");
+    fn with(
+        command: &mut Command,
+        root: PathBuf,
+        username: &'static str,
+        directories: Box<dyn Any + Send + Sync>,
+    ) -> Self {
         Self {
-            process,
+            process: TestProcess::start(command),
             root,
-            uid: answer["content"].as_str().unwrap().parse().unwrap(),
-            _directories: Box::new(directories),
+            username,
+            uid: OnceLock::new(),
+            _directories: directories,
         }
+    }
+
+    /// Uid of the sandbox user.
+    pub(crate) fn uid(&self) -> u32 {
+        let ask = || self.output("id -u").parse().unwrap();
+        let uid = *self.uid.get_or_init(ask);
+        assert!(self.username != "openhands" || uid == 1000, "{uid}");
+        uid
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -88,7 +125,7 @@ impl ServerFixture {
     }
 
     pub(crate) fn own(&self, path: &Path) {
-        chown(path, Some(self.uid), None).unwrap();
+        chown(path, Some(self.uid()), None).unwrap();
     }
 
     pub(crate) fn clear(&self) {
@@ -107,11 +144,7 @@ impl ServerFixture {
     }
 
     pub(crate) fn list(&self, body: &str) -> (u16, String) {
-        let answer = self.process.request(
-            "POST /list_files",
-            &[("X-Session-API-Key", KEY)],
-            body.as_bytes(),
-        );
+        let answer = self.keyed("POST /list_files", body);
         (answer.status, answer.body)
     }
 
@@ -126,11 +159,8 @@ impl ServerFixture {
     }
 
     pub(crate) fn upload_form(&self, query: &str, kind: &str, form: &[u8]) -> (u16, String) {
-        let answer = self.process.request(
-            &format!("POST /upload_file{query}"),
-            &[("X-Session-API-Key", KEY), ("Content-Type", kind)],
-            form,
-        );
+        let headers = [SESSION_KEY, ("Content-Type", kind)];
+        let answer = self.request(&format!("POST /upload_file{query}"), &headers, form);
         (answer.status, answer.body)
     }
 
@@ -141,23 +171,11 @@ impl ServerFixture {
     }
 
     pub(crate) fn open_download(&self, query: &str) -> (u16, String, BufReader<TcpStream>) {
-        let mut stream = TcpStream::connect(self.process.address).unwrap();
-        let text = format!(
-            "GET /download_files{query} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
-             X-Session-API-Key: {KEY}\r\n\r\n"
-        );
-        stream.write_all(text.as_bytes()).unwrap();
+        let stream = self.send_keyed(&format!("GET /download_files{query}"), "");
         let mut reader = BufReader::new(stream);
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            assert_ne!(reader.read_line(&mut head).unwrap(), 0, "{head}");
-        }
+        let head = read_head(&mut reader);
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         (status, head.to_ascii_lowercase(), reader)
-    }
-
-    pub(crate) fn peak(&self) -> u64 {
-        self.process.peak()
     }
 }
 

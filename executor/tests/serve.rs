@@ -5,29 +5,30 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::client::{BINARY, KEY, TestProcess, serve, serve_command};
+use crate::client::{
+    BINARY, TestProcess, is_root, pass_on, receive, serve, serve_command, wait_until,
+};
+use crate::fixture::ServerFixture;
 
 #[test]
 fn key_is_required_except_on_public_paths() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
-    let answer = process.get("/alive");
-    assert_eq!(
-        (answer.status, answer.body.as_str()),
-        (200, "{\"status\":\"ok\"}")
-    );
-    assert_eq!(process.get("/server_info").status, 200);
+    let fixture = ServerFixture::new("root");
+    let alive = fixture.get("/alive");
+    assert_eq!(alive.parts(), (200, "{\"status\":\"ok\"}"));
+    assert_eq!(fixture.get("/server_info").status, 200);
     for head in [
         "POST /execute_action",
         "GET /nope",
         "OPTIONS /execute_action",
     ] {
-        for headers in [&[][..], &[("X-Session-API-Key", "wrong")][..]] {
-            let answer = process.request(head, headers, b"{}");
-            assert_eq!(answer.status, 403);
-            assert_eq!(answer.body, "{\"detail\":\"Invalid API Key\"}");
+        for headers in [&[][..], &[("X-Session-API-Key", "wrong")]] {
+            let answer = fixture.request(head, headers, b"{}");
+            assert_eq!(answer.parts(), (403, "{\"detail\":\"Invalid API Key\"}"));
         }
     }
+    // Errors have the form of the Python server.
+    let unknown = fixture.keyed("GET /nope", "");
+    assert_eq!(unknown.parts(), (404, "{\"detail\":\"Not Found\"}"));
 }
 
 #[test]
@@ -36,18 +37,6 @@ fn empty_key_disables_authentication() {
     let mut command = serve_command(directory.path(), &[]);
     let process = TestProcess::start(command.env_remove("SESSION_API_KEY"));
     assert_eq!(process.get("/nope").status, 404);
-}
-
-#[test]
-fn errors_have_the_form_of_the_python_server() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
-    let key = [("X-Session-API-Key", KEY)];
-    let answer = process.request("GET /nope", &key, b"");
-    assert_eq!(
-        (answer.status, answer.body.as_str()),
-        (404, "{\"detail\":\"Not Found\"}")
-    );
 }
 
 #[test]
@@ -65,36 +54,24 @@ fn log_is_json_and_has_the_memory_when_requested() {
         let message = line["message"].as_str().unwrap_or_default();
         message.contains("memory of the sandbox")
     };
-    while !std::fs::read_to_string(&log)
-        .unwrap()
-        .lines()
-        .any(has_memory)
-    {
-        std::thread::yield_now();
-    }
+    let text = || std::fs::read_to_string(&log).unwrap();
+    wait_until(|| text().lines().any(has_memory));
     drop(process);
 }
 
 #[test]
 fn files_and_status_work_while_a_command_runs() {
-    let directory = tempfile::tempdir().unwrap();
-    let process = serve(directory.path());
-    process.run("mkfifo gate; echo text > file");
-    std::thread::scope(|scope| {
-        let long = scope.spawn(|| process.run("cat gate"));
-        // Opens when the command has opened the other end.
-        let gate = std::fs::OpenOptions::new()
-            .write(true)
-            .open(directory.path().join("gate"));
-        assert_eq!(process.get("/server_info").json()["idle_time"], 0.0);
-        let read = process.act(&json!({"action": "read", "args": {"path": "file"}}));
+    let fixture = ServerFixture::new("root");
+    fixture.run("echo text > file");
+    let long = fixture.while_waiting(&fixture.root, || {
+        assert_eq!(fixture.get("/server_info").json()["idle_time"], 0.0);
+        let read = fixture.act("read", &json!({"path": "file"}));
         assert_eq!(read["content"], "text\n");
-        let apart = json!({"command": "pwd", "is_static": true, "hidden": true});
-        let apart = process.act(&json!({"action": "run", "args": apart}));
-        assert_eq!(apart["content"], directory.path().to_str().unwrap());
-        drop(gate);
-        assert_eq!(long.join().unwrap()["success"], true);
+        let isolated = json!({"command": "pwd", "is_static": true, "hidden": true});
+        let isolated = fixture.act("run", &isolated);
+        assert_eq!(isolated["content"], fixture.fill("{}"));
     });
+    assert_eq!(long["success"], true);
 }
 
 /// Mounts a FUSE file system without a daemon at the first argument, then runs the rest. Any
@@ -112,8 +89,11 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 #[test]
 fn dead_mount_does_not_block_other_requests() {
-    if !rustix::process::geteuid().is_root() || std::fs::File::open("/dev/fuse").is_err() {
-        eprintln!("SKIPPED dead_mount_does_not_block_other_requests: needs root and /dev/fuse");
+    if !is_root("dead_mount_does_not_block_other_requests") {
+        return;
+    }
+    if std::fs::File::open("/dev/fuse").is_err() {
+        eprintln!("SKIPPED dead_mount_does_not_block_other_requests: needs /dev/fuse");
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -122,37 +102,17 @@ fn dead_mount_does_not_block_other_requests() {
     let mut command = Command::new("unshare");
     command
         .args(["--mount", "python3", "-c", WITH_DEAD_MOUNT])
-        .arg(&dead)
-        .args([
-            BINARY,
-            "serve",
-            "0",
-            "--username",
-            "root",
-            "--plugins",
-            "vscode",
-            "--working-dir",
-        ])
-        .arg(directory.path().join("work"))
-        .env("SESSION_API_KEY", KEY)
-        .env("SANDBOX_BIND_ADDRESS", "127.0.0.1")
+        .args([dead.as_os_str(), BINARY.as_ref()])
         .env("VSCODE_PORT", crate::client::free_port().to_string())
         .env("OPENVSCODE_SERVER_ROOT", &dead);
-    let mut process = TestProcess::start(&mut command);
+    let inner = serve_command(&directory.path().join("work"), &["--plugins", "vscode"]);
+    let mut process = TestProcess::start(pass_on(&inner, &mut command));
     let servers = json!([{"name": "dead", "command": dead.join("program")}]).to_string();
-    let headers = [("X-Session-API-Key", KEY)];
-    let update = crate::client::send(
-        process.address,
-        "POST /update_mcp_server",
-        &headers,
-        servers.as_bytes(),
-    );
-    assert_eq!(process.run("echo hi")["content"], "hi");
-    let problem = crate::client::receive(update).json()["router_error_log"].clone();
-    assert!(
-        problem.as_str().unwrap().contains("does not respond"),
-        "{problem}"
-    );
+    let update = process.send_keyed("POST /update_mcp_server", &servers);
+    assert_eq!(process.output("echo hi"), "hi");
+    let problem = receive(update).json()["router_error_log"].clone();
+    let reason = "does not respond";
+    assert!(problem.as_str().unwrap().contains(reason), "{problem}");
     assert_eq!(process.get("/alive").status, 200);
     process.signal(Signal::KILL);
     process.child.wait().unwrap();
@@ -161,18 +121,14 @@ fn dead_mount_does_not_block_other_requests() {
 #[test]
 fn two_servers_are_isolated() {
     let directory = tempfile::tempdir().unwrap();
-    let make = |name: &str| {
-        let path = directory.path().join(name);
-        serve(&path)
-    };
-    let (first, second) = (make("a"), make("b"));
     std::thread::scope(|scope| {
-        for (process, name) in [(&first, "a"), (&second, "b")] {
+        for name in ["a", "b"] {
+            let process = serve(&directory.path().join(name));
             scope.spawn(move || {
                 process.run(&format!("NAME={name}"));
                 for _ in 0..20 {
-                    let answer = process.run("echo $NAME $(basename $PWD)");
-                    assert_eq!(answer["content"], format!("{name} {name}"));
+                    let output = process.output("echo $NAME $(basename $PWD)");
+                    assert_eq!(output, format!("{name} {name}"));
                 }
             });
         }

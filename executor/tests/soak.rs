@@ -17,19 +17,22 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Allowed growth of the allocator, in KiB.
 const MAX_GROWTH_KIB: u64 = 1 << 10;
 
-/// Processes that only use CPU.
-struct CpuLoad(Vec<Child>);
+/// Processes that only use CPU, until they are dropped.
+pub(crate) struct CpuLoad(Vec<Child>);
 
 impl CpuLoad {
-    fn new() -> Self {
-        let spin = || {
+    pub(crate) fn new(processes: usize) -> Self {
+        let spin = |_| {
             let mut command = Command::new("sh");
-            command
-                .args(["-c", "while :; do :; done"])
-                .stdin(Stdio::null());
-            command.spawn().unwrap()
+            command.args(["-c", "while :; do :; done"]);
+            command.stdin(Stdio::null()).spawn().unwrap()
         };
-        Self(vec![spin(), spin()])
+        Self((0..processes).map(spin).collect())
+    }
+
+    /// Two processes for each CPU.
+    pub(crate) fn full() -> Self {
+        Self::new(2 * std::thread::available_parallelism().unwrap().get())
     }
 }
 
@@ -51,10 +54,10 @@ fn briefly(process: &TestProcess, command: &str) {
 /// Sends one action of each kind in turn. Outputs of neighbors differ.
 fn act(process: &TestProcess, number: usize) {
     match number % 10 {
-        0 => assert_eq!(
-            content(&process.run(&format!("echo one-{number}"))),
-            format!("one-{number}")
-        ),
+        0 => {
+            let output = process.output(&format!("echo one-{number}"));
+            assert_eq!(output, format!("one-{number}"));
+        }
         1 => {
             let answer = process.run(&format!(
                 "for i in {{1..50}}; do echo $i-{number}; done; (exit {})",
@@ -72,18 +75,15 @@ fn act(process: &TestProcess, number: usize) {
             let answer = process.act(&json!({"action": "read", "args": {"path": "file"}}));
             assert_eq!(content(&answer), format!("text {}\n", number - 1));
         }
-        4 => assert_eq!(
-            content(&process.run("cat file")),
-            format!("text {}", number - 2)
-        ),
-        5 => assert_eq!(
-            content(&process.run(&format!("cat << E\n{number}\nE"))),
-            number.to_string()
-        ),
-        6 => assert_eq!(
-            content(&process.run("(sleep 0 &); sh -c 'sh -c : &'; echo orphans")),
-            "orphans"
-        ),
+        4 => assert_eq!(process.output("cat file"), format!("text {}", number - 2)),
+        5 => {
+            let output = process.output(&format!("cat << E\n{number}\nE"));
+            assert_eq!(output, number.to_string());
+        }
+        6 => {
+            let output = process.output("(sleep 0 &); sh -c 'sh -c : &'; echo orphans");
+            assert_eq!(output, "orphans");
+        }
         7 => {
             // Input that the program does not read must not affect the next command.
             briefly(process, "read -sn1 x");
@@ -99,13 +99,10 @@ fn act(process: &TestProcess, number: usize) {
             briefly(process, "echo up; sleep 1000");
             assert_eq!(process.input("C-c")["extras"]["metadata"]["exit_code"], 130);
         }
-        8 => assert_eq!(content(&process.run("true")), ""),
+        8 => assert_eq!(process.output("true"), ""),
         _ => {
-            let answer = process.run(&format!("seq 3000 | tr '\\n' ' '; echo {number}"));
-            assert!(
-                content(&answer).ends_with(&format!(" 3000 {number}")),
-                "{answer}"
-            );
+            let output = process.output(&format!("seq 3000 | tr '\\n' ' '; echo {number}"));
+            assert!(output.ends_with(&format!(" 3000 {number}")), "{output}");
         }
     }
 }
@@ -169,17 +166,13 @@ fn two_thousand_actions_under_load_leak_nothing() {
     let process = TestProcess::start(&mut serve_command(directory.path(), &[]));
     // Descriptors without any connection.
     let files = Usage::of(&process).files.len();
-    let load = CpuLoad::new();
+    let load = CpuLoad::new(2);
     (0..WARM_UP).for_each(|number| act(&process, number));
     let before = Usage::settled(&process, files);
     (WARM_UP..ACTIONS).for_each(|number| act(&process, number));
     drop(load);
     let after = Usage::settled(&process, files);
-    assert!(
-        after.rss <= before.rss + MAX_GROWTH_KIB,
-        "{} KiB, then {} KiB",
-        before.rss,
-        after.rss
-    );
-    eprintln!("{files} files; {} KiB, then {} KiB", before.rss, after.rss);
+    let (before, after) = (before.rss, after.rss);
+    eprintln!("{files} files; {before} KiB, then {after} KiB");
+    assert!(after <= before + MAX_GROWTH_KIB, "{after} KiB");
 }

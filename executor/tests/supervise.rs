@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -18,7 +17,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::client::{BINARY, HttpResponse, TestProcess, free_port, receive};
+use crate::client::{BINARY, HttpResponse, TestProcess, free_port, is_root, receive, set_mode};
 
 const POD: &str = "pod-uid";
 const POD_IP: &str = "10.0.0.1";
@@ -80,7 +79,12 @@ fn shell(script: &str) -> Init {
     init(&["sh", "-c", script])
 }
 
-fn send(process: &TestProcess, message: &ControlMessage, signer: &Signer) -> HttpResponse {
+/// Sends a message to `/v1/init`, signed by the controller.
+fn send(process: &TestProcess, message: &ControlMessage) -> HttpResponse {
+    send_signed(process, message, &signer())
+}
+
+fn send_signed(process: &TestProcess, message: &ControlMessage, signer: &Signer) -> HttpResponse {
     let token = message.sign(signer).unwrap();
     process.request("POST /v1/init", &[], token.as_bytes())
 }
@@ -92,7 +96,7 @@ pub(crate) fn start(process: &TestProcess, init: Init) -> HttpResponse {
         Some(key) => Grant::SealedInit(SealedInit::seal(&init, key, POD).unwrap()),
         None => Grant::Init(Box::new(init)),
     };
-    send(process, &message(grant), &signer())
+    send(process, &message(grant))
 }
 
 fn ready(address: SocketAddr, timeout: u64) -> HttpResponse {
@@ -125,7 +129,7 @@ fn calls_not_valid_for_this_pod_are_rejected() {
         assert_eq!(answer.status, status, "{}", answer.body);
         assert!(answer.json()["detail"].is_string());
     };
-    refused(send(&process, &mine, &stranger), 401);
+    refused(send_signed(&process, &mine, &stranger), 401);
     for body in [&b"nonsense"[..], &vec![b'a'; 3 << 20]] {
         refused(process.request("POST /v1/init", &[], body), 401);
     }
@@ -134,15 +138,13 @@ fn calls_not_valid_for_this_pod_are_rejected() {
         ControlMessage::new(POD, now() - 1000, grant()),
         message(Grant::Ready),
     ] {
-        refused(send(&process, &message, &signer()), 403);
+        refused(send(&process, &message), 403);
     }
     refused(process.get("/v1/ready"), 401);
     let init_token = mine.sign(&signer()).unwrap();
     let bearer = format!("Bearer {init_token}");
-    refused(
-        process.request("GET /v1/ready", &[("Authorization", &bearer)], b""),
-        403,
-    );
+    let bearer = [("Authorization", bearer.as_str())];
+    refused(process.request("GET /v1/ready", &bearer, b""), 403);
     assert_eq!(state(&ready(process.address, 0)), "dormant");
     assert!(!directory.path().join("init").exists());
 }
@@ -156,11 +158,10 @@ fn first_init_wins_and_may_be_repeated() {
         message(Grant::SealedInit(sealed))
     };
     let first = seal("echo started; exec sleep 1000");
-    assert_eq!(state(&send(&process, &first, &signer())), "starting");
+    assert_eq!(state(&send(&process, &first)), "starting");
     assert_eq!(process.line(), "started");
-    let again = send(&process, &first, &signer());
-    assert_eq!(again.status, 200, "{}", again.body);
-    assert_eq!(send(&process, &seal("exit 1"), &signer()).status, 409);
+    assert_eq!(send(&process, &first).status, 200);
+    assert_eq!(send(&process, &seal("exit 1")).status, 409);
     let report = ready(process.address, 60);
     assert_eq!(state(&report), "ready");
     assert!(report.json()["sealingKey"].is_null());
@@ -175,7 +176,7 @@ fn only_init_messages_for_the_present_key_are_accepted() {
     let plain = Grant::Init(Box::new(shell("exit 9")));
     for grant in [plain, Grant::SealedInit(sealed)] {
         let message = message(grant);
-        assert_eq!(send(&process, &message, &signer()).status, 403);
+        assert_eq!(send(&process, &message).status, 403);
     }
     assert_ne!(key(), used);
     start(&process, shell("exit 3"));
@@ -196,7 +197,7 @@ fn pods_without_identity_take_plain_init_messages() {
     let process = supervise();
     assert_eq!(process.get("/v1/identity").status, 404);
     let message = message(Grant::Init(Box::new(shell("exit 3"))));
-    assert_eq!(send(&process, &message, &signer()).status, 200);
+    assert_eq!(send(&process, &message).status, 200);
     assert_eq!(process.wait().code(), Some(3));
     assert_eq!(supervise().wait().code(), Some(3));
 }
@@ -222,13 +223,11 @@ fn responses_prove_the_identity_of_the_pod() {
 /// Processes of the command have the user of PID 1.
 #[test]
 fn secrets_are_hidden_from_processes_of_the_same_user() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED secrets_are_hidden_from_processes_of_the_same_user: needs root");
+    if !is_root("secrets_are_hidden_from_processes_of_the_same_user") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let everyone = std::fs::Permissions::from_mode(0o777);
-    std::fs::set_permissions(directory.path(), everyone).unwrap();
+    set_mode(&directory, 0o777);
     let state = directory.path().join("state");
     // The folder of build results may be closed to other users.
     let program = directory.path().join("sandbox-executor");
@@ -249,10 +248,10 @@ fn command_gets_only_the_given_environment() {
     let work = directory.path().join("made/for/it");
     let mut init = init(&["env"]);
     init.working_dir = work.display().to_string();
-    init.environment = BTreeMap::from([
-        ("GIVEN".to_owned(), "a b\"'".to_owned()),
-        ("SESSION_API_KEY".to_owned(), "key".to_owned()),
-    ]);
+    let given = [("GIVEN", "a b\"'"), ("SESSION_API_KEY", "key")];
+    init.environment = given
+        .map(|(name, value)| (name.into(), value.into()))
+        .into();
     assert_eq!(start(&process, init).status, 200);
     let mut output = String::new();
     process.output.read_to_string(&mut output).unwrap();
@@ -274,8 +273,7 @@ fn restarted_container_resumes_without_a_call() {
     let (directory, process) = supervised();
     start(&process, shell("exit 3"));
     assert_eq!(process.wait().code(), Some(3));
-    let again = supervise(directory.path());
-    assert_eq!(again.wait().code(), Some(3));
+    assert_eq!(supervise(directory.path()).wait().code(), Some(3));
 }
 
 #[test]
@@ -295,8 +293,7 @@ fn exit_status_is_that_of_a_shell() {
         (&["/etc/passwd"][..], 126),
         (&["sh", "-c", "kill -9 $$"][..], 137),
     ] {
-        let directory = tempfile::tempdir().unwrap();
-        let process = supervise(directory.path());
+        let (_directory, process) = supervised();
         start(&process, init(words));
         assert_eq!(process.wait().code(), Some(code), "{words:?}");
     }
@@ -337,20 +334,13 @@ fn orphans_are_reaped_and_leftovers_killed() {
 fn reports_ready_when_probe_passes() {
     let (directory, process) = supervised();
     let port = free_port();
-    let text = port.to_string();
     let work = directory.path().display().to_string();
-    let mut init = init(&[
-        BINARY,
-        "serve",
-        &text,
-        "--username",
-        "root",
-        "--working-dir",
-        &work,
-    ]);
+    let command = format!("{BINARY} serve {port} --username root --working-dir {work}");
+    let mut init = init(&command.split(' ').collect::<Vec<_>>());
+    let path = Some("/alive".to_owned());
     init.probe = Probe {
         port: Some(port),
-        path: Some("/alive".to_owned()),
+        path,
     };
     start(&process, init);
     assert_eq!(state(&ready(process.address, 60)), "ready");
@@ -394,14 +384,13 @@ fn secrets_are_not_logged() {
     let mut command = supervise_command(BINARY, directory.path());
     let mut process = TestProcess::start(command.stderr(Stdio::piped()));
     let mut init = init(&["no-such-program"]);
-    init.environment = BTreeMap::from([("PASSWORD".to_owned(), "hunter2".to_owned())]);
+    init.environment = [("PASSWORD".into(), "hunter2".into())].into();
     start(&process, init);
     let mut log = String::new();
     let mut errors = process.child.stderr.take().unwrap();
     errors.read_to_string(&mut log).unwrap();
     assert!(log.contains("no-such-program"), "{log}");
-    assert!(
-        !log.contains("hunter2") && !log.contains("PASSWORD"),
-        "{log}"
-    );
+    for secret in ["hunter2", "PASSWORD"] {
+        assert!(!log.contains(secret), "{log}");
+    }
 }

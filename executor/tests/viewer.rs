@@ -49,10 +49,8 @@ fn viewer_listens_near_the_server() {
     let fixture = ViewerFixture::new();
     let (viewer, server) = (fixture.viewer.port(), fixture.process.address.port());
     assert!(viewer > server && viewer - server <= 1024);
-    assert_eq!(
-        fixture.get("/").parts(),
-        (200, r#"{"status":"File viewer server is running"}"#)
-    );
+    let running = r#"{"status":"File viewer server is running"}"#;
+    assert_eq!(fixture.get("/").parts(), (200, running));
 }
 
 #[test]
@@ -74,10 +72,8 @@ fn pdf_is_shown_with_bundled_scripts() {
     let fixture = ViewerFixture::new();
     let (status, page) = fixture.view(&fixture.put("a.pdf", b"%PDF-1.4"));
     assert_eq!(status, 200);
-    assert!(
-        page.contains("const data = \"JVBERi0xLjQ=\"") && !page.contains("https:"),
-        "{page}"
-    );
+    assert!(page.contains("const data = \"JVBERi0xLjQ=\""), "{page}");
+    assert!(!page.contains("https:"), "{page}");
     for name in ["pdf.min.mjs", "pdf.worker.min.mjs"] {
         assert!(page.contains(&format!("\"/{name}\"")));
         // The decompressed script is complete and has its copyright notice.
@@ -113,10 +109,8 @@ fn unviewable_files_are_reported() {
     let large = fixture.put("large.png", b"");
     fs::File::create(&large).unwrap().set_len(33 << 20).unwrap();
     let (_, page) = fixture.view(&large);
-    assert!(
-        page.ends_with("<p>The file is larger than 32 MiB</p>"),
-        "{page}"
-    );
+    let reason = "<p>The file is larger than 32 MiB</p>";
+    assert!(page.ends_with(reason), "{page}");
     let pipe = format!("{root}/pipe.png");
     Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert_eq!(fixture.view(&pipe).0, 500);
@@ -128,6 +122,6 @@ fn viewer_is_off_in_a_shared_network() {
     let file = directory.path().join("url");
     let mut command = serve_command(&directory.path().join("w"), &["--viewer-url-file"]);
     let process = TestProcess::start(command.arg(&file));
-    assert_eq!(process.run("echo hi")["content"], "hi");
+    assert_eq!(process.output("echo hi"), "hi");
     assert!(!file.exists());
 }

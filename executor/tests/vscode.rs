@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::client::{KEY, TestProcess, free_port, serve_command};
-use crate::conformance::environment::CaseEnvironment as Private;
+use crate::client::{TestProcess, free_port, mode_and_owner, serve_command, set_mode, wait_until};
+use crate::conformance::environment::CaseEnvironment;
+use crate::fixture::ServerFixture;
 use crate::plugins::is_alive;
 
 /// Writes its command line and environment to files.
@@ -28,25 +28,27 @@ impl VsCodeFixture {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         install_fake_server(&directory.path().join("vscode"));
-        Self {
-            directory,
-            port: free_port(),
-        }
+        let port = free_port();
+        Self { directory, port }
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    fn serve(&self, variables: &[(&str, &str)]) -> TestProcess {
+    fn command(&self, flags: &[&str]) -> Command {
         let root = self.path("work");
-        let mut command = serve_command(&root, &["--plugins", "vscode"]);
+        let mut command = serve_command(&root, &[&["--plugins", "vscode"], flags].concat());
+        set_directories(&mut command, &self.path("vscode"), &root);
         command
             .env_remove("RUNTIME_ID")
             .env_remove("RUNTIME_URL")
             .env("VSCODE_PORT", self.port.to_string());
-        set_directories(&mut command, &self.path("vscode"), &root);
-        TestProcess::start(command.envs(variables.iter().copied()))
+        command
+    }
+
+    fn serve(&self, variables: &[(&str, &str)]) -> TestProcess {
+        TestProcess::start(self.command(&[]).envs(variables.iter().copied()))
     }
 
     fn call(&self) -> String {
@@ -67,7 +69,7 @@ pub(crate) fn install_fake_server(home: &Path) -> PathBuf {
     fs::create_dir_all(&bin).unwrap();
     let program = bin.join("openvscode-server");
     fs::write(&program, FAKE_SERVER).unwrap();
-    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+    set_mode(program, 0o755);
     home.join("calls")
 }
 
@@ -84,17 +86,14 @@ pub(crate) fn wait_for_line(calls: &Path) -> String {
 
 /// Waits until the plugin has started or failed and returns the token.
 pub(crate) fn token(process: &TestProcess) -> Value {
-    while health(process) == "starting" {
-        std::thread::yield_now();
-    }
-    let key = [("X-Session-API-Key", KEY)];
-    let answer = process.request("GET /vscode/connection_token", &key, b"");
+    wait_until(|| health(process) != "starting");
+    let answer = process.keyed("GET /vscode/connection_token", "");
     assert_eq!(answer.status, 200);
     answer.json()["token"].clone()
 }
 
 fn health(process: &TestProcess) -> Value {
-    process.get("/server_info").json()["plugins"]["vscode"].clone()
+    process.plugin_state("vscode")
 }
 
 #[test]
@@ -110,54 +109,46 @@ fn vscode_starts_with_the_token() {
     let expected = format!(
         "{} {} none --host 127.0.0.1 --connection-token {} --port {} --disable-workspace-trust \
          --server-base-path /abc/vscode",
-        process.run("id -un")["content"].as_str().unwrap(),
+        process.output("id -un").as_str().unwrap(),
         fixture.path("work").display(),
         token.as_str().unwrap(),
         fixture.port,
     );
     assert_eq!(rest, expected, "1.10 how it is started");
     let settings = fixture.path("work/.vscode/settings.json");
-    assert_eq!(
-        fs::metadata(&settings).unwrap().permissions().mode() & 0o777,
-        0o666
-    );
+    assert_eq!(mode_and_owner(&settings).0, 0o666);
     let settings: Value = serde_json::from_str(&fs::read_to_string(settings).unwrap()).unwrap();
     assert_eq!(settings["workbench.startupEditor"], "none");
     drop(process);
-    assert!(
-        !Path::new(&format!("/proc/{pid}/cwd")).exists(),
-        "it was left behind"
-    );
+    let is_left = Path::new(&format!("/proc/{pid}/cwd")).exists();
+    assert!(!is_left, "it was left behind");
 }
 
 #[test]
 fn vscode_runs_as_the_sandbox_user() {
-    let Some(private) = Private::private("openhands") else {
+    let prepare = |private: &CaseEnvironment, command: &mut Command| {
+        install_fake_server(&private.path("vscode"));
+        set_directories(command, &private.path("vscode"), &private.path("work"));
+        command.env("VSCODE_PORT", free_port().to_string());
+    };
+    let flags = ["--plugins", "vscode"];
+    let Some(fixture) = ServerFixture::openhands(&flags, prepare) else {
         return;
     };
-    let home = private.path("vscode");
-    let calls = install_fake_server(&home);
-    let work = private.path("work");
-    let mut command = private.command("work", &["--plugins", "vscode"]);
-    set_directories(&mut command, &home, &work);
-    let process = TestProcess::start(command.env("VSCODE_PORT", free_port().to_string()));
-    assert!(token(&process).is_string());
-    let call = wait_for_line(&calls);
-    assert!(
-        call.contains(" openhands ") && call.contains(" none "),
-        "{call}"
-    );
-    let who = process.run("id; umask; echo \"$HOME $USER $LOGNAME $SHELL $PATH\"");
+    let home = fixture.root.with_file_name("vscode");
+    assert!(token(&fixture).is_string());
+    let call = wait_for_line(&home.join("calls"));
+    for part in [" openhands ", " none "] {
+        assert!(call.contains(part), "{call}");
+    }
     assert_eq!(
         fs::read_to_string(home.join("who")).unwrap().trim_end(),
-        who["content"],
+        fixture.output("id; umask; echo \"$HOME $USER $LOGNAME $SHELL $PATH\""),
         "1.10 the editor has user and environment of the shell"
     );
-    for path in [
-        home.join("bin/openvscode-server"),
-        work.join(".vscode/settings.json"),
-    ] {
-        assert_eq!(fs::metadata(path).unwrap().uid(), 1000);
+    let settings = fixture.path(".vscode/settings.json");
+    for path in [home.join("bin/openvscode-server"), settings] {
+        assert_eq!(mode_and_owner(path).1, 1000);
     }
 }
 
@@ -169,9 +160,7 @@ fn vscode_restarts_when_it_ends() {
     let call = fixture.call();
     assert!(call.ends_with("--disable-workspace-trust"), "{call}");
     process.run(&format!("kill -9 {}", call.split(' ').next().unwrap()));
-    while fixture.call().lines().count() < 2 {
-        std::thread::yield_now();
-    }
+    wait_until(|| fixture.call().lines().count() >= 2);
 }
 
 #[test]
@@ -183,9 +172,7 @@ fn child_processes_end_with_vscode() {
     let process = fixture.serve(&[]);
     token(&process);
     let first = fixture.call().lines().next().unwrap().to_owned();
-    while is_alive(&first) {
-        std::thread::yield_now();
-    }
+    wait_until(|| !is_alive(&first));
 }
 
 #[test]
@@ -196,15 +183,11 @@ fn vscode_exit_is_reported_in_health() {
     let process = fixture.serve(&[]);
     let told = "failed: openvscode-server has ended (exit status: 3)";
     // Reported between two starts.
-    while health(&process) != told {
-        std::thread::yield_now();
-    }
+    wait_until(|| health(&process) == told);
     assert!(token(&process).is_string());
     fs::write(&program, FAKE_SERVER).unwrap();
     fixture.call();
-    while health(&process) != "ready" {
-        std::thread::yield_now();
-    }
+    wait_until(|| health(&process) == "ready");
 }
 
 #[test]
@@ -216,17 +199,14 @@ fn vscode_listens_on_the_address_of_the_server() {
     assert!(token(&process).is_string());
     assert!(fixture.call().contains(" --host 127.0.0.1 "));
     drop(process);
-    let root = fixture.path("work");
-    let mut command = serve_command(&root, &["--plugins", "vscode", "--viewer-url-file"]);
+    let mut command = fixture.command(&["--viewer-url-file"]);
     command
         .arg(fixture.path("url"))
-        .env_remove("SANDBOX_BIND_ADDRESS");
-    set_directories(&mut command, &fixture.path("vscode"), &root);
-    let process = TestProcess::start(command.env("VSCODE_PORT", free_port().to_string()));
+        .env_remove("SANDBOX_BIND_ADDRESS")
+        .env("VSCODE_PORT", free_port().to_string());
+    let process = TestProcess::start(&mut command);
     assert!(token(&process).is_string());
-    while !fixture.call().contains(" --host 0.0.0.0 ") {
-        std::thread::yield_now();
-    }
+    wait_until(|| fixture.call().contains(" --host 0.0.0.0 "));
 }
 
 #[test]
@@ -242,19 +222,16 @@ fn server_works_without_vscode() {
         let process = fixture.serve(&[(name, value)]);
         assert_eq!(token(&process), Value::Null);
         assert_eq!(health(&process), format!("failed: {reason}"));
-        assert_eq!(process.run("echo hi")["content"], "hi");
+        assert_eq!(process.output("echo hi"), "hi");
     }
-    let root = fixture.path("other");
-    let mut command = serve_command(&root, &["--plugins", "vscode", "--username", "developer"]);
+    let mut command = fixture.command(&["--username", "developer"]);
     let process = TestProcess::start(command.env("USER", "developer"));
     assert_eq!(token(&process), Value::Null);
     assert_eq!(health(&process), "failed: not available to this user");
-    let without = crate::client::serve(&root);
-    let key = [("X-Session-API-Key", KEY)];
+    let without = ServerFixture::new("root");
+    let answer = without.keyed("GET /vscode/connection_token", "");
     assert_eq!(
-        without
-            .request("GET /vscode/connection_token", &key, b"")
-            .parts(),
+        answer.parts(),
         (200, "{\"token\":null}"),
         "2.7 without the plugin"
     );
@@ -267,8 +244,6 @@ fn token_exists_when_the_port_is_in_use() {
     let _taken = TcpListener::bind(("0.0.0.0", fixture.port)).unwrap();
     let process = fixture.serve(&[]);
     assert!(token(&process).is_string());
-    assert_eq!(
-        health(&process),
-        format!("failed: port {} is in use", fixture.port)
-    );
+    let expected = format!("failed: port {} is in use", fixture.port);
+    assert_eq!(health(&process), expected);
 }

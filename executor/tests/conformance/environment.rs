@@ -2,13 +2,12 @@
 //! and `/home`. The files of the machine are not changed.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::client::{BINARY, KEY, TestProcess};
+use crate::client::{BINARY, KEY, TestProcess, set_mode};
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const ENTER: &str = "mount --bind \"$1/etc\" /etc && mount --bind \"$1/home\" /home || exit
@@ -33,15 +32,8 @@ pub(super) fn environments() -> Vec<CaseEnvironment> {
 /// Runs a script in a private mount namespace; arguments can be added.
 pub(super) fn in_mount_namespace(script: &str) -> Command {
     let mut command = Command::new("unshare");
-    command.args([
-        "--mount",
-        "--propagation",
-        "private",
-        "sh",
-        "-c",
-        script,
-        "sh",
-    ]);
+    command.args(["--mount", "--propagation", "private"]);
+    command.args(["sh", "-c", script, "sh"]);
     command
 }
 
@@ -53,7 +45,7 @@ impl CaseEnvironment {
 
     fn own(user: &'static str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+        set_mode(&directory, 0o755);
         fs::create_dir(directory.path().join("home")).unwrap();
         fs::create_dir(directory.path().join("etc")).unwrap();
         Self {
@@ -80,13 +72,10 @@ impl CaseEnvironment {
         let etc = environment.path("etc");
         let passwd = "root:x:0:0:root:/root:/bin/bash\ndaemon:x:2:2::/usr/sbin:/bin/sh\n";
         fs::write(etc.join("passwd"), passwd).unwrap();
-        fs::write(
-            etc.join("group"),
-            "root:x:0:\nsudo:x:27:\ntape:x:26:daemon\n",
-        )
-        .unwrap();
+        let group = "root:x:0:\nsudo:x:27:\ntape:x:26:daemon\n";
+        fs::write(etc.join("group"), group).unwrap();
         fs::write(etc.join("shadow"), "root:*:1::::::\n").unwrap();
-        fs::set_permissions(etc.join("shadow"), fs::Permissions::from_mode(0o600)).unwrap();
+        set_mode(etc.join("shadow"), 0o600);
         fs::create_dir(etc.join("skel")).unwrap();
         fs::write(etc.join("skel/.profile"), "# profile\n").unwrap();
         for shared in ["ld.so.cache", "alternatives", "hostname"] {

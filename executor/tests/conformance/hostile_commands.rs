@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::environment::{CaseEnvironment, environments, in_mount_namespace};
-use crate::client::{BINARY, TestProcess, content, copy_program, pass_on, serve_command};
+use crate::client::{BINARY, TestProcess, content, copy_program, is_root, pass_on, serve_command};
 use crate::plugins::is_alive;
 
 /// Runs a command without the soft timeout.
@@ -104,15 +104,14 @@ fn full_disk_does_not_prevent_commands() {
     );
     process.run("rm $TMPDIR/fill");
     let long = format!("echo {} | wc -c", "x".repeat(200_000));
-    assert_eq!(process.run(&long)["content"], "200001");
-    assert_eq!(process.run("echo short")["content"], "short");
+    assert_eq!(process.output(&long), "200001");
+    assert_eq!(process.output("echo short"), "short");
 }
 
 /// The server runs as a user of its own whose process limit is lowered to what runs already.
 #[test]
 fn process_limit_does_not_prevent_kill() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED process_limit_does_not_prevent_kill: needs root");
+    if !is_root("process_limit_does_not_prevent_kill") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();

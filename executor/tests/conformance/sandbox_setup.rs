@@ -1,11 +1,11 @@
 //! User and working directory (sections 1.1, 1.2 and 1.9), in a private `/etc`.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use super::environment::{CaseEnvironment, in_mount_namespace};
-use crate::client::{BINARY, KEY, TestProcess, copy_program};
+use crate::client::{BINARY, KEY, TestProcess, copy_program, mode_and_owner, set_mode};
+use crate::transfer::fields;
 
 #[test]
 fn missing_user_is_created() {
@@ -19,37 +19,24 @@ fn missing_user_is_created() {
     assert!(read("shadow").contains("\nopenhands:!:"));
     assert_eq!(read("sudoers"), "%sudo ALL=(ALL) NOPASSWD:ALL\n");
     let home = environment.path("home/openhands");
-    assert_eq!(
-        (
-            fs::metadata(&home).unwrap().uid(),
-            fs::metadata(home.join(".profile")).unwrap().uid()
-        ),
-        (1000, 1000)
-    );
-    for (command, content) in [
-        (
-            "id -un; id -u; id -gn; id -Gn",
-            "openhands\n1000\nroot\nroot sudo",
-        ),
-        (
-            "echo $HOME $USER $LOGNAME $SHELL",
-            "/home/openhands openhands openhands /bin/bash",
-        ),
-        ("stat -c '%U %G %A' .", "openhands root drwxrwxr-x"),
-        ("touch ~/x; stat -c '%U %G' ~/x", "openhands root"),
-        (
-            "cat /etc/shadow 2>&1 | tail -1",
-            "cat: /etc/shadow: Permission denied",
-        ),
-        ("tty | grep -c /dev/pts", "1"),
+    for made in [home.join(".profile"), home] {
+        assert_eq!(mode_and_owner(made).1, 1000);
+    }
+    for row in [
+        "id -un; id -u; id -gn; id -Gn | openhands\n1000\nroot\nroot sudo",
+        "echo $HOME $USER $LOGNAME $SHELL | /home/openhands openhands openhands /bin/bash",
+        "stat -c '%U %G %A' . | openhands root drwxrwxr-x",
+        "touch ~/x; stat -c '%U %G' ~/x | openhands root",
+        "cat /etc/shadow 2>&1 | cat: /etc/shadow: Permission denied",
+        "[[ $(tty) = /dev/pts/* ]] && echo terminal | terminal",
     ] {
-        let expected = content;
-        assert_eq!(process.run(command)["content"], expected, "1.9 {command}");
+        let [command, expected] = fields(row);
+        assert_eq!(process.output(command), expected, "1.9 {command}");
     }
     drop(process);
     // A second start changes nothing.
     let again = environment.serve("w");
-    assert_eq!(again.run("whoami")["content"], "openhands");
+    assert_eq!(again.output("whoami"), "openhands");
     assert_eq!(read("sudoers").lines().count(), 1);
     assert_eq!(read("passwd").matches("openhands").count(), 2);
 }
@@ -64,10 +51,8 @@ fn start_fails_when_uid_is_in_use() {
     let text = String::from_utf8_lossy(&output.stderr);
     let expected =
         "Failed to create user openhands with UID 2. Output: useradd: UID 2 is not unique";
-    assert!(
-        !output.status.success() && text.contains(expected),
-        "{text}"
-    );
+    assert!(!output.status.success(), "{text}");
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]
@@ -79,7 +64,7 @@ fn existing_user_keeps_its_uid() {
     let line = "openhands:x:4321:0::/home/openhands:/bin/bash\n";
     fs::write(&passwd, fs::read_to_string(&passwd).unwrap() + line).unwrap();
     let process = environment.serve("w");
-    assert_eq!(process.run("id -u; stat -c %u .")["content"], "4321\n4321");
+    assert_eq!(process.output("id -u; stat -c %u ."), "4321\n4321");
 }
 
 #[test]
@@ -88,44 +73,44 @@ fn missing_user_gets_requested_uid() {
         return;
     };
     let process = TestProcess::start(&mut environment.command("w", &["--user-id", "1234"]));
-    assert_eq!(process.run("id -u")["content"], "1234");
+    assert_eq!(process.output("id -u"), "1234");
 }
 
 #[test]
 fn shells_change_to_allowed_users_only() {
-    for (name, user, variables, runs_as) in [
+    for (name, user, variable, runs_as) in [
         (
             "1.2 another user is not changed to",
             "builder",
-            &[][..],
+            None,
             "root",
         ),
         (
             "1.2 unless RUNTIME_USERNAME names it",
             "builder",
-            &[("RUNTIME_USERNAME", "builder")][..],
+            Some(("RUNTIME_USERNAME", "builder")),
             "builder",
         ),
         (
             "1.2 SU_TO_USER=false",
             "openhands",
-            &[("SU_TO_USER", "false")][..],
+            Some(("SU_TO_USER", "false")),
             "root",
         ),
         (
             "1.2 SU_TO_USER=on",
             "openhands",
-            &[("SU_TO_USER", "on")][..],
+            Some(("SU_TO_USER", "on")),
             "openhands",
         ),
-        ("1.9 root", "root", &[][..], "root"),
+        ("1.9 root", "root", None, "root"),
     ] {
         let Some(environment) = CaseEnvironment::private(user) else {
             return;
         };
         let mut command = environment.command("w", &[]);
-        let process = TestProcess::start(command.envs(variables.iter().copied()));
-        assert_eq!(process.run("whoami")["content"], runs_as, "{name}");
+        let process = TestProcess::start(command.envs(variable));
+        assert_eq!(process.output("whoami"), runs_as, "{name}");
     }
 }
 
@@ -138,7 +123,7 @@ fn nothing_is_set_up_for_user_of_the_server() {
     let mut command = environment.command("w", &[]);
     let process = TestProcess::start(command.env("USER", "developer"));
     assert_eq!(
-        process.run("stat -c %u .; grep -c developer /etc/passwd")["content"],
+        process.output("stat -c %u .; grep -c developer /etc/passwd"),
         "0\n0"
     );
 }
@@ -152,11 +137,11 @@ fn working_directory_is_given_to_user_and_group() {
     fs::create_dir_all(&inner).unwrap();
     fs::write(inner.join("file"), "").unwrap();
     std::os::unix::fs::symlink("/etc/passwd", inner.join("link")).unwrap();
-    fs::set_permissions(environment.path("w"), fs::Permissions::from_mode(0o700)).unwrap();
+    set_mode(environment.path("w"), 0o700);
     let mut command = environment.command("w", &[]);
     let process = TestProcess::start(command.env("SANDBOX_GROUP_ID", "tape"));
     assert_eq!(
-        process.run("stat -c '%n %U %G' . sub/* /etc/passwd; stat -c %a .")["content"],
+        process.output("stat -c '%n %U %G' . sub/* /etc/passwd; stat -c %a ."),
         ". openhands tape\nsub/file openhands tape\nsub/link openhands tape\n/etc/passwd root root\n760"
     );
 }
@@ -164,40 +149,21 @@ fn working_directory_is_given_to_user_and_group() {
 #[test]
 fn start_fails_with_invalid_settings() {
     let environment = CaseEnvironment::plain();
-    for (name, flags, variables, text) in [
-        (
-            "1.1 plugin",
-            &["--plugins", "agent_skills", "nope"][..],
-            &[][..],
-            "Plugin nope not found",
-        ),
-        (
-            "1.1 browser",
-            &["--no-enable-browser", "--browsergym-eval-env", "x"][..],
-            &[][..],
-            "Browser environment is not enabled in config, but browsergym_eval_env is set",
-        ),
-        (
-            "1.2 memory",
-            &[][..],
-            &[("RUNTIME_MAX_MEMORY_GB", "lots")][..],
-            "invalid literal for int() with base 10",
-        ),
-        (
-            "1.1 relative directory",
-            &["--working-dir", "relative"][..],
-            &[][..],
-            "must be absolute",
-        ),
-        (
-            "1.9 user name",
-            &["--username", "bad:name"][..],
-            &[][..],
-            "invalid user name 'bad:name'",
-        ),
+    for row in [
+        "1.1 plugin | --plugins agent_skills nope |  | Plugin nope not found",
+        "1.1 browser | --no-enable-browser --browsergym-eval-env x |  | \
+         Browser environment is not enabled in config, but browsergym_eval_env is set",
+        "1.2 memory |  | lots | invalid literal for int() with base 10",
+        "1.1 relative directory | --working-dir relative |  | must be absolute",
+        "1.9 user name | --username bad:name |  | invalid user name 'bad:name'",
     ] {
-        let mut command = environment.command("w", flags);
-        let output = command.envs(variables.iter().copied()).output().unwrap();
+        let [name, flags, memory, text] = fields(row);
+        let mut command = environment.command("w", &[]);
+        command.args(flags.split_whitespace());
+        if !memory.is_empty() {
+            command.env("RUNTIME_MAX_MEMORY_GB", memory);
+        }
+        let output = command.output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(
             !output.status.success() && output.stdout.is_empty(),
@@ -225,7 +191,7 @@ fn shells_have_the_python_environment_of_the_image() {
         for program in ["python", "pip"] {
             let path = bin.join(program);
             fs::write(&path, format!("#!/bin/sh\necho {name} {program}\n")).unwrap();
-            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+            set_mode(path, 0o755);
         }
     }
     copy_program(Path::new(BINARY), &image.join("serve"));
@@ -239,7 +205,7 @@ fn shells_have_the_python_environment_of_the_image() {
     let process = TestProcess::start(&mut command);
     let path = "/openhands/poetry/venv/bin:/openhands/micromamba/envs/openhands/bin";
     assert_eq!(
-        process.run("pip; echo $VIRTUAL_ENV $CONDA_PREFIX; echo $PATH | cut -d: -f1,2")["content"],
+        process.output("pip; echo $VIRTUAL_ENV $CONDA_PREFIX; echo $PATH | cut -d: -f1,2"),
         format!(
             "poetry/venv pip\n/openhands/poetry/venv /openhands/micromamba/envs/openhands\n{path}"
         ),
@@ -250,16 +216,8 @@ fn shells_have_the_python_environment_of_the_image() {
 #[test]
 fn memory_setting_limits_no_process() {
     let environment = CaseEnvironment::plain();
-    let mut command = environment.command(
-        "w",
-        &[
-            "--plugins",
-            "agent_skills",
-            "jupyter",
-            "vscode",
-            "--no-enable-browser",
-        ],
-    );
+    let flags = "--plugins agent_skills jupyter vscode --no-enable-browser";
+    let mut command = environment.command("w", &flags.split(' ').collect::<Vec<_>>());
     let process = TestProcess::start(command.env("RUNTIME_MAX_MEMORY_GB", "1"));
     // Address sanitizers reserve terabytes; the container limits the memory in use.
     let limits = process.run("ulimit -d; ulimit -v; ulimit -Hd");

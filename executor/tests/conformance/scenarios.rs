@@ -114,10 +114,7 @@ fn shell_is_replaced_when_it_ends() {
         }
         // Background jobs keep running.
         process.run("sleep 1000 & echo $! > job; exit");
-        assert_eq!(
-            process.run("ps -o args= -p $(cat job)")["content"],
-            "sleep 1000"
-        );
+        assert_eq!(process.output("ps -o args= -p $(cat job)"), "sleep 1000");
     }
 }
 
@@ -174,7 +171,7 @@ fn isolated_commands() {
         assert_eq!(list.len(), 20_000, "4.12 untruncated JSON");
         let branch = "git init -q -b trunk . && git branch --show-current";
         assert_eq!(apart(branch, Value::Null)["content"], "trunk");
-        assert_eq!(process.run("echo $X ${PWD##*/}")["content"], "1 sub");
+        assert_eq!(process.output("echo $X ${PWD##*/}"), "1 sub");
         let args = json!({"command": "sleep 1000", "is_static": true, "blocking": true});
         let answer = process.act(&json!({"action": "run", "args": args, "timeout": 0.2}));
         assert_eq!(metadata(&answer, "exit_code"), -1);

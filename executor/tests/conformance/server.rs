@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 
 use super::environment::{CaseEnvironment, environments};
-use crate::client::KEY;
+use crate::client::{KEY, open_gate, wait_until};
 
 /// Bodies without an action, and their errors.
 const INVALID: &[(&str, &str, &str)] = &[
@@ -115,7 +115,7 @@ fn invalid_bodies_are_rejected() {
             let error = format!("'ActionExecutor' object has no attribute '{word}'");
             check(name, &action, &error);
         }
-        assert_eq!(process.run("echo fine")["content"], "fine");
+        assert_eq!(process.output("echo fine"), "fine");
     }
 }
 
@@ -176,7 +176,7 @@ fn lenient_envelopes() {
 #[test]
 fn response_is_compact_json_with_ordered_keys() {
     let process = CaseEnvironment::plain().serve("wire");
-    let directory = process.run("pwd")["content"].as_str().unwrap().to_owned();
+    let directory = process.output("pwd");
     let body = json!({"action": {"action": "run", "args": {"command": "echo ü"}, "timeout": 60}});
     let answer = process.post(&body.to_string());
     let value = answer.json();
@@ -222,23 +222,13 @@ fn command_continues_when_client_disconnects() {
     let environment = CaseEnvironment::plain();
     let process = environment.serve("gone");
     process.run("mkfifo gate");
-    let body = json!({"action": {"action": "run", "args": {"command": "cat gate; touch done"}}});
-    let key = [("X-Session-API-Key", KEY)];
-    let stream = crate::client::send(
-        process.address,
-        "POST /execute_action",
-        &key,
-        body.to_string().as_bytes(),
-    );
-    // Opens when the command has opened its end.
-    let gate = std::fs::OpenOptions::new()
-        .write(true)
-        .open(environment.path("gone/gate"))
-        .unwrap();
+    let body = r#"{"action":{"action":"run","args":{"command":"cat gate; touch done"}}}"#;
+    let stream = process.send_keyed("POST /execute_action", body);
+    let gate = open_gate(&environment.path("gone/gate"));
     drop(stream);
     drop(gate);
     // Runs after the command of the disconnected client.
-    assert_eq!(process.run("ls done")["content"], "done");
+    assert_eq!(process.output("ls done"), "done");
 }
 
 #[test]
@@ -246,34 +236,19 @@ fn commands_of_the_shared_shell_run_one_after_the_other() {
     let process = CaseEnvironment::plain().serve("turns");
     std::thread::scope(|scope| {
         for _ in 0..8 {
-            scope.spawn(|| {
-                process.run("mkdir lock && echo alone && rmdir lock")["content"] == "alone"
-            });
+            scope.spawn(|| process.output("mkdir lock && echo alone && rmdir lock") == "alone");
         }
     });
-    assert_eq!(process.run("ls")["content"], "");
+    assert_eq!(process.output("ls"), "");
 }
 
 #[test]
 fn idle_time_is_zero_while_a_command_runs() {
     let environment = CaseEnvironment::plain();
     let process = environment.serve("idle");
-    let idle = || {
-        process.get("/server_info").json()["idle_time"]
-            .as_f64()
-            .unwrap()
-    };
-    process.run("mkfifo gate");
-    std::thread::scope(|scope| {
-        let long = scope.spawn(|| process.run("cat gate"));
-        let gate = std::fs::OpenOptions::new()
-            .write(true)
-            .open(environment.path("idle/gate"))
-            .unwrap();
-        assert!(idle() == 0.0);
-        drop(gate);
-        long.join().unwrap();
-    });
+    let info = || process.get("/server_info").json();
+    let idle = || info()["idle_time"].as_f64().unwrap();
+    process.while_waiting(&environment.path("idle"), || assert!(idle() == 0.0));
     let (first, second) = (idle(), idle());
     assert!(0.0 < first && first < second);
     process.get("/alive");
@@ -284,7 +259,5 @@ fn idle_time_is_zero_while_a_command_runs() {
     assert_eq!(process.act(&late)["extras"]["metadata"]["exit_code"], -1);
     assert!(idle() == 0.0);
     std::fs::write(environment.path("idle/gate"), "").unwrap();
-    while idle() == 0.0 {
-        std::thread::yield_now();
-    }
+    wait_until(|| idle() != 0.0);
 }

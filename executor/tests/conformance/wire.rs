@@ -2,7 +2,6 @@
 
 use serde_json::json;
 
-use crate::client::KEY;
 use crate::fixture::all_users;
 
 /// Section, action and response; `{}` stands for the working directory.
@@ -64,12 +63,8 @@ fn actions_get_exact_responses() {
     for environment in all_users() {
         for (section, action, expected) in EXAMPLES {
             let body = format!("{{\"action\":{}}}", environment.fill(action));
-            let answer = environment.process.post(&body);
-            assert_eq!(
-                (answer.status, answer.body),
-                (200, environment.fill(expected)),
-                "{section}"
-            );
+            let (answer, expected) = (environment.post(&body), environment.fill(expected));
+            assert_eq!(answer.parts(), (200, expected.as_str()), "{section}");
         }
     }
 }
@@ -81,13 +76,9 @@ fn only_command_output_is_cut() {
         environment.put("long", long.as_bytes());
         let answer = environment.act("read", &json!({"path": "long"}));
         assert_eq!(answer["content"], long, "3.3 files are not cut");
-        let cut = environment.process.run("cat long");
         let half = "x".repeat(15_000);
-        assert_eq!(
-            cut["content"],
-            format!("{half}\n[... Observation truncated due to length ...]\n{half}"),
-            "4.5 X1"
-        );
+        let cut = format!("{half}\n[... Observation truncated due to length ...]\n{half}");
+        assert_eq!(environment.output("cat long"), cut, "4.5 X1");
     }
 }
 
@@ -95,26 +86,21 @@ fn only_command_output_is_cut() {
 #[expect(clippy::float_cmp, reason = "the same computation")]
 fn paths_without_key() {
     for environment in all_users() {
-        let answer = environment.process.get("/alive");
-        assert_eq!(
-            (answer.status, answer.body.as_str()),
-            (200, "{\"status\":\"ok\"}"),
-            "2.1 alive"
-        );
-        let key = [("X-Session-API-Key", KEY)];
+        let answer = environment.get("/alive");
+        assert_eq!(answer.parts(), (200, "{\"status\":\"ok\"}"), "2.1 alive");
         for (section, head) in [
             ("2.1 POST", "POST /alive"),
             ("2.2 POST", "POST /server_info"),
             ("2.3 GET", "GET /execute_action"),
         ] {
-            let answer = environment.process.request(head, &key, b"");
+            let answer = environment.keyed(head, "");
             assert_eq!(
-                (answer.status, answer.body.as_str()),
+                answer.parts(),
                 (405, "{\"detail\":\"Method Not Allowed\"}"),
                 "{section}"
             );
         }
-        let answer = environment.process.get("/server_info");
+        let answer = environment.get("/server_info");
         assert_eq!(answer.status, 200);
         let info = answer.json();
         let number = |pointer: &str| info.pointer(pointer).unwrap().as_f64().unwrap();

@@ -1,9 +1,10 @@
 //! Rights of the editor, properties of files that it keeps, and unsupported forms of `edit`.
 
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
 
+use crate::client::{content, is_root, mode_and_owner, set_mode};
 use crate::fixture::{ServerFixture, all_users};
 
 #[test]
@@ -11,13 +12,8 @@ fn modes_owners_and_links_survive_edits() {
     for fixture in all_users() {
         fixture.put("f", b"a\n");
         fixture.put("other", b"");
-        std::fs::set_permissions(fixture.path("f"), std::fs::Permissions::from_mode(0o751))
-            .unwrap();
+        set_mode(fixture.path("f"), 0o751);
         symlink("f", fixture.path("link")).unwrap();
-        let facts = || {
-            let found = std::fs::metadata(fixture.path("f")).unwrap();
-            (found.mode() & 0o7777, found.uid())
-        };
         for args in [
             json!({"command": "str_replace", "old_str": "a", "new_str": "b"}),
             json!({"command": "insert", "insert_line": 0, "new_str": "x"}),
@@ -26,45 +22,40 @@ fn modes_owners_and_links_survive_edits() {
             let mut args = args;
             args["path"] = fixture.fill("{}/link").into();
             let answer = fixture.act("edit", &args);
-            assert!(
-                !answer["content"].as_str().unwrap().starts_with("ERROR"),
-                "{answer}"
-            );
+            assert!(!content(&answer).starts_with("ERROR"), "{answer}");
             // Section 12, rule 15: the Python server sets mode 0600 and owner root.
-            assert_eq!(facts(), (0o751, fixture.uid));
+            let kept = mode_and_owner(fixture.path("f"));
+            assert_eq!(kept, (0o751, fixture.uid()));
             assert!(fixture.path("link").is_symlink());
         }
         std::fs::hard_link(fixture.path("f"), fixture.path("second")).unwrap();
-        fixture.act("edit", &json!({"command": "str_replace", "path": fixture.fill("{}/f"), "old_str": "b", "new_str": "c"}));
+        let path = fixture.path("f");
+        fixture.act(
+            "edit",
+            &json!({"command": "str_replace", "path": path, "old_str": "b", "new_str": "c"}),
+        );
         assert_eq!(std::fs::read(fixture.path("second")).unwrap(), b"c\n");
         let new = fixture.fill("{}/new");
         let create = json!({"command": "create", "path": new, "file_text": ""});
         fixture.act("edit", &create);
-        let found = std::fs::metadata(new).unwrap();
-        assert_eq!((found.mode() & 0o7777, found.uid()), (0o644, fixture.uid));
+        assert_eq!(mode_and_owner(new), (0o644, fixture.uid()));
     }
 }
 
 #[test]
 fn edits_have_the_sandbox_users_rights() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED edits_have_the_sandbox_users_rights: needs root");
+    if !is_root("edits_have_the_sandbox_users_rights") {
         return;
     }
     let fixture = ServerFixture::new("nobody");
     let closed = fixture.root.parent().unwrap().join("closed");
     std::fs::create_dir(&closed).unwrap();
     std::fs::write(closed.join("secret"), "root's\n").unwrap();
-    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
+    set_mode(&closed, 0o700);
     let open = fixture.root.parent().unwrap().join("open");
     std::fs::write(&open, "root's\n").unwrap();
     symlink(&open, fixture.path("link")).unwrap();
-    let run = |args: Value| {
-        fixture.act("edit", &args)["content"]
-            .as_str()
-            .unwrap()
-            .to_owned()
-    };
+    let run = |args: Value| content(&fixture.act("edit", &args)).to_owned();
     let denied = |path: &str, operation: &str| {
         format!(
             "ERROR:\nRan into [Errno 13] Permission denied: '{path}' while trying to {operation} {path}"
@@ -82,46 +73,32 @@ fn edits_have_the_sandbox_users_rights() {
     }
     assert_eq!(std::fs::read(&open).unwrap(), b"root's\n");
     // A writable file of another user is written in place.
-    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o666)).unwrap();
+    set_mode(&open, 0o666);
     let answer = edit(open.to_str().unwrap());
     assert!(!answer.starts_with("ERROR"), "{answer}");
     assert_eq!(std::fs::read(&open).unwrap(), b"me's\n");
-    assert_eq!(std::fs::metadata(&open).unwrap().uid(), 0);
+    assert_eq!(mode_and_owner(&open).1, 0);
 }
 
 #[test]
 fn unsupported_forms_of_edit_fail_as_in_the_python_server() {
     let fixture = ServerFixture::new("root");
-    let post = |args: Value| {
-        let answer = fixture
-            .process
-            .post(&json!({"action": {"action": "edit", "args": args}}).to_string());
-        (
-            answer.status,
-            answer.json()["detail"].as_str().unwrap().to_owned(),
-        )
+    let check = |args: Value, error: &str| {
+        let action = json!({"action": {"action": "edit", "args": args}});
+        let answer = fixture.post(&action.to_string());
+        let detail = answer.json()["detail"].as_str().unwrap().to_owned();
+        assert!(answer.status == 500 && detail.ends_with(error), "{detail}");
     };
     // Section 2.3: the Python server asserts that clients do not send such edits.
-    assert_eq!(
-        post(
-            json!({"path": "/f", "impl_source": "llm_based_edit", "content": "x", "start": 1, "end": -1})
-        ),
-        (500, "Internal server error: ".to_owned())
-    );
-    let (status, detail) = post(json!({"command": "view"}));
-    assert_eq!(status, 500);
-    assert!(
-        detail
-            .ends_with("FileEditAction.__init__() missing 1 required positional argument: 'path'"),
-        "{detail}"
-    );
+    let by_model = json!({"path": "/f", "impl_source": "llm_based_edit", "content": "x", "start": 1, "end": -1});
+    check(by_model, "Internal server error: ");
+    let missing = "FileEditAction.__init__() missing 1 required positional argument: 'path'";
+    check(json!({"command": "view"}), missing);
     // Section 3.2: arguments of line ranges are ignored.
     let path = fixture.fill("{}/f");
     let args = json!({"command": "create", "path": path, "file_text": "x", "content": "ignored", "start": 5, "end": 9, "security_risk": -1, "thought": ""});
-    assert_eq!(
-        fixture.act("edit", &args)["content"],
-        format!("File created successfully at: {path}")
-    );
+    let created = format!("File created successfully at: {path}");
+    assert_eq!(fixture.act("edit", &args)["content"], created);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Cases of `read` and `write` (`docs/specs/executor.md`, sections 6.1 and 6.3).
 
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
 
+use crate::client::{mode_and_owner, set_mode};
 use crate::fixture::{ServerFixture, all_users};
 use crate::transfer::fields;
 
@@ -123,9 +124,9 @@ fn files_are_written() {
             });
             assert_eq!(fixture.act("write", args), expected, "{section}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), after, "{section}");
-            let found = std::fs::metadata(&path).unwrap();
-            assert_eq!(found.uid(), fixture.uid, "{section}");
-            found.mode() & 0o7777
+            let (mode, owner) = mode_and_owner(&path);
+            assert_eq!(owner, fixture.uid(), "{section}");
+            mode
         };
         for row in rows {
             let [section, before, content, range, after] = fields(row);
@@ -144,8 +145,7 @@ fn files_are_written() {
         let mut args = json!({"content": "x"});
         let section = "6.3 parents are made";
         assert_eq!(write(section, "{}/a/b/../c/f", &mut args, "x\n"), 0o664);
-        let made = std::fs::metadata(fixture.path("a/b")).unwrap();
-        assert_eq!(made.uid(), fixture.uid);
+        assert_eq!(mode_and_owner(fixture.path("a/b")).1, fixture.uid());
     }
 }
 
@@ -174,13 +174,12 @@ fn write_errors() {
 fn write_keeps_mode_and_links() {
     for fixture in all_users() {
         fixture.put("script", b"old");
-        let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(fixture.path("script"), executable).unwrap();
+        set_mode(fixture.path("script"), 0o755);
         symlink("script", fixture.path("link")).unwrap();
         fixture.act("write", &json!({"path": "link", "content": "new"}));
         assert!(fixture.path("link").is_symlink());
-        let found = std::fs::metadata(fixture.path("script")).unwrap();
-        assert_eq!((found.mode() & 0o7777, found.uid()), (0o755, fixture.uid));
+        let kept = mode_and_owner(fixture.path("script"));
+        assert_eq!(kept, (0o755, fixture.uid()));
         assert_eq!(std::fs::read(fixture.path("script")).unwrap(), b"new\n");
     }
 }
@@ -188,12 +187,12 @@ fn write_keeps_mode_and_links() {
 #[test]
 fn special_files_are_not_read() {
     let fixture = ServerFixture::new("root");
-    fixture.process.run("mkfifo pipe; ln -s /dev/zero zero");
+    fixture.run("mkfifo pipe; ln -s /dev/zero zero");
     for path in ["pipe", "zero", "/dev/random", "/proc/self/mem"] {
         for source in ["default", "oh_aci"] {
             let args = json!({"path": fixture.root.join(path), "impl_source": source});
             let action = json!({"action": {"action": "read", "args": args}});
-            let answer = fixture.process.post(&action.to_string());
+            let answer = fixture.post(&action.to_string());
             assert_eq!(answer.status, 200, "{path} {source}: {}", answer.body);
             assert!(answer.body.len() < 1000, "{path} {source}");
         }

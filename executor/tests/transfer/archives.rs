@@ -1,13 +1,14 @@
 //! `POST /upload_file` with valid and hostile archives (`docs/specs/executor.md`, section 2.5).
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{Cursor, Write as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::{archive, detail};
+use crate::client::{mode_and_owner, set_mode};
 use crate::fixture::{ServerFixture, all_users};
 
 #[test]
@@ -36,12 +37,10 @@ fn archives_are_unpacked() {
         ] {
             let path = fixture.path("project").join(name);
             assert_eq!(fs::read(&path).unwrap(), content, "{name}");
-            let found = fs::metadata(&path).unwrap();
-            let mode_and_owner = (found.mode() & 0o7777, found.uid());
-            assert_eq!(mode_and_owner, (mode, fixture.uid), "12.16 {name}");
+            assert_eq!(mode_and_owner(&path), (mode, fixture.uid()), "12.16 {name}");
         }
-        let empty = fs::metadata(fixture.path("project/empty")).unwrap();
-        assert_eq!((empty.is_dir(), empty.mode() & 0o7777), (true, 0o750));
+        let empty = fixture.path("project/empty");
+        assert_eq!((empty.is_dir(), mode_and_owner(&empty).0), (true, 0o750));
         // 2.5: the archive itself is not kept.
         assert_eq!(fixture.list("{}").1, "[\"project/\"]");
     }
@@ -52,7 +51,7 @@ fn archive_is_not_unpacked_outside_its_destination() {
     for fixture in all_users() {
         let outside = fixture.root.parent().unwrap().join("outside");
         fs::create_dir(&outside).unwrap();
-        fs::set_permissions(&outside, Permissions::from_mode(0o777)).unwrap();
+        set_mode(&outside, 0o777);
         let outside_name = outside.join("abs").display().to_string();
         let target = outside.display().to_string();
         let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
@@ -133,10 +132,8 @@ fn bombs_and_damaged_archives_are_rejected() {
     bomb[size..size + 4].copy_from_slice(&(3u32 << 30).to_le_bytes());
     let (status, body) = fixture.upload(&query, "bomb.zip", &bomb);
     assert_eq!(status, 500);
-    assert!(
-        body.contains("more than 1073741824 bytes would come out of it"),
-        "{body}"
-    );
+    let reason = "more than 1073741824 bytes would come out of it";
+    assert!(body.contains(reason), "{body}");
     assert_eq!(fixture.list("{\"path\":\"dest\"}").1, "[]");
 
     // Each byte of a small archive damaged in turn: a response each time, and nothing outside.
@@ -154,10 +151,8 @@ fn bombs_and_damaged_archives_are_rejected() {
         let (status, _) = fixture.upload(&query, "cut.zip", &good[..length]);
         assert_eq!(status, 500, "cut at {length}");
     }
-    assert_eq!(
-        fixture.root.parent().unwrap().read_dir().unwrap().count(),
-        1
-    );
+    let parent = fixture.root.parent().unwrap();
+    assert_eq!(parent.read_dir().unwrap().count(), 1);
     // The damage is reported, and no partial file is left.
     let mut bad = archive(&[("text", 0o644, b"stored text")]);
     let at = bad.windows(4).position(|bytes| bytes == b"text").unwrap() + 4;

@@ -1,44 +1,41 @@
 //! Keys, rights, memory and stalls of all transfers.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{Cursor, Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::json;
 use zip::ZipArchive;
 
 use super::detail;
-use crate::client::KEY;
+use crate::client::{KEY, is_root, set_mode};
 use crate::fixture::{ServerFixture, chunks};
 
 #[test]
 fn transfers_require_key_and_method() {
     let fixture = ServerFixture::new("root");
-    let key = [("X-Session-API-Key", KEY)];
     for head in [
         "POST /list_files",
         "POST /upload_file?destination=/tmp",
         "GET /download_files?path=/",
     ] {
-        let without_key = fixture.process.request(head, &[], b"{}");
+        let without_key = fixture.request(head, &[], b"{}");
         assert_eq!(without_key.status, 403, "{head}");
         let path = head.split(' ').nth(1).unwrap();
-        let put = fixture.process.request(&format!("PUT {path}"), &key, b"");
+        let put = fixture.keyed(&format!("PUT {path}"), "");
         assert_eq!(put.status, 405, "{head}");
     }
 }
 
 #[test]
 fn transfers_have_the_rights_of_the_sandbox_user() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED transfers_have_the_rights_of_the_sandbox_user: needs root");
+    if !is_root("transfers_have_the_rights_of_the_sandbox_user") {
         return;
     }
     let fixture = ServerFixture::new("nobody");
     let closed = fixture.root.parent().unwrap().join("closed");
     fs::create_dir(&closed).unwrap();
     fs::write(closed.join("secret"), "root's").unwrap();
-    fs::set_permissions(&closed, Permissions::from_mode(0o700)).unwrap();
+    set_mode(&closed, 0o700);
     let shown = closed.display().to_string();
     let list = fixture.list(&json!({"path": shown}).to_string());
     assert_eq!(list, (200, "[]".to_owned()));
@@ -52,7 +49,7 @@ fn transfers_have_the_rights_of_the_sandbox_user() {
     // An unreadable file is left out; the rest arrives.
     fixture.put("d/open", b"x");
     fs::write(fixture.path("d/closed"), "root's").unwrap();
-    fs::set_permissions(fixture.path("d/closed"), Permissions::from_mode(0o600)).unwrap();
+    set_mode(fixture.path("d/closed"), 0o600);
     let (_, _, body) = fixture.download(&format!("?path={}/d", fixture.root.display()));
     let zip = ZipArchive::new(Cursor::new(body)).unwrap();
     assert_eq!(zip.len(), 1);
@@ -105,20 +102,11 @@ fn stalled_downloads_and_commands_do_not_delay_actions() {
         .unwrap()
         .set_len(1 << 30)
         .unwrap();
-    fixture.process.run("mkdir big; mv large big; mkfifo gate");
-    let process = &fixture.process;
-    std::thread::scope(|scope| {
-        let command = json!({"command": "cat gate", "blocking": true});
-        let command = json!({"action": "run", "args": command, "timeout": 60});
-        let long = scope.spawn(move || process.act(&command));
-        // Opens when the command has opened the other end.
-        let gate = File::options()
-            .write(true)
-            .open(fixture.path("gate"))
-            .unwrap();
+    fixture.run("mkdir big; mv large big");
+    let long = fixture.while_waiting(&fixture.root, || {
         // The maximum of downloads, none of which is read.
         let stalled: Vec<_> = (0..8)
-            .map(|_| fixture.open_download(&format!("?path={}/big", fixture.root.display())))
+            .map(|_| fixture.open_download(&fixture.fill("?path={}/big")))
             .collect();
         let file = fixture.fill("{}/d/f");
         assert_eq!(fixture.act("read", &json!({"path": file}))["content"], "x");
@@ -126,13 +114,12 @@ fn stalled_downloads_and_commands_do_not_delay_actions() {
         let edited = fixture.act("edit", &edit)["content"].clone();
         assert!(!edited.as_str().unwrap().starts_with("ERROR"), "{edited}");
         assert_eq!(fixture.list("{\"path\":\"d\"}").1, "[\"f\"]");
-        assert_eq!(fixture.process.get("/server_info").json()["idle_time"], 0.0);
+        assert_eq!(fixture.get("/server_info").json()["idle_time"], 0.0);
         // Closed connections free their slots.
         drop(stalled);
-        let (status, _, body) = fixture.download(&format!("?path={}/d", fixture.root.display()));
+        let (status, _, body) = fixture.download(&fixture.fill("?path={}/d"));
         let entries = ZipArchive::new(Cursor::new(body)).unwrap().len();
         assert_eq!((status, entries), (200, 1));
-        drop(gate);
-        assert_eq!(long.join().unwrap()["success"], true);
     });
+    assert_eq!(long["success"], true);
 }

@@ -1,14 +1,15 @@
 //! `GET /download_files` (`docs/specs/executor.md`, section 2.6).
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{Cursor, Read as _};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use zip::{CompressionMethod, ZipArchive};
 
 use super::{detail, fields};
+use crate::client::set_mode;
 use crate::fixture::all_users;
 
 #[test]
@@ -25,8 +26,8 @@ fn directories_are_downloaded() {
         symlink("gone", fixture.path("d/dangling")).unwrap();
         symlink(".", fixture.path("d/sub/loop")).unwrap();
         symlink("self", fixture.path("d/self")).unwrap();
-        fixture.process.run("mkfifo d/pipe");
-        fs::set_permissions(fixture.path("d/a.txt"), Permissions::from_mode(0o750)).unwrap();
+        fixture.run("mkfifo d/pipe");
+        set_mode(fixture.path("d/a.txt"), 0o750);
         let ancient = SystemTime::UNIX_EPOCH - Duration::from_secs(1000);
         let far = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 33);
         for (name, time) in [("d/.hidden", ancient), ("d/empty", far)] {
@@ -106,10 +107,8 @@ fn invalid_downloads_are_rejected() {
         }
         fs::create_dir(fixture.path("ü x")).unwrap();
         let (_, headers, body) = fixture.download(&format!("?path={root}/%C3%BC%20x"));
-        assert!(
-            headers.contains("filename*=utf-8''%c3%bc%20x.zip"),
-            "{headers}"
-        );
+        let name = "filename*=utf-8''%c3%bc%20x.zip";
+        assert!(headers.contains(name), "{headers}");
         assert_eq!(body.len(), 22);
     }
 }

@@ -22,7 +22,7 @@ fn lists_match_the_python_server() {
         symlink("gone", fixture.path("dangling")).unwrap();
         let all = r#"["Dir/","link/","sub/",".hidden","big.txt","hello.sh","U.JPG","ü"]"#;
         let root = fixture.root.display().to_string();
-        fixture.process.run("cd /");
+        fixture.run("cd /");
         let long = format!("{{\"path\":\"/{}\"}}", "x".repeat(5000));
         let (sub, inner) = (r#"{"path":"sub"}"#, r#"["inner"]"#);
         for (section, body, answer) in [
@@ -71,13 +71,13 @@ fn huge_directories_and_link_loops_are_listed() {
         let next = format!("l{}", (index + 1) % 60);
         symlink(next, fixture.path(&format!("l{index}"))).unwrap();
     }
-    fixture.process.run("d=.; for i in $(seq 200); do d=$d/deep; done; mkdir -p $d; ln -s \"$PWD/deep\" $d/loop; echo x > $d/file");
+    fixture.run("d=.; for i in $(seq 200); do d=$d/deep; done; mkdir -p $d; ln -s \"$PWD/deep\" $d/loop; echo x > $d/file");
     let deep = "/deep".repeat(200);
     for path in [fixture.fill("{}/l0"), fixture.fill("{}/l0/x")] {
         let read = |source: &str| {
             let args = json!({"path": path, "impl_source": source});
             let action = json!({"action": {"action": "read", "args": args}});
-            fixture.process.post(&action.to_string()).status
+            fixture.post(&action.to_string()).status
         };
         assert!([200, 500].contains(&read("default")));
         assert_eq!(read("oh_aci"), 200);

@@ -1,15 +1,15 @@
 //! `POST /upload_file` with single files and its errors (`docs/specs/executor.md`, section 2.5).
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::Write as _;
 use std::net::TcpStream;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::{archive, detail, fields};
-use crate::client::{KEY, request, send};
+use crate::client::{KEY, mode_and_owner, set_mode, wait_until};
 use crate::fixture::{ServerFixture, all_users};
 
 const MISSING: &str =
@@ -44,23 +44,17 @@ fn uploads_are_stored() {
             assert_eq!(answer, (200, stored(name, &to, false)), "{section}");
             let path = fixture.path(query).join(name);
             assert_eq!(fs::read(&path).unwrap(), content, "{section}");
-            let found = fs::metadata(&path).unwrap();
             // 12.16: the original leaves root's files.
-            let owner_and_mode = (found.uid(), found.mode() & 0o7777);
-            assert_eq!(owner_and_mode, (fixture.uid, 0o644), "{section}");
-            assert_eq!(fs::metadata(fixture.path("up")).unwrap().uid(), fixture.uid);
+            let expected = (0o644, fixture.uid());
+            assert_eq!(mode_and_owner(&path), expected, "{section}");
+            assert_eq!(mode_and_owner(fixture.path("up")).1, fixture.uid());
         }
         let script = fixture.path("up/run.sh");
         fixture.put("up/run.sh", b"old");
-        fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+        set_mode(&script, 0o755);
         fixture.upload(&format!("?destination={root}/up"), "run.sh", b"new");
-        assert_eq!(
-            (
-                fs::read(&script).unwrap(),
-                fs::metadata(&script).unwrap().mode() & 0o777
-            ),
-            (b"new".to_vec(), 0o755)
-        );
+        assert_eq!(fs::read(&script).unwrap(), b"new");
+        assert_eq!(mode_and_owner(&script).0, 0o755);
         // A link at the name is replaced, not followed.
         fixture.put("target", b"kept");
         symlink(fixture.path("target"), fixture.path("up/link")).unwrap();
@@ -121,24 +115,14 @@ fn forms_without_a_file_are_rejected() {
         let kind = "multipart/form-data; boundary=xx";
         let no_file = invalid(MISSING);
         let (plain, other) = ("multipart/form-data", "application/json");
+        let nothing = "&recursive=maybe";
+        let broken = "--xx\r\nContent-";
         for (section, flag, kind, form, answer) in [
             ("2.5 no file part", "", kind, form, (422, no_file.clone())),
             ("2.5 no form", "", other, "{}", (422, no_file)),
-            (
-                "2.5 nothing right",
-                "&recursive=maybe",
-                kind,
-                form,
-                (422, both),
-            ),
+            ("2.5 nothing right", nothing, kind, form, (422, both)),
             ("2.5 no boundary", "", plain, form, (400, boundary)),
-            (
-                "2.5 broken form",
-                "",
-                kind,
-                "--xx\r\nContent-",
-                (400, parse),
-            ),
+            ("2.5 broken form", "", kind, broken, (400, parse)),
         ] {
             let query = fixture.fill(&format!("?destination={{}}{flag}"));
             let found = fixture.upload_form(&query, kind, form.as_bytes());
@@ -159,11 +143,8 @@ fn recursive_accepts_every_boolean_spelling() {
             let query = fixture.fill(&format!("?destination={{}}&recursive={spelling}"));
             let (status, body) = fixture.upload(&query, "x.zip", &zip);
             let body: Value = serde_json::from_str(&body).unwrap();
-            assert_eq!(
-                (status, &body["recursive"]),
-                (200, &json!(expected)),
-                "{spelling}"
-            );
+            assert_eq!(status, 200, "{spelling}");
+            assert_eq!(body["recursive"], expected, "{spelling}");
         }
     }
 }
@@ -190,19 +171,15 @@ fn open_in_dest(fixture: &ServerFixture) -> usize {
     let files = fs::read_dir(format!("/proc/{}/fd", fixture.process.child.id())).unwrap();
     let targets = files.flatten().map(|file| fs::read_link(file.path()));
     let dest = fixture.path("dest");
-    targets
-        .flatten()
-        .filter(|path| path.starts_with(&dest))
-        .count()
+    let open = targets.flatten().filter(|path| path.starts_with(&dest));
+    open.count()
 }
 
 /// First halves of uploads of an existing file, a new file and an archive.
 fn halves(fixture: &ServerFixture) -> [TcpStream; 3] {
     fixture.put("dest/kept", b"old");
     let streams = ["kept", "new", "archive.zip"].map(|name| half(fixture, name));
-    while open_in_dest(fixture) < streams.len() {
-        std::thread::yield_now();
-    }
+    wait_until(|| open_in_dest(fixture) >= streams.len());
     streams
 }
 
@@ -218,9 +195,7 @@ fn aborted_upload_leaves_no_file() {
     let fixture = ServerFixture::new("root");
     drop(halves(&fixture));
     // Wait until the server has noticed.
-    while open_in_dest(&fixture) > 0 {
-        std::thread::yield_now();
-    }
+    wait_until(|| open_in_dest(&fixture) == 0);
     only_the_old_file_is_there(&fixture);
 }
 
@@ -228,7 +203,7 @@ fn aborted_upload_leaves_no_file() {
 fn killed_server_leaves_no_part_of_an_upload() {
     let mut fixture = ServerFixture::new("root");
     let _streams = halves(&fixture);
-    fixture.process.signal(Signal::KILL);
+    fixture.signal(Signal::KILL);
     fixture.process.child.wait().unwrap();
     only_the_old_file_is_there(&fixture);
 }
@@ -237,19 +212,9 @@ fn killed_server_leaves_no_part_of_an_upload() {
 fn large_rejected_upload_gets_its_error() {
     let fixture = ServerFixture::new("root");
     let content = vec![b'x'; 8 << 20];
-    assert_eq!(
-        fixture.upload("?destination=relative", "x", &content),
-        (500, detail("400: Destination must be an absolute path"))
-    );
-    let stream = send(
-        fixture.process.address,
-        "POST /list_files",
-        &[("X-Session-API-Key", KEY)],
-        b"{}",
-    );
-    drop(stream);
-    assert_eq!(
-        request(fixture.process.address, "GET /alive", &[], b"").status,
-        200
-    );
+    let error = detail("400: Destination must be an absolute path");
+    let answer = fixture.upload("?destination=relative", "x", &content);
+    assert_eq!(answer, (500, error));
+    drop(fixture.send_keyed("POST /list_files", "{}"));
+    assert_eq!(fixture.get("/alive").status, 200);
 }
