@@ -54,7 +54,7 @@ fn pods_without_policy_are_not_restricted() {
 }
 
 #[test]
-fn peers_are_found_by_their_labels_and_namespaces() {
+fn peers_are_selected_by_labels_and_namespaces() {
     let from = |peer| {
         let rules = json!([{"from": [peer]}]);
         let policy = json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": rules});
@@ -87,7 +87,7 @@ fn ranges_have_exceptions() {
 }
 
 #[test]
-fn ports_have_numbers_or_the_names_of_whoever_is_called() {
+fn ports_are_numbers_or_names_of_the_called_pod() {
     let ports = json!([{"port": 53, "protocol": "UDP"}, {"port": 1}, {"port": "http"}]);
     let rules = json!([{"ports": ports}]);
     let policy = json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": rules});

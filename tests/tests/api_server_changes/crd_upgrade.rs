@@ -45,7 +45,7 @@ spec:
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs an API server of its own: make test-cluster"]
-async fn newer_resources_over_older_ones_keep_what_is_stored_usable() {
+async fn newer_crds_keep_stored_objects_usable() {
     forget_resources();
     let older = older_crds::chart();
     let chart = older.path().to_str().unwrap();
@@ -65,10 +65,10 @@ async fn newer_resources_over_older_ones_keep_what_is_stored_usable() {
     helm(&["upgrade", "crds", CRDS_CHART, "--wait"]);
     todays_rules_hold().await;
     assert_eq!(specs().await, before.0);
-    its_owner_may_change_what_is_not_wrong().await;
+    valid_fields_of_an_old_sandbox_can_be_changed().await;
     new_mistakes_are_refused();
     assert_eq!(deeds("sound"), before.1, "nothing has happened to it");
-    what_is_sound_or_mended_or_new_works().await;
+    valid_repaired_and_new_sandboxes_work().await;
     let (status, said) = controller.readyz().await;
     assert_eq!(status, 200, "{said}\n{}", controller.log());
 }
@@ -88,7 +88,7 @@ async fn todays_rules_hold() {
 }
 
 /// And the controller may say so.
-async fn its_owner_may_change_what_is_not_wrong() {
+async fn valid_fields_of_an_old_sandbox_can_be_changed() {
     for name in ["odd", "huge"] {
         patch(&format!("sandbox/{name}"), &json!({"state": "Paused"})).unwrap();
         until(name, |status| status.phase == Phase::Paused).await;
@@ -126,7 +126,7 @@ fn new_mistakes_are_refused() {
     }
 }
 
-async fn what_is_sound_or_mended_or_new_works() {
+async fn valid_repaired_and_new_sandboxes_work() {
     let mended = json!({"state": "Running", "resources": {"limits": {"cpu": 1}}});
     patch("sandbox/odd", &mended).unwrap();
     settled("odd").await;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tests::cli_tools::{helm, text};
 
 #[test]
-fn the_chart_has_the_crds_of_the_manifests() {
+fn chart_has_the_crds_of_the_manifests() {
     for name in ["sandboxes.yaml", "sandboxpools.yaml"] {
         let ours = text(&format!("charts/sandbox-operator-crds/files/{name}"));
         let same = ours == text(&format!("manifests/crds/{name}"));
@@ -25,7 +25,7 @@ fn charts_have_the_version_of_the_workspace() {
 }
 
 #[test]
-fn every_reason_has_a_line_in_the_document_on_operation() {
+fn every_reason_is_documented_in_operations() {
     let crd: Value = serde_yaml::from_str(&text("manifests/crds/sandboxes.yaml")).unwrap();
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let reasons = &schema["properties"]["status"]["properties"]["reason"]["enum"];

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tests::cli_tools::{file, text};
 
 #[test]
-fn an_image_is_its_program_and_nothing_else() {
+fn images_contain_only_their_program() {
     let folder = tempfile::tempdir().unwrap();
     let dockerfile = text("Dockerfile");
     for kind in ["operator", "executor"] {

@@ -19,7 +19,7 @@ pub(crate) async fn every_verb_has_its_scene(release: &Release) {
     name_that_is_taken();
     crash_loop();
     tombstone_that_goes();
-    sealed_environment_that_is_dropped();
+    stop_drops_sealed_environment();
     pool_that_asks_for_pods();
     stranger(release).await;
     first_key_anew(release).await;
@@ -73,7 +73,7 @@ fn tombstone_that_goes() {
 }
 
 /// kubectl stops it, so the controller removes the sealed environment.
-fn sealed_environment_that_is_dropped() {
+fn stop_drops_sealed_environment() {
     sandbox("sealed", &sleeping(json!({"sealedEnv": "x"})));
     state("sealed", "Stopped");
     until("the environment is dropped", || {

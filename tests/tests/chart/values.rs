@@ -38,7 +38,7 @@ fn values_doc_matches_chart() {
 }
 
 #[test]
-fn the_schema_knows_the_values_and_no_others() {
+fn values_schema_rejects_unknown_values() {
     let schema: Value = serde_json::from_str(&text(SCHEMA)).unwrap();
     let values = values();
     for Row { path, .. } in rows(&text(VALUES)) {

@@ -10,7 +10,7 @@ use tests::cli_tools::{kubectl, kubectl_fails};
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn the_server_finds_no_fault_with_the_schemas() {
+async fn api_server_accepts_the_schemas() {
     let ns = TestNamespace::of_gateway().await;
     let crds: Api<CustomResourceDefinition> = Api::all(ns.client.clone());
     for plural in ["sandboxes", "sandboxpools"] {
@@ -40,7 +40,7 @@ async fn the_server_finds_no_fault_with_the_schemas() {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn the_largest_sandbox_is_within_the_cost_limits() {
+async fn largest_sandbox_is_within_the_cost_limits() {
     let ns = TestNamespace::new("large").await;
     let env: Vec<_> = (0..256)
         .map(|n| json!({"name": format!("V{n}"), "value": "x".repeat(1000)}))

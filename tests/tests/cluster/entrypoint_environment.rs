@@ -12,7 +12,7 @@ const NAME: &str = "entrypoint";
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn an_entrypoint_takes_its_environment_from_a_secret() {
+async fn entrypoint_gets_its_environment_from_a_secret() {
     let ns = TestNamespace::new("entrypoint").await;
     let script = "touch here && owner=$(stat -c %u here) && export owner && env && \
                   echo written && exec sleep infinity";

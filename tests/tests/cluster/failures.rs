@@ -39,7 +39,7 @@ async fn a_server_without_the_user_that_it_needs_says_so() {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn the_output_of_a_failed_command_is_for_administrators() {
+async fn failed_command_output_is_readable_by_administrators_only() {
     let ns = TestNamespace::new("output").await;
     let script = "echo first; echo secret-of-the-command >&2; exit 3";
     ns.apply("own", &json!({"command": ["sh", "-c", script]}));
@@ -62,7 +62,7 @@ async fn the_output_of_a_failed_command_is_for_administrators() {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn logs_and_tokens_are_found_or_missed_in_one_line() {
+async fn log_and_token_searches_report_one_line() {
     let ns = TestNamespace::new("missed").await;
     let missing = ns.operator(&["logs", "nobody"]).unwrap_err();
     let words = "sandbox-operator: sandboxes.openhands.dev \"nobody\" not found\n";

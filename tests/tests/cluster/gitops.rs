@@ -49,7 +49,7 @@ fn owners_of_spec(sandbox: &Sandbox) -> BTreeSet<String> {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn the_operator_and_a_gitops_tool_do_not_fight() {
+async fn operator_and_gitops_tool_keep_each_others_fields() {
     let ns = TestNamespace::new("gitops").await;
     sync(&ns);
     ns.ready("g").await;

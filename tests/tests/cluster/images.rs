@@ -31,7 +31,7 @@ fn condition<'a>(status: &'a SandboxStatus, kind: &str) -> (&'a str, &'a str) {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn an_image_that_is_not_there_is_given_up_after_a_while() {
+async fn missing_image_fails_after_start_timeout() {
     let ns = TestNamespace::new("missing").await;
     let image = "localhost/not-there:1";
     let spec =
@@ -73,7 +73,7 @@ async fn an_image_that_is_not_there_is_given_up_after_a_while() {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn an_image_that_comes_late_is_used() {
+async fn late_image_is_used() {
     let ns = TestNamespace::new("late").await;
     let image = format!("localhost/{}:1", ns.namespace);
     let spec =
@@ -92,7 +92,7 @@ async fn an_image_that_comes_late_is_used() {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn configuration_that_is_missing_is_waited_for() {
+async fn missing_configuration_is_reported_until_it_exists() {
     let ns = TestNamespace::new("config").await;
     let variable =
         json!({"name": "A", "valueFrom": {"secretKeyRef": {"name": "later", "key": "a"}}});
@@ -116,7 +116,7 @@ async fn configuration_that_is_missing_is_waited_for() {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn commands_that_end_are_given_up_with_their_status() {
+async fn ending_commands_fail_with_their_status() {
     let ns = TestNamespace::new("crash").await;
     let script = json!({"command": ["sh", "-c", "echo at the end; exit 3"]});
     ns.apply("ends", &script);

@@ -37,7 +37,7 @@ const SUDO: [(&str, u8); 11] = [
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn the_restricted_profile_has_no_privileges() {
+async fn restricted_profile_has_no_privileges() {
     let ns = TestNamespace::new("restricted").await;
     let spec = json!({"command": ["sleep", "infinity"]});
     ns.apply("image", &spec);
@@ -57,7 +57,7 @@ async fn the_restricted_profile_has_no_privileges() {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn root_in_a_sandbox_is_not_root_of_the_node() {
+async fn sandbox_root_is_not_node_root() {
     let _scene = TestNamespace::of_gateway().await;
     let session = session::start("isolated").await;
     assert_eq!(session.run("sudo id -u").await, "0");
@@ -87,7 +87,7 @@ async fn root_in_a_sandbox_is_not_root_of_the_node() {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn nothing_in_a_sandbox_opens_the_api_or_another_sandbox() {
+async fn sandbox_holds_no_credentials_for_the_api_or_other_sandboxes() {
     let ns = TestNamespace::of_gateway().await;
     let (a, b) = tokio::join!(session::start("key-a"), session::start("key-b"));
     let tokens = "ls -d /var/run/secrets /run/secrets 2>/dev/null | wc -l";
@@ -116,7 +116,7 @@ async fn nothing_in_a_sandbox_opens_the_api_or_another_sandbox() {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn a_memory_hog_harms_itself_alone() {
+async fn memory_hog_does_not_harm_other_sandboxes() {
     let ns = TestNamespace::of_gateway().await;
     let (hog, neighbour) = tokio::join!(session::start("hog"), session::start("neighbour"));
     hog.run("echo kept > /workspace/file").await;
@@ -146,7 +146,7 @@ async fn a_memory_hog_harms_itself_alone() {
 /// bomb.
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn a_fork_bomb_harms_itself_alone() {
+async fn fork_bomb_does_not_harm_other_sandboxes() {
     let ns = TestNamespace::new("bomb").await;
     let bomb = "sleep 10; bomb() { bomb | bomb & }; bomb; exec sleep infinity";
     let limits = json!({"memory": "48Mi", "cpu": "1"});
@@ -174,7 +174,7 @@ async fn a_fork_bomb_harms_itself_alone() {
 /// more, forks fail in the sandbox, and no process is killed.
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn processes_are_counted_where_the_kubelet_does_so() {
+async fn process_limit_follows_the_kubelet() {
     let ns = TestNamespace::new("count").await;
     let limits = json!({"memory": "1Gi", "cpu": "1"});
     let sleep = json!({"command": ["sleep", "infinity"], "resources": {"limits": limits}});

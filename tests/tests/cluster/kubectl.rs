@@ -11,7 +11,7 @@ use tests::cli_tools::{kubectl, kubectl_fails};
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn columns_show_what_matters() {
+async fn columns_show_phase_pool_and_url() {
     let ns = TestNamespace::new("columns").await;
     let namespace = ns.namespace.as_str();
     pool(namespace, 0);

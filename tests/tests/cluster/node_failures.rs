@@ -15,7 +15,7 @@ use crate::test_namespace::{TestNamespace, sleeper};
 /// deleted by a taint, but not for certain where no node is left: the test does that in its place.
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn a_silent_node_is_told_by_what_its_sandboxes_answer() {
+async fn silent_node_is_detected_by_readiness_probes() {
     let ns = TestNamespace::new("silent").await;
     for name in ["moves", "stays", "mute"] {
         ns.apply(name, &sleeper());

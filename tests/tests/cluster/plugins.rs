@@ -8,7 +8,7 @@ use crate::test_namespace::TestNamespace;
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn a_session_has_every_plugin() {
+async fn session_has_every_plugin() {
     assert_eq!(IMAGE, crate::installation::IMAGE);
     let _scene = TestNamespace::of_gateway().await;
     let base = &api();

@@ -42,7 +42,7 @@ async fn comes_back(
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn a_deleted_pod_is_replaced() {
+async fn deleted_pod_is_replaced() {
     let delete = async |ns: &TestNamespace, pod: &Pod| {
         let params = DeleteParams::default();
         ns.pods().delete(&pod.name_any(), &params).await.unwrap();
@@ -55,7 +55,7 @@ async fn a_deleted_pod_is_replaced() {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn an_evicted_pod_is_replaced() {
+async fn evicted_pod_is_replaced() {
     let evict = async |ns: &TestNamespace, pod: &Pod| {
         let params = EvictParams::default();
         ns.pods().evict(&pod.name_any(), &params).await.unwrap();
@@ -72,7 +72,7 @@ async fn an_evicted_pod_is_replaced() {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn a_killed_container_is_started_again_in_its_pod() {
+async fn killed_container_restarts_in_its_pod() {
     let kill = async |_: &TestNamespace, pod: &Pod| kill_container(pod);
     let note = "the command terminated (exit code 137) and is being restarted";
     let told = ("Restarted", note);
@@ -143,7 +143,7 @@ async fn pod_is_replaced_after_disk_eviction() {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn a_pause_frees_the_pod_and_keeps_the_volume() {
+async fn pause_deletes_the_pod_and_keeps_the_volume() {
     let ns = TestNamespace::new("pause").await;
     ns.apply("p", &sleeper());
     let first = ns.ready("p").await;
@@ -184,7 +184,7 @@ async fn a_pause_frees_the_pod_and_keeps_the_volume() {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn a_namespace_goes_with_all_its_sandboxes() {
+async fn namespace_is_deleted_with_its_sandboxes() {
     let ns = TestNamespace::new("namespace").await;
     for name in ["a", "b", "c"] {
         ns.apply(name, &sleeper());

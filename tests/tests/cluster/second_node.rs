@@ -39,7 +39,7 @@ async fn has_moved(ns: &TestNamespace, name: &str) -> Vec<String> {
 
 #[tokio::test]
 #[ignore = "needs a cluster with two nodes: make test-cluster"]
-async fn a_drained_nodes_sandbox_comes_back_on_the_other() {
+async fn sandbox_of_drained_node_restarts_on_the_other() {
     let ns = TestNamespace::new("drained").await;
     on_the_first(&ns, "moved").await;
     let before = (ns.ready("moved").await.url, ns.token("moved"));
@@ -58,7 +58,7 @@ async fn a_drained_nodes_sandbox_comes_back_on_the_other() {
 /// Kubernetes deletes the Pods of a lost node, whose kubelet cannot confirm: the operator removes them.
 #[tokio::test]
 #[ignore = "needs a cluster with two nodes: make test-cluster"]
-async fn a_lost_nodes_sandbox_comes_back_on_the_other() {
+async fn sandbox_of_lost_node_restarts_on_the_other() {
     let ns = TestNamespace::new("lost").await;
     on_the_first(&ns, "moved").await;
     let pod = ns.get::<Pod>("moved").await;

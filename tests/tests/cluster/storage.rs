@@ -12,7 +12,7 @@ use tests::cli_tools::kubectl;
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn a_volume_may_wait_for_its_first_consumer() {
+async fn volume_may_wait_for_its_first_consumer() {
     let ns = TestNamespace::new("storage").await;
     let class = format!("late-{}", ns.namespace);
     apply(&json!({
@@ -35,7 +35,7 @@ async fn a_volume_may_wait_for_its_first_consumer() {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn a_storage_class_that_is_not_there_is_named() {
+async fn missing_storage_class_is_named() {
     let ns = TestNamespace::new("noclass").await;
     let workspace = json!({"size": "10Mi", "storageClassName": "absent"});
     let spec = json!({"command": ["sleep", "infinity"], "workspace": workspace});

@@ -10,7 +10,7 @@ use crate::test_namespace::TestNamespace;
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn a_python_client_works_in_a_sandbox_through_the_gateway() {
+async fn python_client_works_through_the_gateway() {
     let ns = TestNamespace::of_gateway().await;
     let session = session::start("python").await;
     let whoami = "id -un; id -u; pwd; echo $HOME; sudo id -un";

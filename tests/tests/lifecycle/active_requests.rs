@@ -12,7 +12,7 @@ use tokio::time::sleep;
 const PORT: u16 = 60_000;
 
 #[tokio::test(start_paused = true)]
-async fn an_open_request_keeps_a_sandbox_awake_and_its_end_lets_it_sleep() {
+async fn open_request_prevents_idle_pause_until_it_ends() {
     let mut cluster = TestCluster::new();
     cluster.serve().await;
     let gateway = cluster.gateway().await;

@@ -17,7 +17,7 @@ fn body(session: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_concurrent_starts_over_two_gateways_make_one_runtime() {
+async fn concurrent_starts_on_two_gateways_make_one_runtime() {
     let cluster = TestCluster::new();
     let gateways = [cluster.gateway().await, cluster.gateway().await];
     let starts = (0..10).map(|n| {
@@ -36,7 +36,7 @@ async fn ten_concurrent_starts_over_two_gateways_make_one_runtime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn secrets_stand_in_no_object() {
+async fn secrets_are_in_no_object() {
     let cluster = TestCluster::new();
     let gateway = cluster.gateway().await;
     let info = gateway.post("/start", &body("s")).await.body;

@@ -124,11 +124,11 @@ async fn live_through(seed: u64, size: u64, lag: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_day_of_accidents_every_sandbox_is_what_its_owner_asked_for() {
+async fn sandboxes_reach_desired_state_after_a_day_of_faults() {
     live_through(1, full_or(1000, 60), Duration::ZERO).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_day_of_accidents_and_lag_every_sandbox_is_what_its_owner_asked_for() {
+async fn sandboxes_reach_desired_state_after_a_day_of_faults_and_lag() {
     live_through(2, full_or(120, 40), Duration::from_secs(2)).await;
 }

@@ -261,27 +261,27 @@ async fn survives_a_crash_after_any_write(stories: &[Scenario], lag: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_after_any_write_changes_nothing_in_the_end() {
+async fn crash_after_any_write_keeps_final_state() {
     survives_a_crash_after_any_write(&ACCIDENTS, Duration::ZERO).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_after_any_write_changes_nothing_while_watches_lag() {
+async fn crash_after_any_write_keeps_final_state_when_watches_lag() {
     survives_a_crash_after_any_write(&ACCIDENTS, LAG).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_after_any_write_at_a_deadline_changes_nothing_in_the_end() {
+async fn crash_after_any_write_at_a_deadline_keeps_final_state() {
     survives_a_crash_after_any_write(&DEADLINES, Duration::ZERO).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_after_any_write_at_a_deadline_changes_nothing_while_watches_lag() {
+async fn crash_after_any_write_at_a_deadline_keeps_final_state_when_watches_lag() {
     survives_a_crash_after_any_write(&DEADLINES, LAG).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn controllers_that_all_die_at_their_second_write_get_there_too() {
+async fn controllers_that_crash_at_every_second_write_converge() {
     // The removal of a tombstone is a single write.
     let several = |story: &Scenario| *story != Scenario::StoppedTooLong;
     for story in ACCIDENTS.into_iter().chain(DEADLINES).filter(several) {

@@ -41,7 +41,7 @@ async fn rotate(cluster: &TestCluster, name: &str, number: u32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_without_command_gets_its_environment_through_a_secret() {
+async fn session_without_command_gets_its_environment_from_a_secret() {
     let cluster = TestCluster::new();
     let gateway = cluster.gateway().await;
     let info = start(&gateway).await;
@@ -66,7 +66,7 @@ async fn a_session_without_command_gets_its_environment_through_a_secret() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rotated_key_is_told_once_the_sandbox_knows_it() {
+async fn rotated_key_is_reported_after_the_sandbox_restarted() {
     let cluster = TestCluster::new();
     let gateway = cluster.gateway().await;
     let first = start(&gateway).await["session_api_key"].clone();
@@ -93,7 +93,7 @@ async fn a_rotated_key_is_told_once_the_sandbox_knows_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_pod_takes_a_rotated_key_with_it() {
+async fn replacement_of_lost_pod_applies_rotated_key() {
     let cluster = TestCluster::new();
     cluster.running("a").await;
     rotate(&cluster, "a", 1).await;

@@ -26,7 +26,7 @@ async fn pair() -> (TestCluster, TestController, TestController) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_goes_on_in_time_whenever_the_leader_crashes() {
+async fn standby_takes_over_in_time_when_leader_crashes() {
     // At any moment between two renewals, and with watches that lag.
     for (millis, lag) in [(0, 0), (350, 2), (700, 0), (1050, 2), (1400, 0), (1999, 2)] {
         let (cluster, leader, standby) = pair().await;
@@ -46,7 +46,7 @@ async fn a_standby_goes_on_in_time_whenever_the_leader_crashes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_under_way_is_finished_by_the_standby() {
+async fn standby_finishes_pending_start() {
     let (cluster, leader, _standby) = pair().await;
     cluster.supervisors.never_ready();
     cluster.create("a").await;
@@ -61,7 +61,7 @@ async fn a_start_under_way_is_finished_by_the_standby() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_goes_on_at_once_after_an_orderly_end() {
+async fn standby_takes_over_after_orderly_shutdown() {
     for lag in [0, 1] {
         let (cluster, leader, _standby) = pair().await;
         cluster.api.faults().set_watch_lag(Duration::from_secs(lag));
@@ -76,7 +76,7 @@ async fn a_standby_goes_on_at_once_after_an_orderly_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_fails_readiness_first_and_lets_passes_end() {
+async fn shutdown_fails_readiness_and_finishes_reconciles() {
     let (cluster, leader, _standby) = pair().await;
     cluster.create("a").await;
     // In the midst of a pass: each of its writes takes a while.
@@ -121,7 +121,7 @@ async fn partitioned_leader_stops_before_standby_starts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_short_break_of_the_link_costs_nobody_the_lead() {
+async fn leader_stays_leader_when_link_breaks_briefly() {
     let (cluster, leader, _standby) = pair().await;
     leader.set_link(Link::Silent);
     sleep(Duration::from_millis(1500)).await;
@@ -133,7 +133,7 @@ async fn a_short_break_of_the_link_costs_nobody_the_lead() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_ends_the_leader_and_what_comes_back_goes_on() {
+async fn api_outage_ends_the_leader_and_a_standby_takes_over() {
     for outage in [Outage::Refuse, Outage::Hang] {
         let (cluster, leader, standby) = pair().await;
         cluster.running("a").await;

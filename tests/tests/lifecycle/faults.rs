@@ -95,20 +95,20 @@ async fn break_watches(cluster: &TestCluster, times: u32, and: impl Fn()) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_that_lag_cost_no_second_pod_and_no_write() {
+async fn lagging_watches_cause_no_extra_pods_and_writes() {
     // One lag to hear of the wish, one of the Pod's address, one of its end.
     costs_nothing_but_time(LAG, async |_| {}).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_that_break_all_the_time_cost_nothing_but_time() {
+async fn broken_watches_cause_no_extra_pods_and_writes() {
     for lag in [Duration::ZERO, LAG] {
         costs_nothing_but_time(lag, async |c| break_watches(c, 20, || {}).await).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn forgotten_history_makes_all_watches_list_again_and_no_component_write() {
+async fn compacted_history_causes_relists_without_writes() {
     for lag in [Duration::ZERO, LAG] {
         let compact = async |c: &TestCluster| break_watches(c, 5, || c.api.compact()).await;
         costs_nothing_but_time(lag, compact).await;
@@ -116,7 +116,7 @@ async fn forgotten_history_makes_all_watches_list_again_and_no_component_write()
 }
 
 #[tokio::test(start_paused = true)]
-async fn storms_of_refusals_are_weathered() {
+async fn sandboxes_converge_after_many_failed_writes() {
     for code in [
         StatusCode::CONFLICT,
         StatusCode::TOO_MANY_REQUESTS,
@@ -134,7 +134,7 @@ async fn storms_of_refusals_are_weathered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_answer_may_be_lost_once() {
+async fn lost_responses_are_recovered() {
     for lag in [Duration::ZERO, LAG] {
         for verb in [Verb::Create, Verb::Patch, Verb::Delete] {
             let cluster = prepare().await;
@@ -198,12 +198,12 @@ async fn is_back_at_once_after(outage: Outage) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_refuses_for_minutes_is_back_at_once() {
+async fn sandboxes_converge_after_api_server_refuses() {
     is_back_at_once_after(Outage::Refuse).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_hangs_for_minutes_is_back_at_once() {
+async fn sandboxes_converge_after_api_server_hangs() {
     is_back_at_once_after(Outage::Hang).await;
 }
 

@@ -33,7 +33,7 @@ async fn start(gateway: &TestGateway, session: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn item_1_what_one_replica_started_the_other_knows_at_once() {
+async fn item_1_start_on_one_replica_is_visible_on_the_other() {
     let (_world, [one, other]) = stage().await;
     let started = start(&one, "s").await;
     let id = started["runtime_id"].as_str().unwrap();
@@ -50,7 +50,7 @@ async fn item_1_what_one_replica_started_the_other_knows_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn item_3_sixteen_starts_of_each_of_ten_sessions_make_ten_runtimes() {
+async fn item_3_concurrent_starts_of_ten_sessions_make_ten_runtimes() {
     let (cluster, gateways) = stage().await;
     let starts = (0..160).map(|n| {
         let (gateway, session) = (gateways[n % 2].clone(), format!("s{}", n / 16));
@@ -65,7 +65,7 @@ async fn item_3_sixteen_starts_of_each_of_ten_sessions_make_ten_runtimes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn items_4_and_5_changes_through_one_replica_bind_the_other() {
+async fn items_4_and_5_changes_on_one_replica_apply_to_the_other() {
     let (cluster, [one, other]) = stage().await;
     let first = start(&one, "s").await;
     let id = json!({"runtime_id": first["runtime_id"]});
@@ -95,7 +95,7 @@ async fn items_4_and_5_changes_through_one_replica_bind_the_other() {
 
 /// A replica answers once its own watch has delivered the write, which is when the others know.
 #[tokio::test(start_paused = true)]
-async fn item_4_every_replica_shows_a_pause_and_a_resume_once_it_was_answered() {
+async fn item_4_answered_pause_and_resume_are_visible_on_every_replica() {
     let (cluster, [one, other]) = stage().await;
     let first = start(&one, "s").await;
     let id = json!({"runtime_id": first["runtime_id"]});
@@ -120,7 +120,7 @@ async fn item_4_every_replica_shows_a_pause_and_a_resume_once_it_was_answered() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn pauses_resumes_and_stops_through_both_at_once_are_all_answered() {
+async fn concurrent_state_changes_on_both_replicas_are_answered() {
     let (cluster, gateways) = stage().await;
     for session in ["a", "b", "c"] {
         let started = start(&gateways[0], session).await;
@@ -149,7 +149,7 @@ async fn pauses_resumes_and_stops_through_both_at_once_are_all_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn item_8_a_burst_of_64_starts_and_16_stops_at_a_time_meet_no_refusal() {
+async fn item_8_bursts_of_starts_and_stops_are_all_accepted() {
     let (cluster, gateways) = stage().await;
     cluster.api.faults().set_latency(Duration::from_millis(5));
     let sessions: Vec<_> = (0..64).map(|n| format!("s{n}")).collect();
@@ -170,7 +170,7 @@ async fn item_8_a_burst_of_64_starts_and_16_stops_at_a_time_meet_no_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn item_13_outages_and_new_controllers_are_not_seen_by_those_who_poll() {
+async fn item_13_poll_endpoints_survive_outages_and_controller_restarts() {
     let (mut cluster, gateways) = stage().await;
     let started = start(&gateways[0], "s").await;
     let id = json!({"runtime_id": started["runtime_id"]});

@@ -14,7 +14,7 @@ use tests::test_cluster::TestCluster;
 use tokio::time::sleep;
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_crd_is_named_and_waited_for() {
+async fn readiness_names_missing_crd_until_it_is_installed() {
     let mut cluster = TestCluster::without_controller();
     let bare = EmbeddedApi::in_memory(&[], test_clock());
     let installed = Arc::new(AtomicBool::new(false));
@@ -47,7 +47,7 @@ fn either(bare: &EmbeddedApi, full: &EmbeddedApi, installed: &Arc<AtomicBool>) -
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_permission_is_named() {
+async fn readiness_names_missing_permission() {
     let mut cluster = TestCluster::without_controller();
     let forbidden = Failure::Code(StatusCode::FORBIDDEN);
     let faults = cluster.api.faults();
@@ -67,7 +67,7 @@ async fn a_missing_permission_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_tell_of_passes_starts_and_requests() {
+async fn metrics_count_reconciles_starts_and_requests() {
     let mut cluster = TestCluster::without_controller();
     cluster.start_controller();
     let vitals = cluster.config.vitals.clone();

@@ -23,7 +23,7 @@ async fn sandbox(cluster: &TestCluster) -> Sandbox {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_sandbox_is_paused_at_its_deadline_without_a_change_of_its_spec() {
+async fn idle_sandbox_is_paused_at_its_deadline() {
     let cluster = TestCluster::new();
     lazy(&cluster).await;
     let before = sandbox(&cluster).await;
@@ -47,7 +47,7 @@ async fn active_sandbox_is_not_paused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_requests_wake_it_with_one_write() {
+async fn thousand_requests_wake_a_sandbox_with_one_write() {
     let cluster = TestCluster::new();
     let (id, _) = lazy(&cluster).await;
     let gateway = cluster.gateway().await;

@@ -13,7 +13,7 @@ async fn claims(cluster: &TestCluster) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn start_pause_resume_stop_and_the_tombstone_goes() {
+async fn start_pause_resume_stop_and_tombstone_deletion() {
     let cluster = TestCluster::new();
     let running = cluster.running("a").await;
     assert_eq!(running.status.pod_status, Some(PodStatus::Ready));
@@ -43,7 +43,7 @@ async fn start_pause_resume_stop_and_the_tombstone_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_pods_are_replaced_any_number_of_times_with_the_same_workspace_and_url() {
+async fn lost_pods_are_always_replaced_with_workspace_and_url() {
     let cluster = TestCluster::new();
     let before = cluster.running("a").await;
     let mut ip = before.status.pod_ip.clone();
@@ -78,7 +78,7 @@ async fn start_fails_after_start_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_can_be_paused_and_stopped_while_it_starts() {
+async fn sandbox_can_be_paused_and_stopped_while_it_starts() {
     let cluster = TestCluster::new();
     cluster.supervisors.never_ready();
     cluster.create("a").await;

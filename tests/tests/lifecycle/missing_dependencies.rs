@@ -73,7 +73,7 @@ async fn put_pool(cluster: &TestCluster, template: &Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pool_that_does_not_exist_is_waited_for() {
+async fn missing_pool_is_reported_until_it_exists() {
     let cluster = TestCluster::new();
     cluster.create_with("a", &json!({"pool": "p"})).await;
     let entry = says(&cluster, "a", Reason::PoolNotFound, "SandboxPool p").await;
@@ -121,7 +121,7 @@ async fn failed_sandbox_restarts_when_pool_is_fixed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_secret_is_named_and_waited_for() {
+async fn missing_secret_is_reported_until_it_exists() {
     let cluster = TestCluster::new();
     cluster.node.script_next_pod("a", PodScript::LacksSecret);
     let from = json!({"secretKeyRef": {"name": "keys", "key": "k"}});
@@ -138,7 +138,7 @@ async fn a_missing_secret_is_named_and_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_storage_class_is_named_and_waited_for() {
+async fn missing_storage_class_is_reported_until_it_exists() {
     let cluster = TestCluster::new();
     cluster.node.script_next_pod("a", PodScript::LacksVolume);
     let workspace = json!({"size": "1Gi", "storageClassName": "fast"});
@@ -155,7 +155,7 @@ async fn a_missing_storage_class_is_named_and_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_used_up_quota_is_told_once_and_tried_again_ever_more_slowly() {
+async fn exhausted_quota_is_reported_once_and_retried_with_backoff() {
     let mut cluster = TestCluster::without_controller();
     let quota = cluster.exhaust_quota();
     cluster.start_controller();

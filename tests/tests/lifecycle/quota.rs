@@ -44,7 +44,7 @@ async fn pods(cluster: &TestCluster) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_never_has_more_pods_than_it_may_and_everybody_has_a_turn() {
+async fn quota_limits_pods_and_admits_every_queued_sandbox() {
     const MAX_PODS: usize = 3;
     let mut cluster = limited(&json!({"maxSandboxes": MAX_PODS}));
     let gateways = [cluster.gateway().await, cluster.gateway().await];
@@ -118,7 +118,7 @@ async fn queued_sandbox_reports_quota_and_other_tenants_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn compute_is_limited_and_what_never_fits_fails() {
+async fn compute_quota_queues_or_fails_sandboxes() {
     // By default a sandbox may use 2 CPU.
     let cluster = limited(&json!({"maxCpu": "5"}));
     let gateway = cluster.gateway().await;

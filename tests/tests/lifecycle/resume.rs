@@ -25,7 +25,7 @@ async fn asleep(cluster: &mut TestCluster) -> (TestGateway, String, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resume_wakes_what_fell_asleep() {
+async fn resume_wakes_idle_paused_sandbox() {
     let mut cluster = TestCluster::without_controller();
     let (gateway, name, id) = asleep(&mut cluster).await;
     let resumed = gateway.post("/resume", &id).await;
@@ -36,7 +36,7 @@ async fn a_resume_wakes_what_fell_asleep() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_and_a_resume_while_the_controller_is_away_end_in_running() {
+async fn pause_and_resume_without_controller_end_in_running() {
     let mut cluster = TestCluster::without_controller();
     let (gateway, name, id) = asleep(&mut cluster).await;
     cluster.stop_controller();
@@ -51,7 +51,7 @@ async fn a_pause_and_a_resume_while_the_controller_is_away_end_in_running() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gateway_that_has_not_heard_of_the_pause_wakes_it_all_the_same() {
+async fn stale_gateway_wakes_idle_paused_sandbox() {
     let mut cluster = TestCluster::without_controller();
     let (_, name, id) = asleep(&mut cluster).await;
     // Its index is as old as its first list.
@@ -66,7 +66,7 @@ async fn a_gateway_that_has_not_heard_of_the_pause_wakes_it_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resume_at_the_last_moment_keeps_the_workspace() {
+async fn resume_just_before_deletion_keeps_the_workspace() {
     let mut cluster = TestCluster::without_controller();
     cluster.config.defaults.lifecycle.delete_paused_after = Some(Duration::from_hours(1));
     let (gateway, name, id) = asleep(&mut cluster).await;

@@ -161,6 +161,6 @@ async fn accepted_sandbox_round_trips() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_a_pool_may_say_can_be_written_back() {
+async fn accepted_pool_round_trips() {
     round_trips::<SandboxPool>(&TestCluster::without_controller(), 2).await;
 }

@@ -58,7 +58,7 @@ fn check(cluster: &TestCluster, pods: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_sandboxes_start_pause_resume_and_stop() {
+async fn thousand_sandboxes_start_pause_resume_and_stop() {
     let cluster = fleet().await;
     each(async |name| cluster.set_state(&name, DesiredState::Paused).await).await;
     reach(&cluster, Phase::Paused).await;
@@ -74,7 +74,7 @@ async fn a_thousand_sandboxes_start_pause_resume_and_stop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_sandboxes_fall_asleep_and_wake() {
+async fn thousand_sandboxes_are_idle_paused_and_wake() {
     let cluster = fleet().await;
     let idle_since = Some(Duration::from_hours(1));
     cluster.supervisors.all_idle_for(idle_since);

@@ -33,7 +33,7 @@ const STATUS: &str = "Patch sandboxes/status";
 const END: &str = "Delete pods";
 
 #[tokio::test(start_paused = true)]
-async fn a_cold_start_takes_claim_pod_and_one_status_write() {
+async fn cold_start_writes_claim_pod_and_one_status() {
     let cluster = TestCluster::new();
     cluster.running("a").await;
     cluster.wait_until_quiet().await;
@@ -41,7 +41,7 @@ async fn a_cold_start_takes_claim_pod_and_one_status_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_step_of_a_life_takes_the_writes_that_it_needs() {
+async fn lifecycle_steps_take_expected_writes() {
     let cluster = TestCluster::new();
     let spec = json!({"lifecycle": {"idleTimeout": "10m"}});
     cluster.create_with("a", &spec).await;
@@ -162,7 +162,7 @@ async fn resync(cluster: &TestCluster, round: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_looks_at_unchanged_sandboxes_write_nothing() {
+async fn relists_of_unchanged_sandboxes_write_nothing() {
     let cluster = every_state().await;
     cluster.api.faults().clear_writes();
     let lists = count_lists(&cluster);
@@ -192,7 +192,7 @@ async fn nothing_is_written_while_nothing_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_goes_well_is_one_event() {
+async fn successful_start_writes_one_event() {
     let cluster = TestCluster::new();
     cluster.running("a").await;
     sleep(Duration::from_mins(1)).await;

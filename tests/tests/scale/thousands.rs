@@ -30,7 +30,7 @@ const START: [&str; 3] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a cluster with fake nodes: make test-cluster"]
-async fn two_thousand_sandboxes_cost_what_they_should() {
+async fn two_thousand_sandboxes_stay_within_cost_limits() {
     define_resources();
     let sandboxes: Api<Sandbox> = Api::namespaced(client("the-user").await, "default");
     let shutdown = CancellationToken::new();

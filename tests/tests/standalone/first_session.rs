@@ -6,7 +6,7 @@ use tests::standalone::Standalone;
 use crate::fixture::{Fixture, fixture_with};
 
 #[test]
-fn the_first_session_of_the_readme_works() {
+fn first_session_of_the_readme_works() {
     let path = ["--url-form", "path"];
     let Some(Fixture { standalone, state }) = fixture_with(&[]) else {
         return;

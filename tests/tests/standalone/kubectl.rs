@@ -8,7 +8,7 @@ use crate::fixture::fixture_with;
 const TIMEOUT: &str = "--timeout=60s";
 
 #[test]
-fn the_sample_can_be_applied_watched_paused_and_deleted() {
+fn kubectl_applies_waits_pauses_and_deletes_the_sample() {
     let Some(fixture) = fixture_with(&[]) else {
         return;
     };
@@ -69,7 +69,7 @@ fn until(ask: impl Fn() -> String, wanted: impl Fn(&str) -> bool) -> String {
 }
 
 #[test]
-fn list_is_applied_logs_are_followed_and_the_key_is_listed() {
+fn kubectl_applies_lists_and_follows_logs() {
     let Some(fixture) = fixture_with(&[]) else {
         return;
     };

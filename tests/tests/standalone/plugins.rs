@@ -31,7 +31,7 @@ fn image(state: &Path) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_session_has_every_plugin() {
+async fn session_has_every_plugin() {
     if !is_root_or_skips() {
         return;
     }

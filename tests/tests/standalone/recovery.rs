@@ -58,7 +58,7 @@ fn command_line(process: &Path) -> String {
 }
 
 #[tokio::test]
-async fn killed_processes_and_deleted_pods_come_back_with_their_files() {
+async fn killed_processes_and_deleted_pods_are_restarted_with_their_files() {
     let Some(fixture) = fixture_with(&[]) else {
         return;
     };

@@ -28,7 +28,7 @@ fn status(outcome: Result<impl std::fmt::Debug, ClientException>) -> u16 {
 }
 
 #[tokio::test]
-async fn an_app_starts_what_an_administrator_has_stored() {
+async fn app_starts_stored_warm_config() {
     let Some(fixture) = administered() else {
         return;
     };
@@ -93,7 +93,7 @@ async fn login_fails_with_wrong_password() {
 }
 
 #[tokio::test]
-async fn without_a_password_there_is_no_administrator() {
+async fn admin_login_is_rejected_without_password() {
     let Some(fixture) = fixture() else { return };
     let mut tool = Admin::new(fixture.api());
     let refused = tool.log_in(PASSWORD).await;

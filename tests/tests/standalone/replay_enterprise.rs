@@ -28,7 +28,7 @@ async fn hook_key(runtime: &Value) -> String {
 }
 
 #[tokio::test]
-async fn a_sandbox_lives_and_its_web_hooks_are_let_in() {
+async fn web_hook_keys_are_accepted_through_pause_and_resume() {
     let Some(fixture) = fixture() else { return };
     let mut client = enterprise(&fixture);
     let runtime = client.start("a", &spec()).await.unwrap();
@@ -51,7 +51,7 @@ async fn a_sandbox_lives_and_its_web_hooks_are_let_in() {
 }
 
 #[tokio::test]
-async fn a_command_of_null_is_the_image_s_own() {
+async fn null_command_runs_the_entrypoint_of_the_image() {
     let Some(fixture) = fixture() else { return };
     let mut client = enterprise(&fixture);
     let mut spec = spec();
@@ -94,7 +94,7 @@ async fn batches_are_positional() {
 }
 
 #[tokio::test]
-async fn the_quota_counts_what_is_listed_and_pauses_the_oldest() {
+async fn quota_counts_listed_sandboxes_and_pauses_the_oldest() {
     let Some(fixture) = fixture() else { return };
     let mut client = enterprise(&fixture);
     client.quota = 2;

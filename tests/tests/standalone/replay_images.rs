@@ -11,7 +11,7 @@ use crate::fixture::{CALL_TIMEOUT, fixture, fixture_with};
 const CONTEXT: usize = 40 << 20;
 
 #[tokio::test]
-async fn an_image_that_nobody_named_is_taken_for_there_and_started() {
+async fn unnamed_image_is_assumed_to_exist_and_started() {
     let prefix = ["--registry-prefix", "registry.example.com/agents/"];
     let args = [&["--url-form", "nested"], &prefix[..]].concat();
     let Some(fixture) = fixture_with(&args) else {
@@ -40,7 +40,7 @@ async fn an_image_that_nobody_named_is_taken_for_there_and_started() {
 }
 
 #[tokio::test]
-async fn a_build_is_refused_in_words_when_all_of_it_has_come() {
+async fn build_is_rejected_with_a_detail_after_the_whole_upload() {
     let Some(fixture) = fixture() else { return };
     let form = "multipart/form-data; boundary=b";
     let wire = HttpClient::with_headers(&[("X-API-Key", fixture.key()), ("Content-Type", form)]);

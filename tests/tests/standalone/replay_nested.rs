@@ -58,17 +58,17 @@ async fn whole_life(routing: Routing) {
 }
 
 #[tokio::test]
-async fn a_conversation_by_subdomain() {
+async fn conversation_lifecycle_by_subdomain() {
     whole_life(Routing::Subdomain).await;
 }
 
 #[tokio::test]
-async fn a_conversation_by_path() {
+async fn conversation_lifecycle_by_path() {
     whole_life(Routing::Path).await;
 }
 
 #[tokio::test]
-async fn its_web_hooks_are_told_by_the_command_of_the_session() {
+async fn nested_server_is_recognized_by_the_command() {
     let Some(fixture) = fixture() else { return };
     let manager = manager(&fixture, Routing::Subdomain);
     let line = "/usr/local/bin/openhands-agent-server -m openhands.server";

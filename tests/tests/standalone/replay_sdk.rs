@@ -37,7 +37,7 @@ async fn got(workspace: &Sdk) -> Bytes {
 }
 
 #[tokio::test]
-async fn a_workspace_is_made_used_and_cleaned_up() {
+async fn workspace_is_created_used_and_cleaned_up() {
     let Some(fixture) = fixture() else { return };
     let session = "agent-server-5d0c6f0e-6c2b-4a86-9d6e-0f5f6c1b2a3d";
     let mut workspace = workspace(&fixture, session);
@@ -64,7 +64,7 @@ async fn a_workspace_is_made_used_and_cleaned_up() {
 }
 
 #[tokio::test]
-async fn a_workspace_pauses_resumes_and_is_attached_to() {
+async fn workspace_is_paused_resumed_and_attached() {
     let Some(fixture) = fixture() else { return };
     let mut first = workspace(&fixture, "s");
     first.keep_alive = true;
@@ -92,7 +92,7 @@ async fn a_workspace_pauses_resumes_and_is_attached_to() {
 }
 
 #[tokio::test]
-async fn a_session_id_of_none_is_one_like_any_other() {
+async fn session_id_none_is_not_special() {
     let Some(fixture) = fixture() else { return };
     let mut workspace = workspace(&fixture, "None");
     workspace.construct().await.unwrap();
@@ -116,7 +116,7 @@ async fn crash_loop_is_raised_and_sandbox_is_stopped() {
 }
 
 #[tokio::test]
-async fn with_a_path_in_the_url_it_gives_up_and_stops_what_it_started() {
+async fn path_url_fails_the_workspace_and_stops_the_runtime() {
     let Some(fixture) = fixture_with(&["--url-form", "path"]) else {
         return;
     };
@@ -128,7 +128,7 @@ async fn with_a_path_in_the_url_it_gives_up_and_stops_what_it_started() {
 }
 
 #[tokio::test]
-async fn events_come_by_websocket_after_the_first_frame_said_who_listens() {
+async fn websocket_events_follow_authentication_frame() {
     let Some(fixture) = fixture() else { return };
     let mut workspace = workspace(&fixture, "s");
     workspace.construct().await.unwrap();

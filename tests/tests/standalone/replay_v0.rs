@@ -62,7 +62,7 @@ async fn connect_act_close() {
 }
 
 #[tokio::test]
-async fn attach_only_finds_what_there_is() {
+async fn attach_finds_only_existing_runtime() {
     let Some(fixture) = fixture() else { return };
     let mut config = fixture.v0("s");
     config.attach_to_existing = true;
@@ -81,7 +81,7 @@ async fn attach_only_finds_what_there_is() {
 }
 
 #[tokio::test]
-async fn a_kept_runtime_is_paused_and_comes_back_with_everything() {
+async fn kept_runtime_is_paused_and_resumed_with_id_key_and_files() {
     let Some(fixture) = fixture() else { return };
     let config = kept(&fixture);
     let mut first = V0::new(config.clone());
@@ -106,7 +106,7 @@ async fn a_kept_runtime_is_paused_and_comes_back_with_everything() {
 }
 
 #[tokio::test]
-async fn a_503_makes_it_resume_and_repeat() {
+async fn client_resumes_and_repeats_after_503() {
     let Some(fixture) = fixture() else { return };
     let owner = fixture.connected("s").await;
     let id = json!({"runtime_id": owner.id()});
@@ -126,7 +126,7 @@ async fn a_503_makes_it_resume_and_repeat() {
 }
 
 #[tokio::test]
-async fn an_idle_pause_is_no_503_and_does_not_hang_the_client_that_started_it() {
+async fn request_wakes_idle_paused_sandbox_without_503() {
     let Some(fixture) = fixture() else { return };
     let mut client = V0::new(kept(&fixture));
     client.connect().await.unwrap();
@@ -157,7 +157,7 @@ async fn close_succeeds_after_foreign_stop() {
 }
 
 #[tokio::test]
-async fn a_refused_start_raises_its_own_error_and_not_that_of_the_close() {
+async fn rejected_start_raises_its_own_error() {
     let Some(fixture) = fixture() else { return };
     let mut config = fixture.v0("s");
     config.resource_factor = -1.0;
@@ -170,7 +170,7 @@ async fn a_refused_start_raises_its_own_error_and_not_that_of_the_close() {
 }
 
 #[tokio::test]
-async fn a_base_url_that_ends_in_a_slash_works() {
+async fn base_url_may_end_in_a_slash() {
     let Some(fixture) = fixture() else { return };
     let mut config = fixture.v0("s");
     config.api_url.push('/');
@@ -186,7 +186,7 @@ async fn a_base_url_that_ends_in_a_slash_works() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_is_waited_for() {
+async fn requests_wait_for_a_restarting_server() {
     let Some(fixture) = fixture() else { return };
     let mut config = fixture.v0("s");
     config.image = Some(fake_agent_server::IMAGE.into());
@@ -213,7 +213,7 @@ async fn a_server_that_dies_is_waited_for() {
 }
 
 #[tokio::test]
-async fn the_evaluation_meets_a_crash_loop_and_tries_again_with_more() {
+async fn evaluation_retries_crash_loop_with_more_resources() {
     let Some(fixture) = fixture() else { return };
     let mut factor = 1.0;
     for attempt in ["eval-1__a1b2", "eval-1__c3d4"] {

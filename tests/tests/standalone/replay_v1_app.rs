@@ -14,7 +14,7 @@ fn app(fixture: &Fixture) -> V1App {
 }
 
 #[tokio::test]
-async fn a_sandbox_starts_works_pauses_resumes_and_is_deleted() {
+async fn sandbox_lifecycle_of_the_v1_app() {
     let Some(fixture) = fixture() else { return };
     let mut app = app(&fixture);
     assert_eq!(app.status(ID).await, SandboxStatus::Missing);
@@ -57,7 +57,7 @@ async fn a_sandbox_starts_works_pauses_resumes_and_is_deleted() {
 }
 
 #[tokio::test]
-async fn the_exposed_urls_lead_to_their_ports() {
+async fn exposed_urls_lead_to_their_ports() {
     let Some(fixture) = fixture() else { return };
     let mut app = app(&fixture);
     app.start(ID).await.unwrap();
@@ -88,7 +88,7 @@ async fn the_exposed_urls_lead_to_their_ports() {
 }
 
 #[tokio::test]
-async fn the_oldest_is_paused_to_make_room() {
+async fn oldest_sandbox_is_paused_when_limit_is_reached() {
     let Some(fixture) = fixture() else { return };
     let mut app = app(&fixture);
     app.max_num_sandboxes = 2;
@@ -102,7 +102,7 @@ async fn the_oldest_is_paused_to_make_room() {
 }
 
 #[tokio::test]
-async fn a_sandbox_that_cannot_start_is_an_error_and_can_be_deleted() {
+async fn sandbox_that_cannot_start_is_an_error_and_is_deletable() {
     let Some(fixture) = fixture() else { return };
     let mut app = app(&fixture);
     app.command = json!(["/usr/local/bin/openhands-agent-server", "--exit", "9"]);

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use crate::fixture::{Fixture, fixture_with, start};
 
 #[tokio::test]
-async fn sandboxes_urls_keys_and_files_survive_a_crash_of_standalone() {
+async fn urls_keys_and_files_survive_a_crash_of_standalone() {
     let Some(fixture) = fixture_with(&[]) else {
         return;
     };
@@ -29,7 +29,7 @@ async fn sandboxes_urls_keys_and_files_survive_a_crash_of_standalone() {
 }
 
 #[tokio::test]
-async fn a_sandbox_that_slipped_past_the_schema_disturbs_no_other() {
+async fn unreadable_sandbox_does_not_disturb_others() {
     let Some(fixture) = fixture_with(&[]) else {
         return;
     };

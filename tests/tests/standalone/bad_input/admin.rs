@@ -9,7 +9,7 @@ use crate::replay_admin::{PASSWORD, administered};
 const CONFIG: &str = "/api/admin/warm-runtime-configs/a";
 
 #[tokio::test]
-async fn a_config_that_cannot_be_is_refused() {
+async fn invalid_warm_configs_are_rejected() {
     let Some(fixture) = administered() else {
         return;
     };
@@ -69,7 +69,7 @@ async fn a_config_that_cannot_be_is_refused() {
 }
 
 #[tokio::test]
-async fn a_login_that_is_none_is_refused() {
+async fn invalid_logins_and_tokens_are_rejected() {
     let Some(fixture) = administered() else {
         return;
     };

@@ -40,7 +40,7 @@ fn hopeless() -> Vec<Bytes> {
 }
 
 #[tokio::test]
-async fn hopeless_bodies_are_refused_by_every_endpoint_that_takes_one() {
+async fn malformed_bodies_are_rejected_by_every_endpoint() {
     let Some(fixture) = fixture() else { return };
     let offender = Offender::new(&fixture);
     for body in hopeless() {
@@ -58,7 +58,7 @@ async fn hopeless_bodies_are_refused_by_every_endpoint_that_takes_one() {
 }
 
 #[tokio::test]
-async fn a_runtime_id_of_another_type_is_refused() {
+async fn invalid_runtime_ids_are_rejected() {
     let Some(fixture) = fixture() else { return };
     let offender = Offender::new(&fixture);
     let long = "a".repeat(4096);
@@ -87,7 +87,7 @@ async fn a_runtime_id_of_another_type_is_refused() {
 }
 
 #[tokio::test]
-async fn a_start_with_an_impossible_field_is_refused() {
+async fn start_with_invalid_field_is_rejected() {
     let Some(fixture) = fixture() else { return };
     let offender = Offender::new(&fixture);
     let (texts, ids) = (

@@ -15,7 +15,7 @@ const NOWHERE: &str = "/nowhere /start/more /sessions /runtime /sessions/a/b/c /
     /../list /./list /%6cist /list%2F /list;a /LIST /favicon.ico /.env /metrics/x /?a=b /list?% /list?=&&=";
 
 #[tokio::test]
-async fn odd_ids_are_unknown_and_nothing_worse() {
+async fn malformed_ids_are_unknown() {
     let Some(fixture) = fixture() else { return };
     let offender = Offender::new(&fixture);
     let mut ids: Vec<_> = IDS.split(' ').map(ToOwned::to_owned).collect();
@@ -41,7 +41,7 @@ async fn odd_ids_are_unknown_and_nothing_worse() {
 }
 
 #[tokio::test]
-async fn slashes_too_many_and_paths_of_nothing() {
+async fn extra_slashes_and_unknown_paths_are_handled() {
     let Some(fixture) = fixture() else { return };
     let offender = Offender::new(&fixture);
     for (method, path) in ENDPOINTS {
@@ -65,7 +65,7 @@ async fn slashes_too_many_and_paths_of_nothing() {
 }
 
 #[tokio::test]
-async fn a_session_of_any_name_up_to_256_bytes_can_be_started_and_found() {
+async fn session_names_up_to_256_bytes_are_started_and_found() {
     let Some(fixture) = fixture() else { return };
     let long = "x".repeat(256);
     for (name, encoded) in [

@@ -27,7 +27,7 @@ async fn every_method_is_answered() {
 }
 
 #[tokio::test]
-async fn without_its_key_nobody_is_told_anything() {
+async fn requests_without_valid_key_are_rejected() {
     let Some(fixture) = fixture() else { return };
     let mut offender = Offender::new(&fixture);
     let (key, long) = (fixture.key(), "k".repeat(16_000));
@@ -59,7 +59,7 @@ async fn without_its_key_nobody_is_told_anything() {
 }
 
 #[tokio::test]
-async fn the_type_that_a_body_is_said_to_have_does_not_matter() {
+async fn content_type_is_ignored() {
     let Some(fixture) = fixture() else { return };
     let mut offender = Offender::new(&fixture);
     for kind in [
@@ -81,7 +81,7 @@ async fn the_type_that_a_body_is_said_to_have_does_not_matter() {
 }
 
 #[tokio::test]
-async fn a_sandbox_of_any_odd_name_is_not_found() {
+async fn unknown_sandbox_hosts_and_paths_are_not_found() {
     let Some(fixture) = fixture() else { return };
     let host = fixture.api().strip_prefix("http://").unwrap();
     let (id, upper) = ("kqzvbnwmxatyploe", "KQZVBNWMXATYPLOE");

@@ -26,7 +26,7 @@ async fn item_12_the_api_key_never_reaches_the_sandbox() {
 }
 
 #[tokio::test]
-async fn item_12_a_wrong_session_key_is_refused_by_the_sandbox_itself() {
+async fn item_12_sandbox_rejects_wrong_session_key() {
     let Some(fixture) = fixture() else { return };
     let (info, _) = fixture.started("s").await;
     let stranger = HttpClient::of_session("wrong");

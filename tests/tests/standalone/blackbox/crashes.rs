@@ -23,7 +23,7 @@ async fn item_9_one_crash_is_not_fatal() {
 }
 
 #[tokio::test]
-async fn item_9_a_crash_loop_is_told_with_its_reasons() {
+async fn item_9_crash_loop_is_reported_with_restart_reasons() {
     let Some(fixture) = fixture() else { return };
     let command = json!(["/usr/local/bin/openhands-agent-server", "--exit", "9"]);
     fixture.start("s", &json!({"command": command})).await;
@@ -42,7 +42,7 @@ async fn item_9_a_crash_loop_is_told_with_its_reasons() {
 }
 
 #[tokio::test]
-async fn item_9_a_lack_of_memory_is_told() {
+async fn item_9_oom_kill_is_reported() {
     let Some(fixture) = fixture() else { return };
     let (info, sandbox) = fixture.started("s").await;
     if !fixture.state.path().join("node/cgroups").exists() {

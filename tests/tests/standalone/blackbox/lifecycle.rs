@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::fixture::{CALL_TIMEOUT, fixture, text};
 
 #[tokio::test]
-async fn item_1_a_start_is_answered_at_once_and_known_from_then_on() {
+async fn item_1_start_is_answered_at_once_and_visible() {
     let Some(fixture) = fixture() else { return };
     let (wire, limit) = (fixture.wire(), Duration::from_secs(2));
     let body = json!({"session_id": "s", "image": "debian:12", "command": ["sleep", "60"]});
@@ -28,7 +28,7 @@ async fn item_1_a_start_is_answered_at_once_and_known_from_then_on() {
 }
 
 #[tokio::test]
-async fn item_3_starts_of_one_session_at_once_make_one_runtime() {
+async fn item_3_concurrent_starts_of_one_session_make_one_runtime() {
     let Some(fixture) = fixture() else { return };
     let nothing = json!({});
     let started = join_all((0..16).map(|_| fixture.start("s", &nothing))).await;
@@ -42,7 +42,7 @@ async fn item_3_starts_of_one_session_at_once_make_one_runtime() {
 }
 
 #[tokio::test]
-async fn item_4_a_pause_shows_at_once_and_a_resume_brings_everything_back() {
+async fn item_4_pause_is_visible_at_once_and_resume_restores_the_sandbox() {
     let Some(fixture) = fixture() else { return };
     let mut client = fixture.connected("s").await;
     client.run("echo kept > /workspace/file").await.unwrap();
@@ -83,7 +83,7 @@ async fn item_4_a_pause_shows_at_once_and_a_resume_brings_everything_back() {
 }
 
 #[tokio::test]
-async fn item_5_a_stop_is_the_end_of_the_id() {
+async fn item_5_stopped_id_is_never_reused() {
     let Some(fixture) = fixture() else { return };
     let mut client = fixture.connected("s").await;
     let id = json!({"runtime_id": client.id()});

@@ -10,7 +10,7 @@ use tests::clients::V0;
 use crate::fixture::{CALL_TIMEOUT, fixture, text};
 
 #[tokio::test]
-async fn item_6_null_ids_do_nothing_and_unknown_ones_are_not_found() {
+async fn item_6_null_ids_are_ignored_and_unknown_ones_not_found() {
     let Some(fixture) = fixture() else { return };
     for verb in ["stop", "pause"] {
         for nothing in [json!({"runtime_id": null}), json!({})] {
@@ -27,7 +27,7 @@ async fn item_6_null_ids_do_nothing_and_unknown_ones_are_not_found() {
 }
 
 #[tokio::test]
-async fn item_7_lists_have_what_lives_and_batches_are_positional() {
+async fn item_7_lists_have_live_sandboxes_and_batches_are_positional() {
     let Some(fixture) = fixture() else { return };
     let mut ids = Vec::new();
     for sid in ["runs", "paused", "stopped"] {
@@ -64,7 +64,7 @@ async fn item_7_lists_have_what_lives_and_batches_are_positional() {
 /// Clients that all connect at once, and the cleanup script of the evaluation, which stops 16 at a
 /// time what is listed. No answer takes longer than clients wait.
 #[tokio::test]
-async fn item_8_a_burst_of_64_starts_and_16_stops_at_a_time_meet_no_refusal() {
+async fn item_8_bursts_of_starts_and_stops_are_all_accepted() {
     const CLIENTS: usize = 64;
     let Some(fixture) = fixture() else { return };
     let clients = (0..CLIENTS).map(|number| {

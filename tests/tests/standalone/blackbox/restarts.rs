@@ -34,7 +34,7 @@ async fn poll(wire: HttpClient, url: Arc<str>) {
 }
 
 #[tokio::test]
-async fn item_13_restarts_during_start_pause_and_resume_are_not_seen() {
+async fn item_13_clients_survive_restarts_during_start_pause_and_resume() {
     let Some(fixture) = fixture() else { return };
     let Fixture {
         mut standalone,

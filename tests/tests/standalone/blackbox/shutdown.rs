@@ -157,7 +157,7 @@ async fn sigterm_lets_streams_and_actions_end() {
 }
 
 #[tokio::test]
-async fn sigterm_cuts_off_what_never_ends() {
+async fn sigterm_aborts_endless_streams() {
     let Some(fixture) = fixture() else { return };
     let (info, _) = fixture.started("s").await;
     let replica = Replica::start(&fixture, ["0", "1"]).await;

@@ -75,7 +75,7 @@ async fn send(method: Method, url: &str, headers: &[(&str, &str)], pieces: Vec<B
 }
 
 #[tokio::test]
-async fn item_11_large_files_go_both_ways() {
+async fn item_11_large_files_are_transferred_both_ways() {
     let Some(fixture) = fixture() else { return };
     let (info, _) = fixture.started("s").await;
     let content = Content::new(full_or(1 << 30, 1 << 27));
@@ -91,7 +91,7 @@ async fn item_11_large_files_go_both_ways() {
 }
 
 #[tokio::test]
-async fn item_11_large_files_go_both_ways_as_v0_moves_them() {
+async fn item_11_v0_transfers_large_files_both_ways() {
     let Some(fixture) = fixture() else { return };
     let content = Content::new(full_or(1 << 30, 1 << 27));
     let mut client = fixture.connected("s").await;
