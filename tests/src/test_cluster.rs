@@ -18,8 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
+use crds::conditions::Reason;
 use crds::sandbox::{DesiredState, Phase, SandboxSpec, SandboxStatus};
-use crds::{Sandbox, names};
+use crds::{Sandbox, SandboxPool, names};
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::Pod;
@@ -38,7 +39,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clients::JsonReply;
-use crate::fault_injection::TestApi;
+use crate::fault_injection::{Faults, TestApi};
 
 pub use chaos::PodScript;
 pub use controllers::{Link, TestController};
@@ -195,6 +196,11 @@ impl TestCluster {
         }
     }
 
+    /// Faults that the clients of the API meet.
+    pub fn faults(&self) -> &Faults {
+        self.api.faults()
+    }
+
     pub fn sandboxes(&self) -> Api<Sandbox> {
         self.api_of()
     }
@@ -206,8 +212,23 @@ impl TestCluster {
 
     /// As [`TestCluster::create`], and waits until it runs.
     pub async fn running(&self, name: &str) -> Arc<Entry> {
-        self.create(name).await;
+        self.running_with(name, &json!({})).await
+    }
+
+    /// As [`TestCluster::running`], with more fields of the spec.
+    pub async fn running_with(&self, name: &str, more: &Value) -> Arc<Entry> {
+        self.create_with(name, more).await;
         self.wait_for_phase(name, Phase::Running).await
+    }
+
+    /// Creates or changes the pool `p`.
+    pub async fn put_pool(&self, spec: &Value) {
+        let pool = json!({"apiVersion": "openhands.dev/v1alpha1", "kind": "SandboxPool",
+            "metadata": {"name": "p"}, "spec": spec});
+        let params = PatchParams::apply("test").force();
+        let pools = self.api_of::<SandboxPool>();
+        let patched = pools.patch("p", &params, &Patch::Apply(&pool)).await;
+        patched.expect("a valid pool");
     }
 
     /// As [`TestCluster::create`], with more fields of the spec.
@@ -279,6 +300,21 @@ impl TestCluster {
         entry
     }
 
+    /// Waits until the status has this reason, within an hour of virtual time.
+    pub async fn wait_for_reason(&self, name: &str, reason: Reason) -> Arc<Entry> {
+        let seen = self.wait(name, |e| e.status.reason == Some(reason)).await;
+        let entry = seen.unwrap_or_else(|| panic!("{name} is gone while {reason:?} was awaited"));
+        assert_eq!(entry.status.reason, Some(reason), "{:?}", entry.status);
+        entry
+    }
+
+    /// Lets time pass, and fails if an object changes meanwhile.
+    pub async fn assert_unchanged_for(&self, time: Duration) {
+        let before = self.api.revision();
+        tokio::time::sleep(time).await;
+        assert_eq!(self.api.revision(), before, "writes without a reason");
+    }
+
     /// Waits until the index shows what is wanted, within an hour of virtual time.
     pub async fn wait(&self, name: &str, done: impl Fn(&Entry) -> bool) -> Option<Arc<Entry>> {
         let key = key(name);
@@ -340,6 +376,13 @@ pub struct TestGateway {
 }
 
 impl TestGateway {
+    /// `/start` with the key of the tenant `default`, which must be accepted.
+    pub async fn start(&self, body: &Value) -> Value {
+        let answer = self.post("/start", body).await;
+        assert_eq!(answer.status, 201, "{}", answer.body);
+        answer.body
+    }
+
     /// `POST` with the key of the tenant `default`.
     pub async fn post(&self, path: &str, body: &Value) -> JsonReply {
         self.send(API_KEY, Method::POST, path, body.to_string())
@@ -366,6 +409,11 @@ impl TestGateway {
         let body = serde_json::from_slice(&body.to_bytes()).unwrap_or(Value::Null);
         JsonReply { status, body }
     }
+}
+
+/// Body of a `/start` for this session.
+pub fn start_body(session: &str) -> Value {
+    json!({"session_id": session, "image": "debian:12", "command": ["server"]})
 }
 
 /// The key of a Sandbox of these tests.

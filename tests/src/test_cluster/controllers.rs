@@ -115,7 +115,7 @@ impl TestCluster {
     }
 
     fn writes_of_candidates(&self) -> Vec<(String, Write)> {
-        let writes = self.api.faults().writes().into_iter();
+        let writes = self.faults().writes().into_iter();
         let named = writes.map(|w| (w.request.user_agent.clone(), w));
         named
             .filter(|(who, _)| who.starts_with("candidate"))

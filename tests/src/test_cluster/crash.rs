@@ -21,20 +21,18 @@ impl TestCluster {
     /// controller does not live to see the answer.
     pub fn arm_crash(&self, nth: usize) {
         let writes = AtomicUsize::new(0);
-        self.api
-            .faults()
-            .fail_next(1, Failure::Freeze, move |request| {
-                is_controller_write(request) && writes.fetch_add(1, Ordering::Relaxed) + 1 == nth
-            });
+        self.faults().fail_next(1, Failure::Freeze, move |request| {
+            is_controller_write(request) && writes.fetch_add(1, Ordering::Relaxed) + 1 == nth
+        });
     }
 
     /// Waits for the crash that [`TestCluster::arm_crash`] prepared. Returns false if writes ended
     /// before; then the controller continues.
     pub async fn await_crash(&mut self) -> bool {
-        let mut frozen = self.api.faults().frozen();
+        let mut frozen = self.faults().frozen();
         let begun = frozen.borrow_and_update().to_owned();
         let crashed = begun > self.crashes || self.is_frozen_before_quiet(&mut frozen).await;
-        self.api.faults().clear_failures();
+        self.faults().clear_failures();
         if crashed {
             self.crashes = *frozen.borrow();
             self.stop_controller();
@@ -44,11 +42,11 @@ impl TestCluster {
 
     async fn is_frozen_before_quiet(&self, frozen: &mut watch::Receiver<u64>) -> bool {
         loop {
-            let before = self.api.faults().total_writes();
+            let before = self.faults().total_writes();
             if timeout(QUIET_PERIOD, frozen.changed()).await.is_ok() {
                 return true;
             }
-            if self.api.faults().total_writes() == before {
+            if self.faults().total_writes() == before {
                 return false;
             }
         }
@@ -57,9 +55,9 @@ impl TestCluster {
     /// Waits until no component writes any more.
     pub async fn wait_until_quiet(&self) {
         loop {
-            let before = self.api.faults().total_writes();
+            let before = self.faults().total_writes();
             sleep(QUIET_PERIOD).await;
-            if self.api.faults().total_writes() == before {
+            if self.faults().total_writes() == before {
                 return;
             }
         }
@@ -88,7 +86,7 @@ impl TestCluster {
 
     /// Writes of the controller so far.
     pub fn controller_writes(&self) -> Vec<Write> {
-        let all = self.api.faults().writes();
+        let all = self.faults().writes();
         all.into_iter()
             .filter(|w| is_controller_write(&w.request))
             .collect()

@@ -17,11 +17,9 @@ async fn open_request_prevents_idle_pause_until_it_ends() {
     cluster.serve().await;
     let gateway = cluster.gateway().await;
     let spec = json!({"lifecycle": {"idleTimeout": "10m"}});
-    cluster.create_with("a", &spec).await;
-    let entry = cluster.wait_for_phase("a", Phase::Running).await;
-    cluster
-        .supervisors
-        .all_idle_for(Some(Duration::from_hours(9)));
+    let entry = cluster.running_with("a", &spec).await;
+    let idle = Some(Duration::from_hours(9));
+    cluster.supervisors.all_idle_for(idle);
     let ip: IpAddr = entry.status.pod_ip.as_deref().unwrap().parse().unwrap();
     // The kernel accepts connections; there is never a response.
     let _server = TcpListener::bind((ip, PORT)).unwrap();
@@ -36,8 +34,6 @@ async fn open_request_prevents_idle_pause_until_it_ends() {
     assert_eq!(cluster.status("a").await.phase, Phase::Running);
     sleep(Duration::from_secs(10)).await;
     let status = cluster.status("a").await;
-    assert_eq!(
-        (status.phase, status.pause_reason),
-        (Phase::Paused, Some(PauseReason::Idle))
-    );
+    assert_eq!(status.phase, Phase::Paused);
+    assert_eq!(status.pause_reason, Some(PauseReason::Idle));
 }

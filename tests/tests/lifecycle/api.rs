@@ -4,16 +4,16 @@ use std::collections::HashSet;
 
 use crds::Sandbox;
 use crds::sandbox::Phase;
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use tests::clients::text;
-use tests::test_cluster::TestCluster;
+use tests::test_cluster::{TestCluster, start_body};
 
 fn body(session: &str) -> Value {
-    json!({
-        "session_id": session, "image": "debian:12", "environment": {"TOKEN": "hunter2"},
-        "command": ["server", "--port", "60000"],
-    })
+    let mut body = start_body(session);
+    body["environment"] = json!({"TOKEN": "hunter2"});
+    body
 }
 
 #[tokio::test(start_paused = true)]
@@ -22,15 +22,12 @@ async fn concurrent_starts_on_two_gateways_make_one_runtime() {
     let gateways = [cluster.gateway().await, cluster.gateway().await];
     let starts = (0..10).map(|n| {
         let gateway = gateways[n % 2].clone();
-        tokio::spawn(async move { gateway.post("/start", &body("s")).await })
+        async move {
+            let info = gateway.start(&body("s")).await;
+            ["runtime_id", "url", "session_api_key"].map(|field| text(&info, field))
+        }
     });
-    let starts: Vec<_> = starts.collect();
-    let mut ids = HashSet::new();
-    for start in starts {
-        let answer = start.await.unwrap();
-        assert_eq!(answer.status, 201, "{}", answer.body);
-        ids.insert(["runtime_id", "url", "session_api_key"].map(|f| text(&answer.body, f)));
-    }
+    let ids: HashSet<_> = join_all(starts).await.into_iter().collect();
     assert_eq!(ids.len(), 1, "{ids:?}");
     assert_eq!(cluster.names::<Sandbox>().await.len(), 1);
 }
@@ -39,7 +36,7 @@ async fn concurrent_starts_on_two_gateways_make_one_runtime() {
 async fn secrets_are_in_no_object() {
     let cluster = TestCluster::new();
     let gateway = cluster.gateway().await;
-    let info = gateway.post("/start", &body("s")).await.body;
+    let info = gateway.start(&body("s")).await;
     let name = info["runtime_id"].as_str().unwrap();
     cluster.wait_for_phase(name, Phase::Running).await;
     let key = info["session_api_key"].as_str().unwrap();

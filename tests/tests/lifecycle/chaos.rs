@@ -82,10 +82,8 @@ async fn check(cluster: &TestCluster, wishes: &Wishes) {
     assert_eq!(pods, wanted(&[DesiredState::Running], ""));
     let claims = cluster.names::<PersistentVolumeClaim>().await;
     let keep = [DesiredState::Running, DesiredState::Paused];
-    assert_eq!(
-        claims.into_iter().collect::<BTreeSet<_>>(),
-        wanted(&keep, "-workspace")
-    );
+    let claims: BTreeSet<_> = claims.into_iter().collect();
+    assert_eq!(claims, wanted(&keep, "-workspace"));
     assert_eq!(cluster.names::<Sandbox>().await.len(), wishes.len());
     cluster.node.assert_single_pod();
 }
@@ -93,7 +91,7 @@ async fn check(cluster: &TestCluster, wishes: &Wishes) {
 async fn live_through(seed: u64, size: u64, lag: Duration) {
     let cluster = TestCluster::new();
     let mut rng = SeededRng::new(seed);
-    cluster.api.faults().set_watch_lag(lag);
+    cluster.faults().set_watch_lag(lag);
     cluster.node.enable_chaos(seed, 30);
     let mut wishes = begin(&cluster, size).await;
     let truth = tokio::spawn(cluster.assert_ready_is_true());
@@ -109,10 +107,8 @@ async fn live_through(seed: u64, size: u64, lag: Duration) {
     let made = cluster.node.created().len();
     println!("seed {seed}: {made} Pods, {accidents} accidents, {failed} given up at the end");
     // Three bad starts in a row are rare: giving up is not how a day is survived.
-    assert!(
-        failed * 10 < usize::try_from(size).unwrap(),
-        "{failed} of {size} were given up"
-    );
+    let few = failed * 10 < usize::try_from(size).unwrap();
+    assert!(few, "{failed} of {size} were given up");
     let reached = cluster.wait_for_all(Duration::from_mins(1), |e| {
         is_as_wished(e.status.phase, wishes[&e.key.name])
     });

@@ -1,11 +1,13 @@
 //! Environment Secret of sandboxes that run their image's own entrypoint, its deletion, and specs
 //! that cannot be built.
 
+use std::time::Duration;
+
 use crds::Sandbox;
 use crds::sandbox::{DesiredState, Phase};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
 use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
+use operator::index::Entry;
 use serde_json::{Value, json};
 use tests::test_cluster::{NAMESPACE, TestCluster, TestGateway};
 
@@ -15,9 +17,7 @@ async fn start(gateway: &TestGateway) -> Value {
         "environment": {"TOKEN": "hunter2"}, "working_dir": "/workspace/project",
         "run_as_user": 10001,
     });
-    let answer = gateway.post("/start", &body).await;
-    assert_eq!(answer.status, 201, "{}", answer.body);
-    answer.body
+    gateway.start(&body).await
 }
 
 /// The variables in the Secret of a sandbox; `None` if there is none.
@@ -34,10 +34,8 @@ async fn variables(cluster: &TestCluster, name: &str) -> Option<Value> {
 }
 
 async fn rotate(cluster: &TestCluster, name: &str, number: u32) {
-    let patch = Patch::Merge(json!({"spec": {"keyRotation": number}}));
-    let sandboxes = cluster.sandboxes();
-    let patched = sandboxes.patch(name, &PatchParams::default(), &patch).await;
-    patched.unwrap();
+    let patch = json!({"spec": {"keyRotation": number}});
+    cluster.patch(name, patch).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,7 +73,7 @@ async fn rotated_key_is_reported_after_the_sandbox_restarted() {
     cluster.wait_for_phase(name, Phase::Running).await;
 
     rotate(&cluster, name, 1).await;
-    tokio::time::sleep(std::time::Duration::from_mins(1)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     let told = async || gateway.get("/sessions/s").await.body["session_api_key"].clone();
     assert_eq!(told().await, first);
 
@@ -84,7 +82,7 @@ async fn rotated_key_is_reported_after_the_sandbox_restarted() {
     let entry = cluster.bring(name, DesiredState::Running).await;
     assert_eq!(entry.status.key_rotation, Some(1));
     // The gateway's own index may be a moment behind.
-    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let second = told().await;
     let given = variables(&cluster, name).await.unwrap();
     assert_ne!(second, first);
@@ -98,10 +96,8 @@ async fn replacement_of_lost_pod_applies_rotated_key() {
     cluster.running("a").await;
     rotate(&cluster, "a", 1).await;
     cluster.delete_pod_now("a").await;
-    let entry = cluster
-        .wait("a", |e| e.status.key_rotation == Some(1))
-        .await;
-    assert_eq!(entry.unwrap().status.key_rotation, Some(1));
+    let rotated = |e: &Entry| e.status.key_rotation == Some(1);
+    assert!(rotated(&cluster.wait("a", rotated).await.unwrap()));
     cluster.wait_for_phase("a", Phase::Running).await;
 }
 
@@ -126,19 +122,16 @@ async fn invalid_spec_fails_with_field_path() {
     ] {
         let cluster = TestCluster::new();
         let mut spec = spec;
-        spec["image"] = json!("debian:12");
-        spec["command"] = json!(["sleep", "infinity"]);
-        let sandbox = Sandbox::new(name, serde_json::from_value(spec).unwrap());
-        let made = cluster.sandboxes();
-        made.create(&PostParams::default(), &sandbox).await.unwrap();
+        spec["workspace"] = Value::Null;
+        cluster.create_with(name, &spec).await;
         let entry = cluster.wait_for_phase(name, Phase::Failed).await;
         let told = entry.status.message.clone().unwrap_or_default();
         assert!(told.starts_with(message), "{told}");
         assert!(cluster.names::<Pod>().await.is_empty());
         assert!(cluster.names::<PersistentVolumeClaim>().await.is_empty());
 
-        let before = cluster.api.faults().total_writes();
-        tokio::time::sleep(std::time::Duration::from_hours(1)).await;
-        assert_eq!(cluster.api.faults().total_writes(), before, "{name}");
+        let before = cluster.faults().total_writes();
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        assert_eq!(cluster.faults().total_writes(), before, "{name}");
     }
 }

@@ -30,7 +30,7 @@ async fn standby_takes_over_in_time_when_leader_crashes() {
     // At any moment between two renewals, and with watches that lag.
     for (millis, lag) in [(0, 0), (350, 2), (700, 0), (1050, 2), (1400, 0), (1999, 2)] {
         let (cluster, leader, standby) = pair().await;
-        cluster.api.faults().set_watch_lag(Duration::from_secs(lag));
+        cluster.faults().set_watch_lag(Duration::from_secs(lag));
         sleep(Duration::from_millis(millis)).await;
         // The leader does not live to see it.
         leader.crash().await;
@@ -64,7 +64,7 @@ async fn standby_finishes_pending_start() {
 async fn standby_takes_over_after_orderly_shutdown() {
     for lag in [0, 1] {
         let (cluster, leader, _standby) = pair().await;
-        cluster.api.faults().set_watch_lag(Duration::from_secs(lag));
+        cluster.faults().set_watch_lag(Duration::from_secs(lag));
         cluster.running("a").await;
         cluster.delete_pod_now("a").await;
         let asked = Instant::now();
@@ -80,7 +80,7 @@ async fn shutdown_fails_readiness_and_finishes_reconciles() {
     let (cluster, leader, _standby) = pair().await;
     cluster.create("a").await;
     // In the midst of a pass: each of its writes takes a while.
-    cluster.api.faults().set_latency(Duration::from_millis(300));
+    cluster.faults().set_latency(Duration::from_millis(300));
     cluster.wait_for_write("candidate-a").await;
     let vitals = leader.vitals.clone();
     let ending = tokio::spawn(leader.shut_down());
@@ -92,7 +92,7 @@ async fn shutdown_fails_readiness_and_finishes_reconciles() {
     by_first.retain(|(by, _)| by == "candidate-a");
     let last = by_first.last().map(|(_, w)| w.request.resource.as_str());
     assert_eq!(last, Some("pods"), "{by_first:?}");
-    cluster.api.faults().set_latency(Duration::ZERO);
+    cluster.faults().set_latency(Duration::ZERO);
     cluster.wait_for_phase("a", Phase::Running).await;
     cluster.assert_one_leader_at_a_time();
 }
@@ -137,7 +137,7 @@ async fn api_outage_ends_the_leader_and_a_standby_takes_over() {
     for outage in [Outage::Refuse, Outage::Hang] {
         let (cluster, leader, standby) = pair().await;
         cluster.running("a").await;
-        cluster.api.faults().set_outage(outage);
+        cluster.faults().set_outage(outage);
         let lost = timeout(AFTER_CRASH, leader.wait_ended()).await.unwrap();
         assert!(matches!(lost, Err(ControllerError::Leadership(_))));
         // The process is restarted before the server is back.
@@ -149,7 +149,7 @@ async fn api_outage_ends_the_leader_and_a_standby_takes_over() {
         assert!(again.vitals.health.liveness_failures().is_empty());
         assert!(!standby.has_ended() && !again.has_ended());
 
-        cluster.api.faults().set_outage(Outage::None);
+        cluster.faults().set_outage(Outage::None);
         let back = Instant::now();
         cluster.running("b").await;
         // Within the longest time that a request of before may still hang, and a look.
@@ -164,7 +164,7 @@ async fn api_outage_ends_the_leader_and_a_standby_takes_over() {
 #[tokio::test(start_paused = true)]
 async fn at_most_one_leader_under_chaos() {
     let cluster = TestCluster::without_controller();
-    let faults = cluster.api.faults();
+    let faults = cluster.faults();
     faults.set_watch_lag(Duration::from_millis(700));
     let mut random = SeededRng::new(0x5eed_1234_9876_abcd);
     let mut candidates = Vec::new();
@@ -201,9 +201,6 @@ async fn at_most_one_leader_under_chaos() {
         cluster.wait_for_phase(&name, Phase::Running).await;
     }
     let terms = cluster.assert_one_leader_at_a_time();
-    assert!(
-        terms >= 10,
-        "only {terms} changes of leadership: too quiet a day"
-    );
+    assert!(terms >= 10, "only {terms} changes of leadership");
     assert_eq!(cluster.names::<Pod>().await.len(), 40);
 }

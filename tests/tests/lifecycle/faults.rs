@@ -61,9 +61,7 @@ async fn arrive(cluster: &TestCluster) -> Duration {
 /// Asserts that nothing is left over or doubled, and that writes have ended.
 async fn check(cluster: &TestCluster) {
     cluster.wait_until_quiet().await;
-    let before = cluster.api.revision();
-    tokio::time::sleep(Duration::from_mins(30)).await;
-    assert_eq!(cluster.api.revision(), before, "writes without a reason");
+    cluster.assert_unchanged_for(Duration::from_mins(30)).await;
     cluster.node.assert_single_pod();
     let created = cluster.node.created();
     assert_eq!(created.len(), 5 + 3, "unneeded Pods: {created:?}");
@@ -75,7 +73,7 @@ async fn check(cluster: &TestCluster) {
 /// Everything happens while watches lag, break or have to list again: no second Pod and no write.
 async fn costs_nothing_but_time(lag: Duration, trouble: impl AsyncFn(&TestCluster)) {
     let cluster = prepare().await;
-    cluster.api.faults().set_watch_lag(lag);
+    cluster.faults().set_watch_lag(lag);
     happen(&cluster).await;
     trouble(&cluster).await;
     let took = arrive(&cluster).await;
@@ -89,7 +87,7 @@ async fn costs_nothing_but_time(lag: Duration, trouble: impl AsyncFn(&TestCluste
 async fn break_watches(cluster: &TestCluster, times: u32, and: impl Fn()) {
     for _ in 0..times {
         and();
-        cluster.api.faults().drop_watches();
+        cluster.faults().drop_watches();
         tokio::time::sleep(Duration::from_millis(700)).await;
     }
 }
@@ -124,7 +122,7 @@ async fn sandboxes_converge_after_many_failed_writes() {
         StatusCode::SERVICE_UNAVAILABLE,
     ] {
         let cluster = prepare().await;
-        let faults = cluster.api.faults();
+        let faults = cluster.faults();
         faults.fail_next(60, Failure::Code(code), is_controller_write);
         happen(&cluster).await;
         let took = arrive(&cluster).await;
@@ -138,9 +136,9 @@ async fn lost_responses_are_recovered() {
     for lag in [Duration::ZERO, LAG] {
         for verb in [Verb::Create, Verb::Patch, Verb::Delete] {
             let cluster = prepare().await;
-            cluster.api.faults().set_watch_lag(lag);
+            cluster.faults().set_watch_lag(lag);
             let mine = move |r: &RequestInfo| is_controller_write(r) && r.verb == verb;
-            let faults = cluster.api.faults();
+            let faults = cluster.faults();
             faults.fail_next(12, Failure::DropResponse, mine);
             happen(&cluster).await;
             let took = arrive(&cluster).await;
@@ -153,11 +151,10 @@ async fn lost_responses_are_recovered() {
 /// The trouble begins while everything is under way, at different moments of it.
 async fn survives_outage(outage: Outage, length: Duration, after: Duration) {
     let cluster = prepare().await;
-    let faults = cluster.api.faults();
+    let faults = cluster.faults();
     faults.set_watch_lag(Duration::from_millis(50));
-    cluster
-        .node
-        .script_next_pod("starts", PodScript::NeverReady);
+    let script = PodScript::NeverReady;
+    cluster.node.script_next_pod("starts", script);
     happen(&cluster).await;
     tokio::time::sleep(after).await;
     faults.set_outage(outage);
@@ -170,7 +167,7 @@ async fn survives_outage(outage: Outage, length: Duration, after: Duration) {
 /// Everything happens while the server is away.
 async fn learns_of_outage(outage: Outage, length: Duration) {
     let cluster = prepare().await;
-    cluster.api.faults().set_outage(outage);
+    cluster.faults().set_outage(outage);
     tokio::time::sleep(length / 2).await;
     happen(&cluster).await;
     back_at_once(&cluster, outage, length).await;
@@ -179,12 +176,10 @@ async fn learns_of_outage(outage: Outage, length: Duration) {
 /// The second half of an outage, and its end.
 async fn back_at_once(cluster: &TestCluster, outage: Outage, length: Duration) {
     tokio::time::sleep(length / 2).await;
-    cluster.api.faults().set_outage(Outage::None);
+    cluster.faults().set_outage(Outage::None);
     let took = arrive(cluster).await;
-    assert!(
-        took <= CONVERGENCE_TIMEOUT,
-        "{outage:?} of {length:?}: {took:?}"
-    );
+    let in_time = took <= CONVERGENCE_TIMEOUT;
+    assert!(in_time, "{outage:?} of {length:?}: {took:?}");
     check(cluster).await;
 }
 
@@ -212,9 +207,9 @@ async fn running_sandboxes_stay_running_during_api_outage() {
     for outage in [Outage::Refuse, Outage::Hang] {
         let cluster = prepare().await;
         let ready = cluster.status("stays").await;
-        cluster.api.faults().set_outage(outage);
+        cluster.faults().set_outage(outage);
         tokio::time::sleep(Duration::from_mins(20)).await;
-        cluster.api.faults().set_outage(Outage::None);
+        cluster.faults().set_outage(Outage::None);
         cluster.wait_until_quiet().await;
         assert_eq!(cluster.status("stays").await, ready);
         assert_eq!(cluster.node.created().len(), 5);

@@ -50,7 +50,7 @@ fn either(bare: &EmbeddedApi, full: &EmbeddedApi, installed: &Arc<AtomicBool>) -
 async fn readiness_names_missing_permission() {
     let mut cluster = TestCluster::without_controller();
     let forbidden = Failure::Code(StatusCode::FORBIDDEN);
-    let faults = cluster.api.faults();
+    let faults = cluster.faults();
     faults.fail_next(usize::MAX, forbidden, |request| {
         request.verb == Verb::List && request.resource == "pods"
     });
@@ -61,7 +61,7 @@ async fn readiness_names_missing_permission() {
     assert_eq!(missing.len(), 1, "{missing:?}");
     let denied = "permission denied: list pods: ";
     assert!(missing[0].starts_with(denied), "{missing:?}");
-    cluster.api.faults().clear_failures();
+    cluster.faults().clear_failures();
     sleep(Duration::from_secs(6)).await;
     assert_eq!(vitals.health.readiness_failures(), Vec::<String>::new());
 }

@@ -11,8 +11,7 @@ use tests::test_cluster::TestCluster;
 /// for ever.
 async fn lazy(cluster: &TestCluster) -> (String, String) {
     let spec = json!({"lifecycle": {"idleTimeout": "10m"}});
-    cluster.create_with("a", &spec).await;
-    let entry = cluster.wait_for_phase("a", Phase::Running).await;
+    let entry = cluster.running_with("a", &spec).await;
     let ip = entry.status.pod_ip.clone().unwrap();
     cluster.supervisors.idle_for(&ip, Duration::from_hours(9));
     (entry.runtime_id.clone(), ip)
@@ -68,7 +67,7 @@ async fn thousand_requests_wake_a_sandbox_with_one_write() {
 
 /// Writes of gateways so far.
 fn wishes(cluster: &TestCluster) -> usize {
-    let writes = cluster.api.faults().writes().into_iter();
+    let writes = cluster.faults().writes().into_iter();
     writes
         .filter(|w| w.request.manager == "sandbox-gateway")
         .count()

@@ -1,8 +1,8 @@
 //! Sandboxes that lack something: they say what, and come back by themselves once it is there.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crds::SandboxPool;
 use crds::conditions::Reason;
 use crds::sandbox::{DesiredState, Phase};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -19,12 +19,8 @@ const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Waits until a sandbox says this; fails unless its message has these words, its condition the
 /// same, and there is a warning that says so.
-async fn says(cluster: &TestCluster, name: &str, reason: Reason, words: &str) -> Entry {
-    let entry = cluster
-        .wait(name, |e| e.status.reason == Some(reason))
-        .await;
-    let entry = (*entry.unwrap()).clone();
-    assert_eq!(entry.status.reason, Some(reason), "{:?}", entry.status);
+async fn says(cluster: &TestCluster, name: &str, reason: Reason, words: &str) -> Arc<Entry> {
+    let entry = cluster.wait_for_reason(name, reason).await;
     let told = entry.status.message.clone().unwrap_or_default();
     assert!(told.contains(words), "{told}");
     let ready = entry.status.conditions.iter().find(|c| c.type_ == "Ready");
@@ -60,16 +56,7 @@ async fn runs_soon(cluster: &TestCluster, name: &str) {
 }
 
 async fn put_pool(cluster: &TestCluster, template: &Value) {
-    let pool = json!({"apiVersion": "openhands.dev/v1alpha1", "kind": "SandboxPool",
-        "metadata": {"name": "p"}, "spec": {"template": template}});
-    let (pools, params) = (
-        cluster.api_of::<SandboxPool>(),
-        PatchParams::apply("test").force(),
-    );
-    pools
-        .patch("p", &params, &Patch::Apply(&pool))
-        .await
-        .unwrap();
+    cluster.put_pool(&json!({"template": template})).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,9 +90,9 @@ async fn failed_sandbox_restarts_when_pool_is_fixed() {
     cluster.start_controller();
     put_pool(&cluster, &broken).await;
     cluster.wait_until_quiet().await;
-    let before = cluster.api.faults().total_writes();
+    let before = cluster.faults().total_writes();
     sleep(Duration::from_hours(5)).await;
-    assert_eq!(cluster.api.faults().total_writes(), before);
+    assert_eq!(cluster.faults().total_writes(), before);
 
     // A mend that mends nothing is told.
     let worse = json!({"image": "debian:12", "podTemplate": {"spec": {"hostIPC": true}}});
@@ -120,38 +107,33 @@ async fn failed_sandbox_restarts_when_pool_is_fixed() {
     runs_soon(&cluster, "a").await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn missing_secret_is_reported_until_it_exists() {
+/// Checks that a sandbox which lacks an object says so, and runs once its node can start it.
+async fn reports_until_healed(script: PodScript, spec: &Value, reason: Reason, words: &str) {
     let cluster = TestCluster::new();
-    cluster.node.script_next_pod("a", PodScript::LacksSecret);
-    let from = json!({"secretKeyRef": {"name": "keys", "key": "k"}});
-    let env = json!({"env": [{"name": "K", "valueFrom": from}]});
-    cluster.create_with("a", &env).await;
-    let words = "secret \"keys\" not found";
-    let entry = says(&cluster, "a", Reason::CreateContainerConfigError, words).await;
+    cluster.node.script_next_pod("a", script);
+    cluster.create_with("a", spec).await;
+    let entry = says(&cluster, "a", reason, words).await;
     assert_eq!(entry.status.phase, Phase::Starting);
     sleep(Duration::from_mins(12)).await;
-    // The node finds it.
     cluster.node.heal("a").await;
     runs_soon(&cluster, "a").await;
     assert_eq!(cluster.node.created().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
+async fn missing_secret_is_reported_until_it_exists() {
+    let from = json!({"secretKeyRef": {"name": "keys", "key": "k"}});
+    let spec = json!({"env": [{"name": "K", "valueFrom": from}]});
+    let reason = Reason::CreateContainerConfigError;
+    let words = "secret \"keys\" not found";
+    reports_until_healed(PodScript::LacksSecret, &spec, reason, words).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn missing_storage_class_is_reported_until_it_exists() {
-    let cluster = TestCluster::new();
-    cluster.node.script_next_pod("a", PodScript::LacksVolume);
-    let workspace = json!({"size": "1Gi", "storageClassName": "fast"});
-    let spec = json!({"workspace": workspace});
-    cluster.create_with("a", &spec).await;
+    let spec = json!({"workspace": {"size": "1Gi", "storageClassName": "fast"}});
     let words = "storage class fast";
-    let entry = says(&cluster, "a", Reason::Unschedulable, words).await;
-    assert_eq!(entry.status.phase, Phase::Starting);
-    sleep(Duration::from_mins(12)).await;
-    // With the storage class comes the volume.
-    cluster.node.heal("a").await;
-    runs_soon(&cluster, "a").await;
-    assert_eq!(cluster.node.created().len(), 1);
+    reports_until_healed(PodScript::LacksVolume, &spec, Reason::Unschedulable, words).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,7 +164,7 @@ async fn varying_rejection_does_not_requeue_itself() {
     let mut cluster = TestCluster::without_controller();
     let policy = cluster.exhaust_quota();
     policy.vary_messages();
-    let faults = cluster.api.faults();
+    let faults = cluster.faults();
     faults.set_watch_lag(Duration::from_millis(50));
     cluster.start_controller();
     let patience = json!({"lifecycle": {"startTimeout": "24h"}});
@@ -209,11 +191,8 @@ async fn terminating_claim_is_not_adopted() {
     claims.delete(name, &DeleteParams::default()).await.unwrap();
 
     cluster.set_state("a", DesiredState::Running).await;
-    let entry = cluster
-        .wait("a", |e| message(e).contains(name))
-        .await
-        .unwrap();
-    let told = message(&entry);
+    let named = cluster.wait("a", |e| message(e).contains(name)).await;
+    let told = message(named.as_ref().unwrap());
     assert!(told.contains("is still being deleted"), "{told}");
     sleep(Duration::from_mins(10)).await;
     assert_eq!(cluster.node.created().len(), 1);

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde_json::json;
-use tests::test_cluster::{PodScript, TestCluster};
+use tests::test_cluster::{PodScript, TestCluster, start_body};
 
 /// Uids of all workspace PVCs, by name.
 async fn workspaces(cluster: &TestCluster) -> BTreeMap<String, Option<String>> {
@@ -38,9 +38,8 @@ async fn outage_of_an_hour_keeps_every_sandbox_and_workspace() {
         PodScript::LacksSecret,
     ];
     for (at, name) in names.iter().enumerate() {
-        cluster
-            .node
-            .script_next_pod(name, problems[at % problems.len()]);
+        let problem = problems[at % problems.len()];
+        cluster.node.script_next_pod(name, problem);
         match at % 3 {
             0 => cluster.node.lose_node(name).await,
             1 => cluster.delete_pod_now(name).await,
@@ -55,10 +54,8 @@ async fn outage_of_an_hour_keeps_every_sandbox_and_workspace() {
     tokio::time::sleep(Duration::from_mins(30)).await;
     for name in &names {
         let phase = cluster.status(name).await.phase;
-        assert!(
-            matches!(phase, Phase::Starting | Phase::Running),
-            "{name}: {phase:?}"
-        );
+        let keeps_going = matches!(phase, Phase::Starting | Phase::Running);
+        assert!(keeps_going, "{name}: {phase:?}");
     }
     cluster.node.heal_all().await;
     let back = cluster
@@ -72,10 +69,8 @@ async fn outage_of_an_hour_keeps_every_sandbox_and_workspace() {
 async fn resume_and_start_of_failed_session_keep_its_workspace() {
     let cluster = TestCluster::new();
     let gateway = cluster.gateway().await;
-    let start = json!({
-        "session_id": "s", "image": "debian:12", "environment": {}, "command": ["server"],
-    });
-    let name = gateway.post("/start", &start).await.body["runtime_id"].clone();
+    let start = start_body("s");
+    let name = gateway.start(&start).await["runtime_id"].clone();
     let name = name.as_str().unwrap();
     let mut before = None;
     for again in [("/resume", json!({"runtime_id": name})), ("/start", start)] {

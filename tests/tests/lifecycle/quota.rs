@@ -8,7 +8,8 @@ use crds::sandbox::Phase;
 use k8s_openapi::api::core::v1::Pod;
 use operator::gateway::Tenants;
 use serde_json::{Value, json};
-use tests::test_cluster::{API_KEY, OTHER_KEY, TestCluster, TestGateway};
+use tests::clients::text;
+use tests::test_cluster::{API_KEY, OTHER_KEY, TestCluster, TestGateway, start_body};
 use tokio::time::sleep;
 
 /// An installation in which the tenant `default` has these limits.
@@ -30,13 +31,9 @@ fn limit(tenants: &Tenants, limits: &Value) {
 }
 
 async fn start(gateway: &TestGateway, session: &str, factor: f64) -> String {
-    let body = json!({
-        "session_id": session, "image": "debian:12", "command": ["server"],
-        "resource_factor": factor,
-    });
-    let answer = gateway.post("/start", &body).await;
-    assert_eq!(answer.status, 201, "{}", answer.body);
-    answer.body["runtime_id"].as_str().unwrap().to_owned()
+    let mut body = start_body(session);
+    body["resource_factor"] = json!(factor);
+    text(&gateway.start(&body).await, "runtime_id")
 }
 
 async fn pods(cluster: &TestCluster) -> usize {
@@ -81,38 +78,24 @@ async fn queued_sandbox_reports_quota_and_other_tenants_start() {
     let first = start(&gateway, "first", 1.0).await;
     cluster.wait_for_phase(&first, Phase::Running).await;
     let second = start(&gateway, "second", 1.0).await;
-    let waits = cluster
-        .wait(&second, |e| e.status.reason.is_some())
-        .await
-        .unwrap();
-    assert_eq!(waits.status.reason, Some(Reason::QuotaExceeded));
-    let told = gateway.get("/sessions/second").await.body;
-    assert_eq!(
-        (&told["status"], &told["pod_status"]),
-        (&json!("starting"), &json!("Pending"))
-    );
-    assert!(
-        told["status_detail"]
-            .as_str()
-            .unwrap()
-            .contains("the API key allows")
-    );
-    let body = json!({"session_id": "s", "image": "debian:12", "command": ["server"]});
-    let other = gateway
-        .send(OTHER_KEY, http::Method::POST, "/start", body.to_string())
-        .await;
     cluster
-        .wait_for_phase(other.body["runtime_id"].as_str().unwrap(), Phase::Running)
+        .wait_for_reason(&second, Reason::QuotaExceeded)
         .await;
+    let told = gateway.get("/sessions/second").await.body;
+    assert_eq!(told["status"], "starting");
+    assert_eq!(told["pod_status"], "Pending");
+    let reason = "the API key allows";
+    assert!(text(&told, "status_detail").contains(reason), "{told}");
+    let (post, body) = (http::Method::POST, start_body("s").to_string());
+    let other = gateway.send(OTHER_KEY, post, "/start", body).await.body;
+    let other = text(&other, "runtime_id");
+    cluster.wait_for_phase(&other, Phase::Running).await;
 
     gateway.post("/pause", &json!({"runtime_id": first})).await;
     cluster.wait_for_phase(&second, Phase::Running).await;
     // Now the first one has to wait.
     gateway.post("/resume", &json!({"runtime_id": first})).await;
-    cluster
-        .wait(&first, |e| e.status.reason == Some(Reason::QuotaExceeded))
-        .await
-        .unwrap();
+    cluster.wait_for_reason(&first, Reason::QuotaExceeded).await;
     limit(&cluster.config.tenants, &json!({"maxSandboxes": 2}));
     cluster.wait_for_phase(&first, Phase::Running).await;
 }
@@ -128,10 +111,7 @@ async fn compute_quota_queues_or_fails_sandboxes() {
     let huge = start(&gateway, "huge", 3.0).await;
     let failed = cluster.wait_for_phase(&huge, Phase::Failed).await;
     assert_eq!(failed.status.reason, Some(Reason::QuotaExceeded));
-    cluster
-        .wait(&large, |e| e.status.reason == Some(Reason::QuotaExceeded))
-        .await
-        .unwrap();
+    cluster.wait_for_reason(&large, Reason::QuotaExceeded).await;
     // No quota becomes available: the wait ends like any other start.
     let failed = cluster.wait_for_phase(&large, Phase::Failed).await;
     assert_eq!(failed.status.reason, Some(Reason::StartTimeout));

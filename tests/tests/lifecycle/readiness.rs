@@ -11,7 +11,7 @@ use operator::keys::Keys;
 use serde_json::{Value, json};
 use tests::size::full_or;
 use tests::test_cluster::{
-    NAMESPACE, PodScript, ScriptedNode, SeededRng, TestCluster, TestGateway,
+    NAMESPACE, PodScript, ScriptedNode, SeededRng, TestCluster, TestGateway, start_body,
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -79,9 +79,8 @@ impl SandboxRun {
             tally,
         };
         life.become_ready_later();
-        let body = json!({"session_id": session, "image": "debian:12", "command": ["server"]});
-        let begun = life.scene.gateways[0].post("/start", &body).await;
-        assert_eq!(begun.status, 201, "{}", begun.body);
+        let body = start_body(&session);
+        life.scene.gateways[0].start(&body).await;
         life.check_ready().await;
         // Half of them meet with an accident, and have to become ready again.
         if life.rng.percent(50) {
@@ -199,12 +198,8 @@ async fn check_ready_is_true(seed: u64) {
         lies,
     } = tally;
     println!("test {seed}: {good} good, {excused} excused");
-    assert!(
-        lies.is_empty(),
-        "{}: {:#?}",
-        lies.len(),
-        &lies[..lies.len().min(3)]
-    );
+    let first = &lies[..lies.len().min(3)];
+    assert!(lies.is_empty(), "{}: {first:#?}", lies.len());
     let all = STARTS * clusters;
     assert!(good as u64 >= all * 3 / 2, "{good}");
     assert!(excused as u64 * 50 < all, "{excused}");

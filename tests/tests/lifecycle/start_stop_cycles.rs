@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::api::ListParams;
 use serde_json::json;
 use tests::size::full_or;
-use tests::test_cluster::TestCluster;
+use tests::test_cluster::{TestCluster, start_body};
 use tokio::time::sleep;
 
 /// More than the number of tombstones that a tenant may have.
@@ -24,13 +24,10 @@ async fn start_stop_cycles_leave_bounded_objects() {
     let world = TestCluster::new();
     let gateway = world.gateway().await;
     for n in 0..cycles {
-        let body = json!({
-            "session_id": format!("s{}", n % 7), "image": "debian:12", "command": ["server"],
-            "environment": {"LARGE": "x".repeat(20_000)},
-        });
-        let started = gateway.post("/start", &body).await;
-        assert_eq!(started.status, 201, "{}", started.body);
-        let id = json!({"runtime_id": started.body["runtime_id"]});
+        let mut body = start_body(&format!("s{}", n % 7));
+        body["environment"] = json!({"LARGE": "x".repeat(20_000)});
+        let started = gateway.start(&body).await;
+        let id = json!({"runtime_id": started["runtime_id"]});
         assert_eq!(gateway.post("/stop", &id).await.status, 200);
         if n % 50 == 49 {
             sleep(Duration::from_mins(1)).await;

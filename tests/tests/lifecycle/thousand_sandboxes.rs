@@ -38,7 +38,7 @@ async fn counts(cluster: &TestCluster) -> (usize, usize) {
 /// That many sandboxes that run.
 async fn fleet() -> TestCluster {
     let cluster = TestCluster::new();
-    cluster.api.faults().set_latency(LATENCY);
+    cluster.faults().set_latency(LATENCY);
     let spec = json!({"lifecycle": {"idleTimeout": "30m"}});
     each(async |name| drop(cluster.create_with(&name, &spec).await)).await;
     reach(&cluster, Phase::Running).await;
@@ -50,11 +50,8 @@ async fn fleet() -> TestCluster {
 fn check(cluster: &TestCluster, pods: usize) {
     assert_eq!(cluster.node.created().len(), pods);
     cluster.node.assert_single_pod();
-    assert!(
-        cluster.no_op_writes().is_empty(),
-        "{:?}",
-        cluster.no_op_writes()
-    );
+    let idle = cluster.no_op_writes();
+    assert!(idle.is_empty(), "{idle:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 /// are counted by a test of their own.
 fn taken(cluster: &TestCluster) -> Vec<String> {
     let writes = cluster.controller_writes();
-    cluster.api.faults().clear_writes();
+    cluster.faults().clear_writes();
     let writes = writes.iter().filter(|w| w.request.resource != "events");
     let texts = writes.map(|write| {
         let request = &write.request;
@@ -44,8 +44,7 @@ async fn cold_start_writes_claim_pod_and_one_status() {
 async fn lifecycle_steps_take_expected_writes() {
     let cluster = TestCluster::new();
     let spec = json!({"lifecycle": {"idleTimeout": "10m"}});
-    cluster.create_with("a", &spec).await;
-    cluster.wait_for_phase("a", Phase::Running).await;
+    cluster.running_with("a", &spec).await;
     taken(&cluster);
 
     cluster.bring("a", DesiredState::Paused).await;
@@ -53,9 +52,8 @@ async fn lifecycle_steps_take_expected_writes() {
     cluster.bring("a", DesiredState::Running).await;
     assert_eq!(taken(&cluster), [CLAIM, POD, STATUS, STATUS], "resume");
 
-    cluster
-        .supervisors
-        .all_idle_for(Some(Duration::from_hours(1)));
+    let idle = Some(Duration::from_hours(1));
+    cluster.supervisors.all_idle_for(idle);
     cluster.wait_for_phase("a", Phase::Paused).await;
     assert_eq!(taken(&cluster), [STATUS, END, STATUS], "idle pause");
     cluster.supervisors.all_idle_for(None);
@@ -65,11 +63,7 @@ async fn lifecycle_steps_take_expected_writes() {
 
     cluster.node.restart("a", "OOMKilled").await;
     cluster.wait_until_quiet().await;
-    assert_eq!(
-        taken(&cluster),
-        [STATUS, STATUS],
-        "restart of the container"
-    );
+    assert_eq!(taken(&cluster), [STATUS, STATUS], "container restart");
     cluster.delete_pod_now("a").await;
     cluster.wait_until_quiet().await;
     assert_eq!(taken(&cluster), [CLAIM, POD, STATUS, STATUS], "lost Pod");
@@ -85,46 +79,27 @@ async fn every_state() -> TestCluster {
     use Phase::{Failed, Paused, Pending, Running, Starting, Stopped};
     let cluster = TestCluster::new();
     let lasting = json!({"lifecycle": {"startTimeout": "99999h", "deleteStoppedAfter": "99999h"}});
-    for name in [
-        "runs",
-        "runs-too",
-        "restarted",
-        "replaced",
-        "paused",
-        "stopped",
-    ] {
-        cluster.create_with(name, &lasting).await;
-        cluster.wait_for_phase(name, Phase::Running).await;
+    for name in "runs runs-too restarted replaced paused stopped".split(' ') {
+        cluster.running_with(name, &lasting).await;
     }
     cluster.node.restart("restarted", "OOMKilled").await;
     cluster.delete_pod_now("replaced").await;
     cluster.set_state("paused", DesiredState::Paused).await;
     cluster.set_state("stopped", DesiredState::Stopped).await;
-    cluster
-        .node
-        .script_next_pod("starts", PodScript::NeverReady);
-    cluster.create_with("starts", &lasting).await;
-    cluster
-        .node
-        .script_next_pod("pending", PodScript::Unschedulable);
-    cluster.create_with("pending", &lasting).await;
-    cluster
-        .node
-        .script_next_pod("failed", PodScript::CannotPull);
-    cluster.create_with("failed", &lasting).await;
-    cluster
-        .create_with("waits", &json!({"pool": "unknown"}))
-        .await;
+    for (name, script) in [
+        ("starts", PodScript::NeverReady),
+        ("pending", PodScript::Unschedulable),
+        ("failed", PodScript::CannotPull),
+    ] {
+        cluster.node.script_next_pod(name, script);
+        cluster.create_with(name, &lasting).await;
+    }
+    let unknown = json!({"pool": "unknown"});
+    cluster.create_with("waits", &unknown).await;
     cluster.wait_until_quiet().await;
-    let phases: Vec<_> = cluster
-        .index
-        .list(|_| true)
-        .iter()
-        .map(|e| e.status.phase)
-        .collect();
-    let count = |phase| phases.iter().filter(|p| **p == phase).count();
+    let count = |phase| cluster.index.list(|e| e.status.phase == phase).len();
     let counts = [Running, Paused, Stopped, Starting, Failed, Pending].map(count);
-    assert_eq!(counts, [4, 1, 1, 2, 1, 1], "{phases:?}");
+    assert_eq!(counts, [4, 1, 1, 2, 1, 1]);
     cluster
 }
 
@@ -134,7 +109,6 @@ fn count_lists(cluster: &TestCluster) -> Arc<AtomicUsize> {
     let counter = lists.clone();
     // A rule that looks at every request and applies to none.
     cluster
-        .api
         .faults()
         .fail_next(1, Failure::Refuse, move |request| {
             let ours = request.user_agent == names::CONTROLLER_FIELD_MANAGER;
@@ -157,14 +131,14 @@ async fn resync(cluster: &TestCluster, round: usize) {
         .await
         .unwrap();
     cluster.api.compact();
-    cluster.api.faults().drop_watches();
+    cluster.faults().drop_watches();
     sleep(Duration::from_secs(35)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn relists_of_unchanged_sandboxes_write_nothing() {
     let cluster = every_state().await;
-    cluster.api.faults().clear_writes();
+    cluster.faults().clear_writes();
     let lists = count_lists(&cluster);
     for round in 0..1000 {
         resync(&cluster, round).await;
@@ -196,7 +170,7 @@ async fn successful_start_writes_one_event() {
     let cluster = TestCluster::new();
     cluster.running("a").await;
     sleep(Duration::from_mins(1)).await;
-    let writes = cluster.api.faults().writes();
+    let writes = cluster.faults().writes();
     let mut events = writes.iter().filter(|w| w.request.resource == "events");
     assert!(events.next().is_some_and(|w| w.changed));
     assert_eq!(events.next(), None);
