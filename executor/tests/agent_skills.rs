@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Value, json};
 
-use crate::client::{content, read_head};
+use crate::client::read_head;
 use crate::fixture::ServerFixture;
 use crate::plugins::{all_users, openhands, with_plugins};
 use crate::transfer::fields;

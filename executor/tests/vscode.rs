@@ -109,7 +109,7 @@ fn vscode_starts_with_the_token() {
     let expected = format!(
         "{} {} none --host 127.0.0.1 --connection-token {} --port {} --disable-workspace-trust \
          --server-base-path /abc/vscode",
-        process.output("id -un").as_str().unwrap(),
+        process.output("id -un"),
         fixture.path("work").display(),
         token.as_str().unwrap(),
         fixture.port,

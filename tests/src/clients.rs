@@ -5,6 +5,7 @@
 pub mod admin;
 pub mod exception;
 pub mod http_client;
+pub mod runtime_api;
 pub mod sdk;
 pub mod v0;
 pub mod v1;
@@ -12,6 +13,7 @@ pub mod v1;
 pub use admin::Admin;
 pub use exception::ClientException;
 pub use http_client::{HttpClient, JsonReply, Reply, text};
+pub use runtime_api::RuntimeApi;
 pub use sdk::Sdk;
 pub use v0::{V0, V0Config};
 pub use v1::{Enterprise, SandboxStatus, V1App};

@@ -4,7 +4,6 @@
 mod requests;
 mod watches;
 
-use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -50,10 +49,10 @@ pub struct Faults {
 struct FaultState {
     watch_lag: Duration,
     latency: Duration,
-    rules: VecDeque<Rule>,
-    writes: VecDeque<Write>,
+    rules: Vec<Rule>,
+    writes: Vec<Write>,
     written: u64,
-    exempt_agent: Option<String>,
+    exempt_agent: Option<&'static str>,
 }
 
 struct Rule {
@@ -92,11 +91,6 @@ pub enum Outage {
 #[error("connection reset by fault injection")]
 struct Disconnected;
 
-/// Maximum number of recorded writes; the oldest is dropped.
-const MAX_WRITES: usize = 65_536;
-/// Maximum number of rules; the oldest is dropped.
-const MAX_RULES: usize = 64;
-
 /// Start of 2026, at which the virtual time of tests begins.
 pub fn test_clock() -> Clock {
     let start = "2026-01-01T00:00:00Z".parse();
@@ -105,8 +99,8 @@ pub fn test_clock() -> Clock {
 
 impl Faults {
     /// Exempts clients with this user agent prefix: observers of a test and fake nodes.
-    pub fn exempt(&self, agent: &str) {
-        self.state.lock().exempt_agent = Some(agent.to_owned());
+    pub fn exempt(&self, agent: &'static str) {
+        self.state.lock().exempt_agent = Some(agent);
     }
 
     /// Delays watch events after the change.
@@ -135,15 +129,12 @@ impl Faults {
         failure: Failure,
         applies: impl Fn(&RequestInfo) -> bool + Send + Sync + 'static,
     ) {
-        let mut state = self.state.lock();
-        state.rules.push_back(Rule {
+        let applies = Box::new(applies);
+        self.state.lock().rules.push(Rule {
             left: count,
             failure,
-            applies: Box::new(applies),
+            applies,
         });
-        if state.rules.len() > MAX_RULES {
-            state.rules.pop_front();
-        }
     }
 
     /// Number of requests that met [`Failure::Freeze`].
@@ -158,7 +149,7 @@ impl Faults {
 
     /// Recorded writes, oldest first.
     pub fn writes(&self) -> Vec<Write> {
-        self.state.lock().writes.iter().cloned().collect()
+        self.state.lock().writes.clone()
     }
 
     /// Forgets the recorded writes.
@@ -171,14 +162,9 @@ impl Faults {
         self.state.lock().written
     }
 
-    fn watch_lag(&self) -> Duration {
-        self.state.lock().watch_lag
-    }
-
     fn is_exempt(&self, user_agent: &str) -> bool {
-        let state = self.state.lock();
-        let exempt_agent = state.exempt_agent.as_deref();
-        exempt_agent.is_some_and(|exempt_agent| user_agent.starts_with(exempt_agent))
+        let exempt_agent = self.state.lock().exempt_agent;
+        exempt_agent.is_some_and(|agent| user_agent.starts_with(agent))
     }
 
     /// Failure of this request, if any. Counts against its rule.
@@ -194,10 +180,7 @@ impl Faults {
     fn record(&self, write: Write) {
         let mut state = self.state.lock();
         state.written += 1;
-        if state.writes.len() == MAX_WRITES {
-            state.writes.pop_front();
-        }
-        state.writes.push_back(write);
+        state.writes.push(write);
     }
 
     /// Applies latency and outages.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::exception::{restarts, text};
-use super::{ClientException, HttpClient, POLL, Reply};
+use super::{ClientException, HttpClient, POLL, Reply, RuntimeApi};
 
 /// `init_timeout`, `api_timeout`, and that of `/pause` and `/stop`.
 const INIT: Duration = Duration::from_mins(5);
@@ -18,7 +18,7 @@ const CLEANUP: Duration = Duration::from_secs(30);
 /// One workspace object.
 #[derive(Debug)]
 pub struct Sdk {
-    pub api_url: String,
+    pub api: RuntimeApi,
     pub session_id: String,
     pub server_image: String,
     pub environment: Value,
@@ -27,7 +27,6 @@ pub struct Sdk {
     pub keep_alive: bool,
     pub pause_on_close: bool,
     pub startup_wait_timeout: Duration,
-    pub wire: HttpClient,
     /// The client of the agent-server.
     pub sandbox: HttpClient,
     pub runtime_id: Option<String>,
@@ -39,7 +38,7 @@ impl Sdk {
     pub fn new(api_url: &str, api_key: &str, session_id: &str, image: &str) -> Self {
         Self {
             // Only this client takes a slash at the end away.
-            api_url: api_url.trim_end_matches('/').into(),
+            api: RuntimeApi::new(api_url.trim_end_matches('/'), api_key, API),
             session_id: session_id.into(),
             server_image: image.into(),
             environment: json!({}),
@@ -48,7 +47,6 @@ impl Sdk {
             keep_alive: false,
             pause_on_close: false,
             startup_wait_timeout: INIT,
-            wire: HttpClient::new(api_key),
             sandbox: HttpClient::of_session(""),
             runtime_id: None,
             host: String::new(),
@@ -80,7 +78,7 @@ impl Sdk {
     }
 
     async fn find_existing(&mut self) -> Result<bool, ClientException> {
-        let reply = self.wire.try_get(&self.session_url(), API).await?;
+        let reply = self.api.session(&self.session_id).await?;
         if reply.status == 404 {
             return Ok(false);
         }
@@ -109,9 +107,8 @@ impl Sdk {
         if (self.resource_factor - 1.0).abs() > f64::EPSILON {
             body["resource_factor"] = json!(self.resource_factor);
         }
-        let url = format!("{}/start", self.api_url);
-        let runtime = self.wire.try_post(&url, &body, INIT).await?.success()?;
-        self.remember(&runtime)
+        let started = self.api.within(INIT).post("start", &body).await;
+        self.remember(&started?.success()?)
     }
 
     fn remember(&mut self, runtime: &Value) -> Result<(), ClientException> {
@@ -127,7 +124,7 @@ impl Sdk {
     async fn wait_until_ready(&mut self) -> Result<(), ClientException> {
         let end = Instant::now() + self.startup_wait_timeout;
         while Instant::now() < end {
-            let reply = self.wire.try_get(&self.session_url(), API).await?;
+            let reply = self.api.session(&self.session_id).await?;
             let runtime = reply.success()?;
             restarts(&runtime)?;
             let pod = match runtime.get("pod_status") {
@@ -173,13 +170,8 @@ impl Sdk {
     }
 
     async fn change(&self, verb: &str, limit: Duration) -> Result<Reply, ClientException> {
-        let url = format!("{}/{verb}", self.api_url);
-        let body = json!({"runtime_id": self.runtime_id});
-        self.wire.try_post(&url, &body, limit).await
-    }
-
-    fn session_url(&self) -> String {
-        format!("{}/sessions/{}", self.api_url, self.session_id)
+        let runtime_id = json!(self.runtime_id);
+        self.api.within(limit).change(verb, &runtime_id).await
     }
 
     /// A call of the agent-server.

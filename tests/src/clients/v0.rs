@@ -128,8 +128,8 @@ impl V0 {
 
     /// Step 1 and 2: whether there is a runtime of this session that can be used.
     async fn find_existing(&mut self) -> Result<bool, ClientException> {
-        let url = format!("{}/sessions/{}", self.config.api_url, self.config.sid);
-        let reply = match self.api(Method::GET, &url, None, 200).await {
+        let path = format!("sessions/{}", self.config.sid);
+        let reply = match self.api(Method::GET, &path, None, 200).await {
             Err(ClientException::Http { status: 404, .. }) => return Ok(false),
             other => other?,
         };
@@ -146,6 +146,7 @@ impl V0 {
 
     /// Step 4.
     async fn start(&mut self) -> Result<(), ClientException> {
+        use ClientException::{Connection, Http, Timeout, Unavailable};
         let image = match self.config.image.clone() {
             Some(image) => image,
             None => self.build_image().await?,
@@ -159,15 +160,10 @@ impl V0 {
         if let Some(class) = &config.runtime_class {
             body["runtime_class"] = json!(class);
         }
-        let url = format!("{}/start", config.api_url);
-        let started = self.api(Method::POST, &url, Some(&body), 201).await;
+        let started = self.api(Method::POST, "start", Some(&body), 201).await;
         let reply = started.map_err(|error| match error {
-            ClientException::Http { detail, .. } => {
-                ClientException::Unavailable(detail.unwrap_or_default())
-            }
-            ClientException::Timeout | ClientException::Connection => {
-                ClientException::Unavailable(String::new())
-            }
+            Http { detail, .. } => Unavailable(detail.unwrap_or_default()),
+            Timeout | Connection => Unavailable(String::new()),
             other => other,
         })?;
         self.remember(&reply.json()?)
@@ -202,10 +198,8 @@ impl V0 {
         if self.config.attach_to_existing || std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
-        match (
-            self.config.keep_runtime_alive,
-            self.config.pause_closed_runtimes,
-        ) {
+        let keeps = self.config.keep_runtime_alive;
+        match (keeps, self.config.pause_closed_runtimes) {
             (true, true) => self.change("pause").await,
             (true, false) => Ok(()),
             (false, _) => self.change("stop").await,
@@ -213,9 +207,8 @@ impl V0 {
     }
 
     async fn change(&mut self, verb: &str) -> Result<(), ClientException> {
-        let url = format!("{}/{verb}", self.config.api_url);
         let body = json!({"runtime_id": self.runtime_id});
-        let reply = self.api(Method::POST, &url, Some(&body), 200).await?;
+        let reply = self.api(Method::POST, verb, Some(&body), 200).await?;
         // No caller reads it, but it has to be JSON.
         reply.json().map(drop)
     }
@@ -224,17 +217,16 @@ impl V0 {
     async fn api(
         &self,
         method: Method,
-        url: &str,
+        path: &str,
         body: Option<&Value>,
         code: u16,
     ) -> Result<Reply, ClientException> {
+        let url = format!("{}/{path}", self.config.api_url);
         let limit = self.config.api_timeout;
-        let reply = self.request(method, url, body, limit).await?;
+        let reply = self.request(method, &url, body, limit).await?;
         if self.config.exact_codes && reply.status != code {
-            return Err(ClientException::Assertion(format!(
-                "{} instead of {code}",
-                reply.status
-            )));
+            let wrong = format!("{} instead of {code}", reply.status);
+            return Err(ClientException::Assertion(wrong));
         }
         Ok(reply)
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::exception::text;
-use super::{ClientException, HttpClient, POLL, Reply};
+use super::{ClientException, POLL, RuntimeApi};
 
 pub use enterprise::{Claims, Enterprise};
 
@@ -33,8 +33,7 @@ pub enum SandboxStatus {
 /// The service, with the ids of the sandboxes that it has stored.
 #[derive(Debug)]
 pub struct V1App {
-    pub api_url: String,
-    pub wire: HttpClient,
+    pub api: RuntimeApi,
     pub image: String,
     pub command: Value,
     pub max_num_sandboxes: usize,
@@ -53,8 +52,7 @@ pub struct Started {
 impl V1App {
     pub fn new(api_url: &str, api_key: &str, image: &str) -> Self {
         Self {
-            api_url: api_url.into(),
-            wire: HttpClient::new(api_key),
+            api: RuntimeApi::new(api_url, api_key, CALL_TIMEOUT),
             image: image.into(),
             command: json!(["/usr/local/bin/openhands-agent-server", "--port", "60000"]),
             max_num_sandboxes: 10,
@@ -70,7 +68,7 @@ impl V1App {
             "environment": environment(id), "session_id": id, "resource_factor": 1,
             "run_as_user": 10001, "run_as_group": 10001, "fs_group": 10001,
         });
-        let runtime = self.post("start", &body).await?.success()?;
+        let runtime = self.api.post("start", &body).await?.success()?;
         self.stored.push(id.to_owned());
         let key = text(&runtime, "session_api_key")?;
         let id = id.to_owned();
@@ -113,10 +111,8 @@ impl V1App {
             match self.status(id).await {
                 SandboxStatus::Running => return self.session(id).await,
                 SandboxStatus::Error | SandboxStatus::Missing => {
-                    return Err(ClientException::Value(format!(
-                        "{:?}",
-                        self.status(id).await
-                    )));
+                    let status = format!("{:?}", self.status(id).await);
+                    return Err(ClientException::Value(status));
                 }
                 _ => sleep(POLL).await,
             }
@@ -129,39 +125,29 @@ impl V1App {
         let Ok(runtime) = self.session(id).await else {
             return Ok(false);
         };
-        let body = json!({"runtime_id": text(&runtime, "runtime_id")?});
-        let reply = self.post(verb, &body).await?;
+        let runtime_id = text(&runtime, "runtime_id")?.into();
+        let reply = self.api.change(verb, &runtime_id).await?;
         Ok(reply.is_success() || (verb == "stop" && reply.status == 404))
     }
 
     /// The poller: sandboxes that run, by session, with URL and key.
     pub async fn poll(&self) -> Result<Vec<(String, String, String)>, ClientException> {
-        let url = format!("{}/list", self.api_url);
-        let list = self.wire.try_get(&url, CALL_TIMEOUT).await?.success()?;
+        let list = self.api.get("list").await?.success()?;
         let runtimes = super::exception::index(&list, "runtimes")?;
         let runtimes = runtimes.as_array().cloned().unwrap_or_default();
         let mut running = Vec::new();
         for runtime in &runtimes {
             if text(runtime, "status")? == "running" {
                 let field = |name| text(runtime, name);
-                running.push((
-                    field("session_id")?,
-                    field("url")?,
-                    field("session_api_key")?,
-                ));
+                let (url, key) = (field("url")?, field("session_api_key")?);
+                running.push((field("session_id")?, url, key));
             }
         }
         Ok(running)
     }
 
     pub async fn session(&self, id: &str) -> Result<Value, ClientException> {
-        let url = format!("{}/sessions/{id}", self.api_url);
-        self.wire.try_get(&url, CALL_TIMEOUT).await?.success()
-    }
-
-    pub(super) async fn post(&self, verb: &str, body: &Value) -> Result<Reply, ClientException> {
-        let url = format!("{}/{verb}", self.api_url);
-        self.wire.try_post(&url, body, CALL_TIMEOUT).await
+        self.api.session(id).await?.success()
     }
 
     /// `_exposed_urls` of 2025-11: everything after the scheme gets the prefix.

@@ -49,20 +49,20 @@ impl RequestInfo {
     pub(super) fn parse(parts: &Parts, body: &[u8]) -> Self {
         let segments: Vec<_> = parts.uri.path().trim_matches('/').split('/').collect();
         let rest = match segments.as_slice() {
+            ["api", _, "namespaces", _, rest @ ..] | ["apis", _, _, "namespaces", _, rest @ ..]
+                if !rest.is_empty() =>
+            {
+                rest
+            }
             ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
             other => other,
-        };
-        let rest = match rest {
-            ["namespaces", _, rest @ ..] if !rest.is_empty() => rest,
-            rest => rest,
         };
         let text = |at: usize| rest.get(at).map(|&segment| segment.to_owned());
         let query = parts.uri.query().unwrap_or_default();
         let parameter = |name: &str| {
-            let mut parameters = query.split('&').filter_map(|pair| pair.split_once('='));
-            parameters
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| value.to_owned())
+            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            let found = pairs.find(|(key, _)| *key == name);
+            found.map(|(_, value)| value.to_owned())
         };
         let is_watch = matches!(parameter("watch").as_deref(), Some("true" | "1"));
         let name = text(1);

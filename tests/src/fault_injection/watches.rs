@@ -90,7 +90,7 @@ impl FaultyWatch {
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if !is_hanging && due.is_some() => {}
                 sent = self.sent.recv(), if !is_hanging && due.is_none() => {
                     let (line, at) = sent?;
-                    self.held = Some((line, at + self.faults.watch_lag()));
+                    self.held = Some((line, at + self.faults.state.lock().watch_lag));
                 }
             }
         }

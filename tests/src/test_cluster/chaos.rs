@@ -72,25 +72,22 @@ impl Chaos {
         }
         self.accidents += 1;
         if rng.percent(30) {
-            let fates = [
+            let scripts = [
                 PodScript::NeverReady,
                 PodScript::CannotPull,
                 PodScript::Unschedulable,
             ];
             let passes = rng.percent(80);
             let after = passes.then(|| rng.time(MAX_START_PROBLEM));
-            return Some(InjectedFault::Start(rng.one_of(&fates), after));
+            return Some(InjectedFault::Start(rng.one_of(&scripts), after));
         }
-        let blows = [
+        let failure = rng.one_of(&[
             PodFailure::Crashes,
             PodFailure::OutOfMemory,
             PodFailure::Evicted,
             PodFailure::NodeLost,
             PodFailure::Deleted,
-        ];
-        Some(InjectedFault::Later(
-            rng.one_of(&blows),
-            rng.time(MAX_FAULT_DELAY),
-        ))
+        ]);
+        Some(InjectedFault::Later(failure, rng.time(MAX_FAULT_DELAY)))
     }
 }

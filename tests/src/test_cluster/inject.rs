@@ -8,30 +8,25 @@ use super::chaos::{InjectedFault, PodFailure};
 use super::node::ScriptedNode;
 
 impl ScriptedNode {
-    /// Carries out an accident of the Pod with this uid, when its time has come.
-    pub(super) async fn inject(
-        self: Arc<Self>,
-        name: String,
-        uid: String,
-        accident: InjectedFault,
-    ) {
-        match accident {
+    /// Injects a fault into the Pod with this uid, when its time has come.
+    pub(super) async fn inject(self: Arc<Self>, name: String, uid: String, fault: InjectedFault) {
+        match fault {
             InjectedFault::Start(_, None) => {}
             InjectedFault::Start(_, Some(after)) => {
                 sleep(after).await;
                 self.heal(&name).await;
             }
-            InjectedFault::Later(blow, after) => {
+            InjectedFault::Later(failure, after) => {
                 sleep(after).await;
                 if self.is_running(&name, &uid) {
-                    self.inject_now(&name, blow).await;
+                    self.inject_now(&name, failure).await;
                 }
             }
         }
     }
 
-    async fn inject_now(&self, name: &str, blow: PodFailure) {
-        match blow {
+    async fn inject_now(&self, name: &str, failure: PodFailure) {
+        match failure {
             PodFailure::Crashes => self.restart(name, "Error").await,
             PodFailure::OutOfMemory => self.restart(name, "OOMKilled").await,
             PodFailure::Evicted => self.evict(name).await,

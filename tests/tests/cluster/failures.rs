@@ -62,7 +62,7 @@ async fn failed_command_output_is_readable_by_administrators_only() {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn log_and_token_searches_report_one_line() {
+async fn failed_log_and_token_commands_print_one_line() {
     let ns = TestNamespace::new("missed").await;
     let missing = ns.operator(&["logs", "nobody"]).unwrap_err();
     let words = "sandbox-operator: sandboxes.openhands.dev \"nobody\" not found\n";

@@ -87,7 +87,7 @@ async fn sandbox_root_is_not_node_root() {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn sandbox_holds_no_credentials_for_the_api_or_other_sandboxes() {
+async fn sandbox_has_no_access_to_the_api_and_other_sandboxes() {
     let ns = TestNamespace::of_gateway().await;
     let (a, b) = tokio::join!(session::start("key-a"), session::start("key-b"));
     let tokens = "ls -d /var/run/secrets /run/secrets 2>/dev/null | wc -l";

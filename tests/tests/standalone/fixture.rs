@@ -28,6 +28,11 @@ pub(crate) fn fixture() -> Option<Fixture> {
     fixture_with(&["--url-form", "nested"])
 }
 
+/// As [`fixture`], with the flags that users have by default.
+pub(crate) fn standalone() -> Option<Fixture> {
+    fixture_with(&[])
+}
+
 pub(crate) fn fixture_with(args: &[&str]) -> Option<Fixture> {
     if !is_root_or_skips() {
         return None;
@@ -52,6 +57,13 @@ pub(crate) fn start_body(session: &str) -> Value {
             "--working-dir", "/workspace", "--username", "openhands", "--user-id", "1000",
             "--no-enable-browser"],
     })
+}
+
+/// A V0 client that has connected.
+pub(crate) async fn connected(config: V0Config) -> V0 {
+    let mut client = V0::new(config);
+    client.connect().await.unwrap();
+    client
 }
 
 impl Fixture {
@@ -79,9 +91,7 @@ impl Fixture {
 
     /// A V0 client that has connected.
     pub(crate) async fn connected(&self, sid: &str) -> V0 {
-        let mut client = V0::new(self.v0(sid));
-        client.connect().await.unwrap();
-        client
+        connected(self.v0(sid)).await
     }
 
     /// The sandbox of a session with the native executor, which is ready.

@@ -1,6 +1,6 @@
 //! Two sandboxes at the same time, on the same ports.
 
-use crate::fixture::fixture_with;
+use crate::fixture::standalone;
 
 /// Counts the sleeping processes that can be seen.
 const SLEEPERS: &str =
@@ -8,9 +8,7 @@ const SLEEPERS: &str =
 
 #[tokio::test]
 async fn two_sandboxes_do_not_see_each_other() {
-    let Some(fixture) = fixture_with(&[]) else {
-        return;
-    };
+    let Some(fixture) = standalone() else { return };
     let (a, b) = (fixture.run("a").await, fixture.run("b").await);
     assert_ne!((&a.id, &a.url, &a.key), (&b.id, &b.url, &b.key));
     let write = "echo secret > /workspace/a.txt; echo secret > /tmp/a.txt";

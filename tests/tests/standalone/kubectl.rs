@@ -3,15 +3,13 @@
 use serde_json::{Value, json};
 use tests::binaries::binary;
 
-use crate::fixture::fixture_with;
+use crate::fixture::standalone;
 
 const TIMEOUT: &str = "--timeout=60s";
 
 #[test]
 fn kubectl_applies_waits_pauses_and_deletes_the_sample() {
-    let Some(fixture) = fixture_with(&[]) else {
-        return;
-    };
+    let Some(fixture) = standalone() else { return };
     let kubectl = |words: &str| fixture.kubectl(words);
     let wait = |condition: &str| {
         kubectl(&format!(
@@ -70,9 +68,7 @@ fn until(ask: impl Fn() -> String, wanted: impl Fn(&str) -> bool) -> String {
 
 #[test]
 fn kubectl_applies_lists_and_follows_logs() {
-    let Some(fixture) = fixture_with(&[]) else {
-        return;
-    };
+    let Some(fixture) = standalone() else { return };
     let kubectl = |words: &str| fixture.kubectl(words);
     let container = json!({
         "name": "main", "image": "debian:12",

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::json;
 use tests::session::Session;
 
-use crate::fixture::{Fixture, fixture_with};
+use crate::fixture::{Fixture, standalone};
 
 /// Does something to a sandbox, and waits until it has been started again for this reason.
 async fn comes_back(fixture: &Fixture, sid: &str, reason: &str, harm: impl AsyncFn(&Session)) {
@@ -59,9 +59,7 @@ fn command_line(process: &Path) -> String {
 
 #[tokio::test]
 async fn killed_processes_and_deleted_pods_are_restarted_with_their_files() {
-    let Some(fixture) = fixture_with(&[]) else {
-        return;
-    };
+    let Some(fixture) = standalone() else { return };
     let kill_supervisor = async |session: &Session| {
         kill(session, |number, _| number == 1).await;
     };

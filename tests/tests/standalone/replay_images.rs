@@ -3,9 +3,9 @@
 use http::Method;
 use hyper::body::Bytes;
 use serde_json::json;
-use tests::clients::{ClientException, HttpClient, V0};
+use tests::clients::{ClientException, HttpClient};
 
-use crate::fixture::{CALL_TIMEOUT, fixture, fixture_with};
+use crate::fixture::{CALL_TIMEOUT, connected, fixture, fixture_with};
 
 /// A build context as it is sent: tens of MiB.
 const CONTEXT: usize = 40 << 20;
@@ -19,8 +19,7 @@ async fn unnamed_image_is_assumed_to_exist_and_started() {
     };
     let mut config = fixture.v0("s");
     config.image = None;
-    let mut client = V0::new(config);
-    client.connect().await.unwrap();
+    let mut client = connected(config).await;
     assert_eq!(client.run("echo here").await.unwrap(), "here");
     let image = "registry.example.com/agents/runtime:oh_v0.62.0_source";
     let calls = client.wire.calls();
@@ -31,10 +30,8 @@ async fn unnamed_image_is_assumed_to_exist_and_started() {
         "POST /start 201".to_owned(),
     ];
     assert_eq!(calls[..4], expected);
-    let stored = fixture.kubectl(&format!(
-        "get sbx {} -o jsonpath={{.spec.image}}",
-        client.id()
-    ));
+    let id = client.id();
+    let stored = fixture.kubectl(&format!("get sbx {id} -o jsonpath={{.spec.image}}"));
     assert_eq!(stored, image);
     client.close().await.unwrap();
 }

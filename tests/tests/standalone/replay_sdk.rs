@@ -17,7 +17,7 @@ fn workspace(fixture: &Fixture, session: &str) -> Sdk {
 
 /// The calls without those of the polls.
 fn story(workspace: &Sdk) -> Vec<String> {
-    let mut calls = workspace.wire.calls();
+    let mut calls = workspace.api.wire.calls();
     calls.dedup();
     calls
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tests::clients::{ClientException, V0, V0Config};
 use tests::fake_agent_server;
 
-use crate::fixture::{CALL_TIMEOUT, Fixture, fixture};
+use crate::fixture::{CALL_TIMEOUT, Fixture, connected, fixture};
 
 /// The calls without those of the wait loop and of the set-up.
 fn story(client: &V0) -> Vec<String> {
@@ -35,8 +35,7 @@ async fn connect_act_close() {
     let Some(fixture) = fixture() else { return };
     let mut config = fixture.v0("s");
     config.environment.insert("GREETING".into(), json!("hello"));
-    let mut client = V0::new(config);
-    client.connect().await.unwrap();
+    let mut client = connected(config).await;
     let said = client.run("echo $GREETING $SET_UP").await.unwrap();
     assert_eq!(said, "hello 1");
     let ports: Vec<_> = client.work_hosts.values().cloned().collect();
@@ -71,8 +70,7 @@ async fn attach_finds_only_existing_runtime() {
     assert_eq!(story(&early), ["GET /sessions/s 404"]);
 
     let owner = fixture.connected("s").await;
-    let mut attached = V0::new(config);
-    attached.connect().await.unwrap();
+    let mut attached = connected(config).await;
     assert_eq!(attached.id(), owner.id());
     assert_eq!(attached.run("echo here").await.unwrap(), "here");
     attached.close().await.unwrap();
@@ -84,20 +82,16 @@ async fn attach_finds_only_existing_runtime() {
 async fn kept_runtime_is_paused_and_resumed_with_id_key_and_files() {
     let Some(fixture) = fixture() else { return };
     let config = kept(&fixture);
-    let mut first = V0::new(config.clone());
-    first.connect().await.unwrap();
+    let mut first = connected(config.clone()).await;
     first.run("echo kept > /workspace/file").await.unwrap();
     first.close().await.unwrap();
     assert_eq!(story(&first).last().unwrap(), "POST /pause 200");
     assert_eq!(fixture.session("s").await["status"], "paused");
 
-    let mut second = V0::new(config);
-    second.connect().await.unwrap();
+    let mut second = connected(config).await;
     assert_eq!(second.runtime_id, first.runtime_id);
-    assert_eq!(
-        (&second.url, &second.session_key),
-        (&first.url, &first.session_key)
-    );
+    assert_eq!(second.url, first.url);
+    assert_eq!(second.session_key, first.session_key);
     assert_eq!(second.run("cat /workspace/file").await.unwrap(), "kept");
     assert_eq!(story(&second), ["GET /sessions/s 200", "POST /resume 200"]);
     // The first key is still valid: clients do not read it again after a resume.
@@ -112,11 +106,9 @@ async fn client_resumes_and_repeats_after_503() {
     let id = json!({"runtime_id": owner.id()});
     let mut config = fixture.v0("s");
     config.attach_to_existing = true;
-    let mut deserter = V0::new(config.clone());
-    deserter.connect().await.unwrap();
+    let mut deserter = connected(config.clone()).await;
     config.keep_runtime_alive = true;
-    let mut keeper = V0::new(config);
-    keeper.connect().await.unwrap();
+    let mut keeper = connected(config).await;
 
     assert_eq!(fixture.post("pause", &id).await.0, 200);
     let disconnected = Err(ClientException::Disconnected);
@@ -128,8 +120,7 @@ async fn client_resumes_and_repeats_after_503() {
 #[tokio::test]
 async fn request_wakes_idle_paused_sandbox_without_503() {
     let Some(fixture) = fixture() else { return };
-    let mut client = V0::new(kept(&fixture));
-    client.connect().await.unwrap();
+    let mut client = connected(kept(&fixture)).await;
     client.run("echo kept > /workspace/file").await.unwrap();
     fixture.patch(client.id(), &json!({"lifecycle": {"idleTimeout": "2s"}}));
     fixture.until("s", |info| info["status"] == "paused").await;
@@ -143,15 +134,13 @@ async fn request_wakes_idle_paused_sandbox_without_503() {
 async fn close_succeeds_after_foreign_stop() {
     let Some(fixture) = fixture() else { return };
     let config = kept(&fixture);
-    let mut client = V0::new(config.clone());
-    client.connect().await.unwrap();
+    let mut client = connected(config.clone()).await;
     let id = json!({"runtime_id": client.id()});
     assert_eq!(fixture.post("stop", &id).await.0, 200);
     assert_eq!(client.run("true").await, Err(ClientException::Disconnected));
     client.close().await.unwrap();
 
-    let mut again = V0::new(config);
-    again.connect().await.unwrap();
+    let again = connected(config).await;
     assert_ne!(again.id(), client.id());
     assert_eq!(story(&again), ["GET /sessions/s 200", "POST /start 201"]);
 }
@@ -174,8 +163,7 @@ async fn base_url_may_end_in_a_slash() {
     let Some(fixture) = fixture() else { return };
     let mut config = fixture.v0("s");
     config.api_url.push('/');
-    let mut client = V0::new(config);
-    client.connect().await.unwrap();
+    let mut client = connected(config).await;
     client.close().await.unwrap();
     let expected = [
         "GET //sessions/s 404",
@@ -192,8 +180,7 @@ async fn requests_wait_for_a_restarting_server() {
     config.image = Some(fake_agent_server::IMAGE.into());
     config.command = vec!["/usr/local/bin/openhands-agent-server".into()];
     config.sets_environment_up = false;
-    let mut client = V0::new(config);
-    client.connect().await.unwrap();
+    let mut client = connected(config).await;
     // A server that is killed cannot answer. The second restart takes ten seconds.
     for restarts in [1, 2] {
         let crash = client.sandbox(Method::POST, "/api/crash/7", None, CALL_TIMEOUT);
@@ -206,10 +193,8 @@ async fn requests_wait_for_a_restarting_server() {
         assert_eq!(next.unwrap().status, 200);
     }
     let info = fixture.until("s", |info| info["restart_count"] == 2).await;
-    assert_eq!(
-        info["restart_reasons"],
-        json!(["exit code 7", "exit code 7"])
-    );
+    let reasons = json!(["exit code 7", "exit code 7"]);
+    assert_eq!(info["restart_reasons"], reasons);
 }
 
 #[tokio::test]

@@ -4,13 +4,11 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use crate::fixture::{Fixture, fixture_with, start};
+use crate::fixture::{Fixture, standalone, start};
 
 #[tokio::test]
 async fn urls_keys_and_files_survive_a_crash_of_standalone() {
-    let Some(fixture) = fixture_with(&[]) else {
-        return;
-    };
+    let Some(fixture) = standalone() else { return };
     let session = fixture.run("s").await;
     session.run("echo kept > /workspace/file").await;
     let Fixture { standalone, state } = fixture;
@@ -30,9 +28,7 @@ async fn urls_keys_and_files_survive_a_crash_of_standalone() {
 
 #[tokio::test]
 async fn unreadable_sandbox_does_not_disturb_others() {
-    let Some(fixture) = fixture_with(&[]) else {
-        return;
-    };
+    let Some(fixture) = standalone() else { return };
     let (good, bad) = (fixture.run("good").await, fixture.run("bad").await);
     let Fixture { standalone, state } = fixture;
     assert!(standalone.stop().success());

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use tests::binaries::binary;
 
-use crate::fixture::{Fixture, fixture_with, text};
+use crate::fixture::{Fixture, standalone, text};
 
 /// Applies a Sandbox and waits until its phase is this; the status.
 fn applied(fixture: &Fixture, name: &str, spec: &Value, phase: &str) -> Value {
@@ -18,9 +18,7 @@ fn applied(fixture: &Fixture, name: &str, spec: &Value, phase: &str) -> Value {
 
 #[tokio::test]
 async fn missing_runtime_class_is_reported() {
-    let Some(fixture) = fixture_with(&[]) else {
-        return;
-    };
+    let Some(fixture) = standalone() else { return };
     let command = json!(["sleep", "infinity"]);
     let class = json!({"image": "debian:12", "command": command, "runtimeClassName": "gvisor"});
     let status = applied(&fixture, "class", &class, "Running");

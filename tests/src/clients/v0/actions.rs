@@ -45,9 +45,8 @@ impl V0 {
             let observation = Box::pin(self.act(&action)).await?;
             let code = &observation["extras"]["metadata"]["exit_code"];
             if *code != 0 {
-                return Err(ClientException::Value(format!(
-                    "set-up failed: {observation}"
-                )));
+                let failed = format!("set-up failed: {observation}");
+                return Err(ClientException::Value(failed));
             }
         }
         Ok(())
@@ -116,10 +115,8 @@ impl V0 {
         let query = format!("destination={directory}&recursive=false");
         let url = format!("{}/upload_file?{query}", self.url);
         let limit = Duration::from_mins(5);
-        let reply = wire
-            .send(Method::POST, &url, Bytes::from(body), limit)
-            .await?;
-        reply.success().map(drop)
+        let reply = wire.send(Method::POST, &url, body.into(), limit).await;
+        reply?.success().map(drop)
     }
 
     /// `GET /download_files`: a zip of the path.

@@ -13,8 +13,8 @@ const TAGS: [&str; 3] = ["oh_v0.62.0_source", "oh_v0.62.0_lock", "oh_v0.62.0_ima
 impl V0 {
     /// Looks for the image by its tags, and asks for a build if there is none.
     pub(super) async fn build_image(&self) -> Result<String, ClientException> {
-        let url = format!("{}/registry_prefix", self.config.api_url);
-        let prefix = self.api(Method::GET, &url, None, 200).await?.json()?;
+        let prefix = self.api(Method::GET, "registry_prefix", None, 200);
+        let prefix = prefix.await?.json()?;
         let prefix = text(&prefix, "registry_prefix")?;
         let repository = format!("{}/runtime", prefix.trim_end_matches('/'));
         for tag in TAGS {
@@ -23,14 +23,13 @@ impl V0 {
                 return Ok(image);
             }
         }
-        let url = format!("{}/build", self.config.api_url);
-        let reply = self.api(Method::POST, &url, None, 202).await?.json()?;
+        let reply = self.api(Method::POST, "build", None, 202).await?.json()?;
         text(&reply, "build_id").map(|_| repository)
     }
 
     async fn image_exists(&self, image: &str) -> Result<bool, ClientException> {
-        let url = format!("{}/image_exists?image={image}", self.config.api_url);
-        let answer = self.api(Method::GET, &url, None, 200).await?.json()?;
+        let path = format!("image_exists?image={image}");
+        let answer = self.api(Method::GET, &path, None, 200).await?.json()?;
         let exists = index(&answer, "exists")?.as_bool().unwrap_or_default();
         if exists {
             let image = index(&answer, "image")?;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{V0, V0Config};
 use crate::clients::exception::{index, text};
-use crate::clients::{ClientException, HttpClient, Reply};
+use crate::clients::{ClientException, HttpClient, Reply, RuntimeApi};
 
 /// Its own HTTP client.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
@@ -22,19 +22,17 @@ pub enum Routing {
 /// The manager, which makes a V0 client per conversation.
 #[derive(Debug)]
 pub struct NestedManager {
-    pub api_url: String,
+    pub api: RuntimeApi,
     pub api_key: String,
     /// `RUNTIME_URL_PATTERN`.
     pub pattern: String,
     pub routing: Routing,
-    pub wire: HttpClient,
 }
 
 impl NestedManager {
     pub fn new(api_url: &str, api_key: &str, pattern: &str, routing: Routing) -> Self {
         Self {
-            wire: HttpClient::new(api_key),
-            api_url: api_url.into(),
+            api: RuntimeApi::new(api_url, api_key, CALL_TIMEOUT),
             api_key: api_key.into(),
             pattern: pattern.into(),
             routing,
@@ -48,7 +46,7 @@ impl NestedManager {
         image: &str,
         command: &[&str],
     ) -> Result<V0, ClientException> {
-        let mut config = V0Config::new(&self.api_url, &self.api_key, sid);
+        let mut config = V0Config::new(&self.api.url, &self.api_key, sid);
         config.image = Some(image.into());
         config.command = command.iter().map(|w| (*w).to_owned()).collect();
         config.sets_environment_up = false;
@@ -61,10 +59,8 @@ impl NestedManager {
         for step in ["settings", "secrets", "conversations"] {
             let body = json!({"step": step, "conversation_id": sid});
             let nested = HttpClient::of_session(&key);
-            nested
-                .try_post(&url, &body, CALL_TIMEOUT)
-                .await?
-                .success()?;
+            let created = nested.try_post(&url, &body, CALL_TIMEOUT).await;
+            created?.success()?;
         }
         Ok(runtime)
     }
@@ -80,8 +76,7 @@ impl NestedManager {
 
     /// Ids of the conversations that run. The status of the answer is not looked at.
     pub async fn running(&self) -> Result<Vec<String>, ClientException> {
-        let url = format!("{}/list", self.api_url);
-        let list = self.wire.try_get(&url, CALL_TIMEOUT).await?.json()?;
+        let list = self.api.get("list").await?.json()?;
         let runtimes = index(&list, "runtimes")?.as_array();
         let runtimes = runtimes.ok_or_else(|| ClientException::Type("runtimes".into()))?;
         let running = runtimes.iter().filter(|r| r["status"] == "running");
@@ -90,8 +85,7 @@ impl NestedManager {
 
     /// The runtime of a conversation; any other answer than 2xx means that there is none.
     pub async fn runtime(&self, sid: &str) -> Result<Option<Value>, ClientException> {
-        let url = format!("{}/sessions/{sid}", self.api_url);
-        let reply = self.wire.try_get(&url, CALL_TIMEOUT).await?;
+        let reply = self.api.session(sid).await?;
         reply.is_success().then(|| reply.json()).transpose()
     }
 
@@ -122,9 +116,8 @@ impl NestedManager {
     /// Pauses the runtime of a conversation. A failure would only be logged.
     pub async fn close(&self, sid: &str) -> Result<Reply, ClientException> {
         let runtime = self.runtime(sid).await?.ok_or(ClientException::NotFound)?;
-        let body = json!({"runtime_id": text(&runtime, "runtime_id")?});
-        let url = format!("{}/pause", self.api_url);
-        self.wire.try_post(&url, &body, CALL_TIMEOUT).await
+        let id = text(&runtime, "runtime_id")?.into();
+        self.api.change("pause", &id).await
     }
 }
 

@@ -32,8 +32,8 @@ impl V0 {
     }
 
     async fn check_once(&mut self) -> Result<(), ClientException> {
-        let url = format!("{}/runtime/{}", self.config.api_url, self.id());
-        let runtime = self.api(Method::GET, &url, None, 200).await?.json()?;
+        let path = format!("runtime/{}", self.id());
+        let runtime = self.api(Method::GET, &path, None, 200).await?.json()?;
         Self::checked_id(&runtime, self.id())?;
         let missing = |_| ClientException::Assertion("no pod_status".into());
         let pod = text(&runtime, "pod_status").map_err(missing)?;
@@ -49,9 +49,8 @@ impl V0 {
     /// The oldest releases compare in title case.
     fn check_spelling(&self, pod: &str) -> Result<(), ClientException> {
         if self.config.exact_codes && !TITLE_CASE.contains(&pod) {
-            return Err(ClientException::Assertion(format!(
-                "unknown pod_status {pod}"
-            )));
+            let unknown = format!("unknown pod_status {pod}");
+            return Err(ClientException::Assertion(unknown));
         }
         Ok(())
     }

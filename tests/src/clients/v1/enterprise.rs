@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{CALL_TIMEOUT, SandboxStatus, V1App, by_status};
+use super::{SandboxStatus, V1App, by_status};
 use crate::clients::exception::index;
 use crate::clients::{ClientException, POLL};
 
@@ -20,6 +20,8 @@ const STRICT: [&str; 6] = [
     "status",
     "status_detail",
 ];
+
+const WEB_HOOKS: &str = "https://app.example.com/api/v1/webhooks";
 
 /// Stored form of the session key; the original stores a hash.
 #[derive(Debug, Default)]
@@ -57,14 +59,11 @@ impl Enterprise {
             ("WORKER_1", "12000"),
             ("WORKER_2", "12001"),
             ("LMNR_PROJECT_API_KEY", ""),
-            (
-                "OH_WEBHOOKS_0_BASE_URL",
-                "https://app.example.com/api/v1/webhooks",
-            ),
+            ("OH_WEBHOOKS_0_BASE_URL", WEB_HOOKS),
         ] {
             body["environment"][name] = json!(value);
         }
-        let runtime = self.app.post("start", &body).await?.success()?;
+        let runtime = self.app.api.post("start", &body).await?.success()?;
         let runtime = strict(&runtime)?;
         self.app.stored.push(id.to_owned());
         self.claim(id, &runtime)?;
@@ -85,8 +84,7 @@ impl Enterprise {
 
     /// `GET /list`, strictly: one malformed entry fails the whole call.
     pub async fn list(&self) -> Result<Vec<Value>, ClientException> {
-        let url = format!("{}/list", self.app.api_url);
-        let list = self.app.wire.try_get(&url, CALL_TIMEOUT).await?.success()?;
+        let list = self.app.api.get("list").await?.success()?;
         let entries = index(&list, "runtimes")?.as_array().cloned();
         let entries = entries.ok_or_else(|| ClientException::Value("runtimes".into()))?;
         if *index(&list, "total")? != entries.len() {
@@ -107,8 +105,8 @@ impl Enterprise {
     /// `/sessions/batch`: nulls are believed only if length and order are right.
     pub async fn batch(&self, ids: &[String]) -> Result<Vec<SandboxStatus>, ClientException> {
         let query: Vec<_> = ids.iter().map(|id| format!("ids={id}")).collect();
-        let url = format!("{}/sessions/batch?{}", self.app.api_url, query.join("&"));
-        let answer = self.app.wire.try_get(&url, CALL_TIMEOUT).await?.success()?;
+        let path = format!("sessions/batch?{}", query.join("&"));
+        let answer = self.app.api.get(&path).await?.success()?;
         let entries = answer.as_array().cloned();
         let entries = entries.ok_or_else(|| ClientException::Value("no array".into()))?;
         if entries.len() != ids.len() {
@@ -139,8 +137,7 @@ impl Enterprise {
         let Some(runtime_id) = self.runtime_id(id).await? else {
             return Ok(false);
         };
-        let body = json!({"runtime_id": runtime_id});
-        let reply = self.app.post("resume", &body).await?;
+        let reply = self.app.api.change("resume", &runtime_id).await?;
         if !reply.is_success() {
             return Ok(false);
         }
@@ -160,15 +157,17 @@ impl Enterprise {
         let Some(runtime_id) = self.runtime_id(id).await? else {
             return Ok(false);
         };
-        let body = json!({"runtime_id": runtime_id});
-        self.app.post("stop", &body).await?.success()?;
-        Ok(true)
+        let reply = self.app.api.change("stop", &runtime_id).await?;
+        reply.success().map(|_| true)
     }
 
-    async fn runtime_id(&self, id: &str) -> Result<Option<String>, ClientException> {
+    async fn runtime_id(&self, id: &str) -> Result<Option<Value>, ClientException> {
         match self.app.session(id).await {
             Err(ClientException::Http { status: 404, .. }) => Ok(None),
-            other => Ok(strict(&other?)?["runtime_id"].as_str().map(Into::into)),
+            other => {
+                let id = strict(&other?)?["runtime_id"].clone();
+                Ok(Some(id).filter(Value::is_string))
+            }
         }
     }
 
@@ -186,9 +185,8 @@ impl Enterprise {
 
     /// The specs of the app: `GET /api/warm-runtime-configs`.
     pub async fn specs(&self) -> Result<Vec<Value>, ClientException> {
-        let url = format!("{}/api/warm-runtime-configs", self.app.api_url);
-        let limit = Duration::from_secs(10);
-        let answer = self.app.wire.try_get(&url, limit).await?.success()?;
+        let api = self.app.api.within(Duration::from_secs(10));
+        let answer = api.get("api/warm-runtime-configs").await?.success()?;
         let configs = index(&answer, "configs")?.as_array().cloned();
         let configs = configs.ok_or_else(|| ClientException::Value("configs".into()))?;
         for config in &configs {

@@ -7,14 +7,14 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde_json::json;
 use tests::binaries::binary;
-use tests::clients::{HttpClient, POLL, V0};
+use tests::clients::{HttpClient, POLL};
 use tests::standalone::free_port;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::streams::open;
-use crate::fixture::{CALL_TIMEOUT, Fixture, fixture, text};
+use crate::fixture::{CALL_TIMEOUT, Fixture, connected, fixture, text};
 
 /// Polls before something has to be as it should: a minute of pauses.
 const POLLS: u32 = 1200;
@@ -103,34 +103,21 @@ async fn sigterm_lets_streams_and_actions_end() {
     let acting = tokio::spawn(async move { client.act(&action).await });
     let mut config = fixture.v0("v0");
     config.attach_to_existing = true;
-    let mut second = V0::new(config);
-    second.connect().await.unwrap();
+    let second = connected(config).await;
     let list = format!("{}/list_files", second.url);
+    let path = json!({"path": "/workspace"});
     until(async || {
-        let listed = second
-            .wire
-            .post(&list, &json!({"path": "/workspace"}))
-            .await;
-        listed
-            .success()
-            .as_array()
-            .unwrap()
-            .contains(&json!("begun"))
+        let names = second.wire.post(&list, &path).await.success();
+        names.as_array().unwrap().contains(&json!("begun"))
     })
     .await;
 
     replica.terminate();
     until(async || !replica.answers(replica.admin, "readyz").await).await;
-    assert!(
-        replica.answers(replica.port, "health").await,
-        "it serves until clients know"
-    );
-    until(async || {
-        TcpStream::connect(("127.0.0.1", replica.port))
-            .await
-            .is_err()
-    })
-    .await;
+    let serves = replica.answers(replica.port, "health").await;
+    assert!(serves, "it serves until clients know");
+    let address = ("127.0.0.1", replica.port);
+    until(async || TcpStream::connect(address).await.is_err()).await;
     // Open requests continue: events arrive, and the action is still running.
     for events in &mut streams {
         let live = Instant::now() + Duration::from_secs(3);
