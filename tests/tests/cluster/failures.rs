@@ -20,7 +20,7 @@ impl TestNamespace {
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
-async fn a_server_without_the_user_that_it_needs_says_so() {
+async fn missing_right_to_change_user_is_reported() {
     let ns = TestNamespace::new("powerless").await;
     ns.apply("v0", &json!({"command": start_body("")["command"]}));
     let again = |s: &SandboxStatus| s.reason == Some(Reason::Restarting);

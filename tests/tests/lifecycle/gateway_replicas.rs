@@ -8,6 +8,7 @@ use crds::Sandbox;
 use crds::sandbox::Phase;
 use futures::future::join_all;
 use serde_json::{Value, json};
+use tests::clients::text;
 use tests::fault_injection::Outage;
 use tests::test_cluster::{TestCluster, TestGateway, start_body};
 use tokio::time::sleep;
@@ -47,8 +48,8 @@ async fn item_3_concurrent_starts_of_ten_sessions_make_ten_runtimes() {
     let starts = (0..160).map(|n| {
         let (gateway, session) = (gateways[n % 2].clone(), format!("s{}", n / 16));
         async move {
-            let started = start(&gateway, &session).await;
-            (session, started["runtime_id"].clone())
+            let info = start(&gateway, &session).await;
+            ["session_id", "runtime_id", "url", "session_api_key"].map(|f| text(&info, f))
         }
     });
     let made: HashSet<_> = join_all(starts).await.into_iter().collect();
