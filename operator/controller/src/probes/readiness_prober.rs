@@ -78,6 +78,8 @@ pub(crate) struct ReadinessProber {
 
 struct ProbeState {
     run: ContainerRun,
+    /// A Pod gets another address when its node has restarted.
+    ip: String,
     result: Option<ProbeResult>,
     /// Aborts the probe when dropped.
     _task: AbortOnDropHandle<()>,
@@ -116,7 +118,7 @@ impl ReadinessProber {
         probes.get(key).filter(|p| p.run == *run)?.result.clone()
     }
 
-    /// Starts the probe of this container run, unless it is running or has a result.
+    /// Starts the probe of this container run at this address, unless it is running or has a result.
     pub(crate) fn ensure_probing(
         self: &Arc<Self>,
         key: &Key,
@@ -125,7 +127,7 @@ impl ReadinessProber {
         target: ProbeTarget,
     ) {
         let mut probes = self.probes.lock();
-        if probes.get(key).is_some_and(|p| p.run == run) {
+        if probes.get(key).is_some_and(|p| p.run == run && p.ip == ip) {
             return;
         }
         let probe = ProbeTask {
@@ -144,6 +146,7 @@ impl ReadinessProber {
             key.clone(),
             ProbeState {
                 run,
+                ip: ip.to_owned(),
                 result: None,
                 _task: task,
             },
@@ -151,9 +154,11 @@ impl ReadinessProber {
     }
 
     /// Stores a result and requeues the sandbox if it has changed.
-    fn record(&self, key: &Key, run: &ContainerRun, result: ProbeResult) {
+    fn record(&self, task: &ProbeTask, result: ProbeResult) {
+        let (key, ip) = (&task.key, &task.address.ip);
         let mut probes = self.probes.lock();
-        let Some(probe) = probes.get_mut(key).filter(|p| p.run == *run) else {
+        let probe = probes.get_mut(key);
+        let Some(probe) = probe.filter(|p| p.run == task.run && p.ip == *ip) else {
             return;
         };
         if probe.result.as_ref() != Some(&result) {
@@ -204,7 +209,7 @@ impl ProbeTask {
     }
 
     fn record(&self, result: ProbeResult) {
-        self.prober.record(&self.key, &self.run, result);
+        self.prober.record(self, result);
     }
 
     /// Delay before the next probe: at least `least`, longer in a long start.

@@ -238,6 +238,21 @@ async fn new_container_run_is_probed_again() {
     assert_eq!(fixture.next_result(1).await, Some(ProbeResult::Ready));
 }
 
+/// A Pod keeps its container run, but not its address, when its node has restarted.
+#[tokio::test(start_paused = true)]
+async fn changed_address_of_a_container_run_is_probed() {
+    let fixture = probe_fixture(&[]);
+    fixture.supervisors.ready.lock().push("10.0.0.2".into());
+    fixture.probe(0);
+    assert_eq!(
+        fixture.next_result(0).await,
+        Some(ProbeResult::NotReady(None))
+    );
+    let prober = &fixture.readiness;
+    prober.ensure_probing(&key("a"), run(0), "10.0.0.2", supervisor());
+    assert_eq!(fixture.next_result(0).await, Some(ProbeResult::Ready));
+}
+
 #[tokio::test(start_paused = true)]
 async fn forgotten_sandbox_is_not_probed() {
     let fixture = probe_fixture(&[None]);
