@@ -1,7 +1,6 @@
 //! The proxy over real sockets, byte by byte.
 
 mod h2spec;
-mod held_requests;
 mod hostile_clients;
 mod http;
 mod sandbox_states;
@@ -15,21 +14,26 @@ use operator::urls::{UrlForm, loopback_address};
 use tokio::time::Instant;
 
 use crate::support::gateway_fixture::{config, ready, starting};
-use crate::support::socket_fixture::{OK, SWITCH, SocketFixture, UPGRADE};
+use crate::support::socket_fixture::{
+    OK, RawConnection, SWITCH, SocketFixture, UPGRADE, assert_lines,
+};
 
 #[tokio::test]
 async fn hop_by_hop_headers_are_removed() {
     let fixture = SocketFixture::new().await;
-    let (mut client, mut sandbox, head) = fixture
-        .open(
+    let (forwarded, returned) = fixture
+        .relay(
             "GET /a HTTP/1.1\nHost: HOST\nConnection: keep-alive, X-Hop\nX-Hop: 1\n\
              Keep-Alive: timeout=5\nTE: trailers\nProxy-Authorization: x\nX-API-Key: secret\n\
              X-Session-API-Key: session\nX-Forwarded-For: 1.2.3.4\nX-Forwarded-Host: evil\n\
              X-Forwarded-Prefix: /evil\nForwarded: for=evil\nX-Kept: yes\n\n",
+            "HTTP/1.1 200 OK\nContent-Length: 2\nConnection: X-Hop\nX-Hop: 1\n\
+             Keep-Alive: timeout=5\nProxy-Authenticate: x\nSet-Cookie: a=1\nSet-Cookie: b=2\n\
+             Access-Control-Allow-Origin: *\n\nok",
         )
         .await;
     // The trace is new each time.
-    let lines = head.trim_end().lines().skip(1);
+    let lines = forwarded.trim_end().lines().skip(1);
     let mut lines: Vec<_> = lines.filter(|l| !l.starts_with("traceparent: ")).collect();
     lines.sort_unstable();
     let host = fixture.host();
@@ -46,77 +50,62 @@ async fn hop_by_hop_headers_are_removed() {
             "x-session-api-key: session",
         ]
     );
-    sandbox
-        .send(
-            "HTTP/1.1 200 OK\nContent-Length: 2\nConnection: X-Hop\nX-Hop: 1\n\
-             Keep-Alive: timeout=5\nProxy-Authenticate: x\nSet-Cookie: a=1\nSet-Cookie: b=2\n\
-             Access-Control-Allow-Origin: *\n\nok",
-        )
-        .await;
-    let head = client.head().await;
-    for gone in ["x-hop", "keep-alive", "proxy-authenticate", "connection"] {
-        assert!(!head.contains(gone), "{head}");
-    }
-    for kept in [
-        "set-cookie: a=1",
-        "set-cookie: b=2",
-        "access-control-allow-origin: *",
-    ] {
-        assert!(head.contains(kept), "{head}");
-    }
-    client.until("ok").await;
+    let expected = "set-cookie: a=1\nset-cookie: b=2\naccess-control-allow-origin: *\nok\n\
+                    !x-hop\n!keep-alive\n!proxy-authenticate\n!connection";
+    assert_lines("response", &returned, expected);
 }
 
 #[tokio::test]
 async fn only_the_prefix_is_removed_from_paths() {
     let fixture = SocketFixture::new().await;
-    let id = &fixture.id;
-    for (slashes, port, tail, expected) in [
-        ("/", "runtime", "", "/"),
-        ("/", "runtime", "?a=1", "/?a=1"),
-        ("/", "runtime", "/", "/"),
-        ("/", "runtime", "/alive", "/alive"),
+    for (target, port, seen) in [
+        ("/ID/runtime", "runtime", "/"),
+        ("/ID/runtime?a=1", "runtime", "/?a=1"),
+        ("/ID/runtime/", "runtime", "/"),
+        ("/ID/runtime/alive", "runtime", "/alive"),
         // Any number of slashes is accepted.
-        ("//", "runtime", "/alive", "/alive"),
+        ("//ID/runtime/alive", "runtime", "/alive"),
         (
-            "/",
+            "/ID/work-1//a/../b/./%2F%20?q=%20&&x",
             "work-1",
-            "//a/../b/./%2F%20?q=%20&&x",
             "//a/../b/./%2f%20?q=%20&&x",
         ),
     ] {
-        let target = format!("{slashes}{id}/{port}{tail}");
-        let text = format!("GET {target} HTTP/1.1\nHost: gateway\nConnection: close\n\n");
-        let (head, answer) = fixture.round_trip(&text, OK).await;
-        assert!(
-            head.starts_with(&format!("get {expected} http/1.1\n")),
-            "{head}"
-        );
-        let prefix = format!("x-forwarded-prefix: /{id}/{port}\n");
-        assert!(head.contains(&prefix), "{head}");
-        assert!(answer.contains("ok"));
+        let text = format!("GET {target} HTTP/1.1\nHost: gateway\n\n");
+        let forwarded = format!("get {seen} http/1.1\nx-forwarded-prefix: /ID/{port}");
+        fixture.assert_relayed(&text, &forwarded, OK, "ok").await;
     }
 }
 
+/// All forms work, whichever one the API returns.
 #[tokio::test]
 async fn every_url_form_reaches_the_sandbox() {
-    let fixture = SocketFixture::new().await;
-    fixture.declare("my-app");
-    let id = &fixture.id;
-    let base = "rt.example.com".to_owned();
-    for (host, target, seen) in [
-        (format!("{id}.rt.example.com"), "/x".to_owned(), "/x"),
-        (format!("{id}-RT.example.com:8443"), "/x".into(), "/x"),
-        (format!("work-1-{id}.rt.example.com."), "/x".into(), "/x"),
-        (format!("my-app-{id}.rt.example.com"), "/x".into(), "/x"),
-        (format!("my-app-{id}-rt.example.com"), "/x".into(), "/x"),
-        (base.clone(), format!("/{id}/my-app/x"), "/x"),
-        (base, format!("/{id}/my-app"), "/"),
+    for (form, url) in [
+        (UrlForm::Nested, "https://HOST"),
+        (UrlForm::Flat, "https://ID-rt.example.com"),
+        (UrlForm::Path, "https://rt.example.com/ID/runtime"),
     ] {
-        let text = format!("GET {target} HTTP/1.1\nHost: {host}\nConnection: close\n\n");
-        let (head, answer) = fixture.round_trip(&text, OK).await;
-        assert!(head.starts_with(&format!("get {seen} http/1.1")), "{host}");
-        assert!(answer.ends_with("ok"), "{host}");
+        let mut config = config();
+        config.urls.form = form;
+        let fixture = SocketFixture::with(config).await;
+        fixture.declare("my-app");
+        let (code, info) = fixture.base.get("/sessions/s1").await;
+        assert_eq!((code, info["url"].as_str()), (200, Some(&*fixture.fill_in(url))));
+        for (host, target, seen) in [
+            ("HOST", "/x", "/x"),
+            ("ID-rt.example.com", "/x", "/x"),
+            ("ID-RT.example.com:8443", "/x", "/x"),
+            ("work-1-ID.rt.example.com.", "/x", "/x"),
+            ("my-app-ID.rt.example.com", "/x", "/x"),
+            ("my-app-ID-rt.example.com", "/x", "/x"),
+            ("rt.example.com", "/ID/runtime/x", "/x"),
+            ("rt.example.com", "/ID/my-app/x", "/x"),
+            ("rt.example.com", "/ID/my-app", "/"),
+        ] {
+            let text = format!("GET {target} HTTP/1.1\nHost: {host}\n\n");
+            let forwarded = format!("get {seen} http/1.1");
+            fixture.assert_relayed(&text, &forwarded, OK, "ok").await;
+        }
     }
 }
 
@@ -159,9 +148,8 @@ async fn unknown_targets_are_404() {
         "GET / HTTP/1.1\nHost: aaaaaaaaaaaaaaaa.rt.example.com\n",
         "GET /aaaaaaaaaaaaaaaa/runtime/ HTTP/1.1\nHost: x\n",
     ] {
-        let request = format!("{head}Connection: close\n\n");
-        let answer = fixture.exchange(&request).await;
-        assert!(answer.starts_with("HTTP/1.1 404"), "{head}{answer}");
+        let text = format!("{head}Connection: close\n\n");
+        fixture.assert_answered(&text, "HTTP/1.1 404 ").await;
     }
 }
 
@@ -200,24 +188,13 @@ async fn events_arrive_one_by_one() {
 async fn upgrade_opens_a_tunnel() {
     let fixture = SocketFixture::new().await;
     let (mut client, mut sandbox, head) = fixture.open(UPGRADE).await;
-    for line in [
-        "connection: upgrade",
-        "upgrade: websocket",
-        "sec-websocket-key: k",
-    ] {
-        assert!(head.contains(line), "{head}");
-    }
+    let upgrade = "connection: upgrade\nupgrade: websocket";
+    assert_lines(UPGRADE, &head, &format!("{upgrade}\nsec-websocket-key: k"));
     // Bytes right after the head belong to the tunnel.
     sandbox.send(&format!("{SWITCH}early")).await;
     let head = client.head().await;
     assert!(head.starts_with("http/1.1 101"), "{head}");
-    for line in [
-        "connection: upgrade",
-        "upgrade: websocket",
-        "sec-websocket-protocol: p",
-    ] {
-        assert!(head.contains(line), "{head}");
-    }
+    assert_lines(SWITCH, &head, &format!("{upgrade}\nsec-websocket-protocol: p"));
     client.until("early").await;
     for n in 0..100 {
         client.send(&format!("<ping {n}>")).await;
@@ -234,72 +211,67 @@ async fn upgrade_opens_a_tunnel() {
 }
 
 #[tokio::test]
-async fn rejected_upgrade_is_passed_on() {
+async fn unexpected_responses_to_upgrades_are_handled() {
     let fixture = SocketFixture::new().await;
-    let (mut client, mut sandbox, _) = fixture.open(UPGRADE).await;
-    sandbox
-        .send("HTTP/1.1 403 Forbidden\nContent-Length: 2\n\nno")
-        .await;
-    assert!(client.head().await.starts_with("http/1.1 403"));
-    client.until("no").await;
+    let get = |offer: &str| format!("GET / HTTP/1.1\nHost: HOST\n{offer}\n");
+    let to_http_2 = SWITCH.replace("websocket", "foo, h2c");
+    let rejection = "HTTP/1.1 403 Forbidden\nContent-Length: 2\n\nno";
+    for (request, response, returned) in [
+        (UPGRADE, rejection, "http/1.1 403 forbidden\nno"),
+        // A switch to a protocol that was not offered.
+        (&get(""), SWITCH, "http/1.1 502 bad gateway"),
+        (
+            &get("Connection: Upgrade\nUpgrade: foo\n"),
+            &to_http_2,
+            "http/1.1 502 bad gateway",
+        ),
+    ] {
+        fixture.assert_relayed(request, "", response, returned).await;
+    }
 }
 
-#[tokio::test]
-async fn switch_to_a_protocol_that_was_not_offered_is_502() {
-    let fixture = SocketFixture::new().await;
-    let to_http_2 = SWITCH.replace("websocket", "foo, h2c");
-    let offer = "Connection: Upgrade\nUpgrade: foo\n";
-    for (offer, switch) in [("", SWITCH), (offer, &to_http_2)] {
-        let text = format!("GET / HTTP/1.1\nHost: HOST\n{offer}\n");
-        let (mut client, mut sandbox, _) = fixture.open(&text).await;
-        sandbox.send(switch).await;
-        let head = client.head().await;
-        assert!(head.starts_with("http/1.1 502 "), "{offer}{head}");
-    }
+/// Response of which only the beginning is sent.
+const UNFINISHED: &str = "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2\nhi\n";
+
+/// Opens a request whose response has begun.
+async fn open_response(fixture: &SocketFixture) -> (RawConnection, RawConnection) {
+    let (mut client, mut sandbox, _) = fixture.open("GET /slow HTTP/1.1\nHost: HOST\n\n").await;
+    sandbox.send(UNFINISHED).await;
+    client.until("hi").await;
+    (client, sandbox)
 }
 
 #[tokio::test]
 async fn upstream_connection_closes_when_client_leaves() {
     let fixture = SocketFixture::new().await;
-    // Before the answer begins.
-    let (client, mut sandbox, _) = fixture.open("GET /slow HTTP/1.1\nHost: HOST\n\n").await;
-    drop(client);
-    assert_eq!(sandbox.rest().await, "");
-    // During the response.
-    let (mut client, mut sandbox, _) = fixture.open("GET /slow HTTP/1.1\nHost: HOST\n\n").await;
-    sandbox
-        .send("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2\nhi\n")
-        .await;
-    client.until("hi").await;
-    drop(client);
-    assert_eq!(sandbox.rest().await, "");
-    // In a tunnel.
-    let (client, mut sandbox) = fixture.tunnel().await;
-    drop(client);
+    let (pending, waiting, _) = fixture.open("GET /slow HTTP/1.1\nHost: HOST\n\n").await;
+    let before_the_response = (pending, waiting);
+    let during_the_response = open_response(&fixture).await;
+    let in_a_tunnel = fixture.tunnel().await;
+    for (client, mut sandbox) in [before_the_response, during_the_response, in_a_tunnel] {
+        drop(client);
+        assert_eq!(sandbox.rest().await, "");
+    }
+    // A half-closed client counts as gone.
+    let (mut client, mut sandbox, _) = fixture.open("GET / HTTP/1.1\nHost: HOST\n\n").await;
+    client.finish().await;
     assert_eq!(sandbox.rest().await, "");
 }
 
 #[tokio::test]
 async fn truncated_response_is_not_completed() {
     let fixture = SocketFixture::new().await;
-    let (mut client, mut sandbox, _) = fixture.open("GET / HTTP/1.1\nHost: HOST\n\n").await;
-    sandbox
-        .send("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2\nhi\n")
-        .await;
-    client.until("hi").await;
+    let (mut client, sandbox) = open_response(&fixture).await;
     drop(sandbox);
     assert!(!client.rest().await.contains('0'));
     // Before it begins.
-    let (mut client, sandbox, _) = fixture
-        .open("POST / HTTP/1.1\nHost: HOST\nConnection: close\n\n")
-        .await;
+    let text = "POST / HTTP/1.1\nHost: HOST\nConnection: close\n\n";
+    let (mut client, sandbox, _) = fixture.open(text).await;
     drop(sandbox);
     let answer = client.rest().await;
     assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
-    assert!(
-        answer.ends_with(r#"{"detail":"connection to the sandbox was lost"}"#),
-        "{answer}"
-    );
+    let detail = r#"{"detail":"connection to the sandbox was lost"}"#;
+    assert!(answer.ends_with(detail), "{answer}");
 }
 
 #[tokio::test]
@@ -308,11 +280,7 @@ async fn open_connections_close_when_pod_is_gone() {
     let (mut pending, _held, _) = fixture
         .open("POST / HTTP/1.1\nHost: HOST\nConnection: close\n\n")
         .await;
-    let (mut reading, mut writing, _) = fixture.open("GET / HTTP/1.1\nHost: HOST\n\n").await;
-    writing
-        .send("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2\nhi\n")
-        .await;
-    reading.until("hi").await;
+    let (mut reading, _writing) = open_response(&fixture).await;
     let (mut tunnel, mut far) = fixture.tunnel().await;
 
     fixture.base.report(&fixture.id, &starting(true));
@@ -324,31 +292,25 @@ async fn open_connections_close_when_pod_is_gone() {
 }
 
 #[tokio::test]
-async fn request_is_held_until_sandbox_is_ready() {
+async fn request_follows_its_sandbox() {
     let fixture = SocketFixture::new().await;
-    fixture.base.report(&fixture.id, &starting(true));
-    let text = "POST /execute_action HTTP/1.1\nHost: HOST\nContent-Length: 4\n\nbody";
-    let mut client = fixture.client(text).await;
-    fixture.base.report(&fixture.id, &ready("127.0.0.1"));
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.until("\n\nbody").await;
-    sandbox.send(OK).await;
-    client.until("ok").await;
-}
-
-#[tokio::test]
-async fn request_follows_moved_sandbox() {
-    let fixture = SocketFixture::new().await;
-    // Nothing listens there: the Pod is gone and the index is stale.
-    fixture.base.report(&fixture.id, &ready("127.0.0.99"));
-    let text = "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: chunked\n\n4\nbody\n0\n\n";
-    let mut client = fixture.client(text).await;
-    fixture.base.report(&fixture.id, &starting(true));
-    fixture.base.report(&fixture.id, &ready("127.0.0.1"));
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.until("4\nbody\n0\n\n").await;
-    sandbox.send(OK).await;
-    client.until("ok").await;
+    // It is held until the sandbox is ready. At 127.0.0.99 nothing listens: the Pod is gone and
+    // the index is stale.
+    for (before, body) in [
+        (starting(true), "Content-Length: 4\n\nbody"),
+        (ready("127.0.0.99"), "Transfer-Encoding: chunked\n\n4\nbody\n0\n\n"),
+    ] {
+        fixture.base.report(&fixture.id, &before);
+        let text = format!("POST / HTTP/1.1\nHost: HOST\n{body}");
+        let mut client = fixture.client(&text).await;
+        fixture.base.report(&fixture.id, &starting(true));
+        fixture.base.report(&fixture.id, &ready("127.0.0.1"));
+        let mut sandbox = fixture.sandbox().await;
+        let (_, body) = body.split_once("\n\n").unwrap();
+        assert!(sandbox.message().await.ends_with(body));
+        sandbox.send(OK).await;
+        client.until("ok").await;
+    }
 }
 
 #[tokio::test]

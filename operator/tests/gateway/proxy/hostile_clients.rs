@@ -9,7 +9,7 @@ use http::Request;
 use tokio::time::Instant;
 
 use crate::support::gateway_fixture::config;
-use crate::support::socket_fixture::{OK, SocketFixture};
+use crate::support::socket_fixture::{OK, SocketFixture, assert_lines};
 
 /// Heads whose end or target two parties could interpret differently.
 const AMBIGUOUS_HEADS: [&str; 29] = [
@@ -63,11 +63,8 @@ async fn ambiguous_request_heads_are_rejected() {
         );
     }
     // The first request that the sandbox receives is valid.
-    let mut client = fixture.client("GET /honest HTTP/1.1\nHost: HOST\n\n").await;
-    let mut sandbox = fixture.sandbox().await;
-    assert!(sandbox.head().await.starts_with("get /honest "));
-    sandbox.send(OK).await;
-    client.until("ok").await;
+    let text = "GET /honest HTTP/1.1\nHost: HOST\n\n";
+    fixture.assert_relayed(text, "get /honest http/1.1", OK, "ok").await;
 }
 
 #[tokio::test]
@@ -86,37 +83,24 @@ async fn malformed_chunked_body_ends_the_request() {
 #[tokio::test]
 async fn chunk_extensions_and_connection_names_hide_no_header() {
     let fixture = SocketFixture::new().await;
-    let (mut client, mut sandbox, head) = fixture
-        .open(
-            "POST / HTTP/1.1\nHost: HOST\nConnection: Host, Content-Length, X-Session-API-Key\n\
-             X-Session-API-Key: key\nTransfer-Encoding: chunked\n\n\
-             2;a=\"b\";c\nhi\n0;d\n\n",
-        )
-        .await;
-    assert!(
-        head.contains(&format!("\nhost: {}\n", fixture.host())),
-        "{head}"
-    );
-    assert_eq!(sandbox.until("0\n\n").await, "2\nhi\n0\n\n");
-    sandbox.send(OK).await;
-    client.until("ok").await;
+    let text = "POST / HTTP/1.1\nHost: HOST\nConnection: Host, Content-Length, X-Session-API-Key\n\
+                X-Session-API-Key: key\nTransfer-Encoding: chunked\n\n\
+                2;a=\"b\";c\nhi\n0;d\n\n";
+    let (forwarded, _) = fixture.relay(text, OK).await;
+    assert_lines(text, &forwarded, &fixture.fill_in("host: HOST"));
+    assert!(forwarded.ends_with("\n\n2\nhi\n0\n\n"), "{forwarded}");
 }
 
 #[tokio::test]
 async fn upgrade_to_http_2_is_removed() {
+    let fixture = SocketFixture::new().await;
     for wish in ["h2c", "foo, H2C", "websocket,h2c", "foo\nUpgrade: h2c"] {
-        let fixture = SocketFixture::new().await;
         let text = format!(
             "GET / HTTP/1.1\nHost: HOST\nConnection: Upgrade, HTTP2-Settings\nUpgrade: {wish}\n\
              HTTP2-Settings: AAMAAABkAAQAAP__\n\n"
         );
-        let (mut client, mut sandbox, head) = fixture.open(&text).await;
-        assert!(
-            !head.contains("upgrade") && !head.contains("http2-settings"),
-            "{wish}: {head}"
-        );
-        sandbox.send(OK).await;
-        assert!(client.head().await.starts_with("http/1.1 200 "), "{wish}");
+        let forwarded = "!upgrade\n!http2-settings";
+        fixture.assert_relayed(&text, forwarded, OK, "http/1.1 200 ok").await;
     }
 }
 
@@ -127,13 +111,8 @@ async fn spoofed_proxy_headers_are_removed() {
                 X_Forwarded_For: 6.6.6.6\nX-Forwarded_For: 6.6.6.6\nX_API_KEY: 6.6.6.6\n\
                 X_Mine: kept\nTransfer-Encoding: chunked\n\n\
                 2\nhi\n0\nX_Forwarded_For: 6.6.6.6\n\n";
-    let (mut client, mut sandbox, head) = fixture.open(text).await;
-    assert!(head.contains("\nx-forwarded-for: 127.0.0.1\n"), "{head}");
-    assert!(head.contains("\nx_mine: kept\n"), "{head}");
-    assert!(!head.contains("6.6.6.6"), "{head}");
-    assert!(!sandbox.until("0\n\n").await.contains("6.6.6.6"));
-    sandbox.send(OK).await;
-    client.until("ok").await;
+    let forwarded = "x-forwarded-for: 127.0.0.1\nx_mine: kept\nhi\n!6.6.6.6";
+    fixture.assert_relayed(text, forwarded, OK, "ok").await;
 }
 
 #[tokio::test]
@@ -144,10 +123,8 @@ async fn connect_and_trace_are_405() {
         "CONNECT 10.0.0.1:22 HTTP/1.1\nHost: 10.0.0.1:22\n",
         "TRACE / HTTP/1.1\nHost: HOST\n",
     ] {
-        let answer = fixture
-            .exchange(&format!("{head}Connection: close\n\n"))
-            .await;
-        assert!(answer.starts_with("HTTP/1.1 405 "), "{head}{answer}");
+        let text = format!("{head}Connection: close\n\n");
+        fixture.assert_answered(&text, "HTTP/1.1 405 ").await;
     }
 }
 
@@ -155,14 +132,14 @@ async fn connect_and_trace_are_405() {
 async fn http_2_request_with_two_hosts_is_400() {
     let fixture = SocketFixture::new().await;
     let mut client = fixture.http2().await;
-    let uri = format!("http://{}/", fixture.host());
-    let request = Request::get(&uri).header("host", "other").body(()).unwrap();
-    let (answer, _) = client.send_request(request, true).unwrap();
+    let request = Request::get("/").header("host", "other");
+    let (answer, _) = fixture.http2_send(&mut client, request, true).await;
     assert_eq!(answer.await.unwrap().status(), 400);
     // Connection headers are rejected.
     for (name, value) in [("connection", "x"), ("transfer-encoding", "chunked")] {
         client = client.ready().await.unwrap();
-        let request = Request::get(&uri).header(name, value).body(()).unwrap();
+        let uri = format!("http://{}/", fixture.host());
+        let request = Request::get(uri).header(name, value).body(()).unwrap();
         let refused = match client.send_request(request, true) {
             Err(_) => true,
             Ok((answer, _)) => answer.await.is_err(),
@@ -175,11 +152,8 @@ async fn http_2_request_with_two_hosts_is_400() {
 async fn wrong_content_length_resets_http_2_stream() {
     let fixture = SocketFixture::new().await;
     let mut client = fixture.http2().await;
-    let request = Request::post(format!("http://{}/", fixture.host()))
-        .header("content-length", "2")
-        .body(())
-        .unwrap();
-    let (answer, mut body) = client.send_request(request, false).unwrap();
+    let request = Request::post("/").header("content-length", "2");
+    let (answer, mut body) = fixture.http2_send(&mut client, request, false).await;
     body.send_data(Bytes::from_static(b"GET /smuggled"), true)
         .unwrap();
     // Either the gateway rejects it, or the sandbox gets no more than the length.
@@ -196,23 +170,19 @@ async fn wrong_content_length_resets_http_2_stream() {
 #[tokio::test]
 async fn oversized_heads_are_431() {
     let fixture = SocketFixture::new().await;
-    let many: Vec<_> = (0..200).map(|n| format!("X-{n}: 1\n")).collect();
-    let many = many.concat();
-    let large = format!("X: {}\n", "x".repeat(200 << 10));
-    for lines in [many, large.clone()] {
-        let text = format!("GET / HTTP/1.1\nHost: HOST\n{lines}\n");
-        let answer = fixture.exchange(&text).await;
-        assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    let many: String = (0..200).map(|n| format!("X-{n}: 1\n")).collect();
+    let large = "x".repeat(200 << 10);
+    for (target, lines, status) in [
+        ("", &*many, "HTTP/1.1 431 "),
+        ("", &format!("X: {large}\n"), "HTTP/1.1 431 "),
+        (&large, "", "HTTP/1.1 4"),
+    ] {
+        let text = format!("GET /{target} HTTP/1.1\nHost: HOST\n{lines}\n");
+        fixture.assert_answered(&text, status).await;
     }
-    let text = format!("GET /{} HTTP/1.1\nHost: HOST\n\n", "x".repeat(200 << 10));
-    let answer = fixture.exchange(&text).await;
-    assert!(answer.starts_with("HTTP/1.1 4"), "{answer}");
     let mut client = fixture.http2().await;
-    let request = Request::get(format!("http://{}/", fixture.host()))
-        .header("x", "x".repeat(200 << 10))
-        .body(())
-        .unwrap();
-    let (answer, _) = client.send_request(request, true).unwrap();
+    let request = Request::get("/").header("x", large);
+    let (answer, _) = fixture.http2_send(&mut client, request, true).await;
     assert!(answer.await.is_ok_and(|answer| answer.status() == 431));
 }
 
@@ -264,13 +234,8 @@ async fn idle_connection_makes_room_and_active_ones_stay() {
         (2, 1)
     );
     // Both slots are in use now, so the next connection waits for one of them.
-    third
-        .send(
-            "GET /slow HTTP/1.1\nHost: HOST\n\n"
-                .replace("HOST", &fixture.host())
-                .as_str(),
-        )
-        .await;
+    let slow = fixture.fill_in("GET /slow HTTP/1.1\nHost: HOST\n\n");
+    third.send(&slow).await;
     let mut second = fixture.sandbox().await;
     second.head().await;
     let mut waiting = fixture.client(text).await;
@@ -289,9 +254,8 @@ async fn limits_connections_per_address() {
     config.max_connections_per_address = 2;
     let fixture = SocketFixture::with(config).await;
     let text = "GET /nothing HTTP/1.1\nHost: gateway\n\n";
-    let mut first = fixture.client(text).await;
+    let (mut first, mut second) = (fixture.client(text).await, fixture.client(text).await);
     first.until("}").await;
-    let mut second = fixture.client(text).await;
     second.until("}").await;
     let metrics = fixture.base.gateway.metrics().clone();
     assert_eq!(fixture.client("").await.rest().await, "");
@@ -315,30 +279,22 @@ const DISCARDED_BYTES: usize = 32 << 20;
 #[tokio::test]
 async fn client_reads_error_while_still_sending_body() {
     let fixture = SocketFixture::new().await;
-    for (target, host, code) in [
-        ("/x", "vscode-HOST", 404),
-        ("/start", "gateway", 401),
-        ("/nothing", "gateway", 404),
+    let chunk = vec![b'0'; 1 << 14];
+    let framed = [b"4000\r\n", &*chunk, b"\r\n"].concat();
+    let length = format!("Content-Length: {DISCARDED_BYTES}");
+    for (target, host, status) in [
+        ("/x", "vscode-HOST", "HTTP/1.1 404 "),
+        ("/start", "gateway", "HTTP/1.1 401 "),
+        ("/nothing", "gateway", "HTTP/1.1 404 "),
     ] {
-        for framing in [
-            format!("Content-Length: {DISCARDED_BYTES}"),
-            "Transfer-Encoding: chunked".into(),
-        ] {
+        for (framing, chunk) in [(&*length, &chunk), ("Transfer-Encoding: chunked", &framed)] {
             let text = format!("POST {target} HTTP/1.1\nHost: {host}\n{framing}\n\n");
             let mut client = fixture.client(&text).await;
-            let chunk = [b'0'; 1 << 14];
-            for _ in 0..DISCARDED_BYTES / chunk.len() {
-                if framing.starts_with("Transfer") {
-                    client.send_raw(b"4000\r\n").await;
-                }
-                client.send_raw(&chunk).await;
-                if framing.starts_with("Transfer") {
-                    client.send_raw(b"\r\n").await;
-                }
+            for _ in 0..DISCARDED_BYTES >> 14 {
+                client.send_raw(chunk).await;
             }
             let answer = client.rest().await;
-            let status = format!("HTTP/1.1 {code} ");
-            assert!(answer.starts_with(&status), "{answer}");
+            assert!(answer.starts_with(status), "{answer}");
             // The client must not reuse the connection.
             assert!(answer.contains("\nconnection: close\n"), "{answer}");
             assert!(answer.contains("\"detail\""), "{answer}");
@@ -373,17 +329,12 @@ async fn limits_concurrent_requests_per_sandbox() {
     let mut config = config();
     config.max_requests_per_sandbox = 2;
     let fixture = SocketFixture::with(config).await;
-    let mut open = Vec::new();
-    for path in ["/slow", "/alive"] {
-        let text = format!("GET {path} HTTP/1.1\nHost: HOST\n\n");
-        let (client, sandbox, _) = fixture.open(&text).await;
-        open.push((client, sandbox));
-    }
+    let slow = "GET /slow HTTP/1.1\nHost: HOST\n\n";
+    let (mut client, mut sandbox, _) = fixture.open(slow).await;
+    let _second = fixture.open(slow).await;
     let text = "GET /more HTTP/1.1\nHost: HOST\nConnection: close\n\n";
-    let answer = fixture.exchange(text).await;
-    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    let answer = fixture.assert_answered(text, "HTTP/1.1 503 ").await;
     assert!(answer.contains("too many concurrent requests"), "{answer}");
-    let (mut client, mut sandbox) = open.remove(0);
     sandbox.send(OK).await;
     client.until("ok").await;
     let mut client = fixture.client(text).await;
@@ -413,5 +364,5 @@ async fn rapid_stream_resets_close_the_connection() {
         tokio::task::yield_now().await;
     }
     let text = "GET /nothing HTTP/1.1\nHost: gateway\nConnection: close\n\n";
-    assert!(fixture.exchange(text).await.starts_with("HTTP/1.1 404 "));
+    fixture.assert_answered(text, "HTTP/1.1 404 ").await;
 }

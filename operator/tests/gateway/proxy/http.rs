@@ -9,12 +9,10 @@ use futures::future::poll_fn;
 use http::Request;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use operator::urls::UrlForm;
-use serde_json::json;
 use tokio::time::timeout;
 
 use crate::support::gateway_fixture::{config, ready, starting};
-use crate::support::socket_fixture::{OK, SocketFixture};
+use crate::support::socket_fixture::{OK, SocketFixture, assert_lines};
 
 /// Time without progress after which a window counts as used up.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -23,28 +21,17 @@ const MOMENT: Duration = Duration::from_millis(300);
 async fn http_2_request_reaches_sandbox_as_http_1() {
     let fixture = SocketFixture::new().await;
     let mut client = fixture.http2().await;
-    let request = Request::get(format!("http://{}/a//b?c=%20", fixture.host()))
+    let request = Request::get("/a//b?c=%20")
         .header("cookie", "a=1")
         .header("cookie", "b=2")
         .header("te", "trailers")
-        .header("x-api-key", "secret")
-        .body(())
-        .unwrap();
-    let (answer, _) = client.send_request(request, true).unwrap();
+        .header("x-api-key", "secret");
+    let (answer, _) = fixture.http2_send(&mut client, request, true).await;
     let mut sandbox = fixture.sandbox().await;
-    let head = sandbox.head().await;
-    assert!(head.starts_with("get /a//b?c=%20 http/1.1\n"), "{head}");
-    for line in [
-        format!("\nhost: {}\n", fixture.host()),
-        format!("\nx-forwarded-host: {}\n", fixture.host()),
-        "\ncookie: a=1; b=2\n".into(),
-        "\nte: trailers\n".into(),
-    ] {
-        assert!(head.contains(&line), "{line}{head}");
-    }
-    for word in ["x-api-key", "transfer-encoding", "content-length"] {
-        assert!(!head.contains(word), "{head}");
-    }
+    let expected = "get /a//b?c=%20 http/1.1\nhost: HOST\nx-forwarded-host: HOST\n\
+                    cookie: a=1; b=2\nte: trailers\n\
+                    !x-api-key\n!transfer-encoding\n!content-length";
+    assert_lines("request", &sandbox.head().await, &fixture.fill_in(expected));
     sandbox
         .send("HTTP/1.1 201 Created\nContent-Length: 2\nKeep-Alive: timeout=1\nX-A: 1\n\nok")
         .await;
@@ -64,10 +51,8 @@ async fn requests_share_an_http_2_connection() {
     let mut client = fixture.http2().await;
     let mut answers = Vec::new();
     for n in 0..50 {
-        let uri = format!("http://{}/{n}", fixture.host());
-        let request = Request::get(uri).body(()).unwrap();
-        client = client.ready().await.unwrap();
-        answers.push(client.send_request(request, true).unwrap().0);
+        let request = Request::get(format!("/{n}"));
+        answers.push(fixture.http2_send(&mut client, request, true).await.0);
     }
     let mut sandboxes = Vec::new();
     for _ in 0..50 {
@@ -103,24 +88,18 @@ async fn request_trailers_pass_without_proxy_headers() {
     let text = "POST / HTTP/1.1\nHost: HOST\nTransfer-Encoding: chunked\n\
                 Trailer: X-Sum, X-API-Key, X-Forwarded-For\n\n\
                 2\nhi\n0\nX-Sum: 7\nX-API-Key: secret\nX-Forwarded-For: 1.2.3.4\n\n";
-    let mut client = fixture.client(text).await;
-    let mut sandbox = fixture.sandbox().await;
-    assert!(sandbox.head().await.contains("trailer: x-sum"));
-    assert_eq!(sandbox.until("\n\n").await, "2\nhi\n0\nx-sum: 7\n\n");
-    sandbox.send(OK).await;
-    client.until("ok").await;
+    let (forwarded, _) = fixture.relay(text, OK).await;
+    assert!(forwarded.contains("trailer: x-sum"), "{forwarded}");
+    let body = "\n\n2\nhi\n0\nx-sum: 7\n\n";
+    assert!(forwarded.ends_with(body), "{forwarded}");
 
     let mut client = fixture.http2().await;
-    let request = Request::post(format!("http://{}/", fixture.host()))
-        .header("trailer", "x-sum")
-        .body(())
-        .unwrap();
-    let (_answer, mut body) = client.send_request(request, false).unwrap();
-    body.send_data(Bytes::from_static(b"hi"), false).unwrap();
+    let request = Request::post("/").header("trailer", "x-sum");
+    let (_answer, mut sent) = fixture.http2_send(&mut client, request, false).await;
+    sent.send_data(Bytes::from_static(b"hi"), false).unwrap();
     let trailers = [("x-sum".parse().unwrap(), "7".parse().unwrap())];
-    body.send_trailers(trailers.into_iter().collect()).unwrap();
-    sandbox.head().await;
-    sandbox.until("2\nhi\n0\nx-sum: 7\n\n").await;
+    sent.send_trailers(trailers.into_iter().collect()).unwrap();
+    assert!(fixture.sandbox().await.message().await.ends_with(body));
 }
 
 #[tokio::test]
@@ -129,12 +108,12 @@ async fn response_trailers_pass_to_clients_that_accept_them() {
     let answer =
         "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nTrailer: X-Sum\n\n2\nok\n0\nX-Sum: 7\n\n";
     for (te, end) in [("TE: trailers\n", "x-sum: 7\n\n"), ("", "\n")] {
-        let text = format!("GET / HTTP/1.1\nHost: HOST\n{te}Connection: close\n\n");
-        let (_, whole) = fixture.round_trip(&text, answer).await;
+        let text = format!("GET / HTTP/1.1\nHost: HOST\n{te}\n");
+        let (_, whole) = fixture.relay(&text, answer).await;
         assert!(whole.ends_with(&format!("2\nok\n0\n{end}")), "{whole}");
     }
     let mut client = fixture.http2().await;
-    let (head, _) = fixture.http2_get(&mut client, "/");
+    let (head, _) = fixture.http2_send(&mut client, Request::get("/"), true).await;
     let mut sandbox = fixture.sandbox().await;
     sandbox.head().await;
     sandbox.send(answer).await;
@@ -148,9 +127,8 @@ async fn response_trailers_pass_to_clients_that_accept_them() {
 async fn client_gets_100_continue_when_sandbox_reads_the_body() {
     let fixture = SocketFixture::new().await;
     let text = "POST / HTTP/1.1\nHost: HOST\nExpect: 100-continue\nContent-Length: 4\n\n";
-    let mut client = fixture.client(text).await;
-    let mut sandbox = fixture.sandbox().await;
-    assert!(!sandbox.head().await.contains("expect"));
+    let (mut client, mut sandbox, head) = fixture.open(text).await;
+    assert!(!head.contains("expect"), "{head}");
     client.until("HTTP/1.1 100 Continue\n\n").await;
     client.send("body").await;
     sandbox.until("body").await;
@@ -158,63 +136,38 @@ async fn client_gets_100_continue_when_sandbox_reads_the_body() {
     client.until("ok").await;
 
     // A rejection is not delayed by the expectation.
-    let paused = json!({"runtime_id": fixture.id});
-    fixture.base.post("/pause", &paused).await;
+    fixture.base.change("/pause", &fixture.id).await;
     let mut client = fixture.client(text).await;
     let head = client.head().await;
     assert!(head.starts_with("http/1.1 503 "), "{head}");
 }
 
 #[tokio::test]
-async fn http_1_0_response_ends_with_the_connection() {
+async fn http_1_0_is_relayed() {
     let fixture = SocketFixture::new().await;
-    let mut client = fixture.client("GET / HTTP/1.0\nHost: HOST\n\n").await;
-    let mut sandbox = fixture.sandbox().await;
-    assert!(sandbox.head().await.starts_with("get / http/1.1"));
-    sandbox
-        .send("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2\nok\n0\n\n")
+    let (forwarded, returned) = fixture
+        .relay(
+            "GET / HTTP/1.0\nHost: HOST\n\n",
+            "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2\nok\n0\n\n",
+        )
         .await;
-    let answer = client.rest().await;
-    assert!(answer.ends_with("\n\nok"), "{answer}");
-    assert!(
-        !answer.to_lowercase().contains("transfer-encoding"),
-        "{answer}"
-    );
-}
-
-#[tokio::test]
-async fn http_1_0_request_without_host_gets_the_base_host() {
-    let fixture = SocketFixture::new().await;
-    let text = format!("GET /{}/runtime/x HTTP/1.0\n\n", fixture.id);
-    let (mut client, mut sandbox, head) = fixture.open(&text).await;
-    for line in [
-        "\nhost: rt.example.com\n",
-        "\nx-forwarded-host: rt.example.com\n",
-    ] {
-        assert!(head.contains(line), "{head}");
-    }
-    sandbox.send(OK).await;
-    assert!(client.rest().await.ends_with("ok"));
-}
-
-#[tokio::test]
-async fn half_closed_client_counts_as_gone() {
-    let fixture = SocketFixture::new().await;
-    let (mut client, mut sandbox, _) = fixture.open("GET / HTTP/1.1\nHost: HOST\n\n").await;
-    client.finish().await;
-    assert_eq!(sandbox.rest().await, "");
+    assert!(forwarded.starts_with("get / http/1.1"), "{forwarded}");
+    // The response ends with the connection.
+    assert!(returned.ends_with("\n\nok"), "{returned}");
+    assert!(!returned.contains("transfer-encoding"), "{returned}");
+    // A request without a host gets the base host.
+    let base = "host: rt.example.com\nx-forwarded-host: rt.example.com";
+    let text = "GET /ID/runtime/x HTTP/1.0\n\n";
+    fixture.assert_relayed(text, base, OK, "ok").await;
 }
 
 #[tokio::test]
 async fn get_with_chunked_body_keeps_its_body() {
     let fixture = SocketFixture::new().await;
     let text = "GET / HTTP/1.1\nHost: HOST\nTransfer-Encoding: chunked\n\n2\nhi\n0\n\n";
-    let mut client = fixture.client(text).await;
-    let mut sandbox = fixture.sandbox().await;
-    assert!(sandbox.head().await.contains("transfer-encoding: chunked"));
-    assert_eq!(sandbox.until("0\n\n").await, "2\nhi\n0\n\n");
-    sandbox.send(OK).await;
-    client.until("ok").await;
+    let (forwarded, _) = fixture.relay(text, OK).await;
+    assert_lines(text, &forwarded, "transfer-encoding: chunked");
+    assert!(forwarded.ends_with("\n\n2\nhi\n0\n\n"), "{forwarded}");
 }
 
 #[tokio::test]
@@ -227,12 +180,8 @@ async fn forwarded_for_of_trusted_proxies_is_kept() {
         config.trusted_proxies = vec![trusted.parse().unwrap()];
         let fixture = SocketFixture::with(config).await;
         let text = "GET / HTTP/1.1\nHost: HOST\nX-Forwarded-For: 6.6.6.6, 192.0.2.1\n\n";
-        let _client = fixture.client(text).await;
-        let head = fixture.sandbox().await.head().await;
-        assert!(
-            head.contains(&format!("\nx-forwarded-for: {expected}\n")),
-            "{head}"
-        );
+        let forwarded = format!("x-forwarded-for: {expected}");
+        fixture.assert_relayed(text, &forwarded, OK, "ok").await;
     }
 }
 
@@ -243,8 +192,7 @@ async fn limits_connections_to_sandboxes() {
     let fixture = SocketFixture::with(config).await;
     let text = "GET / HTTP/1.1\nHost: HOST\nConnection: close\n\n";
     let (mut first, mut sandbox, _) = fixture.open(text).await;
-    let answer = fixture.exchange(text).await;
-    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    let answer = fixture.assert_answered(text, "HTTP/1.1 503 ").await;
     assert!(answer.contains("overloaded"), "{answer}");
     sandbox.send(OK).await;
     assert!(first.rest().await.ends_with("ok"));
@@ -267,22 +215,17 @@ async fn fill_window(body: &mut h2::SendStream<Bytes>) {
 async fn stalled_http_2_uploads_do_not_block_others() {
     let fixture = SocketFixture::new().await;
     let mut client = fixture.http2().await;
-    let request = || {
-        Request::post(format!("http://{}/", fixture.host()))
-            .body(())
-            .unwrap()
-    };
     let mut stalled = Vec::new();
     for _ in 0..8 {
-        client = client.ready().await.unwrap();
-        let (answer, mut body) = client.send_request(request(), false).unwrap();
+        let upload = Request::post("/");
+        let (answer, mut body) = fixture.http2_send(&mut client, upload, false).await;
         let mut sandbox = fixture.sandbox().await;
         sandbox.head().await;
         fill_window(&mut body).await;
         stalled.push((answer, body, sandbox));
     }
-    client = client.ready().await.unwrap();
-    let (answer, mut body) = client.send_request(request(), false).unwrap();
+    let upload = Request::post("/");
+    let (answer, mut body) = fixture.http2_send(&mut client, upload, false).await;
     let mut sandbox = fixture.sandbox().await;
     sandbox.head().await;
     body.send_data(Bytes::from_static(b"hi"), true).unwrap();
@@ -296,21 +239,12 @@ async fn cors_preflight_is_forwarded() {
     let fixture = SocketFixture::new().await;
     let text = "OPTIONS /x HTTP/1.1\nHost: HOST\nOrigin: https://a\n\
                 Access-Control-Request-Method: PUT\n\n";
-    let (mut client, mut sandbox, head) = fixture.open(text).await;
-    assert!(
-        head.contains("access-control-request-method: put"),
-        "{head}"
-    );
-    sandbox
-        .send("HTTP/1.1 204 No Content\nAccess-Control-Allow-Origin: https://a\n\n")
-        .await;
-    let head = client.head().await;
-    let origins = head.matches("access-control-allow-origin").count();
-    assert_eq!(
-        (origins, head.starts_with("http/1.1 204")),
-        (1, true),
-        "{head}"
-    );
+    let answer = "HTTP/1.1 204 No Content\nAccess-Control-Allow-Origin: https://a\n\n";
+    let (forwarded, returned) = fixture.relay(text, answer).await;
+    assert_lines(text, &forwarded, "access-control-request-method: put");
+    assert!(returned.starts_with("http/1.1 204"), "{returned}");
+    let origins = returned.matches("access-control-allow-origin").count();
+    assert_eq!(origins, 1, "{returned}");
 }
 
 #[tokio::test]
@@ -346,17 +280,12 @@ async fn non_idempotent_request_is_not_retried() {
     ] {
         let text = format!("{head}\nHost: HOST\nConnection: close\n\n{body}");
         let mut client = fixture.client(&text).await;
-        let mut sandbox = fixture.sandbox().await;
-        sandbox.until(&format!("\n\n{body}")).await;
-        drop(sandbox);
+        fixture.sandbox().await.message().await;
         let answer = client.rest().await;
         assert!(answer.starts_with("HTTP/1.1 502 "), "{head}{answer}");
     }
-    let mut client = fixture.client("GET /next HTTP/1.1\nHost: HOST\n\n").await;
-    let mut sandbox = fixture.sandbox().await;
-    assert!(sandbox.head().await.starts_with("get /next "));
-    sandbox.send(OK).await;
-    client.until("ok").await;
+    let text = "GET /next HTTP/1.1\nHost: HOST\n\n";
+    fixture.assert_relayed(text, "get /next http/1.1", OK, "ok").await;
 }
 
 /// A later readiness of the same Pod.
@@ -367,20 +296,19 @@ fn again(time: i64) -> SandboxStatus {
     }
 }
 
+/// The response after which a connection is not used again.
+const DONE: &str = "HTTP/1.1 204 No Content\nConnection: close\n\n";
+
 #[tokio::test]
 async fn idempotent_request_is_retried_after_connection_loss() {
     let fixture = SocketFixture::new().await;
     for method in ["GET", "HEAD", "OPTIONS", "DELETE", "PUT"] {
         let text = format!("{method} /again HTTP/1.1\nHost: HOST\nConnection: close\n\n");
-        let mut client = fixture.client(&text).await;
-        let mut sandbox = fixture.sandbox().await;
-        let first = sandbox.head().await;
+        let (mut client, sandbox, first) = fixture.open(&text).await;
         drop(sandbox);
         let mut sandbox = fixture.sandbox().await;
         assert_eq!(sandbox.head().await, first);
-        sandbox
-            .send("HTTP/1.1 204 No Content\nConnection: close\n\n")
-            .await;
+        sandbox.send(DONE).await;
         let answer = client.rest().await;
         assert!(answer.starts_with("HTTP/1.1 204 "), "{method} {answer}");
     }
@@ -392,24 +320,17 @@ async fn idempotent_request_waits_for_restarted_server() {
     let text = "GET /again HTTP/1.1\nHost: HOST\nUpgrade: x\nConnection: close, upgrade\n\n";
     let mut client = fixture.client(text).await;
     for _ in 0..2 {
-        let mut sandbox = fixture.sandbox().await;
-        sandbox.head().await;
-        drop(sandbox);
+        fixture.sandbox().await.head().await;
     }
     fixture.base.report(&fixture.id, &again(2));
     let mut sandbox = fixture.sandbox().await;
-    let head = sandbox.head().await;
-    assert!(head.contains("\nupgrade: x\n"), "{head}");
-    sandbox
-        .send("HTTP/1.1 204 No Content\nConnection: close\n\n")
-        .await;
+    assert_lines(text, &sandbox.head().await, "upgrade: x");
+    sandbox.send(DONE).await;
     assert!(client.rest().await.starts_with("HTTP/1.1 204 "));
     // A request that crashes its server every time is not sent again.
     let mut client = fixture.client(text).await;
     for turn in 0..3 {
-        let mut sandbox = fixture.sandbox().await;
-        sandbox.head().await;
-        drop(sandbox);
+        fixture.sandbox().await.head().await;
         if turn == 1 {
             fixture.base.report(&fixture.id, &again(3));
         }
@@ -434,145 +355,76 @@ async fn idempotent_request_follows_replaced_pod() {
 #[tokio::test]
 async fn non_http_response_is_not_retried() {
     let fixture = SocketFixture::new().await;
-    let text = "GET /odd HTTP/1.1\nHost: HOST\nConnection: close\n\n";
+    let text = "GET /odd HTTP/1.1\nHost: HOST\n\n";
     for odd in ["nonsense\n\n", "HTTP/1.1 200 OK\nContent-Length: x\n\n"] {
-        let (_, answer) = fixture.round_trip(text, odd).await;
-        assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+        let (_, answer) = fixture.relay(text, odd).await;
+        assert!(answer.starts_with("http/1.1 502 "), "{answer}");
         assert!(answer.contains("is not HTTP"), "{answer}");
-    }
-}
-
-/// All forms work, whichever one the API returns.
-#[tokio::test]
-async fn returned_url_and_all_other_forms_reach_the_sandbox() {
-    for form in [UrlForm::Nested, UrlForm::Flat, UrlForm::Path] {
-        let mut config = config();
-        config.urls.form = form;
-        let fixture = SocketFixture::with(config).await;
-        let (code, info) = fixture.base.get("/sessions/s1").await;
-        assert_eq!(code, 200);
-        let id = &fixture.id;
-        let urls = [
-            format!("https://{id}.rt.example.com"),
-            format!("https://{id}-rt.example.com"),
-            format!("https://rt.example.com/{id}/runtime"),
-        ];
-        let ours = [UrlForm::Nested, UrlForm::Flat, UrlForm::Path];
-        let ours = ours.iter().position(|f| *f == form).unwrap();
-        assert_eq!(info["url"], json!(urls[ours]));
-        for url in &urls {
-            let (host, path) = url["https://".len()..]
-                .split_once('/')
-                .unwrap_or((&url["https://".len()..], ""));
-            let path = if path.is_empty() {
-                String::new()
-            } else {
-                format!("/{path}")
-            };
-            let text = format!("GET {path}/x HTTP/1.1\nHost: {host}\nConnection: close\n\n");
-            let mut client = fixture.client(&text).await;
-            let mut sandbox = fixture.sandbox().await;
-            assert!(sandbox.head().await.starts_with("get /x "), "{url}");
-            sandbox.send(OK).await;
-            assert!(client.rest().await.ends_with("ok"), "{url}");
-        }
     }
 }
 
 #[tokio::test]
 async fn links_and_cookies_are_restricted_to_prefix_or_host() {
     let fixture = SocketFixture::new().await;
-    let id = &fixture.id;
     let answer = "HTTP/1.1 302 Found\nLocation: /login?a=1\nSet-Cookie: a=1; Path=/\n\
                   Set-Cookie: b=2; Domain=rt.example.com\nService-Worker-Allowed: /\n\
                   Content-Length: 0\n\n";
-    for (target, host, prefix) in [
+    let switch = "HTTP/1.1 101 Switching Protocols\nConnection: upgrade\nUpgrade: websocket\n\
+                  Set-Cookie: a=1; Path=/; Domain=example.com\n\n";
+    let upgrade = "Connection: Upgrade\nUpgrade: websocket\n";
+    for (target, host, offer, answer, returned) in [
         (
-            format!("//{id}/work-1/x"),
+            "//ID/work-1/x",
             "rt.example.com",
-            format!("/{id}/work-1"),
+            "",
+            answer,
+            "location: /ID/work-1/login?a=1\nset-cookie: a=1; path=/ID/work-1\n\
+             set-cookie: b=2; path=/ID/work-1\n!service-worker-allowed",
         ),
-        ("/x".to_owned(), "HOST", String::new()),
-    ] {
-        let text = format!("GET {target} HTTP/1.1\nHost: {host}\nConnection: close\n\n");
-        let (mut client, mut sandbox, _) = fixture.open(&text).await;
-        sandbox.send(answer).await;
-        let head = client.head().await;
-        let (path, default) = match &*prefix {
-            "" => ("/", String::new()),
-            prefix => (prefix, format!("; path={prefix}")),
-        };
-        for line in [
-            format!("\nlocation: {prefix}/login?a=1\n"),
-            format!("\nset-cookie: a=1; path={path}\n"),
-            format!("\nset-cookie: b=2{default}\n"),
-        ] {
-            assert!(head.contains(&line), "{line}{head}");
-        }
-        let rules = head.contains("\nservice-worker-allowed: /\n");
-        assert_eq!(rules, prefix.is_empty(), "{head}");
-    }
-}
-
-#[tokio::test]
-async fn cookies_of_upgrade_response_are_restricted() {
-    let fixture = SocketFixture::new().await;
-    let id = &fixture.id;
-    for (target, host, path) in [
         (
-            format!("/{id}/work-1/ws"),
-            "rt.example.com",
-            format!("/{id}/work-1"),
+            "/x",
+            "HOST",
+            "",
+            answer,
+            "location: /login?a=1\nset-cookie: a=1; path=/\nset-cookie: b=2\n\
+             service-worker-allowed: /",
         ),
-        ("/ws".to_owned(), "HOST", "/".to_owned()),
+        (
+            "/ID/work-1/ws",
+            "rt.example.com",
+            upgrade,
+            switch,
+            "set-cookie: a=1; path=/ID/work-1",
+        ),
+        ("/ws", "HOST", upgrade, switch, "set-cookie: a=1; path=/"),
     ] {
-        let text = format!(
-            "GET {target} HTTP/1.1\nHost: {host}\nConnection: Upgrade\nUpgrade: websocket\n\n"
-        );
-        let (mut client, mut sandbox, _) = fixture.open(&text).await;
-        let switch = "HTTP/1.1 101 Switching Protocols\nConnection: upgrade\nUpgrade: websocket\n\
-                      Set-Cookie: a=1; Path=/; Domain=example.com\n\n";
-        sandbox.send(switch).await;
-        let head = client.head().await;
-        let line = format!("\nset-cookie: a=1; path={path}\n");
-        assert!(head.contains(&line), "{line}{head}");
+        let text = format!("GET {target} HTTP/1.1\nHost: {host}\n{offer}\n");
+        fixture.assert_relayed(&text, "", answer, returned).await;
     }
 }
 
 #[tokio::test]
 async fn vs_code_sees_its_prefix_when_configured() {
-    for keep_vscode_prefix in [true, false] {
+    for (keep_vscode_prefix, seen, location) in [
+        (true, "/ID/vscode/x?tkn=1", "/y"),
+        (false, "/x?tkn=1", "/ID/vscode/y"),
+    ] {
         let mut config = config();
         config.keep_vscode_prefix = keep_vscode_prefix;
         let fixture = SocketFixture::with(config).await;
         fixture.declare("vscode");
-        let id = &fixture.id;
-        let text = format!("GET /{id}/vscode/x?tkn=1 HTTP/1.1\nHost: rt.example.com\n\n");
-        let (mut client, mut sandbox, head) = fixture.open(&text).await;
-        let path = if keep_vscode_prefix {
-            format!("/{id}/vscode/x?tkn=1")
-        } else {
-            "/x?tkn=1".to_owned()
-        };
-        assert!(head.starts_with(&format!("get {path} ")), "{head}");
-        sandbox
-            .send("HTTP/1.1 302 Found\nLocation: /y\nSet-Cookie: a=1; Path=/\nService-Worker-Allowed: /\nContent-Length: 0\n\n")
-            .await;
-        let head = client.head().await;
+        let get = |target| format!("GET {target} HTTP/1.1\nHost: rt.example.com\n\n");
+        let answer = "HTTP/1.1 302 Found\nLocation: /y\nSet-Cookie: a=1; Path=/\n\
+                      Service-Worker-Allowed: /\nContent-Length: 0\n\n";
         // The origin is shared in either mode.
-        let path = format!("\nset-cookie: a=1; path=/{id}/vscode\n");
-        assert!(head.contains(&path), "{head}");
-        assert!(!head.contains("service-worker-allowed"), "{head}");
-        let root = if keep_vscode_prefix {
-            ""
-        } else {
-            &format!("/{id}/vscode")
-        };
-        assert!(head.contains(&format!("\nlocation: {root}/y\n")), "{head}");
+        let returned = format!(
+            "location: {location}\nset-cookie: a=1; path=/ID/vscode\n!service-worker-allowed"
+        );
+        let (text, seen) = (get("/ID/vscode/x?tkn=1"), format!("get {seen} http/1.1"));
+        fixture.assert_relayed(&text, &seen, answer, &returned).await;
         // Other ports never see their prefix.
-        let text = format!("GET /{id}/work-1/x HTTP/1.1\nHost: rt.example.com\n\n");
-        client.send(&text).await;
-        assert!(sandbox.head().await.starts_with("get /x "));
+        let text = get("/ID/work-1/x");
+        fixture.assert_relayed(&text, "get /x http/1.1", OK, "ok").await;
     }
 }
 
@@ -580,25 +432,20 @@ async fn vs_code_sees_its_prefix_when_configured() {
 async fn trace_context_is_passed_on_or_started() {
     let fixture = SocketFixture::new().await;
     let known = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    for (lines, expected) in [
-        (
-            format!("Traceparent: {known}\nTracestate: a=1\n"),
-            Some(known),
-        ),
-        ("Traceparent: nonsense\nTracestate: a=1\n".into(), None),
-        (String::new(), None),
+    for (traceparent, is_kept) in [
+        (format!("Traceparent: {known}\nTracestate: a=1\n"), true),
+        ("Traceparent: nonsense\nTracestate: a=1\n".into(), false),
+        (String::new(), false),
     ] {
-        let text = format!("GET / HTTP/1.1\nHost: HOST\nConnection: close\n{lines}\n");
-        let (mut client, mut sandbox, head) = fixture.open(&text).await;
+        let text = format!("GET / HTTP/1.1\nHost: HOST\n{traceparent}\n");
+        let (head, _) = fixture.relay(&text, OK).await;
         let line = head.lines().find_map(|l| l.strip_prefix("traceparent: "));
-        let line = line.unwrap().to_owned();
-        if let Some(expected) = expected {
-            assert_eq!(line, expected);
+        let line = line.unwrap();
+        if is_kept {
+            assert_eq!(line, known);
         } else {
             assert_eq!((line.len(), line.ends_with("-00")), (55, true), "{line}");
         }
-        assert_eq!(head.contains("\ntracestate: "), expected.is_some());
-        sandbox.send(OK).await;
-        client.until("ok").await;
+        assert_eq!(head.contains("\ntracestate: "), is_kept);
     }
 }

@@ -1,5 +1,5 @@
-//! Responses of the proxy by state of the sandbox, and how long requests are held. Without sockets
-//! and on a paused clock.
+//! Responses of the proxy by state of the sandbox, how long requests are held, and how little they
+//! cost the API server and other sandboxes. Without sockets and on a paused clock.
 
 use std::time::Duration;
 
@@ -7,39 +7,57 @@ use axum::body::Body;
 use crds::contract::CONTROL_PORT;
 use crds::contract::identity::IdentityKey;
 use crds::sandbox::{PauseReason, Phase, SandboxStatus};
+use futures::future::join_all;
 use http::header::{HOST, RETRY_AFTER};
 use http::{Method, Request};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use operator::gateway::GatewayConfig;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout};
 
-use crate::support::gateway_fixture::{GatewayFixture, config, read, ready, starting};
+use crate::support::fake_api::FakeApi;
+use crate::support::gateway_fixture::{GatewayFixture, config, key, read, ready, starting};
 
 /// A fixture with one sandbox, and its id.
 fn fixture_with(status: &SandboxStatus) -> (GatewayFixture, String) {
-    let fixture = GatewayFixture::new();
+    configured(config(), status)
+}
+
+fn configured(config: GatewayConfig, status: &SandboxStatus) -> (GatewayFixture, String) {
+    let fixture = GatewayFixture::beside(&FakeApi::default(), config);
     let id = fixture.add(1, status);
     (fixture, id)
 }
 
-fn alive(id: &str) -> Request<Body> {
+fn request(id: &str, path: &str) -> Request<Body> {
     let host = format!("{id}.rt.example.com");
-    Request::get("/alive")
-        .header(HOST, host)
-        .body(Body::empty())
-        .unwrap()
+    let request = Request::get(path).header(HOST, host);
+    request.body(Body::empty()).unwrap()
 }
 
 /// Status code, detail, and whether a retry is suggested.
-async fn answer(fixture: &GatewayFixture, id: &str) -> (u16, String, bool) {
-    let response = fixture.send(alive(id)).await;
+async fn answer_at(fixture: &GatewayFixture, id: &str, path: &str) -> (u16, String, bool) {
+    let response = fixture.send(request(id, path)).await;
     let retry = response.headers().contains_key(RETRY_AFTER);
     let (code, body) = read(response).await;
     (code, body["detail"].as_str().unwrap().to_owned(), retry)
 }
+
+/// Answer to a probe.
+async fn answer(fixture: &GatewayFixture, id: &str) -> (u16, String, bool) {
+    answer_at(fixture, id, "/alive").await
+}
+
+/// Answer to a request that is not a probe, which is a 503 with this detail.
+async fn assert_rejected(fixture: &GatewayFixture, id: &str, detail: &str) {
+    let rejection = (503, detail.to_owned(), true);
+    assert_eq!(answer_at(fixture, id, "/x").await, rejection);
+}
+
+const EXPIRED: &str = "sandbox did not come back in time";
 
 #[tokio::test(start_paused = true)]
 async fn unreachable_sandbox_gets_503_or_404_by_state() {
@@ -47,30 +65,82 @@ async fn unreachable_sandbox_gets_503_or_404_by_state() {
         phase: Phase::Failed,
         ..ready("127.0.0.1")
     };
-    for (status, code, detail) in [
-        (starting(false), 503, "sandbox is not ready yet"),
-        (failed, 503, "sandbox has failed"),
+    for (status, change, code, detail) in [
+        (starting(false), None, 503, "sandbox is not ready yet"),
+        (failed, None, 503, "sandbox has failed"),
+        (ready("127.0.0.1"), Some("/pause"), 503, "sandbox is paused"),
+        (ready("127.0.0.1"), Some("/stop"), 404, "sandbox is stopped"),
     ] {
         let (fixture, id) = fixture_with(&status);
-        assert_eq!(answer(&fixture, &id).await, (code, detail.to_owned(), true));
+        if let Some(change) = change {
+            fixture.change(change, &id).await;
+        }
+        let expected = (code, detail.to_owned(), code == 503);
+        let before = fixture.api.calls().len();
+        let answers = (0..1000).map(|_| answer_at(&fixture, &id, "/x"));
+        for answer in join_all(answers).await {
+            assert_eq!(answer, expected);
+        }
+        // Requests that a lookup could help cause one in a while.
+        let lookups = || fixture.api.calls().len() - before;
+        assert_eq!(lookups(), usize::from(code == 503), "{detail}");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(answer(&fixture, &id).await, expected);
+        assert_eq!(lookups(), 2 * usize::from(code == 503), "{detail}");
     }
-    let (fixture, id) = fixture_with(&ready("127.0.0.1"));
-    fixture.change("/pause", &id).await;
-    let paused = (503, "sandbox is paused".to_owned(), true);
-    assert_eq!(answer(&fixture, &id).await, paused);
-    fixture.change("/stop", &id).await;
-    let stopped = (404, "sandbox is stopped".to_owned(), false);
-    assert_eq!(answer(&fixture, &id).await, stopped);
     let unknown = (404, "no sandbox with this id".to_owned(), false);
+    let fixture = GatewayFixture::new();
     assert_eq!(answer(&fixture, "aaaaaaaaaaaaaaaa").await, unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_without_lookup_waits_for_index_update() {
+    let (fixture, id) = fixture_with(&starting(false));
+    assert_rejected(&fixture, &id, "sandbox is not ready yet").await;
+    let asked = fixture.api.calls().len();
+    let second = answer_at(&fixture, &id, "/x");
+    tokio::pin!(second);
+    assert!(futures::poll!(&mut second).is_pending());
+    fixture.report(&id, &ready("127.0.0.1"));
+    // It is forwarded to the Pod, where nothing listens.
+    assert_eq!(second.await.0, 502);
+    assert_eq!(fixture.api.calls().len(), asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_requests_count_as_requests_but_not_as_activity() {
+    let mut config = config();
+    config.max_requests_per_sandbox = 2;
+    let (fixture, id) = configured(config, &starting(true));
+    let held = join_all((0..2).map(|_| assert_rejected(&fixture, &id, EXPIRED)));
+    tokio::pin!(held);
+    assert!(futures::poll!(&mut held).is_pending());
+    let busy = "too many concurrent requests to this sandbox";
+    assert_rejected(&fixture, &id, busy).await;
+    let traffic = fixture.gateway.traffic_of(&key(&id));
+    assert!(!traffic.has_seen_request, "held requests are not traffic");
+    held.await;
+    assert_rejected(&fixture, &id, EXPIRED).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_held_requests() {
+    let mut config = config();
+    config.max_held_requests = 3;
+    let (fixture, id) = configured(config, &starting(true));
+    let mut answers = join_all((0..5).map(|_| answer_at(&fixture, &id, "/x"))).await;
+    answers.sort_unstable();
+    let rejection = |detail: &str| (503, detail.to_owned(), true);
+    assert_eq!(answers[..3], vec![rejection(EXPIRED); 3]);
+    assert_eq!(answers[3..], vec![rejection("too many held requests"); 2]);
+    assert_eq!(fixture.gateway.metrics().held.get(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn held_request_expires_after_hold_limit() {
     let (fixture, id) = fixture_with(&starting(true));
     let start = Instant::now();
-    let expired = (503, "sandbox did not come back in time".to_owned(), true);
-    assert_eq!(answer(&fixture, &id).await, expired);
+    assert_eq!(answer(&fixture, &id).await, (503, EXPIRED.to_owned(), true));
     assert_eq!(start.elapsed(), config().hold_limit);
 }
 
@@ -97,10 +167,8 @@ async fn probe_does_not_wake_idle_paused_sandbox() {
     let paused = (503, "sandbox is paused".to_owned(), true);
     assert_eq!(answer(&fixture, &id).await, paused);
     let calls = fixture.api.calls();
-    assert!(
-        calls.iter().all(|(method, _)| *method == Method::GET),
-        "{calls:?}"
-    );
+    let is_read = |(method, _): &(Method, String)| *method == Method::GET;
+    assert!(calls.iter().all(is_read), "{calls:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,10 +180,8 @@ async fn rejection_is_confirmed_by_live_lookup() {
     // Pod, where nothing listens.
     first.report(&id, &ready("127.0.0.1"));
     let (code, detail, _) = answer(&second, &id).await;
-    assert_eq!(
-        (code, &*detail),
-        (502, "connection refused by this port of the sandbox")
-    );
+    let refused = "connection refused by this port of the sandbox";
+    assert_eq!((code, &*detail), (502, refused));
     // A sandbox that is unknown to this replica is found too.
     let third = GatewayFixture::beside(&first.api, config());
     assert_eq!(answer(&third, &id).await.0, 502);
@@ -160,30 +226,26 @@ async fn refused_connection_after_a_start_is_retried_until_the_port_listens() {
     drop(listener);
     let fixture = GatewayFixture::new();
     let id = fixture.add(address.port(), &just_ready("127.0.0.1"));
-    let request = fixture.send(alive(&id));
-    tokio::pin!(request);
-    assert!(timeout(Duration::from_secs(3), &mut request).await.is_err());
+    let sent = fixture.send(request(&id, "/alive"));
+    tokio::pin!(sent);
+    assert!(timeout(Duration::from_secs(3), &mut sent).await.is_err());
     let listener = TcpListener::bind(address).await.unwrap();
     let server = async {
         let (mut stream, _) = listener.accept().await.unwrap();
         read_head(&mut stream).await;
         stream.write_all(OK).await.unwrap();
     };
-    let (response, ()) = tokio::join!(request, server);
+    let (response, ()) = tokio::join!(sent, server);
     assert_eq!(response.status(), 200);
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_connection_is_502_when_the_port_never_listens() {
-    let (fixture, id) = fixture_with(&just_ready("127.0.0.1"));
-    assert_eq!(answer(&fixture, &id).await.0, 502);
-}
-
-#[tokio::test(start_paused = true)]
-async fn address_outside_pod_networks_is_502() {
-    for ip in ["169.254.169.254", "0.0.0.0", "224.0.0.1", "fe80::1"] {
-        let (fixture, id) = fixture_with(&ready(ip));
-        assert_eq!(answer(&fixture, &id).await.0, 502, "{ip}");
+async fn unusable_address_is_502() {
+    // At the first one, the port never listens; the others are not in networks of Pods.
+    let outside = ["169.254.169.254", "0.0.0.0", "224.0.0.1", "fe80::1"].map(ready);
+    for status in [just_ready("127.0.0.1")].into_iter().chain(outside) {
+        let (fixture, id) = fixture_with(&status);
+        assert_eq!(answer(&fixture, &id).await.0, 502, "{:?}", status.pod_ip);
     }
 }
 
@@ -195,14 +257,6 @@ struct ProvingPod {
 }
 
 impl ProvingPod {
-    async fn new(ip: &str, identity: IdentityKey) -> Self {
-        Self {
-            control: TcpListener::bind((ip, CONTROL_PORT)).await.unwrap(),
-            server: TcpListener::bind((ip, 0)).await.unwrap(),
-            identity,
-        }
-    }
-
     /// Answers one identity request.
     async fn prove(&self) {
         let (mut stream, _) = self.control.accept().await.unwrap();
@@ -228,42 +282,41 @@ async fn read_head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-fn fixture_with_pod(pod: &ProvingPod) -> (GatewayFixture, String) {
-    let address = pod.server.local_addr().unwrap();
+/// A sandbox whose Pod at `ip` proves its address with the key of another one.
+async fn fixture_with_pod(ip: &str) -> (GatewayFixture, String, ProvingPod) {
+    let pod = ProvingPod {
+        control: TcpListener::bind((ip, CONTROL_PORT)).await.unwrap(),
+        server: TcpListener::bind((ip, 0)).await.unwrap(),
+        identity: IdentityKey::new([0; 32]),
+    };
     let fixture = GatewayFixture::new();
     let status = SandboxStatus {
         proves_address: true,
-        ..ready(&address.ip().to_string())
+        ..ready(ip)
     };
-    let id = fixture.add(address.port(), &status);
-    (fixture, id)
-}
-
-fn identity_of(fixture: &GatewayFixture, id: &str) -> IdentityKey {
-    let uid = fixture.api.get(id).metadata.uid.unwrap();
-    fixture.keys.identity_key(&uid)
+    let id = fixture.add(pod.server.local_addr().unwrap().port(), &status);
+    (fixture, id, pod)
 }
 
 #[tokio::test]
 async fn requests_go_to_pods_that_prove_their_address() {
-    let mut pod = ProvingPod::new("127.77.0.1", IdentityKey::new([0; 32])).await;
-    let (fixture, id) = fixture_with_pod(&pod);
-    pod.identity = identity_of(&fixture, &id);
+    let (fixture, id, mut pod) = fixture_with_pod("127.77.0.1").await;
+    let uid = fixture.api.get(&id).metadata.uid.unwrap();
+    pod.identity = fixture.keys.identity_key(&uid);
     let server = async {
         let (mut stream, _) = pod.server.accept().await.unwrap();
         pod.prove().await;
         read_head(&mut stream).await;
         stream.write_all(OK).await.unwrap();
     };
-    let (response, ()) = tokio::join!(fixture.send(alive(&id)), server);
+    let (response, ()) = tokio::join!(fixture.send(request(&id, "/alive")), server);
     assert_eq!(response.status(), 200);
 }
 
 /// A Pod of another tenant has the address by now, while the index is behind.
 #[tokio::test]
 async fn another_pod_at_the_address_receives_nothing() {
-    let pod = ProvingPod::new("127.77.0.2", IdentityKey::new([0; 32])).await;
-    let (fixture, id) = fixture_with_pod(&pod);
+    let (fixture, id, pod) = fixture_with_pod("127.77.0.2").await;
     let stand_in = async {
         let mut received = Vec::new();
         loop {

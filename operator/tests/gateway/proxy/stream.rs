@@ -63,10 +63,10 @@ async fn slow_reader_slows_the_writer() {
     fill(&mut sandbox).await;
 }
 
-/// Advances the clock by hours.
-async fn silence() {
+/// Lets time pass, on a clock that otherwise runs.
+async fn advance(time: Duration) {
     time::pause();
-    time::advance(Duration::from_hours(9)).await;
+    time::advance(time).await;
     time::resume();
 }
 
@@ -83,7 +83,7 @@ async fn silent_requests_and_tunnels_stay_open() {
     let mut receiving = fixture.sandbox().await;
     receiving.until("\n\nbo").await;
     let (mut near, mut far) = fixture.tunnel().await;
-    silence().await;
+    advance(Duration::from_hours(9)).await;
     pending_far.send(OK).await;
     pending.until("ok").await;
     writing.send("2\nho\n0\n\n").await;
@@ -102,13 +102,11 @@ async fn silent_requests_and_tunnels_stay_open() {
 async fn silent_http_2_stream_stays_open_while_client_answers_pings() {
     let fixture = SocketFixture::new().await;
     let mut client = fixture.http2().await;
-    let (answer, _) = fixture.http2_get(&mut client, "/slow");
+    let (answer, _) = fixture.http2_send(&mut client, Request::get("/slow"), true).await;
     let mut sandbox = fixture.sandbox().await;
     sandbox.head().await;
     for _ in 0..60 {
-        time::pause();
-        time::advance(Duration::from_secs(15)).await;
-        time::resume();
+        advance(Duration::from_secs(15)).await;
         // A round trip, during which pings are answered too.
         let other = Request::get("http://gateway/nothing").body(()).unwrap();
         client = client.ready().await.unwrap();
@@ -123,7 +121,7 @@ async fn silent_http_2_stream_stays_open_while_client_answers_pings() {
 async fn events_arrive_one_by_one_by_http_2() {
     let fixture = SocketFixture::new().await;
     let mut client = fixture.http2().await;
-    let (answer, _) = fixture.http2_get(&mut client, "/sse");
+    let (answer, _) = fixture.http2_send(&mut client, Request::get("/sse"), true).await;
     let mut sandbox = fixture.sandbox().await;
     sandbox.head().await;
     sandbox.send(SSE).await;
@@ -144,7 +142,7 @@ async fn upstream_connection_closes_when_http_2_stream_is_reset() {
     let fixture = SocketFixture::new().await;
     let mut client = fixture.http2().await;
     for answered in [false, true] {
-        let (answer, mut sent) = fixture.http2_get(&mut client, "/slow");
+        let (answer, mut sent) = fixture.http2_send(&mut client, Request::get("/slow"), true).await;
         let mut sandbox = fixture.sandbox().await;
         sandbox.head().await;
         if answered {
@@ -153,7 +151,6 @@ async fn upstream_connection_closes_when_http_2_stream_is_reset() {
         }
         sent.send_reset(h2::Reason::CANCEL);
         assert_eq!(sandbox.rest().await, "");
-        client = client.ready().await.unwrap();
     }
 }
 
@@ -161,7 +158,7 @@ async fn upstream_connection_closes_when_http_2_stream_is_reset() {
 async fn truncated_response_resets_http_2_stream() {
     let fixture = SocketFixture::new().await;
     let mut client = fixture.http2().await;
-    let (answer, _) = fixture.http2_get(&mut client, "/");
+    let (answer, _) = fixture.http2_send(&mut client, Request::get("/"), true).await;
     let mut sandbox = fixture.sandbox().await;
     sandbox.head().await;
     sandbox.send(&format!("{SSE}2\nhi\n")).await;
@@ -227,9 +224,7 @@ async fn new_clients_are_served_during_drain_delay() {
     early.until("}").await;
     let (near, mut far) = fixture.tunnel().await;
     assert!(!fixture.served.is_finished());
-    time::pause();
-    time::advance(Duration::from_mins(10)).await;
-    time::resume();
+    advance(Duration::from_mins(10)).await;
     // New connections are rejected, and idle ones close.
     assert_eq!((early.rest().await, late.rest().await), Default::default());
     drop(near);
@@ -263,9 +258,7 @@ async fn idle_upstream_connections_close_across_many_sandboxes() {
         let calls = (batch * BATCH..(batch + 1) * BATCH).map(|n| call(&fixture, port, n));
         join_all(calls).await;
         most = most.max(open.get());
-        time::pause();
-        time::advance(Duration::from_secs(5)).await;
-        time::resume();
+        advance(Duration::from_secs(5)).await;
     }
     assert!(most <= i64::try_from(BATCH * 3).unwrap(), "{most} open");
     // All of them close when idle.

@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async, client_async};
 
-use crate::support::socket_fixture::SocketFixture;
+use crate::support::socket_fixture::{SocketFixture, assert_lines};
 
 const PROTOCOL: &str = "sec-websocket-protocol";
 
@@ -85,6 +85,11 @@ async fn messages_of_every_size_are_echoed() {
     echoed.await.unwrap();
 }
 
+/// Reads the next message, which must be this one.
+async fn assert_next(socket: &mut Socket, expected: &Message) {
+    assert_eq!(socket.next().await.unwrap().unwrap(), *expected);
+}
+
 #[tokio::test]
 async fn fragments_and_control_frames_between_them_pass() {
     let fixture = SocketFixture::new().await;
@@ -92,42 +97,38 @@ async fn fragments_and_control_frames_between_them_pass() {
     let part = |text: &'static str, code, last| {
         Message::Frame(Frame::message(text, OpCode::Data(code), last))
     };
-    near.send(part("Hel", Data::Text, false)).await.unwrap();
-    near.send(Message::Ping("p".into())).await.unwrap();
-    near.send(part("", Data::Continue, false)).await.unwrap();
-    near.send(part("lo", Data::Continue, true)).await.unwrap();
+    let ping = Message::Ping("p".into());
+    for frame in [
+        part("Hel", Data::Text, false),
+        ping.clone(),
+        part("", Data::Continue, false),
+        part("lo", Data::Continue, true),
+    ] {
+        near.send(frame).await.unwrap();
+    }
     // The ping arrives before the message that it interrupts.
-    assert_eq!(
-        far.next().await.unwrap().unwrap(),
-        Message::Ping("p".into())
-    );
-    assert_eq!(far.next().await.unwrap().unwrap(), Message::text("Hello"));
+    assert_next(&mut far, &ping).await;
+    assert_next(&mut far, &Message::text("Hello")).await;
     far.flush().await.unwrap();
-    assert_eq!(
-        near.next().await.unwrap().unwrap(),
-        Message::Pong("p".into())
-    );
+    assert_next(&mut near, &Message::Pong("p".into())).await;
 }
 
 #[tokio::test]
 async fn pings_and_pongs_pass_both_ways() {
     let fixture = SocketFixture::new().await;
     let (mut near, mut far) = connect(&fixture).await;
-    let long = "x".repeat(125);
-    for payload in ["", "ping", &long] {
+    for payload in ["", "ping", &"x".repeat(125)] {
         let payload = payload.as_bytes().to_vec();
-        let (call, answer) = (
-            Message::Ping(payload.clone().into()),
-            Message::Pong(payload.into()),
-        );
+        let (ping, pong) = (payload.clone().into(), payload.into());
+        let (ping, pong) = (Message::Ping(ping), Message::Pong(pong));
         for _ in 0..2 {
-            near.send(call.clone()).await.unwrap();
-            assert_eq!(far.next().await.unwrap().unwrap(), call);
+            near.send(ping.clone()).await.unwrap();
+            assert_next(&mut far, &ping).await;
             far.flush().await.unwrap();
-            assert_eq!(near.next().await.unwrap().unwrap(), answer);
+            assert_next(&mut near, &pong).await;
             // An unsolicited pong.
-            near.send(answer.clone()).await.unwrap();
-            assert_eq!(far.next().await.unwrap().unwrap(), answer);
+            near.send(pong.clone()).await.unwrap();
+            assert_next(&mut far, &pong).await;
             // The same in the other direction.
             std::mem::swap(&mut near, &mut far);
         }
@@ -142,19 +143,16 @@ async fn every_close_code_passes_both_ways() {
     ];
     for code in codes {
         for from_client in [true, false] {
-            let (near, far) = connect(&fixture).await;
-            let (mut one, mut other) = if from_client {
-                (near, far)
-            } else {
-                (far, near)
-            };
+            let (mut one, mut other) = connect(&fixture).await;
+            if !from_client {
+                std::mem::swap(&mut one, &mut other);
+            }
             let frame = CloseFrame {
                 code: CloseCode::from(code),
                 reason: "enough".into(),
             };
             one.close(Some(frame.clone())).await.unwrap();
-            let seen = other.next().await.unwrap().unwrap();
-            assert_eq!(seen, Message::Close(Some(frame.clone())));
+            assert_next(&mut other, &Message::Close(Some(frame.clone()))).await;
             other.flush().await.ok();
             let answered = one.next().await.unwrap().unwrap();
             assert!(matches!(answered, Message::Close(Some(f)) if f.code == frame.code));
@@ -162,7 +160,7 @@ async fn every_close_code_passes_both_ways() {
     }
     let (mut near, mut far) = connect(&fixture).await;
     near.close(None).await.unwrap();
-    assert_eq!(far.next().await.unwrap().unwrap(), Message::Close(None));
+    assert_next(&mut far, &Message::Close(None)).await;
 }
 
 #[tokio::test]
@@ -187,18 +185,15 @@ async fn unknown_frames_and_extensions_pass_unchanged() {
         )
         .await;
     let offer = "sec-websocket-extensions: permessage-deflate; client_max_window_bits";
-    assert!(head.contains(offer), "{head}");
+    assert_lines("request", &head, offer);
     sandbox
         .send(
             "HTTP/1.1 101 Switching Protocols\nConnection: Upgrade\nUpgrade: websocket\n\
              Sec-WebSocket-Extensions: permessage-deflate\n\n",
         )
         .await;
-    let head = client.head().await;
-    assert!(
-        head.contains("sec-websocket-extensions: permessage-deflate"),
-        "{head}"
-    );
+    let consent = "sec-websocket-extensions: permessage-deflate";
+    assert_lines("response", &client.head().await, consent);
     let frames = b"\xc1\x07\xf2\x48\xcd\xc9\xc9\x07\x00\xf3\x00\x8b\x02\x00\x01end";
     client.send_raw(frames).await;
     assert_eq!(sandbox.bytes(frames.len()).await, frames);
@@ -222,7 +217,7 @@ async fn websockets_of_one_sandbox_do_not_block_each_other() {
         for n in 0..100 {
             let message = Message::text(format!("{n}"));
             other.0.send(message.clone()).await.unwrap();
-            assert_eq!(other.1.next().await.unwrap().unwrap(), message);
+            assert_next(&mut other.1, &message).await;
         }
     };
     tokio::select! {

@@ -112,7 +112,12 @@ impl SocketFixture {
         format!("{}.rt.example.com", self.id)
     }
 
-    /// Connects and sends `text`, in which `HOST` stands for the sandbox's host.
+    /// Fills in the sandbox for `HOST` and `ID`.
+    pub(crate) fn fill_in(&self, text: &str) -> String {
+        text.replace("HOST", &self.host()).replace("ID", &self.id)
+    }
+
+    /// Connects and sends `text`, in which `HOST` and `ID` stand for the sandbox.
     pub(crate) async fn client(&self, text: &str) -> RawConnection {
         self.client_at(self.address.ip(), text).await
     }
@@ -120,7 +125,7 @@ impl SocketFixture {
     pub(crate) async fn client_at(&self, ip: IpAddr, text: &str) -> RawConnection {
         let address = SocketAddr::new(ip, self.address.port());
         let mut connection = RawConnection::new(TcpStream::connect(address).await.unwrap());
-        connection.send(&text.replace("HOST", &self.host())).await;
+        connection.send(&self.fill_in(text)).await;
         connection
     }
 
@@ -129,7 +134,7 @@ impl SocketFixture {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(SocketAddr::new(ip, 0)).unwrap();
         let mut connection = RawConnection::new(socket.connect(self.address).await.unwrap());
-        connection.send(&text.replace("HOST", &self.host())).await;
+        connection.send(&self.fill_in(text)).await;
         connection
     }
 
@@ -147,12 +152,32 @@ impl SocketFixture {
         (client, sandbox, head)
     }
 
-    /// Sends a request with `Connection: close` that the sandbox answers. Returns the request head
-    /// as the sandbox sees it, and the whole response.
-    pub(crate) async fn round_trip(&self, text: &str, answer: &str) -> (String, String) {
-        let (mut client, mut sandbox, head) = self.open(text).await;
-        sandbox.send(answer).await;
-        (head, client.rest().await)
+    /// Sends a request that the sandbox answers. Returns both messages as they arrive.
+    pub(crate) async fn relay(&self, request: &str, response: &str) -> (String, String) {
+        let mut client = self.client(request).await;
+        let mut sandbox = self.sandbox().await;
+        let forwarded = sandbox.message().await;
+        sandbox.send(response).await;
+        let returned = client.message().await;
+        drop((client, sandbox));
+        // The next request opens a connection of its own.
+        while self.base.gateway.metrics().upstream_connections.get() > 0 {
+            tokio::task::yield_now().await;
+        }
+        (forwarded, returned)
+    }
+
+    /// As [`SocketFixture::relay`], and checks both messages with [`assert_lines`].
+    pub(crate) async fn assert_relayed(
+        &self,
+        request: &str,
+        forwarded: &str,
+        response: &str,
+        returned: &str,
+    ) {
+        let (at_sandbox, at_client) = self.relay(request, response).await;
+        assert_lines(request, &at_sandbox, &self.fill_in(forwarded));
+        assert_lines(request, &at_client, &self.fill_in(returned));
     }
 
     /// Opens a tunnel and returns its ends.
@@ -163,20 +188,41 @@ impl SocketFixture {
         (near, far)
     }
 
-    /// Sends a request to a path of the sandbox by HTTP/2.
-    pub(crate) fn http2_get(
+    /// Sends a request for a path of the sandbox by HTTP/2, with or without a body.
+    pub(crate) async fn http2_send(
         &self,
         client: &mut h2::client::SendRequest<Bytes>,
-        path: &str,
+        request: http::request::Builder,
+        is_whole: bool,
     ) -> (h2::client::ResponseFuture, h2::SendStream<Bytes>) {
-        let uri = format!("http://{}{path}", self.host());
-        let request = http::Request::get(uri).body(()).unwrap();
-        client.send_request(request, true).unwrap()
+        let mut request = request.body(()).unwrap();
+        let uri = format!("http://{}{}", self.host(), request.uri());
+        *request.uri_mut() = uri.parse().unwrap();
+        *client = client.clone().ready().await.unwrap();
+        client.send_request(request, is_whole).unwrap()
     }
 
     /// Sends a request and returns the whole response, after which the gateway closes.
     pub(crate) async fn exchange(&self, text: &str) -> String {
         self.client(text).await.rest().await
+    }
+
+    /// Sends a request after which the gateway closes, and checks the start of the response.
+    pub(crate) async fn assert_answered(&self, text: &str, status: &str) -> String {
+        let answer = self.exchange(text).await;
+        assert!(answer.starts_with(status), "{text}{answer}");
+        answer
+    }
+}
+
+/// Asserts that a message has each of these lines, and that a text after `!` is nowhere in it.
+pub(crate) fn assert_lines(case: &str, message: &str, expected: &str) {
+    for line in expected.lines() {
+        let is_met = match line.strip_prefix('!') {
+            Some(absent) => !message.contains(absent),
+            None => message.lines().any(|found| found == line),
+        };
+        assert!(is_met, "{case}: {line} in\n{message}");
     }
 }
 
@@ -255,6 +301,20 @@ impl RawConnection {
     /// Reads a head, in lower case.
     pub(crate) async fn head(&mut self) -> String {
         self.until("\n\n").await.to_lowercase()
+    }
+
+    /// Reads a head, in lower case, and its body.
+    pub(crate) async fn message(&mut self) -> String {
+        let head = self.head().await;
+        let mut lines = head.lines();
+        let length = lines.find_map(|line| line.strip_prefix("content-length: "));
+        let body = match length {
+            Some(length) => String::from_utf8(self.bytes(length.parse().unwrap()).await).unwrap(),
+            None if head.contains("transfer-encoding: chunked") => self.until("\n\n").await,
+            None if head.starts_with("http/1.0 ") => self.rest().await,
+            None => String::new(),
+        };
+        head + &body
     }
 
     /// Reads to the end of the connection.
