@@ -1,9 +1,8 @@
-//! Fake Kubernetes API for unit tests: get, create, replace, merge and delete of objects by path,
-//! with version checks. It can be made unavailable.
+//! Fake Kubernetes API for unit tests: objects by path, with version checks and injectable faults.
 
 #![allow(clippy::unwrap_used, reason = "a fake for tests")]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -14,15 +13,18 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-/// Fake API server.
+/// Fake API server; clones share its state.
 #[derive(Debug, Clone, Default)]
 pub struct FakeApi(Arc<Mutex<FakeApiState>>);
 
 #[derive(Debug, Default)]
 struct FakeApiState {
-    objects: HashMap<String, Value>,
+    objects: BTreeMap<String, Value>,
     version: u64,
+    faults: VecDeque<u16>,
     unavailable: bool,
+    silent: bool,
+    calls: Vec<(Method, String)>,
 }
 
 impl FakeApi {
@@ -35,9 +37,24 @@ impl FakeApi {
         Client::new(service, "ns")
     }
 
+    /// Makes the next calls fail with these status codes.
+    pub fn fail(&self, codes: impl IntoIterator<Item = u16>) {
+        self.0.lock().faults.extend(codes);
+    }
+
     /// Makes every request fail, or succeed again.
     pub fn set_unavailable(&self, unavailable: bool) {
         self.0.lock().unavailable = unavailable;
+    }
+
+    /// Leaves requests without a response.
+    pub fn set_silent(&self, silent: bool) {
+        self.0.lock().silent = silent;
+    }
+
+    /// Method and path of all requests so far.
+    pub fn calls(&self) -> Vec<(Method, String)> {
+        self.0.lock().calls.clone()
     }
 
     /// Returns all objects.
@@ -45,8 +62,25 @@ impl FakeApi {
         self.0.lock().objects.values().cloned().collect()
     }
 
+    /// Returns the object at this path, which must exist.
+    pub fn object(&self, path: &str) -> Value {
+        self.0.lock().objects[path].clone()
+    }
+
+    /// Stores an object without checks and returns it with its new version.
+    pub fn put(&self, path: &str, object: Value) -> Value {
+        self.0.lock().store(path, object).1
+    }
+
+    pub fn delete(&self, path: &str) {
+        self.0.lock().objects.remove(path);
+    }
+
     async fn answer(&self, request: Request<Body>) -> Response<Body> {
         let (head, body) = request.into_parts();
+        if self.0.lock().silent {
+            return std::future::pending().await;
+        }
         let body = body.collect().await.unwrap().to_bytes();
         let sent: Value = serde_json::from_slice(&body).unwrap_or_default();
         let (code, object) = self.0.lock().act(&head.method, head.uri.path(), sent);
@@ -57,44 +91,69 @@ impl FakeApi {
 
 impl FakeApiState {
     fn act(&mut self, method: &Method, path: &str, sent: Value) -> (StatusCode, Value) {
+        self.calls.push((method.clone(), path.to_owned()));
         if self.unavailable {
             return failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable");
         }
-        let name = sent["metadata"]["name"].as_str().unwrap_or_default();
-        let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
-        match *method {
-            Method::POST if self.objects.contains_key(&format!("{path}/{name}")) => {
-                failure(StatusCode::CONFLICT, "AlreadyExists")
+        if let Some(code) = self.faults.pop_front() {
+            return failure(StatusCode::from_u16(code).unwrap(), "Injected");
+        }
+        if *method == Method::POST {
+            let path = format!("{path}/{}", sent["metadata"]["name"].as_str().unwrap());
+            if self.objects.contains_key(&path) {
+                return failure(StatusCode::CONFLICT, "AlreadyExists");
             }
-            Method::POST => self.store(format!("{path}/{name}"), sent),
-            Method::PUT if self.objects.get(path).map(version) != Some(version(&sent)) => {
+            return self.store(&path, sent);
+        }
+        if *method == Method::GET && path.rsplit('/').nth(2) == Some("namespaces") {
+            let items = self.objects.iter().filter(|(of, _)| of.starts_with(path));
+            let items: Vec<_> = items.map(|(_, object)| object).collect();
+            return (StatusCode::OK, json!({"metadata": {}, "items": items}));
+        }
+        let Some(mut object) = self.objects.get(path).cloned() else {
+            return failure(StatusCode::NOT_FOUND, "NotFound");
+        };
+        let differs = |field: &str| sent["metadata"][field] != object["metadata"][field];
+        match *method {
+            Method::PUT if differs("resourceVersion") => failure(StatusCode::CONFLICT, "Conflict"),
+            Method::PUT => self.store(path, sent),
+            // A change of a Sandbox names its uid, because the name may be used again.
+            Method::PATCH if path.rsplit('/').nth(1) == Some("sandboxes") && differs("uid") => {
                 failure(StatusCode::CONFLICT, "Conflict")
             }
-            Method::PUT => self.store(path.to_owned(), sent),
-            Method::PATCH => match self.objects.get(path).cloned() {
-                Some(mut object) => {
-                    merge(&mut object, sent);
-                    self.store(path.to_owned(), object)
-                }
-                None => failure(StatusCode::NOT_FOUND, "NotFound"),
-            },
-            Method::DELETE => match self.objects.remove(path) {
-                Some(object) => (StatusCode::OK, object),
-                None => failure(StatusCode::NOT_FOUND, "NotFound"),
-            },
-            _ => match self.objects.get(path) {
-                Some(object) => (StatusCode::OK, object.clone()),
-                None => failure(StatusCode::NOT_FOUND, "NotFound"),
-            },
+            Method::PATCH if leaves_stopped(&object, &sent) => {
+                failure(StatusCode::UNPROCESSABLE_ENTITY, "Invalid")
+            }
+            Method::PATCH => {
+                merge(&mut object, sent);
+                self.store(path, object)
+            }
+            Method::DELETE => {
+                self.objects.remove(path);
+                (StatusCode::OK, object)
+            }
+            _ => (StatusCode::OK, object),
         }
     }
 
-    fn store(&mut self, path: String, mut object: Value) -> (StatusCode, Value) {
+    fn store(&mut self, path: &str, mut object: Value) -> (StatusCode, Value) {
         self.version += 1;
-        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.objects.insert(path, object.clone());
+        let metadata = &mut object["metadata"];
+        metadata["resourceVersion"] = self.version.to_string().into();
+        if metadata["uid"].is_null() {
+            metadata["uid"] = format!("uid-{}", self.version).into();
+            metadata["creationTimestamp"] = "2026-01-02T03:04:05Z".into();
+            metadata["namespace"] = path.rsplit('/').nth(2).into();
+        }
+        self.objects.insert(path.to_owned(), object.clone());
         (StatusCode::OK, object)
     }
+}
+
+/// Returns whether a change would end the state `Stopped` of a Sandbox, which the CRD forbids.
+fn leaves_stopped(object: &Value, change: &Value) -> bool {
+    let state = change["spec"]["state"].as_str();
+    object["spec"]["state"] == "Stopped" && state.is_some_and(|state| state != "Stopped")
 }
 
 /// Applies a merge patch (RFC 7386).
@@ -104,7 +163,10 @@ fn merge(object: &mut Value, patch: Value) {
         return;
     };
     for (name, value) in patch {
-        merge(&mut object[name], value);
+        match value {
+            Value::Null => drop(object.as_object_mut().and_then(|o| o.remove(&name))),
+            value => merge(&mut object[name], value),
+        }
     }
 }
 

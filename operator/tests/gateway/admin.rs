@@ -1,17 +1,18 @@
 //! Warm runtime configs, administration, images and the document, as clients see them.
 
-use crate::support::fake_api::FakeApi;
 use crate::support::socket_fixture::SocketFixture;
 use axum::body::Body;
 use http::Request;
 use operator::gateway::ApiSettings;
 use ring::pbkdf2;
 use serde_json::{Value, json};
+use testing::FakeApi;
 
-use crate::support::gateway_fixture::{GatewayFixture, KEY, read, tenants};
+use crate::support::gateway_fixture::{GatewayFixture, KEY, read};
 
 const PASSWORD: &str = "open sesame";
 const CONFIGS: &str = "/api/warm-runtime-configs";
+const STORED_CONFIGS: &str = "/api/admin/warm-runtime-configs";
 
 fn settings() -> ApiSettings {
     ApiSettings {
@@ -20,18 +21,20 @@ fn settings() -> ApiSettings {
     }
 }
 
+/// Stores a pool, as kubectl would.
+fn put_pool(api: &FakeApi, name: &str, spec: &Value) {
+    let path = "/apis/openhands.dev/v1alpha1/namespaces/sandboxes/sandboxpools";
+    let object = json!({"metadata": {"name": name}, "spec": spec});
+    api.put(&format!("{path}/{name}"), object);
+}
+
 fn administered(api: &FakeApi) -> GatewayFixture {
-    GatewayFixture::of(api, tenants(), settings())
+    GatewayFixture::of(api, settings())
 }
 
 /// Sends a call with this bearer token and without an API key.
-async fn call(
-    fixture: &GatewayFixture,
-    token: &str,
-    method: &str,
-    path: &str,
-    body: &Value,
-) -> (u16, Value) {
+async fn call(fixture: &GatewayFixture, token: &str, target: &str, body: Value) -> (u16, Value) {
+    let (method, path) = target.split_once(' ').unwrap();
     let request = Request::builder()
         .method(method)
         .uri(path)
@@ -44,7 +47,7 @@ async fn call(
 
 /// Logs in with challenge and proof.
 async fn login(fixture: &GatewayFixture, password: &str) -> (u16, Value) {
-    let (code, challenge) = call(fixture, "", "GET", "/api/admin/challenge", &Value::Null).await;
+    let (code, challenge) = call(fixture, "", "GET /api/admin/challenge", Value::Null).await;
     assert_eq!(code, 200, "{challenge}");
     let text = |field: &str| challenge[field].as_str().unwrap().to_owned();
     let rounds = u32::try_from(challenge["iterations"].as_u64().unwrap()).unwrap();
@@ -59,7 +62,7 @@ async fn login(fixture: &GatewayFixture, password: &str) -> (u16, Value) {
     );
     let hash = operator::hex::encode(&hash);
     let answer = json!({"challenge": challenge["challenge"], "hash": hash});
-    call(fixture, "", "POST", "/api/admin/login", &answer).await
+    call(fixture, "", "POST /api/admin/login", answer).await
 }
 
 #[tokio::test]
@@ -77,33 +80,24 @@ async fn administrator_logs_in_and_stores_configs() {
         "working_dir": "/workspace/project", "run_as_user": 10001, "run_as_group": null,
         "fs_group": 10001, "count": 2, "source": "db",
     });
-    let path = "/api/admin/warm-runtime-configs/v1%5Fcurrent";
-    let put = call(&fixture, token, "PUT", path, &config).await;
-    assert_eq!(put, (200, stored.clone()));
-    assert_eq!(
-        fixture.get(CONFIGS).await,
-        (200, json!({"configs": [stored]}))
-    );
+    let put = format!("PUT {STORED_CONFIGS}/v1%5Fcurrent");
+    let answer = call(&fixture, token, &put, config).await;
+    assert_eq!(answer, (200, stored.clone()));
+    assert_eq!(fixture.found(CONFIGS).await, json!({"configs": [stored]}));
 
     let command = json!({"image": "j", "command": ["a", "b"]});
-    let (code, changed) = call(&fixture, token, "PUT", path, &command).await;
-    assert_eq!((code, &changed["command"]), (200, &json!(["a", "b"])));
-    assert_eq!(
-        (&changed["environment"], &changed["run_as_user"]),
-        (&json!({}), &Value::Null)
-    );
-    let (_, listed) = fixture.get(CONFIGS).await;
-    assert_eq!(listed["configs"], json!([changed]));
+    let (code, changed) = call(&fixture, token, &put, command).await;
+    let fields = ["command", "environment", "run_as_user"].map(|field| &changed[field]);
+    assert_eq!((code, json!(fields)), (200, json!([["a", "b"], {}, null])));
+    assert_eq!(fixture.found(CONFIGS).await, json!({"configs": [changed]}));
 
-    let (code, answer) = call(&fixture, token, "DELETE", path, &Value::Null).await;
+    let delete = put.replace("PUT", "DELETE");
+    let (code, answer) = call(&fixture, token, &delete, Value::Null).await;
     assert!(code == 200 && answer["message"].is_string(), "{answer}");
-    assert_eq!(fixture.get(CONFIGS).await, (200, json!({"configs": []})));
-    assert_eq!(
-        call(&fixture, token, "DELETE", path, &Value::Null).await.0,
-        404
-    );
+    assert_eq!(fixture.found(CONFIGS).await, json!({"configs": []}));
+    assert_eq!(call(&fixture, token, &delete, Value::Null).await.0, 404);
 
-    let (code, keys) = call(&fixture, token, "GET", "/api/admin/api-keys", &Value::Null).await;
+    let (code, keys) = call(&fixture, token, "GET /api/admin/api-keys", Value::Null).await;
     let default = json!({
         "id": "default", "name": "default", "key_value": "",
         "max_runtimes": null, "remaining_credits": null,
@@ -117,26 +111,26 @@ async fn admin_api_requires_password_and_token() {
     assert_eq!(login(&fixture, "guess").await.0, 401);
     let made_up = json!({"challenge": "x", "hash": "00"});
     for body in [made_up, json!({"challenge": ""}), json!([]), json!({})] {
-        let (code, answer) = call(&fixture, "", "POST", "/api/admin/login", &body).await;
-        assert_eq!(code, 400, "{body}");
+        let (code, answer) = call(&fixture, "", "POST /api/admin/login", body).await;
+        assert_eq!(code, 400, "{answer}");
         assert!(answer["detail"].is_string());
     }
     let closed = GatewayFixture::new();
-    for (method, path) in [
-        ("PUT", "/api/admin/warm-runtime-configs/a"),
-        ("DELETE", "/api/admin/warm-runtime-configs/a"),
-        ("GET", "/api/admin/api-keys"),
+    for request in [
+        "PUT /api/admin/warm-runtime-configs/a",
+        "DELETE /api/admin/warm-runtime-configs/a",
+        "GET /api/admin/api-keys",
     ] {
         for token in ["", KEY, "a.b.c"] {
-            let (code, answer) = call(&fixture, token, method, path, &json!({})).await;
-            assert_eq!(code, 401, "{path}");
+            let (code, answer) = call(&fixture, token, request, json!({})).await;
+            assert_eq!(code, 401, "{request}");
             assert!(answer["detail"].is_string());
         }
-        let (code, answer) = call(&closed, "", method, path, &json!({})).await;
-        assert_eq!(code, 403, "{path}");
+        let (code, answer) = call(&closed, "", request, json!({})).await;
+        assert_eq!(code, 403, "{request}");
         assert!(answer["detail"].as_str().unwrap().contains("admin"));
     }
-    let (code, _) = call(&closed, "", "GET", "/api/admin/challenge", &Value::Null).await;
+    let (code, _) = call(&closed, "", "GET /api/admin/challenge", Value::Null).await;
     assert_eq!(code, 403);
 }
 
@@ -148,58 +142,54 @@ async fn login_bodies_are_small_and_not_read_while_admin_api_is_disabled() {
     assert!(client.head().await.starts_with("http/1.1 403 "));
     let enabled = administered(&FakeApi::default());
     let large = json!({"challenge": "x".repeat(5000), "hash": ""});
-    let (code, _) = call(&enabled, "", "POST", "/api/admin/login", &large).await;
+    let (code, _) = call(&enabled, "", "POST /api/admin/login", large).await;
     assert_eq!(code, 413);
 }
 
 #[tokio::test]
 async fn stored_configs_hide_applied_ones() {
     let api = FakeApi::default();
-    api.put_pool(
-        "a",
-        &json!({"template": {"image": "file-a"}, "replicas": 1}),
-    );
-    api.put_pool("b", &json!({"template": {"image": "file-b"}}));
+    let file = json!({"template": {"image": "file-a"}, "replicas": 1});
+    put_pool(&api, "a", &file);
+    put_pool(&api, "b", &json!({"template": {"image": "file-b"}}));
     let overlay = ApiSettings {
         warm_runtime_config_overlay: true,
         ..settings()
     };
     let hiding = administered(&api);
-    let images = |answer: Value| {
-        let configs = answer["configs"].as_array().unwrap().clone();
-        configs
-            .iter()
-            .map(|c| c["image"].clone())
-            .collect::<Vec<_>>()
+    let images = async |fixture: &GatewayFixture| {
+        let answer = fixture.found(CONFIGS).await;
+        let configs = answer["configs"].as_array().unwrap().iter();
+        configs.map(|c| c["image"].clone()).collect::<Vec<_>>()
     };
-    let (_, answer) = hiding.get(CONFIGS).await;
-    assert_eq!(answer["configs"][0]["source"], "file");
-    assert_eq!(images(answer), ["file-a", "file-b"]);
+    let listed = hiding.found(CONFIGS).await;
+    assert_eq!(listed["configs"][0]["source"], "file");
+    assert_eq!(images(&hiding).await, ["file-a", "file-b"]);
     let token = login(&hiding, PASSWORD).await.1["token"].clone();
-    let change = async |method: &str, name: &str, body: &Value| {
-        let path = format!("/api/admin/warm-runtime-configs/{name}");
-        let token = token.as_str().unwrap();
-        call(&hiding, token, method, &path, body).await.0
+    let change = async |method: &str, name: &str, body: Value| {
+        let request = format!("{method} {STORED_CONFIGS}/{name}");
+        call(&hiding, token.as_str().unwrap(), &request, body)
+            .await
+            .0
     };
-    assert_eq!(change("PUT", "a", &json!({"image": "stored"})).await, 200);
-    assert_eq!(images(hiding.get(CONFIGS).await.1), ["stored"]);
-    let overlaying = GatewayFixture::of(&api, tenants(), overlay);
-    let overlaid = images(overlaying.get(CONFIGS).await.1);
-    assert_eq!(overlaid, ["stored", "file-b"]);
+    assert_eq!(change("PUT", "a", json!({"image": "stored"})).await, 200);
+    assert_eq!(images(&hiding).await, ["stored"]);
+    let overlaying = GatewayFixture::of(&api, overlay);
+    assert_eq!(images(&overlaying).await, ["stored", "file-b"]);
     // Applied configs are unchanged.
-    assert_eq!(change("DELETE", "a", &Value::Null).await, 200);
-    assert_eq!(images(hiding.get(CONFIGS).await.1), ["file-a", "file-b"]);
-    assert_eq!(change("DELETE", "b", &Value::Null).await, 404);
+    assert_eq!(change("DELETE", "a", Value::Null).await, 200);
+    assert_eq!(images(&hiding).await, ["file-a", "file-b"]);
+    assert_eq!(change("DELETE", "b", Value::Null).await, 404);
 }
 
 #[tokio::test(start_paused = true)]
 async fn warm_configs_are_cached_during_api_outage() {
     let api = FakeApi::default();
-    let fixture = GatewayFixture::of(&api, tenants(), ApiSettings::default());
+    let fixture = GatewayFixture::of(&api, ApiSettings::default());
     api.set_unavailable(true);
     assert_eq!(fixture.get(CONFIGS).await.0, 503);
     api.set_unavailable(false);
-    api.put_pool("a", &json!({"template": {"image": "i"}}));
+    put_pool(&api, "a", &json!({"template": {"image": "i"}}));
     let known = fixture.get(CONFIGS).await;
     assert_eq!(
         (known.0, &known.1["configs"][0]["name"]),
@@ -218,9 +208,8 @@ async fn build_endpoints_return_501() {
     let fixture = GatewayFixture::new();
     let prefix = json!({"registry_prefix": "ghcr.io/openhands"});
     assert_eq!(fixture.get("/registry_prefix").await, (200, prefix));
-    let (code, answer) = fixture
-        .call_as(KEY, "POST", "/build", "--x\r\ncontext")
-        .await;
+    let form = "--x\r\ncontext";
+    let (code, answer) = fixture.call_as(KEY, "POST", "/build", form).await;
     assert_eq!(code, 501);
     let detail = answer["detail"].as_str().unwrap();
     assert!(detail.contains("runtime_container_image"), "{detail}");
@@ -237,12 +226,8 @@ async fn openapi_document_matches_routes() {
     for (path, methods) in document["paths"].as_object().unwrap() {
         let path = path.replace(['{', '}'], "");
         // The page is HTML; the end of the test reads it.
-        for method in methods
-            .as_object()
-            .unwrap()
-            .keys()
-            .filter(|_| path != "/docs")
-        {
+        let methods = methods.as_object().unwrap().keys();
+        for method in methods.filter(|_| path != "/docs") {
             let method = method.to_uppercase();
             let (code, _) = fixture.call_as("", &method, &path, "{}").await;
             let known = ![404, 405].contains(&code);

@@ -18,9 +18,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::support::fake_api::FakeApi;
-use crate::support::gateway_fixture::{GatewayFixture, KEY, config, key, tenants};
+use crate::support::gateway_fixture::{GatewayFixture, KEY, config, key};
 use crate::support::socket_fixture::{OK, SocketFixture};
+use testing::FakeApi;
 
 #[tokio::test]
 async fn every_outcome_is_counted_once() {
@@ -127,7 +127,7 @@ async fn audit_line_names_key_address_and_outcome() {
         admin_password: Some("secret-password".to_owned().into()),
         ..ApiSettings::default()
     };
-    let fixture = GatewayFixture::of(&FakeApi::default(), tenants(), settings);
+    let fixture = GatewayFixture::of(&FakeApi::default(), settings);
     let body = json!({"image": "debian", "session_id": "s1"});
     let (_, info) = fixture.post("/start", &body).await;
     let unknown = json!({"runtime_id": "abcdefghijklmnop"});

@@ -90,7 +90,10 @@ async fn every_url_form_reaches_the_sandbox() {
         let fixture = SocketFixture::with(config).await;
         fixture.declare("my-app");
         let (code, info) = fixture.base.get("/sessions/s1").await;
-        assert_eq!((code, info["url"].as_str()), (200, Some(&*fixture.fill_in(url))));
+        assert_eq!(
+            (code, info["url"].as_str()),
+            (200, Some(&*fixture.fill_in(url)))
+        );
         for (host, target, seen) in [
             ("HOST", "/x", "/x"),
             ("ID-rt.example.com", "/x", "/x"),
@@ -194,7 +197,11 @@ async fn upgrade_opens_a_tunnel() {
     sandbox.send(&format!("{SWITCH}early")).await;
     let head = client.head().await;
     assert!(head.starts_with("http/1.1 101"), "{head}");
-    assert_lines(SWITCH, &head, &format!("{upgrade}\nsec-websocket-protocol: p"));
+    assert_lines(
+        SWITCH,
+        &head,
+        &format!("{upgrade}\nsec-websocket-protocol: p"),
+    );
     client.until("early").await;
     for n in 0..100 {
         client.send(&format!("<ping {n}>")).await;
@@ -226,7 +233,9 @@ async fn unexpected_responses_to_upgrades_are_handled() {
             "http/1.1 502 bad gateway",
         ),
     ] {
-        fixture.assert_relayed(request, "", response, returned).await;
+        fixture
+            .assert_relayed(request, "", response, returned)
+            .await;
     }
 }
 
@@ -298,7 +307,10 @@ async fn request_follows_its_sandbox() {
     // the index is stale.
     for (before, body) in [
         (starting(true), "Content-Length: 4\n\nbody"),
-        (ready("127.0.0.99"), "Transfer-Encoding: chunked\n\n4\nbody\n0\n\n"),
+        (
+            ready("127.0.0.99"),
+            "Transfer-Encoding: chunked\n\n4\nbody\n0\n\n",
+        ),
     ] {
         fixture.base.report(&fixture.id, &before);
         let text = format!("POST / HTTP/1.1\nHost: HOST\n{body}");

@@ -1,6 +1,5 @@
-//! Fixtures of the gateway tests: a fake Kubernetes API, a gateway on it, and that gateway on a
-//! socket with a sandbox behind it.
+//! Fixtures of the gateway tests: a gateway on a fake Kubernetes API, and that gateway on a socket
+//! with a sandbox behind it.
 
-pub(crate) mod fake_api;
 pub(crate) mod gateway_fixture;
 pub(crate) mod socket_fixture;

@@ -64,7 +64,9 @@ async fn ambiguous_request_heads_are_rejected() {
     }
     // The first request that the sandbox receives is valid.
     let text = "GET /honest HTTP/1.1\nHost: HOST\n\n";
-    fixture.assert_relayed(text, "get /honest http/1.1", OK, "ok").await;
+    fixture
+        .assert_relayed(text, "get /honest http/1.1", OK, "ok")
+        .await;
 }
 
 #[tokio::test]
@@ -100,7 +102,9 @@ async fn upgrade_to_http_2_is_removed() {
              HTTP2-Settings: AAMAAABkAAQAAP__\n\n"
         );
         let forwarded = "!upgrade\n!http2-settings";
-        fixture.assert_relayed(&text, forwarded, OK, "http/1.1 200 ok").await;
+        fixture
+            .assert_relayed(&text, forwarded, OK, "http/1.1 200 ok")
+            .await;
     }
 }
 

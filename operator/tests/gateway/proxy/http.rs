@@ -113,7 +113,9 @@ async fn response_trailers_pass_to_clients_that_accept_them() {
         assert!(whole.ends_with(&format!("2\nok\n0\n{end}")), "{whole}");
     }
     let mut client = fixture.http2().await;
-    let (head, _) = fixture.http2_send(&mut client, Request::get("/"), true).await;
+    let (head, _) = fixture
+        .http2_send(&mut client, Request::get("/"), true)
+        .await;
     let mut sandbox = fixture.sandbox().await;
     sandbox.head().await;
     sandbox.send(answer).await;
@@ -285,7 +287,9 @@ async fn non_idempotent_request_is_not_retried() {
         assert!(answer.starts_with("HTTP/1.1 502 "), "{head}{answer}");
     }
     let text = "GET /next HTTP/1.1\nHost: HOST\n\n";
-    fixture.assert_relayed(text, "get /next http/1.1", OK, "ok").await;
+    fixture
+        .assert_relayed(text, "get /next http/1.1", OK, "ok")
+        .await;
 }
 
 /// A later readiness of the same Pod.
@@ -421,10 +425,14 @@ async fn vs_code_sees_its_prefix_when_configured() {
             "location: {location}\nset-cookie: a=1; path=/ID/vscode\n!service-worker-allowed"
         );
         let (text, seen) = (get("/ID/vscode/x?tkn=1"), format!("get {seen} http/1.1"));
-        fixture.assert_relayed(&text, &seen, answer, &returned).await;
+        fixture
+            .assert_relayed(&text, &seen, answer, &returned)
+            .await;
         // Other ports never see their prefix.
         let text = get("/ID/work-1/x");
-        fixture.assert_relayed(&text, "get /x http/1.1", OK, "ok").await;
+        fixture
+            .assert_relayed(&text, "get /x http/1.1", OK, "ok")
+            .await;
     }
 }
 

@@ -18,8 +18,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout};
 
-use crate::support::fake_api::FakeApi;
 use crate::support::gateway_fixture::{GatewayFixture, config, key, read, ready, starting};
+use testing::FakeApi;
 
 /// A fixture with one sandbox, and its id.
 fn fixture_with(status: &SandboxStatus) -> (GatewayFixture, String) {
@@ -175,7 +175,7 @@ async fn probe_does_not_wake_idle_paused_sandbox() {
 async fn rejection_is_confirmed_by_live_lookup() {
     let (first, id) = fixture_with(&starting(false));
     let second = GatewayFixture::beside(&first.api, config());
-    second.index.apply(&first.api.get(&id)).unwrap();
+    second.index.apply(&first.stored(&id)).unwrap();
     // The first replica learns that it is ready, the second does not yet. Its request reaches the
     // Pod, where nothing listens.
     first.report(&id, &ready("127.0.0.1"));
@@ -301,7 +301,7 @@ async fn fixture_with_pod(ip: &str) -> (GatewayFixture, String, ProvingPod) {
 #[tokio::test]
 async fn requests_go_to_pods_that_prove_their_address() {
     let (fixture, id, mut pod) = fixture_with_pod("127.77.0.1").await;
-    let uid = fixture.api.get(&id).metadata.uid.unwrap();
+    let uid = fixture.stored(&id).metadata.uid.unwrap();
     pod.identity = fixture.keys.identity_key(&uid);
     let server = async {
         let (mut stream, _) = pod.server.accept().await.unwrap();

@@ -102,7 +102,9 @@ async fn silent_requests_and_tunnels_stay_open() {
 async fn silent_http_2_stream_stays_open_while_client_answers_pings() {
     let fixture = SocketFixture::new().await;
     let mut client = fixture.http2().await;
-    let (answer, _) = fixture.http2_send(&mut client, Request::get("/slow"), true).await;
+    let (answer, _) = fixture
+        .http2_send(&mut client, Request::get("/slow"), true)
+        .await;
     let mut sandbox = fixture.sandbox().await;
     sandbox.head().await;
     for _ in 0..60 {
@@ -121,7 +123,9 @@ async fn silent_http_2_stream_stays_open_while_client_answers_pings() {
 async fn events_arrive_one_by_one_by_http_2() {
     let fixture = SocketFixture::new().await;
     let mut client = fixture.http2().await;
-    let (answer, _) = fixture.http2_send(&mut client, Request::get("/sse"), true).await;
+    let (answer, _) = fixture
+        .http2_send(&mut client, Request::get("/sse"), true)
+        .await;
     let mut sandbox = fixture.sandbox().await;
     sandbox.head().await;
     sandbox.send(SSE).await;
@@ -142,7 +146,9 @@ async fn upstream_connection_closes_when_http_2_stream_is_reset() {
     let fixture = SocketFixture::new().await;
     let mut client = fixture.http2().await;
     for answered in [false, true] {
-        let (answer, mut sent) = fixture.http2_send(&mut client, Request::get("/slow"), true).await;
+        let (answer, mut sent) = fixture
+            .http2_send(&mut client, Request::get("/slow"), true)
+            .await;
         let mut sandbox = fixture.sandbox().await;
         sandbox.head().await;
         if answered {
@@ -158,7 +164,9 @@ async fn upstream_connection_closes_when_http_2_stream_is_reset() {
 async fn truncated_response_resets_http_2_stream() {
     let fixture = SocketFixture::new().await;
     let mut client = fixture.http2().await;
-    let (answer, _) = fixture.http2_send(&mut client, Request::get("/"), true).await;
+    let (answer, _) = fixture
+        .http2_send(&mut client, Request::get("/"), true)
+        .await;
     let mut sandbox = fixture.sandbox().await;
     sandbox.head().await;
     sandbox.send(&format!("{SSE}2\nhi\n")).await;
@@ -276,13 +284,13 @@ async fn call(fixture: &SocketFixture, port: u16, n: usize) {
         .session_runtime_id("sandboxes", "default", &format!("n{n}"), 0);
     made.metadata.name = Some(name.clone());
     made.spec.session.as_mut().unwrap().id = format!("n{n}");
-    base.index.apply(&base.api.put(&made)).unwrap();
+    base.index.apply(&base.put(&made)).unwrap();
     base.report(&name, &ready(&format!("127.1.{}.{}", n / 250, n % 250 + 1)));
     let text = format!("GET / HTTP/1.1\nHost: {name}.rt.example.com\nConnection: close\n\n");
     let answer = fixture.exchange(&text).await;
     assert!(answer.ends_with("ok"), "{answer}");
     // A sandbox that is gone from the index is forgotten by the proxy.
-    let uid = base.api.get(&name).metadata.uid.unwrap();
+    let uid = base.stored(&name).metadata.uid.unwrap();
     if n.is_multiple_of(2) {
         base.index.remove(&key(&name), &uid);
     }

@@ -9,6 +9,7 @@ use axum::body::Body;
 use crds::Sandbox;
 use crds::conditions::Reason;
 use crds::sandbox::{Phase, PodStatus, SandboxSpec, SandboxStatus, Session};
+use futures::future::join_all;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
@@ -19,7 +20,7 @@ use operator::keys::Keys;
 use operator::urls::{Scheme, UrlForm, Urls};
 use serde_json::{Value, json};
 
-use super::fake_api::FakeApi;
+use testing::FakeApi;
 
 pub(crate) const KEY: &str = "tenant-key";
 pub(crate) const OTHER_KEY: &str = "other-key";
@@ -62,16 +63,16 @@ impl GatewayFixture {
         Self::synced(api, config, tenants())
     }
 
-    /// With these tenants and settings.
-    pub(crate) fn of(api: &FakeApi, tenants: Tenants, settings: ApiSettings) -> Self {
+    /// With these settings.
+    pub(crate) fn of(api: &FakeApi, settings: ApiSettings) -> Self {
         let config = GatewayConfig {
             settings,
             ..config()
         };
-        Self::synced(api, config, tenants)
+        Self::beside(api, config)
     }
 
-    fn synced(api: &FakeApi, config: GatewayConfig, tenants: Tenants) -> Self {
+    pub(crate) fn synced(api: &FakeApi, config: GatewayConfig, tenants: Tenants) -> Self {
         let fixture = Self::unsynced(api, config, tenants);
         fixture.index.retain(&HashSet::new());
         fixture
@@ -90,9 +91,32 @@ impl GatewayFixture {
         }
     }
 
+    /// The Sandbox as it is stored.
+    pub(crate) fn stored(&self, name: &str) -> Sandbox {
+        serde_json::from_value(self.api.object(&sandbox_path(name))).unwrap()
+    }
+
+    /// Stores an object, as kubectl would.
+    pub(crate) fn put(&self, sandbox: &Sandbox) -> Sandbox {
+        let path = sandbox_path(sandbox.metadata.name.as_ref().unwrap());
+        let stored = self.api.put(&path, serde_json::to_value(sandbox).unwrap());
+        serde_json::from_value(stored).unwrap()
+    }
+
+    /// Writes a status, as the controller would.
+    pub(crate) fn set_status(&self, name: &str, status: &SandboxStatus) -> Sandbox {
+        let mut object = self.stored(name);
+        object.status = Some(status.clone());
+        self.put(&object)
+    }
+
+    pub(crate) fn delete(&self, name: &str) {
+        self.api.delete(&sandbox_path(name));
+    }
+
     /// Adds a sandbox with this port and status, and returns its id.
     pub(crate) fn add(&self, runtime_port: u16, status: &SandboxStatus) -> String {
-        let made = self.api.put(&sandbox(&self.keys, runtime_port));
+        let made = self.put(&sandbox(&self.keys, runtime_port));
         self.index.apply(&made).unwrap();
         let id = made.metadata.name.unwrap();
         self.report(&id, status);
@@ -135,19 +159,49 @@ impl GatewayFixture {
         self.call_as(KEY, "GET", path, "").await
     }
 
+    /// Reads what must be there.
+    pub(crate) async fn found(&self, path: &str) -> Value {
+        let (code, info) = self.get(path).await;
+        assert_eq!(code, 200, "{path}: {info}");
+        info
+    }
+
+    /// Starts the session `s1`; `fields` replace and extend those of the request.
+    pub(crate) async fn start(&self, fields: Value) -> (u16, Value) {
+        let mut body = json!({"image": "i", "session_id": "s1", "command": ["a", "b"]});
+        body.as_object_mut()
+            .unwrap()
+            .extend(fields.as_object().unwrap().clone());
+        self.post("/start", &body).await
+    }
+
+    /// Starts a session and returns the runtime id.
+    pub(crate) async fn started(&self, session: &str) -> String {
+        let (code, info) = self.start(json!({"session_id": session})).await;
+        assert_eq!(code, 201, "{info}");
+        info["runtime_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Concurrent calls of these paths.
+    pub(crate) async fn get_all(&self, paths: &[String]) -> Vec<(u16, Value)> {
+        join_all(paths.iter().map(|path| self.get(path))).await
+    }
+
     /// Deletes an object and updates the index.
     pub(crate) fn forget(&self, name: &str) {
         let known = self.index.get(&key(name)).unwrap();
-        self.api.delete(name);
+        self.delete(name);
         self.index.remove(&key(name), &known.uid);
     }
 
     /// Writes a status and updates the index, as controller and watch would.
     pub(crate) fn report(&self, name: &str, status: &SandboxStatus) {
-        self.index
-            .apply(&self.api.set_status(name, status))
-            .unwrap();
+        self.index.apply(&self.set_status(name, status)).unwrap();
     }
+}
+
+fn sandbox_path(name: &str) -> String {
+    format!("/apis/openhands.dev/v1alpha1/namespaces/sandboxes/sandboxes/{name}")
 }
 
 /// Index key of a sandbox.
@@ -176,6 +230,15 @@ pub(crate) fn ready(ip: &str) -> SandboxStatus {
         pod_status: Some(PodStatus::Ready),
         pod_ip: Some(ip.into()),
         ready_at: Some(Time(Timestamp::UNIX_EPOCH)),
+        ..SandboxStatus::default()
+    }
+}
+
+/// Status of a sandbox that has failed.
+pub(crate) fn failed(pod: PodStatus) -> SandboxStatus {
+    SandboxStatus {
+        phase: Phase::Failed,
+        pod_status: Some(pod),
         ..SandboxStatus::default()
     }
 }

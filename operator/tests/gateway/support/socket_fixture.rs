@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::fake_api::FakeApi;
 use super::gateway_fixture::{GatewayFixture, config, ready};
+use testing::FakeApi;
 
 /// Timeout of a connection from the gateway to the sandbox.
 const ARRIVAL: Duration = Duration::from_secs(10);
@@ -91,11 +91,11 @@ impl SocketFixture {
 
     /// Adds a named port of the sandbox, which leads to the same server.
     pub(crate) fn declare(&self, name: &str) {
-        let mut made = self.base.api.get(&self.id);
+        let mut made = self.base.stored(&self.id);
         let mut port = made.spec.ports[0].clone();
         port.name = name.into();
         made.spec.ports.push(port);
-        let made = self.base.api.put(&made);
+        let made = self.base.put(&made);
         self.base.index.apply(&made).unwrap();
     }
 
