@@ -216,6 +216,17 @@ mod tests {
         Arc::new(AdminAuth::new(password.to_owned().into(), &root))
     }
 
+    fn now() -> Timestamp {
+        Timestamp::from_second(1_000_000).unwrap()
+    }
+
+    /// Logs in with a new challenge.
+    async fn login(admin: &Arc<AdminAuth>, from: IpAddr) -> Result<String, AdminError> {
+        let challenge = admin.challenge(now()).unwrap();
+        let hash = proof("pass", &challenge);
+        admin.login(challenge.challenge, &hash, from, now()).await
+    }
+
     /// Computes a proof as clients do (`docs/specs/runtime-api.md`, section 1.11).
     fn proof(password: &str, challenge: &AdminChallenge) -> String {
         let salt = format!("{}{}", challenge.salt, challenge.challenge);
@@ -233,7 +244,7 @@ mod tests {
     #[tokio::test]
     async fn login_issues_token_valid_for_a_day_on_every_replica() {
         let (one, other) = (admin("pass"), admin("pass"));
-        let now = Timestamp::from_second(1_000_000).unwrap();
+        let now = now();
         let challenge = one.challenge(now).unwrap();
         let hash = proof("pass", &challenge);
         let token = other
@@ -249,7 +260,7 @@ mod tests {
     #[tokio::test]
     async fn challenge_is_rejected_when_used_expired_or_forged() {
         let admin = admin("pass");
-        let now = Timestamp::from_second(1_000_000).unwrap();
+        let now = now();
         let challenge = admin.challenge(now).unwrap();
         let hash = proof("pass", &challenge);
         let login = |text: &str, at| {
@@ -272,22 +283,20 @@ mod tests {
     #[tokio::test]
     async fn malformed_logins_do_not_block_correct_login() {
         let admin = admin("pass");
-        let now = Timestamp::from_second(1_000_000).unwrap();
+        let now = now();
         for _ in 0..70_000 {
             let challenge = admin.challenge(now).unwrap().challenge;
             let refused = admin.login(challenge, "no hash", PEER, now).await;
             assert_eq!(refused, Err(AdminError::Password));
         }
-        let challenge = admin.challenge(now).unwrap();
-        let hash = proof("pass", &challenge);
-        let token = admin.login(challenge.challenge, &hash, PEER, now).await;
-        assert_eq!(admin.check(&token.unwrap(), now), Ok(()));
+        let token = login(&admin, PEER).await.unwrap();
+        assert_eq!(admin.check(&token, now), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn challenge_stays_usable_when_login_queue_is_full() {
         let admin = admin("pass");
-        let now = Timestamp::from_second(1_000_000).unwrap();
+        let now = now();
         let challenge = admin.challenge(now).unwrap();
         let hash = proof("pass", &challenge);
         let login = || admin.login(challenge.challenge.clone(), &hash, PEER, now);
@@ -302,25 +311,20 @@ mod tests {
     #[tokio::test]
     async fn wrong_passwords_do_not_delay_login_from_other_address() {
         let admin = admin("pass");
-        let now = Timestamp::from_second(1_000_000).unwrap();
+        let now = now();
         let wrong = hex::encode(&[7; 32]);
         let flood = (0..200).map(|_| {
             let challenge = admin.challenge(now).unwrap().challenge;
             admin.login(challenge, &wrong, PEER, now)
         });
         let flood = futures::future::join_all(flood);
-        let good = async {
-            let challenge = admin.challenge(now).unwrap();
-            let hash = proof("pass", &challenge);
-            let elsewhere = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
-            let login = admin.login(challenge.challenge, &hash, elsewhere, now);
-            login.await.is_ok()
-        };
+        let elsewhere = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+        let good = login(&admin, elsewhere);
         // The flood is polled first and must not finish first.
         tokio::select! {
             biased;
             _ = flood => panic!("the flood finished first"),
-            good = good => assert!(good),
+            good = good => assert!(good.is_ok()),
         }
     }
 

@@ -101,15 +101,17 @@ fn detail(lifecycle: RuntimeStatus, entry: &Entry) -> Option<String> {
 mod tests {
     use std::sync::Arc;
 
+    use DesiredState::{Paused, Running, Stopped};
     use crds::conditions::Reason;
     use crds::sandbox::{SandboxSpec, SandboxStatus};
-    use jiff::Timestamp;
+    use jiff::{SignedDuration, Timestamp};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::*;
     use shared::index::Key;
 
-    fn entry(state: DesiredState, status: SandboxStatus) -> Entry {
+    /// A sandbox that was ready once.
+    fn entry(state: DesiredState, phase: Phase, pod_status: Option<PodStatus>) -> Entry {
         Entry {
             key: Key {
                 namespace: "ns".into(),
@@ -127,62 +129,71 @@ mod tests {
                 state,
                 ..SandboxSpec::default()
             }),
-            status,
+            status: SandboxStatus {
+                phase,
+                pod_status,
+                pod_ip: Some("10.0.0.1".into()),
+                ready_at: Some(Time(Timestamp::UNIX_EPOCH)),
+                ..SandboxStatus::default()
+            },
         }
     }
 
-    fn status(phase: Phase, pod: Option<PodStatus>) -> SandboxStatus {
-        SandboxStatus {
-            phase,
-            pod_status: pod,
-            pod_ip: Some("10.0.0.1".into()),
-            ready_at: Some(Time(Timestamp::UNIX_EPOCH)),
-            ..SandboxStatus::default()
-        }
-    }
-
-    fn of(state: DesiredState, phase: Phase, pod: Option<PodStatus>) -> (RuntimeStatus, PodStatus) {
-        let state = derive(&entry(state, status(phase, pod)));
-        (state.lifecycle, state.pod)
+    /// Status and Pod status.
+    fn derived(entry: &Entry) -> String {
+        let state = derive(entry);
+        format!("{:?}, {:?}", state.lifecycle, state.pod)
     }
 
     #[test]
-    fn status_follows_desired_state_when_paused_or_stopped() {
-        use DesiredState::{Paused, Stopped};
-        let ready = Some(PodStatus::Ready);
-        for phase in [
-            Phase::Pending,
-            Phase::Running,
-            Phase::Pausing,
-            Phase::Failed,
+    fn status_follows_desired_state_phase_and_pod() {
+        use PodStatus::{CrashLoopBackOff, Pending, Ready};
+        for (state, phase, pod, expected) in [
+            (Paused, Phase::Pending, Some(Ready), "Paused, NotFound"),
+            (Paused, Phase::Running, Some(Ready), "Paused, NotFound"),
+            (Paused, Phase::Pausing, Some(Ready), "Paused, NotFound"),
+            (Paused, Phase::Failed, Some(Ready), "Paused, NotFound"),
+            (Stopped, Phase::Pending, Some(Ready), "Stopped, NotFound"),
+            (Stopped, Phase::Running, Some(Ready), "Stopped, NotFound"),
+            (Stopped, Phase::Pausing, Some(Ready), "Stopped, NotFound"),
+            (Stopped, Phase::Failed, Some(Ready), "Stopped, NotFound"),
+            (Running, Phase::Running, Some(Ready), "Running, Ready"),
+            (Running, Phase::Starting, Some(Ready), "Starting, Running"),
+            (Running, Phase::Starting, None, "Starting, NotFound"),
+            // The Pod status is final only when the start has failed.
+            (
+                Running,
+                Phase::Starting,
+                Some(PodStatus::Failed),
+                "Starting, Pending",
+            ),
+            (
+                Running,
+                Phase::Starting,
+                Some(PodStatus::Unknown),
+                "Starting, Pending",
+            ),
+            (
+                Running,
+                Phase::Starting,
+                Some(CrashLoopBackOff),
+                "Starting, CrashLoopBackOff",
+            ),
+            (Running, Phase::Failed, Some(Pending), "Error, Failed"),
+            (
+                Running,
+                Phase::Failed,
+                Some(CrashLoopBackOff),
+                "Error, CrashLoopBackOff",
+            ),
         ] {
-            assert_eq!(
-                of(Paused, phase, ready),
-                (RuntimeStatus::Paused, PodStatus::NotFound)
-            );
-            assert_eq!(
-                of(Stopped, phase, ready),
-                (RuntimeStatus::Stopped, PodStatus::NotFound)
-            );
+            let entry = entry(state, phase, pod);
+            assert_eq!(derived(&entry), expected, "{state:?} {phase:?} {pod:?}");
         }
-    }
-
-    #[test]
-    fn status_running_requires_ready_entry() {
-        use DesiredState::Running;
-        let ready = Some(PodStatus::Ready);
-        assert_eq!(
-            of(Running, Phase::Running, ready),
-            (RuntimeStatus::Running, PodStatus::Ready)
-        );
-        assert_eq!(
-            of(Running, Phase::Starting, ready),
-            (RuntimeStatus::Starting, PodStatus::Running)
-        );
-        let mut unreachable = entry(Running, status(Phase::Running, ready));
+        let mut unreachable = entry(Running, Phase::Running, Some(Ready));
         unreachable.status.pod_ip = None;
         assert_eq!(derive(&unreachable).lifecycle, RuntimeStatus::Starting);
-        let mut deleting = entry(Running, status(Phase::Running, ready));
+        let mut deleting = entry(Running, Phase::Running, Some(Ready));
         deleting.deleting = true;
         assert_eq!(derive(&deleting).lifecycle, RuntimeStatus::Stopped);
     }
@@ -190,14 +201,10 @@ mod tests {
     #[test]
     fn status_is_starting_when_generation_is_not_observed() {
         for phase in [Phase::Running, Phase::Failed] {
-            let mut resumed = entry(DesiredState::Running, status(phase, Some(PodStatus::Ready)));
+            let mut resumed = entry(Running, phase, Some(PodStatus::Ready));
             resumed.generation = 3;
             resumed.status.observed_generation = Some(1);
-            let state = derive(&resumed);
-            assert_eq!(
-                (state.lifecycle, state.pod),
-                (RuntimeStatus::Starting, PodStatus::Running)
-            );
+            assert_eq!(derived(&resumed), "Starting, Running");
             resumed.status.observed_generation = Some(3);
             assert_ne!(derive(&resumed).lifecycle, RuntimeStatus::Starting);
         }
@@ -205,46 +212,19 @@ mod tests {
 
     #[test]
     fn failed_sandbox_is_starting_once_restart_is_requested() {
-        let mut failed = entry(
-            DesiredState::Running,
-            status(Phase::Failed, Some(PodStatus::CrashLoopBackOff)),
-        );
+        let crashed = Some(PodStatus::CrashLoopBackOff);
+        let mut failed = entry(Running, Phase::Failed, crashed);
         let at = Timestamp::from_second(100).unwrap();
         failed.status.started_at = Some(Time(at));
         failed.wake_at = Some(at);
         assert_eq!(derive(&failed).lifecycle, RuntimeStatus::Error);
-        failed.wake_at = at.checked_add(jiff::SignedDuration::from_secs(1)).ok();
-        let state = derive(&failed);
-        assert_eq!(
-            (state.lifecycle, state.pod),
-            (RuntimeStatus::Starting, PodStatus::NotFound)
-        );
-    }
-
-    #[test]
-    fn pod_status_is_final_only_when_start_has_failed() {
-        use DesiredState::Running;
-        let starting = |pod| of(Running, Phase::Starting, pod).1;
-        assert_eq!(starting(None), PodStatus::NotFound);
-        assert_eq!(starting(Some(PodStatus::Failed)), PodStatus::Pending);
-        assert_eq!(starting(Some(PodStatus::Unknown)), PodStatus::Pending);
-        assert_eq!(
-            starting(Some(PodStatus::CrashLoopBackOff)),
-            PodStatus::CrashLoopBackOff
-        );
-        assert_eq!(
-            of(Running, Phase::Failed, Some(PodStatus::Pending)),
-            (RuntimeStatus::Error, PodStatus::Failed)
-        );
-        assert_eq!(
-            of(Running, Phase::Failed, Some(PodStatus::CrashLoopBackOff)),
-            (RuntimeStatus::Error, PodStatus::CrashLoopBackOff)
-        );
+        failed.wake_at = Some(at + SignedDuration::from_secs(1));
+        assert_eq!(derived(&failed), "Starting, NotFound");
     }
 
     #[test]
     fn detail_is_message_or_else_reason() {
-        let mut entry = entry(DesiredState::Running, status(Phase::Starting, None));
+        let mut entry = entry(Running, Phase::Starting, None);
         assert_eq!(derive(&entry).detail, None);
         entry.status.reason = Some(Reason::Unschedulable);
         assert_eq!(derive(&entry).detail.as_deref(), Some("Unschedulable"));

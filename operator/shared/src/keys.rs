@@ -150,16 +150,17 @@ mod tests {
     #[test]
     fn runtime_ids_are_stable_and_distinct() {
         let (a, b) = (keys(), keys());
-        let id = a.session_runtime_id("ns", "default", "s1", 0);
-        assert_eq!(id, b.session_runtime_id("ns", "default", "s1", 0));
+        let id = a.session_runtime_id("ns", "a", "b/c", 0);
+        assert_eq!(id, b.session_runtime_id("ns", "a", "b/c", 0));
         assert!(names::is_runtime_id(&id));
-        assert_ne!(id, a.session_runtime_id("ns", "default", "s1", 1));
-        assert_ne!(id, a.session_runtime_id("ns", "other", "s1", 0));
-        assert_ne!(id, a.session_runtime_id("n2", "default", "s1", 0));
-        assert_ne!(
-            a.session_runtime_id("ns", "a", "b/c", 0),
-            a.session_runtime_id("ns", "a/b", "c", 0)
-        );
+        for (namespace, tenant, session, epoch) in [
+            ("ns", "a", "b/c", 1),
+            ("ns", "other", "b/c", 0),
+            ("n2", "a", "b/c", 0),
+            ("ns", "a/b", "c", 0),
+        ] {
+            assert_ne!(id, a.session_runtime_id(namespace, tenant, session, epoch));
+        }
     }
 
     #[test]

@@ -145,31 +145,27 @@ mod tests {
 
     #[test]
     fn url_forms_are_as_clients_expect() {
-        let of = |form| {
+        for (form, runtime, port) in [
+            (
+                UrlForm::Nested,
+                "https://kqzvbnwmxatyploe.rt.example.com:8443",
+                "https://vscode-kqzvbnwmxatyploe.rt.example.com:8443",
+            ),
+            (
+                UrlForm::Flat,
+                "https://kqzvbnwmxatyploe-rt.example.com:8443",
+                "https://vscode-kqzvbnwmxatyploe-rt.example.com:8443",
+            ),
+            (
+                UrlForm::Path,
+                "https://rt.example.com:8443/kqzvbnwmxatyploe/runtime",
+                "https://rt.example.com:8443/kqzvbnwmxatyploe/vscode",
+            ),
+        ] {
             let urls = urls(form);
-            (urls.runtime(ID), urls.port(ID, "vscode"))
-        };
-        assert_eq!(
-            of(UrlForm::Nested),
-            (
-                "https://kqzvbnwmxatyploe.rt.example.com:8443".into(),
-                "https://vscode-kqzvbnwmxatyploe.rt.example.com:8443".into()
-            )
-        );
-        assert_eq!(
-            of(UrlForm::Flat),
-            (
-                "https://kqzvbnwmxatyploe-rt.example.com:8443".into(),
-                "https://vscode-kqzvbnwmxatyploe-rt.example.com:8443".into()
-            )
-        );
-        assert_eq!(
-            of(UrlForm::Path),
-            (
-                "https://rt.example.com:8443/kqzvbnwmxatyploe/runtime".into(),
-                "https://rt.example.com:8443/kqzvbnwmxatyploe/vscode".into()
-            )
-        );
+            assert_eq!(urls.runtime(ID), runtime);
+            assert_eq!(urls.port(ID, "vscode"), port);
+        }
     }
 
     #[test]

@@ -211,10 +211,6 @@ mod tests {
         assert_eq!(headers[SET_COOKIE], "a=1; Path=/id/work-1");
     }
 
-    fn rewriter() -> PrefixRewriter {
-        rewriter_of(false)
-    }
-
     fn rewriter_of(kept: bool) -> PrefixRewriter {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_static("RT.example:8443"));
@@ -241,7 +237,11 @@ mod tests {
                 "http://rt.example:8443/id/work-1/?a",
             ),
         ] {
-            assert_eq!(rewriter().link(link).as_deref(), Some(expected), "{link}");
+            assert_eq!(
+                rewriter_of(false).link(link).as_deref(),
+                Some(expected),
+                "{link}"
+            );
         }
         for link in [
             "/id/work-1/login",
@@ -256,7 +256,7 @@ mod tests {
             "mailto:a@b",
             "",
         ] {
-            assert_eq!(rewriter().link(link), None, "{link}");
+            assert_eq!(rewriter_of(false).link(link), None, "{link}");
         }
     }
 
@@ -279,7 +279,7 @@ mod tests {
                 "path=/; Path=/id/work-1/id/work-10",
             ),
         ] {
-            let moved = rewriter().cookie(HeaderValue::from_static(cookie));
+            let moved = rewriter_of(false).cookie(HeaderValue::from_static(cookie));
             assert_eq!(moved, expected, "{cookie}");
         }
     }
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn strips_domain_from_cookie_that_is_not_text() {
         let cookie = HeaderValue::from_bytes(b"a=\xed; Domain=rt.ex\xedample; Path=/\xed").unwrap();
-        let moved = rewriter().cookie(cookie);
+        let moved = rewriter_of(false).cookie(cookie);
         assert_eq!(moved.as_bytes(), b"a=\xed; Path=/id/work-1/\xed");
     }
 }

@@ -238,24 +238,15 @@ mod tests {
                 (route.port, written)
             })
         };
-        let of = |port: &str, prefix: String| Some((port.to_owned(), prefix));
-        assert_eq!(
-            prefix(&format!("/{ID}/runtime/a//b/../c")),
-            of("runtime", format!("/{ID}/runtime"))
-        );
-        assert_eq!(
-            prefix(&format!("/{ID}/work-1")),
-            of("work-1", format!("/{ID}/work-1"))
-        );
-        assert_eq!(
-            prefix(&format!("//{ID}/vscode/")),
-            of("vscode", format!("//{ID}/vscode"))
-        );
-        for end in ["", "/"] {
-            assert_eq!(
-                prefix(&format!("/{ID}{end}")),
-                of("", format!("/{ID}{end}"))
-            );
+        for (port, written, tail) in [
+            ("runtime", format!("/{ID}/runtime"), "/a//b/../c"),
+            ("work-1", format!("/{ID}/work-1"), ""),
+            ("vscode", format!("//{ID}/vscode"), "/"),
+            ("", format!("/{ID}"), ""),
+            ("", format!("/{ID}/"), ""),
+        ] {
+            let found = prefix(&format!("{written}{tail}"));
+            assert_eq!(found, Some((port.to_owned(), written)));
         }
         assert_eq!(prefix("/sessions/batch"), None);
         assert_eq!(prefix("/"), None);

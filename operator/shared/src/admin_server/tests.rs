@@ -1,10 +1,23 @@
 //! Tests of the admin server.
 
+use std::net::SocketAddr;
+
 use http_body_util::BodyExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 use crate::kubernetes::health::WatchFailure;
+
+/// Sends a request to the server and returns the whole answer.
+async fn exchange(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    answer
+}
 
 async fn get(diagnostics: &Diagnostics, path: &str) -> (u16, String) {
     let answer = respond(&Request::get(path).body(()).unwrap(), diagnostics);
@@ -18,26 +31,18 @@ async fn readyz_lists_failed_checks() {
     let diagnostics = Diagnostics::default();
     let ready = (200, "ready\n".to_owned());
     assert_eq!(get(&diagnostics, "/readyz").await, ready);
-    diagnostics
-        .health
-        .add_watch("sandboxes", "sandboxes.openhands.dev".into());
-    diagnostics
-        .health
-        .watch_failed("sandboxes", WatchFailure::NotInstalled);
-    diagnostics
-        .health
-        .set_unmet("root key", "no root key".into());
-    let (status, text) = get(&diagnostics, "/readyz").await;
-    assert_eq!(status, 503);
-    assert_eq!(
-        text,
-        "no root key\nCRD sandboxes.openhands.dev is not installed\n"
-    );
+    let health = &diagnostics.health;
+    health.add_watch("sandboxes", "sandboxes.openhands.dev".into());
+    health.watch_failed("sandboxes", WatchFailure::NotInstalled);
+    health.set_unmet("root key", "no root key".into());
+    let failures = "no root key\nCRD sandboxes.openhands.dev is not installed\n";
+    let answer = get(&diagnostics, "/readyz").await;
+    assert_eq!(answer, (503, failures.to_owned()));
     // A restart would not help, so liveness passes.
     assert_eq!(get(&diagnostics, "/livez").await, (200, "alive\n".into()));
-    diagnostics.health.watch_heard("sandboxes");
-    diagnostics.health.watch_listed("sandboxes");
-    diagnostics.health.clear_unmet("root key");
+    health.watch_heard("sandboxes");
+    health.watch_listed("sandboxes");
+    health.clear_unmet("root key");
     assert_eq!(get(&diagnostics, "/readyz").await, ready);
 }
 
@@ -66,12 +71,7 @@ async fn admin_server_serves_until_shutdown() {
     let shutdown = CancellationToken::new();
     let served = tokio::spawn(serve(listener, Arc::default(), shutdown.clone()));
     for (path, expected) in [("/livez", "alive"), ("/metrics", "# EOF")] {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let answer = exchange(address, path).await;
         assert!(answer.contains(expected), "{answer}");
     }
     // Clients that send nothing do not keep a probe out.
@@ -79,14 +79,7 @@ async fn admin_server_serves_until_shutdown() {
     for _ in 0..2 * MAX_CONNECTIONS {
         silent.push(TcpStream::connect(address).await.unwrap());
     }
-    let mut probe = TcpStream::connect(address).await.unwrap();
-    probe
-        .write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
-    let mut answer = String::new();
-    probe.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    exchange(address, "/livez").await;
     drop(silent);
     shutdown.cancel();
     served.await.unwrap();

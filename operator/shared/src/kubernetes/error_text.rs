@@ -65,20 +65,17 @@ mod tests {
             let status = Status::failure(message, reason).with_code(404);
             error_text(&kube::Error::Api(status.boxed()))
         };
-        assert_eq!(
-            api_error("pods \"a\" not found", "NotFound"),
-            "pods \"a\" not found"
-        );
-        assert_eq!(
-            api_error("", "NotFound"),
-            "the API server responded 404 NotFound"
-        );
-        assert_eq!(api_error("", ""), "the API server responded 404");
+        let missing = "pods \"a\" not found";
+        for (message, reason, text) in [
+            (missing, "NotFound", missing),
+            ("", "NotFound", "the API server responded 404 NotFound"),
+            ("", "", "the API server responded 404"),
+        ] {
+            assert_eq!(api_error(message, reason), text);
+        }
         let gone = Status::failure("too old", "Expired").with_code(410);
-        assert_eq!(
-            watch_error_text(&watcher::Error::WatchError(gone.boxed())),
-            "too old"
-        );
+        let gone = watcher::Error::WatchError(gone.boxed());
+        assert_eq!(watch_error_text(&gone), "too old");
     }
 
     #[test]

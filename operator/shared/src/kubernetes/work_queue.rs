@@ -203,8 +203,6 @@ fn backoff(failures: u32, max: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use tokio::time::{advance, timeout};
 
     use super::*;
@@ -271,14 +269,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn add_wakes_waiting_worker() {
-        let queue = Arc::new(opened());
-        let taker = tokio::spawn({
-            let queue = queue.clone();
-            async move { queue.next().await.0 }
-        });
-        advance(SHORT_WAIT).await;
-        queue.add(7);
-        assert_eq!(taker.await.unwrap(), 7);
+        let queue = opened();
+        let ((key, _), ()) = tokio::join!(queue.next(), async { queue.add(7) });
+        assert_eq!(key, 7);
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,6 +2,18 @@
 
 use super::*;
 
+/// Tenants of a Secret whose only key is `secret`; `fields` follow in its record.
+fn loaded(fields: &str) -> Tenants {
+    let tenants = Tenants::pending();
+    load(&tenants, fields);
+    tenants
+}
+
+fn load(tenants: &Tenants, fields: &str) {
+    let json = format!(r#"[{{"name":"a","sha256":"{HASH}"{fields}}}]"#);
+    tenants.replace(json.as_bytes()).unwrap();
+}
+
 fn authenticate(tenants: &Tenants, key: &str) -> Result<Arc<Tenant>, TenantError> {
     let found = tenants.authenticate(Some(key), Timestamp::UNIX_EPOCH);
     found.map(|key| key.tenant)
@@ -31,29 +43,22 @@ fn key_is_authenticated_by_its_hash() {
 
 #[test]
 fn key_is_rejected_from_its_expiry_on() {
-    let tenants = Tenants::pending();
-    let json = format!(r#"[{{"name":"a","sha256":"{HASH}","expiresAt":"2026-01-01T00:00:00Z"}}]"#);
-    tenants.replace(json.as_bytes()).unwrap();
+    let tenants = loaded(r#","expiresAt":"2026-01-01T00:00:00Z""#);
     let expiry: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-    let second = jiff::SignedDuration::from_secs(1);
-    assert!(
-        tenants
-            .authenticate(Some("secret"), expiry - second)
-            .is_ok()
-    );
-    let expired = tenants.authenticate(Some("secret"), expiry);
-    assert!(matches!(expired, Err(TenantError::Expired)));
+    let at = |time| tenants.authenticate(Some("secret"), time);
+    assert!(at(expiry - jiff::SignedDuration::from_secs(1)).is_ok());
+    assert!(matches!(at(expiry), Err(TenantError::Expired)));
     assert!(tenants.named("a").is_some(), "limits of its sandboxes stay");
 }
 
 #[tokio::test(start_paused = true)]
 async fn keys_of_the_secret_are_rejected_when_unconfirmed_for_too_long() {
     let tenants = Tenants::fixed([("default", "own")]);
-    let json = format!(r#"[{{"name":"a","sha256":"{HASH}"}}]"#);
-    tenants.replace(json.as_bytes()).unwrap();
+    load(&tenants, "");
+    assert_eq!(tenants.all().len(), 2, "fixed keys are kept");
     tenants.confirm();
     tokio::time::advance(MAX_UNCONFIRMED / 2).await;
-    assert!(authenticate(&tenants, "secret").is_ok());
+    assert!(authenticate(&tenants, "secret").is_ok() && authenticate(&tenants, "own").is_ok());
     tokio::time::advance(MAX_UNCONFIRMED / 2).await;
     let stale = authenticate(&tenants, "secret");
     assert!(matches!(stale, Err(TenantError::Unconfirmed)));
@@ -64,23 +69,11 @@ async fn keys_of_the_secret_are_rejected_when_unconfirmed_for_too_long() {
 
 #[test]
 fn malformed_document_keeps_loaded_keys() {
-    let tenants = Tenants::pending();
-    let json = format!(r#"[{{"name":"a","sha256":"{HASH}"}}]"#);
-    tenants.replace(json.as_bytes()).unwrap();
+    let tenants = loaded("");
     assert!(tenants.replace(b"{}").is_err());
     assert!(authenticate(&tenants, "secret").is_ok());
     tenants.clear();
     assert!(authenticate(&tenants, "secret").is_err());
-}
-
-#[test]
-fn fixed_keys_are_kept_when_secret_is_loaded() {
-    let tenants = Tenants::fixed([("default", "own")]);
-    let json = format!(r#"[{{"name":"a","sha256":"{HASH}"}}]"#);
-    tenants.replace(json.as_bytes()).unwrap();
-    assert!(authenticate(&tenants, "own").is_ok());
-    assert!(authenticate(&tenants, "secret").is_ok());
-    assert_eq!(tenants.all().len(), 2);
 }
 
 #[test]
@@ -108,8 +101,7 @@ fn keys_of_one_name_share_the_tightest_limits() {
 async fn calls_beyond_burst_are_delayed_then_rejected() {
     let tenants = Tenants::pending();
     let load = |rate: u32| {
-        let json = format!(r#"[{{"name":"a","sha256":"{HASH}","callsPerSecond":{rate}}}]"#);
-        tenants.replace(json.as_bytes()).unwrap();
+        load(&tenants, &format!(r#","callsPerSecond":{rate}"#));
         authenticate(&tenants, "secret").unwrap()
     };
     let tenant = load(10);

@@ -152,28 +152,22 @@ mod tests {
         .unwrap();
         let respond = |token: &str| endpoint.answer("/traffic/ns/a", &bearer(token)).unwrap();
         let good = sign_query(&keys, &key("a"), clock.now()).unwrap();
-        assert_eq!(
-            respond(&good).unwrap(),
-            r#"{"idle_seconds":1.5,"seen":true}"#
-        );
+        let report = r#"{"idle_seconds":1.5,"seen":true}"#;
+        assert_eq!(respond(&good).unwrap(), report);
 
         let denied = Err(StatusCode::UNAUTHORIZED);
         let foreign = Keys::derive(&[2; 32]).unwrap();
-        assert_eq!(
-            respond(&sign_query(&foreign, &key("a"), clock.now()).unwrap()),
-            denied
-        );
-        assert_eq!(
-            respond(&sign_query(&keys, &key("b"), clock.now()).unwrap()),
-            denied
-        );
-        assert_eq!(respond("nonsense"), denied);
-        assert_eq!(
-            endpoint.answer("/traffic/ns/a", &HeaderMap::new()),
-            Some(denied.clone())
-        );
         let other = serde_json::json!({"purpose": "other", "sandbox": "ns/a", "expires": i64::MAX});
-        assert_eq!(respond(&keys.signer().sign(&other).unwrap()), denied);
+        for token in [
+            sign_query(&foreign, &key("a"), clock.now()).unwrap(),
+            sign_query(&keys, &key("b"), clock.now()).unwrap(),
+            keys.signer().sign(&other).unwrap(),
+            "nonsense".into(),
+        ] {
+            assert_eq!(respond(&token), denied, "{token}");
+        }
+        let anonymous = endpoint.answer("/traffic/ns/a", &HeaderMap::new());
+        assert_eq!(anonymous, Some(denied.clone()));
         tokio::time::advance(QUERY_TTL * 2).await;
         assert_eq!(respond(&good), denied);
 

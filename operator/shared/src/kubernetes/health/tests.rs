@@ -60,10 +60,8 @@ async fn unreachable_api_server_is_reported_once_since_first_failure() {
     advance(Duration::from_secs(7)).await;
     health.watch_failed("sandboxes", WatchFailure::Unreachable("timed out".into()));
     health.watch_failed("pods", WatchFailure::Unreachable("refused".into()));
-    assert_eq!(
-        health.readiness_failures(),
-        ["the API server has not responded for 7 s: refused"]
-    );
+    let problem = "the API server has not responded for 7 s: refused";
+    assert_eq!(health.readiness_failures(), [problem]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,13 +93,10 @@ async fn retrying_watch_is_alive_and_its_age_grows() {
         health.watch_heard("sandboxes");
     }
     assert!(health.liveness_failures().is_empty());
-    let ages = health.watch_ages();
+    let (pods, sandboxes) = (Duration::from_mins(20), Duration::ZERO);
     assert_eq!(
-        ages,
-        [
-            ("pods", Duration::from_mins(20)),
-            ("sandboxes", Duration::ZERO)
-        ]
+        health.watch_ages(),
+        [("pods", pods), ("sandboxes", sandboxes)]
     );
 }
 
@@ -112,10 +107,8 @@ async fn silent_watch_is_stuck() {
     assert!(health.liveness_failures().is_empty());
     advance(Duration::from_secs(1)).await;
     health.watch_heard("sandboxes");
-    assert_eq!(
-        health.liveness_failures(),
-        ["the watch of pods has been stuck for 601 s"]
-    );
+    let stuck = "the watch of pods has been stuck for 601 s";
+    assert_eq!(health.liveness_failures(), [stuck]);
 }
 
 #[tokio::test(start_paused = true)]

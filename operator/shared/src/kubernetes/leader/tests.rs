@@ -5,6 +5,14 @@ use tokio::time::{Instant, advance};
 use super::*;
 use testing::FakeApi;
 
+/// Two processes, of which the first one leads.
+async fn two() -> (LeaderElection, LeaderElection) {
+    let api = FakeApi::default();
+    let mut one = election(&api, "one");
+    one.acquire().await;
+    (one, election(&api, "two"))
+}
+
 fn election(api: &FakeApi, identity: &str) -> LeaderElection {
     let config = LeaseConfig {
         namespace: "ns".into(),
@@ -16,9 +24,7 @@ fn election(api: &FakeApi, identity: &str) -> LeaderElection {
 
 #[tokio::test(start_paused = true)]
 async fn renewed_lease_is_not_taken() {
-    let api = FakeApi::default();
-    let (mut one, mut two) = (election(&api, "one"), election(&api, "two"));
-    one.acquire().await;
+    let (mut one, mut two) = two().await;
     tokio::select! {
         _ = one.renew_until_lost() => panic!("lost"),
         () = two.acquire() => panic!("taken"),
@@ -28,9 +34,7 @@ async fn renewed_lease_is_not_taken() {
 
 #[tokio::test(start_paused = true)]
 async fn unrenewed_lease_is_taken_within_seven_seconds() {
-    let api = FakeApi::default();
-    let (mut one, mut two) = (election(&api, "one"), election(&api, "two"));
-    one.acquire().await;
+    let (one, mut two) = two().await;
     drop(one);
     let crashed = Instant::now();
     two.acquire().await;
@@ -40,9 +44,7 @@ async fn unrenewed_lease_is_taken_within_seven_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn released_lease_is_taken_at_once() {
-    let api = FakeApi::default();
-    let (mut one, mut two) = (election(&api, "one"), election(&api, "two"));
-    one.acquire().await;
+    let (one, mut two) = two().await;
     one.release().await;
     let released = Instant::now();
     two.acquire().await;
@@ -80,9 +82,7 @@ async fn leader_survives_short_api_server_outage() {
 
 #[tokio::test(start_paused = true)]
 async fn leader_reports_replaced_when_lease_is_taken() {
-    let api = FakeApi::default();
-    let (mut one, mut two) = (election(&api, "one"), election(&api, "two"));
-    one.acquire().await;
+    let (mut one, mut two) = two().await;
     // The process was suspended.
     two.acquire().await;
     advance(Duration::from_secs(1)).await;

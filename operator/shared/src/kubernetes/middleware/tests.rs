@@ -24,12 +24,9 @@ fn pod() -> Pod {
 
 #[tokio::test(start_paused = true)]
 async fn writes_are_sent_only_while_fence_is_open() {
-    let (api, vitals, fence) = (
-        FakeApi::default(),
-        vitals(),
-        Arc::new(WriteFence::default()),
-    );
-    let client = instrument(&api.client(), &vitals, Some(fence.clone()));
+    let (vitals, fence) = (vitals(), Arc::new(WriteFence::default()));
+    let client = FakeApi::default().client();
+    let client = instrument(&client, &vitals, Some(fence.clone()));
     let pods: Api<Pod> = Api::default_namespaced(client);
     let create = || async { pods.create(&PostParams::default(), &pod()).await };
     assert!(matches!(create().await, Err(kube::Error::Service(_))));
@@ -38,10 +35,8 @@ async fn writes_are_sent_only_while_fence_is_open() {
     fence.extend(Instant::now() + Duration::from_secs(4));
     create().await.unwrap();
     tokio::time::advance(Duration::from_secs(5)).await;
-    let params = PostParams::default();
-    let replaced = pods
-        .replace("a", &params, &pods.get("a").await.unwrap())
-        .await;
+    let (params, stored) = (PostParams::default(), pods.get("a").await.unwrap());
+    let replaced = pods.replace("a", &params, &stored).await;
     assert!(matches!(replaced, Err(kube::Error::Service(_))));
     let text = vitals.metrics.encode().unwrap();
     for line in [
@@ -82,6 +77,12 @@ async fn silent_server_times_out() {
     );
 }
 
+/// Body of a watch of Pods.
+async fn watch(client: &Client) -> Body {
+    let request = Request::get("/api/v1/pods?watch=true").body(Body::empty());
+    client.send(request.unwrap()).await.unwrap().into_body()
+}
+
 fn endless() -> ResponseBody {
     ResponseBody::from_stream(futures::stream::pending::<Result<Bytes, BoxError>>())
 }
@@ -95,10 +96,7 @@ async fn endless_body_times_out_except_for_watch() {
     assert!(pods.list(&kube::api::ListParams::default()).await.is_err());
     assert_eq!(started.elapsed(), RESPONSE_TIMEOUT);
 
-    let request = Request::get("/api/v1/pods?watch=true")
-        .body(Body::empty())
-        .unwrap();
-    let mut body = client.send(request).await.unwrap().into_body();
+    let mut body = watch(&client).await;
     let silent = timeout(Duration::from_hours(1), body.frame()).await;
     assert!(silent.is_err());
 }
@@ -114,10 +112,7 @@ fn bookmarks() -> ResponseBody {
 async fn watch_frames_update_watch_health() {
     let vitals = vitals();
     let client = instrument(&silent_server(Some(bookmarks)), &vitals, None);
-    let request = Request::get("/api/v1/pods?watch=true")
-        .body(Body::empty())
-        .unwrap();
-    let mut body = client.send(request).await.unwrap().into_body();
+    let mut body = watch(&client).await;
     for _ in 0..30 {
         body.frame().await.unwrap().unwrap();
         assert_eq!(vitals.health.watch_ages(), [("pods", Duration::ZERO)]);

@@ -72,7 +72,9 @@ fn delete_claim() -> Action {
 /// Asserts that the sandbox expires in an hour: status first, then the PVC, finally the object.
 fn assert_expires(mut fixture: PlanFixture) {
     assert_eq!(fixture.plan_and_apply().requeue_at, fixture.at(3600));
-    fixture.advance(3600);
+    fixture.advance(3599);
+    assert_ne!(fixture.plan().status.phase, Phase::Stopped);
+    fixture.advance(1);
     let plan = fixture.plan();
     assert_eq!(plan.actions, []);
     assert_eq!(plan.status.phase, Phase::Stopped);
@@ -94,6 +96,7 @@ fn paused_or_failed_sandbox_is_stopped_after_delete_paused_after() {
     let mut paused = PlanFixture::new();
     paused.deadlines.delete_paused_after = Some(60 * MINUTE);
     let mut failed = paused.clone();
+    paused.advance(DAY);
     paused.set_desired_state(DesiredState::Paused);
     assert_expires(paused);
 
