@@ -91,13 +91,14 @@ fn update_readiness_probe(context: &Arc<Context>, observed: &Observed, wanted: b
         context.readiness.forget(key);
         return;
     };
+    let entry = &observed.entry;
+    let keys = context.keys.of(entry.created_at);
     let target = match observed.plan_input().probe.port {
         _ if pod.supervised => ProbeTarget::Supervisor {
             init: make_init(context, observed),
             // A Pod of an earlier version was built without the key.
-            identity: pod
-                .has_identity
-                .then(|| context.keys.identity_key(&observed.entry.uid)),
+            identity: pod.has_identity.then(|| keys.identity_key(&entry.uid)),
+            created_at: entry.created_at,
         },
         Some(port) => ProbeTarget::Port(port),
         None => return,

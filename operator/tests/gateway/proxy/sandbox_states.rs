@@ -241,7 +241,7 @@ fn fixture_with_pod(pod: &ProvingPod) -> (GatewayFixture, String) {
 
 fn identity_of(fixture: &GatewayFixture, id: &str) -> IdentityKey {
     let uid = fixture.api.get(id).metadata.uid.unwrap();
-    fixture.keys.identity_key(&uid)
+    fixture.keys.of(None).identity_key(&uid)
 }
 
 #[tokio::test]

@@ -166,7 +166,7 @@ async fn environment_secret_belongs_to_its_pod_and_is_created_again_if_missing()
         (&json!("Pod"), &json!("pod-1"))
     );
     let secret: Secret = serde_json::from_value(first.clone()).unwrap();
-    let key = keys().rotated_session_key("uid", 1);
+    let key = keys().of(None).rotated_session_key("uid", 1);
     assert_eq!(secret.data.unwrap()["SESSION_API_KEY"].0, key.into_bytes());
     assert_eq!(first, second);
 
