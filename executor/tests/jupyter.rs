@@ -368,7 +368,7 @@ fn missing_ipykernel_is_reported_and_next_cell_retries() {
     fs::create_dir(&bin).unwrap();
     let bare = python_output("import sys; print(sys.base_prefix)");
     // Not a link: Python finds its library relative to the path of its executable.
-    let wrapper = format!("#!/bin/sh\nexec {}/bin/python3 -I \"$@\"\n", bare);
+    let wrapper = format!("#!/bin/sh\nexec {bare}/bin/python3 -I \"$@\"\n");
     let put = |text: &str| put_program(&bin.join("python3"), text);
     put(&wrapper);
     for tool in ["sh", "bash"] {

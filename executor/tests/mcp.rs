@@ -359,8 +359,8 @@ fn https_server_needs_a_trusted_certificate() {
     let (key, certificate) = (path("key"), path("certificate"));
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/certificate.py");
     let mut make = Command::new(python());
-    let made = make.arg(script).args([&key, &certificate]).status();
-    assert!(made.unwrap().success());
+    let status = make.arg(script).args([&key, &certificate]).status();
+    assert!(status.unwrap().success());
     let remote = Remote::start("https", &[&key, &certificate]);
     let server = json!([{"name": "t", "url": format!("https://127.0.0.1:{}/mcp", remote.port)}]);
     let mut trusting = serve_command(&path("w"), &[]);

@@ -36,7 +36,7 @@ enum Role {
     Controller(Box<controller::ControllerArgs>),
     /// Run the gateway (runtime API and proxy)
     Gateway(Box<gateway::GatewayRoleArgs>),
-    /// Create, list and revoke API keys
+    /// Create, list and revoke API keys, and rotate the root key
     Keys(keys::KeysArgs),
     /// Print the session key of a Sandbox
     Token(token::TokenArgs),

@@ -31,6 +31,7 @@
 {{- range $at, $record := $v.apiKeys.records }}
 {{- if not (regexMatch "^[0-9a-f]{64}$" (toString $record.sha256)) }}{{ fail (printf "apiKeys.records[%d].sha256 is no SHA-256 in hexadecimal digits: it is the hash of a key, not the key" $at) }}{{ end }}
 {{- end -}}
+{{- if and $v.gateway.proxyProtocol (not $v.gateway.trustedProxies) }}{{ fail "gateway.proxyProtocol is true: name the proxies in gateway.trustedProxies" }}{{ end -}}
 {{- if and $v.httpRoute.enabled (not $v.httpRoute.parentRefs) }}{{ fail "httpRoute.enabled is true: name the Gateways it belongs to in httpRoute.parentRefs" }}{{ end -}}
 {{- if and $v.pool.enabled (not (dig "template" "image" "" $v.pool.spec)) }}{{ fail "pool.enabled is true: the pool needs an image in pool.spec.template.image" }}{{ end -}}
 {{- if and $v.uninstall.purge $v.sandboxes.allNamespaces }}{{ fail "uninstall.purge is true: purge knows one namespace, and sandboxes.allNamespaces serves all; delete the sandboxes with kubectl first" }}{{ end -}}

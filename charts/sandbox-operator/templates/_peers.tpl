@@ -25,3 +25,35 @@
     matchLabels: {kubernetes.io/metadata.name: {{ include "sandboxes" . }}}
   {{- end }}
 {{- end }}
+
+{{- /* Spec of the NetworkPolicy of sandboxes. With allNamespaces, the controller takes it to every namespace. */}}
+{{- define "netpol.isolation" -}}
+{{- $v := .Values.networkPolicy -}}
+podSelector:
+  matchLabels: {app.kubernetes.io/managed-by: sandbox-operator}
+policyTypes: [Ingress, Egress]
+ingress:
+  - from:
+      {{- range $component := list "gateway" "controller" }}
+      - namespaceSelector:
+          matchLabels: {kubernetes.io/metadata.name: {{ $.Release.Namespace }}}
+        podSelector:
+          matchLabels: {{- include "selector" (list $ $component) | nindent 12 }}
+      {{- end }}
+  {{- with $v.sandboxes.extraIngress }}{{ toYaml . | nindent 2 }}{{ end }}
+egress:
+  {{- include "netpol.dns" $v | trim | nindent 2 }}
+  {{- if $v.sandboxes.internet }}
+  - to:
+      {{- range $world := list "0.0.0.0/0" "::/0" }}
+      {{- $except := list }}
+      {{- range $v.sandboxes.blockedCIDRs }}{{ if eq (contains ":" .) (contains ":" $world) }}{{ $except = append $except . }}{{ end }}{{ end }}
+      - ipBlock:
+          cidr: {{ quote $world }}
+          {{- with $except }}
+          except: {{- toYaml . | nindent 12 }}
+          {{- end }}
+      {{- end }}
+  {{- end }}
+  {{- with $v.sandboxes.extraEgress }}{{ toYaml . | nindent 2 }}{{ end }}
+{{- end }}

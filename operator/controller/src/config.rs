@@ -10,6 +10,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Affinity, Toleration};
+use k8s_openapi::api::networking::v1::NetworkPolicySpec;
 
 use shared::diagnostics::Diagnostics;
 use shared::index::Entry;
@@ -129,6 +130,8 @@ pub struct PodSettings {
     pub grace_seconds: i64,
     /// Allow privileged fields in `spec.podTemplate`.
     pub privileged_templates: bool,
+    /// `NetworkPolicy` that isolates the sandboxes of each namespace; `None` leaves it to others.
+    pub network_policy: Option<NetworkPolicySpec>,
 }
 
 /// Injection of the executor binary into the sandbox container.
@@ -162,6 +165,7 @@ impl Default for PodSettings {
             user_namespaces: false,
             grace_seconds: 10,
             privileged_templates: false,
+            network_policy: None,
         }
     }
 }

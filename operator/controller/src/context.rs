@@ -18,6 +18,7 @@ use crate::pools::PoolIndex;
 use crate::probes::idle_checker::IdleChecker;
 use crate::probes::readiness_prober::ReadinessProber;
 use crate::quota::QuotaQueue;
+use crate::reconcile::isolation::Isolation;
 use crate::sandbox_memory::{SandboxMemory, SandboxStates};
 
 /// Shared state of all reconciles.
@@ -38,6 +39,7 @@ pub(crate) struct Context {
     pub(crate) idle_checker: Arc<IdleChecker>,
     pub(crate) memory: Arc<SandboxMemory>,
     pub(crate) quota: Arc<QuotaQueue>,
+    pub(crate) isolation: Isolation,
     pub(crate) events: Arc<EventPublisher>,
 }
 
@@ -56,6 +58,7 @@ impl Context {
         let mut states = SandboxStates::default();
         Self {
             installation: installation(&config),
+            isolation: Isolation::new(config.pods.network_policy.clone()),
             pods: Arc::new(PodIndex::new(clock, queue.clone())),
             pools: Arc::new(PoolIndex::new(index.clone(), queue.clone())),
             readiness: states.own(ReadinessProber::new(

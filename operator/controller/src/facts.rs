@@ -21,6 +21,8 @@ pub mod spec_revision;
 pub const RESTARTS_ANNOTATION: &str = "openhands.dev/restarts";
 /// Annotation of a Pod: rotation number of its session key, if not 0.
 pub const KEY_ROTATION_ANNOTATION: &str = "openhands.dev/key-rotation";
+/// Annotation of a Pod without a supervisor: name of its environment Secret.
+pub const ENVIRONMENT_ANNOTATION: &str = "openhands.dev/environment-secret";
 /// Annotation of a Pod whose supervisor has the identity key of the sandbox.
 pub const IDENTITY_ANNOTATION: &str = "openhands.dev/identity";
 /// Annotation of a Pod: revision of the spec that it was created from.
@@ -51,6 +53,8 @@ pub struct Facts {
     pub orphan: Option<PodFacts>,
     /// The Pod was created from another spec.
     pub spec_changed: bool,
+    /// The `NetworkPolicy` of the namespace has to be checked.
+    pub isolation_due: bool,
 }
 
 /// Decision of the API key's quota.
@@ -122,6 +126,8 @@ pub struct PodFacts {
     pub key_rotation: u32,
     /// The supervisor has the identity key.
     pub has_identity: bool,
+    /// Name of the environment Secret.
+    pub environment_secret: Option<String>,
     /// Note for the owner.
     pub note: Option<String>,
     /// Revision of the spec that the Pod was created from.
@@ -176,6 +182,7 @@ impl PodFacts {
             supervised: supervised(pod),
             key_rotation: count(KEY_ROTATION_ANNOTATION),
             has_identity: pod.annotation(IDENTITY_ANNOTATION).is_some(),
+            environment_secret: pod.annotation(ENVIRONMENT_ANNOTATION).map(str::to_owned),
             note: pod.annotation(NOTE_ANNOTATION).map(str::to_owned),
             spec_revision: pod
                 .annotation(SPEC_ANNOTATION)
@@ -204,6 +211,15 @@ impl PodFacts {
     pub fn is_missing_claim(&self) -> bool {
         let message = self.unschedulable.as_deref().unwrap_or_default();
         api_messages::is_claim_missing(message, &names::workspace_claim(&self.name))
+    }
+
+    /// Returns whether a container waits for the environment Secret of this Pod.
+    pub fn is_missing_environment(&self) -> bool {
+        let secret = self.environment_secret.as_ref();
+        let problem = self.start_problem.as_ref();
+        secret
+            .zip(problem)
+            .is_some_and(|(secret, problem)| problem.message.contains(secret))
     }
 
     /// Restarts over all Pods since the sandbox was started.

@@ -8,6 +8,7 @@ mod apply;
 mod create;
 mod error;
 mod failure_log;
+pub(crate) mod isolation;
 pub(crate) mod observe;
 mod status_patch;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! The doc comments of flags are their help texts.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use crds::contract::CONTROL_PORT;
 use ipnet::IpNet;
 use secrecy::SecretString;
 
+use crate::serve::tls::Certificate;
 use shared::diagnostics::Diagnostics;
 use shared::urls::{Scheme, UrlForm, Urls};
 
@@ -135,6 +137,25 @@ pub struct GatewayConfig {
     #[arg(long, env = "GATEWAY_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Vec<IpNet>,
 
+    /// Require a PROXY protocol header (version 1 or 2) from --trusted-proxies. From other clients
+    /// none is accepted.
+    #[arg(
+        long,
+        env = "GATEWAY_PROXY_PROTOCOL",
+        requires_if("true", "trusted_proxies"),
+        value_parser = FalseyValueParser::new()
+    )]
+    pub proxy_protocol: bool,
+
+    /// PEM file of the certificate chain. With it, the listener speaks TLS (HTTP/1.1 and HTTP/2).
+    /// Changed files are loaded within seconds.
+    #[arg(long, env = "GATEWAY_TLS_CERTIFICATE", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+
+    /// PEM file of the private key of that certificate.
+    #[arg(long, env = "GATEWAY_TLS_KEY", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+
     // A server that was started with that base path may answer below it only.
     /// Keep the prefix `/{id}/vscode` in the path of requests to VS Code.
     #[arg(long, env = "GATEWAY_KEEP_VSCODE_PREFIX")]
@@ -155,6 +176,9 @@ pub struct GatewayConfig {
     pub control_port: u16,
     #[arg(skip)]
     pub vitals: Arc<Diagnostics>,
+    /// Content of the TLS files; `None` is plain HTTP.
+    #[arg(skip)]
+    pub certificate: Option<Arc<Certificate>>,
 }
 
 /// Runtime classes of the cluster, and the handling of unknown ones.
@@ -308,6 +332,18 @@ mod tests {
                 assert!(TestArgs::try_parse_from(["x", &line]).is_err(), "{line}");
             }
         }
+        for line in [
+            &["--tls-certificate=a"][..],
+            &["--tls-key=a"],
+            &["--proxy-protocol"],
+        ] {
+            assert!(
+                TestArgs::try_parse_from([&["x"], line].concat()).is_err(),
+                "{line:?}"
+            );
+        }
+        let line = ["x", "--proxy-protocol", "--trusted-proxies=10.0.0.0/8"];
+        assert!(TestArgs::parse_from(line).gateway.proxy_protocol);
         let line = flags.map(|flag| format!("{flag}=7"));
         let line = std::iter::once("x").chain(line.iter().map(String::as_str));
         let config = TestArgs::parse_from(line).gateway;

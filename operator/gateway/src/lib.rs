@@ -23,7 +23,7 @@ mod warm_configs;
 use std::sync::Arc;
 
 use axum::Router;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, OptionFuture};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +39,7 @@ pub use client_address::ClientConnection;
 pub use config::{ApiSettings, GatewayConfig, RuntimeClasses};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use proxy::properties;
+pub use serve::tls::{Certificate, CertificateError};
 pub use shared::tenants::{self, Tenants};
 
 /// The gateway as a service without a socket; cheap to clone.
@@ -130,5 +131,11 @@ pub async fn run(gateway: Gateway, listener: TcpListener, shutdown: Cancellation
         drained.cancel();
     };
     let follow_pods = gateway.0.proxy.follow_pods();
-    tokio::join!(serving, drained.run_until_cancelled(follow_pods));
+    let certificate = gateway.0.config.certificate.clone();
+    let follow_files = certificate.map(Certificate::follow_files);
+    tokio::join!(
+        serving,
+        drained.run_until_cancelled(follow_pods),
+        drained.run_until_cancelled(OptionFuture::from(follow_files)),
+    );
 }

@@ -3,6 +3,9 @@
 
 mod client_stream;
 mod in_flight;
+mod proxy_protocol;
+pub(crate) mod tls;
+mod transport;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -31,6 +34,7 @@ use super::{Gateway, GatewayConfig};
 use client_stream::{ClientObserver, ConnectionSlot};
 use in_flight::{InFlightRequests, TrackedResponse};
 use shared::metrics::GaugeGuard;
+use transport::Transport;
 
 /// Largest request head: a request line of 64 KiB (`docs/specs/runtime-api.md`, section 1.8) and
 /// headers.
@@ -231,8 +235,11 @@ struct Connection {
 impl Connection {
     /// Serves one connection until it ends, is idle, resets too many requests, or has no request in
     /// flight after `close`.
-    async fn run(self, stream: TcpStream, slot: ConnectionSlot) {
+    async fn run(mut self, stream: TcpStream, slot: ConnectionSlot) {
         let (in_flight, close) = (self.in_flight.clone(), self.close.clone());
+        let Some(stream) = close.run_until_cancelled(self.open(stream)).await.flatten() else {
+            return;
+        };
         let client = ClientObserver::observe(stream, slot, in_flight.clone());
         let service = service_fn(move |request: Request<Incoming>| self.respond(request));
         let builder = builder();
@@ -253,6 +260,15 @@ impl Connection {
         if let Err(error) = ended {
             tracing::debug!(error, "connection closed with an error");
         }
+    }
+
+    /// Opens what lies below HTTP; the peer may then be another one.
+    async fn open(&mut self, stream: TcpStream) -> Option<Transport> {
+        let peer = &mut self.addresses.peer;
+        let opened = transport::open(&self.gateway.0.config, stream, peer).await;
+        opened
+            .inspect_err(|error| tracing::debug!(%peer, %error, "connection closed before HTTP"))
+            .ok()
     }
 
     /// Answers a request, if the memory of clients is not used up.

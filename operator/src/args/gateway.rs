@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::admin_server::{self, AdminArgs};
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
-use gateway::{self, Gateway, GatewayConfig};
+use gateway::{self, Certificate, Gateway, GatewayConfig};
 use shared::clock::Clock;
 use shared::diagnostics::Diagnostics;
 use shared::index::Index;
@@ -42,6 +42,10 @@ impl GatewayRoleArgs {
     pub(super) async fn run(self) -> anyhow::Result<()> {
         let watched = self.watched()?;
         let client = self.installation.client().await?;
+        let tls_files = self.config.tls_certificate.clone();
+        let tls_files = tls_files.zip(self.config.tls_key.clone());
+        let certificate = tls_files.map(|(chain, key)| Certificate::load(chain, key));
+        let certificate = certificate.transpose()?;
         let shutdown = shutdown_on_signal()?;
         let vitals = Arc::new(Diagnostics::default());
         // Not ready before the listener exists.
@@ -79,6 +83,7 @@ impl GatewayRoleArgs {
         let config = GatewayConfig {
             urls: self.urls.into(),
             vitals: vitals.clone(),
+            certificate,
             ..self.config
         };
         let gateway = Gateway::new(

@@ -1,7 +1,9 @@
-//! `sandbox-operator keys`: creates, lists and revokes API keys. A key is printed once, when it is
-//! created; the Secret holds only its hash. Gateways and controllers watch the Secret.
+//! `sandbox-operator keys`: creates, lists and revokes API keys, and rotates the root key. An API key
+//! is printed once, when it is created; the Secret holds only its hash. Gateways and controllers
+//! watch the Secret.
 
 mod ensure;
+mod root;
 
 use clap::Subcommand;
 use jiff::Timestamp;
@@ -44,6 +46,10 @@ enum Action {
         /// Id as `list` shows it, or name.
         key: String,
     },
+    /// Begin a rotation of the root key.
+    RotateRoot(root::RotateArgs),
+    /// End a rotation of the root key, once no sandbox has the previous one.
+    FinishRotation(root::FinishArgs),
 }
 
 #[derive(Debug, Clone, clap::Args)]
@@ -94,6 +100,8 @@ impl KeysArgs {
                 warn_if_not_installed(&client, &namespace).await;
             }
             Action::Ensure(ensure) => ensure.run(&client, &namespace).await?,
+            Action::RotateRoot(rotate) => rotate.run(&client, &namespace).await?,
+            Action::FinishRotation(finish) => finish.run(&client, &namespace).await?,
             Action::List => {
                 let document = load_document(&client, &namespace).await?;
                 if document.is_none() {

@@ -29,7 +29,9 @@ impl TokenArgs {
         let uid = sandbox
             .uid()
             .ok_or_else(|| anyhow::anyhow!("the Sandbox has no uid"))?;
+        let created_at = sandbox.creation_timestamp().map(|time| time.0);
         let rotation = sandbox.status.and_then(|status| status.key_rotation);
+        let keys = keys.of(created_at);
         println!("{}", keys.rotated_session_key(&uid, rotation.unwrap_or(0)));
         Ok(())
     }

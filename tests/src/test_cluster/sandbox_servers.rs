@@ -29,7 +29,7 @@ pub(super) async fn serve(
         let sandbox = node.sandbox_at(&ip.to_string());
         let sandbox = sandbox.filter(|_| supervisors.serves(&ip.to_string()));
         if let Some(uid) = sandbox {
-            tokio::spawn(respond(stream, ip, keys.identity_key(&uid)));
+            tokio::spawn(respond(stream, ip, keys.of(None).identity_key(&uid)));
         }
     }
 }

@@ -48,6 +48,7 @@ const REFUSED: &str = r#"
     apiKeys.records[0].name=a,apiKeys.records[0].sha256=b | apiKeys.records and apiKeys.create exclude each other
     apiKeys.create=false,apiKeys.records[0].name=a,apiKeys.records[0].sha256=b | it is the hash of a key, not the key
     httpRoute.enabled=true | name the Gateways it belongs to
+    gateway.proxyProtocol=true | name the proxies in gateway.trustedProxies
     pool.enabled=true | the pool needs an image
     sandboxes.extraConfigMaps[0].name=a,sandboxes.extraConfigMaps[0].path=b | it must begin with /
     uninstall.purge=true,sandboxes.allNamespaces=true | purge knows one namespace

@@ -39,7 +39,9 @@ async fn entrypoint_gets_its_environment_from_a_secret() {
     let change = json!({"state": "Paused", "keyRotation": 1});
     ns.patch(NAME, change).await;
     ns.paused(NAME).await;
-    assert_eq!(secrets(&ns).await, 0);
+    while secrets(&ns).await > 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
     assert_eq!(first["SESSION_API_KEY"], ns.token(NAME).trim());
 
     ns.patch(NAME, json!({"state": "Running"})).await;

@@ -7,6 +7,7 @@ use crds::Sandbox;
 use crds::sandbox::{DesiredState, Phase};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
 use kube::Api;
+use kube::api::ListParams;
 use operator::index::Entry;
 use serde_json::{Value, json};
 use tests::test_cluster::{NAMESPACE, TestCluster, TestGateway};
@@ -20,10 +21,12 @@ async fn start(gateway: &TestGateway) -> Value {
     gateway.start(&body).await
 }
 
-/// The variables in the Secret of a sandbox; `None` if there is none.
-async fn variables(cluster: &TestCluster, name: &str) -> Option<Value> {
-    let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), NAMESPACE);
-    let secret = secrets.get_opt(&format!("{name}-sbx-env")).await.unwrap()?;
+/// The variables in the only Secret; `None` if there is none.
+async fn variables(cluster: &TestCluster) -> Option<Value> {
+    let secrets: Api<Secret> = cluster.api_of();
+    let mut secrets = secrets.list(&ListParams::default()).await.unwrap().items;
+    assert!(secrets.len() < 2, "{secrets:?}");
+    let secret = secrets.pop()?;
     assert_eq!(secret.immutable, Some(true));
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let data = secret.data.unwrap().into_iter();
@@ -46,19 +49,19 @@ async fn session_without_command_gets_its_environment_from_a_secret() {
     let name = info["runtime_id"].as_str().unwrap();
     cluster.wait_for_phase(name, Phase::Running).await;
 
-    let given = variables(&cluster, name).await.unwrap();
+    let given = variables(&cluster).await.unwrap();
     assert_eq!(given["TOKEN"], "hunter2");
     assert_eq!(given["SESSION_API_KEY"], info["session_api_key"]);
     assert_eq!(given["OH_SESSION_API_KEYS_0"], info["session_api_key"]);
     assert_eq!(given["RUNTIME_URL"], info["url"]);
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), NAMESPACE);
     let pod = serde_json::to_string(&pods.get(name).await.unwrap()).unwrap();
-    assert!(!pod.contains("hunter2") && pod.contains(&format!("{name}-sbx-env")));
+    assert!(!pod.contains("hunter2") && pod.contains("-sbx-env"));
 
     cluster.bring(name, DesiredState::Paused).await;
-    assert_eq!(variables(&cluster, name).await, None);
+    assert_eq!(variables(&cluster).await, None);
     cluster.bring(name, DesiredState::Running).await;
-    assert_eq!(variables(&cluster, name).await.unwrap(), given);
+    assert_eq!(variables(&cluster).await.unwrap(), given);
     cluster.bring(name, DesiredState::Stopped).await;
     assert!(cluster.names::<Secret>().await.is_empty());
 }
@@ -84,7 +87,7 @@ async fn rotated_key_is_reported_after_the_sandbox_restarted() {
     // The gateway's own index may be a moment behind.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let second = told().await;
-    let given = variables(&cluster, name).await.unwrap();
+    let given = variables(&cluster).await.unwrap();
     assert_ne!(second, first);
     assert_eq!(given["OH_SESSION_API_KEYS_0"], second);
     assert_eq!(given["OH_SESSION_API_KEYS_1"], first);

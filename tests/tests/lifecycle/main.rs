@@ -13,6 +13,7 @@ mod faults;
 mod gateway_replicas;
 mod health;
 mod idle;
+mod isolation;
 mod kubectl_lifecycle;
 mod missing_dependencies;
 mod outage;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use clap::builder::{BoolishValueParser, FalseyValueParser};
 use k8s_openapi::api::core::v1::{Affinity, Toleration};
+use k8s_openapi::api::networking::v1::NetworkPolicySpec;
 
 use super::{ClassPolicy, ConfigMapMount, ControllerConfig, Injection, PodSettings};
 use shared::quantity;
@@ -103,6 +104,10 @@ pub struct PodArgs {
     /// its node.
     #[arg(long, env = "SANDBOX_ALLOW_PRIVILEGED_TEMPLATES", value_parser = FalseyValueParser::new())]
     allow_privileged_templates: bool,
+    /// Spec of the `NetworkPolicy` that isolates sandboxes, as a JSON object. The controller ensures
+    /// it in every namespace before it creates Pods there.
+    #[arg(long, env = "SANDBOX_NETWORK_POLICY", value_name = "JSON", value_parser = parse_json::<NetworkPolicySpec>)]
+    network_policy: Option<Json<NetworkPolicySpec>>,
 }
 
 impl PodArgs {
@@ -119,6 +124,7 @@ impl PodArgs {
             user_namespaces: self.user_namespaces,
             grace_seconds: self.termination_grace_seconds,
             privileged_templates: self.allow_privileged_templates,
+            network_policy: self.network_policy.flatten(),
         };
         config.classes = ClassPolicy {
             gvisor: present(self.gvisor_class),
@@ -234,6 +240,7 @@ mod tests {
             "--node-selector=a=b,c=d",
             r#"--tolerations=[{"key": "sandboxes", "operator": "Exists"}]"#,
             r#"--affinity={"nodeAffinity": {}}"#,
+            r#"--network-policy={"podSelector": {}, "policyTypes": ["Ingress"]}"#,
             "--extra-config-map=ca:/etc/ca,b:/b",
             "--image-pull-secret=registry",
             "--gvisor-class=runsc",
@@ -246,7 +253,7 @@ mod tests {
         assert_eq!(config.defaults.max_resources["cpu"], "16");
         assert_eq!(config.pods.node_selector["c"], "d");
         assert_eq!(config.pods.tolerations[0].key.as_deref(), Some("sandboxes"));
-        assert!(config.pods.affinity.is_some());
+        assert!(config.pods.affinity.is_some() && config.pods.network_policy.is_some());
         assert_eq!(config.pods.config_maps[1].path, "/b");
         assert_eq!(config.pods.pull_secrets, ["registry"]);
         assert_eq!(config.classes.gvisor.as_deref(), Some("runsc"));
@@ -259,6 +266,7 @@ mod tests {
             "--node-selector=",
             "--tolerations=",
             "--affinity=",
+            "--network-policy=",
             "--extra-config-map=",
             "--image-pull-secret=",
             "--priority-class=",
@@ -268,6 +276,7 @@ mod tests {
         let config = config(&flags).unwrap();
         assert!(config.pods.node_selector.is_empty() && config.pods.pull_secrets.is_empty());
         assert_eq!(config.pods.priority_class, None);
+        assert_eq!(config.pods.network_policy, None);
         assert!(config.sudo_images.is_empty());
     }
 

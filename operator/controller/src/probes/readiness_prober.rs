@@ -61,6 +61,8 @@ pub(crate) enum ProbeTarget {
         init: MakeInit,
         /// `None` for Pods of earlier versions.
         identity: Option<IdentityKey>,
+        /// Creation of the Sandbox, which decides on the keys.
+        created_at: Option<Timestamp>,
     },
     /// A port.
     Port(u16),
@@ -92,6 +94,8 @@ struct ProbeTask {
     run: ContainerRun,
     address: SupervisorAddress,
     target: ProbeTarget,
+    /// Creation of the Sandbox.
+    created_at: Option<Timestamp>,
     since: Instant,
 }
 
@@ -130,15 +134,24 @@ impl ReadinessProber {
         if probes.get(key).is_some_and(|p| p.run == run && p.ip == ip) {
             return;
         }
+        let (identity, created_at) = match &target {
+            ProbeTarget::Supervisor {
+                identity,
+                created_at,
+                ..
+            } => (*identity, *created_at),
+            ProbeTarget::Port(_) => (None, None),
+        };
         let probe = ProbeTask {
             prober: self.clone(),
             key: key.clone(),
             run: run.clone(),
             address: SupervisorAddress {
                 ip: ip.to_owned(),
-                identity: target.identity(),
+                identity,
             },
             target,
+            created_at,
             since: Instant::now(),
         };
         let task = AbortOnDropHandle::new(tokio::spawn(probe.run()));
@@ -171,15 +184,6 @@ impl ReadinessProber {
 impl PerSandbox for ReadinessProber {
     fn forget(&self, key: &Key) {
         self.probes.lock().remove(key);
-    }
-}
-
-impl ProbeTarget {
-    fn identity(&self) -> Option<IdentityKey> {
-        match self {
-            Self::Supervisor { identity, .. } => *identity,
-            Self::Port(_) => None,
-        }
     }
 }
 
@@ -308,7 +312,7 @@ impl ProbeTask {
         // The controller's clock may lag after a suspend of the machine; the Pod's does not.
         let now = self.prober.clock.now().max(Timestamp::now());
         ControlMessage::new(&self.run.pod_uid, now.as_second(), grant)
-            .sign(self.prober.keys.signer())
+            .sign(self.prober.keys.of(self.created_at).signer())
             .map_err(|_| SupervisorError::Malformed)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crds::sandbox::SandboxStatus;
 use crds::{Sandbox, names};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
@@ -47,8 +47,10 @@ async fn execute(
 ) -> Result<(), ApplyError> {
     let Entry { key, uid: own, .. } = &*observed.entry;
     match action {
+        Action::IsolateNamespace => isolate_namespace(context, observed).await?,
         Action::CreateClaim => create::claim(context, observed).await?,
         Action::CreatePod { restarts } => create::pod(context, observed, *restarts).await?,
+        Action::CreateSecret => create::missing_secret(context, observed).await?,
         Action::CaptureLog => {
             let log = failure_log::capture(context, key).await;
             status.sealed_log = log.or(status.sealed_log.take());
@@ -59,16 +61,26 @@ async fn execute(
         Action::DeleteClaim { name } => {
             delete_owned(&context.api::<PersistentVolumeClaim>(key), name, own).await?;
         }
-        Action::DeleteSecret => {
-            let name = names::environment_secret(&key.name);
-            delete_owned(&context.api::<Secret>(key), &name, own).await?;
-        }
         Action::DropSealedEnv => drop_sealed_env(context, &observed.entry).await?,
         Action::DeleteSandbox => {
             delete(&context.api::<Sandbox>(key), &key.name, Some(own), None).await?;
         }
     }
     Ok(())
+}
+
+/// Ensures the `NetworkPolicy` of the namespace. Without it no Pod is created; one that exists is
+/// served on, and the next reconcile tries again.
+async fn isolate_namespace(context: &Context, observed: &Observed) -> Result<(), ApplyError> {
+    let key = &observed.entry.key;
+    let (api, namespace, now) = (context.api(key), &key.namespace, context.clock.now());
+    match context.isolation.ensure(&api, namespace, now).await {
+        Err(error) if observed.facts.pod.is_some() => {
+            tracing::warn!(namespace, %error, "cannot ensure the NetworkPolicy of sandboxes");
+            Ok(())
+        }
+        result => Ok(result?),
+    }
 }
 
 /// Starts or stops the readiness probe of the sandbox.
@@ -79,13 +91,14 @@ fn update_readiness_probe(context: &Arc<Context>, observed: &Observed, wanted: b
         context.readiness.forget(key);
         return;
     };
+    let entry = &observed.entry;
+    let keys = context.keys.of(entry.created_at);
     let target = match observed.plan_input().probe.port {
         _ if pod.supervised => ProbeTarget::Supervisor {
             init: make_init(context, observed),
             // A Pod of an earlier version was built without the key.
-            identity: pod
-                .has_identity
-                .then(|| context.keys.identity_key(&observed.entry.uid)),
+            identity: pod.has_identity.then(|| keys.identity_key(&entry.uid)),
+            created_at: entry.created_at,
         },
         Some(port) => ProbeTarget::Port(port),
         None => return,

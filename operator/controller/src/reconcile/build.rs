@@ -20,7 +20,7 @@ use kube::Resource as _;
 
 use crate::config::{ControllerConfig, Deadlines};
 use shared::index::Entry;
-use shared::keys::Keys;
+use shared::keys::{KeySet, Keys};
 
 /// Input of the builders and of the init message.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +57,11 @@ impl BuildContext<'_> {
     /// Returns whether the supervisor runs a command. Otherwise the entrypoint of the image runs.
     fn is_supervised(&self) -> bool {
         self.entry.spec.command.is_some()
+    }
+
+    /// Keys of the sandbox.
+    pub fn key_set(&self) -> &KeySet {
+        self.keys.of(self.entry.created_at)
     }
 
     /// Metadata of an owned object.

@@ -6,20 +6,24 @@ mod tests;
 
 use crds::names;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
-use kube::ResourceExt as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::PostParams;
 
 use super::error::ApplyError;
 use crate::context::Context;
-use crate::facts::SPEC_ANNOTATION;
 use crate::facts::spec_revision::SpecRevision;
+use crate::facts::{PodFacts, SPEC_ANNOTATION};
 use crate::reconcile::build::command::key_rotation;
 use crate::reconcile::build::pod::requested_runtime_class;
 use crate::reconcile::build::{self, BuildContext, PodParams};
 use crate::reconcile::init_message;
 use crate::reconcile::observe::Observed;
-use shared::index::Entry;
+use shared::index::{Entry, Key};
 use shared::kubernetes::api_messages;
-use shared::kubernetes::owned_objects::{CreateError, create_owned, delete, reject_terminating};
+use shared::kubernetes::client::with_timeout;
+use shared::kubernetes::owned_objects::{
+    CreateError, classify_error, create_owned, reject_terminating,
+};
 use shared::kubernetes::slim::SlimPod;
 
 /// Input of the builders.
@@ -45,8 +49,8 @@ pub(super) async fn claim(context: &Context, observed: &Observed) -> Result<(), 
     Ok(())
 }
 
-/// Creates the Pod, and before it the environment Secret if the image's own entrypoint runs.
-/// Everything is built first, so that an invalid spec creates neither.
+/// Creates the Pod, and then the environment Secret if the image's own entrypoint runs. Everything
+/// is built first, so that an invalid spec creates neither.
 pub(super) async fn pod(
     context: &Context,
     observed: &Observed,
@@ -59,11 +63,9 @@ pub(super) async fn pod(
         init_message::init(&build_context, rotation)?;
         None
     } else {
-        let environment = init_message::environment(&build_context, rotation)?;
-        Some(build::environment_secret::secret(
-            &build_context,
-            environment,
-        )?)
+        let start = format!("{:x}", context.clock.now().as_millisecond());
+        let name = names::environment_secret(&entry.key.name, &start);
+        Some(environment_secret(&build_context, name, rotation)?)
     };
     let params = PodParams {
         restarts,
@@ -71,42 +73,69 @@ pub(super) async fn pod(
         secret: secret.as_ref(),
     };
     let pod = build::pod::pod(&build_context, &params)?;
-    if let Some(secret) = &secret {
-        ensure_secret(context, entry, secret).await?;
-    }
     let created = match create_pod(context, entry, &pod).await {
         Err(error) => retry_without_runtime_class(context, &build_context, &params, error).await?,
         Ok(created) => created,
     };
     context.pods.apply(&created);
-    reject_terminating(created)?;
-    Ok(())
+    let created = reject_terminating(created)?;
+    match secret.zip(PodFacts::read(&created)) {
+        Some((secret, pod)) => create_secret(context, &entry.key, &pod, secret).await,
+        None => Ok(()),
+    }
 }
 
-/// Creates the Secret. One of an earlier start with other data is replaced: there is no Pod that
-/// uses it.
-async fn ensure_secret(
+/// Creates the environment Secret of a Pod that lacks it: the controller ended between the two.
+pub(super) async fn missing_secret(
     context: &Context,
-    entry: &Entry,
-    secret: &Secret,
+    observed: &Observed,
 ) -> Result<(), ApplyError> {
-    let (client, namespace) = (&context.client, &entry.key.namespace);
-    let found: Secret =
-        reject_terminating(create_owned(client, namespace, secret, &entry.uid).await?)?;
-    if found.data == secret.data {
+    let pod = observed.facts.pod.as_ref();
+    let name = pod.and_then(|pod| pod.environment_secret.clone());
+    let Some((pod, name)) = pod.zip(name) else {
         return Ok(());
+    };
+    let secret = environment_secret(&build_context(context, observed), name, pod.key_rotation)?;
+    create_secret(context, &observed.entry.key, pod, secret).await
+}
+
+fn environment_secret(
+    context: &BuildContext<'_>,
+    name: String,
+    rotation: u32,
+) -> Result<Secret, ApplyError> {
+    let environment = init_message::environment(context, rotation)?;
+    Ok(build::environment_secret::secret(
+        context,
+        name,
+        environment,
+    )?)
+}
+
+/// Creates a Secret that the Pod owns, so that Kubernetes deletes it: the controller may neither
+/// read nor delete Secrets.
+async fn create_secret(
+    context: &Context,
+    sandbox: &Key,
+    pod: &PodFacts,
+    mut secret: Secret,
+) -> Result<(), ApplyError> {
+    secret.metadata.owner_references = Some(vec![OwnerReference {
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+        name: pod.name.clone(),
+        uid: pod.uid.clone(),
+        ..OwnerReference::default()
+    }]);
+    let params = PostParams {
+        field_manager: Some(names::CONTROLLER_FIELD_MANAGER.into()),
+        ..PostParams::default()
+    };
+    let api = context.api::<Secret>(sandbox);
+    match with_timeout(api.create(&params, &secret)).await {
+        Err(error) if !error.is_already_exists() => Err(classify_error(error).into()),
+        _ => Ok(()),
     }
-    let name = names::environment_secret(&entry.key.name);
-    delete(
-        &context.api::<Secret>(&entry.key),
-        &name,
-        found.uid().as_deref(),
-        None,
-    )
-    .await?;
-    let made: Secret = create_owned(client, namespace, secret, &entry.uid).await?;
-    reject_terminating(made)?;
-    Ok(())
 }
 
 async fn create_pod(context: &Context, entry: &Entry, pod: &Pod) -> Result<SlimPod, CreateError> {

@@ -89,9 +89,8 @@ impl Api {
     /// Returns the session key of the present Pod, or of the last one.
     fn session_key(&self, entry: &Entry) -> String {
         let rotation = entry.status.key_rotation.unwrap_or(0);
-        self.sandboxes
-            .keys
-            .rotated_session_key(&entry.uid, rotation)
+        let keys = self.sandboxes.keys.of(entry.created_at);
+        keys.rotated_session_key(&entry.uid, rotation)
     }
 
     /// Returns the URLs in the form that is set for the owner.

@@ -135,7 +135,8 @@ impl Upstreams {
                         self.numbered.end(before);
                     }
                     let id = PodId::of(entry);
-                    let identity = || sandboxes.keys.identity_key(&entry.uid);
+                    let keys = sandboxes.keys.of(entry.created_at);
+                    let identity = || keys.identity_key(&entry.uid);
                     let provable = id.proves_address.then(|| ProvablePod::new(identity()));
                     let pod = Arc::new(UpstreamPod {
                         id,

@@ -11,13 +11,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
-use rustix::net::sockopt;
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep};
+use tokio_util::either::Either;
 
 use super::in_flight::InFlightRequests;
+use super::transport::Transport;
 use crate::client_memory::{CONNECTION_BYTES, HTTP2_CONNECTION_BYTES, MemoryPermit};
 use crate::keyed_limit::KeyedPermit;
 use crate::observed::{ObservedStream, StreamObserver};
@@ -29,10 +29,8 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const SMALL_HEAD_BYTES: usize = 8 * 1024;
 /// First bytes of every HTTP/2 connection; no HTTP/1.1 request begins with them.
 const PREFACE: &[u8] = b"PRI ";
-/// TCP keepalive: a client that vanished is noticed after two minutes.
-const KEEPALIVE_IDLE: Duration = Duration::from_mins(1);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
-const KEEPALIVE_PROBES: u32 = 4;
+/// Charge of TLS on a connection: buffers of records in both directions, and the keys.
+const TLS_BYTES: usize = 64 * 1024;
 
 /// Time in which a client that is still sending may read its response and stop.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,6 +46,8 @@ pub(super) struct ClientObserver {
     version: DetectedProtocol,
     head: Option<RequestHead>,
     slot: ConnectionSlot,
+    /// Charge of what lies below HTTP.
+    transport_bytes: usize,
 }
 
 /// Slot of an open connection with its memory, released when the connection closes.
@@ -88,17 +88,20 @@ enum DetectedProtocol {
 
 impl ClientObserver {
     pub(super) fn observe(
-        stream: TcpStream,
+        stream: Transport,
         slot: ConnectionSlot,
         in_flight: InFlightRequests,
-    ) -> ObservedStream<TcpStream, Self> {
-        prepare(&stream);
+    ) -> ObservedStream<Transport, Self> {
         let observer = Self {
             in_flight,
             linger: None,
             version: DetectedProtocol::Undetermined(0),
             head: None,
             slot,
+            transport_bytes: match &stream {
+                Either::Left(_) => 0,
+                Either::Right(_) => TLS_BYTES,
+            },
         };
         ObservedStream::new(stream, observer)
     }
@@ -107,8 +110,10 @@ impl ClientObserver {
     fn check_input(&mut self, read: usize, cx: &mut Context<'_>) -> io::Result<()> {
         if self.version == DetectedProtocol::Two {
             self.head = None;
-            return self.slot.reserve(HTTP2_CONNECTION_BYTES);
+            let bytes = self.transport_bytes + HTTP2_CONNECTION_BYTES;
+            return self.slot.reserve(bytes);
         }
+        let small = self.transport_bytes + CONNECTION_BYTES;
         let generation = self.in_flight.generation();
         // A head of an earlier generation is complete.
         if self
@@ -117,7 +122,7 @@ impl ClientObserver {
             .is_some_and(|head| head.generation != generation)
         {
             self.head = None;
-            self.slot.memory.shrink_to(CONNECTION_BYTES);
+            self.slot.memory.shrink_to(small);
         }
         if read > 0 && self.head.is_none() && !self.in_flight.is_active() {
             self.head = Some(RequestHead {
@@ -135,18 +140,8 @@ impl ClientObserver {
         }
         // Buffers double when they grow.
         let large = 2 * head.bytes.saturating_sub(SMALL_HEAD_BYTES);
-        self.slot.reserve(CONNECTION_BYTES + large)
+        self.slot.reserve(small + large)
     }
-}
-
-/// Sets socket options; the connection works without them.
-fn prepare(stream: &TcpStream) {
-    // Without it, small responses wait for the acknowledgement of the client.
-    let _ = stream.set_nodelay(true);
-    let _ = sockopt::set_socket_keepalive(stream, true);
-    let _ = sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE);
-    let _ = sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL);
-    let _ = sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES);
 }
 
 impl DetectedProtocol {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 use ring::aead::{Aad, NONCE_LEN, Nonce};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use super::Keys;
+use super::{KeySet, Keys};
 
 /// Version prefix of sealed data.
 const PREFIX: &str = "v1.";
@@ -63,7 +64,9 @@ impl Keys {
             .fill(&mut nonce)
             .map_err(|_| SealError::Random)?;
         let unique = Nonce::assume_unique_for_key(nonce);
-        self.seal
+        // Before the rotation takes effect, some processes may not know the new key.
+        self.of(Some(Timestamp::now()))
+            .seal
             .seal_in_place_append_tag(unique, Aad::from(bound), &mut data)
             .map_err(|_| SealError::Refused)?;
         let text = STANDARD.encode([&nonce[..], &data].concat());
@@ -72,16 +75,16 @@ impl Keys {
 
     fn open_bytes(&self, bound: &str, sealed: &str) -> Result<Vec<u8>, SealError> {
         let text = sealed.strip_prefix(PREFIX).ok_or(SealError::Malformed)?;
-        let mut data = STANDARD.decode(text).map_err(|_| SealError::Malformed)?;
+        let data = STANDARD.decode(text).map_err(|_| SealError::Malformed)?;
         let (nonce, data) = data
-            .split_first_chunk_mut::<NONCE_LEN>()
+            .split_first_chunk::<NONCE_LEN>()
             .ok_or(SealError::Malformed)?;
-        let unique = Nonce::assume_unique_for_key(*nonce);
-        let plain = self
-            .seal
-            .open_in_place(unique, Aad::from(bound), data)
-            .map_err(|_| SealError::Refused)?;
-        Ok(plain.to_vec())
+        let open = |keys: &KeySet| {
+            let (unique, mut data) = (Nonce::assume_unique_for_key(*nonce), data.to_vec());
+            let plain = keys.seal.open_in_place(unique, Aad::from(bound), &mut data);
+            plain.ok().map(|plain| plain.to_vec())
+        };
+        self.sets().find_map(open).ok_or(SealError::Refused)
     }
 }
 

@@ -161,7 +161,8 @@ pub fn reject_terminating<S: Resource<DynamicType = ()>>(found: S) -> Result<S, 
     })
 }
 
-fn classify_error(error: CallError) -> CreateError {
+/// Error of a creation, by the response of the API server.
+pub fn classify_error(error: CallError) -> CreateError {
     let Some(message) = error.status().map(|s| s.message.clone()) else {
         return CreateError::Call(error);
     };

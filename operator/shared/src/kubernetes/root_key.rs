@@ -1,7 +1,11 @@
-//! Root key of an installation: one Secret, created by the first process that needs it.
+//! Root key of an installation: one Secret, created by the first process that needs it. A rotation
+//! keeps the previous key in it (`docs/decisions/090-root-key-rotation.md`).
+
+pub mod rotation;
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -15,8 +19,12 @@ use crds::names;
 
 /// Name of the Secret.
 pub const SECRET_NAME: &str = "sandbox-operator-root-key";
-/// Field of the Secret that holds the key.
+/// Fields of the Secret: the key; during a rotation the one before, and the time from which on
+/// sandboxes get the new one; after the first rotation the subkey of runtime ids.
 const FIELD: &str = "key";
+const PREVIOUS_FIELD: &str = "previous";
+const SINCE_FIELD: &str = "since";
+const RUNTIME_IDS_FIELD: &str = "runtime-ids";
 
 /// Error of loading the root key.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +37,14 @@ pub enum RootKeyError {
     Absent,
     #[error("Secret {SECRET_NAME} has no field {FIELD}")]
     Empty,
+    #[error("Secret {SECRET_NAME}: field {SINCE_FIELD} must be a time, as in 2026-01-31T12:00:00Z")]
+    Since,
+    #[error("the root key is being rotated already: finish that rotation first")]
+    Rotating,
+    #[error("the root key is not being rotated")]
+    NotRotating,
+    #[error("Secret {SECRET_NAME} is immutable: replace it by a mutable copy (docs/operations.md)")]
+    Immutable,
     #[error("cannot read random bytes from the operating system")]
     Random,
     #[error(transparent)]
@@ -54,22 +70,46 @@ pub async fn load_or_create(client: &Client, namespace: &str) -> Result<Keys, Ro
 /// Loads the root key that a controller has created. Gateways face clients and need no permission
 /// to create Secrets.
 pub async fn load(client: &Client, namespace: &str) -> Result<Keys, RootKeyError> {
-    let api = Api::<Secret>::namespaced(client.clone(), namespace);
+    derive(&read(&Api::namespaced(client.clone(), namespace)).await?)
+}
+
+async fn read(api: &Api<Secret>) -> Result<Secret, RootKeyError> {
     let secret = with_timeout(api.get_opt(SECRET_NAME)).await;
-    let secret = secret.map_err(RootKeyError::Read)?;
-    derive(&secret.ok_or(RootKeyError::Absent)?)
+    secret
+        .map_err(RootKeyError::Read)?
+        .ok_or(RootKeyError::Absent)
 }
 
 fn derive(secret: &Secret) -> Result<Keys, RootKeyError> {
-    let data = secret.data.as_ref().and_then(|data| data.get(FIELD));
-    Ok(Keys::derive(&data.ok_or(RootKeyError::Empty)?.0)?)
+    let mut keys = Keys::derive(field(secret, FIELD).ok_or(RootKeyError::Empty)?)?;
+    if let Some(subkey) = field(secret, RUNTIME_IDS_FIELD) {
+        keys = keys.with_runtime_ids(subkey);
+    }
+    if let Some(root) = field(secret, PREVIOUS_FIELD) {
+        keys = keys.with_previous(root, since(secret)?)?;
+    }
+    Ok(keys)
 }
 
-fn new_secret() -> Result<Secret, RootKeyError> {
+fn field<'a>(secret: &'a Secret, name: &str) -> Option<&'a [u8]> {
+    Some(&secret.data.as_ref()?.get(name)?.0)
+}
+
+fn since(secret: &Secret) -> Result<Timestamp, RootKeyError> {
+    let text = field(secret, SINCE_FIELD).and_then(|text| str::from_utf8(text).ok());
+    let time = text.and_then(|text| text.parse().ok());
+    time.ok_or(RootKeyError::Since)
+}
+
+fn new_key() -> Result<Vec<u8>, RootKeyError> {
     let mut key = vec![0; ROOT_KEY_LEN];
     SystemRandom::new()
         .fill(&mut key)
         .map_err(|_| RootKeyError::Random)?;
+    Ok(key)
+}
+
+fn new_secret() -> Result<Secret, RootKeyError> {
     Ok(Secret {
         metadata: ObjectMeta {
             name: Some(SECRET_NAME.into()),
@@ -79,8 +119,7 @@ fn new_secret() -> Result<Secret, RootKeyError> {
             )])),
             ..ObjectMeta::default()
         },
-        data: Some(BTreeMap::from([(FIELD.into(), ByteString(key))])),
-        immutable: Some(true),
+        data: Some(BTreeMap::from([(FIELD.into(), ByteString(new_key()?))])),
         ..Secret::default()
     })
 }
@@ -99,7 +138,7 @@ mod tests {
         assert!(api.objects().is_empty(), "loading creates nothing");
         let (a, b) = tokio::join!(load_or_create(&one, "ns"), load_or_create(&two, "ns"));
         let again = load(&one, "ns").await.unwrap();
-        let key = |keys: &Keys| keys.session_key("uid");
+        let key = |keys: &Keys| keys.of(None).session_key("uid");
         assert_eq!(key(&a.unwrap()), key(&again));
         assert_eq!(key(&b.unwrap()), key(&again));
     }

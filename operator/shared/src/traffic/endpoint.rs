@@ -41,7 +41,8 @@ pub(super) struct TrafficReport {
 
 /// Traffic endpoint of one gateway.
 pub struct TrafficEndpoint {
-    verifier: Verifier,
+    /// One for each key that a controller may have.
+    verifiers: Vec<Verifier>,
     clock: Clock,
     traffic_of: Box<dyn Fn(&Key) -> Traffic + Send + Sync>,
 }
@@ -53,11 +54,13 @@ pub(super) fn path(sandbox: &Key) -> String {
 
 /// Signed token of the query.
 pub(super) fn sign_query(keys: &Keys, sandbox: &Key, now: Timestamp) -> Result<String, TokenError> {
-    keys.signer().sign(&TrafficQuery {
+    let query = TrafficQuery {
         purpose: PURPOSE.into(),
         sandbox: sandbox.to_string(),
         expires: later(now, QUERY_TTL).as_second(),
-    })
+    };
+    // Gateways may not know the newest key yet.
+    keys.of(Some(Timestamp::MIN)).signer().sign(&query)
 }
 
 impl TrafficReport {
@@ -81,7 +84,10 @@ impl TrafficEndpoint {
         traffic_of: impl Fn(&Key) -> Traffic + Send + Sync + 'static,
     ) -> Result<Self, TokenError> {
         Ok(Self {
-            verifier: Verifier::new(&keys.signer().public_key())?,
+            verifiers: keys
+                .sets()
+                .map(|keys| Verifier::new(&keys.signer().public_key()))
+                .collect::<Result<_, _>>()?,
             clock,
             traffic_of: Box::new(traffic_of),
         })
@@ -109,7 +115,11 @@ impl TrafficEndpoint {
     fn is_authorized(&self, sandbox: &Key, headers: &HeaderMap) -> bool {
         let text = headers.get(AUTHORIZATION).map(HeaderValue::to_str);
         let token = text.and_then(|text| text.ok()?.strip_prefix("Bearer "));
-        let query = token.and_then(|token| self.verifier.open::<TrafficQuery>(token).ok());
+        let open = |token| {
+            let mut opened = self.verifiers.iter().map(|verifier| verifier.open(token));
+            opened.find_map(Result::<TrafficQuery, _>::ok)
+        };
+        let query = token.and_then(open);
         query.is_some_and(|query| {
             query.purpose == PURPOSE
                 && query.sandbox == sandbox.to_string()
@@ -161,13 +171,30 @@ mod tests {
         for token in [
             sign_query(&foreign, &key("a"), clock.now()).unwrap(),
             sign_query(&keys, &key("b"), clock.now()).unwrap(),
-            keys.signer().sign(&other).unwrap(),
+            keys.of(None).signer().sign(&other).unwrap(),
             "nonsense".into(),
         ] {
             assert_eq!(respond(&token), denied, "{token}");
         }
         let anonymous = endpoint.answer("/traffic/ns/a", &HeaderMap::new());
         assert_eq!(anonymous, Some(denied.clone()));
+        let rotated = Keys::derive(&[2; 32]).unwrap();
+        let rotated = rotated.with_previous(&[1; 32], Timestamp::MAX).unwrap();
+        let of_both = sign_query(&rotated, &key("a"), clock.now()).unwrap();
+        assert!(
+            respond(&of_both).is_ok(),
+            "a gateway that knows the old key only"
+        );
+        let gateway = TrafficEndpoint::new(&rotated, clock, |_| Traffic {
+            idle: Duration::ZERO,
+            has_seen_request: false,
+        });
+        let gateway = gateway.unwrap();
+        for controller in [&keys, &rotated, &foreign] {
+            let query = sign_query(controller, &key("a"), clock.now()).unwrap();
+            let answer = gateway.answer("/traffic/ns/a", &bearer(&query));
+            assert!(answer.unwrap().is_ok());
+        }
         tokio::time::advance(QUERY_TTL * 2).await;
         assert_eq!(respond(&good), denied);
 

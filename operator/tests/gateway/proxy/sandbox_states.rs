@@ -302,7 +302,7 @@ async fn fixture_with_pod(ip: &str) -> (GatewayFixture, String, ProvingPod) {
 async fn requests_go_to_pods_that_prove_their_address() {
     let (fixture, id, mut pod) = fixture_with_pod("127.77.0.1").await;
     let uid = fixture.stored(&id).metadata.uid.unwrap();
-    pod.identity = fixture.keys.identity_key(&uid);
+    pod.identity = fixture.keys.of(None).identity_key(&uid);
     let server = async {
         let (mut stream, _) = pod.server.accept().await.unwrap();
         pod.prove().await;

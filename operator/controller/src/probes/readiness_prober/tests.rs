@@ -129,6 +129,7 @@ fn supervisor() -> ProbeTarget {
     ProbeTarget::Supervisor {
         init: Arc::new(init),
         identity: None,
+        created_at: None,
     }
 }
 
@@ -166,7 +167,7 @@ impl ProbeFixture {
     async fn init_grants(&self) -> Vec<Grant> {
         self.probe(0);
         assert_eq!(self.next_result(0).await, Some(ProbeResult::Ready));
-        let verifier = Verifier::new(&self.keys.signer().public_key()).unwrap();
+        let verifier = Verifier::new(&self.keys.of(None).signer().public_key()).unwrap();
         let tokens = self.supervisors.tokens.lock();
         let open = |token: &String| {
             ControlMessage::recall(token, &verifier, "pod")

@@ -59,8 +59,8 @@ fn variables(context: &BuildContext<'_>) -> Result<Vec<EnvVar>, BuildError> {
             value: Some(value),
             value_from: None,
         };
-        let control_key = context.keys.signer().public_key();
-        let identity = context.keys.identity_key(&context.entry.uid);
+        let control_key = context.key_set().signer().public_key();
+        let identity = context.key_set().identity_key(&context.entry.uid);
         all.push(env_from_field(variable::POD_UID, "metadata.uid"));
         all.push(env_from_field(variable::POD_IP, "status.podIP"));
         all.push(plain(variable::CONTROL_PUBLIC_KEY, control_key));

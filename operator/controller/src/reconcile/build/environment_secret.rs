@@ -8,19 +8,22 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::{BuildContext, BuildError};
 use crate::reconcile::init_message::Environment;
-use crds::names;
 
 /// Longest key of a Secret, in bytes.
 const MAX_SECRET_KEY_BYTES: usize = 253;
 
-/// The Secret that holds `environment`.
-pub fn secret(context: &BuildContext<'_>, environment: Environment) -> Result<Secret, BuildError> {
+/// The Secret that holds `environment`, still owned by the Sandbox.
+pub fn secret(
+    context: &BuildContext<'_>,
+    name: String,
+    environment: Environment,
+) -> Result<Secret, BuildError> {
     let data: Result<BTreeMap<_, _>, _> = environment
         .into_iter()
         .map(|(name, value)| Ok((checked(name)?, ByteString(value.into_bytes()))))
         .collect();
     Ok(Secret {
-        metadata: context.metadata(names::environment_secret(&context.entry.key.name)),
+        metadata: context.metadata(name),
         immutable: Some(true),
         data: Some(data?),
         ..Secret::default()

@@ -16,7 +16,8 @@ use super::{
     template_policy, volumes,
 };
 use crate::facts::{
-    IDENTITY_ANNOTATION, KEY_ROTATION_ANNOTATION, NOTE_ANNOTATION, RESTARTS_ANNOTATION,
+    ENVIRONMENT_ANNOTATION, IDENTITY_ANNOTATION, KEY_ROTATION_ANNOTATION, NOTE_ANNOTATION,
+    RESTARTS_ANNOTATION,
 };
 use shared::runtime_class;
 
@@ -42,7 +43,7 @@ pub fn pod(context: &BuildContext<'_>, params: &PodParams<'_>) -> Result<Pod, Bu
         pod = merged;
     }
     if let Some(spec) = &pod.spec {
-        template_policy::reserved_secrets::check(spec, &entry.key.name)?;
+        template_policy::reserved_secrets::check(spec, secret_name(params).unwrap_or_default())?;
     }
     if let Some(secret) = params.secret {
         container::drop_overridden_variables(&mut pod, secret);
@@ -82,11 +83,19 @@ fn pod_spec(context: &BuildContext<'_>, params: &PodParams<'_>) -> Result<PodSpe
     })
 }
 
+/// Name of the environment Secret.
+fn secret_name<'a>(params: &PodParams<'a>) -> Option<&'a str> {
+    params.secret?.metadata.name.as_deref()
+}
+
 /// Annotations with facts about the Pod that the Sandbox does not record.
 fn pod_annotations(context: &BuildContext<'_>, params: &PodParams<'_>) -> BTreeMap<String, String> {
     let mut notes = BTreeMap::new();
     if context.is_supervised() {
         notes.insert(IDENTITY_ANNOTATION.to_owned(), "v1".to_owned());
+    }
+    if let Some(name) = secret_name(params) {
+        notes.insert(ENVIRONMENT_ANNOTATION.to_owned(), name.to_owned());
     }
     if params.restarts > 0 {
         notes.insert(RESTARTS_ANNOTATION.to_owned(), params.restarts.to_string());

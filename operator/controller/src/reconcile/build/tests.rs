@@ -43,7 +43,7 @@ fn changed(base: SandboxSpec, fields: &Value) -> SandboxSpec {
 fn secret_of(spec: &SandboxSpec) -> Result<Secret, BuildError> {
     let (entry, config, keys) = (entry(spec.clone()), config(), keys());
     let context = build_context(&entry, &config, &keys);
-    environment_secret::secret(&context, environment_of(&context))
+    environment_secret::secret(&context, "a-1-sbx-env".into(), environment_of(&context))
 }
 
 fn environment_of(context: &BuildContext<'_>) -> init_message::Environment {
@@ -110,6 +110,7 @@ fn pod_with_operator_settings() {
         user_namespaces: true,
         grace_seconds: 30,
         privileged_templates: false,
+        network_policy: None,
     };
     config.defaults.runtime_class_name = Some("runsc".into());
     insta::assert_yaml_snapshot!(built(plain(), &config, &PodParams::default()).unwrap());

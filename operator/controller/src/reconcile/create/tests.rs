@@ -6,9 +6,8 @@ use std::sync::Arc;
 use crds::sandbox::SandboxSpec;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
-use kube::api::PostParams;
+use kube::Client;
 use kube::client::Body;
-use kube::{Api, Client};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -17,7 +16,6 @@ use crate::config::{ControllerConfig, Deadlines};
 use crate::facts::Facts;
 use crate::tests::{config, context, entry, keys, v1};
 use shared::clock::Clock;
-use testing::FakeApi;
 
 /// API server with these runtime classes that records the Pods it receives.
 #[derive(Clone, Default)]
@@ -52,9 +50,11 @@ impl FakeCluster {
             .map(|(code, message)| (code, message.to_owned()));
         let rejection = rejection.or(missing.map(|class| (403, text(class))));
         let (code, respond) = if let Some((code, message)) = rejection {
+            let exists = code == 409;
+            let reason = if exists { "AlreadyExists" } else { "Refused" };
             let status = json!({
                 "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                "message": message, "reason": "Refused", "code": code,
+                "message": message, "reason": reason, "code": code,
             });
             (StatusCode::from_u16(code).unwrap(), status)
         } else {
@@ -138,46 +138,47 @@ async fn missing_runtime_class_falls_back_unless_installation_is_strict() {
 }
 
 #[tokio::test]
-async fn environment_secret_of_earlier_start_is_replaced() {
-    let context = context_of(FakeApi::default().client(), config());
-    let start = async |rotation| {
-        let spec = SandboxSpec {
-            command: None,
-            key_rotation: Some(rotation),
-            ..v1()
-        };
-        pod(&context, &observed(spec), 0).await.unwrap();
-        let api: Api<Secret> = Api::namespaced(context.client.clone(), "ns");
-        let secret = api.get("a-sbx-env").await.unwrap();
-        let version = secret.resource_version().unwrap();
-        let data = secret.data.unwrap();
-        (data["SESSION_API_KEY"].0.clone(), version)
+async fn environment_secret_belongs_to_its_pod_and_is_created_again_if_missing() {
+    let cluster = FakeCluster {
+        classes: vec!["sysbox-runc"],
+        ..FakeCluster::default()
     };
-    let (first, second, third) = (start(0).await, start(0).await, start(1).await);
-    assert_eq!(first, second);
-    assert_eq!(first.0, keys().session_key("uid").into_bytes());
-    assert_eq!(third.0, keys().rotated_session_key("uid", 1).into_bytes());
-}
-
-#[tokio::test]
-async fn environment_secret_of_other_owner_is_kept() {
-    let context = context_of(FakeApi::default().client(), config());
-    let api: Api<Secret> = Api::namespaced(context.client.clone(), "ns");
-    let foreign = json!({"metadata": {"name": "a-sbx-env"}});
-    let foreign = serde_json::from_value(foreign).unwrap();
-    api.create(&PostParams::default(), &foreign).await.unwrap();
+    let context = context_of(cluster.client(), config());
     let spec = SandboxSpec {
         command: None,
+        key_rotation: Some(1),
         ..v1()
     };
-    let error = pod(&context, &observed(spec), 0).await.unwrap_err();
-    let rejection = error.rejection().unwrap();
-    assert!(
-        rejection.message.contains("Secret a-sbx-env"),
-        "{}",
-        rejection.message
+    let mut observed = observed(spec);
+    pod(&context, &observed, 0).await.unwrap();
+    let made = context.pods.get(&observed.entry.key, "uid").unwrap();
+    observed.facts.pod = Some(Arc::unwrap_or_clone(made));
+    missing_secret(&context, &observed).await.unwrap();
+    let [pod, first, second] = &cluster.received.lock().clone()[..] else {
+        panic!("a Pod and two Secrets");
+    };
+    let container = &pod["spec"]["containers"][0];
+    let named = &container["envFrom"][0]["secretRef"]["name"];
+    assert_eq!(first["metadata"]["name"], *named);
+    let owner = &first["metadata"]["ownerReferences"][0];
+    assert_eq!(
+        (&owner["kind"], &owner["uid"]),
+        (&json!("Pod"), &json!("pod-1"))
     );
-    assert_eq!(api.get("a-sbx-env").await.unwrap().data, None);
+    let secret: Secret = serde_json::from_value(first.clone()).unwrap();
+    let key = keys().of(None).rotated_session_key("uid", 1);
+    assert_eq!(secret.data.unwrap()["SESSION_API_KEY"].0, key.into_bytes());
+    assert_eq!(first, second);
+
+    for (code, is_ok) in [(409, true), (403, false)] {
+        let cluster = FakeCluster {
+            rejects_with: Some((code, "no")),
+            ..FakeCluster::default()
+        };
+        let context = context_of(cluster.client(), config());
+        let repeated = missing_secret(&context, &observed).await;
+        assert_eq!(repeated.is_ok(), is_ok, "{code}");
+    }
 }
 
 #[tokio::test]

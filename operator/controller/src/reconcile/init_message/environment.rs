@@ -51,7 +51,7 @@ fn check(opened: &Environment) -> Result<(), InitError> {
 
 fn server_variables(context: &BuildContext<'_>, rotation: u32) -> Environment {
     let uid = &context.entry.uid;
-    let key = context.keys.rotated_session_key(uid, rotation);
+    let key = context.key_set().rotated_session_key(uid, rotation);
     let mut all = variables([
         ("RUNTIME_ID", context.entry.runtime_id.clone()),
         ("RUNTIME_URL", context.url.to_owned()),
@@ -62,7 +62,7 @@ fn server_variables(context: &BuildContext<'_>, rotation: u32) -> Environment {
     if let Some(before) = rotation.checked_sub(1) {
         all.insert(
             variable::OH_SESSION_API_KEYS_1.into(),
-            context.keys.rotated_session_key(uid, before),
+            context.key_set().rotated_session_key(uid, before),
         );
     }
     all
@@ -107,7 +107,7 @@ fn default_variables(context: &BuildContext<'_>) -> Environment {
 /// A key of this sandbox that survives rotations of its session key: it derives from the first
 /// one.
 fn secret_key(context: &BuildContext<'_>) -> String {
-    let seed = context.keys.session_key(&context.entry.uid);
+    let seed = context.key_set().session_key(&context.entry.uid);
     let hash = digest(&SHA256, format!("oh-secret-key/{seed}").as_bytes());
     URL_SAFE_NO_PAD.encode(hash)
 }

@@ -69,10 +69,13 @@ fn variables_of_server_win_over_client_over_spec_over_defaults() {
         })
         .into();
     let environment = init_of(spec).environment;
-    assert_eq!(environment["SESSION_API_KEY"], keys().session_key("uid"));
+    assert_eq!(
+        environment["SESSION_API_KEY"],
+        keys().of(None).session_key("uid")
+    );
     assert_eq!(
         environment["OH_SESSION_API_KEYS_0"],
-        keys().session_key("uid")
+        keys().of(None).session_key("uid")
     );
     assert_eq!(environment["RUNTIME_ID"], "abcdefghijklmnop");
     assert_eq!(
@@ -140,5 +143,5 @@ fn accepted_environment_fits_into_init_message() {
     let key = SealingKey::generate().unwrap();
     let sealed = SealedInit::seal(&init, key.public_key(), "uid").unwrap();
     let claim = ControlMessage::new("uid", 0, Grant::SealedInit(sealed));
-    assert!(claim.sign(keys().signer()).unwrap().len() <= token::MAX_TOKEN_BYTES);
+    assert!(claim.sign(keys().of(None).signer()).unwrap().len() <= token::MAX_TOKEN_BYTES);
 }

@@ -34,12 +34,16 @@ impl PlanInput<'_> {
 /// One write to the API server. The actions of a plan are applied in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
+    /// Creates or restores the `NetworkPolicy` of the namespace.
+    IsolateNamespace,
     /// Creates the workspace PVC if it does not exist.
     CreateClaim,
     /// Creates the Pod. `restarts` counts those before it.
     CreatePod {
         restarts: u32,
     },
+    /// Creates the environment Secret that a Pod without a supervisor lacks.
+    CreateSecret,
     /// Reads the log of the failed container into the status.
     CaptureLog,
     DeletePod {
@@ -50,8 +54,6 @@ pub enum Action {
     DeleteClaim {
         name: String,
     },
-    /// Deletes the environment Secret of a sandbox without a supervisor.
-    DeleteSecret,
     /// Removes the sealed environment from the spec of a stopped Sandbox.
     DropSealedEnv,
     DeleteSandbox,

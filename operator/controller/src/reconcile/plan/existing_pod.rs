@@ -52,6 +52,9 @@ impl Planner<'_> {
             if pod.is_missing_claim() {
                 self.plan.actions.push(Action::CreateClaim);
             }
+            if pod.is_missing_environment() {
+                self.plan.actions.push(Action::CreateSecret);
+            }
             self.requeue_no_later_than(runs_until);
             self.report_starting(pod, first);
         }

@@ -19,9 +19,6 @@ impl Planner<'_> {
         if let Some(pod) = &self.facts.pod {
             return self.ensure_pod_deleted(pod);
         }
-        if self.input.entry.status.phase != Phase::Paused {
-            self.delete_environment_secret();
-        }
         self.plan.status.phase = Phase::Paused;
         let since = self.plan.status.paused_at.get_or_insert(self.now.into()).0;
         self.stop_when_expired(since);
@@ -46,7 +43,7 @@ impl Planner<'_> {
         self.clear_pod_fields();
     }
 
-    /// Deletes Pod, PVC and Secret; the object stays as a tombstone until `deleteStoppedAfter`.
+    /// Deletes Pod and PVC; the object stays as a tombstone until `deleteStoppedAfter`.
     pub(super) fn plan_stopped(&mut self) {
         let entry = self.input.entry;
         if let Some(pod) = &self.facts.pod {
@@ -57,9 +54,6 @@ impl Planner<'_> {
         }
         if let Some(name) = self.plan.status.workspace_claim.take() {
             self.plan.actions.push(Action::DeleteClaim { name });
-        }
-        if entry.status.phase != Phase::Stopped {
-            self.delete_environment_secret();
         }
         if entry.has_sealed_env {
             self.plan.actions.push(Action::DropSealedEnv);
@@ -83,14 +77,6 @@ impl Planner<'_> {
         }
     }
 
-    /// Deletes the environment Secret. Called once, on the transition into a phase without a Pod;
-    /// the next start creates a new Secret.
-    fn delete_environment_secret(&mut self) {
-        if self.input.entry.spec.command.is_none() {
-            self.plan.actions.push(Action::DeleteSecret);
-        }
-    }
-
     /// Expires a sandbox that has been paused or failed for `deletePausedAfter`. The status is
     /// written first; the next reconcile deletes the rest.
     pub(super) fn stop_when_expired(&mut self, since: Timestamp) {
@@ -99,7 +85,6 @@ impl Planner<'_> {
             self.input.deadlines.delete_paused_after,
         )) {
             self.record_claim();
-            self.delete_environment_secret();
             self.set_phase(Phase::Stopped, Reason::Expired, None);
             self.plan.status.stopped_at = Some(self.now.into());
             self.plan.status.pod_status = Some(PodStatus::NotFound);

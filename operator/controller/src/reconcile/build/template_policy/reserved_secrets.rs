@@ -11,10 +11,10 @@ use shared::tenants;
 /// Name prefix of every Secret of the installation but that of the API keys.
 const RESERVED_PREFIX: &str = "sandbox-operator-";
 
-/// Checks the Pod of the sandbox of this name, also with `--allow-privileged-templates`.
-pub(in crate::reconcile::build) fn check(spec: &PodSpec, sandbox: &str) -> Result<(), BuildError> {
+/// Checks a Pod with the environment Secret `own`, also with `--allow-privileged-templates`.
+pub(in crate::reconcile::build) fn check(spec: &PodSpec, own: &str) -> Result<(), BuildError> {
     let spec = serde_json::to_value(spec).map_err(|e| BuildError::at("spec", e))?;
-    match first_reserved(&spec, &names::environment_secret(sandbox)) {
+    match first_reserved(&spec, own) {
         Some(name) => Err(BuildError::at(
             "spec",
             format!("the Secret {name} is reserved and must not be referenced"),
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     fn is_refused(spec: Value) -> bool {
-        check(&serde_json::from_value(spec).unwrap(), "a").is_err()
+        check(&serde_json::from_value(spec).unwrap(), "a-1-sbx-env").is_err()
     }
 
     #[test]
@@ -67,7 +67,8 @@ mod tests {
             shared::kubernetes::root_key::SECRET_NAME,
             "sandbox-operator-default-key",
             "sandbox-api-keys",
-            "other-sbx-env",
+            "a-2-sbx-env",
+            "other-1-sbx-env",
         ] {
             let key = json!({"secretKeyRef": {"name": name, "key": "k"}});
             let projected = json!({"sources": [{"secret": {"name": name}}]});
@@ -99,7 +100,7 @@ mod tests {
 
     #[test]
     fn pod_can_reference_own_secrets() {
-        for name in ["a-sbx-env", "mine", "my-env"] {
+        for name in ["a-1-sbx-env", "mine", "my-env"] {
             let spec =
                 json!({"containers": [{"name": "c", "envFrom": [{"secretRef": {"name": name}}]}]});
             assert!(!is_refused(spec), "{name}");

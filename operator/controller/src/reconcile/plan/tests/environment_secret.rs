@@ -1,30 +1,37 @@
-//! Deletion of the environment Secret, and notes about the Pod in the status.
+//! The environment Secret that a Pod lacks, and notes about the Pod in the status.
 
 use super::*;
 
-/// Number of Secret deletions until the plan is stable.
-fn deletions(fixture: &mut PlanFixture) -> usize {
-    let steps = (0..3).map(|_| fixture.plan_and_apply().actions);
-    let deletes = |actions: &Vec<Action>| actions.contains(&Action::DeleteSecret);
-    steps.filter(deletes).count()
+#[test]
+fn missing_environment_secret_is_created() {
+    let mut fixture = PlanFixture::starting();
+    fixture.facts.pod = Some(pod());
+    fixture.pod().container.state = ContainerState::Waiting;
+    let problem = start_problem(StartProblemKind::MissingReference, fixture.now);
+    for (missing, created) in [("a-1-sbx-env", true), ("mine", false)] {
+        fixture.pod().start_problem = Some(StartProblem {
+            message: format!("CreateContainerConfigError: secret {missing:?} not found"),
+            ..problem.clone()
+        });
+        fixture.pod().environment_secret = Some("a-1-sbx-env".into());
+        let actions = fixture.plan_and_apply().actions;
+        let creates = actions.contains(&Action::CreateSecret);
+        assert_eq!(creates, created, "{missing}");
+    }
 }
 
 #[test]
-fn environment_secret_of_entrypoint_is_deleted_once_after_pod() {
-    for (has_command, expected) in [(false, 1), (true, 0)] {
-        let mut fixture = PlanFixture::running();
-        if !has_command {
-            fixture.spec().command = None;
-        }
-        fixture.set_desired_state(DesiredState::Paused);
-        let actions = fixture.plan_and_apply().actions;
-        let early = "the container may still restart";
-        assert!(!actions.contains(&Action::DeleteSecret), "{early}");
-        fixture.lose_pod();
-        assert_eq!(deletions(&mut fixture), expected);
-        fixture.set_desired_state(DesiredState::Stopped);
-        assert_eq!(deletions(&mut fixture), expected);
-    }
+fn namespace_is_isolated_before_the_first_pod_and_while_there_is_one() {
+    let mut fixture = PlanFixture::new();
+    fixture.facts.isolation_due = true;
+    let first = fixture.plan_and_apply().actions;
+    assert_eq!(first[0], Action::IsolateNamespace);
+    let mut fixture = PlanFixture::running();
+    fixture.facts.isolation_due = true;
+    assert_eq!(fixture.plan_and_apply().actions, [Action::IsolateNamespace]);
+    fixture.set_desired_state(DesiredState::Paused);
+    fixture.facts.pod = None;
+    assert_eq!(fixture.plan_and_apply().actions, []);
 }
 
 #[test]

@@ -88,6 +88,7 @@ fn actions_text(plan: &Plan) -> String {
 
 fn action_text(action: &Action) -> &'static str {
     match action {
+        Action::IsolateNamespace => "isolates the namespace",
         Action::CreateClaim => "creates the PVC",
         Action::CreatePod { .. } => "creates the Pod",
         Action::CaptureLog => "reads the log",
@@ -100,7 +101,7 @@ fn action_text(action: &Action) -> &'static str {
             ..
         } => "force-deletes the Pod",
         Action::DeleteClaim { .. } => "deletes the PVC",
-        Action::DeleteSecret => "deletes the environment Secret",
+        Action::CreateSecret => "creates the environment Secret",
         Action::DropSealedEnv => "drops the sealed environment",
         Action::DeleteSandbox => "deletes the object",
     }

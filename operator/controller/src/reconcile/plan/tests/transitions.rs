@@ -229,13 +229,11 @@ fn starts() -> Vec<Row> {
 fn unsupervised() -> Vec<Row> {
     let ready = |port| plain(port).with_pod(|pod| pod.ready = true);
     let refusing = "no command, a port: the Pod is `Ready`, the port does not accept";
-    let paused = plain(None).wants(Paused).without_pod();
     vec![
         ("no command, no port: the Pod is not `Ready`", plain(None)),
         ("… the Pod is `Ready` and has run for 2 s", ready(None)),
         (refusing, ready(Some(8000)).not_ready()),
         ("… the port accepts", ready(Some(8000)).ready()),
-        ("no command: `state: Paused`, the Pod is gone", paused),
     ]
 }
 
@@ -245,6 +243,12 @@ fn start_problems() -> Vec<Row> {
     let lost = "persistentvolumeclaim \"a-workspace\" not found";
     let claim_lost = started().with_pod(|pod| pod.unschedulable = Some(lost.into()));
     let missing = "a Secret or ConfigMap is missing, until `startTimeout`";
+    let secret_lost = started().with_problem(MissingReference).with_pod(|pod| {
+        pod.environment_secret = Some("a-1-sbx-env".into());
+        if let Some(problem) = &mut pod.start_problem {
+            problem.message = "secret \"a-1-sbx-env\" not found".into();
+        }
+    });
     vec![
         ("the image cannot be pulled", problem(ImagePull)),
         ("… for two minutes", problem(ImagePull).later(120)),
@@ -255,6 +259,7 @@ fn start_problems() -> Vec<Row> {
         ),
         ("… for two minutes", problem(ContainerConfig).later(120)),
         (missing, problem(MissingReference).later(120)),
+        ("… the environment Secret of this Pod", secret_lost),
         ("the command terminated once or twice", started().crashed(1)),
         ("the command terminated three times", started().crashed(3)),
         ("the PVC was deleted", claim_lost),
