@@ -25,6 +25,7 @@ impl RuntimeApi {
     }
 
     /// The same API with another time limit.
+    #[must_use]
     pub fn within(&self, limit: Duration) -> Self {
         Self {
             limit,

@@ -119,16 +119,16 @@ async fn pings_and_pongs_pass_both_ways() {
     let (mut near, mut far) = connect(&fixture).await;
     for payload in ["", "ping", &"x".repeat(125)] {
         let payload = payload.as_bytes().to_vec();
-        let (ping, pong) = (payload.clone().into(), payload.into());
-        let (ping, pong) = (Message::Ping(ping), Message::Pong(pong));
+        let ping = Message::Ping(payload.clone().into());
+        let answer = Message::Pong(payload.into());
         for _ in 0..2 {
             near.send(ping.clone()).await.unwrap();
             assert_next(&mut far, &ping).await;
             far.flush().await.unwrap();
-            assert_next(&mut near, &pong).await;
+            assert_next(&mut near, &answer).await;
             // An unsolicited pong.
-            near.send(pong.clone()).await.unwrap();
-            assert_next(&mut far, &pong).await;
+            near.send(answer.clone()).await.unwrap();
+            assert_next(&mut far, &answer).await;
             // The same in the other direction.
             std::mem::swap(&mut near, &mut far);
         }
