@@ -51,6 +51,8 @@ pub struct StartProblem {
 pub enum StartProblemKind {
     /// The image name is invalid; a retry cannot help.
     ImageName,
+    /// Neither the image nor the spec has a command; a retry cannot help.
+    NoCommand,
     ImagePull,
     ContainerConfig,
     /// A Secret or `ConfigMap` that the container needs does not exist; the kubelet retries until it
@@ -128,11 +130,20 @@ impl StartProblem {
     pub fn reason(&self) -> Reason {
         match self.kind {
             StartProblemKind::ImageName => Reason::InvalidImageName,
+            StartProblemKind::NoCommand => Reason::InvalidSpec,
             StartProblemKind::ImagePull => Reason::ImagePullBackOff,
             StartProblemKind::ContainerConfig | StartProblemKind::MissingReference => {
                 Reason::CreateContainerConfigError
             }
         }
+    }
+
+    /// Returns whether the same Pod spec can never start.
+    pub fn is_permanent(&self) -> bool {
+        matches!(
+            self.kind,
+            StartProblemKind::ImageName | StartProblemKind::NoCommand
+        )
     }
 
     pub(super) fn read(status: &SlimContainerStatus) -> Option<Self> {
@@ -150,6 +161,11 @@ impl StartProblem {
             "CreateContainerConfigError" if api_messages::is_reference_missing(detail) => {
                 StartProblemKind::MissingReference
             }
+            "CreateContainerError" | "RunContainerError"
+                if api_messages::is_command_missing(detail) =>
+            {
+                StartProblemKind::NoCommand
+            }
             "CreateContainerConfigError"
             | "CreateContainerError"
             | "RunContainerError"
@@ -157,6 +173,10 @@ impl StartProblem {
             _ => return None,
         };
         let message = match &waiting.message {
+            _ if kind == StartProblemKind::NoCommand => format!(
+                "the image of container {} has no command, and the spec gives none",
+                status.name
+            ),
             Some(detail) => format!("{reason}: {detail}"),
             None => reason.to_owned(),
         };

@@ -88,3 +88,38 @@ fn log_fallback_is_not_a_termination_message() {
         assert_eq!(message.as_deref(), expected, "{policy}");
     }
 }
+
+#[test]
+fn container_without_command_can_never_start() {
+    let problem = |reason: &str, message: &str| {
+        let waiting = json!({"waiting": {"reason": reason, "message": message}});
+        let pod = json!({
+            "metadata": {"name": "a", "uid": "u"},
+            "status": {"containerStatuses": [{ "name": "sandbox", "state": waiting }]},
+        });
+        let pod: SlimPod = serde_json::from_value(pod).unwrap();
+        PodFacts::read(&pod).unwrap().start_problem.unwrap()
+    };
+    let sentence = "failed to generate spec: no command specified";
+    for (reason, message, kind) in [
+        (
+            "CreateContainerError",
+            sentence,
+            StartProblemKind::NoCommand,
+        ),
+        ("RunContainerError", sentence, StartProblemKind::NoCommand),
+        (
+            "CreateContainerError",
+            "name is reserved",
+            StartProblemKind::ContainerConfig,
+        ),
+    ] {
+        let problem = problem(reason, message);
+        assert_eq!(problem.kind, kind, "{reason}: {message}");
+        assert_eq!(problem.is_permanent(), kind == StartProblemKind::NoCommand);
+    }
+    assert_eq!(
+        problem("CreateContainerError", sentence).message,
+        "the image of container sandbox has no command, and the spec gives none"
+    );
+}

@@ -21,6 +21,13 @@ pub fn is_reference_missing(message: &str) -> bool {
     (names_object && message.contains("not found")) || message.contains("couldn't find key")
 }
 
+/// The container runtime finds no command, neither in the container nor in its image.
+pub fn is_command_missing(message: &str) -> bool {
+    message
+        .to_ascii_lowercase()
+        .contains("no command specified")
+}
+
 /// The admission plug-in `RuntimeClass` rejects a Pod because the cluster lacks this class.
 pub fn is_runtime_class_missing(message: &str, class: &str) -> bool {
     message.contains(&format!("RuntimeClass \"{class}\" not found"))
@@ -102,6 +109,21 @@ mod tests {
             ),
         ] {
             assert_eq!(is_reference_missing(message), missing, "{message}");
+        }
+    }
+
+    #[test]
+    fn runtime_messages_about_missing_commands_are_recognized() {
+        for (message, missing) in [
+            // containerd, and Docker.
+            (
+                "failed to generate container \"1\" spec: no command specified",
+                true,
+            ),
+            ("Error response from daemon: No command specified", true),
+            ("exec: \"x\": executable file not found in $PATH", false),
+        ] {
+            assert_eq!(is_command_missing(message), missing, "{message}");
         }
     }
 

@@ -180,7 +180,7 @@ impl Planner<'_> {
             problem.message.clone(),
             FailureKind::Other,
         );
-        if problem.kind == StartProblemKind::ImageName {
+        if problem.is_permanent() {
             return Some(failure);
         }
         let since = problem.since.unwrap_or(self.now);

@@ -238,10 +238,11 @@ fn unsupervised() -> Vec<Row> {
 }
 
 fn start_problems() -> Vec<Row> {
-    use StartProblemKind::{ContainerConfig, ImageName, ImagePull, MissingReference};
+    use StartProblemKind::{ContainerConfig, ImageName, ImagePull, MissingReference, NoCommand};
     let problem = |kind| started().with_problem(kind).planned();
     let lost = "persistentvolumeclaim \"a-workspace\" not found";
     let claim_lost = started().with_pod(|pod| pod.unschedulable = Some(lost.into()));
+    let no_command = started().with_problem(NoCommand);
     let missing = "a Secret or ConfigMap is missing, until `startTimeout`";
     let secret_lost = started().with_problem(MissingReference).with_pod(|pod| {
         pod.environment_secret = Some("a-1-sbx-env".into());
@@ -253,6 +254,7 @@ fn start_problems() -> Vec<Row> {
         ("the image cannot be pulled", problem(ImagePull)),
         ("… for two minutes", problem(ImagePull).later(120)),
         ("invalid image name", started().with_problem(ImageName)),
+        ("neither image nor spec has a command", no_command),
         (
             "the container configuration is invalid",
             problem(ContainerConfig),
