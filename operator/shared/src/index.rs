@@ -9,6 +9,7 @@ mod tests;
 mod wait;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use tokio::time::Instant;
 
 use crate::keys::Keys;
 use crate::recent_map::RecentMap;
+use crate::urls::loopback_address;
 use deleted_uids::DeletedUids;
 use phase_counts::PhaseCounts;
 use wait::Waiters;
@@ -47,6 +49,8 @@ pub struct Index {
 struct Tables {
     entries: HashMap<Key, Arc<Entry>>,
     by_runtime_id: HashMap<String, Key>,
+    /// Every Sandbox by the address of its loopback URL, which several may share.
+    by_loopback_address: BTreeSet<(Ipv4Addr, Key)>,
     /// Tenant and session to epochs; the last one is the newest sandbox of the session.
     by_session: HashMap<(String, String), BTreeMap<u32, Key>>,
     /// Tenant to the Sandboxes of its sessions, in order of their keys.
@@ -185,6 +189,18 @@ impl Index {
         tables.entries.get(tables.by_runtime_id.get(id)?).cloned()
     }
 
+    /// Returns the sandbox with this loopback URL; `None` if several share it.
+    pub fn by_loopback_address(&self, address: Ipv4Addr) -> Option<Arc<Entry>> {
+        let tables = self.tables.read();
+        let from = (address, Key::default());
+        let mut keys = tables.by_loopback_address.range(from..);
+        let mut next = || keys.next().filter(|(known, _)| *known == address);
+        match (next(), next()) {
+            (Some((_, key)), None) => tables.entries.get(key).cloned(),
+            _ => None,
+        }
+    }
+
     /// Returns the newest sandbox of a session.
     pub fn by_session(&self, tenant: &str, session: &str) -> Option<Arc<Entry>> {
         let tables = self.tables.read();
@@ -241,6 +257,7 @@ impl Default for Tables {
         Self {
             entries: HashMap::new(),
             by_runtime_id: HashMap::new(),
+            by_loopback_address: BTreeSet::new(),
             by_session: HashMap::new(),
             by_tenant: HashMap::new(),
             undelivered: HashSet::new(),
@@ -256,6 +273,8 @@ impl Tables {
         let key = entry.key.clone();
         self.phase_counts.add(entry.status.phase);
         let runtime_id = entry.runtime_id.clone();
+        let address = loopback_address(&runtime_id);
+        self.by_loopback_address.insert((address, key.clone()));
         self.by_runtime_id.insert(runtime_id, key.clone());
         if let Some(session) = entry.session() {
             let (tenant, id) = (session.tenant.clone(), session.id.clone());
@@ -273,6 +292,8 @@ impl Tables {
         };
         self.undelivered.remove(key);
         self.phase_counts.remove(entry.status.phase);
+        let address = loopback_address(&entry.runtime_id);
+        self.by_loopback_address.remove(&(address, key.clone()));
         if self.by_runtime_id.get(&entry.runtime_id) == Some(key) {
             self.by_runtime_id.remove(&entry.runtime_id);
         }

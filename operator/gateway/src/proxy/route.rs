@@ -10,8 +10,7 @@ use http::uri::Authority;
 use http::{Method, Request, Version};
 
 use super::{Proxy, ProxyError};
-use shared::index::Entry;
-use shared::urls::{RUNTIME, UrlForm, VSCODE, loopback_address};
+use shared::urls::{RUNTIME, UrlForm, VSCODE};
 
 /// Target of a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -86,13 +85,9 @@ impl Proxy {
         if local.map(|local| local.to_canonical()) != Some(IpAddr::V4(address)) {
             return Err(ProxyError::UnknownSandbox);
         }
-        // Only machines without wildcard DNS use this form. They have few sandboxes, so a search
-        // costs less than a table that follows the index.
-        let has_address = |entry: &Entry| loopback_address(&entry.runtime_id) == address;
-        match self.sandboxes.index.list(has_address).as_slice() {
-            [entry] => Ok(Some(Route::new(&*entry.runtime_id, RUNTIME))),
-            _ => Err(ProxyError::UnknownSandbox),
-        }
+        let entry = self.sandboxes.index.by_loopback_address(address);
+        let entry = entry.ok_or(ProxyError::UnknownSandbox)?;
+        Ok(Some(Route::new(&*entry.runtime_id, RUNTIME)))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::keys::Keys;
 use crate::urls::{DEFAULT_PORTS, RUNTIME};
 
 /// Namespace and name of an object.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     pub namespace: String,
     pub name: String,

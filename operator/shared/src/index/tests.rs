@@ -80,6 +80,33 @@ fn runtime_id_is_the_name_only_for_its_own_session() {
 }
 
 #[test]
+fn loopback_address_that_two_sandboxes_share_leads_to_neither() {
+    let index = index();
+    let address = |name: &str| {
+        let id = index.keys.object_runtime_id(&format!("uid-{name}"));
+        loopback_address(&id)
+    };
+    let mut names = HashMap::new();
+    let (first, second) = (0..)
+        .map(|n| format!("s{n}"))
+        .find_map(|name| Some((names.insert(address(&name), name.clone())?, name)))
+        .unwrap();
+    let found = || {
+        let entry = index.by_loopback_address(address(&first));
+        entry.map(|entry| entry.key.name.clone())
+    };
+    index.apply(&sandbox(&first, 1, &json!({})));
+    index.apply(&sandbox("other", 2, &json!({})));
+    assert_eq!(found().as_ref(), Some(&first));
+    index.apply(&sandbox(&second, 3, &json!({})));
+    assert_eq!(found(), None);
+    index.remove(&key(&first), &format!("uid-{first}"));
+    assert_eq!(found().as_ref(), Some(&second));
+    index.remove(&key(&second), &format!("uid-{second}"));
+    assert_eq!(found(), None);
+}
+
+#[test]
 fn relist_removes_missing_entries() {
     let index = index();
     index.apply(&sandbox("a", 1, &json!({})));
