@@ -42,31 +42,26 @@ impl Request {
     }
 }
 
-/// Sends one request after the other on each connection.
+/// Sends one request after the other on each connection, or at a rate that is spread evenly over
+/// all of them.
 pub(crate) async fn requests(
     target: Target,
     request: Request,
     connections: u32,
+    per_second: Option<u32>,
     limit: Duration,
 ) -> anyhow::Result<Measured> {
-    let client = |target, _, deadline| send_requests(target, request, None, deadline);
-    run(target, connections, limit, client).await
-}
-
-/// Sends requests at a fixed rate, spread evenly over all connections.
-pub(crate) async fn paced_requests(
-    target: Target,
-    request: Request,
-    connections: u32,
-    per_second: u32,
-    limit: Duration,
-) -> anyhow::Result<Measured> {
-    let gap = Duration::from_secs(1) / per_second;
-    let first = Instant::now() + gap;
+    let (start, gap) = (
+        Instant::now(),
+        per_second.map(|n| Duration::from_secs(1) / n),
+    );
     let client = |target, number, deadline| {
-        let mut ticks = interval_at(first + gap * number, gap * connections);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        send_requests(target, request, Some(ticks), deadline)
+        let ticks = gap.map(|gap| {
+            let mut ticks = interval_at(start + gap * (number + 1), gap * connections);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            ticks
+        });
+        send_requests(target, request, ticks, deadline)
     };
     run(target, connections, limit, client).await
 }

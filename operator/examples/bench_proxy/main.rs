@@ -71,7 +71,7 @@ async fn measure_apart(limit: Duration) -> anyhow::Result<()> {
         requests(&targets, request, 50, limit).await?;
     }
     println!("{}, 16 connections, 1 000 requests/s", Post.title());
-    let paced = |target| load::paced_requests(target, Post, 16, 1_000, limit);
+    let paced = |target| load::requests(target, Post, 16, Some(1_000), limit);
     compare(&targets, paced).await?;
     single_request_latency(&targets, Some(server.id()), limit).await?;
     // As many processes as nginx has workers.
@@ -91,7 +91,7 @@ async fn requests(
     limit: Duration,
 ) -> anyhow::Result<()> {
     println!("{}, {connections} connections", request.title());
-    let measure = |target| load::requests(target, request, connections, limit);
+    let measure = |target| load::requests(target, request, connections, None, limit);
     compare(targets, measure).await
 }
 

@@ -117,6 +117,11 @@ mod tests {
         assert_eq!(check_variable("A", &value), Ok(()));
         let long = ExecLimitError::VariableTooLong("A".into());
         assert_eq!(check_variable("A", &format!("{value}x")), Err(long));
+        for name in ["", "A=B", "A\0"] {
+            let invalid = Err(ExecLimitError::InvalidVariableName);
+            assert_eq!(check_variable(name, "x"), invalid);
+        }
+        assert!(check_variable("A", "x\0y").is_err());
         let long = ExecLimitError::VariableTooLong("B".repeat(MAX_QUOTED_NAME_CHARS));
         assert_eq!(check_variable(&"B".repeat(MAX_ARG_BYTES), ""), Err(long));
     }

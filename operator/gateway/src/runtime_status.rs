@@ -99,44 +99,27 @@ fn detail(lifecycle: RuntimeStatus, entry: &Entry) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use DesiredState::{Paused, Running, Stopped};
     use crds::conditions::Reason;
-    use crds::sandbox::{SandboxSpec, SandboxStatus};
     use jiff::{SignedDuration, Timestamp};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use serde_json::json;
+    use shared::keys::Keys;
 
     use super::*;
-    use shared::index::Key;
 
-    /// A sandbox that was ready once.
-    fn entry(state: DesiredState, phase: Phase, pod_status: Option<PodStatus>) -> Entry {
-        Entry {
-            key: Key {
-                namespace: "ns".into(),
-                name: "kqzvbnwmxatyploe".into(),
-            },
-            uid: "u".into(),
-            resource_version: "1".into(),
-            generation: 1,
-            created_at: None,
-            has_sealed_env: false,
-            deleting: false,
-            wake_at: None,
-            runtime_id: "kqzvbnwmxatyploe".into(),
-            spec: Arc::new(SandboxSpec {
-                state,
-                ..SandboxSpec::default()
-            }),
-            status: SandboxStatus {
-                phase,
-                pod_status,
-                pod_ip: Some("10.0.0.1".into()),
-                ready_at: Some(Time(Timestamp::UNIX_EPOCH)),
-                ..SandboxStatus::default()
-            },
-        }
+    /// A sandbox that was ready once, with this desired state, phase and Pod status.
+    fn entry(row: &str) -> Entry {
+        let words: Vec<_> = row.split(' ').collect();
+        let sandbox = json!({
+            "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox",
+            "metadata": {"namespace": "ns", "name": "a", "uid": "u", "resourceVersion": "1",
+                "generation": 1},
+            "spec": {"state": words[0]},
+            "status": {"phase": words[1], "podStatus": words.get(2), "podIP": "10.0.0.1",
+                "readyAt": "1970-01-01T00:00:00Z"},
+        });
+        let keys = Keys::derive(&[1; 32]).unwrap();
+        Entry::read(&serde_json::from_value(sandbox).unwrap(), &keys).unwrap()
     }
 
     /// Status and Pod status.
@@ -147,61 +130,42 @@ mod tests {
 
     #[test]
     fn status_follows_desired_state_phase_and_pod() {
-        use PodStatus::{CrashLoopBackOff, Pending, Ready};
-        for (state, phase, pod, expected) in [
-            (Paused, Phase::Pending, Some(Ready), "Paused, NotFound"),
-            (Paused, Phase::Running, Some(Ready), "Paused, NotFound"),
-            (Paused, Phase::Pausing, Some(Ready), "Paused, NotFound"),
-            (Paused, Phase::Failed, Some(Ready), "Paused, NotFound"),
-            (Stopped, Phase::Pending, Some(Ready), "Stopped, NotFound"),
-            (Stopped, Phase::Running, Some(Ready), "Stopped, NotFound"),
-            (Stopped, Phase::Pausing, Some(Ready), "Stopped, NotFound"),
-            (Stopped, Phase::Failed, Some(Ready), "Stopped, NotFound"),
-            (Running, Phase::Running, Some(Ready), "Running, Ready"),
-            (Running, Phase::Starting, Some(Ready), "Starting, Running"),
-            (Running, Phase::Starting, None, "Starting, NotFound"),
+        for (row, expected) in [
+            ("Paused Pending Ready", "Paused, NotFound"),
+            ("Paused Running Ready", "Paused, NotFound"),
+            ("Paused Pausing Ready", "Paused, NotFound"),
+            ("Paused Failed Ready", "Paused, NotFound"),
+            ("Stopped Pending Ready", "Stopped, NotFound"),
+            ("Stopped Running Ready", "Stopped, NotFound"),
+            ("Stopped Pausing Ready", "Stopped, NotFound"),
+            ("Stopped Failed Ready", "Stopped, NotFound"),
+            ("Running Running Ready", "Running, Ready"),
+            ("Running Starting Ready", "Starting, Running"),
+            ("Running Starting", "Starting, NotFound"),
             // The Pod status is final only when the start has failed.
+            ("Running Starting Failed", "Starting, Pending"),
+            ("Running Starting Unknown", "Starting, Pending"),
             (
-                Running,
-                Phase::Starting,
-                Some(PodStatus::Failed),
-                "Starting, Pending",
-            ),
-            (
-                Running,
-                Phase::Starting,
-                Some(PodStatus::Unknown),
-                "Starting, Pending",
-            ),
-            (
-                Running,
-                Phase::Starting,
-                Some(CrashLoopBackOff),
+                "Running Starting CrashLoopBackOff",
                 "Starting, CrashLoopBackOff",
             ),
-            (Running, Phase::Failed, Some(Pending), "Error, Failed"),
-            (
-                Running,
-                Phase::Failed,
-                Some(CrashLoopBackOff),
-                "Error, CrashLoopBackOff",
-            ),
+            ("Running Failed Pending", "Error, Failed"),
+            ("Running Failed CrashLoopBackOff", "Error, CrashLoopBackOff"),
         ] {
-            let entry = entry(state, phase, pod);
-            assert_eq!(derived(&entry), expected, "{state:?} {phase:?} {pod:?}");
+            assert_eq!(derived(&entry(row)), expected, "{row}");
         }
-        let mut unreachable = entry(Running, Phase::Running, Some(Ready));
+        let mut unreachable = entry("Running Running Ready");
         unreachable.status.pod_ip = None;
         assert_eq!(derive(&unreachable).lifecycle, RuntimeStatus::Starting);
-        let mut deleting = entry(Running, Phase::Running, Some(Ready));
+        let mut deleting = entry("Running Running Ready");
         deleting.deleting = true;
         assert_eq!(derive(&deleting).lifecycle, RuntimeStatus::Stopped);
     }
 
     #[test]
     fn status_is_starting_when_generation_is_not_observed() {
-        for phase in [Phase::Running, Phase::Failed] {
-            let mut resumed = entry(Running, phase, Some(PodStatus::Ready));
+        for row in ["Running Running Ready", "Running Failed Ready"] {
+            let mut resumed = entry(row);
             resumed.generation = 3;
             resumed.status.observed_generation = Some(1);
             assert_eq!(derived(&resumed), "Starting, Running");
@@ -212,8 +176,7 @@ mod tests {
 
     #[test]
     fn failed_sandbox_is_starting_once_restart_is_requested() {
-        let crashed = Some(PodStatus::CrashLoopBackOff);
-        let mut failed = entry(Running, Phase::Failed, crashed);
+        let mut failed = entry("Running Failed CrashLoopBackOff");
         let at = Timestamp::from_second(100).unwrap();
         failed.status.started_at = Some(Time(at));
         failed.wake_at = Some(at);
@@ -224,7 +187,7 @@ mod tests {
 
     #[test]
     fn detail_is_message_or_else_reason() {
-        let mut entry = entry(Running, Phase::Starting, None);
+        let mut entry = entry("Running Starting");
         assert_eq!(derive(&entry).detail, None);
         entry.status.reason = Some(Reason::Unschedulable);
         assert_eq!(derive(&entry).detail.as_deref(), Some("Unschedulable"));

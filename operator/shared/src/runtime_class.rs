@@ -10,20 +10,3 @@ pub fn real_name<'a>(requested: &'a str, gvisor: Option<&'a str>) -> &'a str {
         other => other,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn aliases_are_resolved() {
-        for (requested, gvisor, real) in [
-            ("sysbox", None, "sysbox-runc"),
-            ("gvisor", None, "gvisor"),
-            ("gvisor", Some("runsc"), "runsc"),
-            ("kata", Some("runsc"), "kata"),
-        ] {
-            assert_eq!(real_name(requested, gvisor), real);
-        }
-    }
-}

@@ -148,7 +148,7 @@ fn last_lines(text: &str, lines: Option<u32>) -> &str {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use testing::FakeApi;
@@ -159,21 +159,16 @@ mod tests {
         logs: LogsArgs,
     }
 
-    async fn post(client: &Client, path: &str, object: &Value) {
-        let request = http::Request::post(path).body(serde_json::to_vec(object).unwrap());
-        client.request::<Value>(request.unwrap()).await.unwrap();
-    }
-
     #[tokio::test]
     async fn pod_of_another_owner_is_ignored() {
-        let client = FakeApi::default().client();
-        let pods = "/api/v1/namespaces/ns/pods";
+        let api = FakeApi::default();
+        let client = api.client();
         let name = names::pod("a");
+        let pod = format!("/api/v1/namespaces/ns/pods/{name}");
         let owner = json!({"apiVersion": "v1", "kind": "Sandbox", "name": "a", "uid": "one"});
         let meta = json!({"name": name, "ownerReferences": [owner]});
-        post(&client, pods, &json!({"metadata": meta})).await;
-        let log = json!({"metadata": {"name": "log"}});
-        post(&client, &format!("{pods}/{name}"), &log).await;
+        api.put(&pod, json!({ "metadata": meta }));
+        api.put(&format!("{pod}/log"), json!({}));
         let logs = TestArgs::try_parse_from(["x", "a"]).unwrap().logs;
         for (uid, name, found) in [("one", "a", true), ("two", "a", false), ("one", "b", false)] {
             let mut sandbox = Sandbox::new(name, crds::sandbox::SandboxSpec::default());

@@ -21,7 +21,7 @@ pub struct FakeApi(Arc<Mutex<FakeApiState>>);
 struct FakeApiState {
     objects: BTreeMap<String, Value>,
     version: u64,
-    faults: VecDeque<u16>,
+    faults: VecDeque<(u16, String)>,
     unavailable: bool,
     silent: bool,
     calls: Vec<(Method, String)>,
@@ -39,7 +39,14 @@ impl FakeApi {
 
     /// Makes the next calls fail with these status codes.
     pub fn fail(&self, codes: impl IntoIterator<Item = u16>) {
-        self.0.lock().faults.extend(codes);
+        for code in codes {
+            self.fail_with(code, "Injected");
+        }
+    }
+
+    /// Makes one of the next calls fail with this status code and message.
+    pub fn fail_with(&self, code: u16, message: &str) {
+        self.0.lock().faults.push_back((code, message.to_owned()));
     }
 
     /// Makes every request fail, or succeed again.
@@ -95,8 +102,8 @@ impl FakeApiState {
         if self.unavailable {
             return failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable");
         }
-        if let Some(code) = self.faults.pop_front() {
-            return failure(StatusCode::from_u16(code).unwrap(), "Injected");
+        if let Some((code, message)) = self.faults.pop_front() {
+            return failure(StatusCode::from_u16(code).unwrap(), &message);
         }
         if *method == Method::POST {
             let path = format!("{path}/{}", sent["metadata"]["name"].as_str().unwrap());

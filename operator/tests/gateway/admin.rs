@@ -83,6 +83,9 @@ async fn administrator_logs_in_and_stores_configs() {
     let put = format!("PUT {STORED_CONFIGS}/v1%5Fcurrent");
     let answer = call(&fixture, token, &put, config).await;
     assert_eq!(answer, (200, stored.clone()));
+    let object = fixture.api.objects()[0]["metadata"]["name"].clone();
+    let id = object.as_str().unwrap().strip_prefix("config-");
+    assert!(id.is_some_and(crds::names::is_runtime_id), "{object}");
     assert_eq!(fixture.found(CONFIGS).await, json!({"configs": [stored]}));
 
     let command = json!({"image": "j", "command": ["a", "b"]});

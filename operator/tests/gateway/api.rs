@@ -1,19 +1,17 @@
 //! The runtime API against a fake Kubernetes API: what clients see, call by call.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
-use axum::body::Body;
 use crds::Sandbox;
 use crds::sandbox::{DesiredState, Phase, PodStatus, Restarts, SandboxSpec, SandboxStatus};
-use http::{Method, Request};
+use http::Method;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use operator::gateway::Tenants;
 use serde_json::{Value, json};
 
 use crate::support::gateway_fixture::{
-    GatewayFixture, KEY, config, failed, key, read, ready, starting, tenants,
+    GatewayFixture, KEY, config, failed, key, ready, starting, tenants,
 };
 use testing::FakeApi;
 
@@ -87,18 +85,6 @@ async fn warm_start_returns_running() {
     assert_eq!(info["command"], Value::Null);
 }
 
-#[tokio::test(start_paused = true)]
-async fn sandbox_of_another_replica_is_found() {
-    let first = GatewayFixture::new();
-    let id = first.started("s1").await;
-    let path = format!("/runtime/{id}");
-    for path in [&*path, "/sessions/s1", "/sessions/batch?ids=s1"] {
-        let second = GatewayFixture::beside(&first.api, config());
-        let info = second.found(path).await;
-        assert!(info.to_string().contains(&id), "{path}");
-    }
-}
-
 fn unresolved(session: &str) -> Value {
     json!({
         "runtime_id": null, "session_id": session, "url": null, "session_api_key": null,
@@ -148,17 +134,29 @@ async fn transient_api_failures_are_retried() {
 #[tokio::test(start_paused = true)]
 async fn rejections_of_the_cluster_are_reported_without_retry() {
     let fixture = GatewayFixture::new();
-    for (refusal, code, said) in [
-        (413, 400, "exceeds the size limit"),
-        (403, 503, "does not allow this: Injected"),
+    let quota = "sandboxes \"x\" is forbidden: exceeded quota: count";
+    let webhook = "admission webhook \"w\" denied the request: no";
+    let account = "sandboxes is forbidden: User \"system:serviceaccount:ns:gateway\" cannot create";
+    let large = "trying to send message larger than max (2 vs. 1)";
+    for (refusal, message, code, said) in [
+        (
+            413,
+            "limit is 3145728",
+            400,
+            "reduce command or environment",
+        ),
+        (500, large, 400, "reduce command or environment"),
+        (403, quota, 503, "this: exceeded quota: count"),
+        (403, webhook, 503, &format!("this: {webhook}")),
+        (403, account, 503, "this: the gateway lacks the permission"),
     ] {
-        fixture.api.fail([refusal]);
+        fixture.api.fail_with(refusal, message);
         let calls = fixture.api.calls().len();
         let (answered, answer) = fixture.post("/start", &start_body()).await;
         assert_eq!(answered, code, "{answer}");
         let detail = answer["detail"].as_str().unwrap();
-        assert!(detail.contains(said), "{detail}");
-        assert_eq!(fixture.api.calls().len(), calls + 1, "{refusal}");
+        assert!(detail.ends_with(said), "{detail}");
+        assert_eq!(fixture.api.calls().len(), calls + 1, "{message}");
     }
     // Rejected calls left no object behind.
     assert!(fixture.api.objects().is_empty());
@@ -174,7 +172,6 @@ async fn invalid_start_is_400_with_detail() {
         ("session_id", json!(null)),
         ("session_id", json!("")),
         ("session_id", json!("batch")),
-        ("session_id", json!(7)),
         ("session_id", json!(long)),
         ("resource_factor", json!(0)),
         ("resource_factor", json!(-1.5)),
@@ -185,13 +182,10 @@ async fn invalid_start_is_400_with_detail() {
         ("image", json!("a\0b")),
         ("environment", json!({"A": "x".repeat(128 << 10)})),
         ("command", json!(["a", "x".repeat(128 << 10)])),
-        ("command", json!({"a": "b"})),
-        ("resource_factor", json!("2")),
         ("working_dir", json!("relative")),
         ("working_dir", json!(format!("/{}", "x".repeat(4096)))),
         ("run_as_user", json!(-1)),
         ("image_pull_policy", json!("Sometimes")),
-        ("environment", json!(["A=B"])),
     ] {
         let mut body = start_body();
         body[field] = value.clone();
@@ -227,10 +221,9 @@ async fn every_endpoint_requires_api_key() {
         assert_eq!(code, 401, "{path}");
         assert!(answer["detail"].is_string(), "{path}");
     }
-    let health = Request::get("/health")
-        .header("host", "x")
-        .body(Body::empty());
-    assert_eq!(read(fixture.send(health.unwrap()).await).await.0, 200);
+    assert_eq!(fixture.call_as("", "GET", "/health", "").await.0, 200);
+    let without_keys = GatewayFixture::synced(&fixture.api, config(), Tenants::pending());
+    assert_eq!(without_keys.get("/health").await.0, 503);
 }
 
 #[tokio::test(start_paused = true)]
@@ -281,24 +274,6 @@ async fn pause_of_deleted_sandbox_returns_404_and_updates_index() {
     fixture.delete(&id);
     assert_eq!(fixture.change("/pause", &id).await.0, 404);
     assert_eq!(fixture.get("/sessions/s1").await.0, 404);
-}
-
-#[tokio::test(start_paused = true)]
-async fn gateway_without_api_keys_is_unhealthy() {
-    let fixture = GatewayFixture::new();
-    let gateway = GatewayFixture::unsynced(&fixture.api, config(), Tenants::pending());
-    gateway.index.retain(&HashSet::new());
-    let (code, _) = gateway.get("/health").await;
-    assert_eq!(code, 503);
-}
-
-#[tokio::test(start_paused = true)]
-async fn path_with_only_an_id_is_404() {
-    let fixture = GatewayFixture::new();
-    let id = fixture.started("s1").await;
-    for end in ["", "/", "?q"] {
-        assert_eq!(fixture.get(&format!("/{id}{end}")).await.0, 404);
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -411,7 +386,7 @@ async fn unknown_ids_are_503_while_watch_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ended_session_is_confirmed_by_live_lookup() {
+async fn newest_sandbox_of_a_session_is_found_by_live_lookup() {
     for end in [Phase::Failed, Phase::Stopped] {
         let first = GatewayFixture::new();
         let old = first.started("s1").await;
@@ -424,11 +399,15 @@ async fn ended_session_is_confirmed_by_live_lookup() {
         let new = first.started("s1").await;
         assert_ne!(old, new);
         for path in ["/sessions/s1", "/sessions/batch?ids=s1"] {
-            // The index does not have the second start yet.
-            let second = GatewayFixture::beside(&first.api, config());
-            second.index.apply(&known);
-            let answer = second.found(path).await;
-            assert!(answer.to_string().contains(&new), "{path}: {answer}");
+            // The index has neither of them, or not the second start yet.
+            for known in [None, Some(&known)] {
+                let second = GatewayFixture::beside(&first.api, config());
+                if let Some(known) = known {
+                    second.index.apply(known);
+                }
+                let answer = second.found(path).await;
+                assert!(answer.to_string().contains(&new), "{path}: {answer}");
+            }
         }
     }
 }
@@ -485,15 +464,6 @@ async fn batch_entry_is_null_when_a_retried_lookup_finds_nothing() {
     fixture.api.fail([500]);
     let batch = fixture.found("/sessions/batch?ids=x").await;
     assert_eq!(batch, json!([null]));
-}
-
-#[tokio::test(start_paused = true)]
-async fn start_names_unknown_fields() {
-    let fixture = GatewayFixture::new();
-    let body = json!({"image": "debian", "session_id": "s1", "imagee": "x"});
-    let (code, info) = fixture.post("/start", &body).await;
-    assert_eq!(code, 201);
-    assert_eq!(info["status_detail"], "unknown fields are ignored: imagee");
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,9 +33,10 @@ async fn hop_by_hop_headers_are_removed() {
              Access-Control-Allow-Origin: *\n\nok",
         )
         .await;
-    // The trace is new each time.
     let lines = forwarded.trim_end().lines().skip(1);
-    let mut lines: Vec<_> = lines.filter(|l| !l.starts_with("traceparent: ")).collect();
+    let (new_trace, mut lines): (Vec<_>, Vec<_>) =
+        lines.partition(|line| line.starts_with("traceparent: 00-"));
+    assert_eq!(new_trace.len(), 1);
     lines.sort_unstable();
     let host = fixture.host();
     assert_eq!(
@@ -151,6 +152,9 @@ async fn unknown_targets_are_404() {
         "GET / HTTP/1.1\nHost: vscode-HOST\n",
         "GET / HTTP/1.1\nHost: aaaaaaaaaaaaaaaa.rt.example.com\n",
         "GET /aaaaaaaaaaaaaaaa/runtime/ HTTP/1.1\nHost: x\n",
+        "GET /ID HTTP/1.1\nHost: x\n",
+        "GET /ID/ HTTP/1.1\nHost: x\n",
+        "GET /ID?q HTTP/1.1\nHost: x\n",
     ] {
         let text = format!("{head}Connection: close\n\n");
         fixture.assert_answered(&text, "HTTP/1.1 404 ").await;
@@ -340,13 +344,8 @@ async fn shutdown_closes_idle_connections_and_tunnels() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_head_is_cut_off_and_idle_connection_stays() {
+async fn idle_connection_stays_open_between_requests() {
     let fixture = SocketFixture::new().await;
-    let start = Instant::now();
-    let mut slow = fixture.client("GET / HTTP/1.1\nHost:").await;
-    slow.rest().await;
-    assert!((10..11).contains(&start.elapsed().as_secs()));
-
     let text = "GET /nothing HTTP/1.1\nHost: gateway\n\n";
     let mut idle = fixture.client(text).await;
     idle.until("}").await;

@@ -254,7 +254,8 @@ mod tests {
         assert_eq!(config.pods.node_selector["c"], "d");
         assert_eq!(config.pods.tolerations[0].key.as_deref(), Some("sandboxes"));
         assert!(config.pods.affinity.is_some() && config.pods.network_policy.is_some());
-        assert_eq!(config.pods.config_maps[1].path, "/b");
+        let mount = &config.pods.config_maps[1];
+        assert_eq!((&*mount.name, &*mount.path), ("b", "/b"));
         assert_eq!(config.pods.pull_secrets, ["registry"]);
         assert_eq!(config.classes.gvisor.as_deref(), Some("runsc"));
     }
@@ -287,6 +288,9 @@ mod tests {
             ("--node-selector=a", "NAME=VALUE"),
             ("--max-resource-factor=0", "greater than 0"),
             ("--extra-config-map=ca", "NAME:/DIRECTORY"),
+            ("--extra-config-map=:/etc", "NAME:/DIRECTORY"),
+            ("--extra-config-map=ca:etc", "NAME:/DIRECTORY"),
+            ("--extra-config-map=ca:/", "NAME:/DIRECTORY"),
             (r#"--tolerations=[{"key": 3}]"#, "[0].key"),
             ("--affinity=[", "--affinity"),
         ] {

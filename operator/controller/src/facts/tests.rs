@@ -4,10 +4,18 @@ use serde_json::{Value, json};
 
 use super::*;
 
+/// Facts of a Pod with this container and status.
+fn facts(container: &Value, status: &Value) -> PodFacts {
+    let pod = json!({
+        "metadata": {"name": "a", "uid": "u"}, "spec": {"containers": [container]},
+        "status": status,
+    });
+    PodFacts::read(&serde_json::from_value(pod).unwrap()).unwrap()
+}
+
 fn silent(conditions: &Value) -> bool {
-    let pod = json!({"metadata": {"name": "a", "uid": "u"}, "status": {"conditions": conditions}});
-    let pod: SlimPod = serde_json::from_value(pod).unwrap();
-    PodFacts::read(&pod).unwrap().node_silent
+    let container = json!({"name": "sandbox"});
+    facts(&container, &json!({ "conditions": conditions })).node_silent
 }
 
 #[test]
@@ -30,16 +38,11 @@ fn node_is_silent_when_only_ready_condition_is_false() {
 fn ended(mut container: Value, message: &str, code: i32) -> Container {
     container["name"] = json!("sandbox");
     let ended = json!({"terminated": {"reason": "Error", "exitCode": code, "message": message}});
-    let pod = json!({
-        "metadata": {"name": "a", "uid": "u"},
-        "spec": {"containers": [container]},
-        "status": {"containerStatuses": [{
-            "name": "sandbox", "restartCount": 1, "lastState": ended,
-            "state": {"waiting": {"reason": "CrashLoopBackOff"}},
-        }]},
-    });
-    let pod: SlimPod = serde_json::from_value(pod).unwrap();
-    PodFacts::read(&pod).unwrap().container
+    let status = json!({"containerStatuses": [{
+        "name": "sandbox", "restartCount": 1, "lastState": ended,
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+    }]});
+    facts(&container, &status).container
 }
 
 #[test]
@@ -93,12 +96,9 @@ fn log_fallback_is_not_a_termination_message() {
 fn container_without_command_can_never_start() {
     let problem = |reason: &str, message: &str| {
         let waiting = json!({"waiting": {"reason": reason, "message": message}});
-        let pod = json!({
-            "metadata": {"name": "a", "uid": "u"},
-            "status": {"containerStatuses": [{ "name": "sandbox", "state": waiting }]},
-        });
-        let pod: SlimPod = serde_json::from_value(pod).unwrap();
-        PodFacts::read(&pod).unwrap().start_problem.unwrap()
+        let status = json!({"containerStatuses": [{"name": "sandbox", "state": waiting}]});
+        let facts = facts(&json!({"name": "sandbox"}), &status);
+        facts.start_problem.unwrap()
     };
     let sentence = "failed to generate spec: no command specified";
     for (reason, message, kind) in [

@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use crds::Sandbox;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::PostParams;
 use serde_json::{Value, json};
 use shared::clock::Clock;
 use shared::kubernetes::leader::LeaseConfig;
-use shared::kubernetes::slim::SlimPod;
 use testing::FakeApi;
 
 use super::*;
@@ -22,7 +20,7 @@ struct ReconcileFixture {
 
 impl ReconcileFixture {
     /// A leader of the lease `system/lease`, and the Sandbox `ns/a`.
-    async fn new(spec: Value, status: Value) -> Self {
+    fn new(spec: &Value, status: &Value) -> Self {
         let api = FakeApi::default();
         let mut config = config();
         config.leader = Some(LeaseConfig {
@@ -36,29 +34,29 @@ impl ReconcileFixture {
             api,
             key: key("a"),
         };
-        let sandbox: Sandbox = serde_json::from_value(json!({
+        let sandbox = json!({
             "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox", "spec": spec,
             "metadata": {"namespace": "ns", "name": "a", "uid": "new", "generation": 1},
             "status": status,
-        }))
-        .unwrap();
-        let sandboxes = fixture.context.api::<Sandbox>(&fixture.key);
-        let created = sandboxes.create(&PostParams::default(), &sandbox).await;
-        fixture.context.index.apply(&created.unwrap());
+        });
+        let path = "/apis/openhands.dev/v1alpha1/namespaces/ns/sandboxes/a";
+        let stored = serde_json::from_value(fixture.api.put(path, sandbox)).unwrap();
+        fixture.context.index.apply(&stored);
         fixture
     }
 
     /// A terminating Pod of the sandbox with this uid, whose node is dead.
-    async fn add_terminating_pod(&self, owner: &str) {
+    fn add_terminating_pod(&self, owner: &str) {
         let owner = json!({"apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox",
             "name": "a", "uid": owner, "controller": true});
         let metadata = json!({"namespace": "ns", "name": crds::names::pod("a"), "uid": "pod",
             "deletionTimestamp": "1970-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30,
             "ownerReferences": [owner]});
-        let pod: SlimPod = serde_json::from_value(json!({"metadata": metadata})).unwrap();
-        let pods = self.context.api::<SlimPod>(&self.key);
-        let created = pods.create(&PostParams::default(), &pod).await;
-        self.context.pods.apply(&created.unwrap());
+        let path = format!("/api/v1/namespaces/ns/pods/{}", crds::names::pod("a"));
+        let stored = self.api.put(&path, json!({ "metadata": metadata }));
+        self.context
+            .pods
+            .apply(&serde_json::from_value(stored).unwrap());
     }
 
     async fn has_pod(&self) -> bool {
@@ -74,8 +72,8 @@ impl ReconcileFixture {
 
 #[tokio::test(start_paused = true)]
 async fn pod_of_deleted_sandbox_on_dead_node_is_force_deleted() {
-    let fixture = ReconcileFixture::new(json!({"image": "i"}), json!({})).await;
-    fixture.add_terminating_pod("new").await;
+    let fixture = ReconcileFixture::new(&json!({"image": "i"}), &json!({}));
+    fixture.add_terminating_pod("new");
     fixture.context.index.remove(&fixture.key, "new");
     let until = fixture.reconcile().await.unwrap().unwrap();
     assert_eq!(until.as_second(), 60, "30 s of grace and 30 s for the node");
@@ -89,8 +87,8 @@ async fn pod_of_deleted_sandbox_on_dead_node_is_force_deleted() {
 #[tokio::test(start_paused = true)]
 async fn pod_of_earlier_sandbox_on_dead_node_makes_room_for_the_next_one() {
     let spec = json!({"image": "i", "command": ["c"], "state": "Stopped"});
-    let fixture = ReconcileFixture::new(spec, json!({})).await;
-    fixture.add_terminating_pod("old").await;
+    let fixture = ReconcileFixture::new(&spec, &json!({}));
+    fixture.add_terminating_pod("old");
     tokio::time::advance(Duration::from_mins(1)).await;
     fixture.reconcile().await.unwrap();
     assert!(!fixture.has_pod().await);
@@ -99,7 +97,7 @@ async fn pod_of_earlier_sandbox_on_dead_node_makes_room_for_the_next_one() {
 #[tokio::test(start_paused = true)]
 async fn sandbox_of_other_installation_is_left_alone() {
     let status = json!({"phase": "Pending", "installation": "other/lease"});
-    let fixture = ReconcileFixture::new(json!({"image": "i"}), status).await;
+    let fixture = ReconcileFixture::new(&json!({"image": "i"}), &status);
     let error = fixture.reconcile().await.unwrap_err();
     assert_eq!(error.category(), "other_installation");
     assert!(
@@ -112,7 +110,7 @@ async fn sandbox_of_other_installation_is_left_alone() {
 #[tokio::test(start_paused = true)]
 async fn stopped_sandbox_loses_its_sealed_environment() {
     let spec = json!({"image": "i", "command": ["c"], "state": "Stopped", "sealedEnv": "x"});
-    let fixture = ReconcileFixture::new(spec, json!({"phase": "Running"})).await;
+    let fixture = ReconcileFixture::new(&spec, &json!({"phase": "Running"}));
     fixture.reconcile().await.unwrap();
     let sandboxes = fixture.context.api::<Sandbox>(&fixture.key);
     let stopped = sandboxes.get("a").await.unwrap();

@@ -201,16 +201,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn keeps_links_and_restricts_cookies_when_server_knows_prefix() {
-        let mut headers = HeaderMap::new();
-        headers.insert(LOCATION, HeaderValue::from_static("/y"));
-        headers.insert(SET_COOKIE, HeaderValue::from_static("a=1; Path=/"));
-        rewriter_of(true).apply(&mut headers);
-        assert_eq!(headers[LOCATION], "/y");
-        assert_eq!(headers[SET_COOKIE], "a=1; Path=/id/work-1");
-    }
-
     fn rewriter_of(kept: bool) -> PrefixRewriter {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_static("RT.example:8443"));

@@ -33,15 +33,22 @@ async fn readyz_lists_failed_checks() {
     assert_eq!(get(&diagnostics, "/readyz").await, ready);
     let health = &diagnostics.health;
     health.add_watch("sandboxes", "sandboxes.openhands.dev".into());
+    let unlisted = "sandboxes have not been listed yet\n".to_owned();
+    assert_eq!(get(&diagnostics, "/readyz").await, (503, unlisted));
+    health.add_watch("pods", "pods".into());
     health.watch_failed("sandboxes", WatchFailure::NotInstalled);
+    health.watch_failed("pods", WatchFailure::Forbidden("pods is forbidden".into()));
     health.set_unmet("root key", "no root key".into());
-    let failures = "no root key\nCRD sandboxes.openhands.dev is not installed\n";
+    let failures = "no root key\npermission denied: list pods: pods is forbidden\n\
+                    CRD sandboxes.openhands.dev is not installed\n";
     let answer = get(&diagnostics, "/readyz").await;
     assert_eq!(answer, (503, failures.to_owned()));
     // A restart would not help, so liveness passes.
     assert_eq!(get(&diagnostics, "/livez").await, (200, "alive\n".into()));
-    health.watch_heard("sandboxes");
-    health.watch_listed("sandboxes");
+    for resource in ["pods", "sandboxes"] {
+        health.watch_heard(resource);
+        health.watch_listed(resource);
+    }
     health.clear_unmet("root key");
     assert_eq!(get(&diagnostics, "/readyz").await, ready);
 }

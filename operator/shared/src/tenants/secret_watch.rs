@@ -163,18 +163,18 @@ mod tests {
             let all = tenants.all();
             all.iter().map(|t| t.name.clone()).collect::<Vec<_>>()
         };
-        send.unbounded_send(None).unwrap();
-        settle().await;
+        let deliver = async |version| {
+            send.unbounded_send(version).unwrap();
+            settle().await;
+        };
+        deliver(None).await;
         assert!(tenants.is_loaded() && names().is_empty());
 
-        send.unbounded_send(Some(secret('a'))).unwrap();
-        settle().await;
-        send.unbounded_send(None).unwrap();
-        settle().await;
+        deliver(Some(secret('a'))).await;
+        deliver(None).await;
         advance(SECRET_DELETED_GRACE / 2).await;
         // A restarted watch reports the absence again; the first report counts.
-        send.unbounded_send(None).unwrap();
-        settle().await;
+        deliver(None).await;
         assert_eq!(names(), ["a"]);
         for version in ['b', 'a'] {
             // The older one is the late result of a poll.
@@ -185,11 +185,9 @@ mod tests {
         settle().await;
         assert_eq!(names(), ["b"]);
 
-        send.unbounded_send(Some(Secret::default())).unwrap();
-        settle().await;
+        deliver(Some(Secret::default())).await;
         assert_eq!(names(), ["b"]);
-        send.unbounded_send(None).unwrap();
-        settle().await;
+        deliver(None).await;
         advance(SECRET_DELETED_GRACE * 2).await;
         settle().await;
         assert!(names().is_empty());

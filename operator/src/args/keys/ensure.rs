@@ -153,23 +153,18 @@ mod tests {
 
     #[tokio::test]
     async fn ensure_adopts_existing_key() {
-        let client = FakeApi::default().client();
+        let api = FakeApi::default();
+        let client = api.client();
         let put = |text: &str| {
             let data = json!({"key": ByteString(text.into())});
             let secret = json!({"metadata": {"name": "mine"}, "data": data});
-            serde_json::from_value::<Secret>(secret).unwrap()
+            api.put("/api/v1/namespaces/ns/secrets/mine", secret)
         };
-        let api = secrets(&client, "ns");
-        let params = PostParams::default();
-        api.create(&params, &put("short")).await.unwrap();
+        put("short");
         let refused = ensure("a").run(&client, "ns").await.unwrap_err();
         assert!(refused.to_string().contains("at least 16 bytes"));
 
-        api.delete("mine", &kube::api::DeleteParams::default())
-            .await
-            .unwrap();
-        let long = put("an existing api key\n");
-        api.create(&params, &long).await.unwrap();
+        put("an existing api key\n");
         ensure("a").run(&client, "ns").await.unwrap();
         let expected = shared::hex::encode(
             ring::digest::digest(&ring::digest::SHA256, b"an existing api key").as_ref(),

@@ -83,13 +83,15 @@ async fn malformed_chunked_body_ends_the_request() {
 }
 
 #[tokio::test]
-async fn chunk_extensions_and_connection_names_hide_no_header() {
+async fn chunked_get_keeps_its_body_and_protected_headers() {
     let fixture = SocketFixture::new().await;
-    let text = "POST / HTTP/1.1\nHost: HOST\nConnection: Host, Content-Length, X-Session-API-Key\n\
+    // A GET, which may have a body too.
+    let text = "GET / HTTP/1.1\nHost: HOST\nConnection: Host, Content-Length, X-Session-API-Key\n\
                 X-Session-API-Key: key\nTransfer-Encoding: chunked\n\n\
                 2;a=\"b\";c\nhi\n0;d\n\n";
     let (forwarded, _) = fixture.relay(text, OK).await;
-    assert_lines(text, &forwarded, &fixture.fill_in("host: HOST"));
+    let expected = fixture.fill_in("host: HOST\ntransfer-encoding: chunked");
+    assert_lines(text, &forwarded, &expected);
     assert!(forwarded.ends_with("\n\n2\nhi\n0\n\n"), "{forwarded}");
 }
 

@@ -14,11 +14,11 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use operator::gateway::GatewayConfig;
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
 
 use crate::support::gateway_fixture::{GatewayFixture, config, key, read, ready, starting};
+use crate::support::socket_fixture::{OK, RawConnection};
 use testing::FakeApi;
 
 /// A fixture with one sandbox, and its id.
@@ -231,9 +231,9 @@ async fn refused_connection_after_a_start_is_retried_until_the_port_listens() {
     assert!(timeout(Duration::from_secs(3), &mut sent).await.is_err());
     let listener = TcpListener::bind(address).await.unwrap();
     let server = async {
-        let (mut stream, _) = listener.accept().await.unwrap();
-        read_head(&mut stream).await;
-        stream.write_all(OK).await.unwrap();
+        let mut gateway = accepted(&listener).await;
+        gateway.head().await;
+        gateway.send(OK).await;
     };
     let (response, ()) = tokio::join!(sent, server);
     assert_eq!(response.status(), 200);
@@ -249,6 +249,10 @@ async fn unusable_address_is_502() {
     }
 }
 
+async fn accepted(listener: &TcpListener) -> RawConnection {
+    RawConnection::new(listener.accept().await.unwrap().0)
+}
+
 /// Control port and sandbox server of one Pod.
 struct ProvingPod {
     control: TcpListener,
@@ -259,27 +263,16 @@ struct ProvingPod {
 impl ProvingPod {
     /// Answers one identity request.
     async fn prove(&self) {
-        let (mut stream, _) = self.control.accept().await.unwrap();
-        let ip = stream.local_addr().unwrap().ip();
-        let head = read_head(&mut stream).await;
+        let ip = self.control.local_addr().unwrap().ip();
+        let mut gateway = accepted(&self.control).await;
+        let head = gateway.until("\n\n").await;
         let nonce = head
             .lines()
             .find_map(|l| l.strip_prefix("x-sandbox-nonce: "));
         let proof = self.identity.prove(ip, nonce.unwrap(), b"");
-        let head = format!("HTTP/1.1 200 OK\r\nx-sandbox-proof: {proof}\r\n");
-        let text = format!("{head}connection: close\r\ncontent-length: 0\r\n\r\n");
-        stream.write_all(text.as_bytes()).await.unwrap();
+        let head = format!("HTTP/1.1 200 OK\nx-sandbox-proof: {proof}\nconnection: close\n");
+        gateway.send(&format!("{head}content-length: 0\n\n")).await;
     }
-}
-
-const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
-
-async fn read_head(stream: &mut TcpStream) -> String {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.unwrap());
-    }
-    String::from_utf8(head).unwrap()
 }
 
 /// A sandbox whose Pod at `ip` proves its address with the key of another one.
@@ -304,10 +297,10 @@ async fn requests_go_to_pods_that_prove_their_address() {
     let uid = fixture.stored(&id).metadata.uid.unwrap();
     pod.identity = fixture.keys.of(None).identity_key(&uid);
     let server = async {
-        let (mut stream, _) = pod.server.accept().await.unwrap();
+        let mut gateway = accepted(&pod.server).await;
         pod.prove().await;
-        read_head(&mut stream).await;
-        stream.write_all(OK).await.unwrap();
+        gateway.head().await;
+        gateway.send(OK).await;
     };
     let (response, ()) = tokio::join!(fixture.send(request(&id, "/alive")), server);
     assert_eq!(response.status(), 200);
@@ -318,12 +311,10 @@ async fn requests_go_to_pods_that_prove_their_address() {
 async fn another_pod_at_the_address_receives_nothing() {
     let (fixture, id, pod) = fixture_with_pod("127.77.0.2").await;
     let stand_in = async {
-        let mut received = Vec::new();
         loop {
-            let (mut stream, _) = pod.server.accept().await.unwrap();
+            let mut gateway = accepted(&pod.server).await;
             pod.prove().await;
-            stream.read_to_end(&mut received).await.unwrap();
-            assert_eq!(String::from_utf8_lossy(&received), "");
+            assert_eq!(gateway.rest().await, "");
         }
     };
     tokio::select! {

@@ -7,7 +7,7 @@ use http::Request;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time;
 
-use crate::support::gateway_fixture::{config, key, ready, sandbox};
+use crate::support::gateway_fixture::{config, key, ready};
 use crate::support::socket_fixture::{OK, RawConnection, SocketFixture};
 
 const SSE: &str =
@@ -122,12 +122,7 @@ async fn silent_http_2_stream_stays_open_while_client_answers_pings() {
 #[tokio::test]
 async fn events_arrive_one_by_one_by_http_2() {
     let fixture = SocketFixture::new().await;
-    let mut client = fixture.http2().await;
-    let (answer, _) = fixture
-        .http2_send(&mut client, Request::get("/sse"), true)
-        .await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
+    let (answer, _, mut sandbox) = fixture.http2_get("/sse").await;
     sandbox.send(SSE).await;
     let mut body = answer.await.unwrap().into_body();
     for event in ["data: 1", "data: 2", "data: 3"] {
@@ -144,13 +139,8 @@ async fn events_arrive_one_by_one_by_http_2() {
 #[tokio::test]
 async fn upstream_connection_closes_when_http_2_stream_is_reset() {
     let fixture = SocketFixture::new().await;
-    let mut client = fixture.http2().await;
     for answered in [false, true] {
-        let (answer, mut sent) = fixture
-            .http2_send(&mut client, Request::get("/slow"), true)
-            .await;
-        let mut sandbox = fixture.sandbox().await;
-        sandbox.head().await;
+        let (answer, mut sent, mut sandbox) = fixture.http2_get("/slow").await;
         if answered {
             sandbox.send(SSE).await;
             answer.await.unwrap();
@@ -163,12 +153,7 @@ async fn upstream_connection_closes_when_http_2_stream_is_reset() {
 #[tokio::test]
 async fn truncated_response_resets_http_2_stream() {
     let fixture = SocketFixture::new().await;
-    let mut client = fixture.http2().await;
-    let (answer, _) = fixture
-        .http2_send(&mut client, Request::get("/"), true)
-        .await;
-    let mut sandbox = fixture.sandbox().await;
-    sandbox.head().await;
+    let (answer, _, mut sandbox) = fixture.http2_get("/").await;
     sandbox.send(&format!("{SSE}2\nhi\n")).await;
     let mut body = answer.await.unwrap().into_body();
     assert_eq!(body.data().await.unwrap().unwrap(), "hi");
@@ -278,14 +263,8 @@ async fn idle_upstream_connections_close_across_many_sandboxes() {
 
 async fn call(fixture: &SocketFixture, port: u16, n: usize) {
     let base = &fixture.base;
-    let mut made = sandbox(&base.keys, port);
-    let name = base
-        .keys
-        .session_runtime_id("sandboxes", "default", &format!("n{n}"), 0);
-    made.metadata.name = Some(name.clone());
-    made.spec.session.as_mut().unwrap().id = format!("n{n}");
-    base.index.apply(&base.put(&made)).unwrap();
-    base.report(&name, &ready(&format!("127.1.{}.{}", n / 250, n % 250 + 1)));
+    let status = ready(&format!("127.1.{}.{}", n / 250, n % 250 + 1));
+    let name = base.add_session(&format!("n{n}"), port, &status);
     let text = format!("GET / HTTP/1.1\nHost: {name}.rt.example.com\nConnection: close\n\n");
     let answer = fixture.exchange(&text).await;
     assert!(answer.ends_with("ok"), "{answer}");

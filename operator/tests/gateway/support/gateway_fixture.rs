@@ -114,9 +114,13 @@ impl GatewayFixture {
         self.api.delete(&sandbox_path(name));
     }
 
-    /// Adds a sandbox with this port and status, and returns its id.
+    /// Adds the sandbox of the session `s1` with this port and status, and returns its id.
     pub(crate) fn add(&self, runtime_port: u16, status: &SandboxStatus) -> String {
-        let made = self.put(&sandbox(&self.keys, runtime_port));
+        self.add_session("s1", runtime_port, status)
+    }
+
+    pub(crate) fn add_session(&self, id: &str, port: u16, status: &SandboxStatus) -> String {
+        let made = self.put(&sandbox(&self.keys, id, port));
         self.index.apply(&made).unwrap();
         let id = made.metadata.name.unwrap();
         self.report(&id, status);
@@ -254,9 +258,9 @@ pub(crate) fn starting(was_ready: bool) -> SandboxStatus {
     }
 }
 
-/// A sandbox of the session `s1` with a `runtime` port.
-pub(crate) fn sandbox(keys: &Keys, runtime_port: u16) -> Sandbox {
-    let name = keys.session_runtime_id("sandboxes", "default", "s1", 0);
+/// A sandbox of this session with a `runtime` port.
+fn sandbox(keys: &Keys, session: &str, runtime_port: u16) -> Sandbox {
+    let name = keys.session_runtime_id("sandboxes", "default", session, 0);
     let spec = SandboxSpec {
         image: Some("image".into()),
         ports: serde_json::from_value(json!([
@@ -266,7 +270,7 @@ pub(crate) fn sandbox(keys: &Keys, runtime_port: u16) -> Sandbox {
         .unwrap(),
         session: Some(Session {
             tenant: "default".into(),
-            id: "s1".into(),
+            id: session.into(),
             ..Session::default()
         }),
         ..SandboxSpec::default()

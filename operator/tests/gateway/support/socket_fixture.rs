@@ -1,9 +1,7 @@
 //! A gateway on a real socket, a sandbox behind it, and raw connections to both.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
-use std::{process, thread};
 
 use bytes::Bytes;
 use operator::gateway::{self, GatewayConfig};
@@ -18,9 +16,6 @@ use testing::FakeApi;
 
 /// Timeout of a connection from the gateway to the sandbox.
 const ARRIVAL: Duration = Duration::from_secs(10);
-
-/// Timeout of a test, on a loaded machine.
-const TEST_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// A complete response of a sandbox.
 pub(crate) const OK: &str = "HTTP/1.1 200 OK\nContent-Length: 2\n\nok";
@@ -39,27 +34,6 @@ pub(crate) struct SocketFixture {
     pub(crate) id: String,
     pub(crate) shutdown: CancellationToken,
     pub(crate) served: JoinHandle<()>,
-    _watch: TestDeadline,
-}
-
-/// Ends the process when a test hangs, and prints its name. Uses wall time, because the clock of a
-/// test may be paused.
-pub(crate) struct TestDeadline {
-    _ended: mpsc::Sender<()>,
-}
-
-impl TestDeadline {
-    fn begin() -> Self {
-        let (ended, end) = mpsc::channel();
-        let test = thread::current().name().unwrap_or_default().to_owned();
-        thread::spawn(move || {
-            if end.recv_timeout(TEST_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("{test} has taken more than {TEST_TIMEOUT:?}");
-                process::exit(1);
-            }
-        });
-        Self { _ended: ended }
-    }
 }
 
 impl SocketFixture {
@@ -85,7 +59,6 @@ impl SocketFixture {
             id,
             shutdown,
             served: tokio::spawn(run),
-            _watch: TestDeadline::begin(),
         }
     }
 
@@ -200,6 +173,23 @@ impl SocketFixture {
         *request.uri_mut() = uri.parse().unwrap();
         *client = client.clone().ready().await.unwrap();
         client.send_request(request, is_whole).unwrap()
+    }
+
+    /// Sends a GET by HTTP/2 on a connection of its own, and accepts it at the sandbox.
+    pub(crate) async fn http2_get(
+        &self,
+        path: &str,
+    ) -> (
+        h2::client::ResponseFuture,
+        h2::SendStream<Bytes>,
+        RawConnection,
+    ) {
+        let mut client = self.http2().await;
+        let request = http::Request::get(path);
+        let (answer, sent) = self.http2_send(&mut client, request, true).await;
+        let mut sandbox = self.sandbox().await;
+        sandbox.head().await;
+        (answer, sent, sandbox)
     }
 
     /// Sends a request and returns the whole response, after which the gateway closes.

@@ -135,15 +135,12 @@ fn supervisor() -> ProbeTarget {
 
 impl ProbeFixture {
     fn probe(&self, restarts: u32) {
-        let run = run(restarts);
-        let prober = &self.readiness;
-        prober.ensure_probing(&key("a"), run, "10.0.0.1", supervisor());
+        self.probe_at("a", run(restarts), "10.0.0.1");
     }
 
-    /// Probes another sandbox at this address.
-    fn probe_other(&self, name: &str, ip: &str) {
+    fn probe_at(&self, name: &str, run: ContainerRun, ip: &str) {
         let prober = &self.readiness;
-        prober.ensure_probing(&key(name), run(0), ip, supervisor());
+        prober.ensure_probing(&key(name), run, ip, supervisor());
     }
 
     /// Time until a sandbox is ready.
@@ -249,8 +246,7 @@ async fn changed_address_of_a_container_run_is_probed() {
         fixture.next_result(0).await,
         Some(ProbeResult::NotReady(None))
     );
-    let prober = &fixture.readiness;
-    prober.ensure_probing(&key("a"), run(0), "10.0.0.2", supervisor());
+    fixture.probe_at("a", run(0), "10.0.0.2");
     assert_eq!(fixture.next_result(0).await, Some(ProbeResult::Ready));
 }
 
@@ -278,7 +274,7 @@ async fn never_ready_sandboxes_do_not_delay_others() {
     let fixture = probe_fixture(&[]);
     for n in 0..1200 {
         let name = format!("never-{n}");
-        fixture.probe_other(&name, &name);
+        fixture.probe_at(&name, run(0), &name);
     }
     let supervisors = &fixture.supervisors;
     for n in 0..12 {
@@ -286,7 +282,7 @@ async fn never_ready_sandboxes_do_not_delay_others() {
         sleep(Duration::from_millis(1700)).await;
         let name = format!("soon-{n}");
         supervisors.ready.lock().push(name.clone());
-        fixture.probe_other(&name, &name);
+        fixture.probe_at(&name, run(0), &name);
         let took = fixture.time_until_ready(&name).await;
         assert!(supervisors.running_long_polls() <= 1024);
         assert!(took <= Duration::from_millis(5), "{n}: {took:?}");
@@ -301,10 +297,10 @@ async fn never_ready_sandboxes_do_not_delay_others() {
 #[tokio::test(start_paused = true)]
 async fn preempted_sandbox_still_becomes_ready() {
     let fixture = probe_fixture(&[]);
-    fixture.probe_other("a", "first");
+    fixture.probe_at("a", run(0), "first");
     sleep(Duration::from_secs(1)).await;
     for n in 0..1200 {
-        fixture.probe_other(&n.to_string(), "never");
+        fixture.probe_at(&n.to_string(), run(0), "never");
     }
     sleep(Duration::from_secs(30)).await;
     fixture.supervisors.ready.lock().push("first".into());
@@ -320,7 +316,7 @@ async fn reports_not_ready_and_keeps_probing_when_node_is_silent() {
         ..run(0)
     };
     let prober = &fixture.readiness;
-    prober.ensure_probing(&key("a"), silent.clone(), "10.0.0.1", supervisor());
+    fixture.probe_at("a", silent.clone(), "10.0.0.1");
     let mut results = Vec::new();
     for _ in 0..2 {
         fixture.next_result(0).await;

@@ -198,43 +198,25 @@ mod tests {
         assert_eq!(result["metadata"]["annotations"]["x"], "y");
     }
 
+    /// Templates, each with the start of its error.
+    const FAULTS: &str = r#"
+3 | :
+{"spec": 3} | .spec:
+{"spec": {"containers": ["x"]}} | .spec.containers[0]:
+{"spec": {"containers": [{"name": "sandbox", "tty": 3}]}} | .spec.containers[0].tty:
+{"metadata": {"annotations": {"a": 1}}} | .metadata.annotations
+{"metadata": {"finalizers": ["f"]}} | .metadata.finalizers: only labels and annotations
+{"spec": {"priorityClas": "high"}} | .spec.priorityClas: no such field
+{"spec": {"containers": [{"name": "sandbox", "livenessProbe": {"httpGet": {"prot": 1, "port": 80}}}]}} | .spec.containers[0].livenessProbe.httpGet.prot: no such field
+{"spec": {"containers": [{"name": "sandbox", "securityContext": null}]}} | .spec.containers[0].securityContext: must not be null
+{"status": {"phase": "Running"}} | .status:
+"#;
+
     #[test]
     fn errors_name_path_of_field() {
-        let container = |mut fields: Value| {
-            fields["name"] = json!("sandbox");
-            json!({"spec": {"containers": [fields]}})
-        };
-        let misspelt = json!({"livenessProbe": {"httpGet": {"prot": 1, "port": 80}}});
-        for (template, path) in [
-            (json!(3), ": "),
-            (json!({"spec": 3}), ".spec: "),
-            (
-                json!({"spec": {"containers": ["x"]}}),
-                ".spec.containers[0]: ",
-            ),
-            (container(json!({"tty": 3})), ".spec.containers[0].tty: "),
-            (
-                json!({"metadata": {"annotations": {"a": 1}}}),
-                ".metadata.annotations",
-            ),
-            (
-                json!({"metadata": {"finalizers": ["f"]}}),
-                ".metadata.finalizers: only labels and annotations",
-            ),
-            (
-                json!({"spec": {"priorityClas": "high"}}),
-                ".spec.priorityClas: no such field",
-            ),
-            (
-                container(misspelt),
-                ".spec.containers[0].livenessProbe.httpGet.prot: no such field",
-            ),
-            (
-                container(json!({"securityContext": null})),
-                ".spec.containers[0].securityContext: must not be null",
-            ),
-            (json!({"status": {"phase": "Running"}}), ".status: "),
-        ] {
+        for row in FAULTS.trim().lines() {
+            let (template, path) = row.split_once(" | ").unwrap();
+            let template = serde_json::from_str(template).unwrap();
             let error = apply_template(&pod(), &template).unwrap_err().to_string();
             let path = format!("spec.podTemplate{path}");
             assert!(error.starts_with(&path), "{error}");

@@ -136,69 +136,38 @@ mod tests {
         serde_json::from_value(fields).unwrap()
     }
 
-    fn built(fields: Value, defaults: &Defaults) -> ResourceRequirements {
-        requirements(&spec(fields), defaults).unwrap()
-    }
-
-    /// Requests and limits of CPU and memory.
-    fn amounts(spec: Value) -> [String; 4] {
-        let built = built(spec, &Defaults::default());
-        let (requests, limits) = (built.requests.unwrap(), built.limits.unwrap());
-        let amounts = [
-            (&requests, "cpu"),
-            (&requests, "memory"),
-            (&limits, "cpu"),
-            (&limits, "memory"),
-        ];
-        amounts.map(|(all, name)| all[name].0.clone())
-    }
-
-    #[test]
-    fn amounts_of_spec_and_defaults_fit_each_other() {
-        let limits = |limits: Value| json!({"resources": {"limits": limits}});
-        let requested = json!({"resources": {"requests": {"memory": "4Gi"}}});
-        for (case, spec, expected) in [
-            ("defaults", json!({}), ["250m", "512Mi", "2", "2Gi"]),
-            (
-                "a default request is lowered to the limit",
-                limits(json!({"memory": "128Mi", "cpu": "100m"})),
-                ["100m", "128Mi", "100m", "128Mi"],
-            ),
-            (
-                "a default limit is raised to the request",
-                requested,
-                ["250m", "4Gi", "2", "4Gi"],
-            ),
-        ] {
-            assert_eq!(amounts(spec), expected, "{case}");
-        }
-    }
-
-    #[test]
-    fn factor_multiplies_and_is_capped() {
-        let limits = json!({"limits": {"memory": "1Gi"}});
-        let twice = amounts(json!({"resources": limits, "resourceFactor": 2.0}));
-        assert_eq!(twice, ["500m", "1073741824", "4000m", "2147483648"]);
-        let most = amounts(json!({"resourceFactor": 64.0}));
-        assert_eq!(most[2], "16000m");
-    }
-
-    #[test]
-    fn max_resources_caps_requests_and_limits() {
+    /// Requests and limits of CPU, memory and storage.
+    fn amounts(fields: Value, max_memory: Option<&str>) -> String {
         let mut defaults = Defaults::default();
-        defaults.max_resources.insert("memory".into(), "1Gi".into());
-        let limits = json!({"limits": {"memory": "64Gi"}});
-        let large = json!({"resources": limits, "resourceFactor": 4.0});
-        let built = built(large, &defaults);
-        assert_eq!(built.limits.unwrap()["memory"].0, "1Gi");
-        assert_eq!(built.requests.unwrap()["memory"].0, "1Gi");
+        let most = max_memory.map(|most| ("memory".to_owned(), most.to_owned()));
+        defaults.max_resources.extend(most);
+        let built = requirements(&spec(fields), &defaults).unwrap();
+        let names = ["cpu", "memory", "ephemeral-storage"];
+        let text = |all: Option<Quantities>| {
+            let all = all.unwrap();
+            names.map(|name| all[name].0.clone()).join(" ")
+        };
+        format!("{}; {}", text(built.requests), text(built.limits))
     }
 
     #[test]
-    fn ephemeral_storage_is_limited_and_not_scaled() {
-        let built = built(json!({"resourceFactor": 4.0}), &Defaults::default());
-        assert_eq!(built.limits.unwrap()["ephemeral-storage"].0, "10Gi");
-        assert_eq!(built.requests.unwrap()["ephemeral-storage"].0, "0");
+    fn amounts_are_scaled_capped_and_fit_each_other() {
+        let low = json!({"resources": {"limits": {"memory": "128Mi", "cpu": "100m"}}});
+        let high = json!({"resources": {"requests": {"memory": "4Gi"}}});
+        let twice = json!({"resources": {"limits": {"memory": "1Gi"}}, "resourceFactor": 2.0});
+        let most = json!({"resourceFactor": 64.0});
+        let large = json!({"resources": {"limits": {"memory": "64Gi"}}, "resourceFactor": 4.0});
+        for (spec, max_memory, expected) in [
+            (json!({}), None, "250m 512Mi 0; 2 2Gi 10Gi"),
+            // A default request is lowered to the limit, a default limit is raised to the request.
+            (low, None, "100m 128Mi 0; 100m 128Mi 10Gi"),
+            (high, None, "250m 4Gi 0; 2 4Gi 10Gi"),
+            (twice, None, "500m 1073741824 0; 4000m 2147483648 10Gi"),
+            (most, None, "2000m 4294967296 0; 16000m 17179869184 10Gi"),
+            (large, Some("1Gi"), "1000m 1Gi 0; 8000m 1Gi 10Gi"),
+        ] {
+            assert_eq!(amounts(spec, max_memory), expected);
+        }
     }
 
     #[test]

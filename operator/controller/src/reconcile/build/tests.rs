@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crds::int_or_string::IntOrString;
-use crds::sandbox::{PullPolicy, SandboxSpec};
+use crds::sandbox::SandboxSpec;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
 use serde_json::{Value, json};
 
@@ -80,7 +80,7 @@ fn pod_of_a_v1_session() {
 
 #[test]
 fn pod_of_a_v1_session_without_command() {
-    let spec = changed(v1(), &json!({"command": null}));
+    let spec = changed(v1(), &json!({"command": null, "keyRotation": 2}));
     insta::assert_yaml_snapshot!(build_with_secret(&spec).0);
 }
 
@@ -88,7 +88,7 @@ fn pod_of_a_v1_session_without_command() {
 fn pod_of_an_image_entrypoint_with_a_user() {
     let spec = json!({
         "image": "nginx", "workingDir": "/srv", "ports": [{"name": "web", "port": 8080}],
-        "securityContext": {"runAsUser": 10001},
+        "securityContext": {"runAsUser": 10001}, "imagePullPolicy": "Never",
     });
     insta::assert_yaml_snapshot!(build(serde_json::from_value(spec).unwrap()).unwrap());
 }
@@ -132,21 +132,6 @@ fn invalid_workspace_size_is_rejected() {
 }
 
 #[test]
-fn pod_template_is_merged_into_pod() {
-    let mount = json!({"name": "cache", "mountPath": "/cache"});
-    let template = json!({"spec": {
-        "nodeSelector": {"pool": "sandboxes"},
-        "containers": [{"name": "sandbox", "volumeMounts": [mount]}],
-        "volumes": [{"name": "cache", "emptyDir": {}}]
-    }});
-    let spec = changed(plain(), &json!({"podTemplate": template}));
-    let pod = build(spec).unwrap().spec.unwrap();
-    assert_eq!(pod.volumes.unwrap().len(), 4);
-    assert_eq!(pod.containers[0].volume_mounts.as_ref().unwrap().len(), 4);
-    assert!(pod.node_selector.is_some());
-}
-
-#[test]
 fn privileged_template_requires_setting() {
     let template = json!({"spec": {"hostNetwork": true}});
     let spec = changed(plain(), &json!({"podTemplate": template}));
@@ -159,18 +144,6 @@ fn privileged_template_requires_setting() {
     config.pods.privileged_templates = true;
     let pod = built(spec, &config, &PodParams::default()).unwrap();
     assert_eq!(pod.spec.unwrap().host_network, Some(true));
-}
-
-#[test]
-fn pull_policy_is_unset_by_default() {
-    for (policy, expected) in [(None, None), (Some(PullPolicy::Never), Some("Never"))] {
-        let spec = SandboxSpec {
-            image_pull_policy: policy,
-            ..v1()
-        };
-        let pod = build(spec).unwrap().spec.unwrap();
-        assert_eq!(pod.containers[0].image_pull_policy.as_deref(), expected);
-    }
 }
 
 #[test]
@@ -232,16 +205,4 @@ fn variable_that_secret_cannot_hold_is_rejected() {
     let fault = secret_of(&spec).unwrap_err().to_string();
     let expected = "spec.sealedEnv: the variable \"A B\"";
     assert!(fault.starts_with(expected), "{fault}");
-}
-
-#[test]
-fn pod_annotation_records_key_rotation() {
-    for (spec, rotation) in [(v1(), Some("2")), (v0(), None)] {
-        let pod = build(changed(spec, &json!({"keyRotation": 2}))).unwrap();
-        let notes = pod.metadata.annotations.unwrap_or_default();
-        assert_eq!(
-            notes.get("openhands.dev/key-rotation").map(String::as_str),
-            rotation
-        );
-    }
 }

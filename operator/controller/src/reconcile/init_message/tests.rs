@@ -20,6 +20,14 @@ fn sealed(spec: SandboxSpec, client: &[(&str, &str)]) -> SandboxSpec {
     }
 }
 
+/// The spec with so many variables of 100 KiB.
+fn with_large_variables(count: u32) -> SandboxSpec {
+    let part = "x".repeat(100 * 1024);
+    let names: Vec<_> = (0..count).map(|n| format!("V{n}")).collect();
+    let all: Vec<_> = names.iter().map(|n| (n.as_str(), part.as_str())).collect();
+    sealed(v1(), &all)
+}
+
 fn init_of(spec: SandboxSpec) -> Init {
     init(&build_context(&entry(spec), &config(), &keys()), 0).unwrap()
 }
@@ -69,24 +77,20 @@ fn variables_of_server_win_over_client_over_spec_over_defaults() {
         })
         .into();
     let environment = init_of(spec).environment;
-    assert_eq!(
-        environment["SESSION_API_KEY"],
-        keys().of(None).session_key("uid")
-    );
-    assert_eq!(
-        environment["OH_SESSION_API_KEYS_0"],
-        keys().of(None).session_key("uid")
-    );
-    assert_eq!(environment["RUNTIME_ID"], "abcdefghijklmnop");
-    assert_eq!(
-        environment["OH_WEB_URL"],
-        "https://abcdefghijklmnop.rt.example.com"
-    );
-    assert_eq!(environment["LOG_JSON"], "0");
-    assert_eq!(environment["BOTH"], "client");
+    let session_key = keys().of(None).session_key("uid");
+    for (name, value) in [
+        ("SESSION_API_KEY", &*session_key),
+        ("OH_SESSION_API_KEYS_0", &*session_key),
+        ("RUNTIME_ID", "abcdefghijklmnop"),
+        ("OH_WEB_URL", "https://abcdefghijklmnop.rt.example.com"),
+        ("LOG_JSON", "0"),
+        ("BOTH", "client"),
+        ("WORK_PORT_2", "12001"),
+    ] {
+        assert_eq!(environment[name], value, "{name}");
+    }
     // A variable that only the spec sets is part of the Pod.
     assert!(!environment.contains_key("WORK_PORT_1"));
-    assert_eq!(environment["WORK_PORT_2"], "12001");
 }
 
 #[test]
@@ -121,10 +125,8 @@ fn init_message_rejects_variables_over_exec_limit() {
     let error = fault(sealed(v1(), &[("LONG", &long)]));
     assert!(matches!(&error, InitError::Variable(name) if name == "LONG"));
     assert!(!error.to_string().contains("xxx"));
-    let part = "x".repeat(100 * 1024);
-    let names: Vec<_> = (0..20).map(|n| format!("V{n}")).collect();
-    let many: Vec<_> = names.iter().map(|n| (n.as_str(), part.as_str())).collect();
-    assert!(matches!(fault(sealed(v1(), &many)), InitError::TooLarge(_)));
+    let many = with_large_variables(20);
+    assert!(matches!(fault(many), InitError::TooLarge(_)));
     let elsewhere = SandboxSpec {
         sealed_env: Some(keys().seal("ns", "other", &BTreeMap::new()).unwrap()),
         ..v1()
@@ -136,10 +138,7 @@ fn init_message_rejects_variables_over_exec_limit() {
 fn accepted_environment_fits_into_init_message() {
     use crds::contract::control::{ControlMessage, Grant};
     use crds::contract::sealing::{SealedInit, SealingKey};
-    let part = "x".repeat(100 * 1024);
-    let names: Vec<_> = (0..14).map(|n| format!("V{n}")).collect();
-    let many: Vec<_> = names.iter().map(|n| (n.as_str(), part.as_str())).collect();
-    let init = init_of(sealed(v1(), &many));
+    let init = init_of(with_large_variables(14));
     let key = SealingKey::generate().unwrap();
     let sealed = SealedInit::seal(&init, key.public_key(), "uid").unwrap();
     let claim = ControlMessage::new("uid", 0, Grant::SealedInit(sealed));

@@ -37,29 +37,3 @@ fn text(value: Value) -> Option<String> {
         other => Some(other.to_string()),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn object(raw: &Value) -> Map<String, Value> {
-        raw.as_object().unwrap().clone()
-    }
-
-    #[test]
-    fn variables_beyond_exec_limits_are_rejected() {
-        for raw in [
-            json!({"": "x"}),
-            json!({"A=B": "x"}),
-            json!({"A": "x\u{0}y"}),
-        ] {
-            assert!(read(object(&raw)).is_err());
-        }
-        // Name, value, the sign between them and the final NUL.
-        let longest = "x".repeat(128 * 1024 - "A=".len() - 1);
-        assert!(read(object(&json!({"A": longest}))).is_ok());
-        assert!(read(object(&json!({"A": format!("{longest}x")}))).is_err());
-    }
-}

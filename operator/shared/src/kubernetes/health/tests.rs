@@ -21,39 +21,6 @@ fn listed() -> Health {
 }
 
 #[tokio::test(start_paused = true)]
-async fn process_is_ready_when_all_watches_have_listed() {
-    let health = health();
-    assert_eq!(
-        health.readiness_failures(),
-        [
-            "pods have not been listed yet",
-            "sandboxes have not been listed yet"
-        ]
-    );
-    assert!(listed().readiness_failures().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn readiness_names_each_unmet_dependency() {
-    let health = listed();
-    health.watch_failed("sandboxes", WatchFailure::NotInstalled);
-    health.watch_failed("pods", WatchFailure::Forbidden("pods is forbidden".into()));
-    health.set_unmet("root key", "root key is not available".into());
-    assert_eq!(
-        health.readiness_failures(),
-        [
-            "root key is not available",
-            "permission denied: list pods: pods is forbidden",
-            "CRD sandboxes.openhands.dev is not installed"
-        ]
-    );
-    health.clear_unmet("root key");
-    health.watch_heard("pods");
-    health.watch_heard("sandboxes");
-    assert!(health.readiness_failures().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
 async fn unreachable_api_server_is_reported_once_since_first_failure() {
     let health = listed();
     health.watch_failed("pods", WatchFailure::Unreachable("refused".into()));
@@ -109,13 +76,4 @@ async fn silent_watch_is_stuck() {
     health.watch_heard("sandboxes");
     let stuck = "the watch of pods has been stuck for 601 s";
     assert_eq!(health.liveness_failures(), [stuck]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn liveness_checks_and_shutdown_are_reported() {
-    let health = listed();
-    health.add_liveness_check(|| Some("the queue does not move".into()));
-    assert_eq!(health.liveness_failures(), ["the queue does not move"]);
-    health.begin_shutdown();
-    assert_eq!(health.readiness_failures(), ["shutting down"]);
 }

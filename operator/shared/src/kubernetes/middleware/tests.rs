@@ -43,6 +43,7 @@ async fn writes_are_sent_only_while_fence_is_open() {
         r#"requests_total{verb="create",resource="pods",outcome="fenced"} 1"#,
         r#"requests_total{verb="create",resource="pods",outcome="ok"} 1"#,
         r#"requests_total{verb="update",resource="pods",outcome="fenced"} 1"#,
+        r#"request_duration_seconds_bucket{le="0.005",verb="create",resource="pods"}"#,
     ] {
         assert!(text.contains(line), "{line} is missing in\n{text}");
     }

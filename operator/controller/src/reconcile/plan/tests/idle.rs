@@ -19,14 +19,6 @@ fn idle() -> PlanFixture {
     fixture
 }
 
-/// A sandbox whose second idle check is due.
-fn pausing() -> PlanFixture {
-    let mut fixture = idle();
-    fixture.plan_and_apply();
-    fixture.wait_for_pause_propagation();
-    fixture
-}
-
 impl PlanFixture {
     /// Waits until every gateway has seen the pause, which leads to the second idle check.
     fn wait_for_pause_propagation(&mut self) {
@@ -57,20 +49,10 @@ impl PlanFixture {
 }
 
 #[test]
-fn idle_check_does_not_run_before_deadline() {
-    let mut fixture = with_idle_timeout();
-    let plan = fixture.plan_and_apply();
-    let ready_at = fixture.status().ready_at.clone().unwrap().0;
-    assert_eq!(
-        plan.requeue_at,
-        Some(ready_at + SignedDuration::from_mins(10))
-    );
-    assert!(!plan.check_idle);
-}
-
-#[test]
 fn idle_sandbox_is_paused_without_spec_change() {
     let mut fixture = with_idle_timeout();
+    let plan = fixture.plan_and_apply();
+    assert_eq!((plan.requeue_at, plan.check_idle), (fixture.at(600), false));
     let plan = fixture.after(600);
     assert!(plan.check_idle, "an idle check must precede the pause");
     assert_eq!(plan.status.phase, Phase::Running);
@@ -129,7 +111,9 @@ fn wake_annotation_ends_idle_pause() {
 #[test]
 fn late_activity_cancels_idle_pause() {
     for idle_seconds in [Some(1), None] {
-        let mut fixture = pausing();
+        let mut fixture = idle();
+        fixture.plan_and_apply();
+        fixture.wait_for_pause_propagation();
         fixture.report_idle_for(idle_seconds);
         let plan = fixture.plan_and_apply();
         assert_eq!((plan.actions, plan.status.phase), (vec![], Phase::Running));
@@ -149,19 +133,6 @@ fn idle_report_older_than_deadline_is_ignored() {
 }
 
 #[test]
-fn resume_of_idle_pause_waits_for_terminating_pod() {
-    let mut fixture = pausing();
-    fixture.report_idle_for(700);
-    fixture.plan_and_apply();
-    fixture.pod().grace_ends_at = fixture.at(10);
-    fixture.entry.wake_at = fixture.status().paused_at.as_ref().map(|t| t.0);
-    let plan = fixture.plan_and_apply();
-    assert_eq!((plan.actions, plan.status.phase), (vec![], Phase::Starting));
-    fixture.lose_pod();
-    assert_eq!(creates_pod(&fixture.plan_and_apply()), Some(0));
-}
-
-#[test]
 fn future_wake_annotation_prevents_pause() {
     let mut fixture = with_idle_timeout();
     fixture.deadlines.max_run_time = Some(5 * MINUTE);
@@ -171,20 +142,4 @@ fn future_wake_annotation_prevents_pause() {
     fixture.reaches(Phase::Running, Reason::Ready);
     fixture.advance(10 * 60 + 1);
     fixture.complete_pause(PauseReason::MaxRunTime);
-}
-
-#[test]
-fn sandbox_is_paused_after_max_run_time() {
-    let mut fixture = PlanFixture::running();
-    fixture.deadlines.max_run_time = Some(60 * MINUTE);
-    let started = fixture.status().started_at.clone().unwrap().0;
-    let plan = fixture.plan_and_apply();
-    assert_eq!(
-        plan.requeue_at,
-        Some(started + SignedDuration::from_hours(1))
-    );
-    fixture.advance(60 * 60);
-    fixture.report_idle_for(0);
-    fixture.complete_pause(PauseReason::MaxRunTime);
-    assert_eq!(fixture.status().reason, Some(Reason::MaxRunTime));
 }

@@ -44,41 +44,6 @@ fn pod_of_terminating_sandbox_is_force_deleted_when_its_node_is_dead() {
 }
 
 #[test]
-fn replacement_waits_for_backoff() {
-    let mut fixture = PlanFixture::running();
-    fixture.lose_pod();
-    fixture.facts.replace_at = fixture.at(8);
-    let plan = fixture.plan_and_apply();
-    assert_eq!(plan.actions, []);
-    assert_eq!(plan.requeue_at, fixture.at(8));
-    assert_eq!(plan.status.restarts.count, 0);
-    assert_eq!(creates_pod(&fixture.after(8)), Some(1));
-}
-
-#[test]
-fn three_lost_pods_before_ready_are_a_crash_loop() {
-    let mut fixture = PlanFixture::starting();
-    for lost in 1..3 {
-        assert_eq!(creates_pod(&fixture.plan_and_apply()), Some(lost));
-    }
-    let plan = fixture.reaches(Phase::Failed, Reason::CrashLoop);
-    assert_eq!(plan.actions, []);
-}
-
-#[test]
-fn lost_pods_after_ready_never_fail_sandbox() {
-    let mut fixture = PlanFixture::running();
-    let running = fixture.facts.clone();
-    for lost in 1..=9 {
-        fixture.lose_pod();
-        assert_eq!(creates_pod(&fixture.after(1)), Some(lost));
-        fixture.facts = running.clone();
-        fixture.pod().restarts_before = lost;
-        fixture.reaches(Phase::Running, Reason::Ready);
-    }
-}
-
-#[test]
 fn node_restarts_do_not_count_as_crashes() {
     let mut fixture = PlanFixture::running();
     for restarts in 1..=9 {

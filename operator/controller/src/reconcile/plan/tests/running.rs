@@ -4,23 +4,6 @@ use super::*;
 use crate::facts::spec_revision::SpecRevision;
 use crds::sandbox::PoolSnapshot;
 
-#[test]
-fn container_restart_is_detected_by_restarted_controller() {
-    let mut fixture = PlanFixture::running();
-    fixture.facts.readiness = None;
-    fixture.advance(60);
-    fixture.pod().container = terminated(ContainerState::Waiting, 1, "OOMKilled");
-    fixture.run_container();
-    let plan = fixture.reaches(Phase::Starting, Reason::Restarting);
-    assert!(plan.probe_readiness);
-    assert_eq!(plan.status.restarts.count, 1);
-    assert_eq!(plan.status.restarts.reasons, ["OOMKilled"]);
-    assert!(plan.status.ready_at.is_some());
-    fixture.facts.readiness = Some(ProbeResult::Ready);
-    let plan = fixture.reaches(Phase::Running, Reason::Ready);
-    assert_eq!(plan.status.restarts.count, 1);
-}
-
 /// Changes a Pod at the time at which it was ready.
 type PodChange = fn(&mut PodFacts, Option<Timestamp>);
 

@@ -97,10 +97,9 @@ fn sandbox_is_not_ready_without_supervisor_report() {
     fixture.facts.pod = Some(pod());
     fixture.pod().ready = true;
     fixture.advance(10);
-    let status = fixture
-        .reaches(Phase::Starting, Reason::Initializing)
-        .status;
-    assert_eq!(status.pod_status, Some(PodStatus::Running));
+    let plan = fixture.reaches(Phase::Starting, Reason::Initializing);
+    assert_eq!(plan.actions, [], "the Pod is adopted");
+    assert_eq!(plan.status.pod_status, Some(PodStatus::Running));
 }
 
 #[test]
@@ -155,16 +154,6 @@ fn ready_message_states_its_basis() {
         let message = fixture.after(2).status.message;
         assert_eq!(message.as_deref(), Some(basis));
     }
-}
-
-#[test]
-fn pod_of_unreported_start_is_adopted() {
-    let mut fixture = PlanFixture::new();
-    fixture.facts.pod = Some(pod());
-    let plan = fixture.plan_and_apply();
-    assert_eq!(plan.actions, []);
-    assert_eq!(plan.status.phase, Phase::Starting);
-    assert_eq!(plan.status.restarts.count, 0);
 }
 
 #[test]
