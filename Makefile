@@ -13,9 +13,9 @@ STATE ?= .state
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: ## Build everything and start the operator on this machine, without a cluster (ARGS="--help" for flags)
+run: ## Build the programs and start the operator on this machine, without a cluster (ARGS="--help" for flags)
 	hack/install base
-	cargo build --locked --workspace --bin sandbox-standalone --bin sandbox-executor
+	cargo build --locked --workspace --bin sandbox-standalone --bin sandbox-executor --bin sandbox-operator
 	$(DEV)/sandbox-standalone --state-dir $(STATE) $(ARGS)
 
 test: ## Install what the tests need, then run all of them, a real cluster included

@@ -157,7 +157,7 @@ pub struct SandboxSpec {
 
     /// Number of the session key. Raise it by one for a new key from the next start of the Pod,
     /// for example by pause and resume. The previous key stays valid. Servers that accept a
-    /// single key (the V0 action execution server) use the new key only.
+    /// single key (the V0 action execution server) keep theirs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub key_rotation: Option<u32>,

@@ -1,4 +1,4 @@
-//! Command line flags. Every flag is also an environment variable.
+//! Command line flags. Every flag but --image is also an environment variable.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

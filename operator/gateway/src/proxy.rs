@@ -52,7 +52,7 @@ pub(super) use error::ProxyError;
 pub(super) use route::{Route, Target};
 
 /// Time after readiness in which refused connections are retried. Readiness does not cover every
-/// port: a command without `spec.ports` is ready as soon as it runs, and its server listens later.
+/// port: a command without `spec.ports` is ready after two seconds, and its server may listen later.
 const PORT_START_WINDOW: Duration = Duration::from_secs(10);
 const INITIAL_BACKOFF: Duration = Duration::from_millis(10);
 const MAX_BACKOFF: Duration = Duration::from_millis(250);

@@ -14,6 +14,8 @@ use super::process::{Exit, Process};
 use super::status::{PodState, exit_reason, reason, running, terminated, termination, waiting};
 
 const INITIAL_BACKOFF: Duration = Duration::from_secs(10);
+/// First delay for a missing Secret or ConfigMap, which is often created right after its Pod.
+const ENVIRONMENT_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_mins(5);
 /// Run time after which the backoff is reset.
 const RESET_AFTER: Duration = Duration::from_mins(10);
@@ -74,9 +76,14 @@ impl Backoff {
     }
 
     /// Delay after a failed start, such as a missing image.
-    fn after_failure(&mut self) -> Duration {
-        self.0 = self.0.max(INITIAL_BACKOFF);
-        self.after_run(Duration::ZERO)
+    fn after_failure(&mut self, error: &ContainerStartError) -> Duration {
+        let first = match error {
+            ContainerStartError::Environment(_) => ENVIRONMENT_BACKOFF,
+            _ => INITIAL_BACKOFF,
+        };
+        let delay = self.0.max(first);
+        self.0 = (delay * 2).min(MAX_BACKOFF);
+        delay
     }
 }
 
@@ -101,9 +108,9 @@ impl ContainerRunner<'_> {
             let exit = match self.start(is_restart).await {
                 Ok(process) => self.wait_with_signals(process).await,
                 Err(error) => {
-                    tracing::info!(pod = self.pod.name(), container = self.container.name, %error,
-                        "start failed");
-                    self.wait_to_retry(&error, backoff.after_failure()).await;
+                    self.log_failure(&error);
+                    self.wait_to_retry(&error, backoff.after_failure(&error))
+                        .await;
                     continue;
                 }
             };
@@ -192,6 +199,21 @@ impl ContainerRunner<'_> {
         self.delay(delay).await;
     }
 
+    /// Warns of a failed start, once for each message.
+    fn log_failure(&self, error: &ContainerStartError) {
+        let (pod, container) = (self.pod.name(), &self.container.name);
+        let message = error.to_string();
+        let known = self.state.container(self.number, |status| {
+            let state = status.state.as_ref();
+            state.and_then(|state| state.waiting.as_ref()?.message.clone())
+        });
+        if known.flatten().as_ref() == Some(&message) {
+            tracing::debug!(pod, container, message, "start failed again");
+        } else {
+            tracing::warn!(pod, container, message, "start failed");
+        }
+    }
+
     async fn wait_to_retry(&self, error: &ContainerStartError, delay: Duration) {
         let (now, later) = error.reasons();
         self.state.container(self.number, |status| {
@@ -223,6 +245,7 @@ fn reason_of(exit: Exit) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::environment::EnvironmentError;
 
     fn exit(code: i32, out_of_memory: bool) -> Exit {
         Exit {
@@ -262,7 +285,13 @@ mod tests {
         assert_eq!(backoff.after_run(RESET_AFTER), Duration::ZERO);
         assert_eq!(backoff.after_run(Duration::ZERO), INITIAL_BACKOFF);
         let mut failed = Backoff::default();
-        assert_eq!(failed.after_failure(), INITIAL_BACKOFF);
-        assert_eq!(failed.after_failure(), INITIAL_BACKOFF * 2);
+        let no_command = ContainerStartError::NoCommand;
+        assert_eq!(failed.after_failure(&no_command), INITIAL_BACKOFF);
+        assert_eq!(failed.after_failure(&no_command), INITIAL_BACKOFF * 2);
+        let (kind, name) = ("secret", "a".into());
+        let missing = EnvironmentError::Missing { kind, name }.into();
+        let mut failed = Backoff::default();
+        assert_eq!(failed.after_failure(&missing), ENVIRONMENT_BACKOFF);
+        assert_eq!(failed.after_failure(&missing), ENVIRONMENT_BACKOFF * 2);
     }
 }

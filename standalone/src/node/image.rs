@@ -47,7 +47,7 @@ pub(crate) enum ImageError {
     /// Text of the kubelet.
     #[error("couldn't parse image name {0:?}: invalid reference format")]
     Name(String),
-    #[error("image {0:?} is not in the image table")]
+    #[error("no --image names {0:?}, and --no-host-image is set")]
     Unknown(String),
     #[error("image directory {path}: {source}")]
     Directory {

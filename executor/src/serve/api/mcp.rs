@@ -103,6 +103,7 @@ pub(super) async fn update(State(executor): State<Arc<Executor>>, body: Body) ->
     // The status stays 200: for clients, any other one is a failure of the sandbox.
     let text = match problems.len() {
         0 => "MCP server updated successfully".to_owned(),
+        1 => "1 MCP server cannot be started, see router_error_log".to_owned(),
         failed => format!("{failed} MCP servers cannot be started, see router_error_log"),
     };
     Json(json!({"detail": text, "router_error_log": problems.join("\n")})).into_response()

@@ -10,7 +10,7 @@ type Limit = Option<Duration>;
 /// Deadlines of one sandbox, all decided, or the defaults of the installation. Durations have the
 /// form of Kubernetes, for example `20m`; `0s` is never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
-#[command(next_help_heading = "Default deadlines of sandboxes")]
+#[command(next_help_heading = "Default deadlines of sandboxes (0s: never)")]
 pub struct Deadlines {
     /// Pause a sandbox after this time without activity.
     #[arg(long, env = "SANDBOX_IDLE_TIMEOUT", default_value = "0s", value_parser = limit)]

@@ -24,27 +24,37 @@ const WORK_PORTS: [&str; 2] = ["work-1", "work-2"];
 /// A sandbox as clients see it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(super) struct RuntimeInfo {
+    /// Id of the sandbox, 16 lower-case letters; part of its URLs.
     pub(super) runtime_id: String,
+    /// Name of the session, as in the start.
     pub(super) session_id: String,
     /// URL of the sandbox server, without a trailing slash; it never changes.
     pub(super) url: String,
+    /// Key of the sandbox server, for the header `X-Session-API-Key`.
     pub(super) session_api_key: String,
     pub(super) status: RuntimeStatus,
     pub(super) pod_status: PodStatus,
+    /// Explains a state, and names ignored or capped fields of the start.
     pub(super) status_detail: Option<String>,
     /// URLs of applications in the sandbox, with their port.
     pub(super) work_hosts: BTreeMap<String, u16>,
+    /// Restarts of the command since the start.
     pub(super) restart_count: u32,
+    /// Reasons of the last restarts, for example `OOMKilled`.
     pub(super) restart_reasons: Vec<String>,
+    /// Container status in Kubernetes' form, if the sandbox is not ready.
     pub(super) container_statuses: Vec<Value>,
+    /// Last event (`type`, `reason`, `message`, `lastTimestamp`), if the sandbox is not ready.
     pub(super) events: Vec<Value>,
+    /// End of the output of a failed command.
     pub(super) pod_logs: String,
     pub(super) command: Option<EchoedCommand>,
     pub(super) image: Option<String>,
     pub(super) working_dir: Option<String>,
+    /// Factor in effect, after the cap of the installation.
     pub(super) resource_factor: f64,
     pub(super) runtime_class: Option<String>,
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub(super) created_at: Option<Timestamp>,
 }
 

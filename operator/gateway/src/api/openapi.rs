@@ -160,8 +160,8 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
             text
         };
         json!({
-            "name": parameter.name, "in": "query", "schema": schema,
-            "description": parameter.description,
+            "name": parameter.name, "in": "query", "required": !parameter.repeated,
+            "schema": schema, "description": parameter.description,
         })
     });
     path.chain(query).collect()
@@ -192,7 +192,24 @@ fn responses(endpoint: &Endpoint, schemas: &mut SchemaGenerator) -> Value {
 }
 
 fn content(make: MakeSchema, schemas: &mut SchemaGenerator) -> Value {
-    json!({"application/json": {"schema": make(schemas)}})
+    let mut schema = json!(make(schemas));
+    allow_null(&mut schema);
+    json!({"application/json": {"schema": schema}})
+}
+
+/// Says `nullable` in place of the type null, which OpenAPI 3.0 lacks.
+fn allow_null(schema: &mut Value) {
+    if let Some(items) = schema.get_mut("items") {
+        allow_null(items);
+    }
+    let Some(choices) = schema.get_mut("anyOf").and_then(Value::as_array_mut) else {
+        return;
+    };
+    let count = choices.len();
+    choices.retain(|choice| *choice != json!({"type": "null"}));
+    if choices.len() < count {
+        schema["nullable"] = true.into();
+    }
 }
 
 fn reason(code: u16) -> &'static str {

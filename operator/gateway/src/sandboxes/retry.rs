@@ -1,5 +1,5 @@
-//! Retries and timeouts of calls to the API server. Clients wait 15 seconds at most, so a transient
-//! failure is retried and a call that hangs is ended.
+//! Retries and timeouts of calls to the API server. Every call of the API is answered within ten
+//! seconds, so a transient failure is retried and a call that hangs is ended.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,8 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::error::SandboxError;
 
 const MAX_ATTEMPTS: u32 = 3;
-/// Time for all attempts of a call. `/start` may need two calls and has to answer within ten
-/// seconds (`docs/specs/runtime-api.md`, section 0.4, rule 3).
+/// Time for all attempts of a call. `/start` may need two calls (`docs/specs/runtime-api.md`, section 0.4, rule 3).
 const CALL_TIMEOUT: Duration = Duration::from_secs(4);
 const INITIAL_BACKOFF: Duration = Duration::from_millis(50);
 

@@ -1,5 +1,5 @@
 //! Root key of an installation: one Secret, created by the first process that needs it. A rotation
-//! keeps the previous key in it (`docs/decisions/090-root-key-rotation.md`).
+//! keeps the previous key in it (`docs/decisions/096-root-key-rotation.md`).
 
 pub mod rotation;
 

@@ -1,5 +1,5 @@
 //! `sandbox-operator keys rotate-root` and `finish-rotation`: both ends of a rotation of the root key
-//! (`docs/decisions/090-root-key-rotation.md`).
+//! (`docs/decisions/096-root-key-rotation.md`).
 
 use anyhow::Context as _;
 use crds::Sandbox;

@@ -23,7 +23,7 @@ async fn claim_outlives_pods_until_deleted() {
     };
     // The Pod waits for its claim.
     let first = "trap 'echo asked > /workspace/file; exit 0' TERM; echo > /workspace/ready; \
-        while true; do read -t 1 < <(:) ; done";
+        sleep 1000 & wait";
     machine.create("pod", spec("Always", first)).await;
     let claim = json!({"metadata": {"name": "work"}, "spec": {
         "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
@@ -90,7 +90,7 @@ async fn failed_start_reports_reason_without_affecting_other_pods() {
     let secret = json!([{"name": "A", "valueFrom": key}]);
     let host = json!([{"name": "etc", "hostPath": {"path": "/etc"}}]);
     let nothing = || json!([]);
-    let unknown = ("ErrImagePull", "not in the image table");
+    let unknown = ("ErrImagePull", "no --image names \"absent:1\"");
     let malformed = ("InvalidImageName", "couldn't parse image name");
     let unconfigured = ("CreateContainerConfigError", "secret \"absent\" not found");
     let unsupported = ("ContainerCreating", "volume etc has an unsupported type");

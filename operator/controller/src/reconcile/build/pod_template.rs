@@ -1,5 +1,5 @@
 //! Merges `podTemplate` (a PodTemplateSpec) into the built Pod by the merge rules of the Kubernetes
-//! schema (`docs/decisions/085-pod-template-merge.md`). Wrong types, unknown fields and nulls are
+//! schema (`docs/decisions/095-pod-template-merge.md`). Wrong types, unknown fields and nulls are
 //! errors with their path.
 
 use k8s_openapi::DeepMerge as _;

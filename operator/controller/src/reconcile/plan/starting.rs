@@ -58,7 +58,9 @@ impl Planner<'_> {
     /// Reason, message, and whether they are routine in every start.
     fn waiting_reason(&self, pod: &PodFacts) -> (Reason, Option<String>, bool) {
         let status = &self.plan.status;
-        if let Some(problem) = &pod.start_problem {
+        // The environment Secret is created right after the Pod.
+        let problem = pod.start_problem.as_ref();
+        if let Some(problem) = problem.filter(|_| !pod.is_missing_environment()) {
             return (problem.reason(), Some(problem.message.clone()), false);
         }
         if pod.node_silent {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crds::sandbox::{PullPolicy, SecurityContext};
 use crds::shell_words;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -24,12 +24,14 @@ const MAX_FIELD_CHARS: usize = 64;
 /// Session id that the path `/sessions/batch` hides.
 const RESERVED_SESSION_ID: &str = "batch";
 
-/// Body as it is sent. It can hold secrets, so it has no `Debug`.
+// It can hold secrets, so it has no `Debug`.
+/// Body of a start.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(rename = "StartRequest", extend("required" = ["image", "session_id"]))]
 pub(in crate::api) struct StartRequest {
     /// Image reference.
+    #[schemars(with = "String", transform = without_default)]
     image: Option<String>,
     /// Program and arguments, as a list or as one line. Absent: the command of the image.
     command: Option<RawCommand>,
@@ -38,6 +40,7 @@ pub(in crate::api) struct StartRequest {
     /// Environment variables. Values become text; null removes a variable.
     environment: Option<Map<String, Value>>,
     /// Name of the session, 1 to 256 bytes, unique per API key.
+    #[schemars(with = "String", transform = without_default)]
     session_id: Option<String>,
     /// Session id of clients of 2024, used if `session_id` is absent.
     name: Option<Value>,
@@ -58,6 +61,11 @@ pub(in crate::api) struct StartRequest {
     #[serde(flatten)]
     #[schemars(skip)]
     unknown: Map<String, Value>,
+}
+
+/// A required field has no default.
+fn without_default(schema: &mut Schema) {
+    schema.remove("default");
 }
 
 /// Command as one line or as an argument list.
