@@ -10,7 +10,7 @@ use tests::test_cluster::{TestCluster, start_body};
 use tokio::time::sleep;
 
 /// More than the number of tombstones that a tenant may have.
-const CYCLES: usize = 300;
+const CYCLES: usize = 240;
 /// Number of cycles in `make test-long`.
 const FULL_CYCLES: usize = 5000;
 /// Tombstones of a tenant, and those whose deletion is in progress.

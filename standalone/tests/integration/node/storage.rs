@@ -90,7 +90,7 @@ async fn failed_start_reports_reason_without_affecting_other_pods() {
     let secret = json!([{"name": "A", "valueFrom": key}]);
     let host = json!([{"name": "etc", "hostPath": {"path": "/etc"}}]);
     let nothing = || json!([]);
-    let unknown = ("ErrImagePull", "no --image names \"absent:1\"");
+    let unknown = ("ErrImagePull", "no --image names \"registry/none:1\"");
     let malformed = ("InvalidImageName", "couldn't parse image name");
     let unconfigured = ("CreateContainerConfigError", "secret \"absent\" not found");
     let unsupported = ("ContainerCreating", "volume etc has an unsupported type");
