@@ -165,10 +165,34 @@ fn bombs_and_damaged_archives_are_rejected() {
 }
 
 #[test]
+fn every_method_with_bounded_memory_is_unpacked() {
+    let fixture = ServerFixture::new("root");
+    let query = format!("?destination={}", fixture.root.display());
+    let text = "text ".repeat(100_000);
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, method) in [
+        ("d", CompressionMethod::Deflated),
+        ("b", CompressionMethod::Bzip2),
+    ] {
+        let options = SimpleFileOptions::default().compression_method(method);
+        writer.start_file(name, options).unwrap();
+        writer.write_all(text.as_bytes()).unwrap();
+    }
+    let zip = writer.finish().unwrap().into_inner();
+    assert_eq!(fixture.upload(&query, "x.zip", &zip).0, 200);
+    for name in ["d", "b"] {
+        assert!(
+            fs::read(fixture.path(name)).unwrap() == text.as_bytes(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn unsupported_compression_is_reported_before_anything_is_written() {
     let fixture = ServerFixture::new("root");
     let query = format!("?destination={}/dest", fixture.root.display());
-    for (offset, value, reason) in [(10, 12, "compressed with Bzip2"), (8, 1, "encrypted")] {
+    for (offset, value, reason) in [(10, 14, "compressed with Lzma"), (8, 1, "encrypted")] {
         let mut zip = archive(&[("a", 0o644, b"text"), ("b", 0o644, b"text")]);
         let at = central_directory(&zip);
         zip[at + offset] = value;

@@ -31,7 +31,12 @@ const MAX_ENTRIES: usize = 1_000_000;
 /// Longest target of a link (`PATH_MAX`).
 const MAX_TARGET: u64 = 4096;
 
-const METHODS: [CompressionMethod; 2] = [CompressionMethod::Stored, CompressionMethod::Deflated];
+/// Methods whose memory the archive cannot choose, unlike that of LZMA.
+const METHODS: [CompressionMethod; 3] = [
+    CompressionMethod::Stored,
+    CompressionMethod::Deflated,
+    CompressionMethod::Bzip2,
+];
 
 type Reader = BufReader<File>;
 
@@ -282,7 +287,7 @@ fn unsupported(path: &Path, entry: &ZipFileEntry<'_>) -> TransferError {
     let reason = match entry.compression() {
         _ if entry.encrypted() => format!("{name:?} is encrypted, which is not supported"),
         method => format!(
-            "{name:?} is compressed with {method}, which is not supported: use Deflated or Stored"
+            "{name:?} is compressed with {method}, which is not supported: use Deflated, Bzip2 or Stored"
         ),
     };
     TransferError::archive(path, reason)
