@@ -1,12 +1,14 @@
 //! Start-up, keys, errors and shutdown of the server.
 
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::client::{
-    BINARY, TestProcess, is_root, pass_on, receive, serve, serve_command, wait_until,
+    BINARY, TestProcess, copy_program, is_root, pass_on, receive, serve, serve_command, set_mode,
+    wait_until,
 };
 use crate::fixture::ServerFixture;
 
@@ -113,9 +115,43 @@ fn dead_mount_does_not_block_other_requests() {
     let problem = receive(update).json()["router_error_log"].clone();
     let reason = "does not respond";
     assert!(problem.as_str().unwrap().contains(reason), "{problem}");
+    let isolated = json!({"command": "pwd", "is_static": true, "cwd": dead});
+    let refused = process.act(&json!({"action": "run", "args": isolated}));
+    assert!(
+        refused["content"].as_str().unwrap().contains(reason),
+        "{refused}"
+    );
+    // The prompt reports this variable as the directory.
+    process.output(&format!("PWD={}", dead.display()));
+    process.run("exit 3");
+    assert_eq!(
+        process.output("pwd"),
+        dead.with_file_name("work").to_str().unwrap()
+    );
     assert_eq!(process.get("/alive").status, 200);
     process.signal(Signal::KILL);
     process.child.wait().unwrap();
+}
+
+#[test]
+fn key_is_hidden_from_commands_of_the_same_user() {
+    if !is_root("key_is_hidden_from_commands_of_the_same_user") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    set_mode(&directory, 0o777);
+    // The folder of build results may be closed to other users.
+    let program = directory.path().join("sandbox-executor");
+    copy_program(BINARY.as_ref(), &program);
+    let mut command = Command::new(program);
+    let inner = serve_command(&directory.path().join("work"), &[]);
+    let process = TestProcess::start(pass_on(&inner, command.uid(65534).gid(65534)));
+    let read = "cat /proc/$PPID/environ >/dev/null 2>&1 && echo readable || echo hidden";
+    assert_eq!(process.output(read), "hidden");
+    assert_eq!(
+        process.output("cat /proc/$$/environ | tr -d '\\0' | grep -c PATH="),
+        "1"
+    );
 }
 
 #[test]

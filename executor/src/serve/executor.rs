@@ -12,6 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::action::{Action, ActionError, Run, RunCell};
 use super::activity::Activity;
 use super::editor::Editor;
+use super::launch_dir;
 use super::mcp::Mcp;
 use super::observation::Observation;
 use super::plugins::Plugins;
@@ -203,8 +204,11 @@ impl Executor {
         }
         let mut start = self.launch_context.clone();
         // The Python server also falls back to the initial directory.
-        if let Some(cwd) = cwd.map(PathBuf::from).filter(|cwd| cwd.is_dir()) {
-            start.working_dir = cwd;
+        if let Some(cwd) = cwd.map(PathBuf::from) {
+            let exists = launch_dir::is_dir(&start.identity, cwd.clone()).await;
+            if exists.map_err(ShellError::Directory)? {
+                start.working_dir = cwd;
+            }
         }
         let mut session = Session::start(start, self.no_change, false).await?;
         let response = tokio::select! {

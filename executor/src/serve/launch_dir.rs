@@ -5,24 +5,43 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::shell::LaunchContext;
+use super::identity::Identity;
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Returns the directory to start `program` in.
+/// Returns the directory to start `program` in: `directory`, or `/` if it does not exist.
 ///
 /// # Errors
 /// If the file system of the directory or of the program does not respond.
-pub(super) async fn launch_dir(start: &LaunchContext, program: PathBuf) -> io::Result<PathBuf> {
-    let context = start.clone();
-    let tried = start.identity.run(move || {
-        let directory = context.existing_dir().to_owned();
+pub(super) async fn launch_dir(
+    identity: &Identity,
+    directory: PathBuf,
+    program: PathBuf,
+) -> io::Result<PathBuf> {
+    let try_paths = move || {
+        let exists = Some(directory).filter(|path| path.is_dir());
+        let directory = exists.unwrap_or_else(|| "/".into());
         // The result does not matter: a missing program is reported by its start.
         let _ = directory.join(program).metadata();
         directory
-    });
-    match tokio::time::timeout(RESPONSE_TIMEOUT, tried).await {
-        Ok(directory) => directory,
+    };
+    run(identity, try_paths).await
+}
+
+/// Returns whether a directory exists, with the rights of the sandbox user.
+///
+/// # Errors
+/// If its file system does not respond.
+pub(super) async fn is_dir(identity: &Identity, path: PathBuf) -> io::Result<bool> {
+    run(identity, move || path.is_dir()).await
+}
+
+async fn run<T: Send + 'static>(
+    identity: &Identity,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    match tokio::time::timeout(RESPONSE_TIMEOUT, identity.run(work)).await {
+        Ok(done) => done,
         Err(_) => Err(io::Error::new(
             io::ErrorKind::TimedOut,
             "the file system of the program or of the working directory does not respond",

@@ -4,14 +4,14 @@
 //! longer than the rest of the start.
 
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 
-use super::owner::change_owner;
+use super::owner::{change_owner, open_path};
 use super::settings::Settings;
 use super::users::{self, UserError};
 
@@ -179,10 +179,7 @@ fn copy_tree(from: &Path, to: &Path) {
 fn make_working_dir(settings: &Settings) -> io::Result<()> {
     let directory = &settings.working_dir;
     let usual = rustix::process::umask(Mode::from_raw_mode(0o002));
-    let outcome = DirBuilder::new()
-        .recursive(true)
-        .mode(0o777)
-        .create(directory);
+    let outcome = open_path(directory, true);
     rustix::process::umask(usual);
     outcome?;
     let group = users::group_id(&settings.group);
@@ -196,7 +193,8 @@ fn make_working_dir(settings: &Settings) -> io::Result<()> {
 /// Adds `g+rw`. A symbolic link is not followed: its target may be any directory of the system.
 fn allow_group(directory: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = rustix::fs::openat(CWD, directory, flags, Mode::empty())?;
+    // A link is no directory, so that its "." does not exist.
+    let directory = rustix::fs::openat(open_path(directory, false)?, ".", flags, Mode::empty())?;
     let mode = Mode::from_raw_mode(rustix::fs::fstat(&directory)?.st_mode);
     Ok(rustix::fs::fchmod(
         directory,
@@ -207,7 +205,8 @@ fn allow_group(directory: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::fs::DirBuilder;
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, symlink};
 
     #[test]
     fn allow_group_does_not_follow_a_link() {

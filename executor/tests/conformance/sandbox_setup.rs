@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::environment::{CaseEnvironment, in_mount_namespace};
-use crate::client::{BINARY, KEY, TestProcess, copy_program, mode_and_owner, set_mode};
+use crate::client::{BINARY, KEY, TestProcess, copy_program, mode_and_owner, set_mode, wait_until};
 use crate::transfer::fields;
 
 #[test]
@@ -190,16 +190,25 @@ fn shells_have_the_python_environment_of_the_image() {
         fs::create_dir_all(&bin).unwrap();
         for program in ["python", "pip"] {
             let path = bin.join(program);
-            fs::write(&path, format!("#!/bin/sh\necho {name} {program}\n")).unwrap();
+            // The first argument of a kernel is an option.
+            let record = "[ $# = 0 ] || echo $PYTHONPATH $(ulimit -d) > /kernel";
+            fs::write(
+                &path,
+                format!("#!/bin/sh\n{record}\necho {name} {program}\n"),
+            )
+            .unwrap();
             set_mode(path, 0o755);
         }
     }
+    fs::create_dir(image.join("openhands/code")).unwrap();
     copy_program(Path::new(BINARY), &image.join("serve"));
     let mut command = in_mount_namespace(CHANGE_ROOT);
     command
         .arg(&image)
-        .args(["/serve", "serve", "0", "--username", "root"]);
+        .args(["/serve", "serve", "0", "--username", "root"])
+        .args(["--plugins", "jupyter"]);
     command
+        .env("RUNTIME_MAX_MEMORY_GB", "1")
         .env("SESSION_API_KEY", KEY)
         .env("SANDBOX_BIND_ADDRESS", "127.0.0.1");
     let process = TestProcess::start(&mut command);
@@ -210,6 +219,13 @@ fn shells_have_the_python_environment_of_the_image() {
             "poetry/venv pip\n/openhands/poetry/venv /openhands/micromamba/envs/openhands\n{path}"
         ),
         "1.2 the environment of an image of the Python server"
+    );
+    let kernel = || fs::read_to_string(image.join("kernel")).unwrap_or_default();
+    wait_until(|| kernel().ends_with('\n'));
+    assert_eq!(
+        kernel(),
+        "/openhands/code unlimited\n",
+        "1.2 that of its kernel"
     );
 }
 

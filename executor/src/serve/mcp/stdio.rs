@@ -38,7 +38,12 @@ pub(super) async fn start(
     start: &LaunchContext,
     sessions: Sessions,
 ) -> io::Result<(Peer, ProcessGroup, [AbortOnDropHandle<()>; 2])> {
-    let directory = launch_dir(start, PathBuf::from(&server.command)).await?;
+    let directory = launch_dir(
+        &start.identity,
+        start.working_dir.clone(),
+        PathBuf::from(&server.command),
+    )
+    .await?;
     let mut child = command(server, start, &directory).spawn()?;
     let missing = io::ErrorKind::BrokenPipe;
     let input = child.stdin.take().ok_or(missing)?;

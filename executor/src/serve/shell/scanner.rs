@@ -226,6 +226,16 @@ mod tests {
     }
 
     #[test]
+    fn back_tab_moves_to_earlier_tab_stops() {
+        for (input, expected) in [
+            ("a\tb\x1b[Zc", "a       c\n"),
+            ("a\tb\x1b[2Zc", "c       b\n"),
+        ] {
+            assert_eq!(scan(input.as_bytes()).0, expected);
+        }
+    }
+
+    #[test]
     fn report_is_read_after_unfinished_sequence() {
         for unfinished in [
             "\x1b", "\x1b(", "\x1b[1;", "\x1b]0;x", "\x1bP", "\x1b]TO", "\u{e2}",

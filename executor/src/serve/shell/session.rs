@@ -13,6 +13,7 @@ use super::prompt_report::PromptReport;
 use super::screen::Screen;
 use super::terminal::{LaunchContext, ShellError, Terminal};
 use super::{key_names, messages, syntax};
+use crate::serve::launch_dir;
 
 /// Longest line that the terminal accepts in canonical mode, with some reserve, in bytes.
 const MAX_TYPED_LINE: usize = 4000;
@@ -335,12 +336,18 @@ impl Session {
     }
 
     async fn replace_terminal(&mut self) -> Result<(), ShellError> {
-        let candidates = [&self.working_dir, &self.start.working_dir];
-        let directory = candidates.into_iter().find(|path| path.is_dir());
-        let start = LaunchContext {
-            working_dir: directory.cloned().unwrap_or_else(|| PathBuf::from("/")),
+        let mut start = LaunchContext {
+            working_dir: PathBuf::from("/"),
             ..self.start.clone()
         };
+        for directory in [&self.working_dir, &self.start.working_dir] {
+            // One that does not respond counts as missing: commands must work again.
+            let exists = launch_dir::is_dir(&start.identity, directory.clone()).await;
+            if exists.unwrap_or(false) {
+                start.working_dir.clone_from(directory);
+                break;
+            }
+        }
         let fresh = Terminal::start(&start, self.is_main).await?;
         let ended = std::mem::replace(&mut self.terminal, fresh);
         ended.detach().await;

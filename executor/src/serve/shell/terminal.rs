@@ -26,6 +26,7 @@ use super::scanner::Scanner;
 use super::scratch_dir::ScratchDir;
 use super::screen::Screen;
 use crate::serve::identity::Identity;
+use crate::serve::launch_dir::launch_dir;
 use crate::serve::private_dir;
 use crate::serve::process_tree::{OwnedChild, ProcessSet, register_child};
 use crate::serve::python_environment::Variables;
@@ -39,6 +40,8 @@ const TYPE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
 pub(in crate::serve) enum ShellError {
+    #[error("cannot start bash in this directory")]
+    Directory(#[source] io::Error),
     #[error("cannot prepare the shell's directory")]
     Scratch(#[source] io::Error),
     #[error("cannot open a terminal")]
@@ -61,12 +64,6 @@ pub(in crate::serve) struct LaunchContext {
 }
 
 impl LaunchContext {
-    /// The working directory, or `/` if it does not exist.
-    pub(in crate::serve) fn existing_dir(&self) -> &Path {
-        let exists = Some(self.working_dir.as_path()).filter(|path| path.is_dir());
-        exists.unwrap_or(Path::new("/"))
-    }
-
     /// Value of a variable in the environment of started programs.
     pub(in crate::serve) fn variable(&self, name: &str) -> Option<OsString> {
         let mut changed = self.variables.iter();
@@ -91,6 +88,8 @@ pub(super) struct Terminal {
 
 impl Terminal {
     pub(super) async fn start(start: &LaunchContext, main: bool) -> Result<Self, ShellError> {
+        let directory = launch_dir(&start.identity, start.working_dir.clone(), "".into()).await;
+        let directory = directory.map_err(ShellError::Directory)?;
         let token = private_dir::token().map_err(ShellError::Scratch)?;
         let (rc_token, fallback) = (token.clone(), start.working_dir.as_path());
         let files = move |directory: &Path| {
@@ -106,7 +105,7 @@ impl Terminal {
         let control = pty.as_fd().try_clone_to_owned();
         // Without ownership, programs can use the terminal but not open it by name.
         let _ = start.identity.own_terminal(&pts);
-        let child = command(start, &scratch.rc())
+        let child = command(start, &directory, &scratch.rc())
             .spawn(pts)
             .map_err(ShellError::Spawn)?;
         let owned = register_child(child.id());
@@ -239,7 +238,7 @@ async fn follow(
     screen.send_modify(|screen| screen.ended = Some(code.unwrap_or(-1)));
 }
 
-fn command(start: &LaunchContext, rc: &Path) -> pty_process::Command {
+fn command(start: &LaunchContext, directory: &Path, rc: &Path) -> pty_process::Command {
     let mut command = tokio::process::Command::new("bash");
     command
         .args(["--noediting", "--rcfile"])
@@ -251,7 +250,7 @@ fn command(start: &LaunchContext, rc: &Path) -> pty_process::Command {
         .env_remove(variable::OH_SESSION_API_KEYS_0)
         .env_remove("PROMPT_COMMAND")
         .envs(start.variables.iter().cloned())
-        .current_dir(start.existing_dir())
+        .current_dir(directory)
         .kill_on_drop(true);
     start.identity.apply_to(&mut command);
     command.into()

@@ -76,7 +76,12 @@ impl Process {
         start: &LaunchContext,
         cell: &watch::Sender<Cell>,
     ) -> io::Result<Self> {
-        let directory = launch_dir(start, python.to_owned()).await?;
+        let directory = launch_dir(
+            &start.identity,
+            start.working_dir.clone(),
+            python.to_owned(),
+        )
+        .await?;
         let mut child = command(python, connection, start, &directory).spawn()?;
         let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let errors = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
