@@ -47,6 +47,11 @@ pub struct Args {
     #[arg(long, env = "SANDBOX_ALLOW_LAN")]
     pub allow_lan: bool,
 
+    /// Run sandboxes as root of this machine, with few capabilities, if their mounts cannot be
+    /// mapped into a user namespace. Without this flag, the start fails then.
+    #[arg(long, env = "SANDBOX_ALLOW_HOST_ROOT")]
+    pub allow_host_root: bool,
+
     /// Path of the executor binary. Default: `sandbox-executor` beside this program.
     #[arg(long, env = "SANDBOX_EXECUTOR")]
     pub executor: Option<PathBuf>,

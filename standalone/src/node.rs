@@ -71,6 +71,8 @@ pub struct NodeConfig {
     pub state_dir: PathBuf,
     /// Lets Pods connect to private networks, such as the one of this machine.
     pub allow_lan: bool,
+    /// Runs containers as root of this machine where they cannot have a user namespace.
+    pub allow_host_root: bool,
     pub images: ImageTable,
     /// Static `sandbox-executor`.
     pub executor_binary: PathBuf,
@@ -90,6 +92,7 @@ impl NodeConfig {
         Self {
             state_dir: state_dir.into(),
             allow_lan: false,
+            allow_host_root: false,
             images: ImageTable::default(),
             executor_binary: executor_binary.into(),
             self_exe: self_exe.into(),
@@ -109,6 +112,11 @@ pub enum NodeError {
     InUse(PathBuf),
     #[error("launcher thread: {0}")]
     Launcher(io::Error),
+    #[error(
+        "containers cannot have a user namespace: {0}; --allow-host-root lets them run as root of \
+         this machine"
+    )]
+    UserNamespace(io::Error),
     #[error(transparent)]
     Network(#[from] NetworkError),
 }
@@ -152,20 +160,21 @@ pub async fn run(
     let launcher = Launcher::for_containers().await;
     let launcher = launcher.map_err(NodeError::Launcher)?;
     let user = NodeUser::current();
-    let network = Network::start(user.is_root(), config.allow_lan, &paths, &commands).await?;
     paths.create_memory().map_err(|source| NodeError::State {
         path: "/dev/shm".into(),
         source,
     })?;
-    let users = if user.is_root() {
-        let created = user_namespace(&config, &paths, &launcher).await;
-        let warn = |error: &io::Error| {
-            tracing::warn!(%error, "containers have no user namespace: cannot map their mounts");
+    let set_up = async {
+        let users = if user.is_root() {
+            let created = user_namespace(&config, &paths, &launcher).await;
+            require_user_namespace(created, config.allow_host_root)?
+        } else {
+            None
         };
-        created.inspect_err(warn).ok()
-    } else {
-        None
+        let network = Network::start(user.is_root(), config.allow_lan, &paths, &commands).await?;
+        Ok::<_, NodeError>((users, network))
     };
+    let (users, network) = set_up.await.inspect_err(|_| paths.remove_memory())?;
     let node = Arc::new(Node {
         user,
         users,
@@ -207,6 +216,20 @@ fn open_state(state_dir: &Path) -> Result<(Paths, File), NodeError> {
     Ok((paths, lock))
 }
 
+/// Accepts a failed creation only if containers may run as root of this machine.
+fn require_user_namespace<T>(
+    created: io::Result<T>,
+    allow_host_root: bool,
+) -> Result<Option<T>, NodeError> {
+    match created {
+        Err(error) if allow_host_root => {
+            tracing::warn!(%error, "containers run as root of this machine");
+            Ok(None)
+        }
+        created => created.map(Some).map_err(NodeError::UserNamespace),
+    }
+}
+
 /// The user namespace of containers. Without one, root in a container is root of the host, with
 /// few capabilities.
 async fn user_namespace(
@@ -235,4 +258,20 @@ async fn clean_up(node: &Node) {
     node.network.stop().await;
     cgroup::remove_recorded(&node.paths.cgroup_record()).await;
     node.paths.remove_memory();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_user_namespace_is_an_error_unless_host_root_is_allowed() {
+        let failed = || Err::<(), _>(io::Error::from(io::ErrorKind::Unsupported));
+        let error = require_user_namespace(failed(), false)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("--allow-host-root"), "{error}");
+        assert_eq!(require_user_namespace(failed(), true).unwrap(), None);
+        assert_eq!(require_user_namespace(Ok(()), false).unwrap(), Some(()));
+    }
 }
