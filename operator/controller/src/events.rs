@@ -71,21 +71,30 @@ impl EventPublisher {
     /// Queues the Events of a status change. Does not wait.
     pub(super) fn publish_changes(&self, before: &Entry, after: &Entry) {
         for content in transition::events_for_change(&before.status, &after.status) {
-            if !self.buckets.lock().take(&after.key) {
-                self.metrics.event("dropped_object_rate");
-                continue;
-            }
-            let event = PendingEvent {
-                key: after.key.clone(),
-                uid: after.uid.clone(),
-                at: self.clock.now(),
-                content,
-            };
-            if self.pending.lock().push(event) {
-                self.metrics.event("dropped_queue_full");
-            }
-            self.pushed.notify_one();
+            self.publish(after, content);
         }
+    }
+
+    /// Queues an Event about an error that the status cannot report.
+    pub(super) fn publish_error(&self, entry: &Entry, reason: &str, note: String) {
+        self.publish(entry, transition::warning(reason, "Reconcile", note));
+    }
+
+    fn publish(&self, entry: &Entry, content: EventContent) {
+        if !self.buckets.lock().take(&entry.key) {
+            self.metrics.event("dropped_object_rate");
+            return;
+        }
+        let event = PendingEvent {
+            key: entry.key.clone(),
+            uid: entry.uid.clone(),
+            at: self.clock.now(),
+            content,
+        };
+        if self.pending.lock().push(event) {
+            self.metrics.event("dropped_queue_full");
+        }
+        self.pushed.notify_one();
     }
 
     /// Writes pending Events until it is cancelled.

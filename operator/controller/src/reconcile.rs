@@ -19,7 +19,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use self::apply::apply;
-use self::error::{ApplyError, ReconcileError};
+use self::error::ApplyError;
+pub(crate) use self::error::ReconcileError;
 use self::observe::{Observed, observe};
 use self::plan::{DeletionGrace, plan, status_after_rejection};
 use self::status_patch::patch_status;

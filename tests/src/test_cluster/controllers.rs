@@ -53,13 +53,18 @@ pub struct TestController {
 impl TestCluster {
     /// Starts a controller that acts only while it holds the lease.
     pub fn candidate(&self, identity: &str) -> TestController {
+        self.candidate_of(LEASE, identity)
+    }
+
+    /// As [`TestCluster::candidate`], in the installation with this lease.
+    pub fn candidate_of(&self, lease: &str, identity: &str) -> TestController {
         let link = watch::Sender::new(Link::Up);
         let (shutdown, vitals) = (CancellationToken::new(), Arc::<Diagnostics>::default());
         let mut config = ControllerConfig::new(urls());
         config.vitals = vitals.clone();
         config.leader = Some(LeaseConfig {
             namespace: NAMESPACE.into(),
-            name: LEASE.into(),
+            name: lease.into(),
             identity: identity.into(),
         });
         let run = controller::run(

@@ -1,9 +1,12 @@
 //! Two controllers and more: one acts, another one goes on when it ends, and never two at once.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crds::sandbox::Phase;
+use crds::sandbox::{DesiredState, Phase};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::ListParams;
 use operator::controller::ControllerError;
 use tests::fault_injection::Outage;
 use tests::test_cluster::{Link, SeededRng, TestCluster, TestController};
@@ -203,4 +206,39 @@ async fn at_most_one_leader_under_chaos() {
     let terms = cluster.assert_one_leader_at_a_time();
     assert!(terms >= 10, "only {terms} changes of leadership");
     assert_eq!(cluster.names::<Pod>().await.len(), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn installations_leave_each_others_sandboxes_alone_and_report_it() {
+    let cluster = TestCluster::without_controller();
+    let _controllers = ["one", "two"].map(|lease| {
+        let identity = format!("candidate-{lease}");
+        cluster.candidate_of(lease, &identity)
+    });
+    let names = ["a", "b", "c"];
+    let mut owners = Vec::new();
+    for name in names {
+        let installation = cluster.running(name).await.status.installation.clone();
+        owners.push(installation.unwrap().replace("default/", "candidate-"));
+    }
+    // Events come a moment later, and are kept for an hour.
+    sleep(Duration::from_mins(1)).await;
+    let events = cluster.api_of::<Event>().list(&ListParams::default()).await;
+    let mut reports = events.unwrap().items;
+    reports.retain(|event| event.reason.as_deref() == Some("OtherInstallation"));
+    let about = reports
+        .into_iter()
+        .filter_map(|event| event.regarding?.name);
+    assert_eq!(about.collect::<BTreeSet<_>>(), names.map(Into::into).into());
+    cluster.faults().clear_writes();
+    sleep(Duration::from_hours(1)).await;
+    assert_eq!(cluster.writes_so_far(), []);
+    for (name, owner) in names.iter().zip(owners) {
+        cluster.faults().clear_writes();
+        cluster.bring(name, DesiredState::Paused).await;
+        sleep(Duration::from_mins(1)).await;
+        let writes = cluster.writes_so_far();
+        let all_by_owner = writes.iter().all(|(by, _)| *by == owner);
+        assert!(all_by_owner, "{owner}: {writes:?}");
+    }
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::reconcile::observe::restore_quota;
-use crate::reconcile::reconcile;
+use crate::reconcile::{ReconcileError, reconcile};
 use crate::sandbox_memory::PerSandbox as _;
 use shared::index::{Entry, Index, Key};
 use shared::kubernetes::health::WATCH_STUCK_TIMEOUT;
@@ -139,7 +139,14 @@ impl Worker {
             }
             Ok(Err(error)) => {
                 let category = error.category();
-                self.log_failure(&key, category, &error.to_string());
+                let is_new = self.log_failure(&key, category, &error.to_string());
+                if let (ReconcileError::OtherInstallation(_), true, Some(entry)) =
+                    (&error, is_new, before.as_deref())
+                {
+                    // Its status belongs to the other installation.
+                    let events = &self.context.events;
+                    events.publish_error(entry, "OtherInstallation", error.to_string());
+                }
                 let longest = if error.is_server_error() {
                     MAX_OUTAGE_BACKOFF
                 } else {
@@ -157,13 +164,15 @@ impl Worker {
         guard.next = next.map(|at| to_instant(at, self.context.clock.now()));
     }
 
-    /// Logs an error once, and its repetitions for debugging only.
-    fn log_failure(&self, key: &Key, category: &str, error: &str) {
-        if self.context.memory.is_new_error(key, error) {
+    /// Logs an error once, and its repetitions for debugging only. Returns whether it is new.
+    fn log_failure(&self, key: &Key, category: &str, error: &str) -> bool {
+        let is_new = self.context.memory.is_new_error(key, error);
+        if is_new {
             tracing::warn!(%key, category, error, "reconcile failed; requeued");
         } else {
             tracing::debug!(%key, category, error, "reconcile failed again; requeued");
         }
+        is_new
     }
 
     /// Publishes the difference between the index before and after the reconcile. The index only

@@ -164,7 +164,7 @@ fn normal(reason: &str, action: &'static str, mut note: String) -> EventContent 
     }
 }
 
-fn warning(reason: &str, action: &'static str, note: String) -> EventContent {
+pub(super) fn warning(reason: &str, action: &'static str, note: String) -> EventContent {
     EventContent {
         warning: true,
         ..normal(reason, action, note)
