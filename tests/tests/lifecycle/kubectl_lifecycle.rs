@@ -89,3 +89,20 @@ async fn sandbox_can_be_paused_and_stopped_while_it_starts() {
     cluster.bring("a", DesiredState::Stopped).await;
     assert!(cluster.names::<Pod>().await.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn changed_spec_is_reported_until_the_next_restart() {
+    let cluster = TestCluster::new();
+    cluster.running("a").await;
+    let needs_restart = |entry: &Entry| {
+        let mut all = entry.status.conditions.iter();
+        all.any(|c| c.type_ == "RestartNeeded" && c.status == "True")
+    };
+    let change = serde_json::json!({"spec": {"resourceFactor": 2.0}});
+    cluster.patch("a", change).await;
+    let changed = cluster.wait("a", needs_restart).await.unwrap();
+    assert!(needs_restart(&changed) && changed.is_ready());
+    cluster.bring("a", DesiredState::Paused).await;
+    let restarted = cluster.bring("a", DesiredState::Running).await;
+    assert!(!needs_restart(&restarted), "{:?}", restarted.status);
+}

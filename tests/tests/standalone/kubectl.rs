@@ -92,6 +92,7 @@ fn kubectl_applies_lists_and_follows_logs() {
     assert!(time.ends_with('Z') && line == "two\n", "{stamped}");
     let later = kubectl("logs p -c main --since-time=2999-01-01T00:00:00Z");
     assert_eq!(later, "");
+    until(|| kubectl("logs p -c main --since=1s"), str::is_empty);
 
     let operator = binary("sandbox-operator");
     let keys = fixture
