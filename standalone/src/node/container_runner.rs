@@ -14,7 +14,7 @@ use super::process::{Exit, Process};
 use super::status::{PodState, exit_reason, reason, running, terminated, termination, waiting};
 
 const INITIAL_BACKOFF: Duration = Duration::from_secs(10);
-/// First delay for a missing Secret or ConfigMap, which is often created right after its Pod.
+/// First delay for a missing Secret or `ConfigMap`, which is often created right after its Pod.
 const ENVIRONMENT_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_mins(5);
 /// Run time after which the backoff is reset.
