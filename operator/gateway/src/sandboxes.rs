@@ -105,10 +105,15 @@ impl Sandboxes {
             namespace: self.config.namespace.clone(),
             name: name.to_owned(),
         };
-        let known = self.index.get(&key);
+        self.look_up_key(&key).await
+    }
+
+    async fn look_up_key(&self, key: &Key) -> Result<Option<Arc<Entry>>, SandboxError> {
+        let known = self.index.get(key);
+        let api = self.api_of(key);
         let get = async {
             let _permit = self.lookups.acquire().await;
-            self.api.get_opt(name).await
+            api.get_opt(&key.name).await
         };
         let started = Instant::now();
         let found = within(LOOKUP_TIMEOUT, get).await;
@@ -117,17 +122,14 @@ impl Sandboxes {
         let found = found?;
         if let (None, Some(known)) = (&found, known) {
             // It was in the index before the lookup, so it has been deleted since.
-            self.index.remove(&key, &known.uid);
+            self.index.remove(key, &known.uid);
         }
         Ok(found.and_then(|sandbox| self.index.apply(&sandbox)))
     }
 
     /// Refreshes an entry; while the API server is away, returns it unchanged.
     pub(crate) async fn refresh(&self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
-        if !self.is_in_api_namespace(&entry) {
-            return Some(entry);
-        }
-        match self.look_up(&entry.key.name).await {
+        match self.look_up_key(&entry.key).await {
             Ok(found) => found.filter(|found| found.uid == entry.uid),
             Err(_) => Some(entry),
         }
@@ -171,7 +173,7 @@ impl Sandboxes {
             DesiredState::Paused | DesiredState::Stopped => written,
         };
         // The client may ask another replica next, whose watch is about as fast as this one.
-        if !self.is_watch_failing() {
+        if !self.is_watch_stale() {
             self.index
                 .wait_delivered(&entry.key, DELIVERY_TIMEOUT)
                 .await;
@@ -194,9 +196,13 @@ impl Sandboxes {
         }
     }
 
-    /// Returns whether the watch that feeds the index fails.
-    fn is_watch_failing(&self) -> bool {
-        self.config.vitals.health.is_watch_failing(WATCHED_RESOURCE)
+    /// Returns whether the watch that feeds the index fails or is silent.
+    fn is_watch_stale(&self) -> bool {
+        self.config.vitals.health.is_watch_stale(WATCHED_RESOURCE)
+    }
+
+    fn api_of(&self, key: &Key) -> Api<Sandbox> {
+        Api::namespaced(self.api.clone().into_client(), &key.namespace)
     }
 
     async fn patch(&self, entry: &Entry, mut patch: Value) -> Result<Arc<Entry>, SandboxError> {
@@ -204,9 +210,8 @@ impl Sandboxes {
         patch["metadata"]["uid"] = entry.uid.clone().into();
         let patch = Patch::Merge(patch);
         let params = PatchParams::apply(GATEWAY_FIELD_MANAGER);
-        let Key { namespace, name } = &entry.key;
-        let api = Api::<Sandbox>::namespaced(self.api.clone().into_client(), namespace);
-        let patched = retrying(|| api.patch(name, &params, &patch)).await?;
+        let api = self.api_of(&entry.key);
+        let patched = retrying(|| api.patch(&entry.key.name, &params, &patch)).await?;
         self.index.apply(&patched).ok_or(SandboxError::Incomplete)
     }
 }

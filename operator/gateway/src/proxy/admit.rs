@@ -39,6 +39,8 @@ impl Proxy {
             SandboxError::NotFound => ProxyError::UnknownSandbox,
             _ => ProxyError::LookupFailed,
         })?;
+        let confirmed = self.sandboxes.confirm_address(entry).await;
+        let entry = confirmed.ok_or(ProxyError::UnknownSandbox)?;
         match entry.port(&route.port) {
             Some(_) => Ok(entry),
             None => Err(ProxyError::UnknownPort),

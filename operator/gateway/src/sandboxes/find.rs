@@ -86,6 +86,24 @@ impl Sandboxes {
         }
     }
 
+    /// Confirms an entry before its address is used, while the watch fails or is silent: the address
+    /// may belong to another Pod by now. While the API server is away, returns it unchanged.
+    pub(crate) async fn confirm_address(&self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
+        if !self.is_watch_stale() {
+            return Some(entry);
+        }
+        let confirmation = self.lookup_limiter.confirmation(&entry.key);
+        let look_up = async || {
+            if self.lookup_limiter.allows_confirmation() {
+                // The result is in the index.
+                let _ = self.look_up_key(&entry.key).await;
+            }
+        };
+        confirmation.get_or_init(look_up).await;
+        let known = self.index.get(&entry.key);
+        known.filter(|known| known.uid == entry.uid)
+    }
+
     /// As [`Sandboxes::find_session`], without a live lookup.
     pub(crate) fn known_session(&self, tenant: &str, session: &str) -> Option<Arc<Entry>> {
         let entry = self.index.by_session(tenant, session)?;
@@ -102,7 +120,7 @@ impl Sandboxes {
 
     /// Returns the error for an object that the index lacks and that was not looked up.
     fn not_found_or_unavailable(&self) -> SandboxError {
-        if self.lookup_limiter.api_answered_recently() && !self.is_watch_failing() {
+        if self.lookup_limiter.api_answered_recently() && !self.is_watch_stale() {
             SandboxError::NotFound
         } else {
             SandboxError::LookupUnavailable

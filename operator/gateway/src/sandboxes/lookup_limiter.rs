@@ -2,11 +2,14 @@
 //! the index lacks, but unauthenticated requests can name any id. Lookups beyond the limit wait for
 //! the index instead.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+use shared::index::Key;
 use shared::recent_map::RecentMap;
 use shared::token_bucket::TokenBucket;
 
@@ -21,11 +24,18 @@ const NEGATIVE_CACHE_CAPACITY: usize = 4096;
 /// waited for [`INDEX_CATCH_UP_TIMEOUT`] after the last lookup, at most [`NEGATIVE_CACHE_TTL`] ago.
 const API_ALIVE_WINDOW: Duration = Duration::from_millis(1500);
 
+/// Time for which the confirmation of an entry holds, and time without any after a failure, so that
+/// an outage delays few requests.
+const CONFIRMATION_TTL: Duration = Duration::from_secs(5);
+/// Maximum number of confirmations that are remembered.
+const CONFIRMATION_CAPACITY: usize = 4096;
+
 /// Limits live lookups and remembers their results.
 #[derive(Debug)]
 pub(super) struct LookupLimiter {
-    /// Time of the last answer, if no lookup has failed since.
-    answered: Mutex<Option<Instant>>,
+    /// Time and success of the last lookup.
+    last_result: Mutex<Option<(Instant, bool)>>,
+    confirmations: Mutex<RecentMap<Key, (Instant, Arc<OnceCell<()>>)>>,
     ids: Mutex<TokenBucket>,
     sessions: Mutex<TokenBucket>,
     /// Ids that did not exist a moment ago.
@@ -35,7 +45,8 @@ pub(super) struct LookupLimiter {
 impl Default for LookupLimiter {
     fn default() -> Self {
         Self {
-            answered: Mutex::default(),
+            last_result: Mutex::default(),
+            confirmations: Mutex::new(RecentMap::new(CONFIRMATION_CAPACITY)),
             // Unauthenticated callers.
             ids: Mutex::new(TokenBucket::new(100, Duration::from_secs(1) / 20)),
             // Authenticated callers.
@@ -64,18 +75,40 @@ impl LookupLimiter {
     /// Records that the API server answered a lookup that began at `started`, or did not. A failure
     /// does not outweigh an answer that came while it was waited for.
     pub(super) fn record_api_result(&self, started: Instant, answered: bool) {
-        let mut last = self.answered.lock();
-        if answered {
-            *last = Some(Instant::now());
-        } else if last.is_some_and(|at| at <= started) {
-            *last = None;
+        let mut last = self.last_result.lock();
+        if answered || !last.is_some_and(|(at, ok)| ok && at > started) {
+            *last = Some((Instant::now(), answered));
         }
     }
 
     /// Returns whether the API server answered recently.
     pub(super) fn api_answered_recently(&self) -> bool {
-        let answered = *self.answered.lock();
-        answered.is_some_and(|at| at.elapsed() <= API_ALIVE_WINDOW)
+        let last = *self.last_result.lock();
+        last.is_some_and(|(at, ok)| ok && at.elapsed() <= API_ALIVE_WINDOW)
+    }
+
+    /// Returns the confirmation of an entry that is running or still holds, or a new one. Concurrent
+    /// requests for one sandbox share it.
+    pub(super) fn confirmation(&self, key: &Key) -> Arc<OnceCell<()>> {
+        let mut confirmations = self.confirmations.lock();
+        let known = confirmations.get(key);
+        if let Some((_, known)) = known.filter(|(since, _)| since.elapsed() < CONFIRMATION_TTL) {
+            return known.clone();
+        }
+        let new = Arc::<OnceCell<()>>::default();
+        confirmations.insert(key.clone(), (Instant::now(), new.clone()));
+        new
+    }
+
+    /// Returns whether an entry may be confirmed. After a failure, one caller at a time tries.
+    pub(super) fn allows_confirmation(&self) -> bool {
+        let mut last = self.last_result.lock();
+        let Some((at, false)) = &mut *last else {
+            return true;
+        };
+        let is_due = at.elapsed() >= CONFIRMATION_TTL;
+        *at = if is_due { Instant::now() } else { *at };
+        is_due
     }
 
     fn is_missing(&self, id: &str) -> bool {

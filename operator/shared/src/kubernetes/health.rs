@@ -20,6 +20,9 @@ use crate::kubernetes::error_text::{error_text, status_text, watch_cause, watch_
 /// Silence after which a watch is stuck. The API server sends bookmarks about every minute, and a
 /// watch ends after five.
 pub const WATCH_STUCK_TIMEOUT: Duration = Duration::from_mins(10);
+/// Silence after which a watch is started again, and its index may be stale: more than the time
+/// between two bookmarks.
+pub const WATCH_SILENCE_LIMIT: Duration = Duration::from_secs(90);
 /// Maximum length of an error text.
 const MAX_ERROR_BYTES: usize = 300;
 
@@ -116,11 +119,13 @@ impl Health {
         }
     }
 
-    /// Returns whether this watch fails at present, so that its index may be stale.
-    pub fn is_watch_failing(&self, resource: &str) -> bool {
+    /// Returns whether this watch fails or is silent at present, so that its index may be stale.
+    pub fn is_watch_stale(&self, resource: &str) -> bool {
         let state = self.0.lock();
         let watch = state.watches.get(resource);
-        watch.is_some_and(|watch| watch.failure.is_some())
+        watch.is_some_and(|watch| {
+            watch.failure.is_some() || watch.last_response_at.elapsed() > WATCH_SILENCE_LIMIT
+        })
     }
 
     /// Records an unmet dependency.

@@ -23,6 +23,7 @@ use kube::client::Body;
 use tokio::time::{Instant, timeout};
 use tower::BoxError;
 
+use super::health::WATCH_SILENCE_LIMIT;
 use super::leader::WriteFence;
 use crate::diagnostics::Diagnostics;
 use crate::metrics::outcome_of;
@@ -109,18 +110,20 @@ impl RequestMiddleware {
 
 type TrackedBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Response body: every frame of a list or watch updates its health, and any other body than that
-/// of a watch has a time limit.
+/// Response body: every frame of a list or watch updates its health. A silent watch ends, as after
+/// its regular timeout, so that the watcher starts it again. Any other body has a time limit.
 fn track(body: Body, request: ApiRequest, vitals: Arc<Diagnostics>) -> TrackedBody {
-    let limit = match request.verb {
-        "watch" => Duration::MAX,
-        _ => RESPONSE_TIMEOUT,
-    };
     let started = Instant::now();
     let frames = stream::try_unfold(BodyStream::new(body), move |mut frames| async move {
-        let next = timeout(limit.saturating_sub(started.elapsed()), frames.next()).await;
-        let frame = next.map_err(|_| MiddlewareError::Timeout)?.transpose()?;
-        Ok::<_, BoxError>(frame.map(|frame| (frame, frames)))
+        let next = if request.verb == "watch" {
+            let next = timeout(WATCH_SILENCE_LIMIT, frames.next()).await;
+            next.unwrap_or_default()
+        } else {
+            let left = RESPONSE_TIMEOUT.saturating_sub(started.elapsed());
+            let next = timeout(left, frames.next()).await;
+            next.map_err(|_| MiddlewareError::Timeout)?
+        };
+        Ok::<_, BoxError>(next.transpose()?.map(|frame| (frame, frames)))
     });
     let frames = frames.inspect_ok(move |_| {
         if request.is_list_or_watch() {

@@ -13,6 +13,7 @@ use http::{Method, Request};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use operator::gateway::GatewayConfig;
+use operator::kubernetes::health::WATCH_SILENCE_LIMIT;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
@@ -185,6 +186,33 @@ async fn rejection_is_confirmed_by_live_lookup() {
     // A sandbox that is unknown to this replica is found too.
     let third = GatewayFixture::beside(&first.api, config());
     assert_eq!(answer(&third, &id).await.0, 502);
+}
+
+#[tokio::test(start_paused = true)]
+async fn address_is_confirmed_while_the_watch_is_silent() {
+    let config = config();
+    let vitals = config.vitals.clone();
+    vitals.health.add_watch("sandboxes", String::new());
+    let (fixture, id) = configured(config, &ready("127.0.0.1"));
+    // The watch does not report the deletion, after which the address may belong to another Pod.
+    fixture.delete(&id);
+    let before = fixture.api.calls().len();
+    let lookups = || fixture.api.calls().len() - before;
+    // Forwarded to the Pod, where nothing listens.
+    assert_eq!(answer(&fixture, &id).await.0, 502);
+    assert_eq!(lookups(), 0);
+
+    tokio::time::advance(WATCH_SILENCE_LIMIT + Duration::from_secs(1)).await;
+    fixture.api.set_unavailable(true);
+    for _ in 0..3 {
+        let answers = join_all((0..100).map(|_| answer(&fixture, &id))).await;
+        assert!(answers.iter().all(|(code, ..)| *code == 502), "{answers:?}");
+    }
+    assert_eq!(lookups(), 1, "the index answers");
+    fixture.api.set_unavailable(false);
+    tokio::time::advance(Duration::from_secs(5)).await;
+    let answers = join_all((0..100).map(|_| answer(&fixture, &id))).await;
+    assert!(answers.iter().all(|(code, ..)| *code == 404), "{answers:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -70,7 +70,10 @@ async fn retrying_watch_is_alive_and_its_age_grows() {
 #[tokio::test(start_paused = true)]
 async fn silent_watch_is_stuck() {
     let health = listed();
-    advance(WATCH_STUCK_TIMEOUT).await;
+    advance(WATCH_SILENCE_LIMIT).await;
+    assert!(!health.is_watch_stale("pods"));
+    advance(WATCH_STUCK_TIMEOUT - WATCH_SILENCE_LIMIT).await;
+    assert!(health.is_watch_stale("pods"));
     assert!(health.liveness_failures().is_empty());
     advance(Duration::from_secs(1)).await;
     health.watch_heard("sandboxes");
