@@ -9,6 +9,9 @@ use http_body::Body as HttpBody;
 
 /// Charge of a connection: its task, buffers, and the first part of a head.
 pub(super) const CONNECTION_BYTES: usize = 16 * 1024;
+/// Charge of TLS on a connection, from the start: an unfinished handshake message or the buffers of
+/// records in both directions, and the keys.
+pub(super) const TLS_BYTES: usize = 64 * 1024;
 /// Charge of an HTTP/2 connection: an unfinished header block, frames, and the state of its streams.
 pub(super) const HTTP2_CONNECTION_BYTES: usize = 256 * 1024;
 /// Charge of a request until the end of its response.

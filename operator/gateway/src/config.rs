@@ -85,7 +85,8 @@ pub struct GatewayConfig {
     pub max_connections: usize,
 
     /// Maximum number of concurrent connections from one address or IPv6 /64 network; 0: no limit. Trusted
-    /// proxies are exempt. Only useful where the gateway sees the addresses of clients
+    /// proxies are exempt, and clients that they report by the PROXY protocol are not. Only useful where
+    /// the gateway sees the addresses of clients
     #[arg(
         long,
         env = "GATEWAY_MAX_CONNECTIONS_PER_ADDRESS",
@@ -343,5 +344,7 @@ mod tests {
         }
         let line = ["x", "--proxy-protocol", "--trusted-proxies=10.0.0.0/8"];
         assert!(TestArgs::parse_from(line).gateway.proxy_protocol);
+        let default = GatewayConfig::default().max_connections_per_address;
+        assert_eq!(default, 4096);
     }
 }

@@ -44,6 +44,14 @@ impl<K: Clone + Eq + Hash> KeyedLimiter<K> {
     }
 }
 
+impl<K: Clone + Eq + Hash> KeyedPermit<K> {
+    /// Becomes a permit of another key; false if that has `limit` of them.
+    pub(crate) fn change_key(&mut self, key: &K, limit: usize) -> bool {
+        let permit = self.limiter.acquire(key, limit);
+        permit.map(|permit| *self = permit).is_some()
+    }
+}
+
 impl<K: Eq + Hash> Drop for KeyedPermit<K> {
     fn drop(&mut self) {
         let mut counts = self.limiter.0.lock();

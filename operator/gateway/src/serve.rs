@@ -28,7 +28,9 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::client_address::{ClientConnection, client_network, is_trusted};
-use super::client_memory::{CONNECTION_BYTES, MemoryPermit, REQUEST_BYTES, request_bytes};
+use super::client_memory::{
+    CONNECTION_BYTES, MemoryPermit, REQUEST_BYTES, TLS_BYTES, request_bytes,
+};
 use super::keyed_limit::KeyedLimiter;
 use super::{Gateway, GatewayConfig};
 use client_stream::{ClientObserver, ConnectionSlot};
@@ -121,11 +123,8 @@ impl Acceptor<'_> {
         let slot = ConnectionSlot {
             memory,
             overloads: metrics.overloads.clone(),
-            _guards: (
-                permit,
-                address_permit,
-                GaugeGuard::new(&metrics.connections),
-            ),
+            address: address_permit,
+            _guards: (permit, GaugeGuard::new(&metrics.connections)),
         };
         let connection = Connection {
             gateway: self.gateway.clone(),
@@ -141,12 +140,14 @@ impl Acceptor<'_> {
 
     /// Waits for a slot and the memory of a connection. Idle connections are closed to make room.
     async fn free_slot(&mut self) -> (OwnedSemaphorePermit, MemoryPermit) {
+        let is_tls = self.gateway.0.config.certificate.is_some();
+        let bytes = CONNECTION_BYTES + if is_tls { TLS_BYTES } else { 0 };
         loop {
             while let Some(ended) = self.connections.try_join_next_with_id() {
                 self.forget(ended);
             }
             if let Ok(permit) = self.free.clone().try_acquire_owned()
-                && let Some(memory) = self.gateway.0.memory.acquire(CONNECTION_BYTES)
+                && let Some(memory) = self.gateway.0.memory.acquire(bytes)
             {
                 return (permit, memory);
             }
@@ -235,9 +236,10 @@ struct Connection {
 impl Connection {
     /// Serves one connection until it ends, is idle, resets too many requests, or has no request in
     /// flight after `close`.
-    async fn run(mut self, stream: TcpStream, slot: ConnectionSlot) {
+    async fn run(mut self, stream: TcpStream, mut slot: ConnectionSlot) {
         let (in_flight, close) = (self.in_flight.clone(), self.close.clone());
-        let Some(stream) = close.run_until_cancelled(self.open(stream)).await.flatten() else {
+        let open = self.open(stream, &mut slot);
+        let Some(stream) = close.run_until_cancelled(open).await.flatten() else {
             return;
         };
         let client = ClientObserver::observe(stream, slot, in_flight.clone());
@@ -262,12 +264,23 @@ impl Connection {
         }
     }
 
-    /// Opens what lies below HTTP; the peer may then be another one.
-    async fn open(&mut self, stream: TcpStream) -> Option<Transport> {
-        let peer = &mut self.addresses.peer;
-        let opened = transport::open(&self.gateway.0.config, stream, peer).await;
+    /// Opens what lies below HTTP. The peer may then be another one, with a limit of its own.
+    async fn open(&mut self, stream: TcpStream, slot: &mut ConnectionSlot) -> Option<Transport> {
+        let (gateway, peer) = (&self.gateway.0, &mut self.addresses.peer);
+        let admit = |client: IpAddr| {
+            let limit = connection_limit(&gateway.config, client);
+            slot.address.change_key(&client_network(client), limit)
+        };
+        let opened = transport::open(&gateway.config, stream, peer, admit).await;
         opened
-            .inspect_err(|error| tracing::debug!(%peer, %error, "connection closed before HTTP"))
+            .inspect_err(|error| {
+                let is_refused = error.kind() == io::ErrorKind::QuotaExceeded;
+                gateway
+                    .metrics
+                    .refused_connections
+                    .inc_by(is_refused.into());
+                tracing::debug!(%peer, %error, "connection closed before HTTP");
+            })
             .ok()
     }
 

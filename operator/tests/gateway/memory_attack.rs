@@ -1,11 +1,13 @@
 //! Clients that are not authenticated and take as much memory as they can: unfinished heads of
-//! HTTP/1.1, and requests of HTTP/2 whose header fields take one byte on the wire.
+//! HTTP/1.1, requests of HTTP/2 whose header fields take one byte on the wire, and unfinished TLS
+//! handshakes.
 
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Request};
 use operator::gateway::GatewayConfig;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::proxy::transport::load;
 use crate::support::gateway_fixture::{config, starting};
 use crate::support::socket_fixture::{RawConnection, SocketFixture};
 
@@ -19,6 +21,9 @@ const HEAD_BYTES: usize = 120 * 1024;
 const CONNECTIONS: usize = 4;
 const STREAMS: usize = 90;
 const FIELDS: usize = 3800;
+/// Unfinished TLS handshakes, of 64 KiB each. Without a charge for TLS all would be read.
+const HANDSHAKES: usize = 1000;
+const TLS_BUDGET_MIB: usize = 16;
 
 /// A value of `/proc/self/status` in KiB.
 fn memory_kib(name: &str) -> usize {
@@ -77,6 +82,33 @@ async fn many_fields(
     responses
 }
 
+async fn unfinished_handshakes() {
+    let mut config = config();
+    config.client_memory_mib = TLS_BUDGET_MIB;
+    config.certificate = Some(load("first.crt", "first.key").unwrap());
+    let fixture = SocketFixture::with(config).await;
+    // A ClientHello of 65 520 bytes in records of 16 KiB, without its end.
+    let mut hello = [b"\x16\x03\x01\x40\0".as_slice(), &[0; 16 * 1024]]
+        .concat()
+        .repeat(4);
+    hello[5..9].copy_from_slice(b"\x01\0\xff\xf0");
+    hello.truncate(65_000);
+    let before = memory_kib("VmRSS:");
+    let mut clients = Vec::new();
+    for _ in 0..HANDSHAKES {
+        let mut client = fixture.client("").await;
+        client.send_within_a_moment(&hello).await;
+        clients.push(client);
+    }
+    drop(clients);
+    let connections = &fixture.base.gateway.metrics().connections;
+    while connections.get() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let grown = memory_kib("VmHWM:").saturating_sub(before) / 1024;
+    assert!(grown < 2 * TLS_BUDGET_MIB, "memory grew by {grown} MiB");
+}
+
 #[tokio::test]
 async fn unauthenticated_clients_stay_below_the_memory_limit() {
     let values = include_str!("../../../charts/sandbox-operator/values.yaml");
@@ -93,6 +125,7 @@ async fn unauthenticated_clients_stay_below_the_memory_limit() {
     let times = budget_mib / BUDGET_MIB;
 
     raise_open_files();
+    unfinished_handshakes().await;
     let mut config = config();
     config.client_memory_mib = budget_mib;
     let fixture = SocketFixture::with(config).await;

@@ -5,7 +5,7 @@ mod hostile_clients;
 mod http;
 mod sandbox_states;
 mod stream;
-mod transport;
+pub(crate) mod transport;
 mod ws;
 
 use std::net::IpAddr;

@@ -18,7 +18,7 @@ use tokio_util::either::Either;
 
 use super::in_flight::InFlightRequests;
 use super::transport::Transport;
-use crate::client_memory::{CONNECTION_BYTES, HTTP2_CONNECTION_BYTES, MemoryPermit};
+use crate::client_memory::{CONNECTION_BYTES, HTTP2_CONNECTION_BYTES, MemoryPermit, TLS_BYTES};
 use crate::keyed_limit::KeyedPermit;
 use crate::observed::{ObservedStream, StreamObserver};
 use shared::metrics::GaugeGuard;
@@ -29,8 +29,6 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const SMALL_HEAD_BYTES: usize = 8 * 1024;
 /// First bytes of every HTTP/2 connection; no HTTP/1.1 request begins with them.
 const PREFACE: &[u8] = b"PRI ";
-/// Charge of TLS on a connection: buffers of records in both directions, and the keys.
-const TLS_BYTES: usize = 64 * 1024;
 
 /// Time in which a client that is still sending may read its response and stop.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -55,7 +53,8 @@ pub(super) struct ClientObserver {
 pub(super) struct ConnectionSlot {
     pub(super) memory: MemoryPermit,
     pub(super) overloads: Counter,
-    pub(super) _guards: (OwnedSemaphorePermit, KeyedPermit<IpAddr>, GaugeGuard),
+    pub(super) address: KeyedPermit<IpAddr>,
+    pub(super) _guards: (OwnedSemaphorePermit, GaugeGuard),
 }
 
 /// Lingering close of a connection whose client is still sending. Closing a socket with unread

@@ -2,7 +2,7 @@
 //! TLS. Both are optional.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rustix::net::sockopt;
@@ -25,18 +25,25 @@ const KEEPALIVE_IDLE: Duration = Duration::from_mins(1);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
 
-/// Reads a PROXY header where one is due, which changes `peer`, and accepts TLS.
+/// Reads a PROXY header where one is due, which changes `peer` to a client that `admit` has to accept,
+/// and accepts TLS.
 pub(super) async fn open(
     config: &GatewayConfig,
     mut stream: TcpStream,
     peer: &mut SocketAddr,
+    admit: impl FnOnce(IpAddr) -> bool,
 ) -> io::Result<Transport> {
     set_options(&stream);
     let is_proxy = is_trusted(peer.ip().to_canonical(), &config.trusted_proxies);
     let open = async {
         if config.proxy_protocol && is_proxy {
             let reported = proxy_protocol::read_header(&mut stream).await?;
-            *peer = reported.unwrap_or(*peer);
+            if let Some(client) = reported {
+                *peer = client;
+                if !admit(client.ip()) {
+                    return Err(io::ErrorKind::QuotaExceeded.into());
+                }
+            }
         }
         Ok(match &config.certificate {
             Some(certificate) => Either::Right(Box::new(certificate.accept(stream).await?)),

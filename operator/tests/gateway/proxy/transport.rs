@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use std::{fs, io};
 
 use operator::gateway::{Certificate, CertificateError};
@@ -27,7 +28,7 @@ fn pem(name: &str) -> PathBuf {
     tests.join(name)
 }
 
-fn load(chain: &str, key: &str) -> Result<Arc<Certificate>, CertificateError> {
+pub(crate) fn load(chain: &str, key: &str) -> Result<Arc<Certificate>, CertificateError> {
     Certificate::load(pem(chain), pem(key))
 }
 
@@ -154,8 +155,13 @@ async fn changed_certificate_is_loaded_and_unusable_one_is_not() {
         assert!(connect(&fixture, "first.crt", "http/1.1").await.is_ok());
     }
     secret.replace(&second, &second_key);
-    assert!(certificate.reload().unwrap());
-    assert!(connect(&fixture, "first.crt", "http/1.1").await.is_err());
+    // The gateway itself compares the files every ten seconds.
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(10)).await;
+    tokio::time::resume();
+    while connect(&fixture, "first.crt", "http/1.1").await.is_ok() {
+        tokio::task::yield_now().await;
+    }
     let stream = connect(&fixture, "second.crt", "http/1.1").await.unwrap();
     assert_eq!(health(stream).await, "HTTP/1.1 200 OK");
     assert_eq!(
@@ -220,6 +226,25 @@ async fn proxy_header_is_required_of_trusted_proxies_and_refused_from_others() {
     assert!(head.contains("\nx-forwarded-for: 127.0.0.1\n"), "{head}");
     sandbox.send(OK).await;
     assert!(direct.rest().await.contains("200 OK"));
+}
+
+#[tokio::test]
+async fn clients_of_the_proxy_protocol_are_limited_per_address() {
+    let mut config = config();
+    config.trusted_proxies = vec![format!("{PROXY}/32").parse().unwrap()];
+    config.proxy_protocol = true;
+    config.max_connections_per_address = 2;
+    let fixture = SocketFixture::with(config).await;
+    let open = async |client: &str| {
+        let text = format!("PROXY TCP4 {client} 10.0.0.1 1 80\nGET /health HTTP/1.1\nHost: x\n\n");
+        let mut connection = fixture.client_from(PROXY.into(), &text).await;
+        (connection.try_until("\n\n").await.is_some(), connection)
+    };
+    let [first, second] = [open("192.0.2.7").await, open("192.0.2.7").await];
+    assert!(first.0 && second.0);
+    assert!(!open("192.0.2.7").await.0, "one more than the limit");
+    assert!(open("192.0.2.8").await.0, "of another client");
+    assert_eq!(fixture.base.gateway.metrics().refused_connections.get(), 1);
 }
 
 #[tokio::test]
