@@ -15,11 +15,12 @@ use tracing::{Instrument as _, Span};
 use super::Gateway;
 use super::access_log::{RequestRecord, TraceContext};
 use super::api::ApiError;
-use super::client_address::{ClientAddress, ClientConnection};
+use super::client_address::{ClientAddress, ClientConnection, X_FORWARDED_FOR};
 use super::proxy::{ProxyError, Target};
 use shared::admin_server;
 
-/// The metrics are also on this port (`docs/specs/runtime-api.md`, section 1.12).
+/// The metrics are also on this port (`docs/specs/runtime-api.md`, section 1.12), for scrapers in the
+/// cluster. An Ingress cannot leave out a path, but it adds a header to what it forwards.
 const METRICS: &str = "/metrics";
 
 impl Gateway {
@@ -67,7 +68,8 @@ impl Gateway {
         let mut request = super::api::normalize_path(request);
         request.extensions_mut().insert(ConnectInfo(client));
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        if is_read && request.uri().path() == METRICS {
+        let is_direct = !request.headers().contains_key(X_FORWARDED_FOR);
+        if is_read && is_direct && request.uri().path() == METRICS {
             return admin_server::metrics_response(&self.0.config.vitals);
         }
         let Ok(response) = self.0.api.clone().oneshot(request).await;

@@ -61,6 +61,8 @@ async fn every_outcome_is_counted_once() {
     let line = r#"gateway_requests_total{target="sandbox",outcome="client-left"} 2"#;
     assert!(answer.contains(line), "{answer}");
     assert!(!answer.contains(&fixture.id), "{answer}");
+    let forwarded = text.replace("Host", "X-Forwarded-For: 192.0.2.1\nHost");
+    fixture.assert_answered(&forwarded, "HTTP/1.1 404 ").await;
     let answer = fixture.exchange(&text.replace("GET", "HEAD")).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert!(!answer.contains("gateway_requests_total"), "{answer}");
