@@ -160,6 +160,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use shared::kubernetes::health::WatchFailure;
 
     #[derive(Debug, Parser)]
     struct TestArgs {
@@ -186,6 +187,11 @@ mod tests {
         assert_eq!(missing(), 1);
         index.retain(&HashSet::new());
         assert_eq!(missing(), 0);
+        let health = &vitals.health;
+        health.add_watch("sandboxes", String::new());
+        health.watch_listed("sandboxes");
+        health.watch_failed("sandboxes", WatchFailure::NotInstalled);
+        assert_eq!((missing(), health.warnings().len()), (0, 1));
     }
 
     #[test]

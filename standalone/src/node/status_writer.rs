@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client};
+use operator::kubernetes::backoff::ExponentialBackoff;
 use operator::kubernetes::error_text;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -68,7 +69,7 @@ impl<'a> StatusWriter<'a> {
     /// Repeats a write until it succeeds or the Pod is gone. A status is read anew for each
     /// attempt.
     async fn persist(&mut self, write: PendingWrite) {
-        let mut delay = INITIAL_BACKOFF;
+        let mut delays = ExponentialBackoff::new(INITIAL_BACKOFF, MAX_BACKOFF);
         loop {
             let written = match write {
                 PendingWrite::Node => self.write_node().await,
@@ -87,8 +88,7 @@ impl<'a> StatusWriter<'a> {
                     tracing::warn!(pod = self.name, ?write, error, "write failed");
                 }
             }
-            tokio::time::sleep(delay).await;
-            delay = (delay * 2).min(MAX_BACKOFF);
+            tokio::time::sleep(delays.next().unwrap_or(MAX_BACKOFF)).await;
         }
     }
 

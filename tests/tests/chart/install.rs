@@ -18,6 +18,7 @@ async fn the_charts_on_a_real_cluster() {
     render::urls_of_every_form_have_their_hosts();
     render::roles_of_users_are_aggregated();
     render::controller_has_a_pod_disruption_budget();
+    render::all_namespaces_reach_the_controller();
     steps.done("renders");
 
     dns::serve();

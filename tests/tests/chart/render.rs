@@ -168,6 +168,21 @@ pub(crate) fn controller_has_a_pod_disruption_budget() {
     assert!(render("controller.podDisruptionBudget.enabled=false").is_empty());
 }
 
+/// The controller then watches every namespace, and isolates its sandboxes there.
+pub(crate) fn all_namespaces_reach_the_controller() {
+    for (flag, named) in [
+        ("false", "SANDBOX_NAMESPACE"),
+        ("true", "SANDBOX_NETWORK_POLICY"),
+    ] {
+        let set = format!("--set={HOST},sandboxes.allNamespaces={flag}");
+        let show = "--show-only=templates/controller.yaml";
+        let rendered = helm(&["template", "x", CHART, show, &set]);
+        let variables = ["SANDBOX_NAMESPACE", "SANDBOX_NETWORK_POLICY"];
+        let found = variables.map(|name| rendered.contains(&format!("- name: {name}\n")));
+        assert_eq!(found, variables.map(|name| name == named), "{flag}");
+    }
+}
+
 pub(crate) fn urls_of_every_form_have_their_hosts() {
     for (form, hosts) in [
         ("nested", &["rt.example.com", "*.rt.example.com"][..]),

@@ -125,12 +125,16 @@ mod tests {
     use std::collections::BTreeMap;
 
     use futures::channel::mpsc;
+    use jiff::Timestamp;
     use k8s_openapi::ByteString;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use serde_json::json;
     use tokio::task::yield_now;
     use tokio::time::advance;
 
     use super::*;
+    use crate::tenants::MAX_UNCONFIRMED;
+    use testing::FakeApi;
 
     fn secret(hash: char) -> Secret {
         let version = u32::from(hash).to_string();
@@ -151,6 +155,27 @@ mod tests {
         for _ in 0..10 {
             yield_now().await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn poll_keeps_keys_valid_and_an_outage_ends_them() {
+        let (tenants, api) = (Tenants::pending(), FakeApi::default());
+        let hash = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+        let keys = json!([{"name": "a", "sha256": hash}]).to_string();
+        let secret = json!({"metadata": {}, "data": {(SECRET_KEY): ByteString(keys.into())}});
+        api.put("/api/v1/namespaces/ns/secrets/keys", secret);
+        let (kept, polled) = (tenants.clone(), poll(Api::namespaced(api.client(), "ns")));
+        let task = tokio::spawn(async move { apply_versions(&kept, polled).await });
+        let is_valid_after = async |time| {
+            sleep(time).await;
+            let key = tenants.authenticate(Some("secret"), Timestamp::UNIX_EPOCH);
+            key.is_ok()
+        };
+        assert!(is_valid_after(MAX_UNCONFIRMED * 2).await);
+        api.set_unavailable(true);
+        assert!(is_valid_after(MAX_UNCONFIRMED - POLL_INTERVAL * 2).await);
+        assert!(!is_valid_after(POLL_INTERVAL * 3).await);
+        task.abort();
     }
 
     #[tokio::test(start_paused = true)]
