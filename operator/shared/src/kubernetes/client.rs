@@ -61,7 +61,7 @@ pub async fn connect(connection: &Connection) -> Result<Client, ClientError> {
     install_crypto();
     let mut config = configuration(connection).await?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
-    // A watch may be silent for minutes; calls are bounded by `with_timeout`.
+    // A watch may be silent for a minute; `middleware` bounds that, and `with_timeout` calls.
     config.read_timeout = None;
     config.default_retry = false;
     Ok(Client::try_from(config)?)
