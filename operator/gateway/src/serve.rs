@@ -274,11 +274,9 @@ impl Connection {
         let opened = transport::open(&gateway.config, stream, peer, admit).await;
         opened
             .inspect_err(|error| {
-                let is_refused = error.kind() == io::ErrorKind::QuotaExceeded;
-                gateway
-                    .metrics
-                    .refused_connections
-                    .inc_by(is_refused.into());
+                if error.kind() == io::ErrorKind::QuotaExceeded {
+                    gateway.metrics.refused_connections.inc();
+                }
                 tracing::debug!(%peer, %error, "connection closed before HTTP");
             })
             .ok()

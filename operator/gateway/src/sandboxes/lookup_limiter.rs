@@ -17,8 +17,8 @@ use shared::token_bucket::TokenBucket;
 pub(super) const INDEX_CATCH_UP_TIMEOUT: Duration = Duration::from_millis(300);
 /// Time for which an id that did not exist is not looked up again.
 const NEGATIVE_CACHE_TTL: Duration = Duration::from_secs(1);
-/// Maximum number of ids in the negative cache.
-const NEGATIVE_CACHE_CAPACITY: usize = 4096;
+/// Maximum number of ids in the negative cache, and of confirmations that are remembered.
+const CACHE_CAPACITY: usize = 4096;
 
 /// Time for which an answer proves that the API server is available. A caller without a lookup has
 /// waited for [`INDEX_CATCH_UP_TIMEOUT`] after the last lookup, at most [`NEGATIVE_CACHE_TTL`] ago.
@@ -27,15 +27,15 @@ const API_ALIVE_WINDOW: Duration = Duration::from_millis(1500);
 /// Time for which the confirmation of an entry holds, and time without any after a failure, so that
 /// an outage delays few requests.
 const CONFIRMATION_TTL: Duration = Duration::from_secs(5);
-/// Maximum number of confirmations that are remembered.
-const CONFIRMATION_CAPACITY: usize = 4096;
+
+type Confirmation = Arc<OnceCell<()>>;
 
 /// Limits live lookups and remembers their results.
 #[derive(Debug)]
 pub(super) struct LookupLimiter {
     /// Time and success of the last lookup.
     last_result: Mutex<Option<(Instant, bool)>>,
-    confirmations: Mutex<RecentMap<Key, (Instant, Arc<OnceCell<()>>)>>,
+    confirmations: Mutex<RecentMap<Key, (Instant, Confirmation)>>,
     ids: Mutex<TokenBucket>,
     sessions: Mutex<TokenBucket>,
     /// Ids that did not exist a moment ago.
@@ -46,12 +46,12 @@ impl Default for LookupLimiter {
     fn default() -> Self {
         Self {
             last_result: Mutex::default(),
-            confirmations: Mutex::new(RecentMap::new(CONFIRMATION_CAPACITY)),
+            confirmations: Mutex::new(RecentMap::new(CACHE_CAPACITY)),
             // Unauthenticated callers.
             ids: Mutex::new(TokenBucket::new(100, Duration::from_secs(1) / 20)),
             // Authenticated callers.
             sessions: Mutex::new(TokenBucket::new(500, Duration::from_secs(1) / 100)),
-            missing: Mutex::new(RecentMap::new(NEGATIVE_CACHE_CAPACITY)),
+            missing: Mutex::new(RecentMap::new(CACHE_CAPACITY)),
         }
     }
 }
@@ -89,13 +89,13 @@ impl LookupLimiter {
 
     /// Returns the confirmation of an entry that is running or still holds, or a new one. Concurrent
     /// requests for one sandbox share it.
-    pub(super) fn confirmation(&self, key: &Key) -> Arc<OnceCell<()>> {
+    pub(super) fn confirmation(&self, key: &Key) -> Confirmation {
         let mut confirmations = self.confirmations.lock();
         let known = confirmations.get(key);
         if let Some((_, known)) = known.filter(|(since, _)| since.elapsed() < CONFIRMATION_TTL) {
             return known.clone();
         }
-        let new = Arc::<OnceCell<()>>::default();
+        let new = Confirmation::default();
         confirmations.insert(key.clone(), (Instant::now(), new.clone()));
         new
     }
