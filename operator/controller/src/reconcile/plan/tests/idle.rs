@@ -136,6 +136,9 @@ fn idle_report_older_than_deadline_is_ignored() {
 fn future_wake_annotation_prevents_pause() {
     let mut fixture = with_idle_timeout();
     fixture.deadlines.max_run_time = Some(5 * MINUTE);
+    let started = fixture.status().started_at.clone().unwrap().0;
+    let run_ends = started + SignedDuration::from_mins(5);
+    assert_eq!(fixture.plan().requeue_at, Some(run_ends));
     fixture.entry.wake_at = fixture.at(30 * 60);
     fixture.advance(20 * 60);
     fixture.report_idle_for(20 * 60);
