@@ -15,8 +15,9 @@ use crate::client::{
 };
 use crate::fixture::ServerFixture;
 use crate::plugins::{is_alive, openhands, python};
+use crate::transfer::fields;
 
-pub(crate) const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/server.py");
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/server.py");
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/client.py");
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const NOT_FOUND: &str = r#"{"detail":"Not Found"}"#;
@@ -51,7 +52,7 @@ fn local(name: &str) -> Value {
 }
 
 /// Updates the tool servers and returns their errors.
-pub(crate) fn update(process: &TestProcess, servers: &Value) -> String {
+fn update(process: &TestProcess, servers: &Value) -> String {
     let answer = ask(process, "POST /update_mcp_server", &servers.to_string());
     assert_eq!(answer.status, 200, "{}", answer.body);
     let answer = answer.json();
@@ -89,7 +90,7 @@ fn text(value: &Value) -> String {
 }
 
 /// Text of a tool's result, and true if the tool has failed.
-pub(crate) fn tool(process: &TestProcess, name: &str, arguments: &Value) -> (String, bool) {
+fn tool(process: &TestProcess, name: &str, arguments: &Value) -> (String, bool) {
     let params = json!({"name": name, "arguments": arguments});
     let answer = call(process, "tools/call", &params);
     let result = &answer["result"];
@@ -382,40 +383,18 @@ fn tool_failures_are_results() {
         json!({"content": [{"type": "text", "text": "E:hi"}], "structuredContent": {"result": "E:hi"}, "isError": false})
     );
     // The end of a tool server fails only the current call.
-    for (section, name, arguments, is_error, part) in [
-        (
-            "8.4 a tool that is not there",
-            "nope",
-            json!({}),
-            true,
-            "Unknown tool: nope",
-        ),
-        ("8.4 no argument", "echo", json!({}), true, "text"),
-        ("8.4 a tool that fails", "fail", json!({}), true, ""),
-        (
-            "8.4 a line that is not a message",
-            "flood",
-            json!({}),
-            false,
-            "still here",
-        ),
-        (
-            "8.4 the end",
-            "die",
-            json!({}),
-            true,
-            "t: it has ended (exit status: 7)",
-        ),
-        (
-            "8.4 after the end",
-            "echo",
-            json!({"text": "again"}),
-            false,
-            "E:again",
-        ),
+    for row in [
+        "8.4 a tool that is not there | nope | {} | failed | Unknown tool: nope",
+        "8.4 no argument | echo | {} | failed | text",
+        "8.4 a tool that fails | fail | {} | failed | ",
+        "8.4 a line that is not a message | flood | {} |  | still here",
+        "8.4 the end | die | {} | failed | t: it has ended (exit status: 7)",
+        r#"8.4 after the end | echo | {"text": "again"} |  | E:again"#,
     ] {
+        let [section, name, arguments, outcome, part] = fields(row);
+        let arguments = serde_json::from_str(arguments).unwrap();
         let (text, failed) = tool(&fixture, name, &arguments);
-        assert_eq!(failed, is_error, "{section}: {text}");
+        assert_eq!(failed, outcome == "failed", "{section}: {text}");
         assert!(text.contains(part), "{section}: {text}");
     }
 }

@@ -5,17 +5,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::client::{BINARY, TestProcess, copy_program, pass_on};
+use crate::client::{BINARY, TestProcess, copy_program, is_root, pass_on};
 use crate::supervise::{init, start, supervise_command};
-
-/// Returns whether chroot is possible. Prints SKIPPED if not.
-fn may_change_root() -> bool {
-    let may = rustix::process::geteuid().is_root();
-    if !may {
-        eprintln!("SKIPPED: changing the root directory needs root");
-    }
-    may
-}
 
 /// Runs `chroot ROOT /sandbox-executor supervise …`.
 fn supervise_in(root: &Path) -> TestProcess {
@@ -28,7 +19,7 @@ fn supervise_in(root: &Path) -> TestProcess {
 
 #[test]
 fn supervisor_runs_in_empty_root() {
-    if !may_change_root() {
+    if !is_root("supervisor_runs_in_empty_root") {
         return;
     }
     let root = tempfile::tempdir().unwrap();
@@ -44,7 +35,7 @@ fn supervisor_runs_in_empty_root() {
 #[test]
 fn supervisor_runs_shell_of_busybox_root() {
     let busybox = Path::new("/bin/busybox");
-    if !may_change_root() {
+    if !is_root("supervisor_runs_shell_of_busybox_root") {
         return;
     }
     if !busybox.exists() {

@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use crate::client::free_port;
 use crate::fixture::ServerFixture;
 
 /// Python with ipykernel and mcp, installed once by `hack/python-kernel/install`.
@@ -107,42 +106,4 @@ impl ServerFixture {
         assert!(tail.ends_with(&interpreter), "{tail}");
         text.to_owned()
     }
-}
-
-#[test]
-fn session_with_all_plugins() {
-    let home = tempfile::tempdir().unwrap();
-    let calls = crate::vscode::install_fake_server(home.path());
-    let (path, port) = (path(), free_port().to_string());
-    let variables = [
-        ("PATH", path.as_str()),
-        ("OPENVSCODE_SERVER_ROOT", home.path().to_str().unwrap()),
-        ("VSCODE_PORT", &port),
-    ];
-    let flags = [&PLUGINS[..], &["vscode"]].concat();
-    let fixture = ServerFixture::start("root", &flags, &variables);
-    // As clients do first: variables for the kernel, then for the shell.
-    fixture.cell("import os\nos.environ[\"GREETING\"] = \"hello\"\n\n");
-    fixture.run("export GREETING=\"hello\"");
-    let path = fixture.path("note.txt").display().to_string();
-    fixture.cell(&format!(
-        "print(file_editor('create', '{path}', file_text=os.environ['GREETING']))"
-    ));
-    let shown = fixture.output("cat note.txt; [ $GREETING = hello ] && echo same");
-    assert_eq!(shown, "hellosame");
-    let png = "from IPython.display import Image; Image(b'\\x89PNG\\r\\n\\x1a\\n' + bytes(32))";
-    let plot = fixture.cell_within(png, 60.0)["extras"]["image_urls"][0].clone();
-    let start = "data:image/png;base64,iVBOR";
-    assert!(plot.as_str().unwrap().starts_with(start), "{plot}");
-    let server = json!({"name": "t", "command": python(), "args": [crate::mcp::SERVER]});
-    crate::mcp::update(&fixture, &json!([server]));
-    let echo = crate::mcp::tool(&fixture, "echo", &json!({"text": "hi"}));
-    assert_eq!(echo.0, "E:hi");
-    let token = crate::vscode::token(&fixture);
-    let started = crate::vscode::wait_for_line(&calls);
-    let token = format!("--connection-token {}", token.as_str().unwrap());
-    assert!(started.contains(&token), "{started}");
-    let health = fixture.get("/server_info").json()["plugins"].clone();
-    let ready = json!({"agent_skills": "ready", "jupyter": "ready", "vscode": "ready"});
-    assert_eq!(health, ready);
 }

@@ -64,7 +64,7 @@ fn set_directories(command: &mut Command, home: &Path, work: &Path) {
 }
 
 /// Installs the fake server and returns the file that it writes its command lines to.
-pub(crate) fn install_fake_server(home: &Path) -> PathBuf {
+fn install_fake_server(home: &Path) -> PathBuf {
     let bin = home.join("bin");
     fs::create_dir_all(&bin).unwrap();
     let program = bin.join("openvscode-server");
@@ -74,7 +74,7 @@ pub(crate) fn install_fake_server(home: &Path) -> PathBuf {
 }
 
 /// Waits until the fake server has been started and returns its command line.
-pub(crate) fn wait_for_line(calls: &Path) -> String {
+fn wait_for_line(calls: &Path) -> String {
     loop {
         let text = fs::read_to_string(calls).unwrap_or_default();
         if let Some((line, "")) = text.rsplit_once('\n') {
@@ -85,7 +85,7 @@ pub(crate) fn wait_for_line(calls: &Path) -> String {
 }
 
 /// Waits until the plugin has started or failed and returns the token.
-pub(crate) fn token(process: &TestProcess) -> Value {
+fn token(process: &TestProcess) -> Value {
     wait_until(|| health(process) != "starting");
     let answer = process.keyed("GET /vscode/connection_token", "");
     assert_eq!(answer.status, 200);

@@ -13,21 +13,17 @@ mod sandbox_servers;
 mod seeded_rng;
 mod supervisors;
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use crds::conditions::Reason;
 use crds::sandbox::{DesiredState, Phase, SandboxSpec, SandboxStatus};
 use crds::{Sandbox, SandboxPool, names};
-use http::{Method, Request};
-use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use operator::controller::{self, ControllerConfig, PeerClients};
-use operator::gateway::{Gateway, GatewayConfig, Tenants};
+use operator::gateway::{Gateway, Tenants};
 use operator::index::{Entry, Index, Key};
 use operator::keys::Keys;
 use operator::kubernetes::watch;
@@ -38,13 +34,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::clients::JsonReply;
 use crate::fault_injection::{Faults, TestApi};
 
 pub use chaos::PodScript;
 pub use controllers::{Link, TestController};
 pub use crash::is_controller_write;
-use gateways::TestGateways;
+pub use gateways::TestGateway;
+use gateways::{TestGateways, gateway_config};
 pub use node::ScriptedNode;
 pub use quota::Quota;
 pub use seeded_rng::SeededRng;
@@ -144,9 +140,10 @@ impl TestCluster {
         self.controller = Some(shutdown.drop_guard());
     }
 
-    /// From now on Pods of controllers that are started need room in a quota, which has none.
-    pub fn exhaust_quota(&mut self) -> Arc<Quota> {
-        let quota = Arc::<Quota>::default();
+    /// From now on Pods of controllers that are started need room in a quota, which has none. It may be a policy,
+    /// whose messages vary.
+    pub fn exhaust_quota(&mut self, varies_messages: bool) -> Arc<Quota> {
+        let quota = Arc::new(Quota::new(varies_messages));
         self.client = api_clients::with_quota(&self.api, quota.clone());
         quota
     }
@@ -368,49 +365,6 @@ impl Default for TestCluster {
     }
 }
 
-/// A gateway without a socket.
-#[derive(Debug, Clone)]
-pub struct TestGateway {
-    gateway: Gateway,
-    _shutdown: Arc<DropGuard>,
-}
-
-impl TestGateway {
-    /// `/start` with the key of the tenant `default`, which must be accepted.
-    pub async fn start(&self, body: &Value) -> Value {
-        let answer = self.post("/start", body).await;
-        assert_eq!(answer.status, 201, "{}", answer.body);
-        answer.body
-    }
-
-    /// `POST` with the key of the tenant `default`.
-    pub async fn post(&self, path: &str, body: &Value) -> JsonReply {
-        self.send(API_KEY, Method::POST, path, body.to_string())
-            .await
-    }
-
-    /// `GET` with the key of the tenant `default`.
-    pub async fn get(&self, path: &str) -> JsonReply {
-        self.send(API_KEY, Method::GET, path, String::new()).await
-    }
-
-    pub async fn send(&self, key: &str, method: Method, path: &str, body: String) -> JsonReply {
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("Host", "localhost:5000")
-            .header("X-API-Key", key)
-            .body(Body::from(body))
-            .expect("a request");
-        let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        let response = self.gateway.respond(request, peer).await;
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await.expect("a body");
-        let body = serde_json::from_slice(&body.to_bytes()).unwrap_or(Value::Null);
-        JsonReply { status, body }
-    }
-}
-
 /// Body of a `/start` for this session.
 pub fn start_body(session: &str) -> Value {
     json!({"session_id": session, "image": "debian:12", "command": ["server"]})
@@ -437,19 +391,5 @@ fn urls() -> Urls {
         scheme: Scheme::Http,
         base: "localhost:5000".into(),
         form: UrlForm::Nested,
-    }
-}
-
-fn gateway_config() -> GatewayConfig {
-    GatewayConfig {
-        namespace: NAMESPACE.into(),
-        urls: urls(),
-        workspace_size: "1Gi".into(),
-        drain_delay: Duration::ZERO,
-        drain_limit: Duration::from_secs(1),
-        max_connections: 64,
-        max_connections_per_address: 0,
-        loopback_pods: true,
-        ..GatewayConfig::default()
     }
 }

@@ -37,16 +37,3 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn relative_path_is_joined_to_working_directory() {
-        let resolve = |path| resolve(path, Path::new("/w")).display().to_string();
-        assert_eq!(resolve("a.txt"), "/w/a.txt");
-        assert_eq!(resolve("./a//b/../c"), "/w/a/b/../c");
-        assert_eq!(resolve("/etc/./x"), "/etc/x");
-    }
-}

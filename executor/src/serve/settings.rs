@@ -184,18 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn check_rejects_invalid_settings() {
-        assert_eq!(
-            check(&["--plugins", "jupyter", "x"]).unwrap_err(),
-            "Plugin x not found"
-        );
-        assert!(
-            check(&["--working-dir", "w"])
-                .unwrap_err()
-                .contains("must be absolute")
-        );
-        let error = check(&["--no-enable-browser", "--browsergym-eval-env", "a", "b"]).unwrap_err();
-        assert!(error.starts_with("Browser environment is not enabled"));
+    fn check_accepts_a_browser_environment() {
         assert!(check(&["--browsergym-eval-env", "a"]).is_ok());
     }
 

@@ -78,38 +78,19 @@ fn missing_user_gets_requested_uid() {
 
 #[test]
 fn shells_change_to_allowed_users_only() {
-    for (name, user, variable, runs_as) in [
-        (
-            "1.2 another user is not changed to",
-            "builder",
-            None,
-            "root",
-        ),
-        (
-            "1.2 unless RUNTIME_USERNAME names it",
-            "builder",
-            Some(("RUNTIME_USERNAME", "builder")),
-            "builder",
-        ),
-        (
-            "1.2 SU_TO_USER=false",
-            "openhands",
-            Some(("SU_TO_USER", "false")),
-            "root",
-        ),
-        (
-            "1.2 SU_TO_USER=on",
-            "openhands",
-            Some(("SU_TO_USER", "on")),
-            "openhands",
-        ),
-        ("1.9 root", "root", None, "root"),
+    for row in [
+        "1.2 another user is not changed to | builder |  | root",
+        "1.2 unless RUNTIME_USERNAME names it | builder | RUNTIME_USERNAME=builder | builder",
+        "1.2 SU_TO_USER=false | openhands | SU_TO_USER=false | root",
+        "1.2 SU_TO_USER=on | openhands | SU_TO_USER=on | openhands",
+        "1.9 root | root |  | root",
     ] {
+        let [name, user, variable, runs_as] = fields(row);
         let Some(environment) = CaseEnvironment::private(user) else {
             return;
         };
         let mut command = environment.command("w", &[]);
-        let process = TestProcess::start(command.envs(variable));
+        let process = TestProcess::start(command.envs(variable.split_once('=')));
         assert_eq!(process.output("whoami"), runs_as, "{name}");
     }
 }

@@ -7,78 +7,30 @@ use serde_json::{Value, json};
 
 use super::environment::{CaseEnvironment, environments};
 use crate::client::{KEY, open_gate, wait_until};
+use crate::transfer::fields;
 
-/// Bodies without an action, and their errors.
-const INVALID: &[(&str, &str, &str)] = &[
-    (
-        "1.7 no action",
-        "{}",
-        "{'type': 'missing', 'loc': ('body', 'action'), 'msg': 'Field required', 'input': {}}",
-    ),
-    (
-        "1.7 action is no object",
-        r#"{"action":"x"}"#,
-        "{'type': 'dict_type', 'loc': ('body', 'action'), 'msg': 'Input should be a valid dictionary', 'input': 'x'}",
-    ),
-    (
-        "1.7 action is null",
-        r#"{"action":null}"#,
-        "{'type': 'dict_type', 'loc': ('body', 'action'), 'msg': 'Input should be a valid dictionary', 'input': None}",
-    ),
-    (
-        "1.7 no JSON",
-        "{",
-        "{'type': 'json_invalid', 'loc': ('body', 0), 'msg': 'JSON decode error', 'input': {}, 'ctx': {'error': 'Expecting value'}}",
-    ),
+/// Name, body without an action, and its error.
+const INVALID: [&str; 7] = [
+    "1.7 no action | {} | {'type': 'missing', 'loc': ('body', 'action'), 'msg': 'Field required', 'input': {}}",
+    r#"1.7 action is no object | {"action":"x"} | {'type': 'dict_type', 'loc': ('body', 'action'), 'msg': 'Input should be a valid dictionary', 'input': 'x'}"#,
+    r#"1.7 action is null | {"action":null} | {'type': 'dict_type', 'loc': ('body', 'action'), 'msg': 'Input should be a valid dictionary', 'input': None}"#,
+    "1.7 no JSON | { | {'type': 'json_invalid', 'loc': ('body', 0), 'msg': 'JSON decode error', 'input': {}, 'ctx': {'error': 'Expecting value'}}",
+    "1.7 no body |  | {'type': 'missing', 'loc': ('body',), 'msg': 'Field required', 'input': None}",
+    "1.7 no object | [1] | {'type': 'model_attributes_type', 'loc': ('body',), 'msg': 'Input should be a valid dictionary or object to extract fields from', 'input': [1]}",
+    r#"1.7 other fields | {"x":1} | {'type': 'missing', 'loc': ('body', 'action'), 'msg': 'Field required', 'input': {'x': 1}}"#,
 ];
 
-/// Actions that are not executed, and their errors.
-const REFUSED: &[(&str, &str, &str)] = &[
-    (
-        "2.3 neither action nor observation",
-        "{}",
-        "Unknown event type: {}",
-    ),
-    (
-        "2.3 an observation",
-        r#"{"observation":"run"}"#,
-        "400: Invalid action type",
-    ),
-    (
-        "2.3 unknown word",
-        r#"{"action":"nope"}"#,
-        "'action['action']='nope'' is not defined. Available actions: dict_keys(['null', 'run', 'run_ipython', 'browse', 'browse_interactive', 'read', 'write', 'edit', 'think', 'finish', 'reject', 'recall', 'change_agent_state', 'message', 'system', 'condensation', 'condensation_request', 'call_tool_mcp', 'task_tracking', 'loop_recovery'])",
-    ),
-    (
-        "2.3 missing argument",
-        r#"{"action":"run","args":{}}"#,
-        "action={'action': 'run', 'args': {}} has the wrong arguments: CmdRunAction.__init__() missing 1 required positional argument: 'command'",
-    ),
-    (
-        "2.3 missing args",
-        r#"{"action":"run"}"#,
-        "action={'action': 'run'} has the wrong arguments: CmdRunAction.__init__() missing 1 required positional argument: 'command'",
-    ),
-    (
-        "2.3 an edit that clients take apart",
-        r#"{"action":"edit","args":{"path":"/f","impl_source":"llm_based_edit"}}"#,
-        "",
-    ),
-    (
-        "2.3 missing url",
-        r#"{"action":"browse","args":{}}"#,
-        "action={'action': 'browse', 'args': {}} has the wrong arguments: BrowseURLAction.__init__() missing 1 required positional argument: 'url'",
-    ),
-    (
-        "2.3 two missing arguments",
-        r#"{"action":"write","args":{}}"#,
-        "action={'action': 'write', 'args': {}} has the wrong arguments: FileWriteAction.__init__() missing 2 required positional arguments: 'path' and 'content'",
-    ),
-    (
-        "2.3 source",
-        r#"{"action":"run","source":"bogus","args":{"command":"ls"}}"#,
-        "'bogus' is not a valid EventSource",
-    ),
+/// Name, action that is not executed, and its error.
+const REFUSED: [&str; 9] = [
+    "2.3 neither action nor observation | {} | Unknown event type: {}",
+    r#"2.3 an observation | {"observation":"run"} | 400: Invalid action type"#,
+    r#"2.3 unknown word | {"action":"nope"} | 'action['action']='nope'' is not defined. Available actions: dict_keys(['null', 'run', 'run_ipython', 'browse', 'browse_interactive', 'read', 'write', 'edit', 'think', 'finish', 'reject', 'recall', 'change_agent_state', 'message', 'system', 'condensation', 'condensation_request', 'call_tool_mcp', 'task_tracking', 'loop_recovery'])"#,
+    r#"2.3 missing argument | {"action":"run","args":{}} | action={'action': 'run', 'args': {}} has the wrong arguments: CmdRunAction.__init__() missing 1 required positional argument: 'command'"#,
+    r#"2.3 missing args | {"action":"run"} | action={'action': 'run'} has the wrong arguments: CmdRunAction.__init__() missing 1 required positional argument: 'command'"#,
+    r#"2.3 an edit that clients take apart | {"action":"edit","args":{"path":"/f","impl_source":"llm_based_edit"}} | "#,
+    r#"2.3 missing url | {"action":"browse","args":{}} | action={'action': 'browse', 'args': {}} has the wrong arguments: BrowseURLAction.__init__() missing 1 required positional argument: 'url'"#,
+    r#"2.3 two missing arguments | {"action":"write","args":{}} | action={'action': 'write', 'args': {}} has the wrong arguments: FileWriteAction.__init__() missing 2 required positional arguments: 'path' and 'content'"#,
+    r#"2.3 source | {"action":"run","source":"bogus","args":{"command":"ls"}} | 'bogus' is not a valid EventSource"#,
 ];
 
 /// Actions that only the backend executes.
@@ -95,7 +47,8 @@ const OF_THE_BACKEND: &[(&str, &str)] = &[
 fn invalid_bodies_are_rejected() {
     for environment in environments() {
         let process = environment.serve("bodies");
-        for (name, body, error) in INVALID {
+        for row in INVALID {
+            let [name, body, error] = fields(row);
             let answer = process.post(body);
             let errors = format!("[{error}]");
             let expected = json!({"detail": "Invalid request parameters", "errors": errors});
@@ -106,7 +59,8 @@ fn invalid_bodies_are_rejected() {
             let expected = json!({"detail": format!("Internal server error: {error}")});
             assert_eq!((answer.status, answer.json()), (500, expected), "{name}");
         };
-        for (name, action, error) in REFUSED {
+        for row in REFUSED {
+            let [name, action, error] = fields(row);
             check(name, action, error);
         }
         for (name, args) in OF_THE_BACKEND {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{CAT, view};
 use crate::fixture::{ServerFixture, all_users};
+use crate::transfer::fields;
 
 const TEN: &[u8] = b"l1\nl2\nl3\nl4\nl5\nl6\nl7\nl8\nl9\nl10\n";
 
@@ -67,21 +68,14 @@ fn files_are_viewed() {
         fixture.put("b", b"\0\xff");
         std::fs::write(fixture.path("big"), "x".repeat(11 << 20)).unwrap();
         fixture.put("a.docx", b"text");
-        for (section, path, kind, content) in [
-            ("6.2 binary", "{}/b", "error", "ERROR_BINARY_FILE"),
-            (
-                "6.4 too large",
-                "{}/big",
-                "read",
-                "ERROR:\nFile validation failed for {}/big: File is too large (11.0MB). Maximum allowed size is 10MB.",
-            ),
-            (
-                "6.4 a document, no converter",
-                "{}/a.docx",
-                "read",
-                "ERROR:\nError in converting file to Markdown: no converter is installed. Please use Python code to read {}/a.docx",
-            ),
+        for row in [
+            "6.2 binary | {}/b | error | ERROR_BINARY_FILE",
+            "6.4 too large | {}/big | read | ERROR:\nFile validation failed for {}/big: \
+             File is too large (11.0MB). Maximum allowed size is 10MB.",
+            "6.4 a document, no converter | {}/a.docx | read | ERROR:\nError in converting file to \
+             Markdown: no converter is installed. Please use Python code to read {}/a.docx",
         ] {
+            let [section, path, kind, content] = fields(row);
             let answer = view(&fixture, path, &Value::Null);
             assert_eq!(answer["observation"], kind, "{section}");
             assert_eq!(answer["content"], fixture.fill(content), "{section}");

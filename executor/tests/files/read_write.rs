@@ -181,6 +181,9 @@ fn write_keeps_mode_and_links() {
         let kept = mode_and_owner(fixture.path("script"));
         assert_eq!(kept, (0o755, fixture.uid()));
         assert_eq!(std::fs::read(fixture.path("script")).unwrap(), b"new\n");
+        symlink("nothing", fixture.path("dangling")).unwrap();
+        fixture.act("write", &json!({"path": "dangling", "content": "made"}));
+        assert_eq!(std::fs::read(fixture.path("nothing")).unwrap(), b"made\n");
     }
 }
 

@@ -105,9 +105,9 @@ fn invalid_downloads_are_rejected() {
             zip.by_name("f").unwrap().read_to_string(&mut text).unwrap();
             assert_eq!((zip.len(), text.as_str()), (1, "text"), "{section}");
         }
-        fs::create_dir(fixture.path("ü x")).unwrap();
-        let (_, headers, body) = fixture.download(&format!("?path={root}/%C3%BC%20x"));
-        let name = "filename*=utf-8''%c3%bc%20x.zip";
+        fs::create_dir(fixture.path("ü\"\r\n x")).unwrap();
+        let (_, headers, body) = fixture.download(&format!("?path={root}/%C3%BC%22%0D%0A%20x"));
+        let name = "filename*=utf-8''%c3%bc%22%0d%0a%20x.zip\r\n";
         assert!(headers.contains(name), "{headers}");
         assert_eq!(body.len(), 22);
     }

@@ -84,6 +84,7 @@ fn invalid_uploads_get_the_errors_of_the_python_server() {
              [Errno 20] Not a directory: '{}/a.txt/b'",
             "2.5 no filename | ={}/up |  | x | [Errno 21] Is a directory: '{}/up/'",
             "2.5 a name that is none | ={}/up | .. | x | [Errno 21] Is a directory: '{}/up/'",
+            "2.5 a name that leads up | ={}/up | a/.. | x | [Errno 21] Is a directory: '{}/up/'",
             "2.5 a null byte | ={}/a%00b | q | x | embedded null byte",
         ] {
             let case = fixture.fill(case);

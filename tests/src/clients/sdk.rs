@@ -23,10 +23,8 @@ pub struct Sdk {
     pub server_image: String,
     pub environment: Value,
     pub runtime_class: Option<String>,
-    pub resource_factor: f64,
     pub keep_alive: bool,
     pub pause_on_close: bool,
-    pub startup_wait_timeout: Duration,
     /// The client of the agent-server.
     pub sandbox: HttpClient,
     pub runtime_id: Option<String>,
@@ -43,10 +41,8 @@ impl Sdk {
             server_image: image.into(),
             environment: json!({}),
             runtime_class: Some("sysbox-runc".into()),
-            resource_factor: 1.0,
             keep_alive: false,
             pause_on_close: false,
-            startup_wait_timeout: INIT,
             sandbox: HttpClient::of_session(""),
             runtime_id: None,
             host: String::new(),
@@ -104,9 +100,6 @@ impl Sdk {
         if let Some(class) = &self.runtime_class {
             body["runtime_class"] = json!(class);
         }
-        if (self.resource_factor - 1.0).abs() > f64::EPSILON {
-            body["resource_factor"] = json!(self.resource_factor);
-        }
         let started = self.api.within(INIT).post("start", &body).await;
         self.remember(&started?.success()?)
     }
@@ -122,7 +115,7 @@ impl Sdk {
 
     /// Polls the session. Any HTTP error is fatal, any trouble with `/health` is not.
     async fn wait_until_ready(&mut self) -> Result<(), ClientException> {
-        let end = Instant::now() + self.startup_wait_timeout;
+        let end = Instant::now() + INIT;
         while Instant::now() < end {
             let reply = self.api.session(&self.session_id).await?;
             let runtime = reply.success()?;

@@ -26,21 +26,17 @@ pub struct V0Config {
     /// `runtime_container_image`; without one an image is built.
     pub image: Option<String>,
     pub command: Vec<String>,
-    pub working_dir: String,
     pub environment: Map<String, Value>,
     pub resource_factor: f64,
     pub runtime_class: Option<String>,
     pub attach_to_existing: bool,
     pub keep_runtime_alive: bool,
-    pub pause_closed_runtimes: bool,
     pub init_timeout: Duration,
     pub api_timeout: Duration,
     /// Timeout of an action; the call gets five seconds more.
     pub action_timeout: Duration,
     /// The nested manager sets nothing up in the sandbox.
     pub sets_environment_up: bool,
-    /// Success codes are compared exactly, as the oldest releases did.
-    pub exact_codes: bool,
 }
 
 impl V0Config {
@@ -51,18 +47,15 @@ impl V0Config {
             sid: sid.into(),
             image: Some("debian:12".into()),
             command: v0_command("", "openhands"),
-            working_dir: "/openhands/code/".into(),
             environment: Map::new(),
             resource_factor: 1.0,
             runtime_class: None,
             attach_to_existing: false,
             keep_runtime_alive: false,
-            pause_closed_runtimes: true,
             init_timeout: Duration::from_mins(3),
             api_timeout: Duration::from_mins(1),
             action_timeout: Duration::from_mins(2),
             sets_environment_up: true,
-            exact_codes: true,
         }
     }
 }
@@ -153,7 +146,7 @@ impl V0 {
         };
         let config = &self.config;
         let mut body = json!({
-            "image": image, "command": config.command, "working_dir": config.working_dir,
+            "image": image, "command": config.command, "working_dir": "/openhands/code/",
             "environment": config.environment, "session_id": config.sid,
             "resource_factor": config.resource_factor,
         });
@@ -199,11 +192,7 @@ impl V0 {
             return Ok(());
         }
         let keeps = self.config.keep_runtime_alive;
-        match (keeps, self.config.pause_closed_runtimes) {
-            (true, true) => self.change("pause").await,
-            (true, false) => Ok(()),
-            (false, _) => self.change("stop").await,
-        }
+        self.change(if keeps { "pause" } else { "stop" }).await
     }
 
     async fn change(&mut self, verb: &str) -> Result<(), ClientException> {
@@ -224,7 +213,7 @@ impl V0 {
         let url = format!("{}/{path}", self.config.api_url);
         let limit = self.config.api_timeout;
         let reply = self.request(method, &url, body, limit).await?;
-        if self.config.exact_codes && reply.status != code {
+        if reply.status != code {
             let wrong = format!("{} instead of {code}", reply.status);
             return Err(ClientException::Assertion(wrong));
         }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::exception::text;
 use super::{ClientException, POLL, RuntimeApi};
 
-pub use enterprise::{Claims, Enterprise};
+pub use enterprise::Enterprise;
 
 /// The one client for all calls.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
@@ -41,14 +41,6 @@ pub struct V1App {
     pub stored: Vec<String>,
 }
 
-/// A sandbox that was started.
-#[derive(Debug, Clone)]
-pub struct Started {
-    pub id: String,
-    pub key: String,
-    pub runtime: Value,
-}
-
 impl V1App {
     pub fn new(api_url: &str, api_key: &str, image: &str) -> Self {
         Self {
@@ -60,8 +52,8 @@ impl V1App {
         }
     }
 
-    /// `start_sandbox`, which makes room first.
-    pub async fn start(&mut self, id: &str) -> Result<Started, ClientException> {
+    /// `start_sandbox`, which makes room first. Returns the session key.
+    pub async fn start(&mut self, id: &str) -> Result<String, ClientException> {
         self.pause_oldest().await?;
         let body = json!({
             "image": self.image, "command": self.command, "working_dir": "/workspace",
@@ -70,9 +62,7 @@ impl V1App {
         });
         let runtime = self.api.post("start", &body).await?.success()?;
         self.stored.push(id.to_owned());
-        let key = text(&runtime, "session_api_key")?;
-        let id = id.to_owned();
-        Ok(Started { id, key, runtime })
+        text(&runtime, "session_api_key")
     }
 
     async fn pause_oldest(&mut self) -> Result<(), ClientException> {

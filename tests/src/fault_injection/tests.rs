@@ -2,9 +2,8 @@ use std::pin::pin;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
-use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, ResourceExt as _};
 use tokio::time::{Instant, timeout};
 
 use super::*;
@@ -114,27 +113,4 @@ async fn latency_delays_requests_and_lag_delays_watch_events() {
         Some(Ok(WatchEvent::Added(_)))
     ));
     assert_eq!(start.elapsed(), Duration::from_millis(5020));
-}
-
-#[tokio::test(start_paused = true)]
-async fn kube_watchers_survive_drops_and_compaction() {
-    let (server, configs) = server();
-    for config in [
-        watcher::Config::default(),
-        watcher::Config::default().streaming_lists(),
-    ] {
-        let watcher = watcher(configs.clone(), config)
-            .default_backoff()
-            .applied_objects();
-        let names = watcher.filter_map(async |config| Some(config.ok()?.name_any()));
-        let mut names = pin!(names);
-        let name = format!("c{}", server.revision());
-        create(&configs, &name).await.unwrap();
-        while names.next().await.unwrap() != name {}
-        server.compact();
-        server.faults().drop_watches();
-        let late = format!("{name}-late");
-        create(&configs, &late).await.unwrap();
-        while names.next().await.unwrap() != late {}
-    }
 }

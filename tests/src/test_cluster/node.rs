@@ -115,16 +115,11 @@ impl ScriptedNode {
 
     /// Loses the node of a sandbox's Pod. The API says so, and no kubelet ends the Pod any more.
     pub async fn lose_node(&self, name: &str) {
-        self.kill_node_silently(name);
-        let status = json!({"phase": "Unknown", "reason": "NodeLost"});
-        self.say(name, &self.uid(name), &status).await;
-    }
-
-    /// Kills the node of a sandbox's Pod before the API server notices.
-    pub fn kill_node_silently(&self, name: &str) {
         if let Some(running) = self.state.lock().running.get_mut(name) {
             running.lost = true;
         }
+        let status = json!({"phase": "Unknown", "reason": "NodeLost"});
+        self.say(name, &self.uid(name), &status).await;
     }
 
     /// From now on something happens to this share of all new Pods.
@@ -159,11 +154,6 @@ impl ScriptedNode {
     /// Names of all Pods that were ever created, in order.
     pub fn created(&self) -> Vec<String> {
         self.state.lock().created.clone()
-    }
-
-    /// Returns whether a sandbox has a running Pod.
-    pub fn runs(&self, name: &str) -> bool {
-        self.state.lock().running.contains_key(name)
     }
 
     /// Uid of the Sandbox of the running Pod that has this address.

@@ -13,7 +13,7 @@ pub struct Quota {
     has_room: AtomicBool,
     refused: AtomicUsize,
     /// It is a policy, which says something else each time.
-    varies_messages: AtomicBool,
+    varies_messages: bool,
 }
 
 impl Quota {
@@ -21,9 +21,11 @@ impl Quota {
         self.has_room.store(true, Ordering::Relaxed);
     }
 
-    /// From now on refusals are those of a policy that says something else each time.
-    pub fn vary_messages(&self) {
-        self.varies_messages.store(true, Ordering::Relaxed);
+    pub(super) fn new(varies_messages: bool) -> Self {
+        Self {
+            varies_messages,
+            ..Self::default()
+        }
     }
 
     /// Returns the number of rejected Pods.
@@ -42,8 +44,7 @@ impl Quota {
              used: limits.cpu={used}, limited: limits.cpu=100"
         );
         let policy = format!("admission webhook \"policy\" denied the request: audit id {used}");
-        let chatty = self.varies_messages.load(Ordering::Relaxed);
-        let message = if chatty { policy } else { quota };
+        let message = if self.varies_messages { policy } else { quota };
         let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
             "message": message, "reason": "Forbidden", "code": 403});
         let mut answer = Response::new(Body::from(status.to_string()));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tests::clients::text;
 use tests::fault_injection::Outage;
 use tests::test_cluster::{TestCluster, TestGateway, start_body};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// Lag of the watches, during which the replicas differ.
 const LAG: Duration = Duration::from_secs(2);
@@ -30,7 +30,9 @@ async fn start(gateway: &TestGateway, session: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn item_1_start_on_one_replica_is_visible_on_the_other() {
     let (_world, [one, other]) = stage().await;
+    let begun = Instant::now();
     let started = start(&one, "s").await;
+    assert!(begun.elapsed() <= Duration::from_secs(2));
     let id = started["runtime_id"].as_str().unwrap();
     for path in [format!("/runtime/{id}"), "/sessions/s".into()] {
         let answer = other.get(&path).await;

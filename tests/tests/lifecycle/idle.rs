@@ -37,15 +37,6 @@ async fn idle_sandbox_is_paused_at_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn active_sandbox_is_not_paused() {
-    let cluster = TestCluster::new();
-    let (_, ip) = lazy(&cluster).await;
-    cluster.supervisors.idle_for(&ip, Duration::ZERO);
-    tokio::time::sleep(Duration::from_hours(12)).await;
-    assert_eq!(cluster.status("a").await.phase, Phase::Running);
-}
-
-#[tokio::test(start_paused = true)]
 async fn thousand_requests_wake_a_sandbox_with_one_write() {
     let cluster = TestCluster::new();
     let (id, _) = lazy(&cluster).await;

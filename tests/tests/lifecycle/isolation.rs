@@ -35,11 +35,6 @@ fn isolating_cluster() -> TestCluster {
     cluster
 }
 
-async fn run(cluster: &TestCluster, name: &str) {
-    cluster.create(name).await;
-    cluster.wait_for_phase(name, Phase::Running).await;
-}
-
 async fn is_isolated(policies: &Api<NetworkPolicy>) -> bool {
     let found = policies.get_opt(POLICY).await.unwrap();
     found.is_some_and(|found| found.spec == Some(policy()))
@@ -65,14 +60,14 @@ fn refuse_policies(cluster: &TestCluster) {
 #[tokio::test(start_paused = true)]
 async fn namespace_is_isolated_before_its_first_pod() {
     let cluster = isolating_cluster();
-    run(&cluster, "a").await;
+    cluster.running("a").await;
     assert_eq!(writes(&cluster)[..2], ["networkpolicies", "pods"]);
     let policies: Api<NetworkPolicy> = cluster.api_of();
     assert!(is_isolated(&policies).await);
     let labels = policies.get(POLICY).await.unwrap().metadata.labels;
     let manager = &labels.unwrap()["app.kubernetes.io/managed-by"];
     assert_eq!(manager, "sandbox-operator");
-    run(&cluster, "b").await;
+    cluster.running("b").await;
     let checks = writes(&cluster).into_iter();
     let checks = checks.filter(|resource| resource == "networkpolicies");
     assert_eq!(checks.count(), 1, "one check serves both starts");
@@ -98,13 +93,13 @@ async fn namespace_is_isolated_before_its_first_pod() {
 async fn policy_changed_by_hand_is_restored_by_next_start_and_by_restart_of_controller() {
     let mut cluster = isolating_cluster();
     let policies: Api<NetworkPolicy> = cluster.api_of();
-    run(&cluster, "a").await;
+    cluster.running("a").await;
     let opened = Patch::Merge(json!({"spec": {"ingress": [{}], "egress": null}}));
     let by_hand = PatchParams::default();
     policies.patch(POLICY, &by_hand, &opened).await.unwrap();
     assert!(!is_isolated(&policies).await);
     sleep(Duration::from_secs(61)).await;
-    run(&cluster, "b").await;
+    cluster.running("b").await;
     assert!(is_isolated(&policies).await);
 
     let params = DeleteParams::default();

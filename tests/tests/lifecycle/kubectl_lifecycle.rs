@@ -78,19 +78,6 @@ async fn start_fails_after_start_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sandbox_can_be_paused_and_stopped_while_it_starts() {
-    let cluster = TestCluster::new();
-    cluster.supervisors.never_ready();
-    cluster.create("a").await;
-    cluster.wait_for_phase("a", Phase::Starting).await;
-    cluster.bring("a", DesiredState::Paused).await;
-    cluster.set_state("a", DesiredState::Running).await;
-    cluster.wait_for_phase("a", Phase::Starting).await;
-    cluster.bring("a", DesiredState::Stopped).await;
-    assert!(cluster.names::<Pod>().await.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
 async fn changed_spec_is_reported_until_the_next_restart() {
     let cluster = TestCluster::new();
     cluster.running("a").await;

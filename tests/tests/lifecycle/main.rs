@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod active_requests;
-mod api;
 mod chaos;
 mod controller_crash;
 mod entrypoint_secret;

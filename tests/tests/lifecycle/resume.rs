@@ -23,17 +23,6 @@ async fn asleep(cluster: &mut TestCluster) -> (TestGateway, String, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn resume_wakes_idle_paused_sandbox() {
-    let mut cluster = TestCluster::without_controller();
-    let (gateway, name, id) = asleep(&mut cluster).await;
-    let resumed = gateway.post("/resume", &id).await;
-    // The gateway answers once its watch has delivered the change; the Pod may run by then.
-    assert_eq!(resumed.status, 200, "{}", resumed.body);
-    assert_ne!(resumed.body["status"], "paused");
-    cluster.wait_for_phase(&name, Phase::Running).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn pause_and_resume_without_controller_end_in_running() {
     let mut cluster = TestCluster::without_controller();
     let (gateway, name, id) = asleep(&mut cluster).await;

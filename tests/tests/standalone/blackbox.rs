@@ -1,10 +1,7 @@
-//! The black-box checklist of the runtime API (`docs/specs/runtime-api.md`, section 8.1), item by item, against the
-//! standalone binary. Item 2 is `readiness.rs`.
+//! Items of the black-box checklist of the runtime API (`docs/specs/runtime-api.md`, section 8.1) that need the
+//! standalone binary and real processes. The section names the tests of the others.
 
-mod content;
-mod crashes;
 mod endurance;
-mod lifecycle;
 mod requests;
 mod restarts;
 mod shutdown;

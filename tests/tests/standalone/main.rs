@@ -6,7 +6,6 @@ mod bad_input;
 mod blackbox;
 mod first_session;
 mod fixture;
-mod isolation;
 mod kubectl;
 mod plugins;
 mod readiness;

@@ -181,12 +181,15 @@ async fn requests_wait_for_a_restarting_server() {
     config.command = vec!["/usr/local/bin/openhands-agent-server".into()];
     config.sets_environment_up = false;
     let mut client = connected(config).await;
+    let before = fixture.session("s").await;
     // A server that is killed cannot answer. The second restart takes ten seconds.
     for restarts in [1, 2] {
         let crash = client.sandbox(Method::POST, "/api/crash/7", None, CALL_TIMEOUT);
         assert_eq!(crash.await.unwrap_err(), ClientException::Disconnected);
-        let noticed =
-            |info: &Value| info["pod_status"] != "Ready" || info["restart_count"] == restarts;
+        let noticed = |info: &Value| {
+            assert_ne!(info["status"], "error", "one crash is not fatal");
+            info["pod_status"] != "Ready" || info["restart_count"] == restarts
+        };
         fixture.until("s", noticed).await;
         let limit = Duration::from_secs(125);
         let next = client.sandbox(Method::GET, "/api/echo", None, limit).await;
@@ -195,6 +198,9 @@ async fn requests_wait_for_a_restarting_server() {
     let info = fixture.until("s", |info| info["restart_count"] == 2).await;
     let reasons = json!(["exit code 7", "exit code 7"]);
     assert_eq!(info["restart_reasons"], reasons);
+    for field in ["runtime_id", "url", "session_api_key"] {
+        assert_eq!(info[field], before[field]);
+    }
 }
 
 #[tokio::test]

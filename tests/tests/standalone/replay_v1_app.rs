@@ -19,18 +19,18 @@ async fn sandbox_lifecycle_of_the_v1_app() {
     let mut app = app(&fixture);
     assert_eq!(app.status(ID).await, SandboxStatus::Missing);
     assert!(!app.change("pause", ID).await.unwrap());
-    let started = app.start(ID).await.unwrap();
+    let key = app.start(ID).await.unwrap();
     let running = app.wait(ID).await.unwrap();
     assert_eq!(app.status_of_1_11(ID).await, SandboxStatus::Running);
 
     let url = text(&running, "url");
-    let sandbox = HttpClient::of_session(&started.key);
+    let sandbox = HttpClient::of_session(&key);
     let call = |path: &str| format!("{url}{path}");
     let (conversations, agent) = (call("/api/conversations"), json!({"agent": {}}));
     let created = sandbox.post(&conversations, &agent).await.success();
     assert_eq!(created["uri"], "/api/conversations");
     let environment = sandbox.get(&call("/api/environment")).await.success();
-    assert_eq!(environment["OH_SESSION_API_KEYS_0"], started.key);
+    assert_eq!(environment["OH_SESSION_API_KEYS_0"], key);
     assert_eq!(environment["OH_BASH_EVENTS_DIR"], "/workspace/bash_events");
     assert_eq!(environment["LOG_JSON"], "true");
     let hook = format!("https://app.example.com/api/v1/webhooks/{ID}");
@@ -38,7 +38,7 @@ async fn sandbox_lifecycle_of_the_v1_app() {
     let put = call("/api/file/upload?path=/workspace/notes");
     sandbox.post(&put, &json!("kept")).await.success();
 
-    let listed = [(ID.into(), url.clone(), started.key.clone())];
+    let listed = [(ID.into(), url.clone(), key.clone())];
     assert_eq!(app.poll().await.unwrap(), listed);
     assert!(app.change("pause", ID).await.unwrap());
     assert_eq!(app.status(ID).await, SandboxStatus::Paused);

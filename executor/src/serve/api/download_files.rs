@@ -48,24 +48,3 @@ pub(super) fn disposition(path: &str) -> String {
     }
     quoted
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn archive_is_named_after_its_directory() {
-        for (path, expected) in [
-            ("/workspace", "attachment; filename=\"workspace.zip\""),
-            ("/a/b-c_1.d/", "attachment; filename=\".zip\""),
-            ("/", "attachment; filename=\".zip\""),
-            ("/a b", "attachment; filename*=utf-8''a%20b.zip"),
-            (
-                "/ü\"\r\n",
-                "attachment; filename*=utf-8''%C3%BC%22%0D%0A.zip",
-            ),
-        ] {
-            assert_eq!(disposition(path), expected);
-        }
-    }
-}

@@ -66,16 +66,3 @@ pub(super) fn envelope(body: &[u8]) -> Result<Map<String, Value>, String> {
         other => Err(issue("model_attributes_type", "'body',", NO_OBJECT, &other)),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn invalid_bodies_get_the_errors_of_the_python_server() {
-        let error = |body: &str| envelope(body.as_bytes()).unwrap_err();
-        assert!(error("").contains("'loc': ('body',)"));
-        assert!(error("[1]").ends_with("'input': [1]}"));
-        assert!(error("{\"x\":1}").ends_with("'input': {'x': 1}}"));
-    }
-}

@@ -197,25 +197,3 @@ pub(super) fn lines(text: &str, first: usize, last: usize) -> &str {
     let (start, end) = (offset(first - 1), offset(last));
     &text[start..end.max(start)]
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn selects_range_of_lines() {
-        assert_eq!(lines("a\nb\nc", 1, 2), "a\nb\n");
-        assert_eq!(lines("a\nb\nc", 3, 9), "c");
-        assert_eq!(lines("a\nb\nc", 9, 10), "");
-        assert_eq!(lines("a\nb\nc", 1, 0), "");
-    }
-
-    #[test]
-    fn finds_match_and_lines_of_several_matches() {
-        assert_eq!(lines_of("x x\ny\nx\n", "x"), [1, 3]);
-        assert_eq!(lines_of("a\nb\nc\n", ""), [1, 2, 3, 4]);
-        assert_eq!(find("ab", "b").unwrap(), Some(1..2));
-        assert_eq!(find("ab", "c").unwrap(), None);
-        assert_eq!(find("", "").unwrap(), Some(0..0));
-    }
-}

@@ -115,13 +115,4 @@ mod tests {
         assert!(!page.contains("<script>"));
         assert!(!ViewError::Missing.page(path).1.contains("<script>"));
     }
-
-    #[test]
-    fn pdf_page_loads_nothing_from_the_network() {
-        let page = page("/a.pdf", "application/pdf", "AAAA");
-        assert!(
-            page.contains("canvas.className = \"page\"") && page.contains("File Viewer - a.pdf")
-        );
-        assert!(!page.contains("http"));
-    }
 }

@@ -73,23 +73,3 @@ pub(crate) fn is_not_found(error: &io::Error) -> bool {
         None => error.kind() == io::ErrorKind::InvalidInput,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_are_formatted_as_by_python() {
-        let denied = io::Error::from_raw_os_error(13);
-        assert_eq!(
-            describe(&denied, Path::new("/x")),
-            "[Errno 13] Permission denied: '/x'"
-        );
-        let quoted = describe(&denied, Path::new("/it's"));
-        assert!(quoted.ends_with(": \"/it's\""));
-        let null = std::fs::metadata("/a\0b").unwrap_err();
-        assert_eq!(describe(&null, Path::new("/a\0b")), "embedded null byte");
-        assert!(is_not_found(&null));
-        assert!(!is_not_found(&denied));
-    }
-}

@@ -99,17 +99,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bash_parses_files_without_errors() {
-        let directory = Path::new("/tmp/x");
-        for text in [rc_text(directory, true), hooks_text("TOKEN", directory)] {
-            let checked = std::process::Command::new("bash")
-                .args(["-n", "-c", &text])
-                .output();
-            assert!(checked.unwrap().stderr.is_empty(), "{text}");
-        }
-    }
-
-    #[test]
     fn commands_that_may_start_a_shell_are_recognized() {
         for command in [
             "exec bash",

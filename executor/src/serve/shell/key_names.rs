@@ -62,11 +62,4 @@ mod tests {
         assert_eq!(control("C-"), None);
         assert_eq!(control("C-ü"), None);
     }
-
-    #[test]
-    fn key_names_are_case_sensitive() {
-        assert_eq!(named("Up", false), Some("\x1b[A"));
-        assert_eq!(named("up", true), None);
-        assert_eq!(named("end", false), None);
-    }
 }

@@ -59,15 +59,3 @@ pub(super) fn several(commands: &[String]) -> String {
 pub(super) fn restarted(working_dir: &str) -> String {
     format!("\n[The shell has ended. A new shell was started in {working_dir}.]")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seconds_are_formatted_like_python_floats() {
-        assert!(timed_out(120.0).starts_with("\n[The command timed out after 120.0 seconds. You"));
-        assert!(timed_out(2.5).contains("after 2.5 seconds"));
-        assert!(no_change(10).contains("after 10 seconds. You may wait longer to see"));
-    }
-}

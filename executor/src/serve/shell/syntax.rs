@@ -167,38 +167,4 @@ mod tests {
             assert!(!is_incomplete(closed, &identity).await, "{closed}");
         }
     }
-
-    #[tokio::test]
-    async fn commands_on_separate_lines_are_split() {
-        let identity = Identity::own();
-        for one in [
-            "a && b; c | d &",
-            "a &&\nb",
-            "a |\nb",
-            "for i in 1 2; do\n  echo $i\ndone",
-            "if x\nthen y\nfi",
-            "f() {\n  a\n  b\n}",
-            "echo 'a\nb'",
-            "echo a \\\n  b",
-            "cat << A << B\nx\nA\ny\nB",
-            "case x in\n  x) a\n  ;;\nesac",
-            "echo A\n# comment",
-            "# comment\necho B",
-            "echo )\necho b",
-            "echo \"open\necho b",
-        ] {
-            assert_eq!(split_commands(one, &identity).await, None, "{one}");
-        }
-        for two in [
-            "echo a\necho b",
-            "for i in 1; do a; done\necho end",
-            "cat << A\nx\nA\necho b",
-            "f() {\n a\n}\nf",
-            "x=$(cat << A\nb\nA\n)\necho b",
-            "(( 1+1 ))\n\n! ls",
-        ] {
-            let commands = split_commands(two, &identity).await;
-            assert_eq!(commands.map(|commands| commands.len()), Some(2), "{two}");
-        }
-    }
 }

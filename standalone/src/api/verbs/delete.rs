@@ -19,17 +19,12 @@ use crate::api::{
 pub(super) fn delete(state: &ApiState, request: &Request) -> Result<Response, ApiError> {
     let options = DeleteOptions::of(request)?;
     let kind = &request.target.kind;
+    let respond = |object: &Value| object_response(state, request, StatusCode::OK, object, &[]);
     for _ in 0..MAX_WRITE_ATTEMPTS {
         let (key, object) = super::current(state, request)?;
         check_preconditions(request, &options, &object)?;
         if options.dry_run {
-            return Ok(object_response(
-                state,
-                request,
-                StatusCode::OK,
-                &object,
-                &[],
-            ));
+            return Ok(respond(&object));
         }
         match garbage_collector::delete(state, &key, &object, &options)? {
             DeleteOutcome::Gone(_) => {
@@ -39,15 +34,7 @@ pub(super) fn delete(state: &ApiState, request: &Request) -> Result<Response, Ap
                     "status": "Success", "details": details});
                 return Ok(encode::json(StatusCode::OK, &status));
             }
-            DeleteOutcome::Terminating(object) => {
-                return Ok(object_response(
-                    state,
-                    request,
-                    StatusCode::OK,
-                    &object,
-                    &[],
-                ));
-            }
+            DeleteOutcome::Terminating(object) => return Ok(respond(&object)),
             DeleteOutcome::Lost => {}
         }
     }

@@ -38,21 +38,16 @@ impl V0 {
         let missing = |_| ClientException::Assertion("no pod_status".into());
         let pod = text(&runtime, "pod_status").map_err(missing)?;
         restarts(&runtime)?;
-        self.check_spelling(&pod)?;
+        // The oldest releases compare in title case.
+        if !TITLE_CASE.contains(&pod.as_str()) {
+            let unknown = format!("unknown pod_status {pod}");
+            return Err(ClientException::Assertion(unknown));
+        }
         match pod.to_lowercase().as_str() {
             "ready" => self.check_alive().await,
             "failed" | "unknown" | "crashloopbackoff" => Err(ClientException::Unavailable(pod)),
             _ => Err(ClientException::NotReady(pod)),
         }
-    }
-
-    /// The oldest releases compare in title case.
-    fn check_spelling(&self, pod: &str) -> Result<(), ClientException> {
-        if self.config.exact_codes && !TITLE_CASE.contains(&pod) {
-            let unknown = format!("unknown pod_status {pod}");
-            return Err(ClientException::Assertion(unknown));
-        }
-        Ok(())
     }
 
     async fn check_alive(&mut self) -> Result<(), ClientException> {

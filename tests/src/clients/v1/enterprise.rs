@@ -23,18 +23,13 @@ const STRICT: [&str; 6] = [
 
 const WEB_HOOKS: &str = "https://app.example.com/api/v1/webhooks";
 
-/// Stored form of the session key; the original stores a hash.
-#[derive(Debug, Default)]
-pub struct Claims {
-    keys: BTreeMap<String, String>,
-}
-
 /// The service. Uses the calls of [`V1App`].
 #[derive(Debug)]
 pub struct Enterprise {
     pub app: V1App,
     pub quota: usize,
-    pub claims: Claims,
+    /// Session keys that web hooks are accepted with; the original stores hashes.
+    keys: BTreeMap<String, String>,
 }
 
 impl Enterprise {
@@ -42,7 +37,7 @@ impl Enterprise {
         Self {
             app: V1App::new(api_url, api_key, image),
             quota: 10,
-            claims: Claims::default(),
+            keys: BTreeMap::new(),
         }
     }
 
@@ -148,7 +143,7 @@ impl Enterprise {
 
     /// Pausing forgets the key.
     pub async fn pause(&mut self, id: &str) -> Result<bool, ClientException> {
-        self.claims.keys.remove(id);
+        self.keys.remove(id);
         self.app.change("pause", id).await
     }
 
@@ -174,13 +169,13 @@ impl Enterprise {
     fn claim(&mut self, id: &str, runtime: &Value) -> Result<(), ClientException> {
         let key = runtime["session_api_key"].as_str();
         let key = key.ok_or_else(|| ClientException::Value("no session_api_key".into()))?;
-        self.claims.keys.insert(id.into(), key.into());
+        self.keys.insert(id.into(), key.into());
         Ok(())
     }
 
     /// Returns whether a web hook with this key is accepted.
     pub fn lets_in(&self, id: &str, key: &str) -> bool {
-        self.claims.keys.get(id).is_some_and(|known| known == key)
+        self.keys.get(id).is_some_and(|known| known == key)
     }
 
     /// The specs of the app: `GET /api/warm-runtime-configs`.

@@ -63,29 +63,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_ends_with_directory_and_interpreter() {
-        assert_eq!(
-            content("2 \n", Some((Path::new("/w"), "/p"))),
-            "2\n[Jupyter current working directory: /w]\n[Jupyter Python interpreter: /p]"
-        );
-        assert_eq!(content("", None), NOTHING);
-        assert_eq!(content("\n", None), "");
-    }
-
-    #[test]
     fn without_colors_removes_only_sgr_sequences() {
         assert_eq!(
             without_colors("\x1b[1;31;4mred\x1b[0m \x1b[K\x1b[m\x1b[1;2;3;4m\x1b[3"),
             "red \x1b[K\x1b[m\x1b[1;2;3;4m\x1b[3"
-        );
-    }
-
-    #[test]
-    fn seconds_and_paths_use_python_syntax() {
-        assert_eq!(timed_out(2.0), "[Execution timed out (2.0 seconds).]");
-        assert_eq!(
-            change_directory(Path::new("/a\"b\\c\n")),
-            r#"import os; os.chdir("/a\"b\\c\n")"#
         );
     }
 }

@@ -258,19 +258,6 @@ mod tests {
     }
 
     #[test]
-    fn too_large_results_are_reported() {
-        for (kind, told) in [
-            ("execute_result", RESULT_LEFT_OUT),
-            ("display_data", RESULT_LEFT_OUT),
-            ("error", ERROR_LEFT_OUT),
-        ] {
-            let mut large = message(kind, json!({}));
-            large.content = Content::Edges(Vec::new(), Vec::new());
-            assert_eq!(cell(vec![large]).output().text, told, "{kind}");
-        }
-    }
-
-    #[test]
     fn text_is_bounded() {
         let mut text = Text::default();
         for _ in 0..100 {
