@@ -1,10 +1,11 @@
 //! `helm` and `kubectl`, as people call them.
 
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use crate::binaries::root;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The chart, from the root of the checkout.
 pub const CHART: &str = "charts/sandbox-operator";
@@ -35,16 +36,47 @@ pub fn kubectl(args: &[&str]) -> String {
     run_checked("kubectl", args)
 }
 
-/// As [`kubectl`], for what should be refused: what it complains of.
-pub fn kubectl_fails(args: &[&str]) -> String {
-    let output = run("kubectl", args);
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let said = text(&output.stdout);
-    assert!(
-        !output.status.success(),
-        "kubectl {args:?} succeeds: {said}"
-    );
-    text(&output.stderr)
+/// As [`kubectl`], with arguments that are separated by spaces.
+pub fn kubectl_words(words: &str) -> String {
+    kubectl(&words.split(' ').collect::<Vec<_>>())
+}
+
+/// As [`kubectl`], with an input; what it says, or what it complains of.
+pub fn try_kubectl(args: &[&str], input: &str) -> Result<String, String> {
+    feed(Command::new("kubectl").args(args), input)
+}
+
+/// Runs a program with this input in the root of the checkout. Returns all output as a failure if it fails.
+pub fn feed(command: &mut Command, input: &str) -> Result<String, String> {
+    let output = output_with(command, input);
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    if output.status.success() {
+        Ok(said)
+    } else {
+        Err(said)
+    }
+}
+
+fn output_with(command: &mut Command, input: &str) -> Output {
+    let mut child = command
+        .current_dir(root())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input.as_bytes()).unwrap();
+    drop(stdin);
+    child.wait_with_output().unwrap()
+}
+
+/// A Sandbox or a `SandboxPool` for kubectl.
+pub fn manifest(kind: &str, name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "openhands.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec,
+    })
 }
 
 /// Defines today's resources without Helm, and waits until they can be used.
@@ -67,8 +99,8 @@ pub fn get(args: &[&str]) -> Value {
 
 /// Applies objects.
 pub fn apply(objects: &str, args: &[&str]) -> String {
-    let file = TempFile::new(objects);
-    kubectl(&[&["apply", "-f", file.path()], args].concat())
+    let args = [&["apply", "-f", "-"], args].concat();
+    try_kubectl(&args, objects).unwrap_or_else(|said| panic!("{objects}: {said}"))
 }
 
 /// Waits for a condition of a Sandbox.
@@ -86,22 +118,6 @@ pub fn until(what: &str, mut look: impl FnMut() -> bool) {
         std::thread::sleep(std::time::Duration::from_millis(250));
     }
     panic!("not within a minute: {what}");
-}
-
-/// A file that goes with its owner.
-#[derive(Debug)]
-pub struct TempFile(tempfile::NamedTempFile);
-
-impl TempFile {
-    pub fn new(text: &str) -> Self {
-        let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
-        std::fs::write(file.path(), text).unwrap();
-        Self(file)
-    }
-
-    pub fn path(&self) -> &str {
-        self.0.path().to_str().unwrap()
-    }
 }
 
 /// The state of the test cluster.

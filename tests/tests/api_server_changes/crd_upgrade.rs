@@ -8,7 +8,7 @@ use futures::future::join_all;
 use kube::runtime::wait::await_condition;
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
-use tests::cli_tools::{CRDS_CHART, TempFile, established, helm, run};
+use tests::cli_tools::{CRDS_CHART, established, helm, try_kubectl};
 use tokio::time::{Duration, Instant, sleep, timeout};
 
 use crate::controller::Controller;
@@ -78,9 +78,7 @@ async fn todays_rules_hold() {
     let end = Instant::now() + WAIT_TIMEOUT;
     let (huge, pool) = (one_of(STORED, "huge"), one_of(STORED, "pool"));
     for object in [huge.replace("huge", "late"), pool.replace("pool", "late")] {
-        let file = TempFile::new(&object);
-        let asked = ["create", "--dry-run=server", "-f", file.path()];
-        while attempt(&asked).is_ok() {
+        while try_kubectl(&["create", "--dry-run=server", "-f", "-"], &object).is_ok() {
             assert!(Instant::now() < end, "the older rules still hold");
             sleep(Duration::from_millis(50)).await;
         }
@@ -162,20 +160,12 @@ fn with_template_of_pod(name: &str) -> String {
     )
 }
 
-/// Returns the error output of kubectl, if it fails.
-fn store(objects: &str) -> Result<(), String> {
-    let file = TempFile::new(objects);
-    attempt(&["create", "--validate=strict", "-f", file.path()])
+fn store(objects: &str) -> Result<String, String> {
+    try_kubectl(&["create", "--validate=strict", "-f", "-"], objects)
 }
 
 /// Changes the specification.
-fn patch(object: &str, spec: &Value) -> Result<(), String> {
+fn patch(object: &str, spec: &Value) -> Result<String, String> {
     let change = json!({"spec": spec}).to_string();
-    attempt(&["patch", object, "--type=merge", "--patch", &change])
-}
-
-fn attempt(args: &[&str]) -> Result<(), String> {
-    let output = run("kubectl", args);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    output.status.success().then_some(()).ok_or(said)
+    try_kubectl(&["patch", object, "--type=merge", "--patch", &change], "")
 }

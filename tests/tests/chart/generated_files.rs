@@ -45,14 +45,9 @@ fn every_reason_is_documented_in_operations() {
 
 /// `manifests/install.yaml` is the chart with `manifests/install.values.yaml`.
 pub(crate) fn the_manifests_are_the_rendered_chart() {
-    let rendered = helm(&[
-        "template",
-        "sandbox-operator",
-        "charts/sandbox-operator",
-        "--namespace=sandbox-operator",
-        "--values=manifests/install.values.yaml",
-        "--skip-tests",
-    ]);
+    let template = "template sandbox-operator charts/sandbox-operator --namespace=sandbox-operator \
+        --values=manifests/install.values.yaml --skip-tests";
+    let rendered = helm(&template.split_whitespace().collect::<Vec<_>>());
     let manifest = text("manifests/install.yaml");
     let (_, objects) = manifest.split_once("\n---\n").unwrap();
     assert!(

@@ -2,27 +2,24 @@
 //! cluster does not enforce them, so they are loaded as packet filter rules into the node's network
 //! namespace (`tests::network_policy`). The same addresses are reached before that, as a control.
 
-use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tests::clients::text;
 use tests::network_policy::{PolicyInput, TABLE};
 
+use crate::rbac::sandbox;
 use crate::release::{IMAGE, NAMESPACE, Release, SANDBOXES};
 use crate::upgrade::{exec, start};
-use tests::cli_tools::{apply, get, kubectl, wait};
+use tests::cli_tools::{feed, get, kubectl_words, wait};
 
 /// Metadata address of cloud machines.
 const METADATA: &str = "169.254.169.254";
 
 pub(crate) async fn holds_where_policies_are_enforced(release: &Release) {
-    let neighbour = format!(
-        "{{apiVersion: openhands.dev/v1alpha1, kind: Sandbox, metadata: {{name: neighbour}}, \
-         spec: {{image: {IMAGE}, command: [sleep, infinity]}}}}"
-    );
-    apply(&neighbour, &["-n", SANDBOXES]);
+    let spec = json!({"image": IMAGE, "command": ["sleep", "infinity"]});
+    sandbox("neighbour", &spec);
     wait(SANDBOXES, "condition=Ready", "neighbour");
     let machine = std::net::TcpListener::bind((variable("CLUSTER_HOST"), 0)).unwrap();
     // The API server listens on every address of the node: it plays the metadata server too.
@@ -55,7 +52,7 @@ pub(crate) async fn holds_where_policies_are_enforced(release: &Release) {
     assert_eq!(session.run("echo still here").await, "still here");
     in_node("nft", &["delete", "table", "ip", TABLE], "");
     in_node("ip", &["addr", "del", &metadata, "dev", "lo"], "");
-    kubectl(&["delete", "sandbox", "neighbour", "-n", SANDBOXES]);
+    kubectl_words(&format!("delete sandbox neighbour -n {SANDBOXES}"));
 }
 
 fn variable(name: &str) -> String {
@@ -98,14 +95,7 @@ fn a_controller() -> Value {
 
 /// Runs a program in the node's network namespace.
 fn in_node(program: &str, args: &[&str], input: &str) {
-    let mut child = Command::new("nsenter")
-        .args(["--target", &variable("CLUSTER_PID"), "--net", program])
-        .args(args)
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(input.as_bytes()).unwrap();
-    drop(stdin);
-    assert!(child.wait().unwrap().success(), "{program} {args:?}");
+    let mut command = Command::new("nsenter");
+    command.args(["--target", &variable("CLUSTER_PID"), "--net", program]);
+    feed(command.args(args), input).unwrap_or_else(|said| panic!("{program} {args:?}: {said}"));
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::audit::record;
 use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key, client};
 use tests::audit::deed;
-use tests::cli_tools::{apply, get, kubectl, until, wait};
+use tests::cli_tools::{apply, get, kubectl_words, manifest, until, wait};
 
 /// Granted for a race that no test can bring about at will: a deletion by the controller that met a
 /// conflict looks whether the object is still the same.
@@ -47,7 +47,7 @@ fn name_that_is_taken() {
     apply(&pod.to_string(), &["-n", SANDBOXES]);
     sandbox("taken", &sleeping(json!({})));
     wait(SANDBOXES, "jsonpath={.status.reason}=NameTaken", "taken");
-    kubectl(&["delete", "sandbox/taken", "pod/taken", "-n", SANDBOXES]);
+    kubectl_words(&format!("delete sandbox/taken pod/taken -n {SANDBOXES}"));
 }
 
 /// Its log is read before its Pod goes, and its restarts become one series of events.
@@ -57,7 +57,7 @@ fn crash_loop() {
     wait(SANDBOXES, "jsonpath={.status.reason}=CrashLoop", "crash");
     let log = get(&["sandbox", "crash", "-n", SANDBOXES]);
     assert!(log["status"]["sealedLog"].is_string(), "{log}");
-    kubectl(&["delete", "sandbox", "crash", "-n", SANDBOXES]);
+    kubectl_words(&format!("delete sandbox crash -n {SANDBOXES}"));
 }
 
 fn tombstone_that_goes() {
@@ -84,14 +84,12 @@ fn stop_drops_sealed_environment() {
 
 /// Its status says that it gets none.
 fn pool_that_asks_for_pods() {
-    let object = json!({
-        "apiVersion": "openhands.dev/v1alpha1", "kind": "SandboxPool", "metadata": {"name": "asks"},
-        "spec": {"replicas": 2, "template": {"image": IMAGE}},
-    });
-    apply(&object.to_string(), &["-n", SANDBOXES]);
+    let spec = json!({"replicas": 2, "template": {"image": IMAGE}});
+    let pool = manifest("SandboxPool", "asks", &spec).to_string();
+    apply(&pool, &["-n", SANDBOXES]);
     let told = "--for=condition=Warm=false";
-    kubectl(&["wait", told, "sbxp/asks", "-n", SANDBOXES]);
-    kubectl(&["delete", "sbxp", "asks", "-n", SANDBOXES]);
+    kubectl_words(&format!("wait {told} sbxp/asks -n {SANDBOXES}"));
+    kubectl_words(&format!("delete sbxp asks -n {SANDBOXES}"));
 }
 
 /// An id that the gateway does not know is looked up once.
@@ -104,8 +102,8 @@ async fn stranger(release: &Release) {
 async fn first_key_anew(release: &Release) {
     let old = client();
     let before = api_key();
-    let secret = ["delete", "secret", "sandbox-operator-default-key"];
-    kubectl(&[&secret[..], &["-n", NAMESPACE]].concat());
+    let secret = "sandbox-operator-default-key";
+    kubectl_words(&format!("delete secret {secret} -n {NAMESPACE}"));
     release.helm("upgrade", &[]);
     assert_ne!(api_key(), before);
     let (new, list) = (client(), format!("{}/list", release.url));
@@ -193,24 +191,14 @@ fn deeds(rule: &Value) -> Vec<String> {
 pub(crate) fn sandbox(name: &str, spec: &Value) {
     let mut spec = spec.clone();
     spec["imagePullPolicy"] = "Never".into();
-    let object = json!({
-        "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox", "metadata": {"name": name}, "spec": spec,
-    });
-    apply(&object.to_string(), &["-n", SANDBOXES]);
+    let sandbox = manifest("Sandbox", name, &spec).to_string();
+    apply(&sandbox, &["-n", SANDBOXES]);
 }
 
 fn state(name: &str, state: &str) {
-    let patch = json!({"spec": {"state": state}}).to_string();
-    let object = format!("sandbox/{name}");
-    kubectl(&[
-        "patch",
-        &object,
-        "-n",
-        SANDBOXES,
-        "--type=merge",
-        "-p",
-        &patch,
-    ]);
+    let patch = json!({"spec": {"state": state}});
+    let place = format!("sandbox/{name} -n {SANDBOXES}");
+    kubectl_words(&format!("patch {place} --type=merge -p {patch}"));
 }
 
 /// A spec that does nothing, with more fields.

@@ -1,9 +1,9 @@
 //! The release under test: its namespaces, its values, and how clients reach it.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::clients::HttpClient;
 
-use tests::cli_tools::{CHART, CRDS_CHART, TempFile, get, helm, kubectl};
+use tests::cli_tools::{CHART, CRDS_CHART, get, helm, kubectl, kubectl_words};
 
 /// Namespace of the operator. It takes Pods of the profile `restricted` only.
 pub(crate) const NAMESPACE: &str = "operators";
@@ -15,7 +15,7 @@ pub(crate) const PASSWORD: &str = "a password of administrators";
 
 /// Values of the release.
 pub(crate) struct Release {
-    values: TempFile,
+    values: tempfile::NamedTempFile,
     /// Address of clients.
     pub(crate) url: String,
 }
@@ -40,18 +40,17 @@ impl Release {
             "pool": {"enabled": true, "spec": {"template": {"image": IMAGE}}},
             "tests": {"image": IMAGE},
         });
-        Self {
-            values: TempFile::new(&values.to_string()),
-            url,
-        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), values.to_string()).unwrap();
+        Self { values: file, url }
     }
 
     /// Both charts on an empty cluster; everything is ready within a minute.
     pub(crate) fn install(&self) {
         helm(&["install", "crds", CRDS_CHART, "--wait"]);
-        kubectl(&["create", "namespace", NAMESPACE]);
+        kubectl_words(&format!("create namespace {NAMESPACE}"));
         let restricted = "pod-security.kubernetes.io/enforce=restricted";
-        kubectl(&["label", "namespace", NAMESPACE, restricted]);
+        kubectl_words(&format!("label namespace {NAMESPACE} {restricted}"));
         let password = format!("--from-literal=password={PASSWORD}");
         let secret = ["create", "secret", "generic", "sandbox-operator-admin"];
         kubectl(&[&secret[..], &["-n", NAMESPACE, &password]].concat());
@@ -60,7 +59,7 @@ impl Release {
 
     /// `helm install` or `helm upgrade` with the values, and some more flags.
     pub(crate) fn helm(&self, action: &str, more: &[&str]) {
-        let values = format!("--values={}", self.values.path());
+        let values = format!("--values={}", self.values.path().display());
         let namespace = format!("--namespace={NAMESPACE}");
         let args = [action, NAME, CHART, &namespace, &values];
         helm(&[&args[..], &["--wait", "--timeout=60s"], more].concat());
@@ -82,6 +81,6 @@ pub(crate) fn api_key() -> String {
 pub(crate) fn names(namespace: &str, kind: &str) -> Vec<String> {
     let list = get(&[kind, "-n", namespace]);
     let items = list["items"].as_array().unwrap().iter();
-    let name = |item: &serde_json::Value| item["metadata"]["name"].as_str().unwrap().to_owned();
+    let name = |item: &Value| item["metadata"]["name"].as_str().unwrap().to_owned();
     items.map(name).collect()
 }

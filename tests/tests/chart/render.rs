@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::release::{NAMESPACE, SANDBOXES};
-use tests::cli_tools::{CHART, CRDS_CHART, TempFile, file, helm, kubectl, run, text};
+use tests::cli_tools::{CHART, CRDS_CHART, file, helm, run, text, try_kubectl};
 
 const HOST: &str = "baseUrl=https://rt.example.com";
 
@@ -229,14 +229,9 @@ pub(crate) fn the_api_server_takes_every_render() {
 }
 
 fn server_takes(objects: &str) {
-    let objects = TempFile::new(objects);
-    let apply = [
-        "apply",
-        "--server-side",
-        "--force-conflicts",
-        "--dry-run=server",
-    ];
-    kubectl(&[&apply[..], &["--validate=strict", "-f", objects.path()]].concat());
+    let apply = "apply --server-side --force-conflicts --dry-run=server --validate=strict -f -";
+    let apply: Vec<_> = apply.split(' ').collect();
+    try_kubectl(&apply, objects).unwrap_or_else(|said| panic!("{said}"));
 }
 
 /// Kinds that the cluster of the tests does not have.

@@ -4,9 +4,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Api;
 use serde_json::json;
 
-use crate::manifests::pipe;
 use crate::test_namespace::TestNamespace;
-use tests::cli_tools::{kubectl, kubectl_fails};
+use tests::cli_tools::{apply, kubectl, manifest, try_kubectl};
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
@@ -54,86 +53,47 @@ async fn largest_sandbox_is_within_the_cost_limits() {
         "env": env, "ports": ports, "command": command, "state": "Paused", "image": "z".repeat(512),
     });
     // As a server-side apply: the other form keeps a copy in an annotation, which has a limit of its own.
-    let manifest = json!({
-        "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox",
-        "metadata": {"name": "large", "namespace": ns.namespace}, "spec": spec,
-    });
-    let apply = ["apply", "--server-side", "-f", "-"];
-    let (applied, said) = pipe(&apply, &manifest);
-    assert!(applied, "{said}");
-    let mut changed = manifest;
-    changed["spec"]["command"][255] = "changed".into();
-    let (applied, said) = pipe(&apply, &changed);
-    assert!(applied, "{said}");
+    let mut large = manifest("Sandbox", "large", &spec);
+    apply(&large.to_string(), &["--server-side", "-n", &ns.namespace]);
+    large["spec"]["command"][255] = "changed".into();
+    apply(&large.to_string(), &["--server-side", "-n", &ns.namespace]);
     let session = r#"{"spec":{"session":{"tenant":"a","id":"b"}}}"#;
     let patch = ["patch", "sbx", "large", "--type=merge", "-p", session];
-    let reason = kubectl_fails(&[&patch[..], &["-n", &ns.namespace]].concat());
+    let reason = try_kubectl(&[&patch[..], &["-n", &ns.namespace]].concat(), "").unwrap_err();
     assert!(reason.contains("session is immutable"), "{reason}");
 }
+
+/// A spec, and the complaint about it.
+const REFUSED: &str = r#"
+    {"image": "a", "imagee": "b"} | unknown field "spec.imagee"
+    {"command": ["true"]} | image is required unless pool is set
+    {"image": "a", "state": "Asleep"} | supported values: "Running", "Paused", "Stopped"
+    {"image": "a", "resourceFactor": 0} | resourceFactor must be greater than 0
+    {"image": "a", "workingDir": "here"} | spec.workingDir
+    {"image": "a", "ports": [{"name": "a", "port": 0}]} | spec.ports[0].port
+    {"image": "a", "lifecycle": {"idleTimeout": "soon"}} | spec.lifecycle.idleTimeout
+    {"image": "a", "resources": {"limits": {"cpu": "much"}}} | spec.resources.limits.cpu: Invalid value: "much"
+    {"image": "a", "resources": {"limits": {"ephemeral-storage": -1}}} | spec.resources.limits.ephemeral-storage: Invalid value: -1
+    {"image": "a", "workspace": {"size": "10GB"}} | must be a quantity such as 10Gi
+"#;
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn unknown_fields_and_wrong_values_are_refused() {
     let ns = TestNamespace::new("strict").await;
-    let apply = |spec: &serde_json::Value| {
-        let manifest = json!({
-            "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox",
-            "metadata": {"name": "a", "namespace": ns.namespace}, "spec": spec,
-        });
-        let strict = ["apply", "--validate=strict", "--dry-run=server", "-f", "-"];
-        pipe(&strict, &manifest)
+    let apply = |spec: &str| {
+        let object = manifest("Sandbox", "a", &serde_json::from_str(spec).unwrap());
+        let strict = "apply --validate=strict --dry-run=server -f - -n";
+        let args = strict.split(' ').chain([ns.namespace.as_str()]);
+        try_kubectl(&args.collect::<Vec<_>>(), &object.to_string())
     };
-    let limits = json!({"cpu": "much", "memory": "2Gi", "ephemeral-storage": -1});
-    let amounts =
-        json!({"image": "a", "workspace": {"size": "10GB"}, "resources": {"limits": limits}});
-    for (spec, complaint) in [
-        (
-            json!({"image": "a", "imagee": "b"}),
-            r#"unknown field "spec.imagee""#,
-        ),
-        (
-            json!({"command": ["true"]}),
-            "image is required unless pool is set",
-        ),
-        (
-            json!({"image": "a", "state": "Asleep"}),
-            r#"supported values: "Running", "Paused", "Stopped""#,
-        ),
-        (
-            json!({"image": "a", "resourceFactor": 0}),
-            "resourceFactor must be greater than 0",
-        ),
-        (
-            json!({"image": "a", "workingDir": "here"}),
-            "spec.workingDir",
-        ),
-        (
-            json!({"image": "a", "ports": [{"name": "a", "port": 0}]}),
-            "spec.ports[0].port",
-        ),
-        (
-            json!({"image": "a", "lifecycle": {"idleTimeout": "soon"}}),
-            "spec.lifecycle.idleTimeout",
-        ),
-        (
-            amounts.clone(),
-            "spec.resources.limits.cpu: Invalid value: \"much\"",
-        ),
-        (
-            amounts.clone(),
-            "spec.resources.limits.ephemeral-storage: Invalid value: -1",
-        ),
-        (amounts, "must be a quantity such as 10Gi"),
-    ] {
-        let (applied, said) = apply(&spec);
-        assert!(!applied && said.contains(complaint), "{spec}: {said}");
+    for row in REFUSED.trim().lines() {
+        let (spec, complaint) = row.trim().split_once(" | ").unwrap();
+        let said = apply(spec).unwrap_err();
+        assert!(said.contains(complaint), "{spec}: {said}");
     }
-    let limits = json!({"cpu": "1500m", "memory": 4_294_967_296_u64, "ephemeral-storage": "+1e9"});
-    let good =
-        json!({"image": "a", "workspace": {"size": "1.5Gi"}, "resources": {"limits": limits}});
-    let (applied, said) = apply(&good);
-    assert!(
-        applied && said.contains("created (server dry run)"),
-        "{said}"
-    );
+    let good = r#"{"image": "a", "workspace": {"size": "1.5Gi"}, "resources": {"limits":
+        {"cpu": "1500m", "memory": 4294967296, "ephemeral-storage": "+1e9"}}}"#;
+    let said = apply(good).unwrap();
+    assert!(said.contains("created (server dry run)"), "{said}");
 }

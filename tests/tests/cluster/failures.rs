@@ -1,5 +1,4 @@
-//! Failures of sandboxes made with kubectl: the status names the problem, and the log outlives the
-//! Pod, for administrators only.
+//! Failures of sandboxes made with kubectl, and of administrators' commands.
 
 use crds::conditions::Reason;
 use crds::sandbox::{Phase, SandboxStatus};
@@ -7,16 +6,6 @@ use serde_json::json;
 
 use crate::session::start_body;
 use crate::test_namespace::TestNamespace;
-
-impl TestNamespace {
-    /// Waits until the sandbox is given up because its command ends all the time.
-    async fn given_up(&self, name: &str) -> SandboxStatus {
-        let status = self.until(name, "given up", |s| s.phase == Phase::Failed);
-        let status = status.await;
-        assert_eq!(status.reason, Some(Reason::CrashLoop));
-        status
-    }
-}
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
@@ -29,35 +18,15 @@ async fn missing_right_to_change_user_is_reported() {
         securityContext.runAsUser is missing";
     let message = first.message.unwrap();
     assert!(message.contains(why), "{message}");
-    let message = ns.given_up("v0").await.message.unwrap();
+    let failed = |s: &SandboxStatus| s.phase == Phase::Failed;
+    let given_up = ns.until("v0", "given up", failed).await;
+    assert_eq!(given_up.reason, Some(Reason::CrashLoop));
+    let message = given_up.message.unwrap();
     assert!(message.ends_with(why), "{message}");
     assert!(ns.wait_for_event("v0", "Failed").await.ends_with(why));
     let user = json!({"securityContext": {"runAsUser": 1000}});
     ns.patch("v0", user).await;
     ns.ready("v0").await;
-}
-
-#[tokio::test]
-#[ignore = "needs a real cluster: make test-cluster"]
-async fn failed_command_output_is_readable_by_administrators_only() {
-    let ns = TestNamespace::new("output").await;
-    let script = "echo first; echo secret-of-the-command >&2; exit 3";
-    ns.apply("own", &json!({"command": ["sh", "-c", script]}));
-    let status = ns.given_up("own").await;
-    let message = "the command terminated 3 times; last termination: exit code 3";
-    assert_eq!(status.message.as_deref(), Some(message));
-    let pod = ns.pods().get_opt("own").await.unwrap();
-    if let Some(pod) = pod {
-        ns.gone(&pod).await;
-    }
-    let log = ns.operator(&["logs", "own"]).unwrap();
-    let (first, secret) = ("first", "secret-of-the-command");
-    assert!(log.contains(first) && log.contains(secret), "{log}");
-    let end = ns.operator(&["logs", "own", "--tail", "1"]).unwrap();
-    let last = end.contains("command ended") && end.lines().count() == 1;
-    assert!(last, "{end}");
-    let object = tests::cli_tools::get(&["sbx", "own", "-n", &ns.namespace]);
-    assert!(!object["status"].to_string().contains(secret));
 }
 
 #[tokio::test]

@@ -8,9 +8,8 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use crate::installation::IMAGE;
-use crate::manifests::pipe;
 use crate::test_namespace::TestNamespace;
-use tests::cli_tools::kubectl;
+use tests::cli_tools::try_kubectl;
 
 fn manifest(ns: &TestNamespace) -> Value {
     json!({
@@ -27,13 +26,10 @@ fn manifest(ns: &TestNamespace) -> Value {
     })
 }
 
-/// Applies it as a tool does that manages it.
-fn sync(ns: &TestNamespace) -> String {
-    let manager = "--field-manager=gitops";
-    let apply = ["apply", "--server-side", manager, "-f", "-"];
-    let (applied, said) = pipe(&apply, &manifest(ns));
-    assert!(applied, "{said}");
-    said
+/// Applies it, or shows the difference, as a tool does that manages it.
+fn sync(ns: &TestNamespace, verb: &str) {
+    let args = [verb, "--server-side", "--field-manager=gitops", "-f", "-"];
+    try_kubectl(&args, &manifest(ns).to_string()).unwrap();
 }
 
 /// Returns the field managers of the spec.
@@ -51,7 +47,7 @@ fn owners_of_spec(sandbox: &Sandbox) -> BTreeSet<String> {
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn operator_and_gitops_tool_keep_each_others_fields() {
     let ns = TestNamespace::new("gitops").await;
-    sync(&ns);
+    sync(&ns, "apply");
     ns.ready("g").await;
     let first = ns.get::<Sandbox>("g").await;
     let settled = |sandbox: &Sandbox| {
@@ -70,22 +66,18 @@ async fn operator_and_gitops_tool_keep_each_others_fields() {
 
     // The next rounds of the tool change nothing and wake no sandbox.
     for _ in 0..2 {
-        sync(&ns);
+        sync(&ns, "apply");
     }
     let again = ns.get::<Sandbox>("g").await;
     assert_eq!(again.resource_version(), paused.resource_version());
-    let diff = ["diff", "--server-side", "--field-manager=gitops", "-f", "-"];
-    let (same, said) = pipe(&diff, &manifest(&ns));
-    assert!(same, "{said}");
+    sync(&ns, "diff");
 
     // A resume is an annotation, which the tool does not own.
-    let wake = "openhands.dev/wake-at=2100-01-01T00:00:00Z";
-    let namespace = ns.namespace.as_str();
-    kubectl(&["annotate", "sbx", "g", "-n", namespace, wake]);
+    ns.kubectl("annotate sbx g openhands.dev/wake-at=2100-01-01T00:00:00Z");
     ns.ready("g").await;
     let resumed = ns.get::<Sandbox>("g").await;
     settled(&resumed);
-    sync(&ns);
+    sync(&ns, "apply");
     let after = ns.get::<Sandbox>("g").await;
     assert_eq!(after.annotations().len(), 1, "{:?}", after.annotations());
     settled(&after);

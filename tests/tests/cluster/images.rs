@@ -1,5 +1,5 @@
 //! Problems of a start: missing images, invalid configuration, commands that end. Each is reported,
-//! retried as long as it makes sense, and over once it is fixed.
+//! retried as long as it makes sense, and over once it is fixed. The log outlives the Pod.
 
 use crds::conditions::Reason;
 use crds::sandbox::{Phase, PodStatus, SandboxStatus};
@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::installation::IMAGE;
 use crate::node_control::ctr;
 use crate::test_namespace::TestNamespace;
+use tests::cli_tools::get;
 
 fn failed(status: &SandboxStatus) -> bool {
     status.phase == Phase::Failed
@@ -118,8 +119,8 @@ async fn missing_configuration_is_reported_until_it_exists() {
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn ending_commands_fail_with_their_status() {
     let ns = TestNamespace::new("crash").await;
-    let script = json!({"command": ["sh", "-c", "echo at the end; exit 3"]});
-    ns.apply("ends", &script);
+    let script = "echo first; echo secret-of-the-command >&2; exit 3";
+    ns.apply("ends", &json!({"command": ["sh", "-c", script]}));
     ns.apply("absent", &json!({"command": ["/does/not/exist"]}));
     let absent = "exit code 127: \"/does/not/exist\" was not found";
     for (name, end, reason) in [
@@ -134,7 +135,19 @@ async fn ending_commands_fail_with_their_status() {
         assert_eq!(given_up.restarts.reasons, [reason, reason]);
         let said = ns.wait_for_event(name, "Failed").await;
         assert_eq!(said, format!("CrashLoop: {wanted}"));
-        // Its output is kept for its owner.
-        assert!(name == "absent" || given_up.sealed_log.is_some());
     }
+    // The output outlives the Pod, for administrators only.
+    let pod = ns.pods().get_opt("ends").await.unwrap();
+    if let Some(pod) = pod {
+        ns.gone(&pod).await;
+    }
+    let log = ns.operator(&["logs", "ends"]).unwrap();
+    let (first, secret) = ("first", "secret-of-the-command");
+    assert!(log.contains(first) && log.contains(secret), "{log}");
+    let end = ns.operator(&["logs", "ends", "--tail", "1"]).unwrap();
+    let last = end.contains("command ended") && end.lines().count() == 1;
+    assert!(last, "{end}");
+    let object = get(&["sbx", "ends", "-n", &ns.namespace]);
+    assert!(!object["status"]["sealedLog"].is_null());
+    assert!(!object["status"].to_string().contains(secret));
 }

@@ -13,7 +13,6 @@ mod images;
 mod installation;
 mod isolation;
 mod kubectl;
-mod manifests;
 mod node_control;
 mod node_failures;
 mod plugins;

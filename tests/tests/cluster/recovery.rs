@@ -4,7 +4,7 @@ use crds::Sandbox;
 use crds::sandbox::{PodStatus, SandboxStatus};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, EvictParams};
+use kube::api::EvictParams;
 use serde_json::json;
 use tests::session::Session;
 
@@ -38,19 +38,6 @@ async fn comes_back(
     assert_eq!(info["restart_reasons"], json!([reason]), "{info}");
     assert_eq!(ns.wait_for_event(&session.id, event).await, note);
     (ns, session, pod)
-}
-
-#[tokio::test]
-#[ignore = "needs a real cluster: make test-cluster"]
-async fn deleted_pod_is_replaced() {
-    let delete = async |ns: &TestNamespace, pod: &Pod| {
-        let params = DeleteParams::default();
-        ns.pods().delete(&pod.name_any(), &params).await.unwrap();
-        ns.gone(pod).await;
-    };
-    let told = ("PodReplaced", "the Pod is being deleted");
-    let (_, session, _) = comes_back("deleted", delete, "Deleted", told).await;
-    session.change_state("stop").await;
 }
 
 #[tokio::test]
@@ -161,9 +148,21 @@ async fn pause_deletes_the_pod_and_keeps_the_volume() {
     let conditions = conditions.map(|c| [&*c.type_, &*c.status, &*c.reason].join(" "));
     let wanted = ["Ready False Requested", "Paused True Requested"];
     assert_eq!(conditions.collect::<Vec<_>>(), wanted);
-    let said = ns.wait_for_event("p", "Paused").await;
-    let wanted = "the Pod is deleted, the workspace is kept: as requested";
-    assert_eq!(said, wanted);
+    for (reason, told) in [
+        ("Ready", "the sandbox is ready on node node"),
+        (
+            "Paused",
+            "the Pod is deleted, the workspace is kept: as requested",
+        ),
+    ] {
+        assert_eq!(ns.wait_for_event("p", reason).await, told);
+    }
+    let told = ns.kubectl("describe sbx p");
+    let (_, events) = told.split_once("Events:").unwrap();
+    // One line for each thing that happened, from the operator, and no warning.
+    assert_eq!(events.trim().lines().count(), 4, "{told}");
+    assert!(events.contains("sandbox-operator"), "{told}");
+    assert!(!events.contains("Warning"), "{told}");
     let kept = ns.get::<PersistentVolumeClaim>(&claim).await;
     assert_eq!(kept.uid(), volume.uid());
     assert_eq!(kept.status.unwrap().phase.as_deref(), Some("Bound"));

@@ -6,19 +6,19 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use crate::manifests::apply;
 use crate::test_namespace::TestNamespace;
-use tests::cli_tools::kubectl;
+use tests::cli_tools::{apply, kubectl};
 
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn volume_may_wait_for_its_first_consumer() {
     let ns = TestNamespace::new("storage").await;
     let class = format!("late-{}", ns.namespace);
-    apply(&json!({
+    let late = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": class},
         "provisioner": "kubernetes.io/host-path", "volumeBindingMode": "WaitForFirstConsumer",
-    }));
+    });
+    apply(&late.to_string(), &[]);
     let workspace = json!({"size": "10Mi", "storageClassName": class});
     let spec = json!({"command": ["sleep", "infinity"], "workspace": workspace});
     ns.apply("s", &spec);

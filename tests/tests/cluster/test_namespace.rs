@@ -16,8 +16,7 @@ use tests::binaries::binary;
 use tokio::time::timeout;
 
 use crate::installation::IMAGE;
-use crate::manifests::apply;
-use tests::cli_tools::kubectl;
+use tests::cli_tools::{apply, kubectl, kubectl_words, manifest};
 
 /// The longest that anything here may take: an image is waited for for two minutes.
 const WAIT_TIMEOUT: Duration = Duration::from_mins(3);
@@ -63,10 +62,13 @@ impl TestNamespace {
             json!({"image": IMAGE, "podTemplate": {"spec": node_loss_tolerant_template()}});
         let fields = all.as_object_mut().unwrap();
         fields.extend(spec.as_object().unwrap().clone());
-        apply(&json!({
-            "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox",
-            "metadata": {"name": name, "namespace": self.namespace}, "spec": all,
-        }));
+        let object = manifest("Sandbox", name, &all).to_string();
+        apply(&object, &["-n", &self.namespace]);
+    }
+
+    /// Runs kubectl with these words in the namespace.
+    pub(crate) fn kubectl(&self, words: &str) -> String {
+        kubectl_words(&format!("{words} -n {}", self.namespace))
     }
 
     pub(crate) async fn patch(&self, name: &str, spec: Value) {
@@ -96,9 +98,8 @@ impl TestNamespace {
             |sandbox: Option<&Sandbox>| sandbox.and_then(|s| s.status.as_ref()).is_some_and(&holds);
         let found = timeout(WAIT_TIMEOUT, await_condition(self.api(), name, reached)).await;
         let Ok(found) = found else {
-            let namespace = &self.namespace;
-            let sandbox = kubectl(&["describe", "sbx", name, "-n", namespace]);
-            let pods = kubectl(&["describe", "pods", "-n", namespace]);
+            let sandbox = self.kubectl(&format!("describe sbx {name}"));
+            let pods = self.kubectl("describe pods");
             panic!("{name} is never {what}: {sandbox}\n{pods}");
         };
         found.unwrap().unwrap().status.unwrap()
@@ -206,9 +207,8 @@ impl TestNamespace {
 impl Drop for TestNamespace {
     fn drop(&mut self) {
         if self.namespace != "default" && !std::thread::panicking() {
-            let namespace = self.namespace.as_str();
-            let delete = ["delete", "namespace", "--ignore-not-found", "--wait=false"];
-            kubectl(&[&delete[..], &[namespace]].concat());
+            let delete = "delete namespace --ignore-not-found --wait=false";
+            kubectl_words(&format!("{delete} {}", self.namespace));
         }
     }
 }
