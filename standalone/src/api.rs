@@ -12,10 +12,10 @@ mod event_ttl;
 mod garbage_collector;
 mod handler;
 mod kubeconfig;
+mod kubelet;
 mod listing;
 mod object;
 mod patch;
-mod pod_logs;
 mod protobuf;
 mod registry;
 mod request;
@@ -30,14 +30,20 @@ use std::{fmt, path::Path, sync::Arc};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::Semaphore;
 
 pub use operator::clock::Clock;
 
 pub use self::{
     kubeconfig::kubeconfig,
-    pod_logs::{LogError, LogQuery, LogStream, PodLogs},
+    kubelet::{
+        ContainerPath, ExecCommand, Kubelet, LogError, LogQuery, LogStream, Resize, Session,
+        SessionInput,
+    },
     store::JournalError,
 };
+
+pub(crate) use self::kubelet::exit_status;
 
 use self::{event_ttl::LastSweep, registry::Registry, store::Store};
 
@@ -46,6 +52,9 @@ const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 
 /// Attempts of a write that loses races.
 const MAX_WRITE_ATTEMPTS: usize = 32;
+
+/// Maximum number of open sessions with Pods.
+const MAX_SESSIONS: usize = 256;
 
 /// Events kept per resource for watches that resume.
 const MAX_HISTORY: usize = 8192;
@@ -63,7 +72,8 @@ struct ApiState {
     /// Turn of the write requests of a stored API; they wait for the disk. In memory, none waits.
     writers: Option<tokio::sync::Mutex<()>>,
     last_sweep: Mutex<LastSweep>,
-    logs: RwLock<Option<Arc<dyn PodLogs>>>,
+    kubelet: RwLock<Option<Arc<dyn Kubelet>>>,
+    session_permits: Arc<Semaphore>,
 }
 
 impl EmbeddedApi {
@@ -100,7 +110,8 @@ impl EmbeddedApi {
             clock,
             writers,
             last_sweep: Mutex::default(),
-            logs: RwLock::new(None),
+            kubelet: RwLock::new(None),
+            session_permits: Arc::new(Semaphore::new(MAX_SESSIONS)),
         };
         bootstrap::prepare(&state, definitions);
         Self {
@@ -108,9 +119,9 @@ impl EmbeddedApi {
         }
     }
 
-    /// Sets the source of container logs.
-    pub fn serve_logs(&self, logs: Arc<dyn PodLogs>) {
-        *self.state.logs.write() = Some(logs);
+    /// Sets the node that serves the containers.
+    pub fn serve_containers(&self, kubelet: Arc<dyn Kubelet>) {
+        *self.state.kubelet.write() = Some(kubelet);
     }
 
     pub fn clock(&self) -> Clock {

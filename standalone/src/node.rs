@@ -14,6 +14,7 @@ mod container_user;
 mod environment;
 mod exec_as;
 mod image;
+mod kubelet;
 mod launcher;
 mod leftover_containers;
 mod logs;
@@ -24,6 +25,7 @@ mod paths;
 mod pod_worker;
 mod process;
 mod seccomp;
+mod sessions;
 mod status;
 mod status_writer;
 mod termination_message;
@@ -44,8 +46,9 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::exec_as::{EXEC_AS, exec_as};
 pub use self::image::ImageTable;
-pub use self::logs::{NodeLogs, log_stream};
+pub use self::logs::log_stream;
 pub use self::network::NetworkError;
+pub use self::sessions::RunningContainers;
 
 use self::capacity::Resources;
 use self::cgroup::NodeCgroups;
@@ -80,6 +83,8 @@ pub struct NodeConfig {
     pub self_exe: PathBuf,
     /// Maximum number of processes and threads of one container.
     pub process_limit: u64,
+    /// Containers that run, for the sessions of the embedded API.
+    pub containers: RunningContainers,
 }
 
 impl NodeConfig {
@@ -97,6 +102,7 @@ impl NodeConfig {
             executor_binary: executor_binary.into(),
             self_exe: self_exe.into(),
             process_limit: 4096,
+            containers: RunningContainers::default(),
         }
     }
 }

@@ -56,6 +56,11 @@ impl Standalone {
         }
     }
 
+    /// Process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Base of the runtime API.
     pub fn api(&self) -> &str {
         &self.env["SANDBOX_API_URL"]

@@ -136,6 +136,10 @@ fn entries(kind: &Kind) -> Vec<Value> {
     }
     if kind.is_pod() {
         entries.push(entry("/log", "Pod", &["get"]));
+        entries.push(entry("/exec", "PodExecOptions", &["create", "get"]));
+        entries.push(entry("/attach", "PodAttachOptions", &["create", "get"]));
+        let options = "PodPortForwardOptions";
+        entries.push(entry("/portforward", options, &["create", "get"]));
         entries.push(entry("/binding", "Binding", &["create"]));
         entries.push(of_group(
             entry("/eviction", "Eviction", &["create"]),

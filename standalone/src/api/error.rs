@@ -43,6 +43,8 @@ pub(crate) enum ApiError {
     UnsupportedMediaType(String),
     #[error("only the following media types are accepted: application/json")]
     NotAcceptable,
+    #[error("{0}")]
+    TooManyRequests(String),
     #[error("Request entity too large: limit is {0}")]
     TooLarge(usize),
     #[error("{0}")]
@@ -176,6 +178,7 @@ impl ApiError {
             Self::UnsupportedMediaType(_) => {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType")
             }
+            Self::TooManyRequests(_) => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
             Self::NotAcceptable => (StatusCode::NOT_ACCEPTABLE, "NotAcceptable"),
             Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),

@@ -40,12 +40,13 @@ where
 }
 
 async fn respond(state: Arc<ApiState>, request: http::Request<Body>) -> Result<Response, ApiError> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     if let Some(document) = discovery::respond(&state.registry, &parts) {
         return document;
     }
     let request = Request::parse(&state.registry, &parts, read(body).await?)?;
     match request.verb {
+        _ if request.is_session() => verbs::open_session(&state, &request, &mut parts).await,
         Verb::Watch => watch::stream(state, request),
         verb if verb.is_write() => write(state, request).await,
         _ => verbs::read(&state, &request).await,

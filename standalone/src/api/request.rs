@@ -75,6 +75,12 @@ impl Request {
         })
     }
 
+    /// True if the response is a WebSocket session with a Pod.
+    pub(crate) fn is_session(&self) -> bool {
+        use Subresource::{Attach, Exec, PortForward};
+        matches!(self.target.subresource, Some(Exec | Attach | PortForward))
+    }
+
     /// The object in the body.
     pub(crate) fn decode_body(&self) -> Result<Value, ApiError> {
         match self.content_type.as_str() {

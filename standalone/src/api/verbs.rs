@@ -4,6 +4,7 @@
 mod delete;
 mod pod_subresources;
 mod scale;
+mod sessions;
 mod write;
 
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use std::sync::Arc;
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::Value;
+
+pub(super) use self::sessions::open_session;
 
 use super::{
     ApiState,

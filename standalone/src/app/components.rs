@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::NAMESPACE;
 use crate::api::EmbeddedApi;
 use crate::args::Args;
-use crate::node::{self, NodeConfig, NodeLogs};
+use crate::node::{self, NodeConfig};
 
 /// Parts that the components share.
 pub(super) struct Components {
@@ -43,8 +43,7 @@ impl Components {
         self: Arc<Self>,
         shutdown: CancellationToken,
     ) -> anyhow::Result<()> {
-        let logs = NodeLogs::new(self.node.state_dir.clone());
-        self.api.serve_logs(Arc::new(logs));
+        self.api.serve_containers(Arc::new(self.node.clone()));
         let run = node::run(self.client.clone(), self.node.clone(), shutdown);
         Box::pin(run).await.context("node")
     }

@@ -124,8 +124,9 @@ impl BwrapSpec {
         format!("{MARKER_DIR}/{}", self.tag)
     }
 
-    /// Command of bubblewrap: the inner step, which executes the container's command.
-    pub(crate) fn inner(&self) -> Vec<OsString> {
+    /// The inner step, which executes a command after it has waited at the gate of the start or
+    /// begun a session.
+    pub(crate) fn inner(&self, gate_or_session: &str, command: &[String]) -> Vec<OsString> {
         let mut args = BwrapOptions::default();
         args.add([&self.marker(), &EXEC_AS]);
         if let ContainerUser::Switched(switch) = &self.user {
@@ -136,12 +137,9 @@ impl BwrapSpec {
                 args.add([&"--groups", &groups.join(",")]);
             }
             args.add([&"--caps", &format!("{:x}", switch.capabilities.bits())]);
-            if switch.no_new_privs {
-                args.add([&"--no-new-privs"]);
-            }
         }
-        args.add([&"--gate", &"--cwd", &self.directory, &"--"]);
-        args.0.extend(self.command.iter().map(OsString::from));
+        args.add([&gate_or_session, &"--cwd", &self.directory, &"--"]);
+        args.0.extend(command.iter().map(OsString::from));
         args.0
     }
 }
@@ -190,7 +188,6 @@ mod tests {
             gid: 1000,
             groups: vec![2000],
             capabilities: CapabilitySet::CHOWN,
-            no_new_privs: true,
         };
         let sandbox = sandbox(ContainerUser::Switched(switch));
         let expected = "--die-with-parent\n--new-session\n--clearenv\n--unshare-pid\n--as-pid-1\n\
@@ -202,8 +199,8 @@ mod tests {
             --setenv LD_PRELOAD /x.so";
         assert_eq!(text(&sandbox.args()), expected);
         let expected = "/.sandbox-node/abcde exec-as\n--uid 1000\n--gid 1000\n--groups 2000\n\
-            --caps 1\n--no-new-privs\n--gate\n--cwd /workspace\n-- sh -c true";
-        assert_eq!(text(&sandbox.inner()), expected);
+            --caps 1\n--gate\n--cwd /workspace\n-- sh -c true";
+        assert_eq!(text(&sandbox.inner("--gate", &sandbox.command)), expected);
     }
 
     #[test]
@@ -215,7 +212,7 @@ mod tests {
         assert!(args.contains(mapping), "{args}");
         assert!(!args.contains("--cap-add"));
         let expected = "/.sandbox-node/abcde exec-as\n--gate\n--cwd /workspace\n-- sh -c true";
-        assert_eq!(text(&sandbox.inner()), expected);
+        assert_eq!(text(&sandbox.inner("--gate", &sandbox.command)), expected);
         let options = sandbox.options();
         assert!(options.starts_with(b"--die-with-parent\0--new-session\0"));
         assert_eq!(options.last(), Some(&0));

@@ -6,6 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 /// CPU time is granted per period of this many microseconds.
 const CPU_PERIOD: u64 = 100_000;
 
@@ -149,6 +151,10 @@ impl ContainerCgroup {
         groups.try_for_each(|own| fs::write(own.path.join("cgroup.procs"), pid.to_string()))
     }
 
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().map(|own| own.path.as_path())
+    }
+
     /// True if the kernel killed a process of the cgroup for lack of memory.
     pub(crate) fn had_oom_kill(&self) -> bool {
         let is_memory = |own: &&Hierarchy| own.controller == Controller::Memory;
@@ -168,9 +174,13 @@ impl Drop for ContainerCgroup {
     fn drop(&mut self) {
         for own in &self.0 {
             match fs::remove_dir(&own.path) {
-                // With version 2 the controllers share it.
+                // With version 2 the controllers share it. Processes that joined the container may
+                // be a moment behind it; the end of the node removes what is left then.
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::debug!(%error, path = %own.path.display(), "cgroup not removed yet");
+                    let path = own.path.clone();
+                    if let Ok(runtime) = Handle::try_current() {
+                        runtime.spawn(async move { remove(&path).await });
+                    }
                 }
                 _ => {}
             }

@@ -129,7 +129,11 @@ impl PreparedPod {
         };
         let group = self.group(container, number)?;
         let launcher = &self.node.launcher;
-        Ok(Process::start(launcher, launch, group, log, termination_message).await?)
+        let process = Process::start(launcher, launch, group, log, termination_message).await?;
+        let namespace = self.pod.metadata.namespace.clone().unwrap_or_default();
+        let path = [namespace, self.name().to_owned(), container.name.clone()];
+        self.node.config.containers.add(path, &process.container);
+        Ok(process)
     }
 
     fn group(&self, container: &Container, number: i32) -> std::io::Result<ContainerCgroup> {

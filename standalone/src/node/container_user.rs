@@ -56,7 +56,6 @@ pub(crate) struct RootSwitch {
     pub gid: u32,
     pub groups: Vec<u32>,
     pub capabilities: CapabilitySet,
-    pub no_new_privs: bool,
 }
 
 /// The security context cannot be satisfied.
@@ -75,9 +74,14 @@ pub(crate) enum ContainerUserError {
 }
 
 impl RootSwitch {
-    /// Names of the capabilities that bubblewrap keeps: those of the command and the inner step.
+    /// Capabilities before the inner step: those of the command and those that the step needs.
+    pub(crate) fn kept_capabilities(&self) -> CapabilitySet {
+        self.capabilities | SWITCH_CAPABILITIES
+    }
+
+    /// Names of the capabilities that bubblewrap keeps.
     pub(crate) fn capabilities_outside(&self) -> impl Iterator<Item = String> {
-        let kept = self.capabilities | SWITCH_CAPABILITIES;
+        let kept = self.kept_capabilities();
         kept.iter_names().map(|(name, _)| format!("CAP_{name}"))
     }
 }
@@ -124,7 +128,6 @@ pub(crate) fn resolve(
         gid: group.unwrap_or_else(|| image.group_of(uid)),
         groups,
         capabilities: capabilities(own.capabilities.as_ref())?,
-        no_new_privs: own.allow_privilege_escalation == Some(false),
     }))
 }
 
@@ -196,7 +199,6 @@ mod tests {
             gid: 0,
             groups: vec![],
             capabilities: CapabilitySet::from_bits_retain(0x2004_05fb),
-            no_new_privs: false,
         };
         let known_user = RootSwitch {
             uid: 1000,
@@ -208,7 +210,6 @@ mod tests {
             gid: 6,
             groups: vec![8, 7],
             capabilities: CapabilitySet::KILL,
-            no_new_privs: true,
         };
         let pod = json!({"runAsUser": 5, "runAsGroup": 6, "fsGroup": 7, "supplementalGroups": [8]});
         let container = json!({

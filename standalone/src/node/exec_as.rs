@@ -1,12 +1,16 @@
-//! Inner step of a container start: switches to the container's user and executes its command.
+//! Inner step of a container start: switches to the container's user and executes its command. The
+//! same step runs further commands in a container, after [`join`].
 //!
 //! bubblewrap cannot switch users without a user namespace, so this binary is mounted into every
 //! container and run there as `exec-as`. It runs before any thread exists and ends in `execve`.
 
+mod join;
+
 use std::convert::Infallible;
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::num::ParseIntError;
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -14,11 +18,14 @@ use clap::Parser;
 use nix::sched::{CloneFlags, setns};
 use nix::unistd::{Gid, Uid, close, setgid, setgroups, setuid};
 use rustix::io::Errno;
+use rustix::process::{Signal, ioctl_tiocsctty, set_parent_process_death_signal, setsid};
 use rustix::stdio::{dup2_stdin, stdin};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set,
-    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+    remove_capability_from_bounding_set, set_capabilities,
 };
+
+use self::join::{confine, enter};
 
 /// Name of the internal subcommand.
 pub const EXEC_AS: &str = "exec-as";
@@ -40,8 +47,17 @@ struct ExecStep {
     /// Hexadecimal.
     #[arg(long, default_value = "0", value_parser = capabilities)]
     caps: CapabilitySet,
+    /// Descriptor of the first process of a container to enter, before the command is run there.
     #[arg(long)]
-    no_new_privs: bool,
+    join: Option<i32>,
+    /// The container to enter has a user namespace.
+    #[arg(long)]
+    join_user: bool,
+    #[arg(long)]
+    cgroup: Vec<PathBuf>,
+    /// The command leads a session, with standard input as its terminal if it is one.
+    #[arg(long)]
+    session: bool,
     /// Standard input is a socket: the step sends a byte when the container is set up and waits for
     /// one before it executes the command.
     #[arg(long)]
@@ -101,16 +117,23 @@ impl ExecStep {
             // The descriptors are those of bubblewrap.
             return Err(execute(program, arguments));
         }
+        if let Some(init) = self.join {
+            let entered = enter(init, self.join_user, &self.cgroup);
+            entered.map_err(privileges("enter the container"))?;
+            self.switch()?;
+            confine().map_err(privileges("install the system call filter"))?;
+            return Err(run_and_exit(program, arguments));
+        }
         close_inherited();
         if let Some(directory) = &self.cwd {
             // Container runtimes create a missing working directory as root.
             let _ = std::fs::create_dir_all(directory);
         }
-        if let Some(uid) = self.uid {
-            self.switch(uid)?;
+        if self.uid.is_some() {
+            self.switch()?;
         }
-        if self.no_new_privs {
-            set_no_new_privs(true).map_err(privileges("set no_new_privs"))?;
+        if self.session {
+            lead_session().map_err(privileges("lead a session"))?;
         }
         let directory = self.cwd.as_deref().unwrap_or(Path::new("/"));
         std::env::set_current_dir(directory)
@@ -118,14 +141,17 @@ impl ExecStep {
         Err(execute(program, arguments))
     }
 
-    fn switch(&self, uid: u32) -> Result<(), ExecError> {
+    /// Switches the user, if one is given, and drops capabilities.
+    fn switch(&self) -> Result<(), ExecError> {
         drop_bounding(self.caps)?;
-        let groups: Vec<Gid> = self.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
-        setgroups(&groups).map_err(privileges("set groups"))?;
-        setgid(Gid::from_raw(self.gid.unwrap_or(uid))).map_err(privileges("set the group"))?;
-        setuid(Uid::from_raw(uid)).map_err(privileges("set the user"))?;
+        if let Some(uid) = self.uid {
+            let groups: Vec<Gid> = self.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
+            setgroups(&groups).map_err(privileges("set groups"))?;
+            setgid(Gid::from_raw(self.gid.unwrap_or(uid))).map_err(privileges("set the group"))?;
+            setuid(Uid::from_raw(uid)).map_err(privileges("set the user"))?;
+        }
         clear_ambient_capability_set().map_err(privileges("clear ambient capabilities"))?;
-        let held = if uid == 0 {
+        let held = if self.uid == Some(0) {
             self.caps
         } else {
             CapabilitySet::empty()
@@ -142,6 +168,19 @@ impl ExecStep {
 fn execute(program: &OsString, arguments: &[OsString]) -> ExecError {
     let error = Command::new(program).args(arguments).exec();
     ExecError::Exec(program.clone(), error)
+}
+
+/// Runs the command and exits as it does.
+fn run_and_exit(program: &OsString, arguments: &[OsString]) -> ExecError {
+    match Command::new(program).args(arguments).status() {
+        Ok(status) => std::process::exit(
+            status
+                .code()
+                .or(status.signal().map(|signal| 128 + signal))
+                .unwrap_or(255),
+        ),
+        Err(error) => ExecError::Exec(program.clone(), error),
+    }
 }
 
 /// Becomes root of the namespace. bubblewrap can only create namespaces with a single user.
@@ -163,6 +202,14 @@ fn wait_for_start_gate() -> std::io::Result<()> {
     }
     dup2_stdin(std::fs::File::open("/dev/null")?)?;
     Ok(())
+}
+
+fn lead_session() -> std::io::Result<()> {
+    setsid()?;
+    if stdin().is_terminal() {
+        ioctl_tiocsctty(stdin())?;
+    }
+    Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
 fn privileges<E: Into<std::io::Error>>(what: &'static str) -> impl Fn(E) -> ExecError {
@@ -212,7 +259,10 @@ mod tests {
             gid: Some(8),
             groups: vec![1, 2],
             caps: CapabilitySet::from_bits_retain(0xc0),
-            no_new_privs: false,
+            join: None,
+            join_user: false,
+            cgroup: vec![],
+            session: false,
             gate: false,
             user_namespace: None,
             cwd: Some("-w".into()),

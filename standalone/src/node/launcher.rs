@@ -95,9 +95,11 @@ fn thread_ended() -> io::Error {
 
 /// Starts the first process of a new PID namespace, into which this thread forks from now on. It
 /// waits for its input to close. Bubblewrap needs a matching `/proc`, hence the mount namespace.
+/// Because the process ignores `SIGCHLD`, the kernel reaps orphans: a container ends only when all
+/// of its processes are reaped, also those whose parent has joined it from outside.
 fn spawn_pid_namespace_init() -> io::Result<Child> {
-    const INIT_SCRIPT: &str =
-        "mount --make-rslave / && mount -t proc proc /proc && echo && exec cat";
+    const INIT_SCRIPT: &str = "mount --make-rslave / && mount -t proc proc /proc && echo && \
+        exec env --ignore-signal=CHLD cat";
     unshare(CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS)?;
     let (mut ready, output) = io::pipe()?;
     let mut command = tokio::process::Command::new("sh");

@@ -11,7 +11,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use futures::future::{BoxFuture, FutureExt as _, TryFutureExt as _};
 use futures::stream::StreamExt as _;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
@@ -19,42 +18,10 @@ use tokio::net::unix::pipe;
 use self::follow::Follower;
 use self::record::{END, Renderer, encode, texts};
 use super::paths::Paths;
-use crate::api::{LogError, LogQuery, LogStream, PodLogs};
+use crate::api::{ContainerPath, LogQuery, LogStream};
 
 /// Maximum number of bytes returned by one read.
 const MAX_READ_BYTES: u64 = 16 << 20;
-
-/// Logs of the containers below a node's state directory.
-#[derive(Debug)]
-pub struct NodeLogs(PathBuf);
-
-impl NodeLogs {
-    pub fn new(state_dir: PathBuf) -> Self {
-        Self(state_dir)
-    }
-}
-
-impl PodLogs for NodeLogs {
-    fn read<'a>(
-        &'a self,
-        namespace: &'a str,
-        pod: &'a str,
-        query: &'a LogQuery,
-    ) -> BoxFuture<'a, Result<LogStream, LogError>> {
-        let (state_dir, query) = (self.0.clone(), query.clone());
-        let (namespace, pod) = (namespace.to_owned(), pod.to_owned());
-        let read = move || log_stream(&state_dir, &namespace, &pod, &query);
-        let read = tokio::task::spawn_blocking(read);
-        let explain = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                LogError::NotAvailable("the container has not started".into())
-            }
-            _ => LogError::Failed(error.to_string()),
-        };
-        let read = async { read.await.map_err(io::Error::from).flatten() };
-        read.map_err(explain).boxed()
-    }
-}
 
 /// Reads the log of a container of a Pod on this node; with `follow`, until the container
 /// terminates.
@@ -64,15 +31,14 @@ impl PodLogs for NodeLogs {
 /// [`io::ErrorKind::NotFound`] if the node knows no such Pod, container or run.
 pub fn log_stream(
     state_dir: &Path,
-    namespace: &str,
-    pod: &str,
+    container: &ContainerPath,
     query: &LogQuery,
 ) -> io::Result<LogStream> {
-    let container = query.container.as_deref().unwrap_or(crds::names::CONTAINER);
-    let is_path = |name: &&str| name.contains('/') || name.starts_with('.');
-    if [namespace, pod, container].iter().any(is_path) {
+    let is_path = |name: &String| name.contains('/') || name.starts_with('.');
+    if container.iter().any(is_path) {
         return Err(io::ErrorKind::NotFound.into());
     }
+    let [namespace, pod, container] = container;
     let pod = Paths::new(state_dir).log_link(namespace, pod);
     let path = run_file(&pod.join(container), query.previous)?;
     let mut renderer = Renderer::new(query);
@@ -234,7 +200,8 @@ mod tests {
     #[test]
     fn logs_reject_names_with_path_separators() {
         let state = tempfile::tempdir().unwrap();
-        let read = log_stream(state.path(), "..", "pod", &LogQuery::default());
+        let container = ["..", "pod", "main"].map(str::to_owned);
+        let read = log_stream(state.path(), &container, &LogQuery::default());
         assert_eq!(read.err().unwrap().kind(), io::ErrorKind::NotFound);
     }
 }

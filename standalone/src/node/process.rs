@@ -33,7 +33,7 @@ use super::user_namespace::{MappedMounts, UserNamespace};
 const SETUP_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Input of one start.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct LaunchSpec {
     pub sandbox: BwrapSpec,
     pub network: Option<Arc<OwnedFd>>,
@@ -44,11 +44,21 @@ pub(crate) struct LaunchSpec {
 /// Started container.
 #[derive(Debug)]
 pub(crate) struct Process {
+    pub container: Arc<RunningContainer>,
     child: Child,
-    init: OwnedFd,
     output: JoinHandle<io::Result<()>>,
-    group: ContainerCgroup,
     termination_message: TerminationMessage,
+}
+
+/// Running container, as needed to enter it.
+#[derive(Debug)]
+pub(crate) struct RunningContainer {
+    pub launcher: Launcher,
+    pub launch: LaunchSpec,
+    /// First process, as a descriptor, and its number, which is reused some time after its end.
+    pub init: OwnedFd,
+    pub pid: Pid,
+    pub group: ContainerCgroup,
 }
 
 /// Exit of a container.
@@ -81,7 +91,10 @@ impl Process {
             gate,
             output,
             mounts,
-        } = launcher.run(|host| launch.start(host)).await?;
+        } = {
+            let launch = launch.clone();
+            launcher.run(|host| launch.start(host)).await?
+        };
         let output = tokio::spawn(log.copy(receiver(output)?));
         let passed = timeout(SETUP_TIMEOUT, open_start_gate(&child, gate, &group)).await;
         // bubblewrap has its own copies by now.
@@ -90,25 +103,31 @@ impl Process {
             Ok(())
         };
         launcher.run(unmount).await?;
-        let Ok(Ok(init)) = passed else {
+        let Ok(Ok((pid, init))) = passed else {
             child.start_kill()?;
             let _ = output.await;
             let line = last_line(&path);
             let line = line.unwrap_or("bubblewrap ended before it made the container".to_owned());
             return Err(io::Error::other(line));
         };
-        Ok(Self {
-            child,
+        let container = RunningContainer {
+            launcher: launcher.clone(),
+            launch,
             init,
-            output,
+            pid,
             group,
+        };
+        Ok(Self {
+            container: Arc::new(container),
+            child,
+            output,
             termination_message,
         })
     }
 
     /// Sends a signal to PID 1 of the container.
     pub(crate) fn signal(&self, signal: Signal) {
-        if let Err(error) = pidfd_send_signal(&self.init, signal) {
+        if let Err(error) = pidfd_send_signal(&self.container.init, signal) {
             tracing::debug!(%error, "signal not delivered");
         }
     }
@@ -118,7 +137,7 @@ impl Process {
         let code = self.child.wait().await?.code().unwrap_or(137);
         Ok(Exit {
             code,
-            out_of_memory: code == 137 && self.group.had_oom_kill(),
+            out_of_memory: code == 137 && self.container.group.had_oom_kill(),
         })
     }
 
@@ -138,7 +157,7 @@ async fn open_start_gate(
     bwrap: &Child,
     gate: StdUnixStream,
     group: &ContainerCgroup,
-) -> io::Result<OwnedFd> {
+) -> io::Result<(Pid, OwnedFd)> {
     gate.set_nonblocking(true)?;
     let mut gate = UnixStream::from_std(gate)?;
     gate.read_u8().await?;
@@ -146,14 +165,14 @@ async fn open_start_gate(
     let init = pidfd_open(pid, PidfdFlags::empty())?;
     group.add(pid.as_raw_nonzero().get())?;
     gate.write_u8(b'+').await?;
-    Ok(init)
+    Ok((pid, init))
 }
 
-/// First process of the container. bubblewrap's own report would be a number of another PID
-/// namespace.
-fn only_child(bwrap: &Child) -> io::Result<Pid> {
+/// First process in the container, as the child of bubblewrap or of the step that joins. Their own
+/// reports would be numbers of another PID namespace.
+pub(crate) fn only_child(parent: &Child) -> io::Result<Pid> {
     let missing = || io::Error::other("the container's first process is gone");
-    let id = bwrap.id().ok_or_else(missing)?;
+    let id = parent.id().ok_or_else(missing)?;
     let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
     let mut children = children.split_whitespace();
     let first = children
@@ -190,7 +209,7 @@ impl LaunchSpec {
         command.env_clear();
         command.args(["--seccomp", &inheritable(&filter)?]);
         command.args(["--args", &inheritable(&options)?, "--"]);
-        command.args(self.sandbox.inner());
+        command.args(self.sandbox.inner("--gate", &self.sandbox.command));
         command.stdin(OwnedFd::from(inner));
         command.stdout(output_in.try_clone()?);
         command.stderr(output_in);
@@ -208,7 +227,7 @@ impl LaunchSpec {
 }
 
 /// Lets only this child inherit a descriptor, which the caller closes; its number.
-fn inheritable(descriptor: impl AsFd) -> io::Result<String> {
+pub(crate) fn inheritable(descriptor: impl AsFd) -> io::Result<String> {
     fcntl_setfd(&descriptor, FdFlags::empty())?;
     Ok(descriptor.as_fd().as_raw_fd().to_string())
 }

@@ -18,4 +18,5 @@ mod replay_sdk;
 mod replay_v0;
 mod replay_v1_app;
 mod restart;
+mod sessions;
 mod unsupported_features;

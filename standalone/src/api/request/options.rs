@@ -1,12 +1,17 @@
 //! Query parameters. Unknown ones are ignored, as on a real server; malformed ones are rejected.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 use axum::extract::Query;
 use http::Uri;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::{error::ApiError, pod_logs::LogQuery, selector::Selector, table::Include};
+use crate::api::{
+    error::ApiError,
+    kubelet::{ExecCommand, LogQuery},
+    selector::Selector,
+    table::Include,
+};
 
 /// Options of all verbs; each verb reads its own.
 #[derive(Clone, Debug)]
@@ -29,7 +34,11 @@ pub(crate) struct RequestOptions {
     /// Overrides conflicts of server-side apply.
     pub(crate) force: bool,
     pub(crate) include: Include,
+    pub(crate) container: Option<String>,
     pub(crate) log: LogQuery,
+    pub(crate) exec: ExecCommand,
+    /// Ports of a port-forward.
+    pub(crate) ports: Vec<u16>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,12 +48,17 @@ pub(crate) enum FieldValidation {
     Strict,
 }
 
-struct Parameters(HashMap<String, String>);
+/// In the order of the URL; a name may occur several times.
+struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
     fn text(&self, name: &str) -> Option<&str> {
-        let text = self.0.get(name).map(String::as_str);
-        text.filter(|text| !text.is_empty())
+        self.all(name).next().filter(|text| !text.is_empty())
+    }
+
+    fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        let named = self.0.iter().filter(move |(own, _)| own == name);
+        named.map(|(_, text)| text.as_str())
     }
 
     fn owned(&self, name: &str) -> Option<String> {
@@ -52,14 +66,13 @@ impl Parameters {
     }
 
     fn flag(&self, name: &str) -> bool {
-        matches!(self.text(name), Some("true" | "1"))
+        // As on a real server.
+        let is_true = |text: &str| text != "0" && !text.eq_ignore_ascii_case("false");
+        self.all(name).next().is_some_and(is_true)
     }
 
     fn number<N: std::str::FromStr>(&self, name: &str) -> Result<Option<N>, ApiError> {
-        let invalid =
-            |text: &str| ApiError::BadRequest(format!("invalid value of {name}: {text:?}"));
-        let parse = |text: &str| text.parse().map_err(|_| invalid(text));
-        self.text(name).map(parse).transpose()
+        self.text(name).map(|text| number(name, text)).transpose()
     }
 
     /// One of the known values of a parameter.
@@ -73,11 +86,16 @@ impl Parameters {
     }
 }
 
+fn number<N: std::str::FromStr>(name: &str, text: &str) -> Result<N, ApiError> {
+    let invalid = |_| ApiError::BadRequest(format!("invalid value of {name}: {text:?}"));
+    text.parse().map_err(invalid)
+}
+
 impl RequestOptions {
     pub(crate) fn parse(uri: &Uri) -> Result<Self, ApiError> {
-        let Query(map) =
+        let Query(pairs) =
             Query::try_from_uri(uri).map_err(|error| ApiError::BadRequest(error.to_string()))?;
-        let query = Parameters(map);
+        let query = Parameters(pairs);
         Ok(Self {
             watch: query.flag("watch"),
             selector: Selector::parse(query.text("labelSelector"), query.text("fieldSelector"))?,
@@ -110,7 +128,10 @@ impl RequestOptions {
                     ("Object", Include::Object),
                 ],
             )?,
+            container: query.owned("container"),
             log: log(&query)?,
+            exec: exec(&query),
+            ports: ports(&query)?,
         })
     }
 }
@@ -123,7 +144,6 @@ fn log(query: &Parameters) -> Result<LogQuery, ApiError> {
         None => query.number("sinceTime")?,
     };
     Ok(LogQuery {
-        container: query.owned("container"),
         previous: query.flag("previous"),
         follow: query.flag("follow"),
         tail: query.number("tailLines")?,
@@ -131,4 +151,19 @@ fn log(query: &Parameters) -> Result<LogQuery, ApiError> {
         since,
         timestamps: query.flag("timestamps"),
     })
+}
+
+fn exec(query: &Parameters) -> ExecCommand {
+    ExecCommand {
+        command: query.all("command").map(str::to_owned).collect(),
+        stdin: query.flag("stdin"),
+        stdout: query.flag("stdout"),
+        stderr: query.flag("stderr"),
+        tty: query.flag("tty"),
+    }
+}
+
+fn ports(query: &Parameters) -> Result<Vec<u16>, ApiError> {
+    let ports = query.all("ports").flat_map(|list| list.split(','));
+    ports.map(|port| number("ports", port)).collect()
 }

@@ -26,6 +26,9 @@ pub(crate) enum Subresource {
     Binding,
     Eviction,
     Finalize,
+    Exec,
+    Attach,
+    PortForward,
 }
 
 impl Target {
@@ -96,6 +99,9 @@ fn subresource(kind: &Kind, name: &str) -> Result<Subresource, ApiError> {
         "log" if kind.is_pod() => Ok(Subresource::Log),
         "binding" if kind.is_pod() => Ok(Subresource::Binding),
         "eviction" if kind.is_pod() => Ok(Subresource::Eviction),
+        "exec" if kind.is_pod() => Ok(Subresource::Exec),
+        "attach" if kind.is_pod() => Ok(Subresource::Attach),
+        "portforward" if kind.is_pod() => Ok(Subresource::PortForward),
         "finalize" if kind.is("", "namespaces") => Ok(Subresource::Finalize),
         _ => Err(ApiError::UnknownPath),
     }

@@ -1,5 +1,7 @@
 //! Subresources of Pods: log, binding, eviction.
 
+use std::sync::Arc;
+
 use axum::{body::Body, response::Response};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -8,39 +10,57 @@ use super::{current, delete, write};
 use crate::api::{
     ApiState, encode,
     error::ApiError,
+    kubelet::{ContainerPath, Kubelet, LogError, LogQuery, LogStream},
     object::{self, as_object, child_mut, items},
-    pod_logs::LogError,
     request::{Request, Verb},
 };
 
 pub(super) async fn logs(state: &ApiState, request: &Request) -> Result<Response, ApiError> {
-    let (key, pod) = current(state, request)?;
-    let query = &request.options.log;
-    check_container(&pod, query.container.as_deref())?;
-    let Some(logs) = state.logs.read().clone() else {
-        let message = "no node serves the logs of this Pod";
-        return Err(ApiError::BadRequest(message.to_owned()));
-    };
-    match logs.read(&key.namespace, &key.name, query).await {
-        Ok(stream) => Ok(encode::ok("text/plain", Body::from_stream(stream))),
-        Err(LogError::NotAvailable(message)) => Err(ApiError::BadRequest(message)),
-        Err(LogError::Failed(message)) => Err(ApiError::Internal(message)),
-    }
+    let (_, pod) = current(state, request)?;
+    let stream = open_log(state, request, &pod, request.options.log.clone()).await?;
+    Ok(encode::ok("text/plain", Body::from_stream(stream)))
 }
 
-fn check_container(pod: &Value, container: Option<&str>) -> Result<(), ApiError> {
-    let Some(wanted) = container else {
-        return Ok(());
+pub(super) async fn open_log(
+    state: &ApiState,
+    request: &Request,
+    pod: &Value,
+    query: LogQuery,
+) -> Result<LogStream, ApiError> {
+    let container = container_path(request, pod)?;
+    let log = kubelet(state)?.logs(container, query).await;
+    log.map_err(|error| match error {
+        LogError::NotAvailable(message) => ApiError::BadRequest(message),
+        LogError::Failed(message) => ApiError::Internal(message),
+    })
+}
+
+pub(super) fn kubelet(state: &ApiState) -> Result<Arc<dyn Kubelet>, ApiError> {
+    let kubelet = state.kubelet.read().clone();
+    kubelet.ok_or_else(|| ApiError::BadRequest("no node runs this Pod".to_owned()))
+}
+
+/// The requested container, or the only one of the Pod.
+pub(super) fn container_path(request: &Request, pod: &Value) -> Result<ContainerPath, ApiError> {
+    let names = |list: &str| {
+        let containers = items(&pod["spec"][list]).iter();
+        containers
+            .filter_map(|container| container["name"].as_str())
+            .collect()
     };
-    let lists = ["containers", "initContainers", "ephemeralContainers"];
-    let mut known = lists.iter().flat_map(|list| items(&pod["spec"][list]));
-    if known.any(|container| container["name"] == wanted) {
-        return Ok(());
-    }
+    let (main, init): (Vec<_>, Vec<_>) = (names("containers"), names("initContainers"));
     let name = object::name(pod);
-    Err(ApiError::BadRequest(format!(
-        "container {wanted} is not valid for pod {name}"
-    )))
+    let container = match (request.options.container.as_deref(), &main[..]) {
+        (Some(found), _) if main.contains(&found) || init.contains(&found) => Ok(found),
+        (None, [only]) => Ok(*only),
+        (Some(wanted), _) => Err(format!("container {wanted} is not valid for pod {name}")),
+        (None, _) => Err(format!(
+            "a container name must be specified for pod {name}, choose one of: [{}]",
+            main.join(" ")
+        )),
+    };
+    let container = container.map_err(ApiError::BadRequest)?;
+    Ok([object::namespace(pod), name, container].map(str::to_owned))
 }
 
 /// Binds the Pod to a node, for schedulers.

@@ -1,6 +1,6 @@
 //! HTTP: response formats, malformed requests, a server below a path.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use axum::body::Body;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
@@ -12,7 +12,10 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
-use standalone::api::{EmbeddedApi, LogError, LogQuery, LogStream, PodLogs, kubeconfig};
+use standalone::api::{
+    ContainerPath, EmbeddedApi, ExecCommand, Kubelet, LogError, LogQuery, LogStream, Session,
+    kubeconfig,
+};
 use tower::ServiceExt;
 
 use super::fixtures::{ApiExt as _, create_widget, message, pod, pods, server, widgets};
@@ -198,14 +201,13 @@ async fn server_works_below_path() {
 
 struct Echo;
 
-impl PodLogs for Echo {
-    fn read<'a>(
-        &'a self,
-        namespace: &'a str,
-        pod: &'a str,
-        query: &'a LogQuery,
-    ) -> BoxFuture<'a, Result<LogStream, LogError>> {
-        let text = format!("{namespace}/{pod} {:?} {:?}", query.tail, query.previous);
+impl Kubelet for Echo {
+    fn logs(
+        &self,
+        [namespace, pod, container]: ContainerPath,
+        query: LogQuery,
+    ) -> BoxFuture<'static, Result<LogStream, LogError>> {
+        let text = format!("{namespace}/{pod}/{container} {:?}", query.tail);
         async move {
             if query.previous {
                 Err(LogError::NotAvailable("never ran".into()))
@@ -215,6 +217,10 @@ impl PodLogs for Echo {
         }
         .boxed()
     }
+
+    fn exec(&self, _: ContainerPath, _: ExecCommand) -> BoxFuture<'static, io::Result<Session>> {
+        async { Err(io::Error::other("no commands")) }.boxed()
+    }
 }
 
 #[tokio::test]
@@ -223,13 +229,13 @@ async fn logs_are_read_from_node() {
     let pods = pods(&server.client());
     pods.add(&pod("p")).await;
     assert!(message(pods.logs("p", &LogParams::default()).await).contains("no node"));
-    server.serve_logs(Arc::new(Echo));
+    server.serve_containers(Arc::new(Echo));
     let tail = LogParams {
         tail_lines: Some(3),
         ..LogParams::default()
     };
     let log = pods.logs("p", &tail).await.unwrap();
-    assert_eq!(log, "default/p Some(3) false");
+    assert_eq!(log, "default/p/c Some(3)");
     let previous = LogParams {
         previous: true,
         ..LogParams::default()

@@ -137,11 +137,9 @@ impl Machine {
 
     /// Log of the container `main`.
     pub(crate) fn log(&self, pod: &str) -> String {
-        let query = LogQuery {
-            container: Some("main".into()),
-            ..LogQuery::default()
-        };
-        let Ok(mut stream) = log_stream(self.state.path(), "default", pod, &query) else {
+        let container = ["default", pod, "main"].map(str::to_owned);
+        let query = LogQuery::default();
+        let Ok(mut stream) = log_stream(self.state.path(), &container, &query) else {
             return String::new();
         };
         let log = stream.next().now_or_never().flatten().unwrap().unwrap();
