@@ -173,7 +173,7 @@ mod tests {
         };
         assert!(is_valid_after(MAX_UNCONFIRMED * 2).await);
         api.set_unavailable(true);
-        assert!(is_valid_after(MAX_UNCONFIRMED - POLL_INTERVAL * 2).await);
+        assert!(is_valid_after(MAX_UNCONFIRMED.saturating_sub(POLL_INTERVAL * 2)).await);
         assert!(!is_valid_after(POLL_INTERVAL * 3).await);
         task.abort();
     }
