@@ -58,7 +58,8 @@ pub fn feed(command: &mut Command, input: &str) -> Result<String, String> {
     }
 }
 
-fn output_with(command: &mut Command, input: &str) -> Output {
+/// Runs a command with this input; all that it returns.
+pub fn output_with(command: &mut Command, input: &str) -> Output {
     let mut child = command
         .current_dir(root())
         .stdin(Stdio::piped())

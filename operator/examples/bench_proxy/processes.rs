@@ -7,8 +7,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// A child process of this program in another role, with its address. Killed on drop.
 pub(crate) struct ChildProcess {
@@ -81,34 +79,30 @@ fn threads(processes: &[u32]) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// Pins processes and their future children to one core until it is dropped.
-pub(crate) struct Pinned {
-    processes: Vec<u32>,
-    before: CpuSet,
-}
+pub(crate) struct Pinned(Vec<u32>);
 
 impl Pinned {
     pub(crate) fn on_one_core(processes: Vec<u32>) -> anyhow::Result<Self> {
-        let before = sched_getaffinity(None)?;
-        let mut one = CpuSet::new();
-        let core = (0..CpuSet::MAX_CPU).find(|core| before.is_set(*core));
-        one.set(core.context("a core")?);
-        let pinned = Self { processes, before };
-        pinned.run_on(&one)?;
+        let pinned = Self(processes);
+        anyhow::ensure!(pinned.run_on("0"), "taskset failed");
         Ok(pinned)
     }
 
-    fn run_on(&self, cores: &CpuSet) -> anyhow::Result<()> {
-        for thread in threads(&self.processes)? {
-            let id = thread.file_name().and_then(|name| name.to_str());
-            let id = id.context("a number")?.parse()?;
-            sched_setaffinity(Some(Pid::from_raw(id).context("a number")?), cores)?;
-        }
-        Ok(())
+    fn run_on(&self, cores: &str) -> bool {
+        let mut processes = self.0.iter().map(u32::to_string);
+        processes.all(|process| {
+            let mut command = Command::new("taskset");
+            command
+                .args(["-acp", cores, &process])
+                .stdout(Stdio::null());
+            command.status().is_ok_and(|status| status.success())
+        })
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        let _ = self.run_on(&self.before);
+        // All that there are.
+        self.run_on("0-1023");
     }
 }

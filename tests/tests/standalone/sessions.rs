@@ -1,12 +1,11 @@
 //! Sessions with containers: `kubectl exec`, `attach`, `cp` and `port-forward`, and the WebSocket
 //! protocol of other clients.
 
-use std::io::Write as _;
-use std::process::Stdio;
 use std::time::Duration;
 
 use futures::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
+use tests::cli_tools::output_with;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
@@ -45,86 +44,41 @@ fn pods() -> Option<Fixture> {
 
 /// Runs kubectl; exit code, output and errors.
 fn kubectl(fixture: &Fixture, args: &[&str], input: &str) -> (i32, String, String) {
-    let mut command = fixture.standalone.command("kubectl");
-    command.args(args).stdin(Stdio::piped());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(input.as_bytes()).unwrap();
-    drop(stdin);
-    let output = child.wait_with_output().unwrap();
+    let output = output_with(fixture.standalone.command("kubectl").args(args), input);
     let text = |bytes| String::from_utf8(bytes).unwrap();
     let code = output.status.code().unwrap();
     (code, text(output.stdout), text(output.stderr))
 }
 
+/// Rows: arguments, input, exit code, output, and a part of the errors.
 #[test]
 fn kubectl_shows_output_and_exit_code_of_commands() {
     let Some(fixture) = pods() else { return };
-    let shell = |script| ["exec", "p", "--", "sh", "-c", script];
-    let streams = shell("echo out; echo err >&2; exit 3");
-    let environment = shell("echo $GREETING; pwd");
-    let killed = shell("kill -9 $$");
-    let previous = "previous terminated container \"main\" in pod \"p\" not found";
-    for (args, input, code, out, err) in [
-        (&streams[..], "", 3, "out\n", "err\n"),
-        (&environment, "", 0, "hello\n/tmp\n", ""),
-        (&killed, "", 137, "", "exit code 137"),
-        (&["exec", "-i", "p", "--", "cat"], "in", 0, "in", ""),
-        (
-            &["exec", "p", "--", "nosuch"],
-            "",
-            127,
-            "",
-            "cannot execute \"nosuch\"",
-        ),
-        (
-            &["exec", "p", "--", "/etc/passwd"],
-            "",
-            126,
-            "",
-            "Permission denied",
-        ),
-        (
-            &["exec", "two", "-c", "idle", "--", "hostname"],
-            "",
-            0,
-            "two\n",
-            "",
-        ),
-        (
-            &["exec", "p", "-c", "x", "--", "ls"],
-            "",
-            1,
-            "",
-            "container x is not valid for pod p",
-        ),
-        (
-            &["exec", "none", "--", "ls"],
-            "",
-            1,
-            "",
-            "pods \"none\" not found",
-        ),
-        (
-            &["attach", "-i", "p"],
-            "",
-            1,
-            "",
-            "containers have no standard input here",
-        ),
-        (&["logs", "p", "--previous"], "", 1, "", previous),
-        (
-            &["port-forward", "p", ":8000"],
-            "",
-            1,
-            "",
-            "use the URL of the sandbox",
-        ),
+    for row in [
+        "exec p -- sh -c 'echo out; echo err >&2; exit 3'; ; 3; out\n; err\n",
+        "exec p -- sh -c 'echo $GREETING; pwd'; ; 0; hello\n/tmp\n; ",
+        "exec p -- sh -c 'kill -9 $$'; ; 137; ; exit code 137",
+        "exec -i p -- cat; in; 0; in; ",
+        "exec p -- nosuch; ; 127; ; cannot execute \"nosuch\"",
+        "exec p -- /etc/passwd; ; 126; ; Permission denied",
+        "exec two -c idle -- hostname; ; 0; two\n; ",
+        "exec p -c x -- ls; ; 1; ; container x is not valid for pod p",
+        "exec none -- ls; ; 1; ; pods \"none\" not found",
+        "attach -i p; ; 1; ; containers have no standard input here",
+        "logs p --previous; ; 1; ; previous terminated container \"main\" in pod \"p\" not found",
+        "port-forward p :8000; ; 1; ; use the URL of the sandbox",
     ] {
-        let (ended, output, errors) = kubectl(&fixture, args, input);
-        assert_eq!((ended, output.as_str()), (code, out), "{args:?}: {errors}");
-        assert!(errors.contains(err), "{args:?}: {errors}");
+        let mut fields = row.rsplitn(5, "; ");
+        let [err, out, code, input, words] = [(); 5].map(|()| fields.next().unwrap());
+        let words = crds::shell_words::split(words).unwrap();
+        let args: Vec<_> = words.iter().map(String::as_str).collect();
+        let (ended, output, errors) = kubectl(&fixture, &args, input);
+        assert_eq!(
+            (ended.to_string().as_str(), output.as_str()),
+            (code, out),
+            "{row}: {errors}"
+        );
+        assert!(errors.contains(err), "{row}: {errors}");
     }
 }
 
@@ -318,12 +272,8 @@ async fn sessions_are_bounded() {
     };
     assert_eq!(refused, 429);
     assert!((250..=256).contains(&sockets.len()), "{}", sockets.len());
-    let pid = fixture.standalone.id();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let rss = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .unwrap();
-    let rss: u64 = rss.trim().trim_end_matches(" kB").parse().unwrap();
-    assert!(rss < 200_000, "{rss} kB");
+    let statm = format!("/proc/{}/statm", fixture.standalone.id());
+    let statm = std::fs::read_to_string(statm).unwrap();
+    let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    assert!(pages < 50_000, "{pages} resident pages of 4 KiB");
 }

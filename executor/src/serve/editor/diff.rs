@@ -81,31 +81,20 @@ mod tests {
 
     #[test]
     fn diffs_have_the_format_of_difflib() {
-        for (old, new, expected) in [
-            ("a\n", "a\n", ""),
-            (
-                "",
-                "a\n\nb\n",
-                "--- /p\n+++ /p\n@@ -0,0 +1 @@\n+a\n@@ -1,0 +3,2 @@\n+b\n+",
-            ),
-            ("", "l1\nl2", "--- /p\n+++ /p\n@@ -1 +1,2 @@\n-\n+l1\n+l2"),
-            (
-                "l6\nl7\nl8",
-                "l6\nL7\nL7b\nl8",
-                "--- /p\n+++ /p\n@@ -2 +2,2 @@\n-l7\n+L7\n+L7b",
-            ),
-            ("a\nb\nc", "a\nc", "--- /p\n+++ /p\n@@ -2 +1,0 @@\n-b"),
-            (
-                "a\nb",
-                "a\nx  \ny\nb",
-                "--- /p\n+++ /p\n@@ -1,0 +2,2 @@\n+x\n+y",
-            ),
+        assert_eq!(diff("/p", "a\n", "a\n"), "");
+        for (old, new, hunks) in [
+            ("", "a\n\nb\n", "-0,0 +1 @@\n+a\n@@ -1,0 +3,2 @@\n+b\n+"),
+            ("", "l1\nl2", "-1 +1,2 @@\n-\n+l1\n+l2"),
+            ("6\n7\n8", "6\nL7\nb\n8", "-2 +2,2 @@\n-7\n+L7\n+b"),
+            ("a\nb\nc", "a\nc", "-2 +1,0 @@\n-b"),
+            ("a\nb", "a\nx  \ny\nb", "-1,0 +2,2 @@\n+x\n+y"),
             (
                 "a\nb\nc",
                 "A\nb\nC",
-                "--- /p\n+++ /p\n@@ -1 +1 @@\n-a\n+A\n@@ -3 +3 @@\n-c\n+C",
+                "-1 +1 @@\n-a\n+A\n@@ -3 +3 @@\n-c\n+C",
             ),
         ] {
+            let expected = format!("--- /p\n+++ /p\n@@ {hunks}");
             assert_eq!(diff("/p", old, new), expected);
         }
     }
@@ -155,9 +144,10 @@ mod tests {
             fast_blocks(old, new, Instant::now() + DIFF_TIMEOUT)
         }] {
             for _ in 0..200 {
-                let (old, new) = (random.text(false), random.text(false));
-                let (old, new): (Vec<_>, Vec<_>) =
-                    (old.split('\n').collect(), new.split('\n').collect());
+                let texts = [random.text(false), random.text(false)];
+                let [old, new] = texts
+                    .each_ref()
+                    .map(|text| text.split('\n').collect::<Vec<_>>());
                 for (i, j, length) in find(&old, &new) {
                     assert_eq!(old[i..i + length], new[j..j + length]);
                 }

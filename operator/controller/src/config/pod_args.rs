@@ -222,15 +222,6 @@ mod tests {
     }
 
     #[test]
-    fn defaults_apply_without_flags() {
-        let config = config(&[]).unwrap();
-        assert!(config.native_executor);
-        assert_eq!(config.defaults.limits["memory"], "2Gi");
-        assert_eq!(config.pods.grace_seconds, 10);
-        assert!(config.pods.tolerations.is_empty() && !config.pods.privileged_templates);
-    }
-
-    #[test]
     fn flags_set_configuration() {
         let config = config(&[
             "--native-executor=false",

@@ -51,12 +51,7 @@ fn supervised_termination_message_is_one_short_line() {
         |program: &str, message: &str, code| ended(json!({"command": [program]}), message, code);
     let executor = contract::path::EXECUTOR;
     for (program, message, code, description) in [
-        (
-            executor,
-            "\"x\" was not found",
-            127,
-            "exit code 127: \"x\" was not found",
-        ),
+        (executor, "x not found", 127, "exit code 127: x not found"),
         (executor, "no\n\u{1b}shell ", 1, "exit code 1: no shell"),
         (executor, " ", 1, "exit code 1"),
         ("/bin/own", "hunter2", 1, "exit code 1"),
@@ -94,6 +89,7 @@ fn log_fallback_is_not_a_termination_message() {
 
 #[test]
 fn container_without_command_can_never_start() {
+    use StartProblemKind::{ContainerConfig, NoCommand};
     let problem = |reason: &str, message: &str| {
         let waiting = json!({"waiting": {"reason": reason, "message": message}});
         let status = json!({"containerStatuses": [{"name": "sandbox", "state": waiting}]});
@@ -102,21 +98,13 @@ fn container_without_command_can_never_start() {
     };
     let sentence = "failed to generate spec: no command specified";
     for (reason, message, kind) in [
-        (
-            "CreateContainerError",
-            sentence,
-            StartProblemKind::NoCommand,
-        ),
-        ("RunContainerError", sentence, StartProblemKind::NoCommand),
-        (
-            "CreateContainerError",
-            "name is reserved",
-            StartProblemKind::ContainerConfig,
-        ),
+        ("CreateContainerError", sentence, NoCommand),
+        ("RunContainerError", sentence, NoCommand),
+        ("CreateContainerError", "name is reserved", ContainerConfig),
     ] {
         let problem = problem(reason, message);
         assert_eq!(problem.kind, kind, "{reason}: {message}");
-        assert_eq!(problem.is_permanent(), kind == StartProblemKind::NoCommand);
+        assert_eq!(problem.is_permanent(), kind == NoCommand);
     }
     assert_eq!(
         problem("CreateContainerError", sentence).message,

@@ -143,26 +143,15 @@ mod tests {
 
     #[test]
     fn error_names_path_in_nested_body() {
-        for (body, said) in [
-            (r"{}", "image is required"),
-            (r#"{"image": "i", "image": "j"}"#, "image is there twice"),
-            (
-                r#"{"image": "i", "environment": {"A": 1}}"#,
-                "environment.A must be text",
-            ),
-            (
-                r#"{"image": "i", "command": ["a", {}]}"#,
-                "command[1] must be text",
-            ),
-            (
-                r#"{"image": "i", "count": -1}"#,
-                "count must be a whole number from 0 to 4294967295",
-            ),
-            (
-                r#"{"image": "i", "fuse_s3_mount": "SECRET"}"#,
-                "fuse_s3_mount must be true or false",
-            ),
+        for row in [
+            r"{} -> image is required",
+            r#"{"image": "i", "image": "j"} -> image is there twice"#,
+            r#"{"image": "i", "environment": {"A": 1}} -> environment.A must be text"#,
+            r#"{"image": "i", "command": ["a", {}]} -> command[1] must be text"#,
+            r#"{"image": "i", "count": -1} -> count must be a whole number from 0 to 4294967295"#,
+            r#"{"image": "i", "fuse_s3_mount": "SECRET"} -> fuse_s3_mount must be true or false"#,
         ] {
+            let (body, said) = row.split_once(" -> ").unwrap();
             assert_eq!(fault::<ConfigRequest>(body), said, "{body}");
         }
         let name = "x".repeat(1000);

@@ -143,13 +143,9 @@ mod tests {
             (v2(0x20, 0x11, &v4), None),
             (v2(0x21, 0x31, &[0; 216]), None),
         ] {
-            let text = String::from_utf8_lossy(&header).into_owned();
             let client = client.map(|client| client.parse().unwrap());
-            assert_eq!(
-                read(&[&header[..], b"GET /"].concat()),
-                Some((client, 5)),
-                "{text}"
-            );
+            let found = read(&[&header[..], b"GET /"].concat());
+            assert_eq!(found, Some((client, 5)), "{header:?}");
         }
     }
 
@@ -174,12 +170,8 @@ mod tests {
             v2(0x20, 0x00, &[0; MAX_V2_BYTES + 1]),
             v2(0x21, 0x11, &[0; 12])[..20].to_vec(),
         ] {
-            assert_eq!(
-                read(&header),
-                None,
-                "{:?}",
-                String::from_utf8_lossy(&header)
-            );
+            let text = String::from_utf8_lossy(&header);
+            assert_eq!(read(&header), None, "{text:?}");
         }
     }
 

@@ -56,75 +56,57 @@ pub fn without_quota_usage(message: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Sentences with the components and versions that produce them.
-    const SCHEDULER: [(&str, bool, bool); 6] = [
-        // Up to 1.18, and from 1.19 on with the number of nodes.
-        (r#"persistentvolumeclaim "a-ws" not found"#, true, true),
-        (
-            r#"0/1 nodes are available: 1 persistentvolumeclaim "a-ws" not found."#,
-            true,
-            true,
-        ),
-        // From 1.24 on.
-        (
-            r#"0/1 nodes are available: persistentvolumeclaim "a-ws" not found. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."#,
-            true,
-            true,
-        ),
-        (
-            r#"0/1 nodes are available: persistentvolumeclaim "b" not found."#,
-            false,
-            true,
-        ),
-        (
-            "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found",
-            false,
-            true,
-        ),
-        ("0/3 nodes are available: 3 Insufficient cpu.", false, false),
-    ];
+    fn assert_recognized(is_known: impl Fn(&str) -> bool, known: &[&str], others: &[&str]) {
+        known
+            .iter()
+            .for_each(|text| assert!(is_known(text), "{text}"));
+        others
+            .iter()
+            .for_each(|text| assert!(!is_known(text), "{text}"));
+    }
 
     #[test]
     fn scheduler_messages_about_claims_are_recognized() {
-        for (message, missing, about) in SCHEDULER {
-            assert_eq!(is_claim_missing(message, "a-ws"), missing, "{message}");
-            assert_eq!(is_about_claims(message), about, "{message}");
-        }
+        let missing = [
+            // Up to 1.18, from 1.19 on, and from 1.24 on.
+            r#"persistentvolumeclaim "a-ws" not found"#,
+            r#"0/1 nodes are available: 1 persistentvolumeclaim "a-ws" not found."#,
+            r#"0/1 nodes are available: persistentvolumeclaim "a-ws" not found. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."#,
+        ];
+        let about = [
+            r#"0/1 nodes are available: persistentvolumeclaim "b" not found."#,
+            "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found",
+        ];
+        let other = ["0/3 nodes are available: 3 Insufficient cpu."];
+        assert_recognized(is_about_claims, &[&missing[..], &about].concat(), &other);
+        let is_missing = |text: &str| is_claim_missing(text, "a-ws");
+        assert_recognized(is_missing, &missing, &[&about[..], &other].concat());
     }
 
     #[test]
-    fn kubelet_messages_about_missing_references_are_recognized() {
-        for (message, missing) in [
-            (r#"secret "a" not found"#, true),
-            (r#"configmap "a" not found"#, true),
-            ("couldn't find key b in Secret ns/a", true),
-            ("couldn't find key b in ConfigMap ns/a", true),
-            (
+    fn kubelet_messages_are_recognized() {
+        assert_recognized(
+            is_reference_missing,
+            &[
+                r#"secret "a" not found"#,
+                r#"configmap "a" not found"#,
+                "couldn't find key b in Secret ns/a",
+                "couldn't find key b in ConfigMap ns/a",
+            ],
+            &[
                 "container has runAsNonRoot and image will run as root",
-                false,
-            ),
-            (
                 r#"failed to sync secret cache: secret "a" timed out"#,
-                false,
-            ),
-        ] {
-            assert_eq!(is_reference_missing(message), missing, "{message}");
-        }
-    }
-
-    #[test]
-    fn runtime_messages_about_missing_commands_are_recognized() {
-        for (message, missing) in [
-            // containerd, and Docker.
-            (
+            ],
+        );
+        assert_recognized(
+            is_command_missing,
+            &[
+                // containerd, and Docker.
                 "failed to generate container \"1\" spec: no command specified",
-                true,
-            ),
-            ("Error response from daemon: No command specified", true),
-            ("exec: \"x\": executable file not found in $PATH", false),
-        ] {
-            assert_eq!(is_command_missing(message), missing, "{message}");
-        }
+                "Error response from daemon: No command specified",
+            ],
+            &["exec: \"x\": executable file not found in $PATH"],
+        );
     }
 
     #[test]
@@ -132,17 +114,15 @@ mod tests {
         let class = r#"pods "a" is forbidden: pod rejected: RuntimeClass "runsc" not found"#;
         assert!(is_runtime_class_missing(class, "runsc"));
         assert!(!is_runtime_class_missing(class, "run"));
-        for (message, too_large) in [
-            ("etcdserver: request is too large", true),
-            (
+        assert_recognized(
+            is_object_too_large,
+            &[
+                "etcdserver: request is too large",
                 "rpc error: code = ResourceExhausted desc = trying to send message larger than max \
                  (2100000 vs. 2097152)",
-                true,
-            ),
-            ("etcdserver: leader changed", false),
-        ] {
-            assert_eq!(is_object_too_large(message), too_large, "{message}");
-        }
+            ],
+            &["etcdserver: leader changed"],
+        );
     }
 
     #[test]
