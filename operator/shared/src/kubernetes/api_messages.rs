@@ -57,12 +57,9 @@ mod tests {
     use super::*;
 
     fn assert_recognized(is_known: impl Fn(&str) -> bool, known: &[&str], others: &[&str]) {
-        known
-            .iter()
-            .for_each(|text| assert!(is_known(text), "{text}"));
-        others
-            .iter()
-            .for_each(|text| assert!(!is_known(text), "{text}"));
+        for text in known.iter().chain(others) {
+            assert_eq!(is_known(text), known.contains(text), "{text}");
+        }
     }
 
     #[test]

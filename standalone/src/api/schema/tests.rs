@@ -81,7 +81,7 @@ fn valid_values_pass() {
 #[test]
 fn messages_match_cluster() {
     for row in [
-        r#"{} -> image: Required value"#,
+        r"{} -> image: Required value",
         r#"{"image": 3} -> image: Invalid value: "integer": spec.image in body must be of type string: "integer""#,
         r#"{"image": ""} -> image: Invalid value: "": spec.image in body should be at least 1 chars long"#,
         r#"{"image": "aaaaaaaaaaaaaaaaaaaaa"} -> image: Too long: may not be more than 20 bytes"#,
