@@ -1,5 +1,6 @@
 //! Pods when the node stops, is killed and starts again.
 
+use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -90,8 +91,14 @@ async fn node_shutdown_leaves_nothing_and_restart_resumes_pods() {
         running(pod) && pod.is_some_and(|pod| container(pod).restart_count == 1)
     };
     let after = machine.wait("pod", again).await;
-    let ip = |pod: &Pod| pod.status.clone().unwrap().pod_ip;
-    assert_eq!(ip(&after), ip(&before));
+    let ip = |pod: &Pod| -> Ipv4Addr {
+        let status = pod.status.clone().unwrap();
+        status.pod_ip.unwrap().parse().unwrap()
+    };
+    let [before, restarted] = [&before, &after].map(ip);
+    // Another node may have taken the network of 1024 addresses meanwhile.
+    let same_network = before.to_bits() >> 10 == restarted.to_bits() >> 10;
+    assert!(restarted == before || !same_network);
     let last = container(&after).last_state.unwrap().terminated.unwrap();
     assert_eq!(last.reason.as_deref(), Some("ContainerStatusUnknown"));
     let starts = machine.path(format!("pods/{}/volumes/disk/starts", after.uid().unwrap()));
