@@ -2,7 +2,7 @@
 
 mod channels;
 
-use std::{future::ready, sync::Arc};
+use std::{future::ready, net::IpAddr, sync::Arc, time::Duration};
 
 use axum::{
     extract::{FromRequestParts as _, ws::WebSocketUpgrade},
@@ -14,7 +14,7 @@ use futures::{
 };
 use http::request::Parts;
 use serde_json::Value;
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, time::timeout};
 use tokio_util::io::ReaderStream;
 
 use super::{
@@ -35,6 +35,7 @@ const OTHER_PROTOCOL: &str = "only WebSocket with v5.channel.k8s.io or v4.channe
     address of the Pod";
 
 const MAX_PORTS: usize = 32;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of bytes of a message from the client.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
@@ -115,11 +116,14 @@ async fn port_forward(ports: &[u16], pod: &Value) -> Result<Session, ApiError> {
         return Err(ApiError::BadRequest(message));
     }
     let address = pod["status"]["podIP"].as_str().unwrap_or_default();
+    let address: Result<IpAddr, _> = address.parse();
+    let address = address.map_err(|_| ApiError::BadRequest("the Pod has no address".to_owned()))?;
     let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
     for (data, port) in (0..).step_by(2).zip(ports) {
         let first = [data, data + 1].map(|channel| (channel, port.to_le_bytes().to_vec().into()));
         let first = iter(first);
-        match TcpStream::connect((address, *port)).await {
+        let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect((address, *port))).await;
+        match connected.unwrap_or_else(|elapsed| Err(elapsed.into())) {
             Ok(connection) => {
                 let (reader, writer) = connection.into_split();
                 let received = ReaderStream::with_capacity(reader, BUFFER_BYTES);
