@@ -121,10 +121,10 @@ async fn live_through(seed: u64, size: u64, lag: Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn sandboxes_reach_desired_state_after_a_day_of_faults() {
-    live_through(1, full_or(1000, 40), Duration::ZERO).await;
+    live_through(1, full_or(1000, 30), Duration::ZERO).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn sandboxes_reach_desired_state_after_a_day_of_faults_and_lag() {
-    live_through(2, full_or(120, 30), Duration::from_secs(2)).await;
+    live_through(2, full_or(120, 20), Duration::from_secs(2)).await;
 }

@@ -181,7 +181,7 @@ async fn item_13_poll_endpoints_survive_outages_and_controller_restarts() {
                     let answer = gateway.get(path).await;
                     assert_eq!(answer.status, 200, "{path}: {}", answer.body);
                 }
-                sleep(Duration::from_millis(50)).await;
+                sleep(Duration::from_millis(250)).await;
             }
         })
     });

@@ -186,7 +186,7 @@ async fn starts(seed: u64, count: u64, mut cluster: TestCluster) -> Tally {
 
 async fn check_ready_is_true(seed: u64) {
     let mut tally = Tally::default();
-    let clusters = full_or(25, 2);
+    let clusters = full_or(25, 1);
     for world_number in 0..clusters {
         let mut cluster = TestCluster::new();
         cluster.serve().await;

@@ -11,7 +11,7 @@ use tests::test_cluster::TestCluster;
 
 /// Number of sandboxes.
 fn size() -> usize {
-    full_or(1000, 120)
+    full_or(1000, 80)
 }
 /// The longest a step may take for all of them, with [`LATENCY`] for every request.
 const CONVERGENCE_TIMEOUT: Duration = Duration::from_secs(10);
