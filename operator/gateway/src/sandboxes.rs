@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use crate::GatewayConfig;
 use shared::index::{Entry, Index, Key};
 use shared::keys::Keys;
+use shared::kubernetes::health::Freshness;
 
 pub(crate) use error::SandboxError;
 use lookup_limiter::LookupLimiter;
@@ -51,6 +52,8 @@ pub(crate) struct Sandboxes {
     pub(crate) keys: Arc<Keys>,
     pub(crate) config: Arc<GatewayConfig>,
     api: Api<Sandbox>,
+    /// Freshness of the index.
+    freshness: Arc<Freshness>,
     lookups: Arc<Semaphore>,
     lookup_limiter: Arc<LookupLimiter>,
 }
@@ -64,6 +67,7 @@ impl Sandboxes {
     ) -> Self {
         Self {
             api: Api::namespaced(client.clone(), &config.namespace),
+            freshness: config.vitals.health.freshness(WATCHED_RESOURCE),
             lookups: Arc::new(Semaphore::new(MAX_CONCURRENT_LOOKUPS)),
             lookup_limiter: Arc::default(),
             index,
@@ -173,7 +177,7 @@ impl Sandboxes {
             DesiredState::Paused | DesiredState::Stopped => written,
         };
         // The client may ask another replica next, whose watch is about as fast as this one.
-        if !self.is_watch_stale() {
+        if !self.freshness.is_stale() {
             self.index
                 .wait_delivered(&entry.key, DELIVERY_TIMEOUT)
                 .await;
@@ -194,11 +198,6 @@ impl Sandboxes {
             Some(wake) => self.patch(entry, json!({"metadata": wake})).await,
             None => Ok(Arc::new(entry.clone())),
         }
-    }
-
-    /// Returns whether the watch that feeds the index fails or is silent.
-    fn is_watch_stale(&self) -> bool {
-        self.config.vitals.health.is_watch_stale(WATCHED_RESOURCE)
     }
 
     fn api_of(&self, key: &Key) -> Api<Sandbox> {

@@ -89,7 +89,7 @@ impl Sandboxes {
     /// Confirms an entry before its address is used, while the watch fails or is silent: the address
     /// may belong to another Pod by now. While the API server is away, returns it unchanged.
     pub(crate) async fn confirm_address(&self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
-        if !self.is_watch_stale() {
+        if !self.freshness.is_stale() {
             return Some(entry);
         }
         let confirmation = self.lookup_limiter.confirmation(&entry.key);
@@ -120,7 +120,7 @@ impl Sandboxes {
 
     /// Returns the error for an object that the index lacks and that was not looked up.
     fn not_found_or_unavailable(&self) -> SandboxError {
-        if self.lookup_limiter.api_answered_recently() && !self.is_watch_stale() {
+        if self.lookup_limiter.api_answered_recently() && !self.freshness.is_stale() {
             SandboxError::NotFound
         } else {
             SandboxError::LookupUnavailable

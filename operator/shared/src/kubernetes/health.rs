@@ -4,16 +4,20 @@
 //! process: its watches run and its queue moves. A restart cannot bring back an API server; it
 //! would only drop the indexes.
 
+mod freshness;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::runtime::watcher;
 use parking_lot::Mutex;
 use tokio::time::Instant;
+
+pub use freshness::Freshness;
 
 use crate::kubernetes::error_text::{error_text, status_text, watch_cause, watch_error_text};
 
@@ -34,6 +38,8 @@ pub struct Health(Mutex<HealthState>);
 struct HealthState {
     /// Watches by plural of their resource.
     watches: BTreeMap<&'static str, WatchHealth>,
+    /// Freshness of the same watches, also of those that are added later.
+    freshness: BTreeMap<&'static str, Arc<Freshness>>,
     /// Other unmet dependencies with their messages.
     unmet: BTreeMap<&'static str, String>,
     liveness_checks: Vec<Check>,
@@ -56,6 +62,7 @@ struct WatchHealth {
     /// Time of the last attempt or response.
     last_attempt_at: Instant,
     last_response_at: Instant,
+    freshness: Arc<Freshness>,
 }
 
 /// Reason for which a watch fails.
@@ -80,7 +87,9 @@ impl Health {
             failure: None,
             last_attempt_at: now,
             last_response_at: now,
+            freshness: self.freshness(resource),
         };
+        watch.update_freshness();
         self.0.lock().watches.insert(resource, watch);
     }
 
@@ -116,16 +125,13 @@ impl Health {
         if let Some(watch) = self.0.lock().watches.get_mut(resource) {
             watch.last_attempt_at = Instant::now();
             change(watch);
+            watch.update_freshness();
         }
     }
 
-    /// Returns whether this watch fails or is silent at present, so that its index may be stale.
-    pub fn is_watch_stale(&self, resource: &str) -> bool {
-        let state = self.0.lock();
-        let watch = state.watches.get(resource);
-        watch.is_some_and(|watch| {
-            watch.failure.is_some() || watch.last_response_at.elapsed() > WATCH_SILENCE_LIMIT
-        })
+    /// Freshness of this watch's index, to be read without a lock.
+    pub fn freshness(&self, resource: &'static str) -> Arc<Freshness> {
+        self.0.lock().freshness.entry(resource).or_default().clone()
     }
 
     /// Records an unmet dependency.
@@ -194,6 +200,16 @@ impl Health {
         let ages = state.watches.iter();
         ages.map(|(resource, watch)| (*resource, watch.last_response_at.elapsed()))
             .collect()
+    }
+}
+
+impl WatchHealth {
+    /// The index may be stale while the watch fails or is silent.
+    fn update_freshness(&self) {
+        match self.failure {
+            None => (self.freshness).set_fresh_until(self.last_response_at + WATCH_SILENCE_LIMIT),
+            Some(_) => self.freshness.set_stale(),
+        }
     }
 }
 
