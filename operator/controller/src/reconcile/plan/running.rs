@@ -37,13 +37,12 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns whether the Pod is newer than the pause, stop or failure: the status write of its
+    /// Returns whether the Pod is newer than the pause or failure: the status write of its
     /// start was lost.
     fn is_pod_of_unreported_start(&self) -> bool {
         let status = &self.input.entry.status;
         let rest = match status.phase {
             Phase::Paused => status.paused_at.as_ref().map(|at| at.0),
-            Phase::Stopped => status.stopped_at.as_ref().map(|at| at.0),
             Phase::Failed => condition_since(status, ConditionType::Failed, true),
             _ => None,
         };
@@ -95,7 +94,6 @@ impl Planner<'_> {
         status.restarts = Restarts::default();
         status.paused_at = None;
         status.pause_reason = None;
-        status.stopped_at = None;
         status.pool_revision = None;
         status.pod_status = Some(PodStatus::NotFound);
         self.clear_pod_fields();

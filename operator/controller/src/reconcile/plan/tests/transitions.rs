@@ -372,10 +372,6 @@ fn final_phases() -> Vec<Row> {
         ("the template of its pool was changed", changed_pool),
         ("`deletePausedAfter` has passed", expired_failure),
         ("`deleteStoppedAfter` has passed", tombstone),
-        (
-            "`state: Running`, which the CRD rejects",
-            stopped().wants(Running),
-        ),
         ("expired, `state: Running`", expired),
         (
             "the object is being deleted; Kubernetes deletes the owned objects",
