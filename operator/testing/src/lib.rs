@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a fake for tests")]
 
+mod captured_log;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,6 +14,8 @@ use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+
+pub use captured_log::CapturedLog;
 
 /// Fake API server; clones share its state.
 #[derive(Debug, Clone, Default)]

@@ -1,6 +1,5 @@
 //! Metrics, access log and traffic reports of a gateway.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +10,14 @@ use operator::diagnostics::Diagnostics;
 use operator::gateway::ApiSettings;
 use operator::keys::Keys;
 use operator::traffic::{Gateways as _, HttpGateways, TrafficEndpoint};
-use parking_lot::Mutex;
 use ring::digest::SHA256;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::fmt::MakeWriter;
 
 use crate::support::gateway_fixture::{GatewayFixture, KEY, config, key};
 use crate::support::socket_fixture::{OK, SocketFixture};
-use testing::FakeApi;
+use testing::{CapturedLog, FakeApi};
 
 #[tokio::test]
 async fn every_outcome_is_counted_once() {
@@ -68,59 +65,9 @@ async fn every_outcome_is_counted_once() {
     assert!(!answer.contains("gateway_requests_total"), "{answer}");
 }
 
-/// Captured log lines.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
-/// Captures the log of this thread until the returned guards are dropped.
-fn capture(lines: &Lines) -> (tracing::Dispatch, tracing::subscriber::DefaultGuard) {
-    let subscriber = tracing_subscriber::fmt()
-        .json()
-        .flatten_event(true)
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(lines.clone())
-        .finish();
-    // With only one subscriber in the process, another test without a subscriber could disable a
-    // callsite for both.
-    let second = tracing::Dispatch::new(tracing_subscriber::registry());
-    (second, tracing::subscriber::set_default(subscriber))
-}
-
-/// Logged lines of this target, each with the fields.
-fn logged(lines: &Lines, target: &str, fields: &[&str]) -> Vec<Value> {
-    let text = String::from_utf8(lines.0.lock().clone()).unwrap();
-    let lines = text
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let lines = lines.filter(|line| line["target"] == target);
-    lines
-        .map(|line| fields.iter().map(|field| line[field].clone()).collect())
-        .collect()
-}
-
 #[tokio::test(start_paused = true)]
 async fn audit_line_names_key_address_and_outcome() {
-    let lines = Lines::default();
-    let _logging = capture(&lines);
+    let log = CapturedLog::start();
     let settings = ApiSettings {
         admin_password: Some("secret-password".to_owned().into()),
         ..ApiSettings::default()
@@ -139,13 +86,12 @@ async fn audit_line_names_key_address_and_outcome() {
     let stop = json!(["192.0.2.1", "stop", unknown, "unknown-runtime", key]);
     let login = json!(["192.0.2.1", "login", null, "admin-challenge", null]);
     let fields = &["address", "action", "runtime", "outcome", "key"];
-    assert_eq!(logged(&lines, "audit", fields), [start, stop, login]);
+    assert_eq!(log.of("audit", fields), [start, stop, login]);
 }
 
 #[tokio::test]
 async fn access_log_contains_no_secret() {
-    let lines = Lines::default();
-    let _logging = capture(&lines);
+    let log = CapturedLog::start();
     let fixture = SocketFixture::new().await;
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     let secrets = format!(
@@ -172,10 +118,10 @@ async fn access_log_contains_no_secret() {
     let fields = &["level", "to", "path", "status", "trace_id", "peer"];
     let sandbox = json!(["DEBUG", "sandbox", "/login", 200, trace, "127.0.0.1"]);
     let api = json!(["INFO", "api", "/sessions/s1", 401, trace, "127.0.0.1"]);
-    assert_eq!(logged(&lines, "access", fields), [sandbox, api]);
-    let of_sandbox = logged(&lines, "access", &["id", "port", "bytes", "outcome"]);
+    assert_eq!(log.of("access", fields), [sandbox, api]);
+    let of_sandbox = log.of("access", &["id", "port", "bytes", "outcome"]);
     assert_eq!(of_sandbox[0], json!([fixture.id, "runtime", 8, "ok"]));
-    let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+    let text = log.text();
     assert!(!text.contains("secret"), "{text}");
 }
 

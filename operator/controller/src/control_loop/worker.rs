@@ -275,7 +275,7 @@ mod tests {
     use crds::sandbox::SandboxSpec;
     use serde_json::json;
     use shared::clock::Clock;
-    use testing::FakeApi;
+    use testing::{CapturedLog, FakeApi};
 
     use super::*;
     use crate::tests::{config, context, entry};
@@ -312,5 +312,36 @@ mod tests {
             });
             assert_eq!(queue.depth(), due, "generation {generation}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failure_of_a_sandbox_is_logged_once() {
+        let log = CapturedLog::start();
+        let client = FakeApi::default().client();
+        let context = Arc::new(context(client, config(), Clock::wall()));
+        let worker = Worker {
+            context: context.clone(),
+            queue: Arc::default(),
+        };
+        let mut before = entry(SandboxSpec::default());
+        for version in ["1", "2"] {
+            let failed = json!({
+                "apiVersion": "openhands.dev/v1alpha1", "kind": "Sandbox", "spec": {},
+                "metadata": {"namespace": "ns", "name": "a", "uid": before.uid,
+                    "resourceVersion": version},
+                "status": {"phase": "Failed", "reason": "CrashLoop", "message": "it ended"},
+            });
+            context
+                .index
+                .apply(&serde_json::from_value(failed).unwrap());
+            worker.publish_changes(&before.key, Some(&before), Instant::now());
+            before = context.index.get(&before.key).unwrap().as_ref().clone();
+        }
+        let fields = ["level", "key", "reason", "detail", "message"];
+        let warning = json!(["WARN", "ns/a", "CrashLoop", "it ended", "sandbox failed"]);
+        assert_eq!(
+            log.of(module_path!().trim_end_matches("::tests"), &fields),
+            [warning]
+        );
     }
 }
