@@ -9,6 +9,9 @@ mod conformance;
 mod editor;
 mod files;
 mod fixture;
+#[allow(unreachable_pub, reason = "public in its own crate")]
+#[path = "../../tests/src/free_port.rs"]
+mod free_port;
 mod jupyter;
 mod mcp;
 mod minimal_images;

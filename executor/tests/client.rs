@@ -3,11 +3,10 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
@@ -168,21 +167,6 @@ impl Drop for TestProcess {
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
             let _ = self.child.wait();
-        }
-    }
-}
-
-/// Returns a free port outside the ephemeral range, different for each call. Other test processes
-/// begin at other ports.
-pub(crate) fn free_port() -> u16 {
-    static TAKEN: AtomicU16 = AtomicU16::new(0);
-    let first = std::process::id() * 101;
-    loop {
-        let number = u32::from(TAKEN.fetch_add(1, Ordering::Relaxed));
-        let port = 20_000 + (first + number) % 12_000;
-        let port = u16::try_from(port).unwrap();
-        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
-            return port;
         }
     }
 }

@@ -10,10 +10,11 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::client::{
-    HttpResponse, KEY, SESSION_KEY, TestProcess, free_port, open_gate, read_head, send, serve,
-    serve_command, wait_until,
+    HttpResponse, KEY, SESSION_KEY, TestProcess, open_gate, read_head, send, serve, serve_command,
+    wait_until,
 };
 use crate::fixture::ServerFixture;
+use crate::free_port::free_port;
 use crate::plugins::{is_alive, openhands, python};
 use crate::transfer::fields;
 

@@ -105,7 +105,7 @@ fn dead_mount_does_not_block_other_requests() {
     command
         .args(["--mount", "python3", "-c", WITH_DEAD_MOUNT])
         .args([dead.as_os_str(), BINARY.as_ref()])
-        .env("VSCODE_PORT", crate::client::free_port().to_string())
+        .env("VSCODE_PORT", crate::free_port::free_port().to_string())
         .env("OPENVSCODE_SERVER_ROOT", &dead);
     let inner = serve_command(&directory.path().join("work"), &["--plugins", "vscode"]);
     let mut process = TestProcess::start(pass_on(&inner, &mut command));

@@ -17,7 +17,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::client::{BINARY, HttpResponse, TestProcess, free_port, is_root, receive, set_mode};
+use crate::client::{BINARY, HttpResponse, TestProcess, is_root, receive, set_mode};
+use crate::free_port::free_port;
 
 const POD: &str = "pod-uid";
 const POD_IP: &str = "10.0.0.1";

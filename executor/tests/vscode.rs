@@ -7,9 +7,10 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::client::{TestProcess, free_port, mode_and_owner, serve_command, set_mode, wait_until};
+use crate::client::{TestProcess, mode_and_owner, serve_command, set_mode, wait_until};
 use crate::conformance::environment::CaseEnvironment;
 use crate::fixture::ServerFixture;
+use crate::free_port::free_port;
 use crate::plugins::is_alive;
 
 /// Writes its command line and environment to files.

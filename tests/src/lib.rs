@@ -14,6 +14,7 @@ pub mod cli_tools;
 pub mod clients;
 pub mod fake_agent_server;
 pub mod fault_injection;
+pub mod free_port;
 pub mod network_policy;
 pub mod plugin_session;
 pub mod session;

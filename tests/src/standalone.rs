@@ -5,9 +5,9 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::binaries::{binary, root};
+use crate::free_port::free_port;
 
 /// A running standalone process. Ends with SIGTERM when dropped.
 #[derive(Debug)]
@@ -146,18 +146,4 @@ fn parse_env(text: &str) -> BTreeMap<String, String> {
         .filter_map(|line| line.split_once('='))
         .map(|(name, value)| (name.into(), value.trim_matches('\'').into()))
         .collect()
-}
-
-/// Returns a free port outside of the ephemeral range, different for each call of a process.
-/// Processes begin at different ports.
-pub fn free_port() -> u16 {
-    static GIVEN: AtomicU32 = AtomicU32::new(0);
-    let first = std::process::id() * 101;
-    loop {
-        let number = first + GIVEN.fetch_add(1, Ordering::Relaxed);
-        let port = u16::try_from(13_000 + number % 6_000).expect("a port");
-        if std::net::TcpListener::bind(("0.0.0.0", port)).is_ok() {
-            return port;
-        }
-    }
 }

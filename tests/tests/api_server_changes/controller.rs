@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use serde_yaml::Value;
 use tests::binaries::binary;
 use tests::clients::HttpClient;
-use tests::standalone::free_port;
+use tests::free_port::free_port;
 use tokio::time::{Duration, sleep, timeout};
 
 /// Its user in the audit log.

@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use operator::gateway::GatewayConfig;
 use operator::kubernetes::health::WATCH_SILENCE_LIMIT;
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::{Instant, timeout};
 
 use crate::support::gateway_fixture::{GatewayFixture, config, key, read, ready, starting};
@@ -249,15 +249,16 @@ fn just_ready(ip: &str) -> SandboxStatus {
 /// A command without `spec.ports` is ready as soon as it runs.
 #[tokio::test(start_paused = true)]
 async fn refused_connection_after_a_start_is_retried_until_the_port_listens() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    // It refuses connections until it listens, and keeps the port from other tests.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let address = socket.local_addr().unwrap();
     let fixture = GatewayFixture::new();
     let id = fixture.add(address.port(), &just_ready("127.0.0.1"));
     let sent = fixture.send(request(&id, "/alive"));
     tokio::pin!(sent);
     assert!(timeout(Duration::from_secs(3), &mut sent).await.is_err());
-    let listener = TcpListener::bind(address).await.unwrap();
+    let listener = socket.listen(1).unwrap();
     let server = async {
         let mut gateway = accepted(&listener).await;
         gateway.head().await;

@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use serde_json::json;
 use tests::binaries::binary;
 use tests::clients::{HttpClient, POLL};
-use tests::standalone::free_port;
+use tests::free_port::free_port;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
