@@ -10,6 +10,7 @@ use self::cli::{Cli, Command};
 mod cli;
 mod http_server;
 mod install;
+mod open_path;
 mod serve;
 mod supervise;
 mod system;

@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::owner::{change_owner, open_path};
+use super::owner::change_owner;
 use super::settings::Settings;
 use super::users::{self, UserError};
+use crate::open_path::{create_path, open_path};
 
 const SUDOERS: &str = "/etc/sudoers";
 const SUDO_RULE: &str = "%sudo ALL=(ALL) NOPASSWD:ALL";
@@ -179,7 +180,7 @@ fn copy_tree(from: &Path, to: &Path) {
 fn make_working_dir(settings: &Settings) -> io::Result<()> {
     let directory = &settings.working_dir;
     let usual = rustix::process::umask(Mode::from_raw_mode(0o002));
-    let outcome = open_path(directory, true);
+    let outcome = create_path(directory);
     rustix::process::umask(usual);
     outcome?;
     let group = users::group_id(&settings.group);
@@ -194,7 +195,7 @@ fn make_working_dir(settings: &Settings) -> io::Result<()> {
 fn allow_group(directory: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     // A link is no directory, so that its "." does not exist.
-    let directory = rustix::fs::openat(open_path(directory, false)?, ".", flags, Mode::empty())?;
+    let directory = rustix::fs::openat(open_path(directory)?, ".", flags, Mode::empty())?;
     let mode = Mode::from_raw_mode(rustix::fs::fstat(&directory)?.st_mode);
     Ok(rustix::fs::fchmod(
         directory,

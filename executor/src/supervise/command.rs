@@ -12,6 +12,7 @@ use crds::contract::control::Init;
 use crds::contract::variable;
 use rustix::process::Pid;
 
+use crate::open_path::create_directory;
 use crate::system;
 
 /// Search path without `PATH`: that of the C library, and directories of administration tools.
@@ -75,10 +76,12 @@ fn environment(
         .collect()
 }
 
+/// Creates the working directory. A command of an earlier container may have left a link in its
+/// place on the volume, which is not followed.
 fn working_dir(wanted: &str) -> PathBuf {
     let path = PathBuf::from(wanted);
-    match std::fs::create_dir_all(&path) {
-        Ok(()) => path,
+    match create_directory(&path) {
+        Ok(_) => path,
         Err(error) => {
             tracing::warn!(%error, wanted, "cannot create the working directory; using /");
             PathBuf::from("/")
@@ -158,6 +161,13 @@ mod tests {
         assert!(missing.is_dir());
         let file = directory.path().join("file");
         std::fs::write(&file, "").unwrap();
+        let (planted, target) = (missing.join("link"), directory.path().join("target"));
+        std::fs::create_dir(&target).unwrap();
+        std::fs::set_permissions(&missing, std::fs::Permissions::from_mode(0o777)).unwrap();
+        std::os::unix::fs::symlink(&target, &planted).unwrap();
+        let through = planted.join("made").display().to_string();
+        assert_eq!(working_dir(&through), Path::new("/"));
+        assert!(!target.join("made").exists());
         let impossible = file.join("below").display().to_string();
         assert_eq!(working_dir(&impossible), Path::new("/"));
     }
