@@ -31,6 +31,8 @@ const NAMESPACE: &str = "default";
 
 /// Timeout of the first list of Sandboxes.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout of the node's setup, which first ends the containers of an earlier process.
+const NODE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Serves until SIGINT or SIGTERM.
 ///
@@ -60,21 +62,16 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     state.write("env", &banner.env())?;
 
     let components = Arc::new(assemble(args, &state, urls, &banner.api_key).await?);
-    let index = components.index.clone();
-    let mut keys_loaded = components.tenants.versions();
     let (frontend, backend) = (CancellationToken::new(), CancellationToken::new());
     let mut tasks = start(&components, gateway, api, secret_path, &frontend, &backend);
-    anyhow::ensure!(
-        index.wait_synced(SYNC_TIMEOUT).await,
-        "the embedded API does not answer"
-    );
-    let loaded = keys_loaded.wait_for(|version| *version > 0);
-    timeout(SYNC_TIMEOUT, loaded)
-        .await
-        .context("the API keys cannot be read")??;
-    println!("{banner}");
+    let announced = async {
+        wait_ready(&components).await?;
+        println!("{banner}");
+        std::future::pending().await
+    };
     let result = tokio::select! {
         signal = interrupted() => signal,
+        failed = announced => failed,
         ended = tasks.join_next() => ended.map_or(Ok(()), |task| task?),
     };
     // First the gateway stops, then its dependencies.
@@ -86,6 +83,22 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         task??;
     }
     result
+}
+
+/// Waits until every component works.
+async fn wait_ready(components: &Components) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        components.index.wait_synced(SYNC_TIMEOUT).await,
+        "the embedded API does not answer"
+    );
+    let mut key_versions = components.tenants.versions();
+    let loaded = key_versions.wait_for(|version| *version > 0);
+    timeout(SYNC_TIMEOUT, loaded)
+        .await
+        .context("the API keys cannot be read")??;
+    timeout(NODE_TIMEOUT, components.node.started.notified())
+        .await
+        .context("the node has not started in time")
 }
 
 async fn listen(address: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {

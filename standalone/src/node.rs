@@ -41,7 +41,7 @@ use std::sync::Arc;
 
 use kube::Client;
 use rustix::fs::{FlockOperation, flock};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 pub use self::exec_as::{EXEC_AS, exec_as};
@@ -85,6 +85,8 @@ pub struct NodeConfig {
     pub process_limit: u64,
     /// Containers that run, for the sessions of the embedded API.
     pub containers: RunningContainers,
+    /// Notified once, when the node is set up and accepts Pods.
+    pub started: Arc<Notify>,
 }
 
 impl NodeConfig {
@@ -103,6 +105,7 @@ impl NodeConfig {
             self_exe: self_exe.into(),
             process_limit: 4096,
             containers: RunningContainers::default(),
+            started: Arc::default(),
         }
     }
 }
@@ -194,6 +197,7 @@ pub async fn run(
         launcher,
         network,
     });
+    node.config.started.notify_one();
     tokio::join!(
         watch::pods(Arc::clone(&node), shutdown.clone()),
         watch::claims(Arc::clone(&node), shutdown.clone()),
