@@ -229,6 +229,7 @@ impl Facts {
         let old = pod.status.clone().unwrap_or_default();
         let address = self.address.map(|address| address.to_string());
         let host = self.host.map(|host| host.to_string());
+        let is_scheduled = self.unschedulable.is_none();
         PodStatus {
             phase: Some(self.phase().to_owned()),
             conditions: Some(conditions::conditions(self, &old, now)),
@@ -237,8 +238,8 @@ impl Facts {
             pod_ip: address,
             host_ip: host,
             start_time: self.started.map(Time),
-            init_container_statuses: statuses(self.init(), succeeded),
-            container_statuses: statuses(self.main(), is_running),
+            init_container_statuses: statuses(self.init(), succeeded).filter(|_| is_scheduled),
+            container_statuses: statuses(self.main(), is_running).filter(|_| is_scheduled),
             qos_class: old.qos_class,
             ..PodStatus::default()
         }
@@ -318,6 +319,16 @@ mod tests {
         assert_eq!(container["restartCount"], 2);
         assert_eq!(container["ready"], false);
         assert_eq!(json["initContainerStatuses"][0]["ready"], true);
+    }
+
+    #[test]
+    fn unscheduled_pod_has_no_container_statuses() {
+        let waiting = waiting(reason::INITIALIZING, String::new());
+        let mut facts = facts(&waiting, &waiting, false);
+        facts.unschedulable = Some("0/1 nodes are available".into());
+        let status = facts.to_status(&Pod::default(), Timestamp::UNIX_EPOCH);
+        assert_eq!(status.container_statuses, None);
+        assert_eq!(status.init_container_statuses, None);
     }
 
     #[test]
