@@ -41,7 +41,7 @@ pub(crate) struct AdminAuth {
     tokens: hmac::Key,
     salt: String,
     /// Used challenges, each valid for one attempt, with their expiry.
-    used_challenges: Mutex<RecentMap<String, Timestamp>>,
+    used_challenges: Mutex<RecentMap<String, Timestamp, MAX_USED_CHALLENGES>>,
     login_queue: LoginQueue,
 }
 
@@ -100,7 +100,7 @@ impl AdminAuth {
             tokens: subkey(&format!("token/{}", hex::encode(of_password.as_ref()))),
             salt: hex::encode(&salt.as_ref()[..16]),
             password,
-            used_challenges: Mutex::new(RecentMap::new(MAX_USED_CHALLENGES)),
+            used_challenges: Mutex::default(),
             login_queue: LoginQueue::default(),
         }
     }

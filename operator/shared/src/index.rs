@@ -45,7 +45,7 @@ pub struct Index {
     slim: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Tables {
     entries: HashMap<Key, Arc<Entry>>,
     by_runtime_id: HashMap<String, Key>,
@@ -58,7 +58,7 @@ struct Tables {
     /// Objects whose last version came from a response, and not yet from the watch.
     undelivered: HashSet<Key>,
     /// Times of the last changes that the watch delivered.
-    delivered_at: RecentMap<Key, Instant>,
+    delivered_at: RecentMap<Key, Instant, MAX_RECENT_CHANGES>,
     deleted_uids: DeletedUids,
     phase_counts: PhaseCounts,
 }
@@ -249,22 +249,6 @@ impl Index {
         // Fails only without receivers.
         let _ = self.changes.send(key.clone());
         self.waiters.wake(key);
-    }
-}
-
-impl Default for Tables {
-    fn default() -> Self {
-        Self {
-            entries: HashMap::new(),
-            by_runtime_id: HashMap::new(),
-            by_loopback_address: BTreeSet::new(),
-            by_session: HashMap::new(),
-            by_tenant: HashMap::new(),
-            undelivered: HashSet::new(),
-            delivered_at: RecentMap::new(MAX_RECENT_CHANGES),
-            deleted_uids: DeletedUids::default(),
-            phase_counts: PhaseCounts::default(),
-        }
     }
 }
 

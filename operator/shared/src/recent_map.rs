@@ -7,32 +7,32 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// Map of at most `capacity` keys, in the order of their last insertion.
+/// Map of at most `CAPACITY` keys, in the order of their last insertion.
 #[derive(Debug)]
-pub struct RecentMap<K, V> {
-    capacity: usize,
+pub struct RecentMap<K, V, const CAPACITY: usize> {
     next: u64,
     values: HashMap<K, (u64, V)>,
     order: BTreeMap<u64, K>,
 }
 
-impl<K: Clone + Eq + Hash, V> RecentMap<K, V> {
-    pub fn new(capacity: usize) -> Self {
+impl<K, V, const CAPACITY: usize> Default for RecentMap<K, V, CAPACITY> {
+    fn default() -> Self {
         Self {
-            capacity,
             next: 0,
             values: HashMap::new(),
             order: BTreeMap::new(),
         }
     }
+}
 
+impl<K: Clone + Eq + Hash, V, const CAPACITY: usize> RecentMap<K, V, CAPACITY> {
     /// Inserts a key as the newest, and evicts the oldest if there are too many.
     pub fn insert(&mut self, key: K, value: V) {
         self.remove(&key);
         self.order.insert(self.next, key.clone());
         self.values.insert(key, (self.next, value));
         self.next += 1;
-        if self.values.len() > self.capacity {
+        if self.values.len() > CAPACITY {
             self.evict_oldest_if(|_| true);
         }
     }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn oldest_key_is_evicted_when_full() {
-        let mut map = RecentMap::new(3);
+        let mut map = RecentMap::<_, _, 3>::default();
         for n in [0, 1, 2, 0, 3] {
             map.insert(n, n);
         }

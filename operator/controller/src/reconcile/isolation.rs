@@ -24,7 +24,7 @@ const MAX_NAMESPACES: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct Isolation {
     policy: Option<NetworkPolicySpec>,
-    checked_at: Mutex<RecentMap<String, Timestamp>>,
+    checked_at: Mutex<RecentMap<String, Timestamp, MAX_NAMESPACES>>,
 }
 
 impl Isolation {
@@ -32,7 +32,7 @@ impl Isolation {
     pub(crate) fn new(policy: Option<NetworkPolicySpec>) -> Self {
         Self {
             policy,
-            checked_at: Mutex::new(RecentMap::new(MAX_NAMESPACES)),
+            checked_at: Mutex::default(),
         }
     }
 

@@ -30,7 +30,7 @@ pub(super) struct LoginQueue {
     trusted: Queue,
     suspect: Queue,
     /// Origins with a recent failure.
-    failed: Arc<Mutex<RecentMap<IpAddr, Instant>>>,
+    failed: Arc<Mutex<RecentMap<IpAddr, Instant, MAX_REMEMBERED_FAILURES>>>,
 }
 
 #[derive(Debug, Clone)]
@@ -54,11 +54,10 @@ impl Default for LoginQueue {
             turn: Arc::new(Semaphore::new(1)),
             origins: KeyedLimiter::default(),
         };
-        let failed = RecentMap::new(MAX_REMEMBERED_FAILURES);
         Self {
             trusted: queue(),
             suspect: queue(),
-            failed: Arc::new(Mutex::new(failed)),
+            failed: Arc::default(),
         }
     }
 }

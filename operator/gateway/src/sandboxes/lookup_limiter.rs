@@ -35,23 +35,23 @@ type Confirmation = Arc<OnceCell<()>>;
 pub(super) struct LookupLimiter {
     /// Time and success of the last lookup.
     last_result: Mutex<Option<(Instant, bool)>>,
-    confirmations: Mutex<RecentMap<Key, (Instant, Confirmation)>>,
+    confirmations: Mutex<RecentMap<Key, (Instant, Confirmation), CACHE_CAPACITY>>,
     ids: Mutex<TokenBucket>,
     sessions: Mutex<TokenBucket>,
     /// Ids that did not exist a moment ago.
-    missing: Mutex<RecentMap<String, Instant>>,
+    missing: Mutex<RecentMap<String, Instant, CACHE_CAPACITY>>,
 }
 
 impl Default for LookupLimiter {
     fn default() -> Self {
         Self {
             last_result: Mutex::default(),
-            confirmations: Mutex::new(RecentMap::new(CACHE_CAPACITY)),
+            confirmations: Mutex::default(),
             // Unauthenticated callers.
             ids: Mutex::new(TokenBucket::new(100, Duration::from_secs(1) / 20)),
             // Authenticated callers.
             sessions: Mutex::new(TokenBucket::new(500, Duration::from_secs(1) / 100)),
-            missing: Mutex::new(RecentMap::new(CACHE_CAPACITY)),
+            missing: Mutex::default(),
         }
     }
 }

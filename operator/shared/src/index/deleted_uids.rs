@@ -7,14 +7,8 @@ use crate::recent_map::RecentMap;
 const MAX_REMEMBERED_UIDS: usize = 4096;
 
 /// Uids of deleted objects. The API server never reuses one.
-#[derive(Debug)]
-pub struct DeletedUids(RecentMap<String, ()>);
-
-impl Default for DeletedUids {
-    fn default() -> Self {
-        Self(RecentMap::new(MAX_REMEMBERED_UIDS))
-    }
-}
+#[derive(Debug, Default)]
+pub struct DeletedUids(RecentMap<String, (), MAX_REMEMBERED_UIDS>);
 
 impl DeletedUids {
     pub fn insert(&mut self, uid: &str) {
