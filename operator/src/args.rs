@@ -107,17 +107,17 @@ fn shutdown_on_signal() -> anyhow::Result<CancellationToken> {
         signal(SignalKind::terminate())?,
     );
     let shutdown = token.clone();
-    tokio::spawn(async move {
+    let mut either = async move || {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
+    };
+    tokio::spawn(async move {
+        either().await;
         tracing::info!("shutting down");
         shutdown.cancel();
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
+        either().await;
         std::process::exit(130);
     });
     Ok(token)

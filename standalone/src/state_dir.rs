@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::rand::{SecureRandom as _, SystemRandom};
+use ring::rand::{self, SystemRandom};
 use rustix::fs::{FlockOperation, flock};
 
 /// State directory, locked for this process.
@@ -94,11 +94,9 @@ fn private(path: &Path) -> io::Result<File> {
 }
 
 fn random() -> Result<String, StateError> {
-    let mut bytes = [0; 32];
-    SystemRandom::new()
-        .fill(&mut bytes)
-        .map_err(|_| StateError::Random)?;
-    Ok(URL_SAFE_NO_PAD.encode(bytes))
+    let bytes = rand::generate::<[u8; 32]>(&SystemRandom::new());
+    let bytes = bytes.map_err(|_| StateError::Random)?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes.expose()))
 }
 
 #[cfg(test)]

@@ -109,22 +109,14 @@ fn spawn_watches(tasks: &mut JoinSet<()>, context: &Context) {
         vitals.clone(),
         shutdown.clone(),
     ));
-    let (api, pods, vitals) = (
+    let (label, value) = (names::MANAGED_BY_LABEL, names::CONTROLLER_FIELD_MANAGER);
+    tasks.spawn(watch::run(
         watch::api(client, namespace),
+        Some(format!("{label}={value}")),
         context.pods.clone(),
         vitals.clone(),
-    );
-    tasks.spawn(async move {
-        let (label, value) = (names::MANAGED_BY_LABEL, names::CONTROLLER_FIELD_MANAGER);
-        watch::run(
-            api,
-            Some(&format!("{label}={value}")),
-            pods,
-            vitals,
-            shutdown,
-        )
-        .await;
-    });
+        shutdown,
+    ));
 }
 
 /// Makes the process unready as soon as the shutdown begins.

@@ -265,12 +265,6 @@ impl Default for ApiSettings {
     }
 }
 
-impl Default for RuntimeClasses {
-    fn default() -> Self {
-        without_flags()
-    }
-}
-
 /// The values of an empty command line, independent of the environment.
 fn without_flags<T: clap::Args>() -> T {
     let command = T::augment_args(clap::Command::new("gateway").no_binary_name(true));

@@ -4,7 +4,7 @@
 //! standard error only the tail is kept.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,6 @@ use tokio_util::task::AbortOnDropHandle;
 use super::config::LocalServer;
 use super::peer::{ConnectionEnd, Inbox, Peer};
 use super::sessions::Sessions;
-use crate::serve::launch_dir::launch_dir;
 use crate::serve::process_group::{GroupLeader, ProcessGroup};
 use crate::serve::shell::LaunchContext;
 
@@ -38,12 +37,7 @@ pub(super) async fn start(
     start: &LaunchContext,
     sessions: Sessions,
 ) -> io::Result<(Peer, ProcessGroup, [AbortOnDropHandle<()>; 2])> {
-    let directory = launch_dir(
-        &start.identity,
-        start.working_dir.clone(),
-        PathBuf::from(&server.command),
-    )
-    .await?;
+    let directory = start.launch_dir(Path::new(&server.command)).await?;
     let mut child = command(server, start, &directory).spawn()?;
     let missing = io::ErrorKind::BrokenPipe;
     let input = child.stdin.take().ok_or(missing)?;

@@ -70,6 +70,11 @@ impl LaunchContext {
         let changed = changed.find(|(changed, _)| *changed == name);
         changed.map_or_else(|| std::env::var_os(name), |(_, value)| Some(value.clone()))
     }
+
+    /// Directory in which to start a program.
+    pub(in crate::serve) async fn launch_dir(&self, program: &Path) -> io::Result<PathBuf> {
+        launch_dir(&self.identity, self.working_dir.clone(), program.to_owned()).await
+    }
 }
 
 #[derive(Debug)]
@@ -88,7 +93,7 @@ pub(super) struct Terminal {
 
 impl Terminal {
     pub(super) async fn start(start: &LaunchContext, main: bool) -> Result<Self, ShellError> {
-        let directory = launch_dir(&start.identity, start.working_dir.clone(), "".into()).await;
+        let directory = start.launch_dir(Path::new("")).await;
         let directory = directory.map_err(ShellError::Directory)?;
         let token = private_dir::token().map_err(ShellError::Scratch)?;
         let (rc_token, fallback) = (token.clone(), start.working_dir.as_path());

@@ -52,7 +52,7 @@ where
 /// resource may be installed later.
 pub async fn run<K>(
     api: Api<DeserializeGuard<K>>,
-    labels: Option<&str>,
+    labels: Option<String>,
     sink: Arc<dyn WatchSink<K>>,
     vitals: Arc<Diagnostics>,
     shutdown: CancellationToken,
@@ -63,7 +63,7 @@ pub async fn run<K>(
     vitals.health.add_watch(resource, full_name::<K>());
     let mut config = watcher::Config::default().page_size(PAGE_SIZE);
     if let Some(labels) = labels {
-        config = config.labels(labels);
+        config = config.labels(&labels);
     }
     let events = watcher(api, config)
         .modify(|guard| guard.meta_mut().managed_fields = None)

@@ -3,7 +3,7 @@
 //! Unknown records are kept unchanged: a newer version may have written them.
 
 use jiff::Timestamp;
-use ring::rand::{SecureRandom as _, SystemRandom};
+use ring::rand::{self, SystemRandom};
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -157,11 +157,9 @@ impl std::fmt::Debug for NewKey {
 
 /// Generates a random key.
 pub fn generate_key() -> Result<String, KeyDocumentError> {
-    let mut bytes = [0; 32];
-    SystemRandom::new()
-        .fill(&mut bytes)
-        .map_err(|_| KeyDocumentError::Random)?;
-    Ok(format!("{PREFIX}{}", base62(&bytes)))
+    let bytes = rand::generate::<[u8; 32]>(&SystemRandom::new());
+    let bytes = bytes.map_err(|_| KeyDocumentError::Random)?;
+    Ok(format!("{PREFIX}{}", base62(&bytes.expose())))
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::output::Cell;
-use crate::serve::launch_dir::launch_dir;
 use crate::serve::process_group::{GroupLeader, ProcessGroup};
 use crate::serve::shell::LaunchContext;
 
@@ -76,12 +75,7 @@ impl Process {
         start: &LaunchContext,
         cell: &watch::Sender<Cell>,
     ) -> io::Result<Self> {
-        let directory = launch_dir(
-            &start.identity,
-            start.working_dir.clone(),
-            python.to_owned(),
-        )
-        .await?;
+        let directory = start.launch_dir(python).await?;
         let mut child = command(python, connection, start, &directory).spawn()?;
         let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let errors = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
