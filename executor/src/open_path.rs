@@ -16,23 +16,17 @@ const MAX_LINKS: usize = 40;
 
 /// Opens a path; a link as its last component is opened itself.
 pub(crate) fn open_path(path: &Path) -> io::Result<OwnedFd> {
-    open(path, false, false)
-}
-
-/// Opens a directory and creates what is missing of its path; a link as the last component is
-/// opened itself.
-pub(crate) fn create_path(path: &Path) -> io::Result<OwnedFd> {
-    open(path, true, false)
+    open(path, false)
 }
 
 /// Opens a directory and creates what is missing of its path.
 pub(crate) fn create_directory(path: &Path) -> io::Result<OwnedFd> {
-    let directory = open(path, true, true)?;
+    let directory = open(path, true)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(directory, c".", flags, Mode::empty())?)
 }
 
-fn open(path: &Path, create: bool, follow_last: bool) -> io::Result<OwnedFd> {
+fn open(path: &Path, create: bool) -> io::Result<OwnedFd> {
     let mut entry = open_entry(CWD, ".")?;
     let mut names = reversed_components(path);
     let mut links = 0;
@@ -46,7 +40,7 @@ fn open(path: &Path, create: bool, follow_last: bool) -> io::Result<OwnedFd> {
         };
         let found = rustix::fs::fstat(&next)?;
         let is_link = FileType::from_raw_mode(found.st_mode).is_symlink();
-        if !is_link || (names.is_empty() && !follow_last) {
+        if !is_link || (names.is_empty() && !create) {
             entry = next;
             continue;
         }
@@ -97,14 +91,13 @@ mod tests {
         symlink("../data", path("image/workspace")).unwrap();
         symlink(path("data"), path("agent/link")).unwrap();
         fs::set_permissions(path("agent"), fs::Permissions::from_mode(0o777)).unwrap();
-        create_path(&path("image/workspace/made/deep")).unwrap();
+        create_directory(&path("image/workspace/made/deep")).unwrap();
         assert!(path("data/made/deep").is_dir());
-        let open = |name: &str| create_path(&path(name)).map(drop);
+        let open = |name: &str| create_directory(&path(name)).map(drop);
         open("agent/own/work").unwrap();
         open("agent/link/planted").unwrap_err();
-        open("agent/link").unwrap();
-        create_directory(&path("agent/link")).unwrap_err();
-        create_directory(&path("image/workspace")).unwrap();
+        open("agent/link").unwrap_err();
+        open("image/workspace").unwrap();
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::lchown(path("image/workspace"), Some(1234), None).unwrap();
             open("image/workspace/planted").unwrap_err();

@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use super::owner::change_owner;
 use super::settings::Settings;
 use super::users::{self, UserError};
-use crate::open_path::{create_path, open_path};
+use crate::open_path::{create_directory, open_path};
 
 const SUDOERS: &str = "/etc/sudoers";
 const SUDO_RULE: &str = "%sudo ALL=(ALL) NOPASSWD:ALL";
@@ -180,7 +180,7 @@ fn copy_tree(from: &Path, to: &Path) {
 fn make_working_dir(settings: &Settings) -> io::Result<()> {
     let directory = &settings.working_dir;
     let usual = rustix::process::umask(Mode::from_raw_mode(0o002));
-    let outcome = create_path(directory);
+    let outcome = create_directory(directory);
     rustix::process::umask(usual);
     outcome?;
     let group = users::group_id(&settings.group);

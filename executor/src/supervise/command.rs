@@ -76,10 +76,13 @@ fn environment(
         .collect()
 }
 
-/// Creates the working directory. A command of an earlier container may have left a link in its
-/// place on the volume, which is not followed.
+/// Creates the working directory. A command of an earlier container may have left links on the
+/// volume, through which nothing is created. A directory that exists is only entered.
 fn working_dir(wanted: &str) -> PathBuf {
     let path = PathBuf::from(wanted);
+    if path.is_dir() {
+        return path;
+    }
     match create_directory(&path) {
         Ok(_) => path,
         Err(error) => {
