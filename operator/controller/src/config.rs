@@ -74,7 +74,10 @@ impl ControllerConfig {
             executor_image: "localhost/sandbox-executor:dev".into(),
             urls,
             defaults: Defaults::default(),
-            pods: PodSettings::default(),
+            pods: PodSettings {
+                grace_seconds: 10,
+                ..PodSettings::default()
+            },
             classes: ClassPolicy::default(),
             native_executor: true,
             sudo_images: Vec::new(),
@@ -114,7 +117,7 @@ impl Default for Defaults {
 }
 
 /// Settings of all Pods.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct PodSettings {
     pub injection: Injection,
     /// Image pull Secrets in the namespace of the sandbox.
@@ -150,24 +153,6 @@ pub enum Injection {
 pub struct ConfigMapMount {
     pub name: String,
     pub path: String,
-}
-
-impl Default for PodSettings {
-    fn default() -> Self {
-        Self {
-            injection: Injection::default(),
-            pull_secrets: Vec::new(),
-            node_selector: BTreeMap::new(),
-            tolerations: Vec::new(),
-            affinity: None,
-            config_maps: Vec::new(),
-            priority_class: None,
-            user_namespaces: false,
-            grace_seconds: 10,
-            privileged_templates: false,
-            network_policy: None,
-        }
-    }
 }
 
 impl FromStr for ConfigMapMount {

@@ -272,14 +272,16 @@ impl Tenant {
     }
 }
 
-impl Limits {
-    /// No limits.
-    pub const NONE: Self = Self {
-        sandboxes: None,
-        cpu: None,
-        memory: None,
-        waiting: DEFAULT_MAX_WAITING,
-    };
+/// No limits but that of the queue.
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sandboxes: None,
+            cpu: None,
+            memory: None,
+            waiting: DEFAULT_MAX_WAITING,
+        }
+    }
 }
 
 /// Returns the smaller of two limits; an absent one does not limit.

@@ -19,24 +19,13 @@ pub(super) struct Compute {
 }
 
 /// Usage of one tenant.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct TenantUsage {
     pub(super) limits: Limits,
     admitted: HashMap<Key, Compute>,
     used: Compute,
     /// Queued sandboxes, oldest first.
     waiting: BTreeSet<(Option<Timestamp>, Key)>,
-}
-
-impl Default for TenantUsage {
-    fn default() -> Self {
-        Self {
-            limits: Limits::NONE,
-            admitted: HashMap::new(),
-            used: Compute::default(),
-            waiting: BTreeSet::new(),
-        }
-    }
 }
 
 impl TenantUsage {

@@ -7,7 +7,9 @@ use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{DEFAULT_CALLS_PER_SECOND, Limits, MAX_NAME_LEN, SECRET_KEY, Tenant};
+use super::{
+    DEFAULT_CALLS_PER_SECOND, DEFAULT_MAX_WAITING, Limits, MAX_NAME_LEN, SECRET_KEY, Tenant,
+};
 use crate::{hex, quantity};
 
 /// SHA-256 of a key.
@@ -59,7 +61,7 @@ impl Record {
             sha256: hash(key),
             tenant: Arc::new(Tenant {
                 name: name.to_owned(),
-                limits: Limits::NONE,
+                limits: Limits::default(),
                 url_form: None,
                 calls_per_second: None,
             }),
@@ -101,7 +103,7 @@ impl RawRecord {
             sandboxes: self.max_sandboxes,
             cpu: amount(&self.max_cpu, 1000.0, CPU_FAULT)?,
             memory: amount(&self.max_memory, 1.0, MEMORY_FAULT)?,
-            waiting: self.max_waiting.unwrap_or(Limits::NONE.waiting),
+            waiting: self.max_waiting.unwrap_or(DEFAULT_MAX_WAITING),
         })
     }
 }
