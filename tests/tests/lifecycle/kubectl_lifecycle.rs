@@ -83,7 +83,7 @@ async fn changed_spec_is_reported_until_the_next_restart() {
     cluster.running("a").await;
     let needs_restart = |entry: &Entry| {
         let mut all = entry.status.conditions.iter();
-        all.any(|c| c.type_ == "RestartNeeded" && c.status == "True")
+        all.any(|c| c.type_ == "RestartNeeded" && c.status == "True" && c.reason == "SpecChanged")
     };
     let change = serde_json::json!({"spec": {"resourceFactor": 2.0}});
     cluster.patch("a", change).await;

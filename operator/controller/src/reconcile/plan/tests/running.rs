@@ -1,7 +1,6 @@
 //! Facts that end or do not end phase `Running`.
 
 use super::*;
-use crate::facts::spec_revision::SpecRevision;
 use crds::sandbox::PoolSnapshot;
 
 /// Changes a Pod at the time at which it was ready.
@@ -182,23 +181,4 @@ fn outage_never_fails_sandbox_that_was_ready() {
             }
         }
     }
-}
-
-#[test]
-fn running_sandbox_reports_that_a_changed_spec_needs_a_restart() {
-    let mut fixture = PlanFixture::running();
-    let needed = |fixture: &PlanFixture| {
-        let mut all = fixture.status().conditions.iter();
-        all.any(|c| c.type_ == "RestartNeeded" && c.status == "True" && c.reason == "SpecChanged")
-    };
-    assert!(!needed(&fixture));
-    let revision = SpecRevision::new(1, &fixture.entry.spec);
-    fixture.spec().resource_factor = Some(2.0);
-    fixture.entry.generation = 2;
-    fixture.facts.spec_changed = revision.differs_from(2, &fixture.entry.spec);
-    fixture.plan_and_apply();
-    assert!(needed(&fixture));
-    fixture.facts.spec_changed = false;
-    fixture.plan_and_apply();
-    assert!(!needed(&fixture));
 }
