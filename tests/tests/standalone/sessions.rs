@@ -1,11 +1,16 @@
 //! Sessions with containers: `kubectl exec`, `attach`, `cp` and `port-forward`, and the WebSocket
 //! protocol of other clients.
 
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::Stdio;
 use std::time::Duration;
 
+use futures::future::join_all;
 use futures::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tests::cli_tools::output_with;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
@@ -66,7 +71,6 @@ fn kubectl_shows_output_and_exit_code_of_commands() {
         "exec none -- ls; ; 1; ; pods \"none\" not found",
         "attach -i p; ; 1; ; containers have no standard input here",
         "logs p --previous; ; 1; ; previous terminated container \"main\" in pod \"p\" not found",
-        "port-forward p :8000; ; 1; ; use the URL of the sandbox",
     ] {
         let mut fields = row.rsplitn(5, "; ");
         let [err, out, code, input, words] = [(); 5].map(|()| fields.next().unwrap());
@@ -249,6 +253,58 @@ async fn port_forward_carries_ports_and_reports_errors() {
     ] {
         assert_eq!(open(&fixture, path).await.err(), Some(status), "{path}");
     }
+}
+
+/// Over WebSocket, and over SPDY alone as before Kubernetes 1.31.
+#[tokio::test]
+async fn kubectl_forwards_ports_and_gives_up_at_a_refused_one() {
+    let Some(fixture) = pods() else { return };
+    for web_sockets in ["true", "false"] {
+        let mut kubectl = fixture.standalone.command("kubectl");
+        kubectl.env("KUBECTL_PORT_FORWARD_WEBSOCKETS", web_sockets);
+        kubectl.args([
+            "port-forward",
+            "--address=127.0.0.1",
+            "two",
+            ":8000",
+            ":8001",
+        ]);
+        kubectl.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut kubectl = kubectl.spawn().unwrap();
+        let mut lines = BufReader::new(kubectl.stdout.take().unwrap()).lines();
+        let mut local = || {
+            let line = lines.next().unwrap().unwrap();
+            let address = line.split(' ').nth(2).unwrap();
+            address.parse::<SocketAddr>().unwrap()
+        };
+        let (open, refused) = (local(), local());
+        timeout(TIMEOUT, join_all((0..40).map(|index| echo(open, index))))
+            .await
+            .unwrap();
+        let mut stream = TcpStream::connect(refused).await.unwrap();
+        assert_eq!(
+            timeout(TIMEOUT, stream.read(&mut [0]))
+                .await
+                .unwrap()
+                .unwrap(),
+            0
+        );
+        let ended = kubectl.wait_with_output().unwrap();
+        let errors = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{errors}");
+        assert!(errors.contains("8001 to pod two, uid "), "{errors}");
+        assert!(errors.contains("Connection refused"), "{errors}");
+    }
+}
+
+/// Sends a line, and reads it until the end.
+async fn echo(address: SocketAddr, index: usize) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let line = format!("{index}{}\n", "x".repeat(100_000));
+    stream.write_all(line.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer == line, "{index}: {} bytes", answer.len());
 }
 
 /// A command that prints without end to a client that does not read, messages beyond the limit, and
