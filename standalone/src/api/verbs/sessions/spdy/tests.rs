@@ -115,7 +115,7 @@ fn damaged_frames_end_the_session_without_panic() {
     assert!(bomb.len() < 2000);
     let version = [&0x8002_0006_u32.to_be_bytes()[..], &[0; 8]].concat();
     let long = (MAX_FRAME_BYTES + 1).to_be_bytes();
-    let long = [&1_u32.to_be_bytes()[..], &long, &[0; 2 << 20]].concat();
+    let long = [&1_u32.to_be_bytes()[..], &long, &vec![0; 2 << 20]].concat();
     for malformed in [
         &bomb[..],
         &open[..open.len() - 1],

@@ -43,8 +43,12 @@ impl Client {
     async fn connect(&mut self, error: u32) {
         for (stream, kind) in [(error, "error"), (error + 2, "data")] {
             self.open(stream, kind, "80", &error.to_string()).await;
-            assert_eq!(self.next().await, Some(Frame::Other));
+            assert_eq!(self.read().await, Frame::Other);
         }
+    }
+
+    async fn read(&mut self) -> Frame {
+        self.next().await.unwrap()
     }
 
     /// The next frame that is no ping of the server; `None` at the end.
@@ -58,13 +62,13 @@ impl Client {
     }
 }
 
-fn sent(stream: u32, text: &str, is_last: bool) -> Option<Frame> {
+fn sent(stream: u32, text: &str, is_last: bool) -> Frame {
     let data = text.as_bytes().to_vec();
-    Some(Frame::Data {
+    Frame::Data {
         stream,
         data,
         is_last,
-    })
+    }
 }
 
 fn never() -> Arc<Connect> {
@@ -87,10 +91,10 @@ async fn connection_ends_one_way_after_the_other() {
     pod.read_to_string(&mut received).await.unwrap();
     assert_eq!(received, "hello");
     pod.write_all(b"answer").await.unwrap();
-    assert_eq!(client.next().await, sent(3, "answer", false));
+    assert_eq!(client.read().await, sent(3, "answer", false));
     drop(pod);
-    assert_eq!(client.next().await, sent(3, "", true));
-    assert_eq!(client.next().await, sent(1, "", true));
+    assert_eq!(client.read().await, sent(3, "", true));
+    assert_eq!(client.read().await, sent(1, "", true));
 }
 
 #[tokio::test]
@@ -98,9 +102,9 @@ async fn failure_to_connect_is_the_text_of_the_error_stream() {
     let refused = |_| async { Err("refused".to_owned()) }.boxed();
     let mut client = Client::new(Arc::new(refused));
     client.connect(1).await;
-    assert_eq!(client.next().await, sent(1, "refused", false));
-    assert_eq!(client.next().await, Some(Frame::Reset(3)));
-    assert_eq!(client.next().await, sent(1, "", true));
+    assert_eq!(client.read().await, sent(1, "refused", false));
+    assert_eq!(client.read().await, Frame::Reset(3));
+    assert_eq!(client.read().await, sent(1, "", true));
 }
 
 #[tokio::test]
@@ -113,10 +117,10 @@ async fn malformed_streams_are_reset_and_a_stream_number_cannot_return() {
         (7, "data", "80"),
     ] {
         client.open(stream, kind, port, "0").await;
-        assert_eq!(client.next().await, Some(Frame::Reset(stream)));
+        assert_eq!(client.read().await, Frame::Reset(stream));
     }
     client.send(spdy::ping(9)).await;
-    assert_eq!(client.next().await, Some(Frame::Ping(9)));
+    assert_eq!(client.read().await, Frame::Ping(9));
     client.open(7, "error", "80", "0").await;
     assert_eq!(client.next().await, None);
 }
@@ -130,11 +134,11 @@ async fn connections_are_bounded_until_one_ends() {
     }
     let next = 4 * number + 1;
     client.open(next, "error", "80", "x").await;
-    assert_eq!(client.next().await, Some(Frame::Other));
+    assert_eq!(client.read().await, Frame::Other);
     client.open(next + 2, "data", "80", "x").await;
-    assert_eq!(client.next().await, Some(Frame::Reset(next + 2)));
+    assert_eq!(client.read().await, Frame::Reset(next + 2));
     client.send(spdy::reset(3, spdy::CANCEL)).await;
-    assert_eq!(client.next().await, sent(1, "", true));
+    assert_eq!(client.read().await, sent(1, "", true));
     client.connect(next + 4).await;
 }
 
@@ -143,10 +147,10 @@ async fn connection_that_takes_no_data_is_reset() {
     let mut client = Client::new(never());
     client.connect(1).await;
     client
-        .send(spdy::data(3, &[0; UNSENT_BYTES + 1], false))
+        .send(spdy::data(3, &vec![0; UNSENT_BYTES + 1], false))
         .await;
     client.send(spdy::ping(1)).await;
-    assert_eq!(client.next().await, Some(Frame::Reset(3)));
-    assert_eq!(client.next().await, sent(1, "", true));
-    assert_eq!(client.next().await, Some(Frame::Ping(1)));
+    assert_eq!(client.read().await, Frame::Reset(3));
+    assert_eq!(client.read().await, sent(1, "", true));
+    assert_eq!(client.read().await, Frame::Ping(1));
 }
