@@ -52,6 +52,11 @@ pub struct Args {
     #[arg(long, env = "SANDBOX_ALLOW_HOST_ROOT")]
     pub allow_host_root: bool,
 
+    /// Ephemeral storage of Pods without a limit of their own. A Pod that uses more is evicted. 0 is
+    /// no limit.
+    #[arg(long, env = "SANDBOX_POD_DISK_LIMIT", default_value = "10Gi", value_parser = bytes)]
+    pub pod_disk_limit: u64,
+
     /// Path of the executor binary. Default: `sandbox-executor` beside this program.
     #[arg(long, env = "SANDBOX_EXECUTOR")]
     pub executor: Option<PathBuf>,
@@ -79,6 +84,11 @@ impl FromStr for FormChoice {
             text => text.parse().map(Self::Form),
         }
     }
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let bytes = operator::quantity::whole(text, 1.0);
+    bytes.ok_or_else(|| "not a quantity (examples: 500Mi, 10Gi)".into())
 }
 
 /// Parses the name of an image and its root directory.

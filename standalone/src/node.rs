@@ -11,6 +11,7 @@ mod claims;
 mod container;
 mod container_runner;
 mod container_user;
+mod disk;
 mod environment;
 mod exec_as;
 mod image;
@@ -38,6 +39,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Client;
 use rustix::fs::{FlockOperation, flock};
@@ -53,6 +55,7 @@ pub use self::sessions::RunningContainers;
 use self::capacity::Resources;
 use self::cgroup::NodeCgroups;
 use self::claims::ClaimProvisioner;
+use self::disk::MeasuredPods;
 use self::launcher::Launcher;
 use self::network::Network;
 use self::node_user::NodeUser;
@@ -83,6 +86,10 @@ pub struct NodeConfig {
     pub self_exe: PathBuf,
     /// Maximum number of processes and threads of one container.
     pub process_limit: u64,
+    /// Limit of ephemeral storage, in bytes, of a Pod whose containers have none. 0 is no limit.
+    pub pod_disk_limit: u64,
+    /// Time between two measurements of the Pods' files.
+    pub disk_interval: Duration,
     /// Containers that run, for the sessions of the embedded API.
     pub containers: RunningContainers,
     /// Notified once, when the node is set up and accepts Pods.
@@ -104,6 +111,8 @@ impl NodeConfig {
             executor_binary: executor_binary.into(),
             self_exe: self_exe.into(),
             process_limit: 4096,
+            pod_disk_limit: 10 << 30,
+            disk_interval: Duration::from_secs(10),
             containers: RunningContainers::default(),
             started: Arc::default(),
         }
@@ -143,6 +152,7 @@ pub(crate) struct Node {
     /// User namespace of containers under a root node.
     users: Option<Arc<UserNamespace>>,
     capacity: Resources,
+    measured: MeasuredPods,
     starts: Semaphore,
 }
 
@@ -190,6 +200,7 @@ pub async fn run(
         capacity: Resources::of_machine(),
         claims: ClaimProvisioner::new(&paths),
         cgroups: NodeCgroups::create(&paths.tag, &paths.cgroup_record()),
+        measured: MeasuredPods::default(),
         starts: Semaphore::new(MAX_CONCURRENT_STARTS),
         client,
         config,
@@ -201,6 +212,7 @@ pub async fn run(
     tokio::join!(
         watch::pods(Arc::clone(&node), shutdown.clone()),
         watch::claims(Arc::clone(&node), shutdown.clone()),
+        disk::enforce(Arc::clone(&node), shutdown.clone()),
         shutdown.run_until_cancelled(capacity::publish(&node.client, node.capacity))
     );
     clean_up(&node).await;

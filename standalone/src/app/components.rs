@@ -126,6 +126,7 @@ pub(super) fn node_config(args: &Args, state: &Path) -> anyhow::Result<NodeConfi
     let mut config = NodeConfig::new(state.join("node"), executor, this);
     config.allow_lan = args.allow_lan;
     config.allow_host_root = args.allow_host_root;
+    config.pod_disk_limit = args.pod_disk_limit;
     config.images.host_fallback = !args.no_host_image;
     config.images.directories = args.images.iter().cloned().collect();
     Ok(config)

@@ -1,7 +1,7 @@
 //! Provisioner of `PersistentVolumeClaim`s: each claim is a directory that outlives Pods and this
 //! process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
@@ -10,18 +10,22 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use operator::index::Key;
 use operator::kubernetes::error_text;
+use operator::quantity::whole;
 use serde_json::json;
 use tokio::sync::watch;
 
 use super::paths::{Paths, remove_tree};
 use super::volumes::make_shared;
 
-/// Existing claims by name, with their uids.
+/// Existing claims by name.
 #[derive(Debug)]
 pub(crate) struct ClaimProvisioner {
-    known: watch::Sender<BTreeMap<Key, String>>,
+    known: watch::Sender<BTreeMap<Key, ExistingClaim>>,
     directory: PathBuf,
 }
+
+/// Uid, which is the name of the directory, and requested bytes.
+pub(crate) type ExistingClaim = (String, Option<u64>);
 
 /// Key and uid of a claim.
 fn identity(claim: &PersistentVolumeClaim) -> Option<(Key, String)> {
@@ -50,8 +54,23 @@ impl ClaimProvisioner {
         let mut known = self.known.subscribe();
         let found = known.wait_for(|claims| claims.contains_key(&key)).await;
         // The sender lives in `self`, so the wait cannot fail.
-        let uid = found.ok().and_then(|claims| claims.get(&key).cloned());
+        let uid = found
+            .ok()
+            .and_then(|claims| Some(claims.get(&key)?.0.clone()));
         uid.unwrap_or_default()
+    }
+
+    pub(crate) fn uids(&self) -> BTreeSet<String> {
+        let known = self.known.borrow();
+        known.values().map(|(uid, _)| uid.clone()).collect()
+    }
+
+    pub(crate) fn find(&self, namespace: &str, name: &str) -> Option<ExistingClaim> {
+        let key = Key {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        self.known.borrow().get(&key).cloned()
     }
 
     /// Records a claim and binds it if necessary.
@@ -63,8 +82,13 @@ impl ClaimProvisioner {
             tracing::warn!(%error, claim = key.name, "volume directory cannot be made");
             return;
         }
+        let requests = claim
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
+        let capacity = requests.and_then(|requests| whole(&requests.get("storage")?.0, 1.0));
         self.known.send_modify(|known| {
-            known.insert(key.clone(), uid);
+            known.insert(key.clone(), (uid, capacity));
         });
         let status = claim.status.as_ref();
         if status.and_then(|status| status.phase.as_deref()) != Some("Bound") {
@@ -78,7 +102,7 @@ impl ClaimProvisioner {
             return;
         };
         self.known.send_modify(|known| {
-            if known.get(&key) == Some(&uid) {
+            if known.get(&key).is_some_and(|claim| claim.0 == uid) {
                 known.remove(&key);
             }
         });
@@ -91,7 +115,7 @@ impl ClaimProvisioner {
         let claims: Vec<(Key, String)> = listed.iter().filter_map(identity).collect();
         let is_listed = |key: &Key, uid: &String| claims.iter().any(|(k, u)| k == key && u == uid);
         let known = &self.known;
-        known.send_modify(|known| known.retain(|key, uid| is_listed(key, uid)));
+        known.send_modify(|known| known.retain(|key, claim| is_listed(key, &claim.0)));
         let entries = fs::read_dir(&self.directory);
         for entry in entries.into_iter().flatten().flatten() {
             let name = entry.file_name();

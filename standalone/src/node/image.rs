@@ -85,6 +85,12 @@ pub(crate) enum Image {
 }
 
 impl ImageTable {
+    /// Root directory of an image that is copied.
+    pub(crate) fn unpacked(&self, reference: &str) -> Option<PathBuf> {
+        let image = self.directories.get(reference);
+        image.map(|image| directory::root_of(image))
+    }
+
     pub(crate) fn resolve(&self, reference: &str) -> Result<Image, ImageError> {
         if let Some(directory) = self.directories.get(reference) {
             return Ok(Image::Directory(directory.clone()));

@@ -97,9 +97,18 @@ impl Paths {
         Path::new("/run").join(format!("sandbox-standalone-{}", self.tag))
     }
 
-    /// Private root of a container.
+    /// Private roots of a Pod's containers.
+    pub(crate) fn roots(&self, uid: &str) -> PathBuf {
+        self.pod(uid).join("roots")
+    }
+
     pub(crate) fn root(&self, uid: &str, container: &str) -> PathBuf {
-        self.pod(uid).join("roots").join(container)
+        self.roots(uid).join(container)
+    }
+
+    /// Volumes of a Pod that are neither claims nor memory.
+    pub(crate) fn pod_volumes(&self, uid: &str) -> PathBuf {
+        self.pod(uid).join("volumes")
     }
 
     /// Lock file of the process that runs this node.

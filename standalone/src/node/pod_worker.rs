@@ -82,6 +82,9 @@ pub(crate) async fn run(
     if shutdown.is_cancelled() {
         return;
     }
+    if worker.state.facts().evicted.is_some() {
+        worker.free_disk().await;
+    }
     let gone = tokio::select! {
         gone = until_deleted(&mut observed) => gone,
         () = shutdown.cancelled() => return,
@@ -214,13 +217,14 @@ impl PodWorker {
         self.node.paths.log_link(namespace, name)
     }
 
-    /// Turns deletion and shutdown into stop signals, until the containers have terminated.
+    /// Turns deletion, eviction and shutdown into stop signals, until the containers have terminated.
     async fn forward_stop_signals(
         &self,
         observed: &mut watch::Receiver<WatchedPod>,
         shutdown: &CancellationToken,
         ended: &CancellationToken,
     ) {
+        let evicted = self.node.measured.add(&self.uid, &self.pod);
         let grace = tokio::select! {
             gone = until_deleted(observed) => {
                 if gone {
@@ -228,6 +232,10 @@ impl PodWorker {
                 } else {
                     grace(&observed.borrow().pod)
                 }
+            }
+            Ok(message) = evicted => {
+                self.state.update(|facts| facts.evicted = Some(message));
+                Duration::ZERO
             }
             () = shutdown.cancelled() => SHUTDOWN_GRACE,
             () = ended.cancelled() => return,
@@ -244,6 +252,18 @@ impl PodWorker {
             () = ended.cancelled() => return,
         }
         self.stop.hard.cancel();
+    }
+
+    /// Removes all that takes space but the logs. The object may exist for long after an eviction.
+    async fn free_disk(&self) {
+        let (uid, paths) = (&self.uid, &self.node.paths);
+        let memory = paths.memory().join(uid);
+        let trees = [paths.roots(uid), paths.pod_volumes(uid), memory];
+        let removed =
+            tokio::task::spawn_blocking(move || trees.each_ref().map(|tree| remove_tree(tree)));
+        if let Err(error) = removed.await {
+            tracing::warn!(%error, "removal failed");
+        }
     }
 
     /// Removes the Pod's files on this machine.

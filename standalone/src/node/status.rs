@@ -28,6 +28,8 @@ pub(crate) struct Facts {
     started: Option<Timestamp>,
     /// Message of the scheduler if the Pod does not fit on this machine.
     pub unschedulable: Option<String>,
+    /// Message of the eviction.
+    pub evicted: Option<String>,
     /// No container will be started again.
     pub is_finished: bool,
 }
@@ -40,6 +42,8 @@ pub(crate) mod reason {
     pub(crate) const COMPLETED: &str = "Completed";
     pub(crate) const ERROR: &str = "Error";
     pub(crate) const OOM_KILLED: &str = "OOMKilled";
+    /// Of the Pod.
+    pub(crate) const EVICTED: &str = "Evicted";
     /// The node was down when the container terminated.
     pub(crate) const UNKNOWN: &str = "ContainerStatusUnknown";
 }
@@ -217,7 +221,7 @@ impl Facts {
             let is_running = initialized && self.main().iter().any(was_started);
             return if is_running { "Running" } else { "Pending" };
         }
-        if initialized && self.main().iter().all(succeeded) {
+        if self.evicted.is_none() && initialized && self.main().iter().all(succeeded) {
             "Succeeded"
         } else {
             "Failed"
@@ -230,8 +234,11 @@ impl Facts {
         let address = self.address.map(|address| address.to_string());
         let host = self.host.map(|host| host.to_string());
         let is_scheduled = self.unschedulable.is_none();
+        let evicted = self.evicted.as_ref().filter(|_| self.is_finished);
         PodStatus {
             phase: Some(self.phase().to_owned()),
+            reason: evicted.map(|_| reason::EVICTED.to_owned()),
+            message: evicted.cloned(),
             conditions: Some(conditions::conditions(self, &old, now)),
             pod_ips: Some(address.iter().cloned().map(|ip| PodIP { ip }).collect()),
             host_ips: Some(host.iter().cloned().map(|ip| HostIP { ip }).collect()),

@@ -8,12 +8,13 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, lchown};
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{Container, KeyToPath, Pod, Volume};
+use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, KeyToPath, Pod, Volume};
 
 use super::Node;
 use super::container_user::volume_group;
 use super::environment::{DataRef, EnvironmentError, Variables};
 use super::mount::Mount;
+use super::paths::Paths;
 
 /// Mode without `fsGroup`: every user of the container may write, as on a cluster.
 const OPEN: u32 = 0o777;
@@ -66,12 +67,10 @@ async fn provide_one(
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let failed = |error| VolumeError::Io(volume.name.clone(), error);
-    let mut directory = node.paths.pod(uid).join("volumes").join(&volume.name);
+    let mut directory = node.paths.pod_volumes(uid).join(&volume.name);
     let mut read_only = false;
-    if let Some(empty) = &volume.empty_dir {
-        if empty.medium.as_deref() == Some("Memory") {
-            directory = node.paths.memory().join(uid).join(&volume.name);
-        }
+    if let Some(source) = &volume.empty_dir {
+        directory = empty_dir(&node.paths, uid, &volume.name, source);
         make_shared(&directory, group).map_err(failed)?;
     } else if let Some(claim) = &volume.persistent_volume_claim {
         let claim_uid = node.claims.bound(namespace, &claim.claim_name).await;
@@ -99,6 +98,19 @@ async fn provide_one(
         directory,
         read_only,
     })
+}
+
+/// Directory of an `emptyDir`.
+pub(crate) fn empty_dir(
+    paths: &Paths,
+    uid: &str,
+    name: &str,
+    source: &EmptyDirVolumeSource,
+) -> PathBuf {
+    match source.medium.as_deref() {
+        Some("Memory") => paths.memory().join(uid).join(name),
+        _ => paths.pod_volumes(uid).join(name),
+    }
 }
 
 fn mode_or(mode: Option<i32>, default: u32) -> u32 {

@@ -35,7 +35,7 @@ struct User {
 }
 
 /// Root inside `image`: the directory itself, or the `rootfs` of an OCI bundle.
-fn root_of(image: &Path) -> PathBuf {
+pub(super) fn root_of(image: &Path) -> PathBuf {
     let rootfs = image.join("rootfs");
     if image.join("config.json").is_file() && rootfs.is_dir() {
         rootfs

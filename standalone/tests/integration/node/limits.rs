@@ -1,10 +1,12 @@
 //! Resource limits, where this machine allows cgroups.
 
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::Api;
-use serde_json::json;
+use std::time::Duration;
 
-use super::harness::{Machine, ended, started, termination};
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+
+use super::harness::{Machine, ended, eventually, started, termination};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_limit_reports_oom_killed() {
@@ -66,5 +68,84 @@ async fn pod_beyond_the_machine_stays_pending() {
     let (cpu, memory) = (&capacity["cpu"].0, &capacity["memory"].0);
     assert!(cpu.ends_with("000m") && memory != "0", "{capacity:?}");
     machine.delete::<Pod>("pod").await;
+    node.stop().await;
+}
+
+/// Pod whose container writes 8 MiB to `file` and stays.
+fn writer(file: &str, limit: &str, volume: &Value) -> Value {
+    let script = format!("fallocate -l 8M {file}; exec sleep infinity");
+    json!({
+        "containers": [{"name": "main", "image": "any", "command": ["bash", "-c", script],
+            "resources": {"limits": {"ephemeral-storage": limit}},
+            "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
+        "volumes": [volume],
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pod_that_fills_the_disk_is_evicted() {
+    let machine = Machine::new();
+    let node = machine.node_with(|config| {
+        config.disk_interval = Duration::from_millis(50);
+        config.pod_disk_limit = 4 << 20;
+    });
+    let claim = json!({"metadata": {"name": "work"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}},
+    }});
+    machine.make::<PersistentVolumeClaim>(claim).await;
+    let directory = |source| json!({"name": "v", "emptyDir": source});
+    let claimed = json!({"name": "v", "persistentVolumeClaim": {"claimName": "work"}});
+    let small = "exceeds the limit \"1Mi\". ";
+    let total = "Pod ephemeral local storage usage exceeds the total limit of containers";
+    for (name, spec, message) in [
+        (
+            "layer",
+            writer("/tmp/f", "2Mi", &directory(json!({}))),
+            format!("{total} 2Mi. "),
+        ),
+        (
+            "default",
+            writer("/v/f", "0", &directory(json!({}))),
+            format!("{total} 4Mi. "),
+        ),
+        (
+            "directory",
+            writer("/v/f", "1Gi", &directory(json!({"sizeLimit": "1Mi"}))),
+            format!("Usage of EmptyDir volume \"v\" {small}"),
+        ),
+        (
+            "memory",
+            writer(
+                "/v/f",
+                "1Gi",
+                &directory(json!({"sizeLimit": "1Mi", "medium": "Memory"})),
+            ),
+            format!("Usage of EmptyDir volume \"v\" {small}"),
+        ),
+        (
+            "claim",
+            writer("/v/f", "1Gi", &claimed),
+            format!("Usage of PersistentVolumeClaim volume \"v\" {small}"),
+        ),
+    ] {
+        machine.create(name, spec).await;
+        let pod = machine.wait(name, ended).await;
+        assert_eq!(termination(&pod).exit_code, 137);
+        let files = machine.path(format!("pods/{}", pod.uid().unwrap()));
+        let status = pod.status.unwrap();
+        assert_eq!(status.phase.as_deref(), Some("Failed"));
+        assert_eq!(status.reason.as_deref(), Some("Evicted"));
+        assert_eq!(status.message, Some(message));
+        let is_freed = || !files.join("roots").exists() && !files.join("volumes").exists();
+        eventually("the space is free", is_freed).await;
+        assert!(files.join("logs").exists());
+    }
+    // The claim is still too full, which the next Pod can change.
+    let mut cleaner = writer("/v/f", "1Gi", &claimed);
+    cleaner["restartPolicy"] = json!("Never");
+    cleaner["containers"][0]["command"] = json!(["bash", "-c", "rm /v/f"]);
+    machine.create("cleaner", cleaner).await;
+    let pod = machine.wait("cleaner", ended).await;
+    assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Succeeded"));
     node.stop().await;
 }
