@@ -24,8 +24,8 @@ use super::Node;
 
 /// Time between two looks at the free space, which cost next to nothing.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Pause after a round, as a multiple of its length: rounds take at most a fifth of the time.
-const PAUSE_FACTOR: u32 = 4;
+/// Pause after a round, as a multiple of its length: rounds take at most a fiftieth of the time.
+const PAUSE_FACTOR: u32 = 49;
 
 /// A Pod and where to send the message of its eviction.
 type MeasuredPod = (Arc<Pod>, oneshot::Sender<String>);
