@@ -35,8 +35,8 @@ fn condition<'a>(status: &'a SandboxStatus, kind: &str) -> (&'a str, &'a str) {
 async fn missing_image_fails_after_start_timeout() {
     let ns = TestNamespace::new("missing").await;
     let image = "localhost/not-there:1";
-    let spec = json!({"image": image, "command": ["sleep", "infinity"], "workspace": {"size": "10Mi"},
-            "lifecycle": {"startTimeout": "1m"}});
+    let spec =
+        json!({"image": image, "command": ["sleep", "infinity"], "workspace": {"size": "10Mi"}});
     ns.apply("missing", &spec);
     let waits = ns.until(
         "missing",
@@ -52,6 +52,7 @@ async fn missing_image_fails_after_start_timeout() {
     let said = ns.wait_for_event("missing", "ImagePullBackOff").await;
     assert!(said.contains(image), "{said}");
 
+    // Two minutes in which others may have the node for themselves.
     let given_up = ns.until("missing", "given up", failed).await;
     assert_eq!(given_up.reason, Some(Reason::ImagePullBackOff));
     assert_eq!(given_up.pod_status, Some(PodStatus::Failed));
