@@ -113,20 +113,21 @@ fn initial_status(
     old: Option<&ContainerStatus>,
     reason: &str,
 ) -> ContainerStatus {
-    let last = old.and_then(unseen_termination);
+    let unseen = old.and_then(unseen_termination);
     let image = container.image.clone().unwrap_or_default();
     ContainerStatus {
         name: container.name.clone(),
         image_id: image.clone(),
         image,
         state: Some(waiting(reason, String::new())),
-        restart_count: old.map_or(0, |old| old.restart_count) + i32::from(last.is_some()),
-        last_state: last.map(terminated),
+        restart_count: old.map_or(0, |old| old.restart_count) + i32::from(unseen.is_some()),
+        last_state: unseen.map(terminated).or_else(|| old?.last_state.clone()),
         ..ContainerStatus::default()
     }
 }
 
-/// Termination of a container that this node had started before it restarted.
+/// Termination of a container that this node had started before it restarted, unless the restart
+/// count has it already.
 fn unseen_termination(status: &ContainerStatus) -> Option<ContainerStateTerminated> {
     let state = status.state.as_ref()?;
     let now = || Some(Time(Timestamp::now()));
@@ -140,11 +141,18 @@ fn unseen_termination(status: &ContainerStatus) -> Option<ContainerStateTerminat
             ..ContainerStateTerminated::default()
         });
     }
+    let waiting = state.waiting.as_ref();
+    let waiting = waiting.and_then(|waiting| waiting.reason.as_deref());
+    if matches!(waiting, Some(reason::CREATING | reason::INITIALIZING)) {
+        // The node restarted again before it could start the container.
+        return None;
+    }
     let last = status.last_state.as_ref()?.terminated.as_ref();
     let ended = state.terminated.as_ref().or(last)?;
+    let reason = || exit_reason(ended.exit_code).to_owned();
     Some(ContainerStateTerminated {
         exit_code: ended.exit_code,
-        reason: Some(exit_reason(ended.exit_code).to_owned()),
+        reason: Some(ended.reason.clone().unwrap_or_else(reason)),
         started_at: ended.started_at.clone().or_else(now),
         finished_at: ended.finished_at.clone().or_else(now),
         ..ContainerStateTerminated::default()
@@ -340,7 +348,7 @@ mod tests {
 
     #[test]
     fn running_container_counts_one_restart_after_node_restart() {
-        let pod: Pod = serde_json::from_value(json!({
+        let mut pod: Pod = serde_json::from_value(json!({
             "metadata": {}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]},
             "status": {"containerStatuses": [{
                 "name": "a", "image": "", "imageID": "", "ready": true, "restartCount": 3,
@@ -356,5 +364,11 @@ mod tests {
         let last = a.last_state.as_ref().unwrap().terminated.as_ref().unwrap();
         assert_eq!(last.reason.as_deref(), Some(reason::UNKNOWN));
         assert_eq!(b.last_state, None);
+
+        // The node ends before it has started the container again.
+        pod.status = Some(facts.to_status(&pod, Timestamp::UNIX_EPOCH));
+        let again = PodState::new(&pod, Resources::of_machine()).facts();
+        assert_eq!(again.containers[0].restart_count, 4);
+        assert_eq!(again.containers[0].last_state, a.last_state);
     }
 }

@@ -36,9 +36,10 @@ async fn poll(wire: HttpClient, url: Arc<str>) {
 #[tokio::test]
 async fn item_13_clients_survive_restarts_during_start_pause_and_resume() {
     let Some(fixture) = fixture() else { return };
+    // The process ends before its directory is removed.
     let Fixture {
-        mut standalone,
         state,
+        mut standalone,
     } = fixture;
     let (api, wire) = (
         standalone.api().to_owned(),
