@@ -77,9 +77,10 @@ pub(crate) async fn enforce(node: Arc<Node>, shutdown: CancellationToken) {
         let interval = node.config.disk_interval;
         let pause = interval.max(begin.elapsed() * PAUSE_FACTOR);
         let filled = async {
-            sleep(LOOK_INTERVAL).await;
             // After an eviction from a full disk, its space is awaited.
-            while was_short || shortage(&node.paths.pods()).is_none() {
+            let first_look = if was_short { interval } else { LOOK_INTERVAL };
+            sleep(first_look).await;
+            while shortage(&node.paths.pods()).is_none() {
                 sleep(LOOK_INTERVAL).await;
             }
         };
