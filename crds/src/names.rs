@@ -14,7 +14,8 @@ pub const GATEWAY_FIELD_MANAGER: &str = "sandbox-gateway";
 pub const SANDBOX_LABEL: &str = "openhands.dev/sandbox";
 /// Label of a Sandbox of the runtime API: [`session_label`].
 pub const SESSION_LABEL: &str = "openhands.dev/session";
-/// Label of a Pod whose Sandbox names a pool: the name of the pool.
+/// Label of a Pod of a pool, warm or claimed, and of a Pod whose Sandbox names a pool: the name of
+/// the pool.
 pub const POOL_LABEL: &str = "openhands.dev/pool";
 /// Label of every owned object: runtime id.
 pub const RUNTIME_ID_LABEL: &str = "openhands.dev/runtime-id";
@@ -67,6 +68,24 @@ pub fn labels(sandbox: &str, runtime_id: &str) -> BTreeMap<String, String> {
         (RUNTIME_ID_LABEL.into(), runtime_id.into()),
         (MANAGED_BY_LABEL.into(), CONTROLLER_FIELD_MANAGER.into()),
     ])
+}
+
+/// Labels of the warm Pods of a pool.
+pub fn warm_labels(pool: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        (POOL_LABEL.into(), pool.into()),
+        (MANAGED_BY_LABEL.into(), CONTROLLER_FIELD_MANAGER.into()),
+    ])
+}
+
+/// Selector of the warm Pods of a pool. Claimed Pods have the label of their sandbox.
+pub fn warm_selector(pool: &str) -> String {
+    format!("{POOL_LABEL}={pool},!{SANDBOX_LABEL}")
+}
+
+/// Name of a warm Pod. `random` are at least 8 random bytes.
+pub fn warm_pod(pool: &str, random: &[u8]) -> String {
+    format!("{pool}-{}", encode_letters(random, 10))
 }
 
 /// Label value of a session: a hash, because session ids may hold any text.

@@ -12,7 +12,7 @@ use crate::sandbox::{
 };
 use crate::schema::any_object;
 
-/// A template for sandboxes. `replicas` has no effect until warm pools are implemented.
+/// A template for sandboxes, and warm Pods that sandboxes of the pool claim.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[kube(
     group = "openhands.dev",
@@ -23,7 +23,7 @@ use crate::schema::any_object;
     category = "openhands",
     namespaced,
     status = "SandboxPoolStatus",
-    doc = "A template for sandboxes.",
+    doc = "A template for sandboxes, and warm Pods that sandboxes of the pool claim.",
     derive = "PartialEq",
     derive = "Default",
     scale(
@@ -32,11 +32,9 @@ use crate::schema::any_object;
         label_selector_path = ".status.selector"
     ),
     printcolumn(name = "Image", type_ = "string", json_path = ".spec.template.image"),
-    printcolumn(
-        name = "Warm",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Warm\")].status"
-    ),
+    printcolumn(name = "Replicas", type_ = "integer", json_path = ".spec.replicas"),
+    printcolumn(name = "Ready", type_ = "integer", json_path = ".status.ready"),
+    printcolumn(name = "Claimed", type_ = "integer", json_path = ".status.claimed"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("size(self.metadata.name) <= 52").message("name must have at most 52 characters"),
 )]
@@ -44,14 +42,14 @@ use crate::schema::any_object;
 #[serde(rename_all = "camelCase")]
 pub struct SandboxPoolSpec {
     pub template: PoolTemplate,
-    /// Number of dormant Pods. No effect yet; the condition `Warm` reports it.
+    /// Number of warm Pods: Pods without a command that sandboxes of this pool claim.
     #[serde(default)]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: u32,
     /// Defaults for sandboxes of this pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Lifecycle>,
-    /// Replacement of dormant Pods after a change of the template. No effect yet.
+    /// Replacement of warm Pods after a change of the template. Default: 25% for both bounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
 }
@@ -115,16 +113,16 @@ pub struct Rollout {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxPoolStatus {
-    /// Dormant Pods that are ready to be claimed.
+    /// Warm Pods that are ready to be claimed.
     #[serde(default)]
     pub ready: u32,
-    /// Dormant Pods that are being created.
+    /// Warm Pods that are not ready yet.
     #[serde(default)]
     pub starting: u32,
     /// Sandboxes that run on a Pod of this pool.
     #[serde(default)]
     pub claimed: u32,
-    /// Label selector of the Pods of this pool, for autoscalers. Set if `replicas` is set.
+    /// Label selector of the warm Pods of this pool, for autoscalers. Set if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub selector: Option<String>,
@@ -132,7 +130,7 @@ pub struct SandboxPoolStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub revision: Option<String>,
-    /// Dormant Pods of older revisions.
+    /// Warm Pods of an earlier template.
     #[serde(default)]
     pub outdated: u32,
     /// Generation of the spec that this status describes.

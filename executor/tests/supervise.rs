@@ -66,6 +66,7 @@ fn message(grant: Grant) -> ControlMessage {
 
 pub(crate) fn init(command: &[&str]) -> Init {
     Init {
+        sandbox_uid: Some("sandbox".into()),
         command: command.iter().map(|word| (*word).to_owned()).collect(),
         working_dir: "/".to_owned(),
         environment: BTreeMap::new(),

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use super::sealing::SealedInit;
@@ -51,6 +54,32 @@ pub struct Init {
     /// Variables that override the container's environment.
     pub environment: BTreeMap<String, String>,
     pub probe: Probe,
+    /// Uid of the Sandbox that the Pod belongs to from now on. Absent in messages of earlier
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_uid: Option<String>,
+}
+
+/// Sandbox that a supervisor was initialized for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodOwner {
+    /// Uid of the Sandbox.
+    pub sandbox_uid: String,
+    /// SHA-256 of the init message as JSON, in unpadded base64url.
+    pub init_digest: String,
+}
+
+impl Init {
+    /// Owner that the supervisor reports once it has accepted this message.
+    pub fn owner(&self) -> Option<PodOwner> {
+        // Maps with text as keys can always be serialized.
+        let message = serde_json::to_vec(self).ok()?;
+        Some(PodOwner {
+            sandbox_uid: self.sandbox_uid.clone()?,
+            init_digest: URL_SAFE_NO_PAD.encode(digest(&SHA256, &message)),
+        })
+    }
 }
 
 /// Readiness rule of the command.
@@ -75,6 +104,9 @@ pub struct ReadyReport {
     /// While dormant: public key for [`SealedInit`]. Supervisors of earlier versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealing_key: Option<String>,
+    /// After the init message: the Sandbox that it was for. Absent if the message named none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<PodOwner>,
 }
 
 impl From<SupervisorState> for ReadyReport {
@@ -83,6 +115,7 @@ impl From<SupervisorState> for ReadyReport {
             state,
             detail: None,
             sealing_key: None,
+            owner: None,
         }
     }
 }
@@ -182,7 +215,10 @@ mod tests {
                 port: Some(60000),
                 path: Some("/alive".into()),
             },
+            sandbox_uid: Some("sandbox".into()),
         };
+        let owner = init.owner();
+        insta::assert_json_snapshot!("owner", owner);
         let message = ControlMessage::new("uid", 0, Grant::Init(Box::new(init)));
         insta::assert_json_snapshot!(message);
     }

@@ -11,7 +11,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use crds::contract::control::{
-    ControlError, ControlMessage, Grant, Init, MAX_READY_WAIT_SECONDS, ReadyReport, SupervisorState,
+    ControlError, ControlMessage, Grant, Init, MAX_READY_WAIT_SECONDS, PodOwner, ReadyReport,
+    SupervisorState,
 };
 use crds::contract::endpoint;
 use crds::contract::identity::{MAX_NONCE_BYTES, NONCE_HEADER, PROOF_HEADER};
@@ -38,7 +39,7 @@ pub(super) enum CallError {
     #[error("a bearer token is required")]
     NoToken,
     #[error("the Pod was initialized with another init message")]
-    Conflict,
+    Conflict(Option<PodOwner>),
     #[error("the body must be text of at most 3 MiB")]
     Body,
     #[error("timeout must be a number of seconds")]
@@ -71,7 +72,7 @@ impl CallError {
             Self::Refused(_) | Self::OtherGrant | Self::Sealed(_) | Self::NotSealed => {
                 StatusCode::FORBIDDEN
             }
-            Self::Conflict => StatusCode::CONFLICT,
+            Self::Conflict(_) => StatusCode::CONFLICT,
             Self::InitStore(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -80,7 +81,11 @@ impl CallError {
 impl IntoResponse for CallError {
     fn into_response(self) -> Response {
         tracing::warn!(error = %self, "control call rejected");
-        (self.status(), Json(json!({"detail": self.to_string()}))).into_response()
+        let mut body = json!({"detail": self.to_string()});
+        if let Self::Conflict(Some(owner)) = &self {
+            body["owner"] = json!(owner);
+        }
+        (self.status(), Json(body)).into_response()
     }
 }
 
@@ -102,6 +107,7 @@ pub(super) enum Acceptance {
     /// Initialized; `ephemeral` is the key of the encrypted message that this process accepted.
     Done {
         init: Init,
+        owner: Option<PodOwner>,
         ephemeral: Option<String>,
     },
 }
@@ -145,7 +151,12 @@ impl Control {
     fn accept(&self, token: &str) -> Result<ReadyReport, CallError> {
         let grant = self.verify(token)?;
         let mut acceptance = self.acceptance.lock();
-        if let Acceptance::Done { init, ephemeral } = &*acceptance {
+        if let Acceptance::Done {
+            init,
+            owner,
+            ephemeral,
+        } = &*acceptance
+        {
             let is_same = match grant {
                 Grant::Ready => return Err(CallError::OtherGrant),
                 Grant::Init(again) => *again == *init,
@@ -154,7 +165,7 @@ impl Control {
             return if is_same {
                 Ok(self.lifecycle.report())
             } else {
-                Err(CallError::Conflict)
+                Err(CallError::Conflict(owner.clone()))
             };
         }
         let ephemeral = match &grant {
@@ -173,7 +184,7 @@ impl Control {
     fn open_init(&self, grant: Grant, acceptance: &mut Acceptance) -> Result<Init, CallError> {
         let key = match acceptance {
             Acceptance::Open(key) => key.take(),
-            Acceptance::Done { .. } => return Err(CallError::Conflict),
+            Acceptance::Done { owner, .. } => return Err(CallError::Conflict(owner.clone())),
         };
         let opened = match (grant, key) {
             (Grant::Init(init), None) => return Ok(*init),
@@ -190,6 +201,7 @@ impl Control {
 
     fn start(&self, init: Init, ephemeral: Option<String>, acceptance: &mut Acceptance) {
         *acceptance = Acceptance::Done {
+            owner: init.owner(),
             init: init.clone(),
             ephemeral,
         };
@@ -285,9 +297,12 @@ async fn ready(
     let Query(wait) = wait.map_err(|_| CallError::Query)?;
     let wait = Duration::from_secs(wait.timeout.min(MAX_READY_WAIT_SECONDS));
     let mut report = control.lifecycle.wait_settled(wait).await;
-    // The key for the init message, as long as one is accepted.
-    if let Acceptance::Open(Some(key)) = &*control.acceptance.lock() {
-        report.sealing_key = Some(key.public_key().to_owned());
+    match &*control.acceptance.lock() {
+        // The key for the init message, as long as one is accepted.
+        Acceptance::Open(key) => {
+            report.sealing_key = key.as_ref().map(|key| key.public_key().to_owned());
+        }
+        Acceptance::Done { owner, .. } => report.owner.clone_from(owner),
     }
     let body = serde_json::to_vec(&report).map_err(|_| SealingError::Malformed)?;
     Ok(control.prove(token, body))

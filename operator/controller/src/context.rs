@@ -15,6 +15,7 @@ use crate::config::ControllerConfig;
 use crate::events::EventPublisher;
 use crate::pod_index::PodIndex;
 use crate::pools::PoolIndex;
+use crate::pools::warm_pods::WarmPodIndex;
 use crate::probes::idle_checker::IdleChecker;
 use crate::probes::readiness_prober::ReadinessProber;
 use crate::quota::QuotaQueue;
@@ -31,7 +32,10 @@ pub(crate) struct Context {
     pub(crate) clock: Clock,
     pub(crate) index: Arc<Index>,
     pub(crate) pods: Arc<PodIndex>,
+    pub(crate) warm_pods: Arc<WarmPodIndex>,
     pub(crate) pools: Arc<PoolIndex>,
+    /// Pools whose warm Pods have to be looked at.
+    pub(crate) pool_queue: Arc<WorkQueue<Key>>,
     pub(crate) metrics: ControllerMetrics,
     /// Owner of the state about single Sandboxes that the following fields refer to.
     pub(crate) sandbox_states: SandboxStates,
@@ -55,12 +59,20 @@ impl Context {
     ) -> Self {
         let metrics = ControllerMetrics::default();
         let supervisors = peers.supervisors.clone();
+        let pool_queue = Arc::new(WorkQueue::default());
+        let warm_pods = Arc::new(WarmPodIndex::new(pool_queue.clone()));
         let mut states = SandboxStates::default();
         Self {
             installation: installation(&config),
             isolation: Isolation::new(config.pods.network_policy.clone()),
-            pods: Arc::new(PodIndex::new(clock, queue.clone())),
-            pools: Arc::new(PoolIndex::new(index.clone(), queue.clone())),
+            pods: Arc::new(PodIndex::new(clock, queue.clone(), warm_pods.clone())),
+            warm_pods,
+            pool_queue: pool_queue.clone(),
+            pools: Arc::new(PoolIndex::new(
+                index.clone(),
+                queue.clone(),
+                pool_queue.clone(),
+            )),
             readiness: states.own(ReadinessProber::new(
                 supervisors,
                 keys.clone(),

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::PeerClients;
 use crate::config::ControllerConfig;
 use crate::context::Context;
-use crate::pools;
+use crate::pools::reconciler::PoolReconciler;
 use crds::names;
 use shared::clock::Clock;
 use shared::diagnostics::Diagnostics;
@@ -184,14 +184,10 @@ async fn run_when_elected(
 /// Runs the tasks of the leader until shutdown. Returns whether all reconciles have ended.
 async fn run_leader_tasks(worker: &Arc<Worker>, shutdown: &CancellationToken) -> bool {
     let context = &worker.context;
-    let pool_statuses = pools::status::StatusWriter {
-        pools: &context.pools,
-        client: &context.client,
-        clock: context.clock,
-    };
+    let pools = PoolReconciler::new(context.clone());
     tokio::select! {
         all_ended = worker.run(shutdown) => all_ended,
-        () = pool_statuses.run() => false,
+        () = pools.run() => false,
     }
 }
 

@@ -23,10 +23,12 @@ pub const RESTARTS_ANNOTATION: &str = "openhands.dev/restarts";
 pub const KEY_ROTATION_ANNOTATION: &str = "openhands.dev/key-rotation";
 /// Annotation of a Pod without a supervisor: name of its environment Secret.
 pub const ENVIRONMENT_ANNOTATION: &str = "openhands.dev/environment-secret";
-/// Annotation of a Pod whose supervisor has the identity key of the sandbox.
+/// Annotation of a Pod whose supervisor has an identity key: what the key is derived from.
 pub const IDENTITY_ANNOTATION: &str = "openhands.dev/identity";
 /// Annotation of a Pod: revision of the spec that it was created from.
 pub const SPEC_ANNOTATION: &str = "openhands.dev/spec";
+/// Annotation of a Pod that is or was warm: its shape.
+pub const SHAPE_ANNOTATION: &str = "openhands.dev/shape";
 /// Annotation of a Pod that deviates from the spec: a note for the owner.
 pub const NOTE_ANNOTATION: &str = "openhands.dev/note";
 
@@ -44,6 +46,8 @@ pub struct Facts {
     pub pool_revision: Option<String>,
     /// Fields that the pool in the spec supplies now.
     pub pool: Option<Arc<PoolSnapshot>>,
+    /// Shape of a ready warm Pod that fits the sandbox, which has no Pod.
+    pub warm_shape: Option<String>,
     /// A Pod of the sandbox was deleted recently.
     pub had_lost_pod: bool,
     pub quota: QuotaDecision,
@@ -55,6 +59,14 @@ pub struct Facts {
     pub spec_changed: bool,
     /// The `NetworkPolicy` of the namespace has to be checked.
     pub isolation_due: bool,
+}
+
+impl Facts {
+    /// Pod with this uid among those that a plan may delete.
+    pub fn find_pod(&self, uid: &str) -> Option<&PodFacts> {
+        let mut pods = self.pod.iter().chain(&self.orphan);
+        pods.find(|pod| pod.uid == uid)
+    }
 }
 
 /// Decision of the API key's quota.
@@ -74,6 +86,8 @@ pub enum ProbeResult {
     Ready,
     /// Running but not ready, with the reason if known.
     NotReady(Option<String>),
+    /// The supervisor was initialized for another Sandbox.
+    OtherOwner,
 }
 
 /// Result of an idle check.
@@ -124,10 +138,12 @@ pub struct PodFacts {
     pub supervised: bool,
     /// Rotation number of the session key.
     pub key_rotation: u32,
-    /// The supervisor has the identity key.
-    pub has_identity: bool,
+    /// Identity key of the supervisor; `None` in Pods of earlier versions.
+    pub identity: Option<PodIdentity>,
     /// Name of the environment Secret.
     pub environment_secret: Option<String>,
+    /// Shape of a Pod that is or was warm.
+    pub shape: Option<String>,
     /// Note for the owner.
     pub note: Option<String>,
     /// Revision of the spec that the Pod was created from.
@@ -135,6 +151,34 @@ pub struct PodFacts {
     pub container: Container,
     /// Problem that prevents a container from starting.
     pub start_problem: Option<StartProblem>,
+}
+
+/// Origin of the identity key of a Pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PodIdentity {
+    /// The uid of its sandbox.
+    Sandbox,
+    /// Its own name: it was a warm Pod.
+    Pod,
+}
+
+impl PodIdentity {
+    /// Value of [`IDENTITY_ANNOTATION`].
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sandbox => "v1",
+            Self::Pod => "pod",
+        }
+    }
+
+    fn read(pod: &SlimPod) -> Option<Self> {
+        let value = pod.annotation(IDENTITY_ANNOTATION)?;
+        Some(if value == Self::Pod.as_str() {
+            Self::Pod
+        } else {
+            Self::Sandbox
+        })
+    }
 }
 
 /// Phase of a Pod.
@@ -181,8 +225,9 @@ impl PodFacts {
             restarts_before: count(RESTARTS_ANNOTATION),
             supervised: supervised(pod),
             key_rotation: count(KEY_ROTATION_ANNOTATION),
-            has_identity: pod.annotation(IDENTITY_ANNOTATION).is_some(),
+            identity: PodIdentity::read(pod),
             environment_secret: pod.annotation(ENVIRONMENT_ANNOTATION).map(str::to_owned),
+            shape: pod.annotation(SHAPE_ANNOTATION).map(str::to_owned),
             note: pod.annotation(NOTE_ANNOTATION).map(str::to_owned),
             spec_revision: pod
                 .annotation(SPEC_ANNOTATION)
@@ -196,6 +241,11 @@ impl PodFacts {
                 .chain(&status.container_statuses)
                 .find_map(StartProblem::read),
         })
+    }
+
+    /// Returns whether the Pod was warm before its sandbox claimed it.
+    pub fn was_warm(&self) -> bool {
+        self.identity == Some(PodIdentity::Pod)
     }
 
     /// Current run of the container.

@@ -1,16 +1,17 @@
-//! Index of the sandboxes' Pods, fed by a watch and by the controller's own writes. A
-//! change requeues the sandbox.
+//! Index of the sandboxes' Pods, fed by a watch and by the controller's own writes. A change
+//! requeues the sandbox. Pods that are still warm are passed on to their own index.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::{Resource as _, ResourceExt as _};
+use kube::{Resource, ResourceExt as _};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use crate::facts::PodFacts;
-use crds::Sandbox;
+use crate::pools::warm_pods::WarmPodIndex;
+use crds::{Sandbox, SandboxPool, names};
 use shared::clock::Clock;
 use shared::index::Key;
 use shared::index::deleted_uids::DeletedUids;
@@ -22,13 +23,14 @@ use shared::kubernetes::work_queue::WorkQueue;
 pub(crate) struct PodIndex {
     clock: Clock,
     queue: Arc<WorkQueue<Key>>,
+    warm: Arc<WarmPodIndex>,
     tables: RwLock<Tables>,
     synced: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
 struct Tables {
-    /// By key of the sandbox: a Pod has the name of its sandbox, so there is one at a time.
+    /// By key of the sandbox, which has one Pod at a time.
     by_sandbox: HashMap<Key, IndexedPod>,
     /// Deleted Pods: a late event must not bring one back.
     deleted_pods: DeletedUids,
@@ -40,16 +42,19 @@ struct Tables {
 struct IndexedPod {
     key: Key,
     sandbox: Key,
+    /// Pool in the label of the Pod.
+    pool: Option<Key>,
     owner_uid: String,
     version: Option<u64>,
     facts: Arc<PodFacts>,
 }
 
 impl PodIndex {
-    pub(crate) fn new(clock: Clock, queue: Arc<WorkQueue<Key>>) -> Self {
+    pub(crate) fn new(clock: Clock, queue: Arc<WorkQueue<Key>>, warm: Arc<WarmPodIndex>) -> Self {
         Self {
             clock,
             queue,
+            warm,
             tables: RwLock::default(),
             synced: watch::Sender::new(false),
         }
@@ -70,6 +75,22 @@ impl PodIndex {
         let is_orphan = Some(indexed.owner_uid.as_str()) != uid;
         let terminating = indexed.facts.grace_ends_at.is_some();
         (is_orphan && terminating).then(|| indexed.facts.clone())
+    }
+
+    /// Number of sandboxes with a Pod of this pool.
+    pub(crate) fn count_claimed(&self, pool: &Key) -> usize {
+        let tables = self.tables.read();
+        let pods = tables.by_sandbox.values();
+        pods.filter(|indexed| indexed.facts.was_warm() && indexed.pool.as_ref() == Some(pool))
+            .count()
+    }
+
+    /// Indexes a Pod that was read, warm or not.
+    pub(crate) fn observe(&self, pod: &SlimPod) {
+        match owning_pool(&pod.metadata) {
+            Some(pool) => self.warm.apply(pool, pod, true),
+            None => self.apply(pod),
+        }
     }
 
     /// Sandboxes that have a Pod, or had one when they were deleted.
@@ -96,6 +117,11 @@ impl PodIndex {
         let Some(mut indexed) = IndexedPod::read(pod) else {
             return;
         };
+        if let Some(pool) = indexed.pool.clone().filter(|_| indexed.facts.was_warm()) {
+            // It was claimed.
+            let facts = &indexed.facts;
+            self.warm.remove(pool, &facts.name, &facts.uid);
+        }
         let mut tables = self.tables.write();
         if tables.deleted_pods.contains(&indexed.facts.uid) {
             drop(tables);
@@ -143,10 +169,13 @@ impl PodIndex {
 
 impl WatchSink<SlimPod> for PodIndex {
     fn apply(&self, pod: SlimPod) {
-        Self::apply(self, &pod);
+        self.observe(&pod);
     }
 
-    fn remove(&self, _: &Key, meta: &ObjectMeta) {
+    fn remove(&self, key: &Key, meta: &ObjectMeta) {
+        if let (Some(pool), Some(uid)) = (owning_pool(meta), &meta.uid) {
+            return self.warm.remove(pool, &key.name, uid);
+        }
         if let (Some(owner), Some(sandbox), Some(uid)) = (owner(meta), sandbox(meta), &meta.uid) {
             self.forget(&sandbox, Some(&owner.uid), uid);
         }
@@ -166,6 +195,7 @@ impl WatchSink<SlimPod> for PodIndex {
                 self.queue.add(sandbox);
             }
         }
+        self.warm.retain(seen);
         self.synced.send_replace(true);
     }
 }
@@ -179,6 +209,7 @@ impl IndexedPod {
                 name: facts.name.clone(),
             },
             sandbox: sandbox(&pod.metadata)?,
+            pool: labelled_pool(&pod.metadata),
             owner_uid: owner(&pod.metadata)?.uid.clone(),
             version: pod.resource_version().and_then(|v| v.parse().ok()),
             facts: Arc::new(facts),
@@ -207,8 +238,28 @@ impl IndexedPod {
 }
 
 fn owner(meta: &ObjectMeta) -> Option<&OwnerReference> {
+    owner_of_kind::<Sandbox>(meta)
+}
+
+fn owner_of_kind<K: Resource<DynamicType = ()>>(meta: &ObjectMeta) -> Option<&OwnerReference> {
     let mut owners = meta.owner_references.iter().flatten();
-    owners.find(|o| o.controller == Some(true) && o.kind == Sandbox::kind(&()))
+    owners.find(|o| o.controller == Some(true) && o.kind == K::kind(&()))
+}
+
+/// Pool of a Pod that no sandbox has claimed.
+fn owning_pool(meta: &ObjectMeta) -> Option<Key> {
+    Some(Key {
+        namespace: meta.namespace.clone()?,
+        name: owner_of_kind::<SandboxPool>(meta)?.name.clone(),
+    })
+}
+
+/// Pool of a Pod that a sandbox may have claimed.
+fn labelled_pool(meta: &ObjectMeta) -> Option<Key> {
+    Some(Key {
+        namespace: meta.namespace.clone()?,
+        name: meta.labels.as_ref()?.get(names::POOL_LABEL)?.clone(),
+    })
 }
 
 fn sandbox(meta: &ObjectMeta) -> Option<Key> {
@@ -236,7 +287,8 @@ mod tests {
     fn pods() -> (PodIndex, Arc<WorkQueue<Key>>) {
         let queue = Arc::new(WorkQueue::default());
         queue.open();
-        (PodIndex::new(Clock::wall(), queue.clone()), queue)
+        let warm = Arc::new(WarmPodIndex::new(Arc::default()));
+        (PodIndex::new(Clock::wall(), queue.clone(), warm), queue)
     }
 
     fn known(pods: &PodIndex) -> Option<String> {

@@ -1,22 +1,27 @@
-//! Index of SandboxPools, and the fields that a Sandbox takes from the template of its pool.
+//! SandboxPools: their index, the fields that a Sandbox takes from the template of its pool, and
+//! their warm Pods.
 
-pub(super) mod status;
+pub(crate) mod claim;
+mod plan;
+pub(crate) mod reconciler;
+pub(crate) mod shape;
+mod status;
 #[cfg(test)]
 mod tests;
+pub(crate) mod warm_pods;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crds::SandboxPool;
-use crds::pool::{PoolTemplate, SandboxPoolSpec, SandboxPoolStatus};
+use crds::pool::{SandboxPoolSpec, SandboxPoolStatus};
 use crds::sandbox::{EnvVar, Lifecycle, PoolSnapshot, SandboxSpec};
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use parking_lot::{RwLock, RwLockWriteGuard};
 use ring::digest::{SHA256, digest};
-use serde::Deserialize as _;
-use tokio::sync::{Notify, watch};
+use serde::{Deserialize as _, Serialize};
+use tokio::sync::watch;
 
 use shared::index::{Index, Key};
 use shared::kubernetes::watch::WatchSink;
@@ -29,8 +34,8 @@ pub(crate) struct PoolIndex {
     queue: Arc<WorkQueue<Key>>,
     by_key: RwLock<HashMap<Key, Arc<Pool>>>,
     synced: watch::Sender<bool>,
-    /// Signals that the status of a pool may be out of date.
-    status_dirty: Notify,
+    /// Pools whose warm Pods and status may be out of date.
+    pool_queue: Arc<WorkQueue<Key>>,
 }
 
 type Table<'a> = RwLockWriteGuard<'a, HashMap<Key, Arc<Pool>>>;
@@ -51,7 +56,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     fn new(name: String, spec: SandboxPoolSpec) -> Self {
-        let revision = revision(&spec.template);
+        let revision = hash(&spec.template);
         let kept = SandboxPoolSpec {
             template: spec.template.clone(),
             lifecycle: spec.lifecycle.clone(),
@@ -94,23 +99,27 @@ impl Pool {
     }
 }
 
-/// First 16 hex digits of a hash of the template.
-fn revision(template: &PoolTemplate) -> String {
-    // A template that came from the API server can be serialized.
-    let text = serde_json::to_vec(template).unwrap_or_default();
+/// First 16 hex digits of a hash of the JSON form.
+fn hash(value: &impl Serialize) -> String {
+    // Templates of the API server and Pods can be serialized.
+    let text = serde_json::to_vec(value).unwrap_or_default();
     let hash = digest(&SHA256, &text);
     let first = hash.as_ref().first_chunk().copied().unwrap_or_default();
     format!("{:016x}", u64::from_be_bytes(first))
 }
 
 impl PoolIndex {
-    pub(crate) fn new(index: Arc<Index>, queue: Arc<WorkQueue<Key>>) -> Self {
+    pub(crate) fn new(
+        index: Arc<Index>,
+        queue: Arc<WorkQueue<Key>>,
+        pool_queue: Arc<WorkQueue<Key>>,
+    ) -> Self {
         Self {
             index,
             queue,
             by_key: RwLock::default(),
             synced: watch::Sender::new(false),
-            status_dirty: Notify::new(),
+            pool_queue,
         }
     }
 
@@ -127,14 +136,12 @@ impl PoolIndex {
         self.by_key.read().get(&key).cloned()
     }
 
-    /// Pools whose status is out of date: key, uid and new status.
-    fn pending_statuses(&self, now: Timestamp) -> Vec<(Key, String, SandboxPoolStatus)> {
-        let pools = self.by_key.read();
-        let due = pools.iter().filter_map(|(key, pool)| {
-            let status = status::status(pool, &key.name, now)?;
-            Some((key.clone(), pool.uid.clone(), status))
-        });
-        due.collect()
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Pool>> {
+        self.by_key.read().get(key).cloned()
+    }
+
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.by_key.read().keys().cloned().collect()
     }
 
     /// Stores the response to a status write. It may be late: the pool may have been changed,
@@ -152,7 +159,7 @@ impl PoolIndex {
         let spec = pool.spec.clone();
         let known = pools.insert(key.clone(), Arc::new(pool));
         drop(pools);
-        self.status_dirty.notify_one();
+        self.pool_queue.add(key.clone());
         if known.is_none_or(|known| known.spec != spec) {
             self.requeue_sandboxes(key);
         }
@@ -191,6 +198,7 @@ impl WatchSink<SandboxPool> for PoolIndex {
 
     fn remove(&self, key: &Key, _: &ObjectMeta) {
         self.by_key.write().remove(key);
+        self.pool_queue.add(key.clone());
     }
 
     fn retain(&self, seen: &HashSet<Key>) {

@@ -71,7 +71,7 @@ async fn release_orphan(
     if until.is_none_or(|until| until > now) {
         return Ok(until);
     }
-    apply::delete_pod(context, key, None, &pod.uid, DeletionGrace::Force).await?;
+    apply::delete_pod(context, key, None, &pod, DeletionGrace::Force).await?;
     Ok(None)
 }
 

@@ -72,6 +72,7 @@ pub(crate) fn build_context<'a>(
         keys,
         url: "https://abcdefghijklmnop.rt.example.com",
         deadlines: Deadlines::default(),
+        pool: None,
     }
 }
 

@@ -153,6 +153,12 @@ impl KeySet {
         IdentityKey::new(key)
     }
 
+    /// Identity key of a Pod that is created before the sandbox that it will belong to. Uids have no
+    /// slash, so it is the key of no sandbox.
+    pub fn pod_identity_key(&self, namespace: &str, pod: &str) -> IdentityKey {
+        self.identity_key(&format!("{namespace}/{pod}"))
+    }
+
     /// Returns the signer of control calls to supervisors.
     pub fn signer(&self) -> &Signer {
         &self.signer

@@ -51,7 +51,7 @@ impl LogsArgs {
         Ok(copied?)
     }
 
-    /// Streams the log of the Pod. A Pod of that name with another owner is ignored.
+    /// Streams the log of the Pod. A Pod with another owner is ignored.
     async fn pod_log(
         &self,
         client: &Client,
@@ -59,7 +59,8 @@ impl LogsArgs {
         sandbox: &Sandbox,
     ) -> Result<Option<impl AsyncRead + Unpin + use<>>, CallError> {
         let pods = Api::<Pod>::namespaced(client.clone(), namespace);
-        let pod = names::pod(&self.name);
+        let pod = sandbox.status.as_ref().and_then(|s| s.pod_name.clone());
+        let pod = pod.unwrap_or_else(|| names::pod(&self.name));
         let found = with_timeout(pods.get_metadata_opt(&pod)).await?;
         if !found.is_some_and(|pod| is_owned_by(sandbox, pod.owner_references())) {
             return Ok(None);

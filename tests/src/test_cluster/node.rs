@@ -188,6 +188,17 @@ impl ScriptedNode {
             return;
         };
         let mut state = self.state.lock();
+        if owner.kind != "Sandbox" {
+            // A pool has many Pods.
+            if exists && state.uids.insert(uid) {
+                state.created.push(pod.name_any());
+            }
+            return;
+        }
+        if let Some(running) = state.running.get_mut(&pod.name_any()) {
+            // It may have been claimed.
+            running.sandbox_uid.clone_from(&owner.uid);
+        }
         let mine = state.existing.entry(owner.uid.clone()).or_default();
         if !exists {
             mine.remove(&uid);

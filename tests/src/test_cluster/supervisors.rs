@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crds::contract::control::{ReadyReport, SupervisorState};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use crds::contract::control::{ControlMessage, Grant, PodOwner, ReadyReport, SupervisorState};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use operator::controller::{SupervisorAddress, SupervisorError, Supervisors};
@@ -28,6 +30,8 @@ pub struct ScriptedSupervisors {
 #[derive(Debug)]
 struct CommandScript {
     is_initialized: bool,
+    /// Sandbox of the first init message.
+    owner: Option<PodOwner>,
     /// It was asked and said that it is ready.
     answered: bool,
     /// It becomes ready if commands do.
@@ -38,6 +42,7 @@ impl Default for CommandScript {
     fn default() -> Self {
         Self {
             is_initialized: false,
+            owner: None,
             answered: false,
             can_become_ready: watch::Sender::new(true),
         }
@@ -89,11 +94,14 @@ impl ScriptedSupervisors {
         self.tokens.lock().clone()
     }
 
-    fn answer(&self, ip: &str) -> ReadyReport {
-        if let Some(command) = self.commands.lock().get_mut(ip) {
-            command.answered = true;
+    fn answer(&self, ip: &str, state: SupervisorState) -> ReadyReport {
+        let mut commands = self.commands.lock();
+        let command = commands.entry(ip.to_owned()).or_default();
+        command.answered |= state == SupervisorState::Ready;
+        ReadyReport {
+            owner: command.owner.clone(),
+            ..state.into()
         }
-        SupervisorState::Ready.into()
     }
 
     /// Returns whether the command runs, and the signal of its readiness.
@@ -104,17 +112,34 @@ impl ScriptedSupervisors {
     }
 }
 
+/// Sandbox that an init message in clear names.
+fn owner(token: &str) -> Option<PodOwner> {
+    let (payload, _) = token.split_once('.')?;
+    let message = URL_SAFE_NO_PAD.decode(payload).ok()?;
+    match serde_json::from_slice::<ControlMessage>(&message)
+        .ok()?
+        .grant
+    {
+        Grant::Init(init) => init.owner(),
+        _ => None,
+    }
+}
+
 impl Supervisors for ScriptedSupervisors {
     fn init<'a>(
         &'a self,
         at: &'a SupervisorAddress,
         token: String,
     ) -> BoxFuture<'a, Result<(), SupervisorError>> {
-        self.commands
-            .lock()
-            .entry(at.ip.clone())
-            .or_default()
-            .is_initialized = true;
+        let owner = owner(&token);
+        {
+            let mut commands = self.commands.lock();
+            let command = commands.entry(at.ip.clone()).or_default();
+            if !command.is_initialized {
+                command.owner = owner;
+            }
+            command.is_initialized = true;
+        }
         self.tokens.lock().push(token);
         async { Ok(()) }.boxed()
     }
@@ -140,8 +165,8 @@ impl Supervisors for ScriptedSupervisors {
         };
         async move {
             match tokio::time::timeout(wait, both).await {
-                Ok(()) => Ok(self.answer(ip)),
-                Err(_) => Ok(SupervisorState::Starting.into()),
+                Ok(()) => Ok(self.answer(ip, SupervisorState::Ready)),
+                Err(_) => Ok(self.answer(ip, SupervisorState::Starting)),
             }
         }
         .boxed()

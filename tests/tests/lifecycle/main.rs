@@ -23,4 +23,5 @@ mod resume;
 mod round_trip;
 mod start_stop_cycles;
 mod thousand_sandboxes;
+mod warm_pool;
 mod write_counts;

@@ -1,165 +1,221 @@
-//! Status of pools: the condition `Warm` reports that `replicas` and `rollout` have no effect yet.
-//! Pools without these fields get no status write.
+//! Status of pools: numbers of Pods, and conditions. Pools that are only templates get no status.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crds::SandboxPool;
-use crds::pool::{SandboxPoolSpec, SandboxPoolStatus};
+use crds::pool::SandboxPoolStatus;
+use crds::{SandboxPool, names};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
+use parking_lot::Mutex;
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::Instant;
 
-use super::{Pool, PoolIndex};
-use crds::names;
-use shared::clock::Clock;
+use super::Pool;
+use super::plan::PoolPlan;
+use crate::context::Context;
 use shared::index::Key;
 use shared::kubernetes::client::{CallError, with_timeout};
 
-/// Condition of a pool with `replicas` or `rollout`.
-const WARM: &str = "Warm";
-const REASON: &str = "NotSupported";
-const MESSAGE: &str = "warm pools are not implemented: replicas and rollout have no effect, \
-    the pool is a template";
-/// Delay after a status write that failed.
-const RETRY_INTERVAL: Duration = Duration::from_secs(30);
+/// Least time between two writes for one pool: claims change its numbers many times a second.
+const WRITE_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest message of a condition, in bytes.
+const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// Errors of status writes by pool.
-type Failures = HashMap<Key, String>;
+const READY: &str = "Ready";
+const OUTDATED: &str = "Outdated";
 
-/// Writer of the statuses of pools.
-#[derive(Clone, Copy)]
-pub(crate) struct StatusWriter<'a> {
-    pub(crate) pools: &'a PoolIndex,
-    pub(crate) client: &'a Client,
-    pub(crate) clock: Clock,
+/// What a reconcile has seen of a pool.
+#[derive(Debug, Default)]
+pub(crate) struct Observation {
+    pub(crate) plan: PoolPlan,
+    /// Number of sandboxes with a Pod of this pool.
+    pub(crate) claimed: usize,
+    /// Reason for which Pods do not become ready.
+    pub(crate) problem: Option<String>,
 }
 
-impl StatusWriter<'_> {
-    /// Writes statuses until it is cancelled. Only the leader runs it.
-    pub(crate) async fn run(self) {
-        let mut failures = Failures::new();
-        loop {
-            failures = self.write_pending(&failures).await;
-            tokio::select! {
-                () = self.pools.status_dirty.notified() => {}
-                () = sleep(RETRY_INTERVAL), if !failures.is_empty() => {}
-            }
-        }
+/// Writer of the statuses of pools.
+#[derive(Debug, Default)]
+pub(crate) struct StatusWriter {
+    /// Time of the last write, by pool.
+    written_at: Mutex<HashMap<Key, Instant>>,
+}
+
+impl StatusWriter {
+    pub(crate) fn forget(&self, pool: &Key) {
+        self.written_at.lock().remove(pool);
     }
 
-    /// Writes all pending statuses. An error is logged when it first occurs or changes.
-    async fn write_pending(self, before: &Failures) -> Failures {
-        let mut failures = Failures::new();
-        for (key, uid, status) in self.pools.pending_statuses(self.clock.now()) {
-            if let Err(error) = self.write(&key, &uid, &status).await {
-                let error = error.to_string();
-                if before.get(&key) != Some(&error) {
-                    tracing::warn!(pool = %key, %error, "cannot write the status of a pool");
-                }
-                failures.insert(key, error);
-            }
-        }
-        failures
-    }
-
-    async fn write(
-        self,
+    /// Writes the status if it has changed. Returns the time of a write that has to wait.
+    pub(crate) async fn write(
+        &self,
+        context: &Context,
         key: &Key,
-        uid: &str,
-        status: &SandboxPoolStatus,
-    ) -> Result<(), CallError> {
-        let api = Api::<SandboxPool>::namespaced(self.client.clone(), &key.namespace);
+        pool: &Pool,
+        observation: &Observation,
+    ) -> Result<Option<Instant>, CallError> {
+        let Some(status) = status(pool, &key.name, observation, context.clock.now()) else {
+            return Ok(None);
+        };
+        let now = Instant::now();
+        let last = self.written_at.lock().get(key).copied();
+        if let Some(next) = last.map(|at| at + WRITE_INTERVAL).filter(|at| *at > now) {
+            return Ok(Some(next));
+        }
+        self.written_at.lock().insert(key.clone(), now);
         // The uid protects another pool that has taken the name meanwhile.
-        let mut patch = json!({"metadata": {"uid": uid}, "status": status});
-        // An empty list is not serialized, and a field that a patch lacks stays.
+        let mut patch = json!({"metadata": {"uid": pool.uid}, "status": status});
+        // Empty fields are not serialized, and a field that a patch lacks stays.
         patch["status"]["conditions"] = json!(status.conditions);
         patch["status"]["selector"] = json!(status.selector);
         let patch = Patch::Merge(patch);
         let params = PatchParams::apply(names::CONTROLLER_FIELD_MANAGER);
+        let api = context.api::<SandboxPool>(key);
         match with_timeout(api.patch_status(&key.name, &params, &patch)).await {
-            Ok(written) => {
-                self.pools.apply_written(key, written);
-                Ok(())
-            }
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(error),
+            Ok(written) => context.pools.apply_written(key, written),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
         }
+        Ok(None)
     }
 }
 
 /// New status of a pool; `None` if its status is up to date.
-pub(super) fn status(pool: &Pool, name: &str, now: Timestamp) -> Option<SandboxPoolStatus> {
-    let old = pool.status.conditions.iter().find(|c| c.type_ == WARM);
-    let wants_warm = wants_warm_pods(&pool.spec);
-    let current = pool.status.observed_generation == Some(pool.generation);
-    let selector = wants_warm.then(|| format!("{}={name}", names::POOL_LABEL));
-    let is_reported = wants_warm == old.is_some() && selector == pool.status.selector;
-    if is_reported && (current || !wants_warm) {
-        return None;
-    }
-    let since = old.map_or(Time(now), |old| old.last_transition_time.clone());
-    let condition = Condition {
-        type_: WARM.into(),
-        status: "False".into(),
-        reason: REASON.into(),
-        message: MESSAGE.into(),
-        observed_generation: Some(pool.generation),
-        last_transition_time: since,
-    };
-    Some(SandboxPoolStatus {
-        selector,
+fn status(
+    pool: &Pool,
+    name: &str,
+    observation: &Observation,
+    now: Timestamp,
+) -> Option<SandboxPoolStatus> {
+    let Observation { plan, claimed, .. } = observation;
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let is_warm = pool.spec.replicas > 0 || plan.ready + plan.starting > 0;
+    let status = SandboxPoolStatus {
+        ready: count(plan.ready),
+        starting: count(plan.starting),
+        claimed: count(*claimed),
+        selector: is_warm.then(|| names::warm_selector(name)),
         revision: Some(pool.revision.clone()),
+        outdated: count(plan.outdated),
         observed_generation: Some(pool.generation),
-        conditions: wants_warm.then_some(condition).into_iter().collect(),
-        ..SandboxPoolStatus::default()
-    })
+        conditions: if is_warm {
+            conditions(pool, observation, now)
+        } else {
+            Vec::new()
+        },
+    };
+    let is_template = !is_warm && pool.status == SandboxPoolStatus::default();
+    (status != pool.status && !is_template).then_some(status)
 }
 
-fn wants_warm_pods(spec: &SandboxPoolSpec) -> bool {
-    spec.replicas > 0 || spec.rollout.is_some()
+fn conditions(pool: &Pool, observation: &Observation, now: Timestamp) -> Vec<Condition> {
+    let plan = &observation.plan;
+    let is_complete = plan.ready >= usize::try_from(pool.spec.replicas).unwrap_or(usize::MAX);
+    let (reason, message) = match &observation.problem {
+        _ if is_complete => ("Complete", "all warm Pods are ready"),
+        Some(problem) => ("Blocked", problem.as_str()),
+        None => ("Scaling", "warm Pods are starting"),
+    };
+    let mut all = vec![condition(pool, READY, is_complete, reason, message, now)];
+    if plan.outdated > 0 {
+        let message = "warm Pods of an earlier template are being replaced";
+        all.push(condition(
+            pool,
+            OUTDATED,
+            true,
+            "TemplateChanged",
+            message,
+            now,
+        ));
+    }
+    all
+}
+
+fn condition(
+    pool: &Pool,
+    kind: &str,
+    is_true: bool,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> Condition {
+    let status = if is_true { "True" } else { "False" };
+    let mut old = pool.status.conditions.iter();
+    let unchanged = old.find(|old| old.type_ == kind && old.status == status);
+    let end = message.floor_char_boundary(MAX_MESSAGE_BYTES);
+    Condition {
+        type_: kind.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message[..end].to_owned(),
+        observed_generation: Some(pool.generation),
+        last_transition_time: unchanged.map_or(Time(now), |old| old.last_transition_time.clone()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use crds::pool::SandboxPoolSpec;
+
     use super::*;
 
-    fn pool(replicas: u32, generation: i64, status: &SandboxPoolStatus) -> Pool {
+    fn pool(replicas: u32, status: &SandboxPoolStatus) -> Pool {
         let spec = SandboxPoolSpec {
             replicas,
             ..SandboxPoolSpec::default()
         };
         Pool {
-            generation,
             status: status.clone(),
             ..Pool::new("p".into(), spec)
         }
     }
 
+    fn seen(ready: usize, outdated: usize, problem: Option<&str>) -> Observation {
+        Observation {
+            plan: PoolPlan {
+                ready,
+                starting: 3 - ready,
+                outdated,
+                ..PoolPlan::default()
+            },
+            claimed: 2,
+            problem: problem.map(str::to_owned),
+        }
+    }
+
     #[test]
-    fn warm_condition_is_written_once_for_pools_with_replicas() {
+    fn status_counts_pods_and_explains_missing_ones() {
         let nothing = SandboxPoolStatus::default();
         let (early, late) = (Timestamp::UNIX_EPOCH, Timestamp::MAX);
-        assert_eq!(status(&pool(0, 1, &nothing), "p", early), None);
-        let told = status(&pool(3, 1, &nothing), "p", early).unwrap();
-        let [condition] = &told.conditions[..] else {
+        let first = status(&pool(3, &nothing), "p", &seen(1, 1, None), early).unwrap();
+        insta::assert_json_snapshot!("starting", first);
+        let unchanged = status(&pool(3, &first), "p", &seen(1, 1, None), late);
+        assert_eq!(unchanged, None);
+        let blocked = seen(1, 0, Some("no such image"));
+        let blocked = status(&pool(3, &first), "p", &blocked, late).unwrap();
+        let [ready] = &blocked.conditions[..] else {
             panic!("one condition");
         };
-        assert_eq!((&*condition.type_, &*condition.status), ("Warm", "False"));
-        assert_eq!(told.selector.as_deref(), Some("openhands.dev/pool=p"));
-        assert_eq!(status(&pool(3, 1, &told), "p", late), None);
-        let again = status(&pool(4, 2, &told), "p", late).unwrap();
-        assert_eq!(again.observed_generation, Some(2));
-        let since = &again.conditions[0].last_transition_time;
-        assert_eq!(since, &condition.last_transition_time);
-        let template = status(&pool(0, 3, &again), "p", late).unwrap();
         assert_eq!(
-            (&template.conditions[..], template.selector.as_ref()),
-            (&[][..], None)
+            (&*ready.reason, &*ready.message),
+            ("Blocked", "no such image")
         );
-        assert_eq!(status(&pool(0, 4, &template), "p", late), None);
+        assert_eq!(ready.last_transition_time, Time(early));
+        let complete = status(&pool(3, &blocked), "p", &seen(3, 0, None), late).unwrap();
+        assert_eq!(complete.conditions[0].status, "True");
+        assert_eq!(complete.conditions[0].last_transition_time, Time(late));
+    }
+
+    #[test]
+    fn template_without_warm_pods_gets_no_status() {
+        let nothing = SandboxPoolStatus::default();
+        let idle = Observation::default();
+        assert_eq!(status(&pool(0, &nothing), "p", &idle, Timestamp::MAX), None);
+        let warm = status(&pool(3, &nothing), "p", &seen(3, 0, None), Timestamp::MAX).unwrap();
+        let emptied = status(&pool(0, &warm), "p", &idle, Timestamp::MAX).unwrap();
+        assert_eq!((emptied.ready, emptied.selector), (0, None));
+        assert!(emptied.conditions.is_empty());
     }
 }

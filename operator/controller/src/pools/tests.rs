@@ -1,3 +1,4 @@
+use crds::pool::PoolTemplate;
 use serde_json::json;
 
 use super::*;
@@ -77,7 +78,7 @@ fn state(uid: &str, version: &str, image: &str) -> SandboxPool {
 #[tokio::test]
 async fn stale_pool_state_is_ignored() {
     let index = Index::new(Arc::new(keys()));
-    let pools = PoolIndex::new(Arc::new(index), Arc::default());
+    let pools = PoolIndex::new(Arc::new(index), Arc::default(), Arc::default());
     let spec = SandboxSpec {
         pool: Some("p".into()),
         ..SandboxSpec::default()

@@ -15,7 +15,6 @@ use crds::contract::control::{
 };
 use crds::contract::identity::IdentityKey;
 use crds::contract::sealing::SealedInit;
-use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::SemaphorePermit;
@@ -61,11 +60,20 @@ pub(crate) enum ProbeTarget {
         init: MakeInit,
         /// `None` for Pods of earlier versions.
         identity: Option<IdentityKey>,
-        /// Creation of the Sandbox, which decides on the keys.
+        /// Time that decides on the keys: creation of the Sandbox, or of a Pod that was warm.
         created_at: Option<Timestamp>,
+        owner: ExpectedOwner,
     },
     /// A port.
     Port(u16),
+}
+
+/// Sandbox that an initialized supervisor has to belong to.
+#[derive(Debug, Clone)]
+pub(crate) struct ExpectedOwner {
+    pub(crate) sandbox_uid: String,
+    /// A supervisor that names no Sandbox is another one's. Pods of earlier versions name none.
+    pub(crate) is_required: bool,
 }
 
 /// Running probes and their results.
@@ -94,7 +102,7 @@ struct ProbeTask {
     run: ContainerRun,
     address: SupervisorAddress,
     target: ProbeTarget,
-    /// Creation of the Sandbox.
+    /// Time that decides on the keys.
     created_at: Option<Timestamp>,
     since: Instant,
 }
@@ -232,6 +240,7 @@ impl ProbeTask {
             ProbeTarget::Supervisor { init, .. } => self.probe_supervisor(init).await,
         };
         match result {
+            Err(SupervisorError::OtherOwner) => Ok(ProbeResult::OtherOwner),
             // A server that does not follow the contract is reported to the user.
             Err(
                 error @ (SupervisorError::Refused(_)
@@ -290,10 +299,15 @@ impl ProbeTask {
         Ok(result)
     }
 
-    fn report(&self, wait: Duration) -> BoxFuture<'_, Result<ReadyReport, SupervisorError>> {
-        match self.token(Grant::Ready) {
-            Ok(token) => self.prober.supervisors.ready(&self.address, token, wait),
-            Err(error) => Box::pin(std::future::ready(Err(error))),
+    async fn report(&self, wait: Duration) -> Result<ReadyReport, SupervisorError> {
+        let token = self.token(Grant::Ready)?;
+        let supervisors = &self.prober.supervisors;
+        let report = supervisors.ready(&self.address, token, wait).await?;
+        match &self.target {
+            ProbeTarget::Supervisor { owner, .. } if !owner.accepts(&report) => {
+                Err(SupervisorError::OtherOwner)
+            }
+            _ => Ok(report),
         }
     }
 
@@ -314,6 +328,15 @@ impl ProbeTask {
         ControlMessage::new(&self.run.pod_uid, now.as_second(), grant)
             .sign(self.prober.keys.of(self.created_at).signer())
             .map_err(|_| SupervisorError::Malformed)
+    }
+}
+
+impl ExpectedOwner {
+    fn accepts(&self, report: &ReadyReport) -> bool {
+        match &report.owner {
+            Some(owner) => owner.sandbox_uid == self.sandbox_uid,
+            None => report.state == SupervisorState::Dormant || !self.is_required,
+        }
     }
 }
 

@@ -41,6 +41,9 @@ pub enum SupervisorError {
     /// Another Pod may have the address.
     #[error("no proof that the address belongs to the sandbox")]
     Unproven,
+    /// It was initialized for another Sandbox.
+    #[error("the supervisor belongs to another sandbox")]
+    OtherOwner,
 }
 
 /// Supervisor of one Pod.

@@ -14,7 +14,8 @@ use super::observe::{Observed, snapshot};
 use super::plan::{Action, DeletionGrace, Plan};
 use super::{create, failure_log, init_message};
 use crate::context::Context;
-use crate::probes::readiness_prober::{MakeInit, ProbeTarget};
+use crate::facts::{PodFacts, PodIdentity};
+use crate::probes::readiness_prober::{ExpectedOwner, MakeInit, ProbeTarget};
 use crate::sandbox_memory::PerSandbox as _;
 use shared::index::{Entry, Key};
 use shared::kubernetes::client::with_timeout;
@@ -50,13 +51,21 @@ async fn execute(
         Action::IsolateNamespace => isolate_namespace(context, observed).await?,
         Action::CreateClaim => create::claim(context, observed).await?,
         Action::CreatePod { restarts } => create::pod(context, observed, *restarts).await?,
+        Action::ClaimPod { shape, restarts } => {
+            let pod = create::claim_pod(context, observed, shape, *restarts).await?;
+            status.pod_name = Some(pod);
+        }
         Action::CreateSecret => create::missing_secret(context, observed).await?,
         Action::CaptureLog => {
-            let log = failure_log::capture(context, key).await;
-            status.sealed_log = log.or(status.sealed_log.take());
+            if let Some(pod) = &observed.facts.pod {
+                let log = failure_log::capture(context, key, &pod.name).await;
+                status.sealed_log = log.or(status.sealed_log.take());
+            }
         }
         Action::DeletePod { uid, grace } => {
-            delete_pod(context, key, Some(own), uid, *grace).await?;
+            if let Some(pod) = observed.facts.find_pod(uid) {
+                delete_pod(context, key, Some(own), pod, *grace).await?;
+            }
         }
         Action::DeleteClaim { name } => {
             delete_owned(&context.api::<PersistentVolumeClaim>(key), name, own).await?;
@@ -96,9 +105,15 @@ fn update_readiness_probe(context: &Arc<Context>, observed: &Observed, wanted: b
     let target = match observed.plan_input().probe.port {
         _ if pod.supervised => ProbeTarget::Supervisor {
             init: make_init(context, observed),
-            // A Pod of an earlier version was built without the key.
-            identity: pod.has_identity.then(|| keys.identity_key(&entry.uid)),
+            identity: pod.identity.map(|of| match of {
+                PodIdentity::Sandbox => keys.identity_key(&entry.uid),
+                PodIdentity::Pod => keys.pod_identity_key(&key.namespace, &pod.name),
+            }),
             created_at: entry.created_at,
+            owner: ExpectedOwner {
+                sandbox_uid: entry.uid.clone(),
+                is_required: pod.was_warm(),
+            },
         },
         Some(port) => ProbeTarget::Port(port),
         None => return,
@@ -130,8 +145,8 @@ fn make_init(context: &Arc<Context>, observed: &Observed) -> MakeInit {
         // The init message is only for the Pod that is probed.
         let pod = observed.facts.pod.as_ref();
         let pod = pod.filter(|pod| Some(&pod.uid) == uid.as_ref())?;
-        let rotation = pod.key_rotation;
-        init_message::init(&create::build_context(&context, &observed), rotation).ok()
+        let build_context = create::build_context(&context, &observed);
+        init_message::init(&build_context, pod.key_rotation, pod.was_warm()).ok()
     })
 }
 
@@ -140,7 +155,7 @@ pub(super) async fn delete_pod(
     context: &Context,
     sandbox: &Key,
     owner_uid: Option<&str>,
-    uid: &str,
+    pod: &PodFacts,
     grace: DeletionGrace,
 ) -> Result<(), ApplyError> {
     let api = context.api::<SlimPod>(sandbox);
@@ -148,13 +163,12 @@ pub(super) async fn delete_pod(
         DeletionGrace::PodDefault => None,
         DeletionGrace::Force => Some(0),
     };
-    let name = names::pod(&sandbox.name);
-    let remaining = delete(&api, &name, Some(uid), seconds).await?;
+    let remaining = delete(&api, &pod.name, Some(&pod.uid), seconds).await?;
     // Without a grace period the response is the last state of a deleted Pod.
     let lingers = |pod: &SlimPod| pod.metadata.deletion_grace_period_seconds.unwrap_or(0) > 0;
     match remaining.filter(lingers) {
         Some(pod) => context.pods.apply(&pod),
-        None => context.pods.forget(sandbox, owner_uid, uid),
+        None => context.pods.forget(sandbox, owner_uid, &pod.uid),
     }
     Ok(())
 }

@@ -13,10 +13,10 @@ mod template_policy;
 mod tests;
 pub mod volumes;
 
-use crds::{Sandbox, names};
+use crds::{Sandbox, SandboxPool, names};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::Resource as _;
+use kube::Resource;
 
 use crate::config::{ControllerConfig, Deadlines};
 use shared::index::Entry;
@@ -31,6 +31,15 @@ pub struct BuildContext<'a> {
     pub keys: &'a Keys,
     pub url: &'a str,
     pub deadlines: Deadlines,
+    /// Pool whose warm Pod is built: the entry stands for the Pod then. `None`: a sandbox.
+    pub pool: Option<&'a PoolRef>,
+}
+
+/// Name and uid of a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolRef {
+    pub name: String,
+    pub uid: String,
 }
 
 /// Parameters that differ between the Pods of one sandbox.
@@ -67,21 +76,40 @@ impl BuildContext<'_> {
     /// Metadata of an owned object.
     fn metadata(&self, name: String) -> ObjectMeta {
         let entry = self.entry;
-        let owner = OwnerReference {
-            api_version: Sandbox::api_version(&()).into_owned(),
-            kind: Sandbox::kind(&()).into_owned(),
-            name: entry.key.name.clone(),
-            uid: entry.uid.clone(),
-            controller: Some(true),
-            block_owner_deletion: Some(true),
+        let (owner, labels) = match self.pool {
+            Some(pool) => (pool_owner(pool), names::warm_labels(&pool.name)),
+            None => (
+                sandbox_owner(entry),
+                names::labels(&entry.key.name, &entry.runtime_id),
+            ),
         };
         ObjectMeta {
             name: Some(name),
             namespace: Some(entry.key.namespace.clone()),
-            labels: Some(names::labels(&entry.key.name, &entry.runtime_id)),
+            labels: Some(labels),
             owner_references: Some(vec![owner]),
             ..ObjectMeta::default()
         }
+    }
+}
+
+/// Owner reference of the objects of a sandbox.
+pub(crate) fn sandbox_owner(entry: &Entry) -> OwnerReference {
+    controller_reference::<Sandbox>(&entry.key.name, &entry.uid)
+}
+
+fn pool_owner(pool: &PoolRef) -> OwnerReference {
+    controller_reference::<SandboxPool>(&pool.name, &pool.uid)
+}
+
+fn controller_reference<K: Resource<DynamicType = ()>>(name: &str, uid: &str) -> OwnerReference {
+    OwnerReference {
+        api_version: K::api_version(&()).into_owned(),
+        kind: K::kind(&()).into_owned(),
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
     }
 }
 

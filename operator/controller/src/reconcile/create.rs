@@ -13,6 +13,7 @@ use super::error::ApplyError;
 use crate::context::Context;
 use crate::facts::spec_revision::SpecRevision;
 use crate::facts::{PodFacts, SPEC_ANNOTATION};
+use crate::pools::claim;
 use crate::reconcile::build::command::key_rotation;
 use crate::reconcile::build::pod::requested_runtime_class;
 use crate::reconcile::build::{self, BuildContext, PodParams};
@@ -34,6 +35,7 @@ pub(super) fn build_context<'a>(context: &'a Context, observed: &'a Observed) ->
         keys: &context.keys,
         url: &observed.url,
         deadlines: observed.deadlines,
+        pool: None,
     }
 }
 
@@ -60,7 +62,7 @@ pub(super) async fn pod(
     let build_context = build_context(context, observed);
     let rotation = key_rotation(&entry.spec);
     let secret = if entry.spec.command.is_some() {
-        init_message::init(&build_context, rotation)?;
+        init_message::init(&build_context, rotation, false)?;
         None
     } else {
         let start = format!("{:x}", context.clock.now().as_millisecond());
@@ -83,6 +85,27 @@ pub(super) async fn pod(
         Some((secret, pod)) => create_secret(context, &entry.key, &pod, secret).await,
         None => Ok(()),
     }
+}
+
+/// Claims a warm Pod, or creates one if there is none any more. Returns its name.
+pub(super) async fn claim_pod(
+    context: &Context,
+    observed: &Observed,
+    shape: &str,
+    restarts: u32,
+) -> Result<String, ApplyError> {
+    let entry = &observed.entry;
+    let rotation = key_rotation(&entry.spec);
+    // An invalid spec consumes no warm Pod.
+    init_message::init(&build_context(context, observed), rotation, true)?;
+    if let Some(pool) = entry.pool() {
+        let claimed = claim::claim(context, entry, &pool, shape, restarts).await?;
+        if let Some(name) = claimed.and_then(|pod| pod.metadata.name) {
+            return Ok(name);
+        }
+    }
+    pod(context, observed, restarts).await?;
+    Ok(names::pod(&entry.key.name))
 }
 
 /// Creates the environment Secret of a Pod that lacks it: the controller ended between the two.

@@ -23,8 +23,8 @@ const MAX_READ_BYTES: u64 = 256 << 10;
 const MAX_KEPT_BYTES: usize = 4 << 10;
 
 /// Returns the sealed end of the log. A missing log does not delay the failure.
-pub(super) async fn capture(context: &Context, key: &Key) -> Option<String> {
-    let log = match timeout(READ_TIMEOUT, read(context, key)).await {
+pub(super) async fn capture(context: &Context, key: &Key, pod: &str) -> Option<String> {
+    let log = match timeout(READ_TIMEOUT, read(context, key, pod)).await {
         Ok(Ok(log)) => log,
         Ok(Err(error)) => {
             let error = error_text::error_text(&error);
@@ -40,15 +40,14 @@ pub(super) async fn capture(context: &Context, key: &Key) -> Option<String> {
     (!log.is_empty()).then(sealed)?.ok()
 }
 
-async fn read(context: &Context, key: &Key) -> kube::Result<String> {
+async fn read(context: &Context, key: &Key, pod: &str) -> kube::Result<String> {
     let params = LogParams {
         container: Some(names::CONTAINER.into()),
         tail_lines: Some(TAIL_LINES),
         limit_bytes: i64::try_from(MAX_READ_BYTES).ok(),
         ..LogParams::default()
     };
-    let name = names::pod(&key.name);
-    let stream = context.api::<Pod>(key).log_stream(&name, &params).await?;
+    let stream = context.api::<Pod>(key).log_stream(pod, &params).await?;
     let mut bytes = Vec::new();
     // A partial log is better than none.
     let _ = stream.take(MAX_READ_BYTES).read_to_end(&mut bytes).await;

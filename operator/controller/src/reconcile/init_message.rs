@@ -8,6 +8,7 @@ mod tests;
 use crds::contract::control::{Init, Probe};
 use crds::contract::token;
 
+use crate::pools::shape::is_fixed;
 use crate::reconcile::build::BuildContext;
 use crate::reconcile::build::command::{effective_command, is_sandbox_server};
 use crate::reconcile::build::volumes::workspace_path;
@@ -41,17 +42,30 @@ pub enum InitError {
 }
 
 /// Builds the initialization. The same sandbox always gets the same one. `key_rotation` is the
-/// number of the session key of the Pod; the spec may be newer.
-pub fn init(context: &BuildContext<'_>, key_rotation: u32) -> Result<Init, InitError> {
+/// number of the session key of the Pod; the spec may be newer. A Pod that was warm lacks the
+/// variables of the spec.
+pub fn init(
+    context: &BuildContext<'_>,
+    key_rotation: u32,
+    was_warm: bool,
+) -> Result<Init, InitError> {
     let spec = &context.entry.spec;
     let native = context.config.native_executor;
     let command = effective_command(spec, native).ok_or(InitError::NoCommand)?;
     let working_dir = spec.working_dir.as_deref();
+    let mut variables = environment(context, key_rotation)?;
+    if was_warm && !is_fixed(&spec.env) {
+        for own in &spec.env {
+            let value = own.value.clone().unwrap_or_default();
+            variables.entry(own.name.clone()).or_insert(value);
+        }
+    }
     let init = Init {
         probe: probe(context.entry, &command),
-        environment: environment(context, key_rotation)?,
+        environment: variables,
         working_dir: working_dir.unwrap_or(workspace_path(spec)).to_owned(),
         command,
+        sandbox_uid: Some(context.entry.uid.clone()),
     };
     let size = serde_json::to_vec(&init)?.len();
     if size > MAX_INIT_BYTES {

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use crds::sandbox::DesiredState;
 use jiff::Timestamp;
 
 use crate::config::Deadlines;
 use crate::context::Context;
 use crate::facts::{Facts, QuotaDecision};
 use crate::pools::fill_from_snapshot;
+use crate::pools::shape::WarmPods;
 use crate::reconcile::init_message;
 use crate::reconcile::plan::PlanInput;
 use shared::index::{Entry, Key};
@@ -27,8 +29,31 @@ pub(super) fn observe(context: &Context, key: &Key, now: Timestamp) -> Option<Ob
     let mut observed = snapshot(context, key, now)?;
     let has_pod = observed.facts.pod.is_some();
     let defaults = &context.config.defaults;
+    if !has_pod {
+        observed.facts.warm_shape = warm_shape(context, &observed.entry);
+    }
     observed.facts.quota = context.quota.request(&observed.entry, has_pod, defaults);
     Some(observed)
+}
+
+/// Shape of a ready warm Pod that fits a sandbox without a Pod.
+fn warm_shape(context: &Context, entry: &Entry) -> Option<String> {
+    let (spec, pool) = (&entry.spec, entry.pool()?);
+    let starts = entry.desired_state() == DesiredState::Running && !entry.deleting;
+    // The workspace of an earlier start is not that of a warm Pod.
+    let fits = starts && spec.command.is_some() && spec.workspace.is_none();
+    let keys = &context.keys;
+    // Warm Pods have the current keys, and clients the session key of the keys at creation.
+    let has_keys = std::ptr::eq(keys.of(entry.created_at), keys.of(None));
+    if !fits || !has_keys || !context.warm_pods.has_any(&pool) {
+        return None;
+    }
+    let warm = WarmPods {
+        config: &context.config,
+        keys,
+    };
+    let shape = warm.shape(spec).ok()?;
+    context.warm_pods.has_ready(&pool, &shape).then_some(shape)
 }
 
 /// Restores the quota from the indexes.
@@ -66,6 +91,7 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
         pool_missing: resolved.is_none(),
         pool_revision: pool.as_ref().map(|pool| pool.revision.clone()),
         pool: pool.map(|pool| pool.snapshot.clone()),
+        warm_shape: None,
         had_lost_pod: context.pods.has_lost_pod(&entry.uid),
         quota: QuotaDecision::Admitted,
         replace_at: context.memory.earliest_replacement(key, now),

@@ -74,7 +74,8 @@ impl Planner<'_> {
         self.capture_log_of_failure();
         self.finish_status();
         let actions = &mut self.plan.actions;
-        let creates_pod = |action: &Action| matches!(action, Action::CreatePod { .. });
+        let creates_pod =
+            |action: &Action| matches!(action, Action::CreatePod { .. } | Action::ClaimPod { .. });
         let has_pod = self.facts.pod.is_some() || actions.iter().any(creates_pod);
         if self.facts.isolation_due && has_pod {
             actions.insert(0, Action::IsolateNamespace);

@@ -72,6 +72,7 @@ pub(super) struct UpstreamPod {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PodId {
     sandbox_uid: String,
+    pod_name: Option<String>,
     ip: Option<String>,
     pub(super) proves_address: bool,
 }
@@ -93,6 +94,7 @@ impl PodId {
     pub(super) fn of(entry: &Entry) -> Self {
         Self {
             sandbox_uid: entry.uid.clone(),
+            pod_name: entry.status.pod_name.clone(),
             ip: entry.status.pod_ip.clone(),
             proves_address: entry.status.proves_address,
         }
@@ -207,6 +209,7 @@ mod tests {
         let insert = |number: u64| {
             let pod = Arc::new(UpstreamPod {
                 id: PodId {
+                    pod_name: None,
                     sandbox_uid: number.to_string(),
                     ip: Some("::1".into()),
                     proves_address: false,

@@ -26,7 +26,10 @@ use super::pod_address::is_pod_address;
 use super::{Proxy, ProxyError, Route};
 use crate::GatewayConfig;
 use crate::sandboxes::Sandboxes;
+use crds::contract::identity::IdentityKey;
+use crds::names;
 use shared::index::{Entry, Index, Key};
+use shared::keys::KeySet;
 use shared::traffic::Traffic;
 
 /// Below the 5 seconds after which Python servers close idle connections.
@@ -42,6 +45,18 @@ pub(crate) struct Upstreams {
     /// Pods that requests have been sent to, and the number of the next one.
     pods: Mutex<(HashMap<Key, Arc<UpstreamPod>>, u64)>,
     started: Instant,
+}
+
+/// Key that the Pod of a sandbox proves its address with. A Pod that was warm has another name than
+/// the Pod that is created for a sandbox, and a key of its own.
+fn identity_key(keys: &KeySet, entry: &Entry) -> IdentityKey {
+    let Entry {
+        key, uid, status, ..
+    } = entry;
+    match &status.pod_name {
+        Some(pod) if *pod != names::pod(&key.name) => keys.pod_identity_key(&key.namespace, pod),
+        _ => keys.identity_key(uid),
+    }
 }
 
 /// A port of a Pod.
@@ -136,7 +151,7 @@ impl Upstreams {
                     }
                     let id = PodId::of(entry);
                     let keys = sandboxes.keys.of(entry.created_at);
-                    let identity = || keys.identity_key(&entry.uid);
+                    let identity = || identity_key(keys, entry);
                     let provable = id.proves_address.then(|| ProvablePod::new(identity()));
                     let pod = Arc::new(UpstreamPod {
                         id,

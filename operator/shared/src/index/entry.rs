@@ -83,6 +83,14 @@ impl Entry {
         spec.pod_template = None;
     }
 
+    /// Returns the pool that the spec names.
+    pub fn pool(&self) -> Option<Key> {
+        Some(Key {
+            namespace: self.key.namespace.clone(),
+            name: self.spec.pool.clone()?,
+        })
+    }
+
     /// Returns the session that the gateway created this sandbox for. A session in the spec of
     /// another object does not count.
     pub fn session(&self) -> Option<&Session> {

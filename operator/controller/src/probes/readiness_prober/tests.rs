@@ -6,6 +6,7 @@ use SupervisorState::{Dormant, Ready, Starting};
 use crds::contract::control::{Init, Probe};
 use crds::contract::sealing::SealingKey;
 use crds::contract::token::Verifier;
+use futures::future::BoxFuture;
 use tokio::time::timeout;
 
 use super::*;
@@ -117,6 +118,7 @@ fn run(restarts: u32) -> ContainerRun {
 fn supervisor() -> ProbeTarget {
     let init = || {
         Some(Init {
+            sandbox_uid: Some("uid".into()),
             command: vec!["true".into()],
             working_dir: "/".into(),
             environment: std::collections::BTreeMap::new(),
@@ -130,6 +132,10 @@ fn supervisor() -> ProbeTarget {
         init: Arc::new(init),
         identity: None,
         created_at: None,
+        owner: ExpectedOwner {
+            sandbox_uid: "uid".into(),
+            is_required: false,
+        },
     }
 }
 

@@ -1,5 +1,6 @@
 //! The container of the user's image.
 
+use crds::contract::identity::IdentityKey;
 use crds::contract::{CONTROL_PORT, path, variable};
 use crds::names;
 use crds::sandbox::{EnvVar as SpecVar, Port, PullPolicy, SandboxSpec};
@@ -60,7 +61,7 @@ fn variables(context: &BuildContext<'_>) -> Result<Vec<EnvVar>, BuildError> {
             value_from: None,
         };
         let control_key = context.key_set().signer().public_key();
-        let identity = context.key_set().identity_key(&context.entry.uid);
+        let identity = identity_key(context);
         all.push(env_from_field(variable::POD_UID, "metadata.uid"));
         all.push(env_from_field(variable::POD_IP, "status.podIP"));
         all.push(plain(variable::CONTROL_PUBLIC_KEY, control_key));
@@ -70,6 +71,14 @@ fn variables(context: &BuildContext<'_>) -> Result<Vec<EnvVar>, BuildError> {
         all.push(own_variable(at, variable)?);
     }
     Ok(all)
+}
+
+fn identity_key(context: &BuildContext<'_>) -> IdentityKey {
+    let (entry, keys) = (context.entry, context.key_set());
+    match context.pool {
+        Some(_) => keys.pod_identity_key(&entry.key.namespace, &names::pod(&entry.key.name)),
+        None => keys.identity_key(&entry.uid),
+    }
 }
 
 fn own_variable(at: usize, own: &SpecVar) -> Result<EnvVar, BuildError> {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::facts::{
     ENVIRONMENT_ANNOTATION, IDENTITY_ANNOTATION, KEY_ROTATION_ANNOTATION, NOTE_ANNOTATION,
-    RESTARTS_ANNOTATION,
+    PodIdentity, RESTARTS_ANNOTATION,
 };
 use shared::runtime_class;
 
@@ -92,7 +92,11 @@ fn secret_name<'a>(params: &PodParams<'a>) -> Option<&'a str> {
 fn pod_annotations(context: &BuildContext<'_>, params: &PodParams<'_>) -> BTreeMap<String, String> {
     let mut notes = BTreeMap::new();
     if context.is_supervised() {
-        notes.insert(IDENTITY_ANNOTATION.to_owned(), "v1".to_owned());
+        let identity = match context.pool {
+            Some(_) => PodIdentity::Pod,
+            None => PodIdentity::Sandbox,
+        };
+        notes.insert(IDENTITY_ANNOTATION.to_owned(), identity.as_str().to_owned());
     }
     if let Some(name) = secret_name(params) {
         notes.insert(ENVIRONMENT_ANNOTATION.to_owned(), name.to_owned());

@@ -42,6 +42,11 @@ pub enum Action {
     CreatePod {
         restarts: u32,
     },
+    /// Claims a warm Pod of this shape, or creates one if all have been claimed meanwhile.
+    ClaimPod {
+        shape: String,
+        restarts: u32,
+    },
     /// Creates the environment Secret that a Pod without a supervisor lacks.
     CreateSecret,
     /// Reads the log of the failed container into the status.

@@ -27,6 +27,7 @@ impl Planner<'_> {
         let first = status.pod_name.replace(pod.name.clone()).is_none();
         // The Pod has the key that it was created with; the spec may be newer.
         status.key_rotation = Some(pod.key_rotation).filter(|n| *n > 0);
+        status.warm = pod.was_warm();
         self.record_claim();
         if let Some((reason, message)) = lost_pod_reason(pod) {
             self.mark_pod_lost(&reason, &message);
@@ -37,6 +38,10 @@ impl Planner<'_> {
                 DeletionGrace::PodDefault
             };
             return self.delete_pod(pod, grace);
+        }
+        if self.facts.readiness == Some(ProbeResult::OtherOwner) {
+            self.mark_pod_lost("OtherOwner", "the Pod was initialized for another sandbox");
+            return self.delete_pod(pod, DeletionGrace::PodDefault);
         }
         self.count_restarts(pod);
         self.plan.probe_readiness = pod.ip.is_some()

@@ -119,12 +119,17 @@ impl Planner<'_> {
         if lost && !self.may_replace_pod() {
             return;
         }
-        if self.input.entry.spec.workspace.is_some() {
-            self.plan.actions.push(Action::CreateClaim);
-        }
-        self.record_claim();
         let restarts = self.plan.status.restarts.count;
-        self.plan.actions.push(Action::CreatePod { restarts });
+        if let Some(shape) = self.facts.warm_shape.clone() {
+            let claim = Action::ClaimPod { shape, restarts };
+            self.plan.actions.push(claim);
+        } else {
+            if self.input.entry.spec.workspace.is_some() {
+                self.plan.actions.push(Action::CreateClaim);
+            }
+            self.record_claim();
+            self.plan.actions.push(Action::CreatePod { restarts });
+        }
         if self.plan.status.reason != Some(Reason::PodReplaced) {
             self.set_phase(Phase::Starting, Reason::CreatingPod, None);
         }

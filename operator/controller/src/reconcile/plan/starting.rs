@@ -95,7 +95,9 @@ impl Planner<'_> {
             Some(ProbeResult::NotReady(detail)) => {
                 (Reason::WaitingForCommand, detail.clone(), true)
             }
-            Some(ProbeResult::Ready) => (Reason::WaitingForCommand, None, true),
+            Some(ProbeResult::Ready | ProbeResult::OtherOwner) => {
+                (Reason::WaitingForCommand, None, true)
+            }
             // No probe result in this process yet: the written status stands.
             None if status.reason == Some(Reason::WaitingForCommand) => {
                 (Reason::WaitingForCommand, status.message.clone(), true)

@@ -55,7 +55,7 @@ impl<'a> Planner<'a> {
             };
         }
         let pod = facts.pod.as_ref().filter(|_| status.pod_ip.is_some());
-        status.proves_address = pod.is_some_and(|pod| pod.supervised && pod.has_identity);
+        status.proves_address = pod.is_some_and(|pod| pod.supervised && pod.identity.is_some());
         if status.phase != Phase::Failed {
             status.sealed_log = None;
             status.pool_revision = None;
@@ -195,6 +195,7 @@ impl<'a> Planner<'a> {
         status.pod_uid = None;
         status.pod_ip = None;
         status.node_name = None;
+        status.warm = false;
     }
 
     /// Records the reason of a restart.

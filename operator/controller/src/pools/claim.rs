@@ -1,0 +1,101 @@
+//! Claims: a warm Pod becomes the Pod of a sandbox by one write, which changes its owner. The write
+//! names the resource version of the Pod, so that the API server accepts one claim only.
+
+use crds::names;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::warm_pods::WarmPod;
+use crate::context::Context;
+use crate::facts::spec_revision::SpecRevision;
+use crate::facts::{KEY_ROTATION_ANNOTATION, RESTARTS_ANNOTATION, SPEC_ANNOTATION};
+use crate::reconcile::build::command::key_rotation;
+use crate::reconcile::build::sandbox_owner;
+use shared::index::{Entry, Key};
+use shared::kubernetes::client::{CallError, with_timeout};
+use shared::kubernetes::slim::SlimPod;
+
+/// Pods that one reconcile tries to claim. Each of the others has been changed or deleted.
+const MAX_ATTEMPTS: usize = 8;
+
+/// Claims a warm Pod of this shape for a sandbox, and indexes it as its Pod. `None` if there is none.
+pub(crate) async fn claim(
+    context: &Context,
+    entry: &Entry,
+    pool: &Key,
+    shape: &str,
+    restarts: u32,
+) -> Result<Option<SlimPod>, CallError> {
+    for _ in 0..MAX_ATTEMPTS {
+        let Some(pod) = context.warm_pods.take_ready(pool, shape) else {
+            break;
+        };
+        if let Some(claimed) = try_claim(context, entry, pool, &pod, restarts).await? {
+            return Ok(Some(claimed));
+        }
+    }
+    Ok(None)
+}
+
+/// `None` if the Pod was changed or deleted meanwhile.
+async fn try_claim(
+    context: &Context,
+    entry: &Entry,
+    pool: &Key,
+    pod: &WarmPod,
+    restarts: u32,
+) -> Result<Option<SlimPod>, CallError> {
+    let (warm, facts) = (&context.warm_pods, &pod.facts);
+    let api = context.api::<SlimPod>(pool);
+    let params = PatchParams::apply(names::CONTROLLER_FIELD_MANAGER);
+    let patch = Patch::Merge(patch(entry, pod, restarts));
+    match with_timeout(api.patch(&facts.name, &params, &patch)).await {
+        Ok(claimed) => {
+            context.pods.apply(&claimed);
+            Ok(Some(claimed))
+        }
+        Err(error) if error.is_not_found() => {
+            warm.remove(pool.clone(), &facts.name, &facts.uid);
+            Ok(None)
+        }
+        Err(error) if error.is_conflict() => {
+            // The watch shows the change; until then the Pod stays taken.
+            match with_timeout(api.get_opt(&facts.name)).await? {
+                Some(found) => context.pods.observe(&found),
+                None => warm.remove(pool.clone(), &facts.name, &facts.uid),
+            }
+            warm.give_back(pool, &facts.uid);
+            Ok(None)
+        }
+        Err(error) => {
+            // A timeout says nothing: the claim may have been accepted.
+            if let Ok(Some(found)) = with_timeout(api.get_opt(&facts.name)).await {
+                context.pods.observe(&found);
+                warm.give_back(pool, &facts.uid);
+            }
+            Err(error)
+        }
+    }
+}
+
+fn patch(entry: &Entry, pod: &WarmPod, restarts: u32) -> Value {
+    let revision = SpecRevision::new(entry.generation, &entry.spec);
+    let mut annotations = json!({SPEC_ANNOTATION: revision.to_string()});
+    if restarts > 0 {
+        annotations[RESTARTS_ANNOTATION] = restarts.to_string().into();
+    }
+    let rotation = key_rotation(&entry.spec);
+    if rotation > 0 {
+        annotations[KEY_ROTATION_ANNOTATION] = rotation.to_string().into();
+    }
+    json!({"metadata": {
+        "uid": pod.facts.uid,
+        "resourceVersion": pod.resource_version,
+        "ownerReferences": [sandbox_owner(entry)],
+        "labels": {
+            names::SANDBOX_LABEL: entry.key.name,
+            names::RUNTIME_ID_LABEL: entry.runtime_id,
+        },
+        "annotations": annotations,
+    }})
+}

@@ -1,0 +1,298 @@
+//! Keeps the warm Pods of each pool at their number. Only the leader runs it. A change of a pool or
+//! of its Pods requeues the pool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::names;
+use crds::sandbox::SandboxSpec;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::Pool;
+use super::plan::{PoolPlan, plan};
+use super::shape::WarmPods;
+use super::status::{Observation, StatusWriter};
+use super::warm_pods::WarmPod;
+use crate::context::Context;
+use crate::reconcile::build::{BuildError, PoolRef};
+use crate::sandbox_memory::{PerSandbox as _, SandboxMemory};
+use shared::index::Key;
+use shared::kubernetes::client::{CallError, with_timeout};
+use shared::kubernetes::owned_objects::{CreateError, create_owned, delete};
+use shared::kubernetes::slim::SlimPod;
+use shared::kubernetes::work_queue::MAX_OUTAGE_BACKOFF;
+
+/// Pools that are reconciled at once.
+const MAX_CONCURRENT_POOLS: usize = 8;
+/// Pods of one pool that are created or deleted at once.
+const MAX_CONCURRENT_WRITES: usize = 16;
+/// Pods of one pool that one reconcile creates. The rest follows in the next one.
+const MAX_BATCH: usize = 128;
+/// Time limit of one reconcile.
+const TIME_LIMIT: Duration = Duration::from_mins(1);
+
+/// Maintenance of the warm Pods.
+pub(crate) struct PoolReconciler {
+    context: Arc<Context>,
+    /// Replacements of Pods that have ended, by pool.
+    memory: SandboxMemory,
+    statuses: StatusWriter,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum PoolError {
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("cannot read random bytes from the operating system")]
+    Random,
+}
+
+impl PoolReconciler {
+    pub(crate) fn new(context: Arc<Context>) -> Arc<Self> {
+        Arc::new(Self {
+            context,
+            memory: SandboxMemory::default(),
+            statuses: StatusWriter::default(),
+        })
+    }
+
+    /// Reconciles pools until it is dropped.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let queue = &self.context.pool_queue;
+        queue.open();
+        for pool in self.context.pools.keys() {
+            queue.add(pool);
+        }
+        for pool in self.context.warm_pods.pools() {
+            queue.add(pool);
+        }
+        let mut reconciles = JoinSet::new();
+        loop {
+            let (pool, _) = queue.next().await;
+            reconciles.spawn(self.clone().reconcile_key(pool));
+            while reconciles.try_join_next().is_some() {}
+            if reconciles.len() >= MAX_CONCURRENT_POOLS {
+                reconciles.join_next().await;
+            }
+        }
+    }
+
+    async fn reconcile_key(self: Arc<Self>, key: Key) {
+        let queue = &self.context.pool_queue;
+        let result = timeout(TIME_LIMIT, self.reconcile(&key)).await;
+        let failure = match result {
+            Ok(Ok(next)) => {
+                self.memory.forget_failure(&key);
+                queue.done(&key);
+                if let Some(next) = next {
+                    queue.add_at(key, next);
+                }
+                return;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the reconcile exceeded its time limit".to_owned(),
+        };
+        if self.memory.is_new_error(&key, &failure) {
+            tracing::warn!(pool = %key, error = failure, "cannot maintain a pool; requeued");
+        }
+        queue.requeue_with_backoff(&key, MAX_OUTAGE_BACKOFF);
+    }
+
+    /// Creates and deletes Pods, and writes the status. Returns the time of the next reconcile.
+    async fn reconcile(&self, key: &Key) -> Result<Option<Instant>, PoolError> {
+        let context = &self.context;
+        let Some(pool) = context.pools.get(key) else {
+            // Kubernetes deletes the warm Pods with the pool. Claimed ones belong to their sandboxes.
+            self.memory.forget(key);
+            self.statuses.forget(key);
+            return Ok(None);
+        };
+        let spec = pool.fill(&SandboxSpec::default());
+        let shape = match self.warm_pods().shape(&spec) {
+            Ok(shape) => shape,
+            Err(error) => {
+                let problem = Some(error.to_string());
+                return Ok(self
+                    .report(key, &pool, PoolPlan::default(), problem)
+                    .await?);
+            }
+        };
+        self.settle_claims(key).await?;
+        let pods = context.warm_pods.of(key);
+        let plan = plan(&pool.spec, &shape, &pods);
+        let (result, retry_at) = self
+            .carry_out(key, &pool, &spec, &shape, &pods, &plan)
+            .await;
+        let problem = match &result {
+            Err(error) => Some(error.to_string()),
+            Ok(()) => pods.iter().find_map(WarmPod::problem).map(str::to_owned),
+        };
+        let report_at = self.report(key, &pool, plan, problem).await?;
+        result?;
+        Ok(retry_at.into_iter().chain(report_at).min())
+    }
+
+    /// Reads Pods of claims whose outcome is unknown: the API server did not answer.
+    async fn settle_claims(&self, pool: &Key) -> Result<(), CallError> {
+        let (warm, api) = (&self.context.warm_pods, self.context.api::<SlimPod>(pool));
+        for pod in warm.of(pool).iter().filter(|pod| pod.is_overdue()) {
+            let facts = &pod.facts;
+            match with_timeout(api.get_opt(&facts.name)).await? {
+                Some(found) => self.context.pods.observe(&found),
+                None => warm.remove(pool.clone(), &facts.name, &facts.uid),
+            }
+            warm.give_back(pool, &facts.uid);
+        }
+        Ok(())
+    }
+
+    /// Deletes and creates Pods. Returns also the time at which ended Pods may be replaced.
+    async fn carry_out(
+        &self,
+        key: &Key,
+        pool: &Pool,
+        spec: &SandboxSpec,
+        shape: &str,
+        pods: &[WarmPod],
+        plan: &PoolPlan,
+    ) -> (Result<(), PoolError>, Option<Instant>) {
+        let now = self.context.clock.now();
+        if pods.iter().any(|pod| pod.has_ended() && !pod.is_ending()) {
+            self.memory.record_replacement(key, now);
+        }
+        if let Err(error) = self.delete_pods(key, pods, &plan.delete).await {
+            return (Err(error), None);
+        }
+        let earliest = self.memory.earliest_replacement(key, now);
+        if let Some(at) = earliest.filter(|at| plan.create > 0 && *at > now) {
+            let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+            return (Ok(()), Some(Instant::now() + wait));
+        }
+        let created = self.create_pods(key, pool, spec, shape, plan.create);
+        (created.await, None)
+    }
+
+    async fn create_pods(
+        &self,
+        key: &Key,
+        pool: &Pool,
+        spec: &SandboxSpec,
+        shape: &str,
+        count: usize,
+    ) -> Result<(), PoolError> {
+        if count == 0 {
+            return Ok(());
+        }
+        self.isolate(key).await?;
+        let owner = PoolRef {
+            name: key.name.clone(),
+            uid: pool.uid.clone(),
+        };
+        let creations =
+            (0..count.min(MAX_BATCH)).map(|_| self.create_pod(key, &owner, spec, shape));
+        let mut creations = stream::iter(creations).buffer_unordered(MAX_CONCURRENT_WRITES);
+        // The first error ends it: the others would meet the same.
+        while creations.try_next().await?.is_some() {}
+        Ok(())
+    }
+
+    async fn create_pod(
+        &self,
+        pool: &Key,
+        owner: &PoolRef,
+        spec: &SandboxSpec,
+        shape: &str,
+    ) -> Result<(), PoolError> {
+        let mut random = [0; 16];
+        SystemRandom::new()
+            .fill(&mut random)
+            .map_err(|_| PoolError::Random)?;
+        let key = Key {
+            namespace: pool.namespace.clone(),
+            name: names::warm_pod(&pool.name, &random),
+        };
+        let pod = self.warm_pods().build(key, owner, spec, shape)?;
+        let (client, namespace) = (&self.context.client, &pool.namespace);
+        let created: SlimPod = create_owned(client, namespace, &pod, &owner.uid).await?;
+        self.context.warm_pods.apply(pool.clone(), &created, false);
+        Ok(())
+    }
+
+    async fn delete_pods(
+        &self,
+        pool: &Key,
+        pods: &[WarmPod],
+        uids: &[String],
+    ) -> Result<(), PoolError> {
+        let mut deletions = Vec::new();
+        for pod in pods {
+            if uids.contains(&pod.facts.uid) {
+                deletions.push(self.delete_pod(pool, pod));
+            }
+        }
+        let mut deletions = stream::iter(deletions).buffer_unordered(MAX_CONCURRENT_WRITES);
+        while deletions.try_next().await?.is_some() {}
+        Ok(())
+    }
+
+    async fn delete_pod(&self, pool: &Key, pod: &WarmPod) -> Result<(), PoolError> {
+        let (warm, uid) = (&self.context.warm_pods, &pod.facts.uid);
+        if !warm.take(pool, uid) {
+            return Ok(());
+        }
+        let api = self.context.api::<SlimPod>(pool);
+        match delete(&api, &pod.facts.name, Some(uid), None).await {
+            Ok(_) => {
+                warm.remove(pool.clone(), &pod.facts.name, uid);
+                Ok(())
+            }
+            Err(error) => {
+                warm.give_back(pool, uid);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Writes the status if it has changed, at most every second. Returns the time of a write that
+    /// has to wait.
+    async fn report(
+        &self,
+        key: &Key,
+        pool: &Pool,
+        plan: PoolPlan,
+        problem: Option<String>,
+    ) -> Result<Option<Instant>, CallError> {
+        let context = &self.context;
+        let observation = Observation {
+            plan,
+            problem,
+            claimed: context.pods.count_claimed(key),
+        };
+        let statuses = &self.statuses;
+        statuses.write(context, key, pool, &observation).await
+    }
+
+    async fn isolate(&self, pool: &Key) -> Result<(), CreateError> {
+        let context = &self.context;
+        let (namespace, now) = (&pool.namespace, context.clock.now());
+        if context.isolation.is_due(namespace, now) {
+            let api = context.api(pool);
+            context.isolation.ensure(&api, namespace, now).await?;
+        }
+        Ok(())
+    }
+
+    fn warm_pods(&self) -> WarmPods<'_> {
+        WarmPods {
+            config: &self.context.config,
+            keys: &self.context.keys,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Shape of a Pod: what is fixed when it is created. A warm Pod fits a sandbox whose own Pod would
+//! have the same shape. Command, working directory, plain environment and keys do not count: they
+//! arrive with the init message.
+
+use std::sync::Arc;
+
+use crds::names;
+use crds::sandbox::{EnvVar, SandboxSpec, SandboxStatus};
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::config::{ControllerConfig, Deadlines};
+use crate::facts::SHAPE_ANNOTATION;
+use crate::reconcile::build::pod::pod;
+use crate::reconcile::build::{BuildContext, BuildError, PodParams, PoolRef};
+use shared::index::{Entry, Key};
+use shared::keys::Keys;
+
+/// Builder of warm Pods.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WarmPods<'a> {
+    pub(crate) config: &'a ControllerConfig,
+    pub(crate) keys: &'a Keys,
+}
+
+impl WarmPods<'_> {
+    /// Shape of the warm Pods of a pool whose template completes an empty spec to `spec`, or shape
+    /// of the warm Pod that a sandbox with `spec` can claim: a hash of a Pod built from it.
+    pub(crate) fn shape(self, spec: &SandboxSpec) -> Result<String, BuildError> {
+        let key = Key {
+            namespace: "namespace".into(),
+            name: "pod".into(),
+        };
+        let pool = PoolRef {
+            name: "pool".into(),
+            uid: String::new(),
+        };
+        Ok(super::hash(&self.unmarked(key, &pool, spec)?))
+    }
+
+    /// The warm Pod of this name.
+    pub(crate) fn build(
+        self,
+        key: Key,
+        pool: &PoolRef,
+        spec: &SandboxSpec,
+        shape: &str,
+    ) -> Result<Pod, BuildError> {
+        let mut pod = self.unmarked(key, pool, spec)?;
+        let annotations = pod.metadata.annotations.get_or_insert_default();
+        annotations.insert(SHAPE_ANNOTATION.to_owned(), shape.to_owned());
+        Ok(pod)
+    }
+
+    fn unmarked(self, key: Key, pool: &PoolRef, spec: &SandboxSpec) -> Result<Pod, BuildError> {
+        let entry = stand_in(key, fixed_part(spec));
+        let context = BuildContext {
+            entry: &entry,
+            config: self.config,
+            keys: self.keys,
+            url: "",
+            deadlines: Deadlines::default(),
+            pool: Some(pool),
+        };
+        pod(&context, &PodParams::default())
+    }
+}
+
+/// The part of a spec that shapes the Pod. It always has a supervisor.
+fn fixed_part(spec: &SandboxSpec) -> SandboxSpec {
+    SandboxSpec {
+        image: spec.image.clone(),
+        image_pull_policy: spec.image_pull_policy,
+        command: Some(Vec::new()),
+        env: if is_fixed(&spec.env) {
+            spec.env.clone()
+        } else {
+            Vec::new()
+        },
+        resources: spec.resources.clone(),
+        resource_factor: spec.resource_factor,
+        runtime_class_name: spec.runtime_class_name.clone(),
+        security_context: spec.security_context.clone(),
+        workspace: spec.workspace.clone(),
+        pod_template: spec.pod_template.clone(),
+        ..SandboxSpec::default()
+    }
+}
+
+/// Returns whether the variables of a spec are part of the Pod. Only the kubelet resolves
+/// references, and other variables may refer to them.
+pub(crate) fn is_fixed(env: &[EnvVar]) -> bool {
+    let refers = |own: &EnvVar| {
+        let value = own.value.as_deref().unwrap_or_default();
+        own.value_from.is_some() || value.contains("$(")
+    };
+    env.iter().any(refers)
+}
+
+/// An entry that stands for a warm Pod, which has no sandbox yet.
+fn stand_in(key: Key, spec: SandboxSpec) -> Entry {
+    Entry {
+        key: Key {
+            name: names::pod(&key.name),
+            ..key
+        },
+        uid: String::new(),
+        resource_version: String::new(),
+        generation: 0,
+        created_at: None,
+        deleting: false,
+        wake_at: None,
+        runtime_id: String::new(),
+        spec: Arc::new(spec),
+        has_sealed_env: false,
+        status: SandboxStatus::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::tests::{config, keys};
+
+    fn shape(fields: Value) -> String {
+        let spec = serde_json::from_value(fields).unwrap();
+        let (config, keys) = (config(), keys());
+        let pods = WarmPods {
+            config: &config,
+            keys: &keys,
+        };
+        pods.shape(&spec).unwrap()
+    }
+
+    #[test]
+    fn shape_ignores_what_arrives_at_the_claim() {
+        let pool = shape(json!({"image": "i"}));
+        for same in [
+            json!({"command": ["a"], "workingDir": "/a"}),
+            json!({"env": [{"name": "A", "value": "1"}], "sealedEnv": "v1.x"}),
+            json!({"session": {"tenant": "t", "id": "s"}, "keyRotation": 2}),
+            json!({"ports": [{"name": "runtime", "port": 1}]}),
+            json!({"lifecycle": {"idleTimeout": "1m"}, "resourceFactor": 1.0}),
+            json!({"resources": {"limits": {"memory": "2Gi"}}}),
+        ] {
+            let mut spec = same.clone();
+            spec["image"] = json!("i");
+            assert_eq!(shape(spec), pool, "{same}");
+        }
+    }
+
+    #[test]
+    fn shape_differs_with_what_the_pod_fixes() {
+        let pool = shape(json!({"image": "i"}));
+        let reference = json!({"fieldRef": {"fieldPath": "metadata.name"}});
+        for other in [
+            json!({"image": "j"}),
+            json!({"imagePullPolicy": "Always"}),
+            json!({"runtimeClassName": "gvisor"}),
+            json!({"resources": {"limits": {"memory": "3Gi"}}}),
+            json!({"resourceFactor": 2.0}),
+            json!({"securityContext": {"runAsUser": 1}}),
+            json!({"workspace": {"size": "1Gi"}}),
+            json!({"env": [{"name": "A", "valueFrom": reference}]}),
+            json!({"env": [{"name": "A", "value": "$(B)"}]}),
+            json!({"podTemplate": {"spec": {"nodeSelector": {"a": "b"}}}}),
+        ] {
+            let mut spec = json!({"image": "i"});
+            spec.as_object_mut()
+                .unwrap()
+                .extend(other.as_object().unwrap().clone());
+            assert_ne!(shape(spec), pool, "{other}");
+        }
+    }
+}

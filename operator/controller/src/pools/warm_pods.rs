@@ -1,0 +1,244 @@
+//! Warm Pods in memory, by pool. Claims and the maintenance of the pools take them from here, so
+//! that no Pod is claimed twice or deleted while it is claimed.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::facts::{ContainerState, PodFacts, PodPhase};
+use shared::index::Key;
+use shared::index::deleted_uids::DeletedUids;
+use shared::kubernetes::slim::SlimPod;
+use shared::kubernetes::work_queue::WorkQueue;
+
+/// Time after which the write of a claim or deletion has failed or succeeded.
+const OVERDUE: Duration = Duration::from_secs(30);
+
+/// Warm Pods of all pools. A change requeues the pool.
+#[derive(Debug)]
+pub(crate) struct WarmPodIndex {
+    queue: Arc<WorkQueue<Key>>,
+    tables: Mutex<Tables>,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    /// By key of the pool and name of the Pod.
+    by_pool: HashMap<Key, BTreeMap<String, WarmPod>>,
+    /// Claimed or deleted Pods: a late event must not bring one back.
+    gone: DeletedUids,
+}
+
+/// One warm Pod.
+#[derive(Debug, Clone)]
+pub(crate) struct WarmPod {
+    pub(crate) resource_version: String,
+    pub(crate) shape: String,
+    pub(crate) facts: Arc<PodFacts>,
+    /// Begin of a claim or a deletion.
+    taken_at: Option<Instant>,
+    /// A watch or list has shown the Pod, so its absence from a list means that it is gone.
+    is_confirmed: bool,
+}
+
+impl WarmPod {
+    /// Returns whether a sandbox can claim it.
+    pub(crate) fn is_ready(&self) -> bool {
+        let facts = &self.facts;
+        let runs = matches!(facts.container.state, ContainerState::Running { .. });
+        let healthy = facts.phase == PodPhase::Running && !facts.node_silent;
+        healthy && runs && facts.ip.is_some() && !self.is_ending()
+    }
+
+    /// Returns whether it is claimed, deleted, or about to be.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.taken_at.is_some() || self.is_terminating()
+    }
+
+    pub(crate) fn is_terminating(&self) -> bool {
+        self.facts.grace_ends_at.is_some()
+    }
+
+    /// Returns whether it will not be ready again. A node that is silent may come back; until then
+    /// another Pod takes the place.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(
+            self.facts.phase,
+            PodPhase::Failed | PodPhase::Succeeded | PodPhase::Unknown
+        ) || self.facts.node_silent
+    }
+
+    /// Returns whether a claim or deletion has taken longer than any call.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.taken_at.is_some_and(|at| at.elapsed() > OVERDUE)
+    }
+
+    /// What keeps it from becoming ready.
+    pub(crate) fn problem(&self) -> Option<&str> {
+        let facts = &self.facts;
+        let problem = facts.start_problem.as_ref().map(|p| p.message.as_str());
+        problem.or(facts.unschedulable.as_deref())
+    }
+
+    fn version(&self) -> Option<u64> {
+        self.resource_version.parse().ok()
+    }
+}
+
+impl WarmPodIndex {
+    pub(crate) fn new(queue: Arc<WorkQueue<Key>>) -> Self {
+        Self {
+            queue,
+            tables: Mutex::default(),
+        }
+    }
+
+    /// All Pods of a pool.
+    pub(crate) fn of(&self, pool: &Key) -> Vec<WarmPod> {
+        let tables = self.tables.lock();
+        let pods = tables.by_pool.get(pool);
+        pods.into_iter()
+            .flat_map(BTreeMap::values)
+            .cloned()
+            .collect()
+    }
+
+    /// Pools that have a Pod.
+    pub(crate) fn pools(&self) -> Vec<Key> {
+        self.tables.lock().by_pool.keys().cloned().collect()
+    }
+
+    /// Returns whether the pool has Pods.
+    pub(crate) fn has_any(&self, pool: &Key) -> bool {
+        self.tables.lock().by_pool.contains_key(pool)
+    }
+
+    /// Returns whether a ready Pod of this shape exists.
+    pub(crate) fn has_ready(&self, pool: &Key, shape: &str) -> bool {
+        let tables = self.tables.lock();
+        let pods = tables.by_pool.get(pool);
+        let mut pods = pods.into_iter().flat_map(BTreeMap::values);
+        pods.any(|pod| pod.shape == shape && pod.is_ready())
+    }
+
+    /// Takes the oldest ready Pod of this shape for a claim.
+    pub(crate) fn take_ready(&self, pool: &Key, shape: &str) -> Option<WarmPod> {
+        let mut tables = self.tables.lock();
+        let pods = tables.by_pool.get_mut(pool)?.values_mut();
+        let fitting = pods.filter(|pod| pod.shape == shape && pod.is_ready());
+        let oldest = fitting.min_by_key(|pod| (pod.facts.created_at, pod.version()))?;
+        let taken = oldest.clone();
+        oldest.taken_at = Some(Instant::now());
+        Some(taken)
+    }
+
+    /// Takes a Pod for its deletion. `false` if it has been taken or is gone.
+    pub(crate) fn take(&self, pool: &Key, uid: &str) -> bool {
+        let mut tables = self.tables.lock();
+        let pods = tables.by_pool.get_mut(pool);
+        let mut pods = pods.into_iter().flat_map(BTreeMap::values_mut);
+        let found = pods.find(|pod| pod.facts.uid == uid && pod.taken_at.is_none());
+        found.is_some_and(|pod| {
+            pod.taken_at = Some(Instant::now());
+            true
+        })
+    }
+
+    /// Gives a taken Pod back after a write that did not happen.
+    pub(crate) fn give_back(&self, pool: &Key, uid: &str) {
+        let mut tables = self.tables.lock();
+        let pods = tables.by_pool.get_mut(pool);
+        let mut pods = pods.into_iter().flat_map(BTreeMap::values_mut);
+        if let Some(pod) = pods.find(|pod| pod.facts.uid == uid) {
+            pod.taken_at = None;
+        }
+    }
+
+    /// Stores a Pod as created or read.
+    pub(crate) fn apply(&self, pool: Key, pod: &SlimPod, is_confirmed: bool) {
+        let Some(mut pod) = read(pod, is_confirmed) else {
+            return;
+        };
+        let mut tables = self.tables.lock();
+        if tables.gone.contains(&pod.facts.uid) {
+            return;
+        }
+        let pods = tables.by_pool.entry(pool.clone()).or_default();
+        if let Some(known) = pods.get_mut(&pod.facts.name) {
+            known.is_confirmed |= is_confirmed;
+            if known.version() >= pod.version() {
+                return;
+            }
+            pod.taken_at = known.taken_at.filter(|_| known.facts.uid == pod.facts.uid);
+            pod.is_confirmed = known.is_confirmed;
+        }
+        pods.insert(pod.facts.name.clone(), pod);
+        drop(tables);
+        self.queue.add(pool);
+    }
+
+    /// Removes a Pod that was claimed or deleted.
+    pub(crate) fn remove(&self, pool: Key, name: &str, uid: &str) {
+        let mut tables = self.tables.lock();
+        tables.gone.insert(uid);
+        let pods = tables.by_pool.get(&pool);
+        let known = pods.and_then(|pods| pods.get(name));
+        if known.is_none_or(|known| known.facts.uid != uid) {
+            return;
+        }
+        tables.drop_pod(&pool, name);
+        drop(tables);
+        self.queue.add(pool);
+    }
+
+    /// Removes what a list did not contain. Creations that no watch has shown yet may be newer than
+    /// the list.
+    pub(crate) fn retain(&self, seen: &HashSet<Key>) {
+        let mut tables = self.tables.lock();
+        let missing: Vec<_> = tables
+            .by_pool
+            .iter()
+            .flat_map(|(pool, pods)| pods.values().map(move |pod| (pool, pod)))
+            .filter(|(pool, pod)| {
+                let key = Key {
+                    namespace: pool.namespace.clone(),
+                    name: pod.facts.name.clone(),
+                };
+                pod.is_confirmed && !seen.contains(&key)
+            })
+            .map(|(pool, pod)| (pool.clone(), pod.facts.name.clone()))
+            .collect();
+        for (pool, name) in &missing {
+            tables.drop_pod(pool, name);
+        }
+        drop(tables);
+        for (pool, _) in missing {
+            self.queue.add(pool);
+        }
+    }
+}
+
+impl Tables {
+    fn drop_pod(&mut self, pool: &Key, name: &str) {
+        if let Some(pods) = self.by_pool.get_mut(pool) {
+            pods.remove(name);
+            if pods.is_empty() {
+                self.by_pool.remove(pool);
+            }
+        }
+    }
+}
+
+fn read(pod: &SlimPod, is_confirmed: bool) -> Option<WarmPod> {
+    let facts = PodFacts::read(pod)?;
+    Some(WarmPod {
+        resource_version: pod.metadata.resource_version.clone()?,
+        shape: facts.shape.clone().unwrap_or_default(),
+        facts: Arc::new(facts),
+        taken_at: None,
+        is_confirmed,
+    })
+}

@@ -1,0 +1,155 @@
+//! Warm pools: their size, claims, and what happens to claimed Pods.
+
+use std::time::Duration;
+
+use crds::SandboxPool;
+use crds::pool::SandboxPoolStatus;
+use crds::sandbox::{DesiredState, Phase};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use tests::test_cluster::{TestCluster, is_controller_write};
+use tokio::time::{Instant, sleep};
+
+/// A pool with this number of warm Pods.
+fn pool(replicas: u32, image: &str) -> Value {
+    json!({"replicas": replicas, "template": {"image": image}})
+}
+
+/// Fields of a sandbox that has nothing but its pool, a command and variables.
+fn of_pool() -> Value {
+    json!({"pool": "p", "image": null, "workspace": null, "env": [{"name": "A", "value": "1"}]})
+}
+
+async fn warm_pods(cluster: &TestCluster) -> Vec<String> {
+    let selector = crds::names::warm_selector("p");
+    let pods: Api<Pod> = cluster.api_of();
+    let listed = pods.list(&ListParams::default().labels(&selector)).await;
+    listed
+        .unwrap()
+        .items
+        .iter()
+        .map(ResourceExt::name_any)
+        .collect()
+}
+
+/// Waits until the status of the pool is as wanted.
+async fn reaches(cluster: &TestCluster, wanted: impl Fn(&SandboxPoolStatus) -> bool) {
+    let pools: Api<SandboxPool> = cluster.api_of();
+    let limit = Instant::now() + Duration::from_mins(1);
+    loop {
+        let status = pools.get("p").await.unwrap().status.unwrap_or_default();
+        if wanted(&status) {
+            return;
+        }
+        assert!(Instant::now() < limit, "{status:?}");
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sandboxes_claim_warm_pods_and_the_pool_is_refilled() {
+    let cluster = TestCluster::new();
+    cluster.put_pool(&pool(3, "i")).await;
+    reaches(&cluster, |status| status.ready == 3).await;
+    let before = warm_pods(&cluster).await;
+    assert_eq!(before.len(), 3);
+
+    cluster.faults().clear_writes();
+    let sandbox = cluster.running_with("a", &of_pool()).await;
+    let name = sandbox.status.pod_name.clone().unwrap();
+    assert!(sandbox.status.warm && before.contains(&name), "{sandbox:?}");
+    let writes = cluster.faults().writes();
+    let own = writes.iter().filter(|w| is_controller_write(&w.request));
+    let own: Vec<_> = own
+        .filter(|w| {
+            w.request
+                .name
+                .as_deref()
+                .is_some_and(|n| n == name || n == "a")
+        })
+        .map(|w| w.request.resource.clone())
+        .collect();
+    assert_eq!(own, ["pods", "sandboxes"]);
+
+    reaches(&cluster, |status| status.ready == 3 && status.claimed == 1).await;
+    assert_eq!(warm_pods(&cluster).await.len(), 3);
+    assert_eq!(cluster.node.created().len(), 4);
+
+    // Without a workspace there is nothing that ties a resumed sandbox to an earlier Pod.
+    cluster.bring("a", DesiredState::Paused).await;
+    assert_eq!(cluster.names::<Pod>().await.len(), 3);
+    cluster.bring("a", DesiredState::Running).await;
+    let resumed = cluster.status("a").await;
+    assert!(
+        resumed.warm && resumed.pod_name != Some(name),
+        "{resumed:?}"
+    );
+    cluster.node.assert_single_pod();
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_shapes_and_empty_pools_start_cold() {
+    let cluster = TestCluster::new();
+    cluster.put_pool(&pool(1, "i")).await;
+    reaches(&cluster, |status| status.ready == 1).await;
+    for (name, other) in [
+        ("image", json!({"image": "j"})),
+        ("class", json!({"runtimeClassName": "gvisor"})),
+        (
+            "memory",
+            json!({"resources": {"limits": {"memory": "3Gi"}}}),
+        ),
+        ("workspace", json!({"workspace": {"size": "1Gi"}})),
+    ] {
+        let mut fields = of_pool();
+        let other = other.as_object().unwrap().clone();
+        fields.as_object_mut().unwrap().extend(other);
+        let sandbox = cluster.running_with(name, &fields).await;
+        assert!(!sandbox.status.warm, "{name}");
+        assert_eq!(sandbox.status.pod_name.as_deref(), Some(name));
+    }
+    assert_eq!(warm_pods(&cluster).await.len(), 1);
+    cluster.put_pool(&pool(0, "i")).await;
+    reaches(&cluster, |status| status.ready == 0).await;
+    assert!(!cluster.running_with("late", &of_pool()).await.status.warm);
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_and_shrunk_pools_leave_claimed_pods_alone() {
+    let cluster = TestCluster::new();
+    cluster.put_pool(&pool(2, "i")).await;
+    reaches(&cluster, |status| status.ready == 2).await;
+    let claimed = cluster.running_with("a", &of_pool()).await;
+    let name = claimed.status.pod_name.clone().unwrap();
+    cluster.put_pool(&pool(0, "i")).await;
+    reaches(&cluster, |status| status.ready == 0 && status.claimed == 1).await;
+    let pools: Api<SandboxPool> = cluster.api_of();
+    pools.delete("p", &DeleteParams::default()).await.unwrap();
+    cluster.wait_until_quiet().await;
+    assert_eq!(cluster.names::<Pod>().await, [name]);
+    assert_eq!(cluster.status("a").await.phase, Phase::Running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_template_replaces_warm_pods_within_bounds() {
+    let cluster = TestCluster::new();
+    cluster.put_pool(&pool(8, "i")).await;
+    reaches(&cluster, |status| status.ready == 8).await;
+    let before = warm_pods(&cluster).await;
+    cluster.put_pool(&pool(8, "j")).await;
+    let limit = Instant::now() + Duration::from_mins(5);
+    loop {
+        let pods = warm_pods(&cluster).await;
+        assert!(pods.len() <= 8 + 2, "above maxSurge: {pods:?}");
+        if pods.len() == 8 && pods.iter().all(|pod| !before.contains(pod)) {
+            break;
+        }
+        assert!(Instant::now() < limit, "{pods:?}");
+        sleep(Duration::from_millis(5)).await;
+    }
+    reaches(&cluster, |status| status.ready == 8 && status.outdated == 0).await;
+    let sandbox = cluster.running_with("a", &of_pool()).await;
+    assert!(sandbox.status.warm);
+}
