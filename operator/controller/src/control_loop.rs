@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::PeerClients;
 use crate::config::ControllerConfig;
 use crate::context::Context;
+use crate::pools;
 use crate::pools::reconciler::PoolReconciler;
 use crds::names;
 use shared::clock::Clock;
@@ -160,7 +161,7 @@ async fn run_when_elected(
         return Ok(());
     }
     let Some(mut election) = election else {
-        run_leader_tasks(worker, shutdown).await;
+        lead(worker, shutdown).await;
         return Ok(());
     };
     let acquired = shutdown.run_until_cancelled(election.acquire()).await;
@@ -170,7 +171,7 @@ async fn run_when_elected(
         return Ok(());
     }
     let result = tokio::select! {
-        all_ended = run_leader_tasks(worker, shutdown) => Ok(all_ended),
+        all_ended = lead(worker, shutdown) => Ok(all_ended),
         lost = election.renew_until_lost() => Err(ControllerError::from(lost)),
     };
     worker.context.metrics.leader.set(0);
@@ -179,6 +180,15 @@ async fn run_when_elected(
         election.release().await;
     }
     Ok(())
+}
+
+/// Leads until shutdown. Returns whether all reconciles have ended.
+async fn lead(worker: &Arc<Worker>, shutdown: &CancellationToken) -> bool {
+    let read = pools::recovery::read_pods_of_pools(&worker.context);
+    if shutdown.run_until_cancelled(read).await.is_none() {
+        return true;
+    }
+    run_leader_tasks(worker, shutdown).await
 }
 
 /// Runs the tasks of the leader until shutdown. Returns whether all reconciles have ended.

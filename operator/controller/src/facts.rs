@@ -36,6 +36,8 @@ pub const NOTE_ANNOTATION: &str = "openhands.dev/note";
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
     pub pod: Option<PodFacts>,
+    /// Another Pod of the sandbox, which has to go.
+    pub surplus: Option<PodFacts>,
     /// Result of this process's readiness probe for this container run. `None`: no response yet.
     pub readiness: Option<ProbeResult>,
     /// Result of the last idle check.
@@ -64,7 +66,7 @@ pub struct Facts {
 impl Facts {
     /// Pod with this uid among those that a plan may delete.
     pub fn find_pod(&self, uid: &str) -> Option<&PodFacts> {
-        let mut pods = self.pod.iter().chain(&self.orphan);
+        let mut pods = self.pod.iter().chain(&self.surplus).chain(&self.orphan);
         pods.find(|pod| pod.uid == uid)
     }
 }

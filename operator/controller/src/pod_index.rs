@@ -30,8 +30,8 @@ pub(crate) struct PodIndex {
 
 #[derive(Debug, Default)]
 struct Tables {
-    /// By key of the sandbox, which has one Pod at a time.
-    by_sandbox: HashMap<Key, IndexedPod>,
+    /// By key of the sandbox. It has one Pod at a time; a second one is deleted.
+    by_sandbox: HashMap<Key, Vec<IndexedPod>>,
     /// Deleted Pods: a late event must not bring one back.
     deleted_pods: DeletedUids,
     /// Sandboxes that owned a deleted Pod.
@@ -60,27 +60,52 @@ impl PodIndex {
         }
     }
 
-    /// Pod of the sandbox with this uid.
-    pub(crate) fn get(&self, sandbox: &Key, uid: &str) -> Option<Arc<PodFacts>> {
+    /// Pod of the sandbox with this uid. Of several, it is the one that `named` names, or else the
+    /// first that was made; terminating ones come last.
+    pub(crate) fn get(
+        &self,
+        sandbox: &Key,
+        uid: &str,
+        named: Option<&str>,
+    ) -> Option<Arc<PodFacts>> {
         let tables = self.tables.read();
-        let indexed = tables.by_sandbox.get(sandbox);
-        let indexed = indexed.filter(|indexed| indexed.owner_uid == uid);
-        indexed.map(|indexed| indexed.facts.clone())
+        let pods = tables.of(sandbox).filter(|pod| pod.owner_uid == uid);
+        let first = pods.min_by_key(|pod| {
+            let facts = &pod.facts;
+            let is_other = named != Some(facts.name.as_str());
+            (
+                facts.grace_ends_at.is_some(),
+                is_other,
+                facts.created_at,
+                &facts.name,
+            )
+        });
+        first.map(|pod| pod.facts.clone())
+    }
+
+    /// Another Pod of a sandbox than this one. Two controllers may each have provided one, when the
+    /// writes of the first were late.
+    pub(crate) fn surplus(&self, sandbox: &Key, uid: &str, pod: &str) -> Option<Arc<PodFacts>> {
+        let tables = self.tables.read();
+        let mut pods = tables.of(sandbox).filter(|other| other.owner_uid == uid);
+        let other = pods.find(|other| other.facts.uid != pod);
+        other.map(|other| other.facts.clone())
     }
 
     /// Terminating Pod of a deleted sandbox of this name: any Pod whose owner has not this uid.
     pub(crate) fn orphan(&self, sandbox: &Key, uid: Option<&str>) -> Option<Arc<PodFacts>> {
         let tables = self.tables.read();
-        let indexed = tables.by_sandbox.get(sandbox)?;
-        let is_orphan = Some(indexed.owner_uid.as_str()) != uid;
-        let terminating = indexed.facts.grace_ends_at.is_some();
-        (is_orphan && terminating).then(|| indexed.facts.clone())
+        let mut orphans = tables.of(sandbox).filter(|pod| {
+            let is_terminating = pod.facts.grace_ends_at.is_some();
+            is_terminating && Some(pod.owner_uid.as_str()) != uid
+        });
+        orphans.next().map(|pod| pod.facts.clone())
     }
 
     /// Number of sandboxes with a Pod of this pool.
     pub(crate) fn count_claimed(&self, pool: &Key) -> usize {
         let tables = self.tables.read();
-        let pods = tables.by_sandbox.values();
+        let pods = tables.by_sandbox.values().flatten();
         pods.filter(|indexed| indexed.facts.was_warm() && indexed.pool.as_ref() == Some(pool))
             .count()
     }
@@ -127,14 +152,20 @@ impl PodIndex {
             drop(tables);
             return self.queue.add(indexed.sandbox);
         }
-        let known = tables.by_sandbox.get(&indexed.sandbox);
+        let sandbox = indexed.sandbox.clone();
+        let pods = tables.by_sandbox.entry(sandbox.clone()).or_default();
+        // A Pod that has the name of an earlier one takes its place.
+        let at = pods.iter().position(|known| known.key == indexed.key);
+        let known = at.map(|at| &pods[at]);
         if known.is_some_and(|known| known.version > indexed.version) {
             return;
         }
         indexed.stamp_first_seen(known.map(|k| &*k.facts), self.clock);
         let changed = known.is_none_or(|known| known.facts != indexed.facts);
-        let sandbox = indexed.sandbox.clone();
-        tables.by_sandbox.insert(sandbox.clone(), indexed);
+        if let Some(at) = at {
+            pods.swap_remove(at);
+        }
+        pods.push(indexed);
         drop(tables);
         if changed {
             self.queue.add(sandbox);
@@ -158,12 +189,13 @@ impl PodIndex {
     /// Returns the uid of the owner if this Pod was indexed.
     fn drop_pod(&self, sandbox: &Key, pod_uid: &str) -> Option<String> {
         let mut tables = self.tables.write();
-        let indexed = tables.by_sandbox.get(sandbox)?;
-        if indexed.facts.uid != pod_uid {
-            return None;
+        let pods = tables.by_sandbox.get_mut(sandbox)?;
+        let at = pods.iter().position(|pod| pod.facts.uid == pod_uid)?;
+        let removed = pods.swap_remove(at);
+        if pods.is_empty() {
+            tables.by_sandbox.remove(sandbox);
         }
-        let removed = tables.by_sandbox.remove(sandbox);
-        removed.map(|indexed| indexed.owner_uid)
+        Some(removed.owner_uid)
     }
 }
 
@@ -184,9 +216,9 @@ impl WatchSink<SlimPod> for PodIndex {
     fn retain(&self, seen: &HashSet<Key>) {
         let gone: Vec<_> = {
             let tables = self.tables.read();
-            let all = tables.by_sandbox.iter();
-            let gone = all.filter(|(_, indexed)| !seen.contains(&indexed.key));
-            gone.map(|(sandbox, indexed)| (sandbox.clone(), indexed.facts.uid.clone()))
+            let all = tables.by_sandbox.values().flatten();
+            let gone = all.filter(|pod| !seen.contains(&pod.key));
+            gone.map(|pod| (pod.sandbox.clone(), pod.facts.uid.clone()))
                 .collect()
         };
         for (sandbox, pod) in gone {
@@ -197,6 +229,12 @@ impl WatchSink<SlimPod> for PodIndex {
         }
         self.warm.retain(seen);
         self.synced.send_replace(true);
+    }
+}
+
+impl Tables {
+    fn of(&self, sandbox: &Key) -> impl Iterator<Item = &IndexedPod> {
+        self.by_sandbox.get(sandbox).into_iter().flatten()
     }
 }
 
@@ -292,7 +330,8 @@ mod tests {
     }
 
     fn known(pods: &PodIndex) -> Option<String> {
-        pods.get(&key("a"), "sandbox").map(|pod| pod.uid.clone())
+        pods.get(&key("a"), "sandbox", None)
+            .map(|pod| pod.uid.clone())
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@
 pub(crate) mod claim;
 mod plan;
 pub(crate) mod reconciler;
+pub(crate) mod recovery;
 pub(crate) mod shape;
 mod status;
 #[cfg(test)]

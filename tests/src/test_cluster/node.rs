@@ -37,8 +37,14 @@ struct NodeState {
     running: HashMap<String, RunningPod>,
     /// Pods that exist, by the uid of their owner.
     existing: HashMap<String, BTreeSet<String>>,
-    /// Owners that had two Pods at once.
+    /// Sandboxes that had two Pods at once, and Pods that had two sandboxes.
     duplicates: Vec<String>,
+    /// Warm Pods that exist, by the uid of their pool.
+    warm: HashMap<String, BTreeSet<String>>,
+    /// The most that any pool has ever had.
+    most_warm: usize,
+    /// Sandboxes of claimed Pods.
+    claims: HashMap<String, String>,
     created: Vec<String>,
     uids: BTreeSet<String>,
     chaos: Option<Chaos>,
@@ -56,6 +62,23 @@ struct RunningPod {
     restarts: u32,
     /// Its node is gone, so no kubelet ends it.
     lost: bool,
+}
+
+impl NodeState {
+    fn record_warm(&mut self, pool: &str, pod: &SlimPod, uid: &str, exists: bool) {
+        let warm = self.warm.entry(pool.to_owned()).or_default();
+        if !exists || pod.metadata.deletion_timestamp.is_some() {
+            warm.remove(uid);
+            self.running
+                .retain(|_, running| exists || running.uid != uid);
+            return;
+        }
+        warm.insert(uid.to_owned());
+        self.most_warm = self.most_warm.max(warm.len());
+        if self.uids.insert(uid.to_owned()) {
+            self.created.push(pod.name_any());
+        }
+    }
 }
 
 impl ScriptedNode {
@@ -177,7 +200,17 @@ impl ScriptedNode {
         }
     }
 
-    /// Fails if a sandbox ever had two Pods at once.
+    /// The most warm Pods that a pool has ever had at once, those that were terminating left out.
+    pub fn most_warm_pods(&self) -> usize {
+        self.state.lock().most_warm
+    }
+
+    /// Number of Pods that were ever claimed.
+    pub fn claimed(&self) -> usize {
+        self.state.lock().claims.len()
+    }
+
+    /// Fails if a sandbox ever had two Pods at once, or a Pod two sandboxes.
     pub fn assert_single_pod(&self) {
         let doubles = &self.state.lock().duplicates;
         assert!(doubles.is_empty(), "two Pods at once: {doubles:?}");
@@ -188,12 +221,19 @@ impl ScriptedNode {
             return;
         };
         let mut state = self.state.lock();
-        if owner.kind != "Sandbox" {
-            // A pool has many Pods.
-            if exists && state.uids.insert(uid) {
-                state.created.push(pod.name_any());
-            }
-            return;
+        if owner.kind == "SandboxPool" {
+            return state.record_warm(&owner.uid, pod, &uid, exists);
+        }
+        let was_warm = state.warm.values_mut().any(|warm| warm.remove(&uid));
+        if was_warm {
+            state.claims.insert(uid.clone(), owner.uid.clone());
+        }
+        if state
+            .claims
+            .get(&uid)
+            .is_some_and(|sandbox| *sandbox != owner.uid)
+        {
+            state.duplicates.push(pod.name_any());
         }
         if let Some(running) = state.running.get_mut(&pod.name_any()) {
             // It may have been claimed.

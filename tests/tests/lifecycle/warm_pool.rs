@@ -153,3 +153,83 @@ async fn changed_template_replaces_warm_pods_within_bounds() {
     let sandbox = cluster.running_with("a", &of_pool()).await;
     assert!(sandbox.status.warm);
 }
+
+/// Replicas of the pool of crash tests, and the most Pods that it may have.
+const REPLICAS: u32 = 4;
+const MOST: usize = 5;
+
+/// Claims and a pause, with a controller that dies at its `nth` write. Whether it died.
+async fn claims_with_a_crash(nth: usize, lag: Duration) -> bool {
+    let mut cluster = TestCluster::new();
+    cluster.put_pool(&pool(REPLICAS, "i")).await;
+    reaches(&cluster, |status| status.ready == REPLICAS).await;
+    cluster.faults().set_watch_lag(lag);
+    cluster.arm_crash(nth);
+    for name in ["a", "b", "c"] {
+        cluster.create_with(name, &of_pool()).await;
+    }
+    let crashed = cluster.await_crash().await;
+    if crashed {
+        cluster.start_controller();
+    }
+    for name in ["a", "b", "c"] {
+        cluster.wait_for_phase(name, Phase::Running).await;
+    }
+    cluster.bring("b", DesiredState::Paused).await;
+    cluster.wait_until_quiet().await;
+    cluster.node.assert_single_pod();
+    assert_eq!(warm_pods(&cluster).await.len(), 4, "crash at {nth}");
+    assert_eq!(cluster.names::<Pod>().await.len(), 6, "crash at {nth}");
+    assert!(cluster.node.most_warm_pods() <= MOST, "crash at {nth}");
+    crashed
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_survive_a_crash_after_any_write() {
+    for lag in [
+        Duration::ZERO,
+        Duration::from_secs(2),
+        Duration::from_secs(30),
+    ] {
+        let mut nth = 1;
+        while claims_with_a_crash(nth, lag).await {
+            nth += 1;
+        }
+        assert!(nth > 6, "{nth} writes");
+    }
+}
+
+/// The standby's watches are behind: it learns of the claims of the leader before it from a list.
+#[tokio::test(start_paused = true)]
+async fn standby_with_late_watches_finds_claims() {
+    for lag in [2, 30] {
+        let cluster = TestCluster::without_controller();
+        let leader = cluster.candidate("candidate-a");
+        leader.wait_leading().await;
+        let _standby = cluster.candidate("candidate-b");
+        cluster.put_pool(&pool(REPLICAS, "i")).await;
+        reaches(&cluster, |status| status.ready == REPLICAS).await;
+        sleep(Duration::from_secs(5)).await;
+        cluster.faults().set_watch_lag(Duration::from_secs(lag));
+        // The claims are written, and no status.
+        cluster.supervisors.never_ready();
+        for name in ["a", "b", "c"] {
+            cluster.create_with(name, &of_pool()).await;
+        }
+        let limit = Instant::now() + Duration::from_mins(1);
+        while cluster.node.claimed() < 3 {
+            assert!(Instant::now() < limit);
+            sleep(Duration::from_millis(10)).await;
+        }
+        leader.crash().await;
+        cluster.supervisors.ready_by_default();
+        for name in ["a", "b", "c"] {
+            let sandbox = cluster.wait_for_phase(name, Phase::Running).await;
+            assert!(sandbox.status.warm, "{name}");
+        }
+        cluster.wait_until_quiet().await;
+        cluster.node.assert_single_pod();
+        assert!(cluster.node.most_warm_pods() <= MOST);
+        assert_eq!(cluster.node.claimed(), 3);
+    }
+}

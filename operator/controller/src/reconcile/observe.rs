@@ -78,7 +78,10 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
     let filled = kept.or_else(|| Some(pool.as_ref()?.fill(&entry.spec)));
     let unpooled = || entry.spec.pool.is_none().then(|| entry.spec.clone());
     let resolved = filled.map(Arc::new).or_else(unpooled);
-    let pod = context.pods.get(key, &entry.uid);
+    let named = entry.status.pod_name.as_deref();
+    let pod = context.pods.get(key, &entry.uid, named);
+    let surplus = pod.as_ref();
+    let surplus = surplus.and_then(|pod| context.pods.surplus(key, &entry.uid, &pod.uid));
     let run = pod.as_ref().map(|pod| pod.container_run());
     let mut facts = Facts {
         idle: run
@@ -88,6 +91,7 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
             .as_ref()
             .and_then(|run| context.readiness.result(key, run)),
         pod: pod.map(Arc::unwrap_or_clone),
+        surplus: surplus.map(Arc::unwrap_or_clone),
         pool_missing: resolved.is_none(),
         pool_revision: pool.as_ref().map(|pool| pool.revision.clone()),
         pool: pool.map(|pool| pool.snapshot.clone()),

@@ -61,6 +61,9 @@ impl Planner<'_> {
         if entry.deleting {
             return;
         }
+        if let Some(surplus) = &self.facts.surplus {
+            self.ensure_pod_deleted(surplus);
+        }
         match entry.desired_state() {
             DesiredState::Running => self.plan_running(),
             // An idle pause is confirmed before the Pod is deleted.

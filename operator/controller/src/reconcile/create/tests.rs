@@ -47,7 +47,7 @@ async fn missing_runtime_class_falls_back_unless_installation_is_strict() {
         let (context, observed) = (context_of(&api, config()), observed(v1()));
         pod(&context, &observed, 0).await.unwrap();
         assert_eq!(api.objects()[0]["spec"]["runtimeClassName"], class);
-        let made = context.pods.get(&observed.entry.key, "uid").unwrap();
+        let made = context.pods.get(&observed.entry.key, "uid", None).unwrap();
         assert_eq!(made.note.as_deref(), note);
     }
     let strict = "spec.runtimeClassName: the cluster has no RuntimeClass sysbox-runc";
@@ -80,7 +80,7 @@ async fn environment_secret_belongs_to_its_pod_and_is_created_again_if_missing()
     };
     let mut observed = observed(spec);
     pod(&context, &observed, 0).await.unwrap();
-    let made = context.pods.get(&observed.entry.key, "uid").unwrap();
+    let made = context.pods.get(&observed.entry.key, "uid", None).unwrap();
     observed.facts.pod = Some(Arc::unwrap_or_clone(made));
     let [pod, first] = &api.objects()[..] else {
         panic!("a Pod and its Secret");
