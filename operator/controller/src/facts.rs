@@ -50,6 +50,8 @@ pub struct Facts {
     pub pool: Option<Arc<PoolSnapshot>>,
     /// Shape of a ready warm Pod that fits the sandbox, which has no Pod.
     pub warm_shape: Option<String>,
+    /// PVC of a Pod that was warm, which has become that of the sandbox.
+    pub adopted_claim: Option<String>,
     /// A Pod of the sandbox was deleted recently.
     pub had_lost_pod: bool,
     pub quota: QuotaDecision,
@@ -259,10 +261,10 @@ impl PodFacts {
         }
     }
 
-    /// Returns whether the Pod is unschedulable because its workspace PVC does not exist.
-    pub fn is_missing_claim(&self) -> bool {
+    /// Returns whether the Pod is unschedulable because this PVC does not exist.
+    pub fn is_missing_claim(&self, claim: &str) -> bool {
         let message = self.unschedulable.as_deref().unwrap_or_default();
-        api_messages::is_claim_missing(message, &names::workspace_claim(&self.name))
+        api_messages::is_claim_missing(message, claim)
     }
 
     /// Returns whether a container waits for the environment Secret of this Pod.

@@ -59,6 +59,8 @@ struct Memory {
     own_version: Option<String>,
     /// Number of recent replacements of a lost Pod, and the time of the last one.
     replacements: Option<(u32, Timestamp)>,
+    /// PVC of a Pod that was warm, which the sandbox owns now.
+    adopted_claim: Option<String>,
     /// Begin and kind of the start in progress. Status timestamps have whole seconds and a warm
     /// start takes milliseconds.
     start: Option<(Instant, &'static str)>,
@@ -95,6 +97,15 @@ impl SandboxMemory {
         let version = all.get(key).and_then(|memory| memory.own_version.as_ref());
         let entry = index.get(key);
         version.is_some_and(|own| entry.is_some_and(|entry| entry.resource_version == *own))
+    }
+
+    /// Records that the sandbox owns the PVC of a Pod that was warm.
+    pub(crate) fn record_adopted_claim(&self, key: &Key, claim: &str) {
+        self.with(key, |memory| memory.adopted_claim = Some(claim.to_owned()));
+    }
+
+    pub(crate) fn adopted_claim(&self, key: &Key) -> Option<String> {
+        self.0.lock().get(key)?.adopted_claim.clone()
     }
 
     /// Records that a lost Pod was replaced.

@@ -20,7 +20,7 @@ pub(crate) async fn every_verb_has_its_scene(release: &Release) {
     crash_loop();
     tombstone_that_goes();
     stop_drops_sealed_environment();
-    pool_that_asks_for_pods();
+    pool_with_warm_pods();
     stranger(release).await;
     first_key_anew(release).await;
 }
@@ -82,14 +82,23 @@ fn stop_drops_sealed_environment() {
     });
 }
 
-/// Its status says that it gets none.
-fn pool_that_asks_for_pods() {
-    let spec = json!({"replicas": 2, "template": {"image": IMAGE}});
-    let pool = manifest("SandboxPool", "asks", &spec).to_string();
+/// A sandbox claims a warm Pod.
+fn pool_with_warm_pods() {
+    let template = json!({"image": IMAGE, "imagePullPolicy": "Never"});
+    let spec = json!({"replicas": 1, "template": template});
+    let pool = manifest("SandboxPool", "warm", &spec).to_string();
     apply(&pool, &["-n", SANDBOXES]);
-    let told = "--for=condition=Warm=false";
-    kubectl_words(&format!("wait {told} sbxp/asks -n {SANDBOXES}"));
-    kubectl_words(&format!("delete sbxp asks -n {SANDBOXES}"));
+    kubectl_words(&format!(
+        "wait --for=condition=Ready sbxp/warm -n {SANDBOXES}"
+    ));
+    sandbox("claims", &sleeping(json!({"pool": "warm"})));
+    wait(SANDBOXES, "condition=Ready", "claims");
+    assert_eq!(
+        get(&["sandbox", "claims", "-n", SANDBOXES])["status"]["warm"],
+        true
+    );
+    kubectl_words(&format!("delete sandbox claims -n {SANDBOXES}"));
+    kubectl_words(&format!("delete sbxp warm -n {SANDBOXES}"));
 }
 
 /// An id that the gateway does not know is looked up once.

@@ -71,17 +71,33 @@ async fn pools_scale() {
     let scale: Value = serde_json::from_str(&scale).unwrap();
     assert_eq!(scale["kind"], "Scale");
 
-    // A template is not written to. What asks for Pods is told that there are none.
+    // A template is not written to.
     let status = |field: &str| ns.kubectl(&format!("get sbxp/p -o jsonpath={{.status{field}}}"));
     assert_eq!(status(""), "");
     ns.kubectl("scale sbxp/p --replicas=2");
-    ns.kubectl("wait --for=condition=Warm=false sbxp/p");
-    let described = ns.kubectl("describe sbxp/p");
-    let told = "replicas and rollout have no effect";
-    assert!(described.contains(told), "{described}");
+    ns.kubectl("wait --for=condition=Ready sbxp/p --timeout=2m");
     let table = ns.kubectl("get sbxp");
-    assert_eq!(words(&table, 1)[..3], ["p", IMAGE, "False"], "{table}");
+    assert_eq!(
+        words(&table, 1)[..5],
+        ["p", IMAGE, "2", "2", "0"],
+        "{table}"
+    );
+
+    let script = "echo $GREETING >/tmp/greeting; exec sleep infinity";
+    let spec = json!({"pool": "p", "command": ["sh", "-c", script],
+        "env": [{"name": "GREETING", "value": "hello"}]});
+    let sandbox = manifest("Sandbox", "claims", &spec).to_string();
+    apply(&sandbox, &["-n", namespace]);
+    let claimed = ns.ready("claims").await;
+    let pod = claimed.pod_name.clone().unwrap();
+    assert!(claimed.warm && pod.starts_with("p-"), "{claimed:?}");
+    assert_eq!(ns.exec(&pod, "cat /tmp/greeting"), "hello");
+    ns.kubectl("wait --for=jsonpath={.status.claimed}=1 sbxp/p");
+    ns.kubectl("wait --for=jsonpath={.status.ready}=2 sbxp/p --timeout=2m");
+
     ns.kubectl("scale sbxp/p --replicas=0");
-    ns.kubectl("wait --for=jsonpath={.status.observedGeneration}=3 sbxp/p");
+    ns.kubectl("wait --for=jsonpath={.status.ready}=0 sbxp/p");
     assert_eq!(status(".conditions"), "[]");
+    ns.kubectl("delete sbxp/p");
+    assert_eq!(ns.exec(&pod, "cat /tmp/greeting"), "hello");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crds::SandboxPool;
 use crds::pool::SandboxPoolStatus;
 use crds::sandbox::{DesiredState, Phase};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -227,9 +227,63 @@ async fn standby_with_late_watches_finds_claims() {
             let sandbox = cluster.wait_for_phase(name, Phase::Running).await;
             assert!(sandbox.status.warm, "{name}");
         }
-        cluster.wait_until_quiet().await;
+        sleep(Duration::from_mins(1)).await;
         cluster.node.assert_single_pod();
         assert!(cluster.node.most_warm_pods() <= MOST);
         assert_eq!(cluster.node.claimed(), 3);
     }
+}
+
+async fn claims(cluster: &TestCluster) -> Vec<String> {
+    cluster.names::<PersistentVolumeClaim>().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn volume_of_a_warm_pod_moves_with_the_claim() {
+    let cluster = TestCluster::new();
+    let template = json!({"image": "i", "workspace": {"size": "1Gi"}});
+    let spec = json!({"replicas": 2, "template": template});
+    cluster.put_pool(&spec).await;
+    reaches(&cluster, |status| status.ready == 2).await;
+    assert_eq!(claims(&cluster).await.len(), 2);
+
+    cluster.faults().clear_writes();
+    let sandbox = cluster.running_with("a", &of_pool()).await;
+    let volume = sandbox.status.workspace_claim.clone().unwrap();
+    let pod = sandbox.status.pod_name.clone().unwrap();
+    assert_eq!(volume, format!("{pod}-workspace"));
+    let writes = cluster.faults().writes();
+    let own = writes.iter().filter(|w| is_controller_write(&w.request));
+    let names = [&*volume, &*pod, "a"];
+    let own = own.filter(|w| {
+        w.request
+            .name
+            .as_deref()
+            .is_some_and(|n| names.contains(&n))
+    });
+    let own: Vec<_> = own.map(|w| w.request.resource.clone()).collect();
+    assert_eq!(own, ["pods", "persistentvolumeclaims", "sandboxes"]);
+
+    // A paused sandbox keeps it, and a Pod that is created for the sandbox mounts it.
+    cluster.bring("a", DesiredState::Paused).await;
+    reaches(&cluster, |status| status.ready == 2).await;
+    assert!(claims(&cluster).await.contains(&volume));
+    cluster.bring("a", DesiredState::Running).await;
+    let resumed = cluster.status("a").await;
+    assert!(!resumed.warm && resumed.workspace_claim.as_ref() == Some(&volume));
+    let pod = cluster.api_of::<Pod>().get("a").await.unwrap();
+    let volumes = pod.spec.unwrap().volumes.unwrap();
+    let mounted = volumes
+        .iter()
+        .find_map(|v| v.persistent_volume_claim.as_ref());
+    assert_eq!(mounted.unwrap().claim_name, volume);
+
+    cluster.bring("a", DesiredState::Stopped).await;
+    assert!(!claims(&cluster).await.contains(&volume));
+    cluster
+        .put_pool(&json!({"replicas": 0, "template": spec["template"]}))
+        .await;
+    reaches(&cluster, |status| status.ready == 0).await;
+    cluster.wait_until_quiet().await;
+    assert!(claims(&cluster).await.is_empty());
 }

@@ -1,7 +1,9 @@
 //! Claims: a warm Pod becomes the Pod of a sandbox by one write, which changes its owner. The write
-//! names the resource version of the Pod, so that the API server accepts one claim only.
+//! names the resource version of the Pod, so that the API server accepts one claim only. A second
+//! write does the same with the PVC of a Pod that has one.
 
 use crds::names;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -76,6 +78,26 @@ async fn try_claim(
             Err(error)
         }
     }
+}
+
+/// Makes a sandbox the owner of the PVC of a Pod that was warm. Until then the Pod owns it.
+pub(crate) async fn adopt_volume(
+    context: &Context,
+    entry: &Entry,
+    name: &str,
+) -> Result<(), CallError> {
+    let api = context.api::<PersistentVolumeClaim>(&entry.key);
+    let params = PatchParams::apply(names::CONTROLLER_FIELD_MANAGER);
+    let labels = names::labels(&entry.key.name, &entry.runtime_id);
+    let metadata = json!({"ownerReferences": [sandbox_owner(entry)], "labels": labels});
+    let patch = Patch::Merge(json!({"metadata": metadata}));
+    match with_timeout(api.patch_metadata(name, &params, &patch)).await {
+        Ok(_) => context.memory.record_adopted_claim(&entry.key, name),
+        // The Pod reports that it is missing, and another one is created.
+        Err(error) if error.is_not_found() => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 fn patch(entry: &Entry, pod: &WarmPod, restarts: u32) -> Value {

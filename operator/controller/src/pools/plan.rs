@@ -95,3 +95,94 @@ fn share(bound: &IntOrString, replicas: usize, divide: fn(usize, usize) -> usize
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+    use crate::facts::{Container, ContainerState, PodFacts, PodPhase};
+    use crate::pools::warm_pods::tests::warm_pod;
+
+    /// Pods by a text: `r` ready, `s` starting, `x` ended, `t` taken; capitals are outdated.
+    fn pods(text: &str) -> Vec<WarmPod> {
+        let pod = |(at, letter): (usize, char)| {
+            let runs = matches!(letter.to_ascii_lowercase(), 'r' | 't');
+            let state = match runs {
+                true => ContainerState::Running { started_at: None },
+                false => ContainerState::default(),
+            };
+            let created_at = Timestamp::from_second(at.try_into().unwrap()).ok();
+            let facts = PodFacts {
+                name: format!("p{at}"),
+                uid: format!("{at}{letter}"),
+                created_at,
+                phase: match letter.to_ascii_lowercase() {
+                    'x' => PodPhase::Failed,
+                    _ if runs => PodPhase::Running,
+                    _ => PodPhase::Pending,
+                },
+                ip: runs.then(|| "10.0.0.1".to_owned()),
+                container: Container {
+                    state,
+                    ..Container::default()
+                },
+                ..PodFacts::default()
+            };
+            let shape = if letter.is_ascii_uppercase() {
+                "old"
+            } else {
+                "new"
+            };
+            warm_pod(shape, Arc::new(facts), letter == 't')
+        };
+        text.chars().enumerate().map(pod).collect()
+    }
+
+    /// Number of creations, and the letters of deleted Pods.
+    fn planned(replicas: u32, rollout: serde_json::Value, text: &str) -> (usize, String) {
+        let spec = json!({"template": {"image": "i"}, "replicas": replicas, "rollout": rollout});
+        let plan = plan(&serde_json::from_value(spec).unwrap(), "new", &pods(text));
+        let letter = |uid: &String| uid.trim_start_matches(char::is_numeric).to_owned();
+        (plan.create, plan.delete.iter().map(letter).collect())
+    }
+
+    #[test]
+    fn pool_has_replicas_and_never_more_than_the_surge() {
+        let none = json!(null);
+        let one_by_one = json!({"maxSurge": 1, "maxUnavailable": 0});
+        let in_place = json!({"maxSurge": 0, "maxUnavailable": "50%"});
+        let stuck = json!({"maxSurge": 0, "maxUnavailable": 0});
+        for (replicas, rollout, text, create, delete) in [
+            (0, &none, "", 0, ""),
+            (3, &none, "", 3, ""),
+            (3, &none, "rs", 1, ""),
+            // A claim in progress is not replaced before it has succeeded.
+            (3, &none, "rrt", 0, ""),
+            (3, &none, "rrx", 1, "x"),
+            // Too many: those that are not ready first, then the newest.
+            (1, &none, "rsr", 0, "sr"),
+            (0, &none, "tr", 0, "r"),
+            // A rollout replaces as many as may be missing.
+            (4, &none, "RRRR", 1, "R"),
+            (4, &one_by_one, "RRRR", 1, ""),
+            (4, &one_by_one, "RRRRs", 0, ""),
+            (4, &one_by_one, "RRRRr", 0, "R"),
+            (4, &in_place, "RRRR", 0, "RR"),
+            (4, &in_place, "RRss", 0, ""),
+            (4, &stuck, "RRRR", 1, ""),
+            (4, &none, "SSSS", 1, "SSSS"),
+            (0, &none, "RS", 0, "SR"),
+        ] {
+            let planned = planned(replicas, rollout.clone(), text);
+            assert_eq!(
+                planned,
+                (create, delete.to_owned()),
+                "{replicas} {rollout} {text}"
+            );
+        }
+    }
+}

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crds::names;
 use crds::sandbox::SandboxSpec;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -170,6 +171,9 @@ impl PoolReconciler {
         if let Err(error) = self.delete_pods(key, pods, &plan.delete).await {
             return (Err(error), None);
         }
+        if let Err(error) = self.create_missing_volumes(key, pool, spec, pods).await {
+            return (Err(error), None);
+        }
         let earliest = self.memory.earliest_replacement(key, now);
         if let Some(at) = earliest.filter(|at| plan.create > 0 && *at > now) {
             let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
@@ -191,10 +195,7 @@ impl PoolReconciler {
             return Ok(());
         }
         self.isolate(key).await?;
-        let owner = PoolRef {
-            name: key.name.clone(),
-            uid: pool.uid.clone(),
-        };
+        let owner = pool_ref(key, pool);
         let creations =
             (0..count.min(MAX_BATCH)).map(|_| self.create_pod(key, &owner, spec, shape));
         let mut creations = stream::iter(creations).buffer_unordered(MAX_CONCURRENT_WRITES);
@@ -218,10 +219,48 @@ impl PoolReconciler {
             namespace: pool.namespace.clone(),
             name: names::warm_pod(&pool.name, &random),
         };
-        let pod = self.warm_pods().build(key, owner, spec, shape)?;
+        let pod = self.warm_pods().build(key.clone(), owner, spec, shape)?;
         let (client, namespace) = (&self.context.client, &pool.namespace);
         let created: SlimPod = create_owned(client, namespace, &pod, &owner.uid).await?;
         self.context.warm_pods.apply(pool.clone(), &created, false);
+        self.create_volume(key, owner, spec, &created.metadata.uid.unwrap_or_default())
+            .await
+    }
+
+    /// Creates the PVC of a Pod, if the template has a workspace. The Pod waits for it.
+    async fn create_volume(
+        &self,
+        pod: Key,
+        owner: &PoolRef,
+        spec: &SandboxSpec,
+        pod_uid: &str,
+    ) -> Result<(), PoolError> {
+        let (client, namespace) = (&self.context.client, pod.namespace.clone());
+        if let Some(volume) = self.warm_pods().volume(pod, owner, spec, pod_uid)? {
+            let _: PersistentVolumeClaim =
+                create_owned(client, &namespace, &volume, pod_uid).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates PVCs that Pods lack: the controller ended between the two.
+    async fn create_missing_volumes(
+        &self,
+        key: &Key,
+        pool: &Pool,
+        spec: &SandboxSpec,
+        pods: &[WarmPod],
+    ) -> Result<(), PoolError> {
+        let owner = pool_ref(key, pool);
+        for facts in pods.iter().map(|pod| &pod.facts) {
+            if facts.is_missing_claim(&names::workspace_claim(&facts.name)) {
+                let pod = Key {
+                    namespace: key.namespace.clone(),
+                    name: facts.name.clone(),
+                };
+                self.create_volume(pod, &owner, spec, &facts.uid).await?;
+            }
+        }
         Ok(())
     }
 
@@ -294,5 +333,12 @@ impl PoolReconciler {
             config: &self.context.config,
             keys: &self.context.keys,
         }
+    }
+}
+
+fn pool_ref(key: &Key, pool: &Pool) -> PoolRef {
+    PoolRef {
+        name: key.name.clone(),
+        uid: pool.uid.clone(),
     }
 }

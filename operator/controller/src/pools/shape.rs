@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use crds::names;
 use crds::sandbox::{EnvVar, SandboxSpec, SandboxStatus};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
 use crate::config::{ControllerConfig, Deadlines};
 use crate::facts::SHAPE_ANNOTATION;
 use crate::reconcile::build::pod::pod;
-use crate::reconcile::build::{BuildContext, BuildError, PodParams, PoolRef};
+use crate::reconcile::build::{BuildContext, BuildError, PodParams, PoolRef, pod_owner, volumes};
 use shared::index::{Entry, Key};
 use shared::keys::Keys;
 
@@ -51,17 +51,37 @@ impl WarmPods<'_> {
         Ok(pod)
     }
 
-    fn unmarked(self, key: Key, pool: &PoolRef, spec: &SandboxSpec) -> Result<Pod, BuildError> {
+    /// The PVC of a warm Pod, which belongs to the Pod and ends with it if no sandbox claims it.
+    pub(crate) fn volume(
+        self,
+        key: Key,
+        pool: &PoolRef,
+        spec: &SandboxSpec,
+        pod_uid: &str,
+    ) -> Result<Option<PersistentVolumeClaim>, BuildError> {
+        let owner = pod_owner(&key.name, pod_uid);
         let entry = stand_in(key, fixed_part(spec));
-        let context = BuildContext {
-            entry: &entry,
+        let mut volume = volumes::claim(&self.context(&entry, pool))?;
+        if let Some(volume) = &mut volume {
+            volume.metadata.owner_references = Some(vec![owner]);
+        }
+        Ok(volume)
+    }
+
+    fn context<'a>(&'a self, entry: &'a Entry, pool: &'a PoolRef) -> BuildContext<'a> {
+        BuildContext {
+            entry,
             config: self.config,
             keys: self.keys,
             url: "",
             deadlines: Deadlines::default(),
             pool: Some(pool),
-        };
-        pod(&context, &PodParams::default())
+        }
+    }
+
+    fn unmarked(self, key: Key, pool: &PoolRef, spec: &SandboxSpec) -> Result<Pod, BuildError> {
+        let entry = stand_in(key, fixed_part(spec));
+        pod(&self.context(&entry, pool), &PodParams::default())
     }
 }
 

@@ -242,3 +242,78 @@ fn read(pod: &SlimPod, is_confirmed: bool) -> Option<WarmPod> {
         is_confirmed,
     })
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::tests::key;
+
+    /// A Pod with these facts.
+    pub(in crate::pools) fn warm_pod(shape: &str, facts: Arc<PodFacts>, is_taken: bool) -> WarmPod {
+        WarmPod {
+            resource_version: "1".into(),
+            shape: shape.into(),
+            facts,
+            taken_at: is_taken.then(Instant::now),
+            is_confirmed: true,
+        }
+    }
+
+    fn pod(name: &str, version: u32, is_ready: bool) -> SlimPod {
+        let state = if is_ready { "running" } else { "waiting" };
+        let container = json!({"name": "sandbox", "state": {state: {}}});
+        serde_json::from_value(json!({
+            "metadata": {"namespace": "ns", "name": name, "uid": name,
+                "resourceVersion": version.to_string(),
+                "annotations": {"openhands.dev/shape": "shape"}},
+            "status": {"phase": if is_ready { "Running" } else { "Pending" }, "podIP": "10.0.0.1",
+                "containerStatuses": [container]},
+        }))
+        .unwrap()
+    }
+
+    fn taken(index: &WarmPodIndex) -> Option<String> {
+        let pod = index.take_ready(&key("p"), "shape")?;
+        Some(pod.facts.name.clone())
+    }
+
+    #[test]
+    fn ready_pod_is_taken_once() {
+        let index = WarmPodIndex::new(Arc::default());
+        index.apply(key("p"), &pod("starting", 1, false), true);
+        index.apply(key("p"), &pod("ready", 2, true), true);
+        assert_eq!(index.take_ready(&key("p"), "other").map(|_| ()), None);
+        assert_eq!(index.take_ready(&key("q"), "shape").map(|_| ()), None);
+        assert_eq!(taken(&index).as_deref(), Some("ready"));
+        assert_eq!(taken(&index), None);
+        // A change of the Pod does not end the claim.
+        index.apply(key("p"), &pod("ready", 3, true), true);
+        assert_eq!(taken(&index), None);
+        index.give_back(&key("p"), "ready");
+        assert_eq!(taken(&index).as_deref(), Some("ready"));
+        index.remove(key("p"), "ready", "ready");
+        index.apply(key("p"), &pod("ready", 4, true), true);
+        assert_eq!(taken(&index), None, "a late event restored it");
+    }
+
+    #[test]
+    fn list_removes_only_pods_that_it_could_have() {
+        let index = WarmPodIndex::new(Arc::default());
+        index.apply(key("p"), &pod("created", 2, true), false);
+        index.apply(key("p"), &pod("listed", 1, true), true);
+        index.retain(&HashSet::new());
+        let left = || {
+            index
+                .of(&key("p"))
+                .into_iter()
+                .map(|pod| pod.facts.name.clone())
+        };
+        assert_eq!(left().collect::<Vec<_>>(), ["created"]);
+        index.apply(key("p"), &pod("created", 2, true), true);
+        index.retain(&HashSet::new());
+        assert_eq!(left().count(), 0);
+        assert!(index.pools().is_empty());
+    }
+}

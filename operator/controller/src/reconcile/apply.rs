@@ -15,6 +15,7 @@ use super::plan::{Action, DeletionGrace, Plan};
 use super::{create, failure_log, init_message};
 use crate::context::Context;
 use crate::facts::{PodFacts, PodIdentity};
+use crate::pools::claim;
 use crate::probes::readiness_prober::{ExpectedOwner, MakeInit, ProbeTarget};
 use crate::sandbox_memory::PerSandbox as _;
 use shared::index::{Entry, Key};
@@ -55,6 +56,7 @@ async fn execute(
             let pod = create::claim_pod(context, observed, shape, *restarts).await?;
             status.pod_name = Some(pod);
         }
+        Action::AdoptClaim { name } => claim::adopt_volume(context, &observed.entry, name).await?,
         Action::CreateSecret => create::missing_secret(context, observed).await?,
         Action::CaptureLog => {
             if let Some(pod) = &observed.facts.pod {

@@ -98,6 +98,17 @@ pub(crate) fn sandbox_owner(entry: &Entry) -> OwnerReference {
     controller_reference::<Sandbox>(&entry.key.name, &entry.uid)
 }
 
+/// Owner reference of the objects that end with a Pod.
+pub(crate) fn pod_owner(name: &str, uid: &str) -> OwnerReference {
+    OwnerReference {
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+        ..OwnerReference::default()
+    }
+}
+
 fn pool_owner(pool: &PoolRef) -> OwnerReference {
     controller_reference::<SandboxPool>(&pool.name, &pool.uid)
 }

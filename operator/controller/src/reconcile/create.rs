@@ -6,7 +6,6 @@ mod tests;
 
 use crds::names;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::PostParams;
 
 use super::error::ApplyError;
@@ -16,7 +15,7 @@ use crate::facts::{PodFacts, SPEC_ANNOTATION};
 use crate::pools::claim;
 use crate::reconcile::build::command::key_rotation;
 use crate::reconcile::build::pod::requested_runtime_class;
-use crate::reconcile::build::{self, BuildContext, PodParams};
+use crate::reconcile::build::{self, BuildContext, PodParams, pod_owner};
 use crate::reconcile::init_message;
 use crate::reconcile::observe::Observed;
 use shared::index::{Entry, Key};
@@ -143,13 +142,7 @@ async fn create_secret(
     pod: &PodFacts,
     mut secret: Secret,
 ) -> Result<(), ApplyError> {
-    secret.metadata.owner_references = Some(vec![OwnerReference {
-        api_version: "v1".into(),
-        kind: "Pod".into(),
-        name: pod.name.clone(),
-        uid: pod.uid.clone(),
-        ..OwnerReference::default()
-    }]);
+    secret.metadata.owner_references = Some(vec![pod_owner(&pod.name, &pod.uid)]);
     let params = PostParams {
         field_manager: Some(names::CONTROLLER_FIELD_MANAGER.into()),
         ..PostParams::default()

@@ -41,7 +41,7 @@ fn warm_shape(context: &Context, entry: &Entry) -> Option<String> {
     let (spec, pool) = (&entry.spec, entry.pool()?);
     let starts = entry.desired_state() == DesiredState::Running && !entry.deleting;
     // The workspace of an earlier start is not that of a warm Pod.
-    let fits = starts && spec.command.is_some() && spec.workspace.is_none();
+    let fits = starts && spec.command.is_some() && entry.status.workspace_claim.is_none();
     let keys = &context.keys;
     // Warm Pods have the current keys, and clients the session key of the keys at creation.
     let has_keys = std::ptr::eq(keys.of(entry.created_at), keys.of(None));
@@ -96,6 +96,7 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
         pool_revision: pool.as_ref().map(|pool| pool.revision.clone()),
         pool: pool.map(|pool| pool.snapshot.clone()),
         warm_shape: None,
+        adopted_claim: context.memory.adopted_claim(key),
         had_lost_pod: context.pods.has_lost_pod(&entry.uid),
         quota: QuotaDecision::Admitted,
         replace_at: context.memory.earliest_replacement(key, now),

@@ -83,6 +83,12 @@ impl Entry {
         spec.pod_template = None;
     }
 
+    /// Name of the workspace PVC: that of the status, or else the one that is created for it.
+    pub fn workspace_claim(&self) -> String {
+        let own = || names::workspace_claim(&self.key.name);
+        self.status.workspace_claim.clone().unwrap_or_else(own)
+    }
+
     /// Returns the pool that the spec names.
     pub fn pool(&self) -> Option<Key> {
         Some(Key {

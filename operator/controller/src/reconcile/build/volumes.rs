@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use crds::contract::path;
 use crds::int_or_string::IntOrString;
-use crds::names;
 use crds::sandbox::SandboxSpec;
 use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, EmptyDirVolumeSource, ImageVolumeSource, PersistentVolumeClaim,
@@ -44,7 +43,7 @@ pub fn claim(context: &BuildContext<'_>) -> Result<Option<PersistentVolumeClaim>
     };
     let requests = BTreeMap::from([("storage".to_owned(), checked_size(&workspace.size)?)]);
     Ok(Some(PersistentVolumeClaim {
-        metadata: context.metadata(names::workspace_claim(&entry.key.name)),
+        metadata: context.metadata(entry.workspace_claim()),
         spec: Some(PersistentVolumeClaimSpec {
             access_modes: Some(vec!["ReadWriteOnce".into()]),
             storage_class_name: workspace.storage_class_name.clone(),
@@ -114,7 +113,7 @@ fn workspace(context: &BuildContext<'_>) -> Volume {
     Volume {
         name: WORK.into(),
         persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
-            claim_name: names::workspace_claim(&entry.key.name),
+            claim_name: entry.workspace_claim(),
             read_only: None,
         }),
         ..Volume::default()

@@ -47,6 +47,10 @@ pub enum Action {
         shape: String,
         restarts: u32,
     },
+    /// Makes the sandbox the owner of the PVC of a Pod that was warm.
+    AdoptClaim {
+        name: String,
+    },
     /// Creates the environment Secret that a Pod without a supervisor lacks.
     CreateSecret,
     /// Reads the log of the failed container into the status.

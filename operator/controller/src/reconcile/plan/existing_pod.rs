@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crds::conditions::Reason;
 use crds::contract::control::MIN_RUN_SECONDS;
+use crds::names;
 use crds::sandbox::{Phase, PodStatus};
 use jiff::Timestamp;
 
@@ -28,6 +29,7 @@ impl Planner<'_> {
         // The Pod has the key that it was created with; the spec may be newer.
         status.key_rotation = Some(pod.key_rotation).filter(|n| *n > 0);
         status.warm = pod.was_warm();
+        self.adopt_claim(pod);
         self.record_claim();
         if let Some((reason, message)) = lost_pod_reason(pod) {
             self.mark_pod_lost(&reason, &message);
@@ -54,7 +56,7 @@ impl Planner<'_> {
             self.fail(reason, &message, kind);
             self.delete_pod(pod, DeletionGrace::PodDefault);
         } else {
-            if pod.is_missing_claim() {
+            if self.is_missing_claim(pod) {
                 self.plan.actions.push(Action::CreateClaim);
             }
             if pod.is_missing_environment() {
@@ -63,6 +65,21 @@ impl Planner<'_> {
             self.requeue_no_later_than(runs_until);
             self.report_starting(pod, first);
         }
+    }
+
+    /// Makes the PVC of a Pod that was warm that of the sandbox, before the status names it.
+    fn adopt_claim(&mut self, pod: &PodFacts) {
+        let name = names::workspace_claim(&pod.name);
+        let is_adopted = self.facts.adopted_claim.as_ref() == Some(&name);
+        let is_known = is_adopted || self.plan.status.workspace_claim.is_some();
+        if pod.was_warm() && self.input.entry.spec.workspace.is_some() && !is_known {
+            self.plan.actions.push(Action::AdoptClaim { name });
+        }
+    }
+
+    pub(super) fn is_missing_claim(&self, pod: &PodFacts) -> bool {
+        let claim = self.plan.status.workspace_claim.as_deref();
+        claim.is_some_and(|claim| pod.is_missing_claim(claim))
     }
 
     fn count_restarts(&mut self, pod: &PodFacts) {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crds::conditions::{ConditionType, Reason};
-use crds::names;
 use crds::sandbox::{Phase, PodStatus};
 use jiff::Timestamp;
 
@@ -68,7 +67,7 @@ impl Planner<'_> {
             let message = format!("node {node} is not reporting and the sandbox does not respond");
             return (Reason::NodeNotReady, Some(message), false);
         }
-        if pod.is_missing_claim() {
+        if self.is_missing_claim(pod) {
             let message = "the workspace PVC was deleted; a new, empty one is created";
             return (Reason::VolumeLost, Some(message.into()), false);
         }
@@ -112,7 +111,7 @@ impl Planner<'_> {
         let Some(workspace) = workspace.filter(|_| api_messages::is_about_claims(why)) else {
             return why.to_owned();
         };
-        let claim = names::workspace_claim(&self.input.entry.key.name);
+        let claim = self.input.entry.workspace_claim();
         match &workspace.storage_class_name {
             Some(class) => format!("{why} (PVC {claim}, storage class {class})"),
             None => format!("{why} (PVC {claim}, default storage class of the cluster)"),

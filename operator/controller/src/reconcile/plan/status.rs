@@ -184,7 +184,9 @@ impl<'a> Planner<'a> {
     /// deleted, also when the spec has no workspace any more.
     pub(super) fn record_claim(&mut self) {
         if self.input.entry.spec.workspace.is_some() {
-            let name = || names::workspace_claim(&self.input.entry.key.name);
+            let warm = self.facts.pod.as_ref().filter(|pod| pod.was_warm());
+            let owner = warm.map_or(&self.input.entry.key.name, |pod| &pod.name);
+            let name = || names::workspace_claim(owner);
             self.plan.status.workspace_claim.get_or_insert_with(name);
         }
     }

@@ -101,6 +101,7 @@ fn action_text(action: &Action) -> &'static str {
             ..
         } => "force-deletes the Pod",
         Action::DeleteClaim { .. } => "deletes the PVC",
+        Action::AdoptClaim { .. } => "takes over the PVC",
         Action::ClaimPod { .. } => "claims a warm Pod",
         Action::CreateSecret => "creates the environment Secret",
         Action::DropSealedEnv => "drops the sealed environment",
