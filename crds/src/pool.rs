@@ -46,12 +46,41 @@ pub struct SandboxPoolSpec {
     #[serde(default)]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: u32,
+    /// Sandboxes that may claim the warm Pods.
+    #[serde(default, skip_serializing_if = "ClaimPolicy::is_default")]
+    pub claimed_by: ClaimPolicy,
+    /// Tenants of the runtime API whose sandboxes may claim the warm Pods, by the names of their API
+    /// keys. Sandboxes of kubectl have no tenant. Default: all sandboxes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
+    pub tenants: Vec<String>,
     /// Defaults for sandboxes of this pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Lifecycle>,
     /// Replacement of warm Pods after a change of the template. Default: 25% for both bounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
+}
+
+/// Sandboxes that may claim the warm Pods of a pool. In both cases the Pod of the sandbox would have
+/// to be the same as a warm one, except for what arrives at the claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum ClaimPolicy {
+    /// Those that name the pool.
+    #[default]
+    Named,
+    /// Also those that name no pool, such as the sessions of the runtime API.
+    Matching,
+}
+
+impl ClaimPolicy {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "signature that serde requires"
+    )]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The fields of a Sandbox that shape its Pod.

@@ -163,10 +163,18 @@ fn first_init_wins_and_may_be_repeated() {
     assert_eq!(state(&send(&process, &first)), "starting");
     assert_eq!(process.line(), "started");
     assert_eq!(send(&process, &first).status, 200);
-    assert_eq!(send(&process, &seal("exit 1")).status, 409);
+    let conflict = send(&process, &seal("exit 1"));
+    assert_eq!(conflict.status, 409);
     let report = ready(process.address, 60);
     assert_eq!(state(&report), "ready");
     assert!(report.json()["sealingKey"].is_null());
+    let owner = shell("echo started; exec sleep 1000").owner();
+    let owner = serde_json::to_value(owner).unwrap();
+    assert_eq!(owner["sandboxUid"], "sandbox");
+    assert_eq!(
+        [&report.json()["owner"], &conflict.json()["owner"]],
+        [&owner; 2]
+    );
 }
 
 #[test]

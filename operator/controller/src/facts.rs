@@ -48,8 +48,8 @@ pub struct Facts {
     pub pool_revision: Option<String>,
     /// Fields that the pool in the spec supplies now.
     pub pool: Option<Arc<PoolSnapshot>>,
-    /// Shape of a ready warm Pod that fits the sandbox, which has no Pod.
-    pub warm_shape: Option<String>,
+    /// A ready warm Pod that fits the sandbox, which has no Pod.
+    pub warm: Option<WarmMatch>,
     /// PVC of a Pod that was warm, which has become that of the sandbox.
     pub adopted_claim: Option<String>,
     /// A Pod of the sandbox was deleted recently.
@@ -63,6 +63,14 @@ pub struct Facts {
     pub spec_changed: bool,
     /// The `NetworkPolicy` of the namespace has to be checked.
     pub isolation_due: bool,
+}
+
+/// Warm Pods that a sandbox can claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WarmMatch {
+    /// Name of their pool.
+    pub pool: String,
+    pub shape: String,
 }
 
 impl Facts {

@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crds::SandboxPool;
-use crds::pool::{SandboxPoolSpec, SandboxPoolStatus};
+use crds::pool::{ClaimPolicy, SandboxPoolSpec, SandboxPoolStatus};
 use crds::sandbox::{EnvVar, Lifecycle, PoolSnapshot, SandboxSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
@@ -24,7 +24,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize as _, Serialize};
 use tokio::sync::watch;
 
-use shared::index::{Index, Key};
+use shared::index::{Entry, Index, Key};
 use shared::kubernetes::watch::WatchSink;
 use shared::kubernetes::work_queue::WorkQueue;
 
@@ -126,6 +126,26 @@ impl PoolIndex {
 
     pub(crate) fn synced(&self) -> watch::Receiver<bool> {
         self.synced.subscribe()
+    }
+
+    /// Pools whose warm Pods a sandbox may claim, by name.
+    pub(crate) fn claimable(&self, entry: &Entry) -> Vec<Key> {
+        let named = entry.pool();
+        let tenant = entry.session().map(|session| &session.tenant);
+        let pools = self.by_key.read();
+        let may_claim = |key: &Key, pool: &Pool| {
+            let is_chosen = match &named {
+                Some(named) => named == key,
+                None => pool.spec.claimed_by == ClaimPolicy::Matching,
+            };
+            let tenants = &pool.spec.tenants;
+            let is_tenant = tenants.is_empty() || tenant.is_some_and(|own| tenants.contains(own));
+            is_chosen && is_tenant && key.namespace == entry.key.namespace
+        };
+        let found = pools.iter().filter(|(key, pool)| may_claim(key, pool));
+        let mut found: Vec<_> = found.map(|(key, _)| key.clone()).collect();
+        found.sort();
+        found
     }
 
     /// Pool that a spec names, if it exists.

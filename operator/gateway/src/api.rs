@@ -60,9 +60,8 @@ impl Api {
         // Charts set the variable of an absent value to the empty text.
         let password = password.filter(|password| !password.expose_secret().is_empty());
         let admin = password.map(|password| AdminAuth::new(password, sandboxes.keys.admin()));
-        let overlay = settings.warm_runtime_config_overlay;
         Self {
-            configs: WarmConfigStore::new(client, &sandboxes.config.namespace, overlay),
+            configs: WarmConfigStore::new(client, &sandboxes.config),
             admin: admin.map(Arc::new),
             sandboxes,
             tenants,

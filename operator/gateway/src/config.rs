@@ -8,12 +8,17 @@ use std::time::Duration;
 
 use clap::builder::{FalseyValueParser, RangedU64ValueParser};
 use crds::contract::CONTROL_PORT;
+use crds::int_or_string::IntOrString;
+use crds::sandbox::Workspace;
 use ipnet::IpNet;
 use secrecy::SecretString;
 
 use crate::serve::tls::Certificate;
 use shared::diagnostics::Diagnostics;
 use shared::urls::{Scheme, UrlForm, Urls};
+
+/// Mount path of the workspaces of the API's sandboxes.
+const MOUNT_PATH: &str = "/workspace";
 
 /// Configuration of a gateway. [`Default`] has the values of absent flags.
 #[derive(Debug, Clone, clap::Args)]
@@ -274,6 +279,17 @@ fn without_flags<T: clap::Args>() -> T {
 }
 
 /// Treats empty text as absent: charts set the variable of an absent value to the empty text.
+impl GatewayConfig {
+    /// Workspace of the API's sandboxes.
+    pub(crate) fn workspace(&self) -> Workspace {
+        Workspace {
+            size: IntOrString::String(self.workspace_size.clone()),
+            storage_class_name: present(self.storage_class.as_deref()).map(str::to_owned),
+            mount_path: Some(MOUNT_PATH.to_owned()),
+        }
+    }
+}
+
 pub(crate) fn present(text: Option<&str>) -> Option<&str> {
     text.filter(|text| !text.is_empty())
 }

@@ -6,8 +6,8 @@ mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::pool::{PoolTemplate, SandboxPoolSpec};
-use crds::sandbox::{EnvVar, SecurityContext};
+use crds::pool::{ClaimPolicy, PoolTemplate, SandboxPoolSpec};
+use crds::sandbox::{EnvVar, SecurityContext, Workspace};
 use crds::{SandboxPool, names};
 use kube::ResourceExt as _;
 use ring::digest::{SHA256, digest};
@@ -143,8 +143,8 @@ fn read(pool: &SandboxPool) -> WarmConfig {
 }
 
 impl ConfigRequest {
-    /// Converts the config to a pool.
-    fn into_pool(self, name: &str) -> Result<SandboxPool, ConfigError> {
+    /// Converts the config to a pool of Pods for sessions, which have this workspace.
+    fn into_pool(self, name: &str, workspace: Workspace) -> Result<SandboxPool, ConfigError> {
         check_name(name)?;
         if self.fuse_s3_mount == Some(true) {
             return Err(ConfigError::Invalid("fuse_s3_mount is not supported"));
@@ -165,11 +165,13 @@ impl ConfigRequest {
             working_dir: self.working_dir,
             env: env.into_iter().map(to_env_var).collect(),
             security_context: Some(security).filter(|s| *s != SecurityContext::default()),
+            workspace: Some(workspace),
             ..PoolTemplate::default()
         };
         let spec = SandboxPoolSpec {
             template,
             replicas: self.count.unwrap_or(0),
+            claimed_by: ClaimPolicy::Matching,
             ..SandboxPoolSpec::default()
         };
         let mut pool = SandboxPool::new(&object_name(name), spec);
@@ -213,6 +215,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::config::GatewayConfig;
 
     fn request(image: &str) -> ConfigRequest {
         serde_json::from_value(json!({
@@ -222,8 +225,12 @@ mod tests {
         .unwrap()
     }
 
+    fn workspace() -> Workspace {
+        GatewayConfig::default().workspace()
+    }
+
     fn applied(name: &str) -> SandboxPool {
-        let mut pool = request("applied").into_pool("x").unwrap();
+        let mut pool = request("applied").into_pool("x", workspace()).unwrap();
         pool.metadata.name = Some(name.into());
         pool.metadata.labels = None;
         pool.metadata.annotations = None;
@@ -245,7 +252,10 @@ mod tests {
     #[test]
     fn invalid_configs_are_rejected() {
         for name in ["", "a\nb", &"x".repeat(129)] {
-            assert!(request("i").into_pool(name).is_err(), "{name:?}");
+            assert!(
+                request("i").into_pool(name, workspace()).is_err(),
+                "{name:?}"
+            );
         }
         let long = "x".repeat(128 * 1024);
         for (field, value) in [
@@ -258,7 +268,7 @@ mod tests {
             let mut body = json!({"image": "i"});
             body[field] = value;
             let odd: ConfigRequest = serde_json::from_value(body).unwrap();
-            assert!(odd.into_pool("a").is_err(), "{field}");
+            assert!(odd.into_pool("a", workspace()).is_err(), "{field}");
         }
     }
 }

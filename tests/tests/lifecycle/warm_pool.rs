@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use tests::test_cluster::{TestCluster, is_controller_write};
+use tests::test_cluster::{TestCluster, is_controller_write, start_body};
 use tokio::time::{Instant, sleep};
 
 /// A pool with this number of warm Pods.
@@ -286,4 +286,32 @@ async fn volume_of_a_warm_pod_moves_with_the_claim() {
     reaches(&cluster, |status| status.ready == 0).await;
     cluster.wait_until_quiet().await;
     assert!(claims(&cluster).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_claim_from_matching_pools_of_their_tenant() {
+    let cluster = TestCluster::new();
+    let gateway = cluster.gateway().await;
+    let running = async |body: &Value| {
+        let started = gateway.start(body).await;
+        let name = started["runtime_id"].as_str().unwrap();
+        cluster.wait_for_phase(name, Phase::Running).await
+    };
+    let cold = running(&start_body("cold")).await;
+    let spec = cluster.sandboxes().get(&cold.key.name).await.unwrap().spec;
+    let template = json!({"image": spec.image, "workspace": spec.workspace});
+    let pool = |tenants: &[&str], policy: &str| json!({"replicas": 2, "claimedBy": policy, "tenants": tenants, "template": template});
+    for (tenants, policy, warm) in [
+        (&[][..], "Named", false),
+        (&["other"], "Matching", false),
+        (&["default", "other"], "Matching", true),
+        (&[], "Matching", true),
+    ] {
+        cluster.put_pool(&pool(tenants, policy)).await;
+        reaches(&cluster, |status| status.ready == 2).await;
+        let mut body = start_body(&format!("{policy}-{}", tenants.len()));
+        body["environment"] = json!({"SESSION": policy});
+        let sandbox = running(&body).await;
+        assert_eq!(sandbox.status.warm, warm, "{tenants:?} {policy}");
+    }
 }

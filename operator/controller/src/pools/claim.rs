@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::warm_pods::WarmPod;
 use crate::context::Context;
 use crate::facts::spec_revision::SpecRevision;
-use crate::facts::{KEY_ROTATION_ANNOTATION, RESTARTS_ANNOTATION, SPEC_ANNOTATION};
+use crate::facts::{KEY_ROTATION_ANNOTATION, RESTARTS_ANNOTATION, SPEC_ANNOTATION, WarmMatch};
 use crate::reconcile::build::command::key_rotation;
 use crate::reconcile::build::sandbox_owner;
 use shared::index::{Entry, Key};
@@ -20,19 +20,22 @@ use shared::kubernetes::slim::SlimPod;
 /// Pods that one reconcile tries to claim. Each of the others has been changed or deleted.
 const MAX_ATTEMPTS: usize = 8;
 
-/// Claims a warm Pod of this shape for a sandbox, and indexes it as its Pod. `None` if there is none.
+/// Claims a warm Pod for a sandbox, and indexes it as its Pod. `None` if there is none any more.
 pub(crate) async fn claim(
     context: &Context,
     entry: &Entry,
-    pool: &Key,
-    shape: &str,
+    warm: &WarmMatch,
     restarts: u32,
 ) -> Result<Option<SlimPod>, CallError> {
+    let pool = Key {
+        namespace: entry.key.namespace.clone(),
+        name: warm.pool.clone(),
+    };
     for _ in 0..MAX_ATTEMPTS {
-        let Some(pod) = context.warm_pods.take_ready(pool, shape) else {
+        let Some(pod) = context.warm_pods.take_ready(&pool, &warm.shape) else {
             break;
         };
-        if let Some(claimed) = try_claim(context, entry, pool, &pod, restarts).await? {
+        if let Some(claimed) = try_claim(context, entry, &pool, &pod, restarts).await? {
             return Ok(Some(claimed));
         }
     }

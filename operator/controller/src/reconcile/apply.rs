@@ -52,8 +52,8 @@ async fn execute(
         Action::IsolateNamespace => isolate_namespace(context, observed).await?,
         Action::CreateClaim => create::claim(context, observed).await?,
         Action::CreatePod { restarts } => create::pod(context, observed, *restarts).await?,
-        Action::ClaimPod { shape, restarts } => {
-            let pod = create::claim_pod(context, observed, shape, *restarts).await?;
+        Action::ClaimPod { warm, restarts } => {
+            let pod = create::claim_pod(context, observed, warm, *restarts).await?;
             status.pod_name = Some(pod);
         }
         Action::AdoptClaim { name } => claim::adopt_volume(context, &observed.entry, name).await?,

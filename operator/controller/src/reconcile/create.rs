@@ -11,8 +11,8 @@ use kube::api::PostParams;
 use super::error::ApplyError;
 use crate::context::Context;
 use crate::facts::spec_revision::SpecRevision;
-use crate::facts::{PodFacts, SPEC_ANNOTATION};
-use crate::pools::claim;
+use crate::facts::{PodFacts, SPEC_ANNOTATION, WarmMatch};
+use crate::pools::claim as warm_claim;
 use crate::reconcile::build::command::key_rotation;
 use crate::reconcile::build::pod::requested_runtime_class;
 use crate::reconcile::build::{self, BuildContext, PodParams, pod_owner};
@@ -90,19 +90,18 @@ pub(super) async fn pod(
 pub(super) async fn claim_pod(
     context: &Context,
     observed: &Observed,
-    shape: &str,
+    warm: &WarmMatch,
     restarts: u32,
 ) -> Result<String, ApplyError> {
     let entry = &observed.entry;
     let rotation = key_rotation(&entry.spec);
     // An invalid spec consumes no warm Pod.
     init_message::init(&build_context(context, observed), rotation, true)?;
-    if let Some(pool) = entry.pool() {
-        let claimed = claim::claim(context, entry, &pool, shape, restarts).await?;
-        if let Some(name) = claimed.and_then(|pod| pod.metadata.name) {
-            return Ok(name);
-        }
+    let claimed = warm_claim::claim(context, entry, warm, restarts).await?;
+    if let Some(name) = claimed.and_then(|pod| pod.metadata.name) {
+        return Ok(name);
     }
+    claim(context, observed).await?;
     pod(context, observed, restarts).await?;
     Ok(names::pod(&entry.key.name))
 }

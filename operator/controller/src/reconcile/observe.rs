@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::config::Deadlines;
 use crate::context::Context;
-use crate::facts::{Facts, QuotaDecision};
+use crate::facts::{Facts, QuotaDecision, WarmMatch};
 use crate::pools::fill_from_snapshot;
 use crate::pools::shape::WarmPods;
 use crate::reconcile::init_message;
@@ -30,22 +30,27 @@ pub(super) fn observe(context: &Context, key: &Key, now: Timestamp) -> Option<Ob
     let has_pod = observed.facts.pod.is_some();
     let defaults = &context.config.defaults;
     if !has_pod {
-        observed.facts.warm_shape = warm_shape(context, &observed.entry);
+        observed.facts.warm = warm_match(context, &observed.entry);
     }
     observed.facts.quota = context.quota.request(&observed.entry, has_pod, defaults);
     Some(observed)
 }
 
-/// Shape of a ready warm Pod that fits a sandbox without a Pod.
-fn warm_shape(context: &Context, entry: &Entry) -> Option<String> {
-    let (spec, pool) = (&entry.spec, entry.pool()?);
+/// A ready warm Pod that fits a sandbox without a Pod.
+fn warm_match(context: &Context, entry: &Entry) -> Option<WarmMatch> {
+    let spec = &entry.spec;
     let starts = entry.desired_state() == DesiredState::Running && !entry.deleting;
     // The workspace of an earlier start is not that of a warm Pod.
     let fits = starts && spec.command.is_some() && entry.status.workspace_claim.is_none();
     let keys = &context.keys;
     // Warm Pods have the current keys, and clients the session key of the keys at creation.
     let has_keys = std::ptr::eq(keys.of(entry.created_at), keys.of(None));
-    if !fits || !has_keys || !context.warm_pods.has_any(&pool) {
+    if !fits || !has_keys {
+        return None;
+    }
+    let mut pools = context.pools.claimable(entry);
+    pools.retain(|pool| context.warm_pods.has_any(pool));
+    if pools.is_empty() {
         return None;
     }
     let warm = WarmPods {
@@ -53,7 +58,9 @@ fn warm_shape(context: &Context, entry: &Entry) -> Option<String> {
         keys,
     };
     let shape = warm.shape(spec).ok()?;
-    context.warm_pods.has_ready(&pool, &shape).then_some(shape)
+    let is_ready = |pool: &Key| context.warm_pods.has_ready(pool, &shape);
+    let pool = pools.into_iter().find(is_ready)?.name;
+    Some(WarmMatch { pool, shape })
 }
 
 /// Restores the quota from the indexes.
@@ -95,7 +102,7 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
         pool_missing: resolved.is_none(),
         pool_revision: pool.as_ref().map(|pool| pool.revision.clone()),
         pool: pool.map(|pool| pool.snapshot.clone()),
-        warm_shape: None,
+        warm: None,
         adopted_claim: context.memory.adopted_claim(key),
         had_lost_pod: context.pods.has_lost_pod(&entry.uid),
         quota: QuotaDecision::Admitted,

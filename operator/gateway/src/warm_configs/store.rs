@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crds::SandboxPool;
 use crds::names::GATEWAY_FIELD_MANAGER;
+use crds::sandbox::Workspace;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
@@ -13,6 +14,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::{ConfigRequest, WarmConfig, effective_configs, is_stored, object_name, read};
+use crate::config::GatewayConfig;
 use crate::exec_limits::ExecLimitError;
 use crate::sandboxes::retry::{retrying, within};
 use crate::sandboxes::{SandboxError, create_params};
@@ -29,6 +31,8 @@ const MAX_POOLS: u32 = 1000;
 pub(crate) struct WarmConfigStore {
     api: Api<SandboxPool>,
     overlay: bool,
+    /// Workspace of the API's sandboxes.
+    workspace: Workspace,
     cache: Mutex<Option<CachedConfigs>>,
 }
 
@@ -52,10 +56,11 @@ pub(crate) enum ConfigError {
 }
 
 impl WarmConfigStore {
-    pub(crate) fn new(client: &kube::Client, namespace: &str, overlay: bool) -> Self {
+    pub(crate) fn new(client: &kube::Client, config: &GatewayConfig) -> Self {
         Self {
-            api: Api::namespaced(client.clone(), namespace),
-            overlay,
+            api: Api::namespaced(client.clone(), &config.namespace),
+            overlay: config.settings.warm_runtime_config_overlay,
+            workspace: config.workspace(),
             cache: Mutex::default(),
         }
     }
@@ -96,7 +101,7 @@ impl WarmConfigStore {
         name: &str,
         request: ConfigRequest,
     ) -> Result<WarmConfig, ConfigError> {
-        let pool = request.into_pool(name)?;
+        let pool = request.into_pool(name, self.workspace.clone())?;
         let stored = match self.replace(&pool).await {
             Err(SandboxError::NotFound) => self.create(&pool).await,
             replaced => replaced,
@@ -136,12 +141,14 @@ impl WarmConfigStore {
         let patch = Patch::Merge(json!({
             "spec": {
                 "replicas": pool.spec.replicas,
+                "claimedBy": pool.spec.claimed_by,
                 "template": {
                     "image": template.image,
                     "command": template.command,
                     "workingDir": template.working_dir,
                     "env": template.env,
                     "securityContext": template.security_context,
+                    "workspace": template.workspace,
                 },
             },
         }));

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use SupervisorState::{Dormant, Ready, Starting};
-use crds::contract::control::{Init, Probe};
+use crds::contract::control::{Init, PodOwner, Probe};
 use crds::contract::sealing::SealingKey;
 use crds::contract::token::Verifier;
 use futures::future::BoxFuture;
@@ -20,6 +20,8 @@ struct FakeSupervisors {
     ready: Mutex<Vec<String>>,
     /// Offered for the init message.
     sealing_key: Mutex<Option<String>>,
+    /// Sandbox that it reports.
+    owner: Mutex<Option<PodOwner>>,
     tokens: Mutex<Vec<String>>,
     probes: Mutex<u32>,
     short_probes: Mutex<u32>,
@@ -71,6 +73,7 @@ impl Supervisors for FakeSupervisors {
             let state = self.next_state(&at.ip).ok_or_else(unreachable)?;
             Ok(ReadyReport {
                 sealing_key: self.sealing_key.lock().clone(),
+                owner: self.owner.lock().clone(),
                 ..state.into()
             })
         })
@@ -115,7 +118,7 @@ fn run(restarts: u32) -> ContainerRun {
     }
 }
 
-fn supervisor() -> ProbeTarget {
+fn supervisor(is_required: bool) -> ProbeTarget {
     let init = || {
         Some(Init {
             sandbox_uid: Some("uid".into()),
@@ -134,7 +137,7 @@ fn supervisor() -> ProbeTarget {
         created_at: None,
         owner: ExpectedOwner {
             sandbox_uid: "uid".into(),
-            is_required: false,
+            is_required,
         },
     }
 }
@@ -146,7 +149,7 @@ impl ProbeFixture {
 
     fn probe_at(&self, name: &str, run: ContainerRun, ip: &str) {
         let prober = &self.readiness;
-        prober.ensure_probing(&key(name), run, ip, supervisor());
+        prober.ensure_probing(&key(name), run, ip, supervisor(false));
     }
 
     /// Time until a sandbox is ready.
@@ -204,6 +207,28 @@ async fn init_message_is_encrypted_to_the_key_of_the_pod() {
 #[tokio::test(start_paused = true)]
 async fn running_supervisor_is_not_initialized_again() {
     assert_eq!(probe_fixture(&[Some(Ready)]).init_grants().await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn supervisor_of_another_sandbox_is_never_ready() {
+    for (reported, is_required, result) in [
+        (Some("uid"), true, ProbeResult::Ready),
+        (Some("other"), false, ProbeResult::OtherOwner),
+        (None, true, ProbeResult::OtherOwner),
+        // A supervisor of an earlier version names none.
+        (None, false, ProbeResult::Ready),
+    ] {
+        let fixture = probe_fixture(&[Some(Ready)]);
+        *fixture.supervisors.owner.lock() = reported.map(|uid| PodOwner {
+            sandbox_uid: uid.to_owned(),
+            init_digest: String::new(),
+        });
+        let target = supervisor(is_required);
+        let prober = &fixture.readiness;
+        prober.ensure_probing(&key("a"), run(0), "10.0.0.1", target);
+        let found = fixture.next_result(0).await;
+        assert_eq!(found, Some(result), "{reported:?} {is_required}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use crds::sandbox::SandboxStatus;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::config::Deadlines;
+use crate::facts::WarmMatch;
 use shared::index::Entry;
 
 /// Terminations of the command, or losses of the Pod, before first readiness that fail a start.
@@ -42,9 +43,9 @@ pub enum Action {
     CreatePod {
         restarts: u32,
     },
-    /// Claims a warm Pod of this shape, or creates one if all have been claimed meanwhile.
+    /// Claims a warm Pod, or creates one if all have been claimed meanwhile.
     ClaimPod {
-        shape: String,
+        warm: WarmMatch,
         restarts: u32,
     },
     /// Makes the sandbox the owner of the PVC of a Pod that was warm.

@@ -120,8 +120,8 @@ impl Planner<'_> {
             return;
         }
         let restarts = self.plan.status.restarts.count;
-        if let Some(shape) = self.facts.warm_shape.clone() {
-            let claim = Action::ClaimPod { shape, restarts };
+        if let Some(warm) = self.facts.warm.clone() {
+            let claim = Action::ClaimPod { warm, restarts };
             self.plan.actions.push(claim);
         } else {
             if self.input.entry.spec.workspace.is_some() {

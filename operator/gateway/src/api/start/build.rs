@@ -2,17 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crds::int_or_string::IntOrString;
-use crds::sandbox::{SandboxSpec, Session, Workspace};
+use crds::sandbox::{SandboxSpec, Session};
 use crds::{Sandbox, names};
 use kube::api::ObjectMeta;
 
 use super::request::Start;
 use crate::api::{Api, ApiError};
-use crate::config::present;
-
-/// Mount path of the workspace.
-const MOUNT_PATH: &str = "/workspace";
 
 impl Api {
     /// Builds the object of this name, which derives from tenant, session and epoch.
@@ -55,11 +50,7 @@ impl Api {
             resource_factor: start.resource_factor,
             runtime_class_name: start.runtime_class.clone(),
             security_context: start.security_context.clone(),
-            workspace: Some(Workspace {
-                size: IntOrString::String(config.workspace_size.clone()),
-                storage_class_name: present(config.storage_class.as_deref()).map(str::to_owned),
-                mount_path: Some(MOUNT_PATH.to_owned()),
-            }),
+            workspace: Some(config.workspace()),
             session: Some(Session {
                 tenant: tenant.to_owned(),
                 id: start.session.clone(),
