@@ -195,10 +195,8 @@ async fn lead(worker: &Arc<Worker>, shutdown: &CancellationToken) -> bool {
 async fn run_leader_tasks(worker: &Arc<Worker>, shutdown: &CancellationToken) -> bool {
     let context = &worker.context;
     let pools = PoolReconciler::new(context.clone());
-    tokio::select! {
-        all_ended = worker.run(shutdown) => all_ended,
-        () = pools.run() => false,
-    }
+    let (sandboxes, pools) = tokio::join!(worker.run(shutdown), pools.run(shutdown));
+    sandboxes && pools
 }
 
 async fn wait_synced(context: &Context) {

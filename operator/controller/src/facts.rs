@@ -29,6 +29,8 @@ pub const IDENTITY_ANNOTATION: &str = "openhands.dev/identity";
 pub const SPEC_ANNOTATION: &str = "openhands.dev/spec";
 /// Annotation of a Pod that is or was warm: its shape.
 pub const SHAPE_ANNOTATION: &str = "openhands.dev/shape";
+/// Annotation of a Pod that was warm: RFC 3339 time of its claim.
+pub const CLAIMED_ANNOTATION: &str = "openhands.dev/claimed-at";
 /// Annotation of a Pod that deviates from the spec: a note for the owner.
 pub const NOTE_ANNOTATION: &str = "openhands.dev/note";
 
@@ -126,6 +128,8 @@ pub struct PodFacts {
     pub name: String,
     pub uid: String,
     pub created_at: Option<Timestamp>,
+    /// Time at which a sandbox claimed the Pod, which was warm.
+    pub claimed_at: Option<Timestamp>,
     pub phase: PodPhase,
     pub ip: Option<String>,
     pub node: Option<String>,
@@ -218,6 +222,9 @@ impl PodFacts {
             name: pod.metadata.name.clone()?,
             uid: pod.metadata.uid.clone()?,
             created_at: pod.metadata.creation_timestamp.as_ref().map(|t| t.0),
+            claimed_at: pod
+                .annotation(CLAIMED_ANNOTATION)
+                .and_then(|at| at.parse().ok()),
             phase: phase(status.phase.as_deref()),
             ip: status.pod_ip.clone().filter(|ip| !ip.is_empty()),
             node: pod.spec.node_name.clone(),
@@ -253,6 +260,11 @@ impl PodFacts {
                 .chain(&status.container_statuses)
                 .find_map(StartProblem::read),
         })
+    }
+
+    /// Time from which the Pod belongs to its sandbox.
+    pub fn owned_since(&self) -> Option<Timestamp> {
+        self.claimed_at.or(self.created_at)
     }
 
     /// Returns whether the Pod was warm before its sandbox claimed it.

@@ -3,6 +3,7 @@
 //! write does the same with the PVC of a Pod that has one.
 
 use crds::names;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -10,7 +11,9 @@ use serde_json::{Value, json};
 use super::warm_pods::WarmPod;
 use crate::context::Context;
 use crate::facts::spec_revision::SpecRevision;
-use crate::facts::{KEY_ROTATION_ANNOTATION, RESTARTS_ANNOTATION, SPEC_ANNOTATION, WarmMatch};
+use crate::facts::{
+    CLAIMED_ANNOTATION, KEY_ROTATION_ANNOTATION, RESTARTS_ANNOTATION, SPEC_ANNOTATION, WarmMatch,
+};
 use crate::reconcile::build::command::key_rotation;
 use crate::reconcile::build::sandbox_owner;
 use shared::index::{Entry, Key};
@@ -53,7 +56,7 @@ async fn try_claim(
     let (warm, facts) = (&context.warm_pods, &pod.facts);
     let api = context.api::<SlimPod>(pool);
     let params = PatchParams::apply(names::CONTROLLER_FIELD_MANAGER);
-    let patch = Patch::Merge(patch(entry, pod, restarts));
+    let patch = Patch::Merge(patch(entry, pod, restarts, context.clock.now()));
     match with_timeout(api.patch(&facts.name, &params, &patch)).await {
         Ok(claimed) => {
             context.pods.apply(&claimed);
@@ -103,9 +106,12 @@ pub(crate) async fn adopt_volume(
     Ok(())
 }
 
-fn patch(entry: &Entry, pod: &WarmPod, restarts: u32) -> Value {
+fn patch(entry: &Entry, pod: &WarmPod, restarts: u32, now: Timestamp) -> Value {
     let revision = SpecRevision::new(entry.generation, &entry.spec);
-    let mut annotations = json!({SPEC_ANNOTATION: revision.to_string()});
+    let mut annotations = json!({
+        SPEC_ANNOTATION: revision.to_string(),
+        CLAIMED_ANNOTATION: now.to_string(),
+    });
     if restarts > 0 {
         annotations[RESTARTS_ANNOTATION] = restarts.to_string().into();
     }

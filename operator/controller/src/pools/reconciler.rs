@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::Pool;
 use super::plan::{PoolPlan, plan};
@@ -24,7 +25,7 @@ use shared::index::Key;
 use shared::kubernetes::client::{CallError, with_timeout};
 use shared::kubernetes::owned_objects::{CreateError, create_owned, delete};
 use shared::kubernetes::slim::SlimPod;
-use shared::kubernetes::work_queue::MAX_OUTAGE_BACKOFF;
+use shared::kubernetes::work_queue::{MAX_OUTAGE_BACKOFF, WorkQueue};
 
 /// Pools that are reconciled at once.
 const MAX_CONCURRENT_POOLS: usize = 8;
@@ -32,6 +33,8 @@ const MAX_CONCURRENT_POOLS: usize = 8;
 const MAX_CONCURRENT_WRITES: usize = 16;
 /// Pods of one pool that one reconcile creates. The rest follows in the next one.
 const MAX_BATCH: usize = 128;
+/// Time for reconciles to end on shutdown: slightly more than the time limit of one call.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(12);
 /// Time limit of one reconcile.
 const TIME_LIMIT: Duration = Duration::from_mins(1);
 
@@ -64,8 +67,8 @@ impl PoolReconciler {
         })
     }
 
-    /// Reconciles pools until it is dropped.
-    pub(crate) async fn run(self: Arc<Self>) {
+    /// Reconciles pools until shutdown. Returns whether all reconciles have ended.
+    pub(crate) async fn run(self: Arc<Self>, shutdown: &CancellationToken) -> bool {
         let queue = &self.context.pool_queue;
         queue.open();
         for pool in self.context.pools.keys() {
@@ -75,26 +78,31 @@ impl PoolReconciler {
             queue.add(pool);
         }
         let mut reconciles = JoinSet::new();
-        loop {
-            let (pool, _) = queue.next().await;
-            reconciles.spawn(self.clone().reconcile_key(pool));
-            while reconciles.try_join_next().is_some() {}
-            if reconciles.len() >= MAX_CONCURRENT_POOLS {
-                reconciles.join_next().await;
+        let taking = async {
+            loop {
+                let (pool, _) = queue.next().await;
+                reconciles.spawn(self.clone().reconcile_key(pool));
+                while reconciles.try_join_next().is_some() {}
+                if reconciles.len() >= MAX_CONCURRENT_POOLS {
+                    reconciles.join_next().await;
+                }
             }
-        }
+        };
+        let _: Option<()> = shutdown.run_until_cancelled(taking).await;
+        let ended = async { while reconciles.join_next().await.is_some() {} };
+        timeout(DRAIN_TIMEOUT, ended).await.is_ok()
     }
 
     async fn reconcile_key(self: Arc<Self>, key: Key) {
-        let queue = &self.context.pool_queue;
-        let result = timeout(TIME_LIMIT, self.reconcile(&key)).await;
-        let failure = match result {
+        let mut guard = QueueGuard {
+            queue: &self.context.pool_queue,
+            key: &key,
+            next: None,
+        };
+        let failure = match timeout(TIME_LIMIT, self.reconcile(&key)).await {
             Ok(Ok(next)) => {
                 self.memory.forget_failure(&key);
-                queue.done(&key);
-                if let Some(next) = next {
-                    queue.add_at(key, next);
-                }
+                guard.next = Some(next);
                 return;
             }
             Ok(Err(error)) => error.to_string(),
@@ -103,7 +111,6 @@ impl PoolReconciler {
         if self.memory.is_new_error(&key, &failure) {
             tracing::warn!(pool = %key, error = failure, "cannot maintain a pool; requeued");
         }
-        queue.requeue_with_backoff(&key, MAX_OUTAGE_BACKOFF);
     }
 
     /// Creates and deletes Pods, and writes the status. Returns the time of the next reconcile.
@@ -332,6 +339,26 @@ impl PoolReconciler {
         WarmPods {
             config: &self.context.config,
             keys: &self.context.keys,
+        }
+    }
+}
+
+/// Finishes a reconcile even if it panics; otherwise the pool would never be handed out again.
+struct QueueGuard<'a> {
+    queue: &'a WorkQueue<Key>,
+    key: &'a Key,
+    /// Time of the next reconcile after a success; `None` after a failure.
+    next: Option<Option<Instant>>,
+}
+
+impl Drop for QueueGuard<'_> {
+    fn drop(&mut self) {
+        let Some(next) = self.next else {
+            return self.queue.requeue_with_backoff(self.key, MAX_OUTAGE_BACKOFF);
+        };
+        self.queue.done(self.key);
+        if let Some(at) = next {
+            self.queue.add_at(self.key.clone(), at);
         }
     }
 }

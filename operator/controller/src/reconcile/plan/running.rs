@@ -46,7 +46,7 @@ impl Planner<'_> {
             Phase::Failed => condition_since(status, ConditionType::Failed, true),
             _ => None,
         };
-        let made = self.facts.pod.as_ref().and_then(|pod| pod.created_at);
+        let made = self.facts.pod.as_ref().and_then(PodFacts::owned_since);
         rest.zip(made).is_some_and(|(rest, made)| made > rest)
     }
 
@@ -88,7 +88,7 @@ impl Planner<'_> {
         if status.phase != Phase::Pending || waited {
             status.started_at = Some(self.now.into());
         } else if status.started_at.is_none() {
-            let pod = self.facts.pod.as_ref().and_then(|pod| pod.created_at);
+            let pod = self.facts.pod.as_ref().and_then(PodFacts::owned_since);
             status.started_at = Some(pod.unwrap_or(self.now).into());
         }
         status.restarts = Restarts::default();
