@@ -354,7 +354,9 @@ struct QueueGuard<'a> {
 impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
         let Some(next) = self.next else {
-            return self.queue.requeue_with_backoff(self.key, MAX_OUTAGE_BACKOFF);
+            return self
+                .queue
+                .requeue_with_backoff(self.key, MAX_OUTAGE_BACKOFF);
         };
         self.queue.done(self.key);
         if let Some(at) = next {
