@@ -3,6 +3,7 @@
 
 pub mod control;
 pub mod identity;
+pub mod prestart;
 pub mod sealing;
 pub mod token;
 
@@ -44,13 +45,16 @@ pub mod variable {
     pub const CONTROL_KEY: &str = "SANDBOX_CONTROL_KEY";
     /// Identity key of the sandbox, see [`super::identity`].
     pub const IDENTITY_KEY: &str = "SANDBOX_IDENTITY_KEY";
+    /// Program that runs before the init message, see [`super::prestart`].
+    pub const PRESTART: &str = "SANDBOX_PRESTART";
     /// Variables of the supervisor that the command does not inherit.
-    pub const SUPERVISOR: [&str; 5] = [
+    pub const SUPERVISOR: [&str; 6] = [
         POD_UID,
         POD_IP,
         CONTROL_PUBLIC_KEY,
         CONTROL_KEY,
         IDENTITY_KEY,
+        PRESTART,
     ];
     /// Address that servers in the sandbox bind to instead of all: for Pods that share the
     /// host's network. The command inherits it.
@@ -81,4 +85,6 @@ pub mod endpoint {
     pub const READY: &str = "/v1/ready";
     /// `GET` with [`super::identity::NONCE_HEADER`]: an empty response with a proof.
     pub const IDENTITY: &str = "/v1/identity";
+    /// `GET`, without a token: 204 once the prestarted program has passed its probe, 503 before.
+    pub const WARM: &str = "/v1/warm";
 }
