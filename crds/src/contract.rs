@@ -65,6 +65,17 @@ pub mod variable {
     pub const OH_SESSION_API_KEYS_0: &str = "OH_SESSION_API_KEYS_0";
     /// Session key before a rotation, as the agent-server reads it.
     pub const OH_SESSION_API_KEYS_1: &str = "OH_SESSION_API_KEYS_1";
+    /// Variables that the operator sets to another value for each sandbox.
+    pub const PER_SANDBOX: [&str; 8] = [
+        SESSION_API_KEY,
+        OH_SESSION_API_KEYS_0,
+        OH_SESSION_API_KEYS_1,
+        "OH_SECRET_KEY",
+        "OH_VSCODE_BASE_PATH",
+        "OH_WEB_URL",
+        "RUNTIME_ID",
+        "RUNTIME_URL",
+    ];
 }
 
 /// HTTP headers of the data plane.

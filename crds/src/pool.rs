@@ -46,6 +46,14 @@ pub struct SandboxPoolSpec {
     #[serde(default)]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: u32,
+    /// Program that a warm Pod runs before a sandbox claims it. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prestart: Option<PrestartMode>,
+    /// With prestart `Command`: path on the port `runtime` that answers 2xx once the program is warm.
+    /// Default: the port accepts connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024), regex(pattern = "^/"))]
+    pub prestart_path: Option<String>,
     /// Sandboxes that may claim the warm Pods.
     #[serde(default, skip_serializing_if = "ClaimPolicy::is_default")]
     pub claimed_by: ClaimPolicy,
@@ -60,6 +68,18 @@ pub struct SandboxPoolSpec {
     /// Replacement of warm Pods after a change of the template. Default: 25% for both bounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
+}
+
+/// Program that warm Pods run. A sandbox with another command runs its own in the same Pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PrestartMode {
+    /// The native executor, with the shell and the plugins of the template's command.
+    Executor,
+    /// The agent-server, which waits for its configuration (`OH_DEFERRED_INIT`).
+    AgentServer,
+    /// The command of the template. Sandboxes of this command that have the variables of the
+    /// template take it over.
+    Command,
 }
 
 /// Sandboxes that may claim the warm Pods of a pool. In both cases the Pod of the sandbox would have

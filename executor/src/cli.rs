@@ -49,6 +49,9 @@ pub(crate) struct SuperviseOptions {
     /// Address of the Pod, part of these proofs
     #[arg(long, env = variable::POD_IP)]
     pub(crate) pod_ip: Option<IpAddr>,
+    /// Program that runs before the init message, as JSON
+    #[arg(long, env = variable::PRESTART, hide_env_values = true)]
+    pub(crate) prestart: Option<String>,
     /// Address to listen on and to probe instead of all addresses
     #[arg(long, env = variable::BIND_ADDRESS)]
     pub(crate) bind_address: Option<IpAddr>,

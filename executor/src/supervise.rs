@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use crds::contract::control::{Init, SupervisorState};
 use crds::contract::identity::IdentityKey;
+use crds::contract::prestart::Prestart;
 use crds::contract::token::Verifier;
 use crds::contract::variable;
 use parking_lot::Mutex;
@@ -21,15 +22,19 @@ use crate::cli::SuperviseOptions;
 use crate::http_server::{self, Limits};
 use crate::{system, termination_message};
 
+use self::command::CommandStartError;
 use self::command_state::CommandState;
 use self::control::{Acceptance, Control};
 use self::init_store::{InitStore, PodIdentity};
+use self::prestart::Prestarted;
 use self::reaper::{Reaper, SignalEvent};
 
 mod command;
 mod command_state;
 mod control;
 mod init_store;
+mod loopback;
+mod prestart;
 mod probe;
 mod reaper;
 
@@ -42,6 +47,7 @@ const LIMITS: Limits = Limits {
 pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
     let verifier = verifier(&options)?;
     let identity = pod_identity(&options)?;
+    let prestart = prestart_of(&options)?;
     let reaper = Reaper::new().context("cannot set up signal handling of an init process")?;
     let acceptance = Acceptance::open(identity.as_ref());
     let acceptance = acceptance.context("cannot create the key for the init message")?;
@@ -72,6 +78,7 @@ pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
         probe_address: options.bind_address.unwrap_or(Ipv4Addr::LOCALHOST.into()),
         lifecycle,
         reaper,
+        prestart,
     };
     let supervision = async {
         let code = supervisor.supervise(requests).await;
@@ -108,32 +115,47 @@ fn pod_identity(options: &SuperviseOptions) -> anyhow::Result<Option<PodIdentity
     }))
 }
 
+fn prestart_of(options: &SuperviseOptions) -> anyhow::Result<Option<Prestart>> {
+    let text = options.prestart.as_deref();
+    let prestart = text.map(serde_json::from_str).transpose();
+    prestart.with_context(|| format!("{} is not valid", variable::PRESTART))
+}
+
 struct Supervisor {
     probe_address: IpAddr,
     lifecycle: CommandState,
     reaper: Reaper,
+    /// Program that runs until the init message.
+    prestart: Option<Prestart>,
 }
 
 impl Supervisor {
     /// Waits for the init message, runs the command, and returns its exit status.
     async fn supervise(mut self, mut requests: mpsc::Receiver<Init>) -> u8 {
+        // The stored message of an earlier run of the container.
+        let stored = requests.try_recv().ok();
+        let mut prestarted = match self.prestart.take_if(|_| stored.is_none()) {
+            Some(prestart) => {
+                match Prestarted::start(prestart, self.probe_address, &self.lifecycle) {
+                    Ok(prestarted) => Some(prestarted),
+                    Err(error) => return self.fail_start(error),
+                }
+            }
+            None => None,
+        };
         // A dormant Pod may wait for hours.
         system::release_code_pages();
-        let init = tokio::select! {
-            Some(init) = requests.recv() => init,
-            () = self.terminated() => return 0,
+        let program = prestarted.as_ref().map(|prestarted| prestarted.child);
+        let init = match stored {
+            Some(init) => init,
+            None => tokio::select! {
+                Some(init) = requests.recv() => init,
+                code = self.end_of_dormancy(program) => return code,
+            },
         };
-        let child = match command::start(&init) {
+        let child = match self.become_sandbox(&init, prestarted.take()).await {
             Ok(child) => child,
-            Err(error) => {
-                let code = error.exit_code();
-                // With its causes, on one line.
-                let detail = format!("{:#}", anyhow::Error::from(error));
-                tracing::error!(error = %detail, "cannot start the command");
-                termination_message::write_message(&detail);
-                self.lifecycle.set(SupervisorState::Exited, Some(detail));
-                return code;
-            }
+            Err(error) => return self.fail_start(error),
         };
         tracing::debug!(pid = child.as_raw_nonzero(), "command started");
         let probing = probe::watch(self.probe_address, init.probe, self.lifecycle.clone());
@@ -155,10 +177,46 @@ impl Supervisor {
         code
     }
 
-    /// Waits for a signal while dormant. There is no command to forward it to, so PID 1 ends.
-    async fn terminated(&mut self) {
-        while let SignalEvent::Child = self.reaper.next_event().await {
-            reaper::reap(None);
+    /// Starts the command, or makes the prestarted program the command.
+    async fn become_sandbox(
+        &self,
+        init: &Init,
+        prestarted: Option<Prestarted>,
+    ) -> Result<Pid, CommandStartError> {
+        if let Some(prestarted) = prestarted {
+            if let Some(child) = prestarted.hand_over(init).await {
+                return Ok(child);
+            }
+            reaper::kill_all_children();
+        }
+        command::start(init)
+    }
+
+    fn fail_start(&self, error: CommandStartError) -> u8 {
+        let code = error.exit_code();
+        // With its causes, on one line.
+        let detail = format!("{:#}", anyhow::Error::from(error));
+        tracing::error!(error = %detail, "cannot start the command");
+        termination_message::write_message(&detail);
+        self.lifecycle.set(SupervisorState::Exited, Some(detail));
+        code
+    }
+
+    /// Waits for a signal, or for the end of the prestarted program. There is no command yet, so
+    /// PID 1 ends. Returns its exit status.
+    async fn end_of_dormancy(&mut self, program: Option<Pid>) -> u8 {
+        loop {
+            let SignalEvent::Child = self.reaper.next_event().await else {
+                reaper::kill_all_children();
+                return 0;
+            };
+            if let Some(code) = reaper::reap(program) {
+                let detail = format!("the prestarted program ended with exit status {code}");
+                tracing::error!("{detail}");
+                termination_message::write_message(&detail);
+                reaper::kill_all_children();
+                return code.max(1);
+            }
         }
     }
 

@@ -16,6 +16,7 @@ mod jupyter;
 mod mcp;
 mod minimal_images;
 mod plugins;
+mod prestart;
 mod python_client;
 mod serve;
 mod soak;

@@ -101,7 +101,7 @@ pub(crate) fn start(process: &TestProcess, init: Init) -> HttpResponse {
     send(process, &message(grant))
 }
 
-fn ready(address: SocketAddr, timeout: u64) -> HttpResponse {
+pub(crate) fn ready(address: SocketAddr, timeout: u64) -> HttpResponse {
     receive(ask_ready(address, timeout))
 }
 
@@ -116,7 +116,7 @@ fn ready_token() -> String {
     message.sign(&signer()).unwrap()
 }
 
-fn state(answer: &HttpResponse) -> String {
+pub(crate) fn state(answer: &HttpResponse) -> String {
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.json()["state"].as_str().unwrap().to_owned()
 }

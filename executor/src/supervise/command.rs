@@ -24,6 +24,8 @@ type Environment = BTreeMap<OsString, OsString>;
 pub(super) enum CommandStartError {
     #[error("the command is empty")]
     Empty,
+    #[error("cannot create a pipe")]
+    Pipe(#[source] io::Error),
     #[error("{program:?} was not found")]
     NotFound { program: String },
     #[error("{program:?} cannot be run")]
@@ -39,18 +41,33 @@ impl CommandStartError {
     pub(super) fn exit_code(&self) -> u8 {
         match self {
             Self::Empty | Self::NotFound { .. } => 127,
-            Self::NotExecutable { .. } => 126,
+            Self::NotExecutable { .. } | Self::Pipe(_) => 126,
         }
     }
 }
 
-/// Starts the command in its own process group, with empty standard input.
+/// Starts the command of an init message.
 pub(super) fn start(init: &Init) -> Result<Pid, CommandStartError> {
-    let (name, arguments) = init.command.split_first().ok_or(CommandStartError::Empty)?;
-    let environment = environment(std::env::vars_os(), &init.environment);
-    let directory = working_dir(&init.working_dir);
+    spawn(
+        &init.command,
+        &init.working_dir,
+        &init.environment,
+        empty_stdin(),
+    )
+}
+
+/// Starts a program in its own process group.
+pub(super) fn spawn(
+    command: &[String],
+    directory: &str,
+    variables: &BTreeMap<String, String>,
+    input: io::Result<Stdio>,
+) -> Result<Pid, CommandStartError> {
+    let (name, arguments) = command.split_first().ok_or(CommandStartError::Empty)?;
+    let environment = environment(std::env::vars_os(), variables);
+    let directory = working_dir(directory);
     let program = find(name, &environment, &directory)?;
-    let spawned = empty_stdin().and_then(|input| {
+    let spawned = input.and_then(|input| {
         Command::new(&program)
             .arg0(name)
             .args(arguments)
@@ -115,7 +132,7 @@ fn find(
 }
 
 /// Empty standard input. An image may lack `/dev/null`; a closed pipe reads the same.
-fn empty_stdin() -> io::Result<Stdio> {
+pub(super) fn empty_stdin() -> io::Result<Stdio> {
     if let Ok(null) = File::open("/dev/null") {
         return Ok(null.into());
     }

@@ -20,6 +20,20 @@ impl CommandState {
         });
     }
 
+    /// What keeps the prestarted program of a dormant Pod from being warm; `None` if it is.
+    pub(super) fn report_warmth(&self, problem: Option<String>) {
+        self.0.send_if_modified(|report| {
+            let is_dormant = report.state == SupervisorState::Dormant;
+            is_dormant && std::mem::replace(&mut report.detail, problem) != report.detail
+        });
+    }
+
+    /// Returns whether nothing has to start before the init message.
+    pub(super) fn is_warm(&self) -> bool {
+        let report = self.0.borrow();
+        report.state != SupervisorState::Dormant || report.detail.is_none()
+    }
+
     pub(super) fn report(&self) -> ReadyReport {
         self.0.borrow().clone()
     }

@@ -127,6 +127,7 @@ impl Control {
             .route(endpoint::INIT, post(init))
             .route(endpoint::READY, get(ready))
             .route(endpoint::IDENTITY, get(identity))
+            .route(endpoint::WARM, get(warm))
             .fallback(async || CallError::Unknown)
             .layer(DefaultBodyLimit::max(MAX_TOKEN_BYTES))
             .layer(middleware::from_fn(in_time))
@@ -270,6 +271,15 @@ async fn identity(
     let nonce = headers.get(NONCE_HEADER).and_then(|n| n.to_str().ok());
     let nonce = nonce.filter(|n| !n.is_empty() && n.len() <= MAX_NONCE_BYTES);
     Ok(control.prove(nonce.ok_or(CallError::Nonce)?, Vec::new()))
+}
+
+/// Tells the kubelet whether the Pod is warm. The call has no effect, so it needs no token.
+async fn warm(State(control): State<Arc<Control>>) -> StatusCode {
+    if control.lifecycle.is_warm() {
+        StatusCode::NO_CONTENT
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    }
 }
 
 /// Bounds the time of a request, so that a slow body does not hold a connection.

@@ -4,33 +4,29 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use bytes::Bytes;
 use crds::contract::control::{MIN_RUN_SECONDS, Probe, SupervisorState};
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
 use serde::Deserialize;
 use tokio::net::TcpStream;
 
 use super::command_state::CommandState;
+use super::loopback;
 
 const INITIAL_BACKOFF: Duration = Duration::from_millis(5);
 const MAX_BACKOFF: Duration = Duration::from_millis(200);
 const TIMEOUT: Duration = Duration::from_secs(5);
-const MAX_BODY: usize = 64 << 10;
+const KEEP_WARM_INTERVAL: Duration = Duration::from_mins(1);
 
 #[derive(Debug, thiserror::Error)]
 enum ProbeError {
     #[error("port {0} does not accept connections: {1}")]
     Connect(u16, std::io::Error),
     #[error("no response from {0}: {1}")]
-    Request(String, hyper::Error),
+    Exchange(String, loopback::ExchangeError),
     #[error("{0} is not a path")]
     Path(String),
     #[error("{0} answers {1}")]
     Status(String, http::StatusCode),
-    #[error("the response of {0} is too long or incomplete")]
-    Body(String),
     #[error("{0} reports that it is not initialized")]
     NotInitialized(String),
     #[error("no response within {} s", TIMEOUT.as_secs())]
@@ -40,17 +36,31 @@ enum ProbeError {
 /// Probes until the probe passes, and then reports the command ready. A command without a port is
 /// ready once it has run for [`MIN_RUN_SECONDS`].
 pub(super) async fn watch(address: IpAddr, probe: Probe, lifecycle: CommandState) {
+    let report = |error: String| lifecycle.set(SupervisorState::Starting, Some(error));
+    wait_until_passed(address, &probe, report).await;
+    lifecycle.set(SupervisorState::Ready, None);
+    tracing::debug!("command is ready");
+}
+
+/// Probes until the probe passes. Each failure is reported.
+pub(super) async fn wait_until_passed(address: IpAddr, probe: &Probe, report: impl Fn(String)) {
     if probe.port.is_none() {
         tokio::time::sleep(Duration::from_secs(MIN_RUN_SECONDS)).await;
     }
     let mut pause = INITIAL_BACKOFF;
-    while let Err(error) = attempt(address, &probe).await {
-        lifecycle.set(SupervisorState::Starting, Some(error.to_string()));
+    while let Err(error) = attempt(address, probe).await {
+        report(error.to_string());
         tokio::time::sleep(pause).await;
         pause = (pause * 3 / 2).min(MAX_BACKOFF);
     }
-    lifecycle.set(SupervisorState::Ready, None);
-    tracing::debug!("command is ready");
+}
+
+/// Probes every minute, whatever the result: the pages of a program that waits stay in memory.
+pub(super) async fn keep_warm(address: IpAddr, probe: &Probe) {
+    loop {
+        tokio::time::sleep(KEEP_WARM_INTERVAL).await;
+        let _ = attempt(address, probe).await;
+    }
 }
 
 async fn attempt(address: IpAddr, probe: &Probe) -> Result<(), ProbeError> {
@@ -70,35 +80,18 @@ async fn attempt(address: IpAddr, probe: &Probe) -> Result<(), ProbeError> {
 }
 
 async fn get(stream: TcpStream, path: &str) -> Result<(), ProbeError> {
-    let failed = |error| ProbeError::Request(path.to_owned(), error);
-    let request = http::Request::get(path)
-        .header(http::header::HOST, "localhost")
-        .header(http::header::CONNECTION, "close")
-        .body(Empty::<Bytes>::new())
-        .map_err(|_| ProbeError::Path(path.to_owned()))?;
-    let handshake = http1::handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = handshake.map_err(failed)?;
-    let exchange = async {
-        let response = sender.send_request(request).await.map_err(failed)?;
-        if !response.status().is_success() {
-            return Err(ProbeError::Status(path.to_owned(), response.status()));
-        }
-        let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
-        let body = body.map_err(|_| ProbeError::Body(path.to_owned()))?;
-        if says_not_initialized(&body.to_bytes()) {
-            return Err(ProbeError::NotInitialized(path.to_owned()));
-        }
-        Ok(())
-    };
-    // The connection only moves bytes; if it ends first, the exchange fails.
-    let driven = async {
-        let _ = connection.await;
-        std::future::pending().await
-    };
-    tokio::select! {
-        outcome = exchange => outcome,
-        outcome = driven => outcome,
+    let request = http::Request::get(path).body(Full::default());
+    let request = request.map_err(|_| ProbeError::Path(path.to_owned()))?;
+    let (status, body) = loopback::exchange(stream, request)
+        .await
+        .map_err(|error| ProbeError::Exchange(path.to_owned(), error))?;
+    if !status.is_success() {
+        return Err(ProbeError::Status(path.to_owned(), status));
     }
+    if says_not_initialized(&body) {
+        return Err(ProbeError::NotInitialized(path.to_owned()));
+    }
+    Ok(())
 }
 
 /// Detects the body that the Python server may send with status 200 before it can serve.

@@ -29,6 +29,8 @@ pub const IDENTITY_ANNOTATION: &str = "openhands.dev/identity";
 pub const SPEC_ANNOTATION: &str = "openhands.dev/spec";
 /// Annotation of a Pod that is or was warm: its shape.
 pub const SHAPE_ANNOTATION: &str = "openhands.dev/shape";
+/// Annotation of a Pod that is or was warm: hash of its shape and of its prestarted program.
+pub const REVISION_ANNOTATION: &str = "openhands.dev/revision";
 /// Annotation of a Pod that was warm: RFC 3339 time of its claim.
 pub const CLAIMED_ANNOTATION: &str = "openhands.dev/claimed-at";
 /// Annotation of a Pod that deviates from the spec: a note for the owner.
@@ -160,6 +162,8 @@ pub struct PodFacts {
     pub environment_secret: Option<String>,
     /// Shape of a Pod that is or was warm.
     pub shape: Option<String>,
+    /// Revision of a Pod that is or was warm.
+    pub revision: Option<String>,
     /// Note for the owner.
     pub note: Option<String>,
     /// Revision of the spec that the Pod was created from.
@@ -247,6 +251,7 @@ impl PodFacts {
             identity: PodIdentity::read(pod),
             environment_secret: pod.annotation(ENVIRONMENT_ANNOTATION).map(str::to_owned),
             shape: pod.annotation(SHAPE_ANNOTATION).map(str::to_owned),
+            revision: pod.annotation(REVISION_ANNOTATION).map(str::to_owned),
             note: pod.annotation(NOTE_ANNOTATION).map(str::to_owned),
             spec_revision: pod
                 .annotation(SPEC_ANNOTATION)

@@ -3,6 +3,7 @@
 
 pub(crate) mod claim;
 mod plan;
+mod prestart;
 pub(crate) mod reconciler;
 pub(crate) mod recovery;
 pub(crate) mod shape;
@@ -56,7 +57,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    fn new(name: String, spec: SandboxPoolSpec) -> Self {
+    pub(super) fn new(name: String, spec: SandboxPoolSpec) -> Self {
         let revision = hash(&spec.template);
         let kept = SandboxPoolSpec {
             template: spec.template.clone(),

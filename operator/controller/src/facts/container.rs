@@ -18,6 +18,8 @@ pub(super) const MAX_MESSAGE_CHARS: usize = 300;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Container {
     pub state: ContainerState,
+    /// The startup probe, if there is one, has not passed.
+    pub is_starting_up: bool,
     pub restarts: u32,
     /// Reason of the last termination, for example `OOMKilled` or `exit code 3`.
     pub last_termination: Option<String>,
@@ -78,6 +80,7 @@ impl Container {
         let last_termination = last_termination.or(status.last_state.terminated.as_ref());
         Self {
             state,
+            is_starting_up: status.started == Some(false),
             restarts: status.restart_count,
             last_termination: last_termination.map(termination_reason),
             termination_message: last_termination

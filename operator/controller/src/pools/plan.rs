@@ -22,12 +22,12 @@ pub(crate) struct PoolPlan {
     pub(crate) ready: usize,
     /// Pods that are not ready yet.
     pub(crate) starting: usize,
-    /// Pods of another shape than that of the template.
+    /// Pods of another revision than that of the template.
     pub(crate) outdated: usize,
 }
 
-/// Plans for a pool whose template has this shape.
-pub(crate) fn plan(spec: &SandboxPoolSpec, shape: &str, pods: &[WarmPod]) -> PoolPlan {
+/// Plans for a pool whose template has this revision.
+pub(crate) fn plan(spec: &SandboxPoolSpec, revision: &str, pods: &[WarmPod]) -> PoolPlan {
     let replicas = usize::try_from(spec.replicas).unwrap_or(usize::MAX);
     let faulty = pods
         .iter()
@@ -35,7 +35,7 @@ pub(crate) fn plan(spec: &SandboxPoolSpec, shape: &str, pods: &[WarmPod]) -> Poo
     let mut delete: Vec<_> = faulty.map(uid).collect();
     let existing = |pod: &&WarmPod| !pod.has_ended() && !pod.is_terminating();
     let existing: Vec<&WarmPod> = pods.iter().filter(existing).collect();
-    let is_current = |pod: &&WarmPod| pod.shape == shape;
+    let is_current = |pod: &&WarmPod| pod.revision == revision;
     let (current, outdated): (Vec<&WarmPod>, Vec<&WarmPod>) =
         existing.iter().copied().partition(is_current);
     let ready = existing.iter().filter(|pod| pod.is_ready()).count();

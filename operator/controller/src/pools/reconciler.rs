@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Pool;
 use super::plan::{PoolPlan, plan};
-use super::shape::WarmPods;
+use super::shape::{WarmPods, WarmTemplate};
 use super::status::{Observation, StatusWriter};
 use super::warm_pods::WarmPod;
 use crate::context::Context;
@@ -122,9 +122,8 @@ impl PoolReconciler {
             self.statuses.forget(key);
             return Ok(None);
         };
-        let spec = pool.fill(&SandboxSpec::default());
-        let shape = match self.warm_pods().shape(&spec) {
-            Ok(shape) => shape,
+        let template = match self.warm_pods().template(&pool) {
+            Ok(template) => template,
             Err(error) => {
                 let problem = Some(error.to_string());
                 return Ok(self
@@ -134,10 +133,8 @@ impl PoolReconciler {
         };
         self.settle_claims(key).await?;
         let pods = context.warm_pods.of(key);
-        let plan = plan(&pool.spec, &shape, &pods);
-        let (result, retry_at) = self
-            .carry_out(key, &pool, &spec, &shape, &pods, &plan)
-            .await;
+        let plan = plan(&pool.spec, &template.revision, &pods);
+        let (result, retry_at) = self.carry_out(key, &pool, &template, &pods, &plan).await;
         let problem = match &result {
             Err(error) => Some(error.to_string()),
             Ok(()) => pods.iter().find_map(WarmPod::problem).map(str::to_owned),
@@ -166,8 +163,7 @@ impl PoolReconciler {
         &self,
         key: &Key,
         pool: &Pool,
-        spec: &SandboxSpec,
-        shape: &str,
+        template: &WarmTemplate,
         pods: &[WarmPod],
         plan: &PoolPlan,
     ) -> (Result<(), PoolError>, Option<Instant>) {
@@ -178,7 +174,10 @@ impl PoolReconciler {
         if let Err(error) = self.delete_pods(key, pods, &plan.delete).await {
             return (Err(error), None);
         }
-        if let Err(error) = self.create_missing_volumes(key, pool, spec, pods).await {
+        if let Err(error) = self
+            .create_missing_volumes(key, pool, &template.spec, pods)
+            .await
+        {
             return (Err(error), None);
         }
         let earliest = self.memory.earliest_replacement(key, now);
@@ -186,7 +185,7 @@ impl PoolReconciler {
             let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
             return (Ok(()), Some(Instant::now() + wait));
         }
-        let created = self.create_pods(key, pool, spec, shape, plan.create);
+        let created = self.create_pods(key, pool, template, plan.create);
         (created.await, None)
     }
 
@@ -194,8 +193,7 @@ impl PoolReconciler {
         &self,
         key: &Key,
         pool: &Pool,
-        spec: &SandboxSpec,
-        shape: &str,
+        template: &WarmTemplate,
         count: usize,
     ) -> Result<(), PoolError> {
         if count == 0 {
@@ -203,8 +201,7 @@ impl PoolReconciler {
         }
         self.isolate(key).await?;
         let owner = pool_ref(key, pool);
-        let creations =
-            (0..count.min(MAX_BATCH)).map(|_| self.create_pod(key, &owner, spec, shape));
+        let creations = (0..count.min(MAX_BATCH)).map(|_| self.create_pod(key, &owner, template));
         let mut creations = stream::iter(creations).buffer_unordered(MAX_CONCURRENT_WRITES);
         // The first error ends it: the others would meet the same.
         while creations.try_next().await?.is_some() {}
@@ -215,8 +212,7 @@ impl PoolReconciler {
         &self,
         pool: &Key,
         owner: &PoolRef,
-        spec: &SandboxSpec,
-        shape: &str,
+        template: &WarmTemplate,
     ) -> Result<(), PoolError> {
         let mut random = [0; 16];
         SystemRandom::new()
@@ -226,12 +222,12 @@ impl PoolReconciler {
             namespace: pool.namespace.clone(),
             name: names::warm_pod(&pool.name, &random),
         };
-        let pod = self.warm_pods().build(key.clone(), owner, spec, shape)?;
+        let pod = self.warm_pods().build(key.clone(), owner, template)?;
         let (client, namespace) = (&self.context.client, &pool.namespace);
         let created: SlimPod = create_owned(client, namespace, &pod, &owner.uid).await?;
         self.context.warm_pods.apply(pool.clone(), &created, false);
-        self.create_volume(key, owner, spec, &created.metadata.uid.unwrap_or_default())
-            .await
+        let uid = created.metadata.uid.unwrap_or_default();
+        self.create_volume(key, owner, &template.spec, &uid).await
     }
 
     /// Creates the PVC of a Pod, if the template has a workspace. The Pod waits for it.

@@ -4,16 +4,31 @@
 
 use std::sync::Arc;
 
+use crds::contract::prestart::Prestart;
 use crds::names;
+use crds::pool::SandboxPoolSpec;
 use crds::sandbox::{EnvVar, SandboxSpec, SandboxStatus};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
+use super::{Pool, prestart};
 use crate::config::{ControllerConfig, Deadlines};
-use crate::facts::SHAPE_ANNOTATION;
+use crate::facts::{REVISION_ANNOTATION, SHAPE_ANNOTATION};
 use crate::reconcile::build::pod::pod;
 use crate::reconcile::build::{BuildContext, BuildError, PodParams, PoolRef, pod_owner, volumes};
 use shared::index::{Entry, Key};
 use shared::keys::Keys;
+
+/// What the warm Pods of a pool are made from.
+#[derive(Debug)]
+pub(crate) struct WarmTemplate {
+    /// A sandbox without fields of its own, completed by the pool.
+    pub(crate) spec: SandboxSpec,
+    /// Shape of the Pods: sandboxes of the same shape can claim them.
+    pub(crate) shape: String,
+    /// Hash of all that the Pods are made from: others are outdated.
+    pub(crate) revision: String,
+    prestart: Option<Prestart>,
+}
 
 /// Builder of warm Pods.
 #[derive(Debug, Clone, Copy)]
@@ -23,8 +38,7 @@ pub(crate) struct WarmPods<'a> {
 }
 
 impl WarmPods<'_> {
-    /// Shape of the warm Pods of a pool whose template completes an empty spec to `spec`, or shape
-    /// of the warm Pod that a sandbox with `spec` can claim: a hash of a Pod built from it.
+    /// Shape of the warm Pod that a sandbox with `spec` can claim: a hash of a Pod built from it.
     pub(crate) fn shape(self, spec: &SandboxSpec) -> Result<String, BuildError> {
         let key = Key {
             namespace: "namespace".into(),
@@ -42,13 +56,48 @@ impl WarmPods<'_> {
         self,
         key: Key,
         pool: &PoolRef,
-        spec: &SandboxSpec,
-        shape: &str,
+        template: &WarmTemplate,
     ) -> Result<Pod, BuildError> {
-        let mut pod = self.unmarked(key, pool, spec)?;
+        let mut pod = self.unmarked(key, pool, &template.spec)?;
         let annotations = pod.metadata.annotations.get_or_insert_default();
-        annotations.insert(SHAPE_ANNOTATION.to_owned(), shape.to_owned());
+        annotations.insert(SHAPE_ANNOTATION.to_owned(), template.shape.clone());
+        annotations.insert(REVISION_ANNOTATION.to_owned(), template.revision.clone());
+        if let Some(prestart) = &template.prestart {
+            prestart::add(&mut pod, prestart);
+        }
         Ok(pod)
+    }
+
+    /// What the warm Pods of a pool are made from.
+    pub(crate) fn template(self, pool: &Pool) -> Result<WarmTemplate, BuildError> {
+        let spec = pool.fill(&SandboxSpec::default());
+        let shape = self.shape(&spec)?;
+        let prestart = self.prestart(&pool.spec, &spec)?;
+        Ok(WarmTemplate {
+            revision: match &prestart {
+                Some(prestart) => super::hash(&(&shape, prestart)),
+                None => shape.clone(),
+            },
+            spec,
+            shape,
+            prestart,
+        })
+    }
+
+    fn prestart(
+        self,
+        pool: &SandboxPoolSpec,
+        spec: &SandboxSpec,
+    ) -> Result<Option<Prestart>, BuildError> {
+        let entry = stand_in(Key::default(), spec.clone());
+        let lifecycle = &self.config.defaults.lifecycle;
+        let context = BuildContext {
+            deadlines: lifecycle.overridden(spec.lifecycle.as_ref()),
+            ..self.context(&entry, None)
+        };
+        pool.prestart
+            .map(|mode| prestart::build(&context, mode, pool.prestart_path.as_deref()))
+            .transpose()
     }
 
     /// The PVC of a warm Pod, which belongs to the Pod and ends with it if no sandbox claims it.
@@ -61,27 +110,27 @@ impl WarmPods<'_> {
     ) -> Result<Option<PersistentVolumeClaim>, BuildError> {
         let owner = pod_owner(&key.name, pod_uid);
         let entry = stand_in(key, fixed_part(spec));
-        let mut volume = volumes::claim(&self.context(&entry, pool))?;
+        let mut volume = volumes::claim(&self.context(&entry, Some(pool)))?;
         if let Some(volume) = &mut volume {
             volume.metadata.owner_references = Some(vec![owner]);
         }
         Ok(volume)
     }
 
-    fn context<'a>(&'a self, entry: &'a Entry, pool: &'a PoolRef) -> BuildContext<'a> {
+    fn context<'a>(&'a self, entry: &'a Entry, pool: Option<&'a PoolRef>) -> BuildContext<'a> {
         BuildContext {
             entry,
             config: self.config,
             keys: self.keys,
             url: "",
             deadlines: Deadlines::default(),
-            pool: Some(pool),
+            pool,
         }
     }
 
     fn unmarked(self, key: Key, pool: &PoolRef, spec: &SandboxSpec) -> Result<Pod, BuildError> {
         let entry = stand_in(key, fixed_part(spec));
-        pod(&self.context(&entry, pool), &PodParams::default())
+        pod(&self.context(&entry, Some(pool)), &PodParams::default())
     }
 }
 

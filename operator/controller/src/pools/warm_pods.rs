@@ -37,6 +37,7 @@ struct Tables {
 pub(crate) struct WarmPod {
     pub(crate) resource_version: String,
     pub(crate) shape: String,
+    pub(crate) revision: String,
     pub(crate) facts: Arc<PodFacts>,
     /// Begin of a claim or a deletion.
     taken_at: Option<Instant>,
@@ -48,7 +49,8 @@ impl WarmPod {
     /// Returns whether a sandbox can claim it.
     pub(crate) fn is_ready(&self) -> bool {
         let facts = &self.facts;
-        let runs = matches!(facts.container.state, ContainerState::Running { .. });
+        let runs = matches!(facts.container.state, ContainerState::Running { .. })
+            && !facts.container.is_starting_up;
         let healthy = facts.phase == PodPhase::Running && !facts.node_silent;
         healthy && runs && facts.ip.is_some() && !self.is_ending()
     }
@@ -237,6 +239,7 @@ fn read(pod: &SlimPod, is_confirmed: bool) -> Option<WarmPod> {
     Some(WarmPod {
         resource_version: pod.metadata.resource_version.clone()?,
         shape: facts.shape.clone().unwrap_or_default(),
+        revision: facts.revision.clone().unwrap_or_default(),
         facts: Arc::new(facts),
         taken_at: None,
         is_confirmed,
@@ -255,6 +258,7 @@ pub(super) mod tests {
         WarmPod {
             resource_version: "1".into(),
             shape: shape.into(),
+            revision: shape.into(),
             facts,
             taken_at: is_taken.then(Instant::now),
             is_confirmed: true,

@@ -125,7 +125,7 @@ fn controller_reference<K: Resource<DynamicType = ()>>(name: &str, uid: &str) ->
 }
 
 impl BuildError {
-    fn at(path: impl Into<String>, detail: impl std::fmt::Display) -> Self {
+    pub(crate) fn at(path: impl Into<String>, detail: impl std::fmt::Display) -> Self {
         Self::Invalid {
             path: path.into(),
             detail: detail.to_string(),

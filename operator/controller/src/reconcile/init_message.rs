@@ -16,6 +16,7 @@ use shared::index::Entry;
 use shared::keys::SealError;
 use shared::urls::RUNTIME;
 
+pub(crate) use environment::shared_variables;
 pub use environment::{Environment, environment};
 
 /// Path that every sandbox server answers without a key (`docs/specs/runtime-api.md`, section 0.4).

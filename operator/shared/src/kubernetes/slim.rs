@@ -58,6 +58,8 @@ pub struct SlimCondition {
 pub struct SlimContainerStatus {
     pub name: String,
     pub restart_count: u32,
+    /// Absent, or whether the startup probe has passed.
+    pub started: Option<bool>,
     pub state: SlimState,
     pub last_state: SlimState,
 }

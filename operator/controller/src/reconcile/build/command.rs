@@ -38,11 +38,7 @@ pub fn effective_command(spec: &SandboxSpec, native: bool) -> Option<Vec<String>
 
 /// Returns whether the command is a server of OpenHands, which answers `/alive`.
 pub fn is_sandbox_server(command: &[String]) -> bool {
-    let is_agent = |word: &String| {
-        let program = word.rsplit('/').next().unwrap_or(word);
-        AGENT_SERVER.contains(&program)
-    };
-    is_native(command) || is_action_server(command) || command.iter().any(is_agent)
+    is_native(command) || is_action_server(command) || is_agent_server(command)
 }
 
 /// Number of the session key of the next Pod. A server with a single key keeps the first one: its
@@ -55,8 +51,18 @@ pub fn key_rotation(spec: &SandboxSpec) -> u32 {
     spec.key_rotation.unwrap_or(0)
 }
 
-fn is_native(command: &[String]) -> bool {
+/// Returns whether the command is the native executor.
+pub fn is_native(command: &[String]) -> bool {
     command.first().is_some_and(|program| program == EXECUTOR)
+}
+
+/// Returns whether the command is the agent-server.
+pub fn is_agent_server(command: &[String]) -> bool {
+    let is_agent = |word: &String| {
+        let program = word.rsplit('/').next().unwrap_or(word);
+        AGENT_SERVER.contains(&program)
+    };
+    command.iter().any(is_agent)
 }
 
 /// Returns whether an argument mentions the Python server, also within a shell command line.

@@ -39,6 +39,13 @@ pub fn environment(
     Ok(all)
 }
 
+/// Variables that all sandboxes of a pool have in common.
+pub(crate) fn shared_variables(context: &BuildContext<'_>) -> Environment {
+    let mut all = default_variables(context);
+    all.retain(|name, _| !variable::PER_SANDBOX.contains(&name.as_str()));
+    all
+}
+
 /// Rejects variables that `execve` would reject at every start.
 fn check(opened: &Environment) -> Result<(), InitError> {
     let too_long =

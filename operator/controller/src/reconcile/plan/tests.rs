@@ -243,7 +243,7 @@ pub(super) fn terminated(state: ContainerState, restarts: u32, reason: &str) -> 
         state,
         restarts,
         last_termination: Some(reason.into()),
-        termination_message: None,
+        ..Container::default()
     }
 }
 
