@@ -69,6 +69,10 @@ pub enum Reason {
     Refused,
     /// The named pool does not exist.
     PoolNotFound,
+    /// No warm Pod of the pool is ready, and the pool makes sandboxes wait.
+    WaitingForWarmPod,
+    /// No warm Pod of the pool is ready, and the pool refuses sandboxes then.
+    PoolExhausted,
     /// An object of the same name has another owner.
     NameTaken,
     /// The spec has changed since the Pod was created. Reason of the condition `RestartNeeded`.

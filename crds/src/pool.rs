@@ -6,11 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::duration::Duration;
 use crate::int_or_string::IntOrString;
 use crate::sandbox::{
     EnvVar, ExecutorMode, Lifecycle, Port, PullPolicy, Resources, SecurityContext, Workspace,
 };
-use crate::schema::any_object;
+use crate::schema::{any_object, duration};
 
 /// A template for sandboxes, and warm Pods that sandboxes of the pool claim.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -62,6 +63,13 @@ pub struct SandboxPoolSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
     pub tenants: Vec<String>,
+    /// What a sandbox gets that fits while no warm Pod is ready, before it has been ready once.
+    #[serde(default, skip_serializing_if = "WhenExhausted::is_default")]
+    pub when_exhausted: WhenExhausted,
+    /// With `whenExhausted: Wait`: time after which the sandbox gets a Pod of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "duration")]
+    pub max_wait: Option<Duration>,
     /// Defaults for sandboxes of this pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Lifecycle>,
@@ -94,6 +102,28 @@ pub enum ClaimPolicy {
 }
 
 impl ClaimPolicy {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "signature that serde requires"
+    )]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What happens to a sandbox that fits a pool without a ready warm Pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum WhenExhausted {
+    /// It gets a Pod of its own.
+    #[default]
+    ColdStart,
+    /// It waits for a warm Pod; the oldest sandbox gets the next one.
+    Wait,
+    /// It fails. The runtime API answers 503.
+    Refuse,
+}
+
+impl WhenExhausted {
     #[expect(
         clippy::trivially_copy_pass_by_ref,
         reason = "signature that serde requires"

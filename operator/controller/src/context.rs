@@ -15,6 +15,7 @@ use crate::config::ControllerConfig;
 use crate::events::EventPublisher;
 use crate::pod_index::PodIndex;
 use crate::pools::PoolIndex;
+use crate::pools::waiting::WaitingSandboxes;
 use crate::pools::warm_pods::WarmPodIndex;
 use crate::probes::idle_checker::IdleChecker;
 use crate::probes::readiness_prober::ReadinessProber;
@@ -34,6 +35,8 @@ pub(crate) struct Context {
     pub(crate) pods: Arc<PodIndex>,
     pub(crate) warm_pods: Arc<WarmPodIndex>,
     pub(crate) pools: Arc<PoolIndex>,
+    pub(crate) waiting: Arc<WaitingSandboxes>,
+    pub(crate) sandbox_queue: Arc<WorkQueue<Key>>,
     /// Pools whose warm Pods have to be looked at.
     pub(crate) pool_queue: Arc<WorkQueue<Key>>,
     pub(crate) metrics: ControllerMetrics,
@@ -67,6 +70,7 @@ impl Context {
             isolation: Isolation::new(config.pods.network_policy.clone()),
             pods: Arc::new(PodIndex::new(clock, queue.clone(), warm_pods.clone())),
             warm_pods,
+            sandbox_queue: queue.clone(),
             pool_queue: pool_queue.clone(),
             pools: Arc::new(PoolIndex::new(
                 index.clone(),
@@ -82,6 +86,7 @@ impl Context {
             idle_checker: states.own(IdleChecker::new(peers, clock, queue.clone())),
             memory: states.own(SandboxMemory::default()),
             quota: states.own(QuotaQueue::new(config.tenants.clone(), queue.clone())),
+            waiting: states.own(WaitingSandboxes::default()),
             events: states.own(EventPublisher::new(clock, metrics.clone())),
             sandbox_states: states,
             metrics,

@@ -1,6 +1,7 @@
 //! Facts that the planner decides on, as plain values without Kubernetes types.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -52,8 +53,8 @@ pub struct Facts {
     pub pool_revision: Option<String>,
     /// Fields that the pool in the spec supplies now.
     pub pool: Option<Arc<PoolSnapshot>>,
-    /// A ready warm Pod that fits the sandbox, which has no Pod.
-    pub warm: Option<WarmMatch>,
+    /// Warm Pods for the sandbox, if it has no Pod.
+    pub warm: WarmSupply,
     /// PVC of a Pod that was warm, which has become that of the sandbox.
     pub adopted_claim: Option<String>,
     /// A Pod of the sandbox was deleted recently.
@@ -67,6 +68,21 @@ pub struct Facts {
     pub spec_changed: bool,
     /// The `NetworkPolicy` of the namespace has to be checked.
     pub isolation_due: bool,
+}
+
+/// Warm Pods for a sandbox without a Pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum WarmSupply {
+    /// No pool fits, or those that do leave the sandbox a Pod of its own.
+    #[default]
+    None,
+    Ready(WarmMatch),
+    /// A pool fits and has no warm Pod for the sandbox. After `max_wait` the sandbox gets a Pod of
+    /// its own; `None`: it is refused.
+    Exhausted {
+        pool: String,
+        max_wait: Option<Duration>,
+    },
 }
 
 /// Warm Pods that a sandbox can claim.

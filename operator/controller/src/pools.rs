@@ -10,13 +10,15 @@ pub(crate) mod shape;
 mod status;
 #[cfg(test)]
 mod tests;
+pub(crate) mod waiting;
 pub(crate) mod warm_pods;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crds::SandboxPool;
-use crds::pool::{ClaimPolicy, SandboxPoolSpec, SandboxPoolStatus};
+use crds::pool::{ClaimPolicy, SandboxPoolSpec, SandboxPoolStatus, WhenExhausted};
 use crds::sandbox::{EnvVar, Lifecycle, PoolSnapshot, SandboxSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
@@ -28,6 +30,9 @@ use tokio::sync::watch;
 use shared::index::{Entry, Index, Key};
 use shared::kubernetes::watch::WatchSink;
 use shared::kubernetes::work_queue::WorkQueue;
+
+/// Time that sandboxes wait for a warm Pod by default, if the pool makes them wait.
+const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// Index of pools.
 #[derive(Debug)]
@@ -101,6 +106,18 @@ impl Pool {
     }
 }
 
+impl Pool {
+    /// Time that a sandbox waits for a warm Pod: 0 if it never does, `None` if it is refused.
+    pub(crate) fn max_wait(&self) -> Option<Duration> {
+        match self.spec.when_exhausted {
+            _ if self.spec.replicas == 0 => Some(Duration::ZERO),
+            WhenExhausted::ColdStart => Some(Duration::ZERO),
+            WhenExhausted::Wait => Some(self.spec.max_wait.map_or(DEFAULT_MAX_WAIT, Into::into)),
+            WhenExhausted::Refuse => None,
+        }
+    }
+}
+
 /// First 16 hex digits of a hash of the JSON form.
 fn hash(value: &impl Serialize) -> String {
     // Templates of the API server and Pods can be serialized.
@@ -130,7 +147,7 @@ impl PoolIndex {
     }
 
     /// Pools whose warm Pods a sandbox may claim, by name.
-    pub(crate) fn claimable(&self, entry: &Entry) -> Vec<Key> {
+    pub(crate) fn claimable(&self, entry: &Entry) -> Vec<(Key, Arc<Pool>)> {
         let named = entry.pool();
         let tenant = entry.session().map(|session| &session.tenant);
         let pools = self.by_key.read();
@@ -144,8 +161,9 @@ impl PoolIndex {
             is_chosen && is_tenant && key.namespace == entry.key.namespace
         };
         let found = pools.iter().filter(|(key, pool)| may_claim(key, pool));
-        let mut found: Vec<_> = found.map(|(key, _)| key.clone()).collect();
-        found.sort();
+        let found = found.map(|(key, pool)| (key.clone(), pool.clone()));
+        let mut found: Vec<_> = found.collect();
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
         found
     }
 

@@ -90,6 +90,7 @@ fn start_blocked(before: &SandboxStatus, after: &SandboxStatus) -> Option<EventC
             | Reason::PoolNotFound
             | Reason::Refused
             | Reason::QuotaExceeded
+            | Reason::WaitingForWarmPod
             | Reason::NameTaken
     );
     let is_starting = matches!(after.phase, Phase::Pending | Phase::Starting);

@@ -134,6 +134,9 @@ impl PoolReconciler {
         self.settle_claims(key).await?;
         let pods = context.warm_pods.of(key);
         let plan = plan(&pool.spec, &template.revision, &pods);
+        for sandbox in context.waiting.first(key, plan.ready) {
+            context.sandbox_queue.add(sandbox);
+        }
         let (result, retry_at) = self.carry_out(key, &pool, &template, &pods, &plan).await;
         let problem = match &result {
             Err(error) => Some(error.to_string()),

@@ -118,12 +118,13 @@ impl WarmPodIndex {
         self.tables.lock().by_pool.contains_key(pool)
     }
 
-    /// Returns whether a ready Pod of this shape exists.
-    pub(crate) fn has_ready(&self, pool: &Key, shape: &str) -> bool {
+    /// Returns whether more ready Pods of this shape exist than `wanted`.
+    pub(crate) fn has_more_ready(&self, pool: &Key, shape: &str, wanted: usize) -> bool {
         let tables = self.tables.lock();
         let pods = tables.by_pool.get(pool);
-        let mut pods = pods.into_iter().flat_map(BTreeMap::values);
-        pods.any(|pod| pod.shape == shape && pod.is_ready())
+        let pods = pods.into_iter().flat_map(BTreeMap::values);
+        let mut ready = pods.filter(|pod| pod.shape == shape && pod.is_ready());
+        ready.nth(wanted).is_some()
     }
 
     /// Takes the oldest ready Pod of this shape for a claim.

@@ -1,17 +1,19 @@
 //! Collects the facts about one Sandbox from the indexes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use crds::sandbox::DesiredState;
+use crds::sandbox::{DesiredState, SandboxSpec};
 use jiff::Timestamp;
 
 use crate::config::Deadlines;
 use crate::context::Context;
-use crate::facts::{Facts, QuotaDecision, WarmMatch};
-use crate::pools::fill_from_snapshot;
+use crate::facts::{Facts, QuotaDecision, WarmMatch, WarmSupply};
 use crate::pools::shape::WarmPods;
+use crate::pools::{Pool, fill_from_snapshot};
 use crate::reconcile::init_message;
 use crate::reconcile::plan::PlanInput;
+use crate::sandbox_memory::PerSandbox as _;
 use shared::index::{Entry, Key};
 
 /// One Sandbox with everything that a reconcile needs.
@@ -30,14 +32,23 @@ pub(super) fn observe(context: &Context, key: &Key, now: Timestamp) -> Option<Ob
     let has_pod = observed.facts.pod.is_some();
     let defaults = &context.config.defaults;
     if !has_pod {
-        observed.facts.warm = warm_match(context, &observed.entry);
+        observed.facts.warm = warm_supply(context, &observed.entry);
+    }
+    match &observed.facts.warm {
+        WarmSupply::Exhausted {
+            pool,
+            max_wait: Some(_),
+        } => context
+            .waiting
+            .join(&key_of_pool(key, pool), &observed.entry),
+        _ => context.waiting.forget(key),
     }
     observed.facts.quota = context.quota.request(&observed.entry, has_pod, defaults);
     Some(observed)
 }
 
-/// A ready warm Pod that fits a sandbox without a Pod.
-fn warm_match(context: &Context, entry: &Entry) -> Option<WarmMatch> {
+/// Warm Pods that fit a sandbox without a Pod.
+fn warm_supply(context: &Context, entry: &Entry) -> WarmSupply {
     let spec = &entry.spec;
     let starts = entry.desired_state() == DesiredState::Running && !entry.deleting;
     // The workspace of an earlier start is not that of a warm Pod.
@@ -46,21 +57,47 @@ fn warm_match(context: &Context, entry: &Entry) -> Option<WarmMatch> {
     // Warm Pods have the current keys, and clients the session key of the keys at creation.
     let has_keys = std::ptr::eq(keys.of(entry.created_at), keys.of(None));
     if !fits || !has_keys {
-        return None;
+        return WarmSupply::None;
     }
     let mut pools = context.pools.claimable(entry);
-    pools.retain(|pool| context.warm_pods.has_any(pool));
+    let is_never_waited_for = |pool: &Pool| pool.max_wait() == Some(Duration::ZERO);
+    pools.retain(|(key, pool)| context.warm_pods.has_any(key) || !is_never_waited_for(pool));
     if pools.is_empty() {
-        return None;
+        return WarmSupply::None;
     }
     let warm = WarmPods {
         config: &context.config,
         keys,
     };
-    let shape = warm.shape(spec).ok()?;
-    let is_ready = |pool: &Key| context.warm_pods.has_ready(pool, &shape);
-    let pool = pools.into_iter().find(is_ready)?.name;
-    Some(WarmMatch { pool, shape })
+    let Ok(shape) = warm.shape(spec) else {
+        return WarmSupply::None;
+    };
+    let has_ready = |pool: &Key| {
+        let ahead = context.waiting.ahead_of(pool, entry);
+        context.warm_pods.has_more_ready(pool, &shape, ahead)
+    };
+    if let Some((pool, _)) = pools.iter().find(|(pool, _)| has_ready(pool)) {
+        let pool = pool.name.clone();
+        return WarmSupply::Ready(WarmMatch { pool, shape });
+    }
+    let has_shape = |pool: &Pool| {
+        let template = warm.shape(&pool.fill(&SandboxSpec::default()));
+        template.is_ok_and(|template| template == shape)
+    };
+    pools.retain(|(_, pool)| !is_never_waited_for(pool) && has_shape(pool));
+    pools
+        .first()
+        .map_or(WarmSupply::None, |(key, pool)| WarmSupply::Exhausted {
+            pool: key.name.clone(),
+            max_wait: pool.max_wait(),
+        })
+}
+
+fn key_of_pool(sandbox: &Key, pool: &str) -> Key {
+    Key {
+        namespace: sandbox.namespace.clone(),
+        name: pool.to_owned(),
+    }
 }
 
 /// Restores the quota from the indexes.
@@ -102,7 +139,7 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
         pool_missing: resolved.is_none(),
         pool_revision: pool.as_ref().map(|pool| pool.revision.clone()),
         pool: pool.map(|pool| pool.snapshot.clone()),
-        warm: None,
+        warm: WarmSupply::None,
         adopted_claim: context.memory.adopted_claim(key),
         had_lost_pod: context.pods.has_lost_pod(&entry.uid),
         quota: QuotaDecision::Admitted,

@@ -40,6 +40,8 @@ pub(crate) enum ApiError {
     Seal,
     #[error("too many queued starts for this API key; retry after other sandboxes have stopped")]
     QueueFull,
+    #[error("{0}; retry later")]
+    PoolExhausted(String),
     #[error("image builds are not supported: set runtime_container_image to an existing image")]
     NoBuilder,
     #[error("no such build")]
@@ -101,6 +103,7 @@ impl ApiError {
                 error => (cluster_status(error), error.category()),
             },
             Self::Seal => (StatusCode::INTERNAL_SERVER_ERROR, "seal"),
+            Self::PoolExhausted(_) => (StatusCode::SERVICE_UNAVAILABLE, "pool-exhausted"),
             Self::QueueFull => (StatusCode::SERVICE_UNAVAILABLE, "queue-full"),
             Self::NoBuilder => (StatusCode::NOT_IMPLEMENTED, "no-builder"),
             Self::UnknownBuild => (StatusCode::NOT_FOUND, "unknown-build"),

@@ -16,6 +16,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::routing::post;
+use crds::conditions::Reason;
 use crds::sandbox::DesiredState;
 use http::StatusCode;
 use tokio::time::timeout;
@@ -73,6 +74,11 @@ async fn start(
     let entry = obtained?;
     let kept = kept_fields(&entry, &start);
     let entry = api.wait_for_ready(entry).await;
+    if let Some(refusal) = refusal(&entry) {
+        // A retry makes a new sandbox in any case; nothing of this one is left to use.
+        let _ = api.change(entry, DesiredState::Stopped).await;
+        return Err(ApiError::PoolExhausted(refusal));
+    }
     let mut info = api.info(&entry).ok_or(ApiError::UnknownRuntime)?;
     let detail = info.status_detail.into_iter().chain(start.notes);
     let detail: Vec<_> = detail.chain(kept).collect();
@@ -145,6 +151,13 @@ impl Api {
         let waiting = self.sandboxes.index.wait(&entry.key, START_WAIT, settled);
         waiting.await.unwrap_or(entry)
     }
+}
+
+/// Message of a sandbox that its pool refused.
+fn refusal(entry: &Entry) -> Option<String> {
+    let status = &entry.status;
+    let is_refused = status.reason == Some(Reason::PoolExhausted);
+    is_refused.then(|| status.message.clone().unwrap_or_default())
 }
 
 /// Names the fields of a request that differ from the existing sandbox, which keeps its own.

@@ -6,8 +6,8 @@ use crds::sandbox::{PauseReason, Phase, PodStatus, Restarts};
 
 use super::decision::CRASH_LOOP_THRESHOLD;
 use super::status::condition_since;
-use super::{Action, FailureKind, Planner};
-use crate::facts::{PodFacts, QuotaDecision};
+use super::{Action, FailureKind, Planner, deadline_after};
+use crate::facts::{PodFacts, QuotaDecision, WarmSupply};
 
 impl Planner<'_> {
     /// Plans for desired state `Running`.
@@ -120,7 +120,10 @@ impl Planner<'_> {
             return;
         }
         let restarts = self.plan.status.restarts.count;
-        if let Some(warm) = self.facts.warm.clone() {
+        if !lost && self.waits_for_warm_pod() {
+            return;
+        }
+        if let WarmSupply::Ready(warm) = self.facts.warm.clone() {
             let claim = Action::ClaimPod { warm, restarts };
             self.plan.actions.push(claim);
         } else {
@@ -157,6 +160,29 @@ impl Planner<'_> {
             }
         }
         false
+    }
+
+    /// Returns whether the sandbox gets no Pod for now: its pool is exhausted.
+    fn waits_for_warm_pod(&mut self) -> bool {
+        let WarmSupply::Exhausted { pool, max_wait } = &self.facts.warm else {
+            return false;
+        };
+        let message = format!("no warm Pod of the pool {pool} is ready");
+        match max_wait {
+            _ if self.has_been_ready() => false,
+            None => {
+                self.fail(Reason::PoolExhausted, &message, FailureKind::Other);
+                true
+            }
+            Some(_) if self.is_due(deadline_after(self.started_at(), *max_wait)) => false,
+            Some(_) => {
+                self.set_phase(Phase::Pending, Reason::WaitingForWarmPod, Some(message));
+                self.clear_pod_fields();
+                self.plan.status.pod_status = Some(PodStatus::Pending);
+                self.enforce_start_timeout();
+                true
+            }
+        }
     }
 
     /// Counts the loss of a Pod. Returns whether a replacement may be created now.
