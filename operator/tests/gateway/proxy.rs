@@ -150,8 +150,13 @@ async fn unknown_targets_are_404() {
     let fixture = SocketFixture::new().await;
     for head in [
         "GET / HTTP/1.1\nHost: vscode-HOST\n",
+        "GET / HTTP/1.1\nHost: nothing-HOST\n",
+        "GET / HTTP/1.1\nHost: x.HOST\n",
         "GET / HTTP/1.1\nHost: aaaaaaaaaaaaaaaa.rt.example.com\n",
+        "GET / HTTP/1.1\nHost: AAAAAAAAAAAAAAAA.rt.example.com\n",
         "GET /aaaaaaaaaaaaaaaa/runtime/ HTTP/1.1\nHost: x\n",
+        "GET //aaaaaaaaaaaaaaaa//runtime HTTP/1.1\nHost: x\n",
+        "GET /ID/nothing/alive HTTP/1.1\nHost: x\n",
         "GET /ID HTTP/1.1\nHost: x\n",
         "GET /ID/ HTTP/1.1\nHost: x\n",
         "GET /ID?q HTTP/1.1\nHost: x\n",

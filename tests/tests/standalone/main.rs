@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-mod bad_input;
 mod blackbox;
 mod first_session;
 mod fixture;
