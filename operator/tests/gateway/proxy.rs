@@ -336,14 +336,19 @@ async fn request_follows_its_sandbox() {
 }
 
 #[tokio::test]
-async fn shutdown_closes_idle_connections_and_tunnels() {
+async fn shutdown_closes_idle_connections_tunnels_and_endless_streams() {
     let fixture = SocketFixture::new().await;
     let (mut tunnel, _far) = fixture.tunnel().await;
     let (mut idle, mut sandbox, _) = fixture.open("GET / HTTP/1.1\nHost: HOST\n\n").await;
     sandbox.send(OK).await;
     idle.until("ok").await;
+    let (mut reading, _writing) = open_response(&fixture).await;
     fixture.shutdown.cancel();
     fixture.served.await.unwrap();
+    assert!(
+        !reading.rest().await.contains('0'),
+        "an end like that of the stream"
+    );
     assert_eq!(idle.rest().await, "");
     assert_eq!(tunnel.rest().await, "");
 }

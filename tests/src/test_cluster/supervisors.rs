@@ -1,4 +1,4 @@
-//! Supervisors that do what a test says, and remember what they were asked.
+//! Supervisors that do what a test says.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,7 +17,6 @@ pub struct ScriptedSupervisors {
     ready: watch::Sender<bool>,
     /// Commands by the address of their Pods.
     commands: Mutex<HashMap<String, CommandScript>>,
-    tokens: Mutex<Vec<String>>,
     /// Idle times that servers report, by address.
     idle: Mutex<HashMap<String, Duration>>,
     /// Idle time that all other servers report.
@@ -84,11 +83,6 @@ impl ScriptedSupervisors {
         *self.all_idle.lock() = idle;
     }
 
-    /// Every initialisation, in order.
-    pub fn tokens(&self) -> Vec<String> {
-        self.tokens.lock().clone()
-    }
-
     fn answer(&self, ip: &str) -> ReadyReport {
         if let Some(command) = self.commands.lock().get_mut(ip) {
             command.answered = true;
@@ -108,14 +102,13 @@ impl Supervisors for ScriptedSupervisors {
     fn init<'a>(
         &'a self,
         at: &'a SupervisorAddress,
-        token: String,
+        _token: String,
     ) -> BoxFuture<'a, Result<(), SupervisorError>> {
         self.commands
             .lock()
             .entry(at.ip.clone())
             .or_default()
             .is_initialized = true;
-        self.tokens.lock().push(token);
         async { Ok(()) }.boxed()
     }
 

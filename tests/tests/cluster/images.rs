@@ -1,10 +1,8 @@
-//! Problems of a start: missing images, invalid configuration, commands that end. Each is reported,
+//! Problems of a start: missing images, commands that end. Each is reported,
 //! retried as long as it makes sense, and over once it is fixed. The log outlives the Pod.
 
 use crds::conditions::Reason;
 use crds::sandbox::{Phase, PodStatus, SandboxStatus};
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::PostParams;
 use serde_json::json;
 
 use crate::installation::IMAGE;
@@ -89,30 +87,6 @@ async fn late_image_is_used() {
     ctr(&["images", "tag", IMAGE, &image]);
     let status = ns.ready("late").await;
     assert_eq!(status.restarts.count, 0);
-}
-
-#[tokio::test]
-#[ignore = "needs a real cluster: make test-cluster"]
-async fn missing_configuration_is_reported_until_it_exists() {
-    let ns = TestNamespace::new("config").await;
-    let variable =
-        json!({"name": "A", "valueFrom": {"secretKeyRef": {"name": "later", "key": "a"}}});
-    let spec = json!({"command": ["sleep", "infinity"], "env": [variable]});
-    ns.apply("c", &spec);
-    let waits = ns.until(
-        "c",
-        "without secret",
-        waits_for(Reason::CreateContainerConfigError),
-    );
-    let waits = waits.await;
-    let lacks = r#"secret "later" not found"#;
-    assert!(message(&waits).contains(lacks), "{waits:?}");
-    ns.wait_for_event("c", "CreateContainerConfigError").await;
-    let secret = json!({"metadata": {"name": "later"}, "stringData": {"a": "b"}});
-    let secret: Secret = serde_json::from_value(secret).unwrap();
-    let api = ns.api::<Secret>();
-    api.create(&PostParams::default(), &secret).await.unwrap();
-    ns.ready("c").await;
 }
 
 #[tokio::test]

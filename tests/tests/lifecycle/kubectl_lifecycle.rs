@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crds::Sandbox;
-use crds::sandbox::{DesiredState, Phase, PodStatus};
+use crds::sandbox::{DesiredState, PodStatus};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use operator::index::Entry;
 use tests::test_cluster::TestCluster;
@@ -40,41 +40,6 @@ async fn start_pause_resume_stop_and_tombstone_deletion() {
     assert_eq!(cluster.names::<Sandbox>().await, ["a"]);
     tokio::time::sleep(Duration::from_mins(61)).await;
     assert!(cluster.names::<Sandbox>().await.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn lost_pods_are_always_replaced_with_workspace_and_url() {
-    let cluster = TestCluster::new();
-    let before = cluster.running("a").await;
-    let mut ip = before.status.pod_ip.clone();
-    for count in 1..=6 {
-        cluster.delete_pod_now("a").await;
-        let again = |e: &Entry| e.is_ready() && e.status.pod_ip != ip;
-        let after = cluster.wait("a", again).await.unwrap();
-        let status = &after.status;
-        assert_eq!(status.phase, Phase::Running, "{status:?}");
-        assert_eq!(
-            (&status.url, status.restarts.count),
-            (&before.status.url, count)
-        );
-        assert_eq!(claims(&cluster).await, ["a-workspace"]);
-        ip.clone_from(&after.status.pod_ip);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn start_fails_after_start_timeout() {
-    let cluster = TestCluster::new();
-    cluster.supervisors.never_ready();
-    cluster.create("a").await;
-    cluster.wait_for_phase("a", Phase::Starting).await;
-    tokio::time::sleep(Duration::from_mins(14)).await;
-    let entry = cluster.wait_for_phase("a", Phase::Starting).await;
-    assert!(!entry.is_ready());
-    let failed = cluster.wait_for_phase("a", Phase::Failed).await;
-    assert_eq!(failed.status.pod_status, Some(PodStatus::Failed));
-    assert!(cluster.names::<Pod>().await.is_empty());
-    assert_eq!(claims(&cluster).await, ["a-workspace"]);
 }
 
 #[tokio::test(start_paused = true)]

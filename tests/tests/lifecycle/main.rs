@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-mod active_requests;
 mod chaos;
 mod controller_crash;
 mod entrypoint_secret;
