@@ -6,9 +6,7 @@ mod chaos;
 mod controllers;
 mod crash;
 mod gateways;
-mod inject;
 mod node;
-mod quota;
 mod sandbox_servers;
 mod seeded_rng;
 mod supervisors;
@@ -37,12 +35,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::fault_injection::{Faults, TestApi};
 
 pub use chaos::PodScript;
-pub use controllers::{Link, TestController};
+pub use controllers::{Link, TestController, run_controller};
 pub use crash::is_controller_write;
 pub use gateways::TestGateway;
 use gateways::{TestGateways, gateway_config};
 pub use node::ScriptedNode;
-pub use quota::Quota;
 pub use seeded_rng::SeededRng;
 pub use supervisors::ScriptedSupervisors;
 
@@ -138,14 +135,6 @@ impl TestCluster {
         let run = Box::pin(run);
         tokio::spawn(async move { crash.run_until_cancelled(run).await });
         self.controller = Some(shutdown.drop_guard());
-    }
-
-    /// From now on Pods of controllers that are started need room in a quota, which has none. It may be a policy,
-    /// whose messages vary.
-    pub fn exhaust_quota(&mut self, varies_messages: bool) -> Arc<Quota> {
-        let quota = Arc::new(Quota::new(varies_messages));
-        self.client = api_clients::with_quota(&self.api, quota.clone());
-        quota
     }
 
     fn peers(&self) -> PeerClients {

@@ -6,7 +6,6 @@ use crds::sandbox::{Phase, PodStatus, SandboxStatus};
 use serde_json::json;
 
 use crate::installation::IMAGE;
-use crate::node_control::ctr;
 use crate::test_namespace::TestNamespace;
 use tests::cli_tools::get;
 
@@ -68,25 +67,6 @@ async fn missing_image_fails_after_start_timeout() {
     ns.patch("missing", json!({"state": "Running"})).await;
     assert_eq!(ns.ready("missing").await.restarts.count, 0);
     ns.wait_for_event("missing", "Resumed").await;
-}
-
-#[tokio::test]
-#[ignore = "needs a real cluster: make test-cluster"]
-async fn late_image_is_used() {
-    let ns = TestNamespace::new("late").await;
-    let image = format!("localhost/{}:1", ns.namespace);
-    let spec =
-        json!({"image": image, "imagePullPolicy": "Never", "command": ["sleep", "infinity"]});
-    ns.apply("late", &spec);
-    let waits = ns.until("late", "without image", waits_for(Reason::ImagePullBackOff));
-    let waits = waits.await;
-    assert!(
-        message(&waits).starts_with("ErrImageNeverPull"),
-        "{waits:?}"
-    );
-    ctr(&["images", "tag", IMAGE, &image]);
-    let status = ns.ready("late").await;
-    assert_eq!(status.restarts.count, 0);
 }
 
 #[tokio::test]

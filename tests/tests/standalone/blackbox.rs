@@ -2,7 +2,6 @@
 //! standalone binary and real processes. The section names the tests of the others.
 
 mod endurance;
-mod requests;
 mod restarts;
 mod shutdown;
 pub(crate) mod streams;
