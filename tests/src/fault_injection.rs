@@ -94,7 +94,7 @@ pub enum Outage {
 struct Disconnected;
 
 /// Start of 2026, at which the virtual time of tests begins.
-pub fn test_clock() -> Clock {
+fn test_clock() -> Clock {
     let start = "2026-01-01T00:00:00Z".parse();
     Clock::starting_at(start.expect("a timestamp"))
 }

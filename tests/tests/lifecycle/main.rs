@@ -12,7 +12,6 @@ mod gateway_replicas;
 mod health;
 mod idle;
 mod isolation;
-mod kubectl_lifecycle;
 mod missing_dependencies;
 mod outage;
 mod pool_revision;

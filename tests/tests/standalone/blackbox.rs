@@ -2,6 +2,7 @@
 //! standalone binary and real processes. The section names the tests of the others.
 
 mod endurance;
+mod requests;
 mod restarts;
 mod shutdown;
 pub(crate) mod streams;
