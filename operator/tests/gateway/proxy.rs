@@ -338,11 +338,11 @@ async fn request_follows_its_sandbox() {
 #[tokio::test]
 async fn shutdown_closes_idle_connections_tunnels_and_endless_streams() {
     let fixture = SocketFixture::new().await;
+    let (mut reading, _writing) = open_response(&fixture).await;
     let (mut tunnel, _far) = fixture.tunnel().await;
     let (mut idle, mut sandbox, _) = fixture.open("GET / HTTP/1.1\nHost: HOST\n\n").await;
     sandbox.send(OK).await;
     idle.until("ok").await;
-    let (mut reading, _writing) = open_response(&fixture).await;
     fixture.shutdown.cancel();
     fixture.served.await.unwrap();
     assert!(

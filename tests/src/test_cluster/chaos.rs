@@ -1,11 +1,7 @@
 //! Faults of Pods, scripted or random, at their start or later.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
-
-use super::node::ScriptedNode;
 use super::seeded_rng::SeededRng;
 
 /// Start of a Pod.
@@ -93,34 +89,5 @@ impl Chaos {
             PodFailure::Deleted,
         ]);
         Some(InjectedFault::Later(failure, rng.time(MAX_FAULT_DELAY)))
-    }
-}
-
-impl ScriptedNode {
-    /// Injects a fault into the Pod with this uid, when its time has come.
-    pub(super) async fn inject(self: Arc<Self>, name: String, uid: String, fault: InjectedFault) {
-        match fault {
-            InjectedFault::Start(_, None) => {}
-            InjectedFault::Start(_, Some(after)) => {
-                sleep(after).await;
-                self.heal(&name).await;
-            }
-            InjectedFault::Later(failure, after) => {
-                sleep(after).await;
-                if self.is_running(&name, &uid) {
-                    self.inject_now(&name, failure).await;
-                }
-            }
-        }
-    }
-
-    async fn inject_now(&self, name: &str, failure: PodFailure) {
-        match failure {
-            PodFailure::Crashes => self.restart(name, "Error").await,
-            PodFailure::OutOfMemory => self.restart(name, "OOMKilled").await,
-            PodFailure::Evicted => self.evict(name).await,
-            PodFailure::NodeLost => self.lose_node(name).await,
-            PodFailure::Deleted => self.remove(name).await,
-        }
     }
 }
