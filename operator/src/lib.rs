@@ -6,6 +6,6 @@ pub mod args;
 pub use controller;
 pub use gateway;
 pub use shared::{
-    admin_server, clock, diagnostics, hex, index, keys, kubernetes, logging, metrics, quantity,
+    admin_server, clock, diagnostics, index, keys, kubernetes, logging, metrics, quantity,
     runtime_class, tenants, traffic, urls,
 };

@@ -7,6 +7,7 @@
 mod seal;
 
 use crds::contract::identity::IdentityKey;
+use crds::contract::sealing;
 use crds::contract::token::{Signer, TokenError};
 use crds::names;
 use jiff::Timestamp;
@@ -124,13 +125,12 @@ impl KeySet {
             return Err(KeyError::Length(root.len()));
         }
         let subkey = |purpose| expand(root, purpose);
-        let seal = ring::aead::UnboundKey::new(&ring::aead::CHACHA20_POLY1305, &subkey("seal")?)
-            .map_err(|_| KeyError::Derivation)?;
+        let seal = sealing::aead(&subkey("seal")?).map_err(|_| KeyError::Derivation)?;
         Ok(Self {
             session: hmac::Key::new(hmac::HMAC_SHA256, &subkey("session-key")?),
             admin: hmac::Key::new(hmac::HMAC_SHA256, &subkey("admin")?),
             identity: hmac::Key::new(hmac::HMAC_SHA256, &subkey("identity")?),
-            seal: ring::aead::LessSafeKey::new(seal),
+            seal,
             signer: Signer::from_seed(&subkey("control")?)?,
         })
     }

@@ -5,7 +5,6 @@
 pub mod admin_server;
 pub mod clock;
 pub mod diagnostics;
-pub mod hex;
 pub mod index;
 pub mod keys;
 pub mod kubernetes;

@@ -60,7 +60,7 @@ async fn login(fixture: &GatewayFixture, password: &str) -> (u16, Value) {
         password.as_bytes(),
         &mut hash,
     );
-    let hash = operator::hex::encode(&hash);
+    let hash = data_encoding::HEXLOWER.encode(&hash);
     let answer = json!({"challenge": challenge["challenge"], "hash": hash});
     call(fixture, "", "POST /api/admin/login", answer).await
 }

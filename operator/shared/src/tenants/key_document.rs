@@ -2,13 +2,13 @@
 //!
 //! Unknown records are kept unchanged: a newer version may have written them.
 
+use data_encoding::HEXLOWER;
 use jiff::Timestamp;
 use ring::rand::{self, SystemRandom};
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::record::{ID_LEN, RawRecord, hash};
-use crate::hex;
 use crate::keys::base62;
 
 /// Prefix of every key, by which secret scanners recognize keys.
@@ -91,7 +91,7 @@ impl KeyDocument {
 
     /// Returns whether there is a record for this key.
     pub fn has_key(&self, key: &str) -> bool {
-        let known = hex::encode(&hash(key));
+        let known = HEXLOWER.encode(&hash(key));
         self.0.iter().any(|raw| raw["sha256"] == *known)
     }
 
@@ -106,7 +106,7 @@ impl KeyDocument {
         key: &str,
         now: Timestamp,
     ) -> Result<String, KeyDocumentError> {
-        record.sha256 = hex::encode(&hash(key));
+        record.sha256 = HEXLOWER.encode(&hash(key));
         record.created_at = Some(now.strftime("%FT%TZ").to_string());
         record.check().map_err(KeyDocumentError::Invalid)?;
         let id = record.sha256[..ID_LEN].to_owned();

@@ -166,9 +166,8 @@ mod tests {
 
         put("an existing api key\n");
         ensure("a").run(&client, "ns").await.unwrap();
-        let expected = shared::hex::encode(
-            ring::digest::digest(&ring::digest::SHA256, b"an existing api key").as_ref(),
-        );
+        let expected = data_encoding::HEXLOWER
+            .encode(ring::digest::digest(&ring::digest::SHA256, b"an existing api key").as_ref());
         assert_eq!(hashes(&client).await, [expected]);
     }
 }

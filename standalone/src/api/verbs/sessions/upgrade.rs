@@ -3,11 +3,9 @@
 
 use std::{future::ready, io};
 
-use axum::{
-    extract::{
-        FromRequestParts as _,
-        ws::{Message, WebSocket, WebSocketUpgrade},
-    },
+use axum::extract::{
+    FromRequestParts as _,
+    ws::{Message, WebSocket, WebSocketUpgrade},
 };
 use bytes::Bytes;
 use futures::{SinkExt as _, StreamExt as _, TryStreamExt as _};
