@@ -90,14 +90,12 @@ fn send_signed(process: &TestProcess, message: &ControlMessage, signer: &Signer)
     process.request("POST /v1/init", &[], token.as_bytes())
 }
 
-/// Sends an init message as the controller does: encrypted, if the supervisor has a key.
+/// Sends an init message as the controller does, encrypted.
 pub(crate) fn start(process: &TestProcess, init: Init) -> HttpResponse {
     let report = ready(process.address, 0).json();
-    let grant = match report["sealingKey"].as_str() {
-        Some(key) => Grant::SealedInit(SealedInit::seal(&init, key, POD).unwrap()),
-        None => Grant::Init(Box::new(init)),
-    };
-    send(process, &message(grant))
+    let key = report["sealingKey"].as_str().unwrap_or_default();
+    let sealed = SealedInit::seal(&init, key, POD).unwrap();
+    send(process, &message(Grant::SealedInit(sealed)))
 }
 
 fn ready(address: SocketAddr, timeout: u64) -> HttpResponse {
@@ -182,25 +180,6 @@ fn only_init_messages_for_the_present_key_are_accepted() {
     assert_ne!(key(), used);
     start(&process, shell("exit 3"));
     assert_eq!(process.wait().code(), Some(3));
-}
-
-#[test]
-fn pods_without_identity_take_plain_init_messages() {
-    let directory = tempfile::tempdir().unwrap();
-    let supervise = || {
-        let mut command = supervise_command(BINARY, directory.path());
-        command
-            .env_remove("SANDBOX_IDENTITY_KEY")
-            .env_remove("SANDBOX_CONTROL_PUBLIC_KEY")
-            .env("SANDBOX_CONTROL_KEY", signer().public_key());
-        TestProcess::start(&mut command)
-    };
-    let process = supervise();
-    assert_eq!(process.get("/v1/identity").status, 404);
-    let message = message(Grant::Init(Box::new(shell("exit 3"))));
-    assert_eq!(send(&process, &message).status, 200);
-    assert_eq!(process.wait().code(), Some(3));
-    assert_eq!(supervise().wait().code(), Some(3));
 }
 
 #[test]
