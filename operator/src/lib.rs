@@ -6,6 +6,6 @@ pub mod args;
 pub use controller;
 pub use gateway;
 pub use shared::{
-    admin_server, clock, diagnostics, index, keys, kubernetes, logging, metrics, quantity,
-    runtime_class, tenants, traffic, urls,
+    admin_server, clock, diagnostics, image_reference, index, keys, kubernetes, logging, metrics,
+    quantity, runtime_class, tenants, traffic, urls,
 };

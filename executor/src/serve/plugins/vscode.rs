@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::net::TcpListener;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -179,9 +179,7 @@ impl VsCode {
 
 fn write_settings(directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o666);
-    let mut file = options.open(directory.join("settings.json"))?;
+    let mut file = fs::File::create(directory.join("settings.json"))?;
     file.write_all(SETTINGS.as_bytes())?;
     file.set_permissions(fs::Permissions::from_mode(0o666))
 }
