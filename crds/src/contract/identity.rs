@@ -24,7 +24,8 @@ const PROOF_CONTEXT: &[u8] = b"sandbox-proof-v1";
 const STATE_CONTEXT: &[u8] = b"sandbox-state-v1";
 
 /// Identity key of one sandbox.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, derive_more::Debug)]
+#[debug("IdentityKey(..)")]
 pub struct IdentityKey([u8; 32]);
 
 /// Rejection of a text that is not an identity key.
@@ -86,12 +87,6 @@ impl IdentityKey {
 fn proven(address: IpAddr, nonce: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(".{}.{}.{nonce}.", address.to_canonical(), nonce.len());
     [PROOF_CONTEXT, head.as_bytes(), body].concat()
-}
-
-impl std::fmt::Debug for IdentityKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("IdentityKey(..)")
-    }
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ pub enum SealingError {
 }
 
 /// Private key of a dormant supervisor. It opens one message.
+#[derive(derive_more::Debug)]
+#[debug("SealingKey({public})")]
 pub struct SealingKey {
     private: EphemeralPrivateKey,
     public: String,
@@ -173,12 +175,6 @@ fn decode(text: &str) -> Result<Vec<u8>, SealingError> {
     URL_SAFE_NO_PAD
         .decode(text)
         .map_err(|_| SealingError::Malformed)
-}
-
-impl std::fmt::Debug for SealingKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SealingKey({})", self.public)
-    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ pub use seal::SealError;
 pub const ROOT_KEY_LEN: usize = 32;
 
 /// Keys of one installation.
+#[derive(derive_more::Debug)]
+#[debug("Keys(..)")]
 pub struct Keys {
     /// The same for its life: replicas with different ones would start one session twice.
     runtime_id: hmac::Key,
@@ -156,12 +158,6 @@ impl KeySet {
     /// Returns the signer of control calls to supervisors.
     pub fn signer(&self) -> &Signer {
         &self.signer
-    }
-}
-
-impl std::fmt::Debug for Keys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Keys(..)")
     }
 }
 

@@ -64,6 +64,8 @@ pub type Labels<const N: usize> = [(&'static str, &'static str); N];
 type DurationFamily<const N: usize> = Family<Labels<N>, Histogram>;
 
 /// All metrics of a process. Each role adds its own.
+#[derive(derive_more::Debug)]
+#[debug("Metrics(..)")]
 pub struct Metrics {
     registry: Mutex<Registry>,
     refreshers: Mutex<Vec<Refresh>>,
@@ -126,12 +128,6 @@ impl Default for Metrics {
             kubernetes_requests: requests,
             kubernetes_seconds: seconds,
         }
-    }
-}
-
-impl fmt::Debug for Metrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").finish_non_exhaustive()
     }
 }
 

@@ -39,7 +39,11 @@ impl Selector {
     /// Rejects fields that the kind cannot be selected by.
     pub(crate) fn check_fields(&self, selectable: &[String]) -> Result<(), ApiError> {
         let mut paths = self.fields.iter().map(|term| &term.key);
-        match paths.find(|path| !selectable.contains(path)) {
+        let is_known = |path: &String| {
+            ["metadata.name", "metadata.namespace"].contains(&path.as_str())
+                || selectable.contains(path)
+        };
+        match paths.find(|path| !is_known(path)) {
             None => Ok(()),
             Some(path) => Err(ApiError::BadRequest(format!(
                 "field label not supported: {path}"

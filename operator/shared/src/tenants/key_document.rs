@@ -21,6 +21,8 @@ const MIN_KEY_BYTES: usize = 16;
 pub struct KeyDocument(Vec<Value>);
 
 /// Generated key. Only its hash is stored, so it can be read only here.
+#[derive(derive_more::Debug)]
+#[debug("NewKey({id})")]
 pub struct NewKey {
     pub id: String,
     pub key: String,
@@ -146,12 +148,6 @@ impl KeyDocument {
             0 => Err(KeyDocumentError::Unknown(id_or_name.to_owned())),
             revoked => Ok(revoked),
         }
-    }
-}
-
-impl std::fmt::Debug for NewKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "NewKey({})", self.id)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What holds for both screens after any byte, for property tests and fuzzing.
+//! Invariants of both screens, for property tests and fuzzing.
 
 use super::{Display, Grid, MAX_REPLIES};
 

@@ -1,4 +1,4 @@
-//! What holds for a screen after any byte, for property tests and fuzzing.
+//! Invariants of a screen, for property tests and fuzzing.
 
 use super::{Grid, HEIGHT, MAX_CELLS, MAX_HISTORY, MAX_HISTORY_BYTES, MAX_ROW, Row, WIDTH};
 

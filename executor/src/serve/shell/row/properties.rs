@@ -1,4 +1,4 @@
-//! What holds for a line after any byte, for property tests and fuzzing.
+//! Invariants of a line, for property tests and fuzzing.
 
 use unicode_width::UnicodeWidthChar as _;
 
