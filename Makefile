@@ -8,7 +8,7 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-long lint generate bench-start bench-executor bench-controller bench-proxy fuzz clean
+.PHONY: help run test test-cluster test-long lint generate bench-start bench-executor bench-controller bench-claim bench-proxy fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,11 @@ bench-executor: ## Executor: start, memory, echo and cell round trips, size; the
 
 bench-controller: ## Controller: starts and passes per second, CPU and memory at 10 000 and 100 000 sandboxes
 	cargo run --release --locked -p tests --example bench_controller
+
+bench-claim: ## Claims of warm Pods on a real API server with fake nodes, beside bare Pods (ARGS="sandbox start")
+	hack/install base cluster
+	cargo build --release --locked -p tests --examples
+	hack/cluster run --name bench-claim --audit --fake-nodes 100 -- $(RELEASE)/examples/bench_claim $(ARGS)
 
 bench-proxy: ## Gateway: requests, tunnels, large bodies and memory, beside a direct connection and nginx
 	hack/install bench

@@ -88,8 +88,7 @@ pub mod header {
 
 /// Paths of the supervisor's control server (`docs/specs/supervisor.md`, section 2).
 pub mod endpoint {
-    /// `POST`, body = token with [`super::control::Grant::SealedInit`] or
-    /// [`super::control::Grant::Init`]: starts the command, once.
+    /// `POST`, body = token with [`super::control::Grant::SealedInit`]: starts the command, once.
     pub const INIT: &str = "/v1/init";
     /// `GET ?timeout=SECONDS`, `Authorization: Bearer` token with [`super::control::Grant::Ready`]:
     /// a long poll that answers a [`super::control::ReadyReport`].

@@ -5,6 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with_macros::skip_serializing_none;
 
 use crate::duration::Duration;
 use crate::int_or_string::IntOrString;
@@ -14,6 +15,7 @@ use crate::sandbox::{
 use crate::schema::{any_object, duration};
 
 /// A template for sandboxes, and warm Pods that sandboxes of the pool claim.
+#[skip_serializing_none]
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[kube(
     group = "openhands.dev",
@@ -48,11 +50,9 @@ pub struct SandboxPoolSpec {
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: u32,
     /// Program that a warm Pod runs before a sandbox claims it. Default: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prestart: Option<PrestartMode>,
     /// With prestart `Command`: path on the port `runtime` that answers 2xx once the program is warm.
     /// Default: the port accepts connections.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024), regex(pattern = "^/"))]
     pub prestart_path: Option<String>,
     /// Sandboxes that may claim the warm Pods.
@@ -67,14 +67,11 @@ pub struct SandboxPoolSpec {
     #[serde(default, skip_serializing_if = "WhenExhausted::is_default")]
     pub when_exhausted: WhenExhausted,
     /// With `whenExhausted: Wait`: time after which the sandbox gets a Pod of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "duration")]
     pub max_wait: Option<Duration>,
     /// Defaults for sandboxes of this pool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Lifecycle>,
     /// Replacement of warm Pods after a change of the template. Default: 25% for both bounds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
 }
 
@@ -134,61 +131,54 @@ impl WhenExhausted {
 }
 
 /// The fields of a Sandbox that shape its Pod.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolTemplate {
     /// Container image.
     #[schemars(length(min = 1, max = 512))]
     pub image: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<PullPolicy>,
     /// Program and arguments, run by the supervisor.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256), inner(length(max = 131_071)))]
     pub command: Option<Vec<String>>,
     /// Absolute directory in which the command starts; created if it is missing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4095), regex(pattern = "^/"))]
     pub working_dir: Option<String>,
     /// Plain environment variables. Those of the sandbox override them by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub env: Vec<EnvVar>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executor: Option<ExecutorMode>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
     /// Runtime class, for example `gvisor`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub runtime_class_name: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_context: Option<SecurityContext>,
     /// Ports that the gateway routes to, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub ports: Vec<Port>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Workspace>,
     /// PodTemplateSpec that is merged over the Pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schemars(schema_with = "any_object")]
     pub pod_template: Option<Value>,
 }
 
 /// Bounds of a rollout, each a count or a percentage of `replicas`.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
     /// Maximum number or percentage of Pods above `replicas`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_surge: Option<IntOrString>,
     /// Maximum number or percentage of Pods missing from `replicas`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<IntOrString>,
 }
 
 /// Observed state of a pool.
+#[skip_serializing_none]
 #[derive(KubeSchema, Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxPoolStatus {
@@ -202,18 +192,15 @@ pub struct SandboxPoolStatus {
     #[serde(default)]
     pub claimed: u32,
     /// Label selector of the warm Pods of this pool, for autoscalers. Set if there are any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub selector: Option<String>,
     /// Hash of the template.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub revision: Option<String>,
     /// Warm Pods of an earlier template.
     #[serde(default)]
     pub outdated: u32,
     /// Generation of the spec that this status describes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Conditions of the pool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -10,6 +10,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with_macros::skip_serializing_none;
 
 use crate::duration::Duration;
 use crate::int_or_string::IntOrString;
@@ -18,6 +19,7 @@ use crate::schema::{any_object, duration, resource_factor, resource_quantities, 
 pub use status::{PauseReason, Phase, PodStatus, PoolSnapshot, Restarts, SandboxStatus};
 
 /// An isolated, durable sandbox for one agent session.
+#[skip_serializing_none]
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[kube(
     group = "openhands.dev",
@@ -73,22 +75,18 @@ pub use status::{PauseReason, Phase, PodStatus, PoolSnapshot, Restarts, SandboxS
 )]
 pub struct SandboxSpec {
     /// Container image. Required unless `pool` is set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
 
     /// Image pull policy. Default: that of Kubernetes for the tag of the image.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<PullPolicy>,
 
     /// Program and arguments, run by the supervisor. Absent: the entrypoint of the image runs
     /// without a supervisor and takes its environment from a Secret.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256), inner(length(max = 131_071)))]
     pub command: Option<Vec<String>>,
 
     /// Absolute directory in which the command starts; created if it is missing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4095), regex(pattern = "^/"))]
     pub working_dir: Option<String>,
 
@@ -99,32 +97,27 @@ pub struct SandboxSpec {
     pub env: Vec<EnvVar>,
 
     /// Client environment, encrypted and written by the gateway.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1_400_000))]
     pub sealed_env: Option<String>,
 
     /// Replacement of the Python action execution server by the native one. Default: `Native`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executor: Option<ExecutorMode>,
 
     /// CPU, memory and ephemeral storage, as in a Pod. Absent limits are the defaults of the
     /// operator.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
 
     /// Factor for CPU and memory. Greater than 0; capped by the operator.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schemars(schema_with = "resource_factor")]
     pub resource_factor: Option<f64>,
 
     /// Runtime class, for example `gvisor`. Absent, or missing in the cluster: the default of the
     /// operator; the status reports a missing one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub runtime_class_name: Option<String>,
 
     /// User and groups of the container. Absent: the user of the image.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_context: Option<SecurityContext>,
 
     /// Ports that the gateway routes to, by name. Absent: `runtime` 60000, `vscode` 60001,
@@ -135,7 +128,6 @@ pub struct SandboxSpec {
     pub ports: Vec<Port>,
 
     /// Volume that is kept across pause and resume. Absent: an emptyDir, lost on pause.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Workspace>,
 
     /// Desired state.
@@ -143,28 +135,24 @@ pub struct SandboxSpec {
     pub state: DesiredState,
 
     /// Deadlines. Absent ones are those of the pool, or else of the operator.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Lifecycle>,
 
     /// Name of the `SandboxPool` whose template supplies absent fields.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 52))]
     pub pool: Option<String>,
 
     /// Client session of the sandbox. Set by the gateway.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
 
     /// Number of the session key. Raise it by one for a new key from the next start of the Pod,
     /// for example by pause and resume. The previous key stays valid. Servers that accept a
     /// single key (the V0 action execution server) keep theirs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub key_rotation: Option<u32>,
 
     /// PodTemplateSpec that is merged over the Pod, for what the fields above lack. It adds and
     /// overrides fields and cannot remove them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schemars(schema_with = "any_object")]
     pub pod_template: Option<Value>,
 }
@@ -198,6 +186,7 @@ pub enum ExecutorMode {
 }
 
 /// An environment variable, as in a container.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EnvVar {
@@ -205,11 +194,10 @@ pub struct EnvVar {
     #[schemars(length(min = 1, max = 256))]
     pub name: String,
     /// Value. Absent, and without `valueFrom`: empty.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 131_072))]
     pub value: Option<String>,
     /// `EnvVarSource`, as in a container.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schemars(schema_with = "any_object")]
     pub value_from: Option<Value>,
 }
@@ -229,19 +217,17 @@ pub struct Resources {
 }
 
 /// User and groups of the sandbox.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SecurityContext {
     /// User id. With an id other than 0 the container has no capabilities.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub run_as_user: Option<i64>,
     /// Id of the primary group.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub run_as_group: Option<i64>,
     /// Id of the group of volumes. Absent: the user id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub fs_group: Option<i64>,
 }
@@ -261,6 +247,7 @@ pub struct Port {
 }
 
 /// Volume that is kept when the Pod is deleted.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Workspace {
@@ -268,42 +255,37 @@ pub struct Workspace {
     #[schemars(schema_with = "volume_size")]
     pub size: IntOrString,
     /// Storage class of the volume. Absent: the default of the cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub storage_class_name: Option<String>,
     /// Mount path. Default: `/workspace`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024), regex(pattern = "^/."))]
     pub mount_path: Option<String>,
 }
 
 /// Deadlines of a sandbox; `0s` means never.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct Lifecycle {
     /// Time without activity after which the sandbox is paused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "duration")]
     pub idle_timeout: Option<Duration>,
     /// Time after a start at which the sandbox is paused, also while it is active.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "duration")]
     pub max_run_time: Option<Duration>,
     /// Maximum time from start to ready.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "duration")]
     pub start_timeout: Option<Duration>,
     /// Time in a pause after which the sandbox is stopped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "duration")]
     pub delete_paused_after: Option<Duration>,
     /// Time after which the object of a stopped sandbox is deleted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "duration")]
     pub delete_stopped_after: Option<Duration>,
 }
 
 /// The client session that a sandbox belongs to.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
@@ -318,7 +300,6 @@ pub struct Session {
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub epoch: u32,
     /// Command as the client wrote it, if it was a string; echoed in responses.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 131_072))]
     pub command_line: Option<String>,
 }

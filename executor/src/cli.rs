@@ -39,16 +39,13 @@ pub(crate) struct SuperviseOptions {
     pub(crate) pod_uid: String,
     /// Public key that control calls are verified with
     #[arg(long, env = variable::CONTROL_PUBLIC_KEY, hide_env_values = true)]
-    pub(crate) control_public_key: Option<String>,
-    /// Name of the public key in Pods of earlier versions
-    #[arg(long, env = variable::CONTROL_KEY, hide = true, hide_env_values = true)]
-    pub(crate) control_key: Option<String>,
+    pub(crate) control_public_key: String,
     /// Key that proves that the Pod belongs to its sandbox
     #[arg(long, env = variable::IDENTITY_KEY, hide_env_values = true)]
-    pub(crate) identity_key: Option<String>,
+    pub(crate) identity_key: String,
     /// Address of the Pod, part of these proofs
     #[arg(long, env = variable::POD_IP)]
-    pub(crate) pod_ip: Option<IpAddr>,
+    pub(crate) pod_ip: IpAddr,
     /// Program that runs before the init message, as JSON
     #[arg(long, env = variable::PRESTART, hide_env_values = true)]
     pub(crate) prestart: Option<String>,

@@ -1,9 +1,9 @@
 //! Copies this binary to a volume that the other containers of the Pod share. The image of the
 //! init container is empty (`FROM scratch`) and has no `cp`.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -33,14 +33,8 @@ pub(crate) fn make_directory(directory: &Path) {
 }
 
 fn copy(mut source: File, target: &Path) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o755)
-        .open(target)?;
+    let mut file = File::create(target)?;
     io::copy(&mut source, &mut file)?;
-    // The umask applies to the mode at creation.
     file.set_permissions(fs::Permissions::from_mode(0o755))
 }
 

@@ -20,7 +20,6 @@ use crate::system;
 use self::executor::Executor;
 use self::identity::Identity;
 use self::process_tree::ProcessSet;
-use self::settings::Settings;
 use self::shell::LaunchContext;
 
 mod action;
@@ -61,45 +60,40 @@ const LIMITS: Limits = Limits {
 pub(crate) async fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
     resource_usage::open_io_counters();
     system::hide_from_own_user();
-    let settings = Settings::check(options)?;
+    options.check()?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
     process_tree::adopt_orphans()?;
     tokio::spawn(process_tree::reap_orphans());
-    sandbox_setup::set_up(&settings)?;
-    let identity = Arc::new(Identity::resolve(
-        &settings.username,
-        settings.change_user(),
-    )?);
+    sandbox_setup::set_up(&options)?;
+    let identity = Arc::new(Identity::resolve(&options.username, options.change_user())?);
     let start = LaunchContext {
         identity: Arc::clone(&identity),
-        working_dir: settings.working_dir.clone(),
+        working_dir: options.working_dir.clone(),
         variables: python_environment::detect(Path::new("/"), std::env::var_os("PATH")),
     };
-    let executor = Executor::start(start, &settings).await?;
+    let executor = Executor::start(start, &options).await?;
 
-    let address = settings
-        .bind_address
-        .unwrap_or(Ipv4Addr::UNSPECIFIED.into());
-    let listener = http_server::bind(SocketAddr::new(address, settings.port)).await?;
+    let address = options.bind_address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+    let listener = http_server::bind(SocketAddr::new(address, options.port)).await?;
     let stop = CancellationToken::new();
     // A bind address means a shared network, and the viewer does not check a key.
-    if settings.bind_address.is_none() {
+    if options.bind_address.is_none() {
         let port = listener.local_addr()?.port();
-        let url_file = settings.viewer_url_file.clone();
+        let url_file = options.viewer_url_file.clone();
         if let Err(error) = file_viewer::start(&identity, port, url_file, stop.clone()).await {
             tracing::warn!(%error, "cannot start the file viewer");
         }
     }
     http_server::announce(&listener)?;
-    let _memory_log = settings
-        .memory_monitor
+    let _memory_log = options
+        .logs_memory()
         .then(|| AbortOnDropHandle::new(tokio::spawn(memory_monitor::log_memory())));
     let plugins = Arc::clone(&executor);
     let plugins =
         AbortOnDropHandle::new(tokio::spawn(async move { plugins.plugins.start().await }));
-    let router = api::router(Arc::clone(&executor), &settings.session_api_key);
+    let router = api::router(Arc::clone(&executor), &options.session_api_key);
     let signals = async {
         tokio::select! {
             _ = terminate.recv() => {}

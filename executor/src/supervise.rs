@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use crds::contract::control::{Init, SupervisorState};
 use crds::contract::identity::IdentityKey;
 use crds::contract::prestart::Prestart;
+use crds::contract::sealing::SealingKey;
 use crds::contract::token::Verifier;
 use crds::contract::variable;
 use parking_lot::Mutex;
@@ -45,24 +46,28 @@ const LIMITS: Limits = Limits {
 };
 
 pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
-    let verifier = verifier(&options)?;
-    let identity = pod_identity(&options)?;
-    let prestart = prestart_of(&options)?;
+    let verifier = Verifier::new(&options.control_public_key);
+    let verifier = verifier.context("the control key is not valid")?;
+    let prestart = options.prestart.as_deref().map(serde_json::from_str);
+    let prestart = prestart.transpose();
+    let prestart = prestart.with_context(|| format!("{} is not valid", variable::PRESTART))?;
+    let identity = PodIdentity {
+        key: IdentityKey::from_text(&options.identity_key)?,
+        pod_uid: options.pod_uid,
+        address: options.pod_ip,
+    };
     let reaper = Reaper::new().context("cannot set up signal handling of an init process")?;
-    let acceptance = Acceptance::open(identity.as_ref());
-    let acceptance = acceptance.context("cannot create the key for the init message")?;
+    let key = SealingKey::generate().context("cannot create the key for the init message")?;
     let (starts, requests) = mpsc::channel(1);
     let lifecycle = CommandState::dormant();
     let control = Arc::new(Control {
-        pod_uid: options.pod_uid,
         verifier,
         store: InitStore {
             directory: options.state_dir,
-            identity: identity.clone(),
+            identity,
         },
-        identity,
         lifecycle: lifecycle.clone(),
-        acceptance: Mutex::new(acceptance),
+        acceptance: Mutex::new(Acceptance::Open(key)),
         starts,
     });
     control.resume();
@@ -87,38 +92,6 @@ pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
     };
     let ((), code) = tokio::join!(server, supervision);
     Ok(ExitCode::from(code))
-}
-
-fn verifier(options: &SuperviseOptions) -> anyhow::Result<Verifier> {
-    let key = options.control_public_key.as_ref();
-    let key = key.or(options.control_key.as_ref());
-    let key = key.with_context(|| format!("{} is required", variable::CONTROL_PUBLIC_KEY))?;
-    Verifier::new(key).context("the control key is not valid")
-}
-
-/// Identity of the Pod; `None` in Pods of earlier versions.
-fn pod_identity(options: &SuperviseOptions) -> anyhow::Result<Option<PodIdentity>> {
-    let Some(key) = &options.identity_key else {
-        return Ok(None);
-    };
-    let missing = || {
-        format!(
-            "{} is required with {}",
-            variable::POD_IP,
-            variable::IDENTITY_KEY
-        )
-    };
-    Ok(Some(PodIdentity {
-        key: IdentityKey::from_text(key)?,
-        pod_uid: options.pod_uid.clone(),
-        address: options.pod_ip.with_context(missing)?,
-    }))
-}
-
-fn prestart_of(options: &SuperviseOptions) -> anyhow::Result<Option<Prestart>> {
-    let text = options.prestart.as_deref();
-    let prestart = text.map(serde_json::from_str).transpose();
-    prestart.with_context(|| format!("{} is not valid", variable::PRESTART))
 }
 
 struct Supervisor {

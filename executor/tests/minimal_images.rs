@@ -24,7 +24,7 @@ fn supervisor_runs_in_empty_root() {
     }
     let root = tempfile::tempdir().unwrap();
     let mut process = supervise_in(root.path());
-    start(&process, init(&["/sandbox-executor", "--version"]));
+    start(&process, &init(&["/sandbox-executor", "--version"]));
     let mut output = String::new();
     process.output.read_to_string(&mut output).unwrap();
     assert!(output.starts_with("sandbox-executor "), "{output}");
@@ -50,7 +50,7 @@ fn supervisor_runs_shell_of_busybox_root() {
     let mut process = supervise_in(root.path());
     let mut init = init(&["sh", "-c", "read line; echo \"[$line] $PWD\"; exit 6"]);
     init.working_dir = "/workspace".to_owned();
-    start(&process, init);
+    start(&process, &init);
     assert_eq!(process.line(), "[] /workspace");
     assert_eq!(process.wait().code(), Some(6));
 }

@@ -59,7 +59,7 @@ fn prestarted_program_becomes_the_command() {
     assert_eq!(state(&ready(process.address, 0)), "dormant");
     start(
         &process,
-        sandbox(&PROGRAM, &[("SHARED", "1"), ("RUNTIME_ID", "r")]),
+        &sandbox(&PROGRAM, &[("SHARED", "1"), ("RUNTIME_ID", "r")]),
     );
     assert_eq!(state(&ready(process.address, 60)), "ready");
     assert!(is_alive(&pid));
@@ -73,7 +73,7 @@ fn other_command_replaces_the_prestarted_program() {
     let pid = process.line();
     start(
         &process,
-        sandbox(
+        &sandbox(
             &["sh", "-c", "echo mine; exec sleep 1000"],
             &[("SHARED", "1")],
         ),
@@ -150,7 +150,7 @@ fn agent_server_is_initialized_at_the_claim() {
             },
             ..sandbox(&program, &variables)
         };
-        start(&process, claim);
+        start(&process, &claim);
         assert_eq!(state(&ready(process.address, 60)), "ready");
         let (head, body) = requests.recv().unwrap();
         assert!(head.starts_with("POST /api/init HTTP/1.1\r\n"), "{head}");

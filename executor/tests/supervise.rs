@@ -91,14 +91,12 @@ fn send_signed(process: &TestProcess, message: &ControlMessage, signer: &Signer)
     process.request("POST /v1/init", &[], token.as_bytes())
 }
 
-/// Sends an init message as the controller does: encrypted, if the supervisor has a key.
-pub(crate) fn start(process: &TestProcess, init: Init) -> HttpResponse {
+/// Sends an init message as the controller does, encrypted.
+pub(crate) fn start(process: &TestProcess, init: &Init) -> HttpResponse {
     let report = ready(process.address, 0).json();
-    let grant = match report["sealingKey"].as_str() {
-        Some(key) => Grant::SealedInit(SealedInit::seal(&init, key, POD).unwrap()),
-        None => Grant::Init(Box::new(init)),
-    };
-    send(process, &message(grant))
+    let key = report["sealingKey"].as_str().unwrap_or_default();
+    let sealed = SealedInit::seal(init, key, POD).unwrap();
+    send(process, &message(Grant::SealedInit(sealed)))
 }
 
 pub(crate) fn ready(address: SocketAddr, timeout: u64) -> HttpResponse {
@@ -189,27 +187,8 @@ fn only_init_messages_for_the_present_key_are_accepted() {
         assert_eq!(send(&process, &message).status, 403);
     }
     assert_ne!(key(), used);
-    start(&process, shell("exit 3"));
+    start(&process, &shell("exit 3"));
     assert_eq!(process.wait().code(), Some(3));
-}
-
-#[test]
-fn pods_without_identity_take_plain_init_messages() {
-    let directory = tempfile::tempdir().unwrap();
-    let supervise = || {
-        let mut command = supervise_command(BINARY, directory.path());
-        command
-            .env_remove("SANDBOX_IDENTITY_KEY")
-            .env_remove("SANDBOX_CONTROL_PUBLIC_KEY")
-            .env("SANDBOX_CONTROL_KEY", signer().public_key());
-        TestProcess::start(&mut command)
-    };
-    let process = supervise();
-    assert_eq!(process.get("/v1/identity").status, 404);
-    let message = message(Grant::Init(Box::new(shell("exit 3"))));
-    assert_eq!(send(&process, &message).status, 200);
-    assert_eq!(process.wait().code(), Some(3));
-    assert_eq!(supervise().wait().code(), Some(3));
 }
 
 #[test]
@@ -245,7 +224,7 @@ fn secrets_are_hidden_from_processes_of_the_same_user() {
     let mut command = supervise_command(program.to_str().unwrap(), &state);
     let mut process = TestProcess::start(command.uid(65534).gid(65534));
     let script = "cat /proc/$PPID/environ >/dev/null 2>&1 && echo readable || echo hidden";
-    assert_eq!(start(&process, shell(script)).status, 200);
+    assert_eq!(start(&process, &shell(script)).status, 200);
     assert_eq!(process.line(), "hidden");
     // A token would be text.
     let stored = std::fs::read(state.join("init")).unwrap();
@@ -262,7 +241,7 @@ fn command_gets_only_the_given_environment() {
     init.environment = given
         .map(|(name, value)| (name.into(), value.into()))
         .into();
-    assert_eq!(start(&process, init).status, 200);
+    assert_eq!(start(&process, &init).status, 200);
     let mut output = String::new();
     process.output.read_to_string(&mut output).unwrap();
     let mut lines: Vec<_> = output.lines().collect();
@@ -281,7 +260,7 @@ fn command_gets_only_the_given_environment() {
 #[test]
 fn restarted_container_resumes_without_a_call() {
     let (directory, process) = supervised();
-    start(&process, shell("exit 3"));
+    start(&process, &shell("exit 3"));
     assert_eq!(process.wait().code(), Some(3));
     assert_eq!(supervise(directory.path()).wait().code(), Some(3));
 }
@@ -292,7 +271,7 @@ fn damaged_init_token_leaves_pod_dormant() {
     std::fs::write(directory.path().join("init"), "rubbish").unwrap();
     let process = supervise(directory.path());
     assert_eq!(state(&ready(process.address, 0)), "dormant");
-    start(&process, shell("exit 4"));
+    start(&process, &shell("exit 4"));
     assert_eq!(process.wait().code(), Some(4));
 }
 
@@ -304,7 +283,7 @@ fn exit_status_is_that_of_a_shell() {
         (&["sh", "-c", "kill -9 $$"][..], 137),
     ] {
         let (_directory, process) = supervised();
-        start(&process, init(words));
+        start(&process, &init(words));
         assert_eq!(process.wait().code(), Some(code), "{words:?}");
     }
 }
@@ -313,7 +292,7 @@ fn exit_status_is_that_of_a_shell() {
 fn signals_are_forwarded_to_the_command() {
     let (_directory, mut process) = supervised();
     let script = "trap 'exit 42' USR1; echo up; while :; do sleep 0.01; done";
-    start(&process, shell(script));
+    start(&process, &shell(script));
     assert_eq!(process.line(), "up");
     process.signal(Signal::USR1);
     assert_eq!(process.wait().code(), Some(42));
@@ -334,7 +313,7 @@ fn orphans_are_reaped_and_leftovers_killed() {
         orphan=$(sh -c 'sh -c \"exec sleep 0.01\" >&2 & echo $!')
         while [ -e /proc/$orphan ]; do sleep 0.01; done
         exit 7";
-    start(&process, shell(script));
+    start(&process, &shell(script));
     let left_over = process.line();
     assert_eq!(process.wait().code(), Some(7));
     assert!(!Path::new("/proc").join(left_over).exists());
@@ -352,7 +331,7 @@ fn reports_ready_when_probe_passes() {
         port: Some(port),
         path,
     };
-    start(&process, init);
+    start(&process, &init);
     assert_eq!(state(&ready(process.address, 60)), "ready");
     let alive = crate::client::request(([127, 0, 0, 1], port).into(), "GET /alive", &[], b"");
     assert_eq!(alive.status, 200);
@@ -363,10 +342,10 @@ fn reports_ready_when_probe_passes() {
 #[test]
 fn command_without_port_is_ready_after_minimum_run() {
     let (_directory, process) = supervised();
-    start(&process, shell("echo boom >&2; sleep 1; exit 3"));
+    start(&process, &shell("echo boom >&2; sleep 1; exit 3"));
     assert_eq!(state(&ready(process.address, 60)), "exited");
     let (_directory, process) = supervised();
-    start(&process, shell("sleep infinity"));
+    start(&process, &shell("sleep infinity"));
     assert_eq!(state(&ready(process.address, 0)), "starting");
     assert_eq!(state(&ready(process.address, 60)), "ready");
     process.signal(Signal::TERM);
@@ -381,7 +360,7 @@ fn long_poll_is_answered_when_command_exits() {
     assert_eq!(process.get("/v1/ready").status, 401);
     let mut init = shell("exit 5");
     init.probe.port = Some(1);
-    start(&process, init);
+    start(&process, &init);
     let report: Value = receive(poll).json();
     assert_eq!(report["state"], "exited");
     assert_eq!(report["detail"], "exit status 5");
@@ -395,7 +374,7 @@ fn secrets_are_not_logged() {
     let mut process = TestProcess::start(command.stderr(Stdio::piped()));
     let mut init = init(&["no-such-program"]);
     init.environment = [("PASSWORD".into(), "hunter2".into())].into();
-    start(&process, init);
+    start(&process, &init);
     let mut log = String::new();
     let mut errors = process.child.stderr.take().unwrap();
     errors.read_to_string(&mut log).unwrap();

@@ -2,10 +2,11 @@
 //! the runtime API and proxies to sandboxes. The modules of [`shared`] are re-exported.
 
 pub mod args;
+pub mod key_secret;
 
 pub use controller;
 pub use gateway;
 pub use shared::{
-    admin_server, clock, diagnostics, hex, index, keys, kubernetes, logging, metrics, quantity,
-    runtime_class, tenants, traffic, urls,
+    admin_server, clock, diagnostics, image_reference, index, keys, kubernetes, logging, metrics,
+    quantity, runtime_class, tenants, traffic, urls,
 };

@@ -26,7 +26,7 @@ mod table;
 mod verbs;
 mod watch;
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use parking_lot::{Mutex, RwLock};
@@ -60,7 +60,8 @@ const MAX_SESSIONS: usize = 256;
 const MAX_HISTORY: usize = 8192;
 
 /// API server, a tower service. Clones share one server.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("EmbeddedApi {{ revision: {}, .. }}", self.revision())]
 pub struct EmbeddedApi {
     state: Arc<ApiState>,
 }
@@ -147,13 +148,5 @@ impl EmbeddedApi {
     /// credentials over plain HTTP.
     pub fn router(&self) -> axum::Router {
         axum::Router::new().fallback_service(self.clone())
-    }
-}
-
-impl fmt::Debug for EmbeddedApi {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = f.debug_struct("EmbeddedApi");
-        text.field("revision", &self.revision())
-            .finish_non_exhaustive()
     }
 }

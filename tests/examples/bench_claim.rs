@@ -42,7 +42,12 @@ async fn main() {
     if let ["controller"] = args[..] {
         operator::logging::init(None);
         let supervisors = ScriptedSupervisors::of_ready_commands(false);
-        return run_controller(client(CONTROLLER).await, supervisors, CancellationToken::new()).await;
+        return run_controller(
+            client(CONTROLLER).await,
+            supervisors,
+            CancellationToken::new(),
+        )
+        .await;
     }
     define_resources();
     let client = client("the-user").await;

@@ -66,6 +66,8 @@ struct Rule {
 pub enum Failure {
     /// Response with this code (409, 429, 500, 503, …); the request is not executed.
     Code(StatusCode),
+    /// Response with 403 and this message, in which `{}` is a number that rises by one each time.
+    Forbidden(&'static str),
     /// The connection breaks before the request is executed.
     Refuse,
     /// The connection breaks after the request was executed; the client cannot know.
@@ -92,7 +94,7 @@ pub enum Outage {
 struct Disconnected;
 
 /// Start of 2026, at which the virtual time of tests begins.
-pub fn test_clock() -> Clock {
+fn test_clock() -> Clock {
     let start = "2026-01-01T00:00:00Z".parse();
     Clock::starting_at(start.expect("a timestamp"))
 }
@@ -167,14 +169,14 @@ impl Faults {
         exempt_agent.is_some_and(|agent| user_agent.starts_with(agent))
     }
 
-    /// Failure of this request, if any. Counts against its rule.
-    fn take_failure(&self, request: &RequestInfo) -> Option<Failure> {
+    /// Failure of this request, if any, and how often its rule can apply after it.
+    fn take_failure(&self, request: &RequestInfo) -> Option<(Failure, usize)> {
         let mut state = self.state.lock();
         state.rules.retain(|rule| rule.left > 0);
         let mut rules = state.rules.iter_mut();
         let rule = rules.find(|rule| (rule.applies)(request))?;
         rule.left -= 1;
-        Some(rule.failure)
+        Some((rule.failure, rule.left))
     }
 
     fn record(&self, write: Write) {
@@ -241,19 +243,24 @@ impl TestApi {
                 }
                 Ok(response.map(|body| self.faults.watch(body, is_resumed)))
             }
-            Some(Failure::Refuse) => Err(Disconnected.into()),
-            Some(Failure::DropResponse) => {
+            Some((Failure::Refuse, _)) => Err(Disconnected.into()),
+            Some((Failure::DropResponse, _)) => {
                 self.execute(request, info).await;
                 Err(Disconnected.into())
             }
-            Some(Failure::Freeze) => {
+            Some((Failure::Freeze, _)) => {
                 self.execute(request, info).await;
                 self.faults.frozen.send_modify(|count| *count += 1);
                 std::future::pending().await
             }
-            Some(Failure::Code(status)) => {
+            Some((Failure::Code(status), _)) => {
                 self.record(info, status, false);
-                Ok(failure_response(status))
+                Ok(failure_response(status, "injected failure"))
+            }
+            Some((Failure::Forbidden(message), left)) => {
+                self.record(info, StatusCode::FORBIDDEN, false);
+                let message = message.replace("{}", &(usize::MAX - left).to_string());
+                Ok(failure_response(StatusCode::FORBIDDEN, &message))
             }
         }
     }
@@ -291,8 +298,9 @@ impl tower::Service<Request<kube::client::Body>> for TestApi {
     }
 }
 
-fn failure_response(status: StatusCode) -> Response {
+fn failure_response(status: StatusCode, message: &str) -> Response {
     let reason = match status.as_u16() {
+        403 => "Forbidden",
         409 => "Conflict",
         410 => "Expired",
         429 => "TooManyRequests",
@@ -302,7 +310,7 @@ fn failure_response(status: StatusCode) -> Response {
     };
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": "injected failure", "reason": reason, "code": status.as_u16(),
+        "message": message, "reason": reason, "code": status.as_u16(),
     });
     let retry = (status == StatusCode::TOO_MANY_REQUESTS).then_some([(header::RETRY_AFTER, "1")]);
     (status, retry, axum::Json(body)).into_response()

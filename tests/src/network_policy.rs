@@ -3,13 +3,15 @@
 //! cluster, for the Pods that exist at that moment.
 //!
 //! It understands what the chart's policies use: selectors, IPv4 ranges, TCP and UDP ports by number or
-//! name. Anything else is an error, so that no test passes by a rule that is not there.
+//! name. Anything else is an error, so that no test passes by a rule that is not there. An independent
+//! analyzer of policies (`hack/python-analyzer`) agrees with these rules, as a test checks.
 
 use std::fmt::Write as _;
 
+use Direction::{In, Out};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::networking::v1::{
-    IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec,
+    IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -34,11 +36,11 @@ pub enum UnsupportedPolicy {
 type Result<T> = std::result::Result<T, UnsupportedPolicy>;
 
 /// Objects of the cluster that policies select.
-#[derive(Debug)]
+#[derive(Debug, serde::Deserialize, serde::Serialize)]
 pub struct PolicyInput {
-    pub policies: Vec<NetworkPolicy>,
-    pub pods: Vec<Pod>,
     pub namespaces: Vec<Namespace>,
+    pub pods: Vec<Pod>,
+    pub policies: Vec<NetworkPolicy>,
 }
 
 /// Direction of packets, seen from a Pod.
@@ -56,7 +58,7 @@ impl PolicyInput {
         let (mut chains, mut jumps) = (String::new(), String::new());
         let mut to_node = String::new();
         for (number, (pod, own)) in self.addressed().enumerate() {
-            for (direction, field) in [(Direction::Out, "saddr"), (Direction::In, "daddr")] {
+            for (direction, field) in [(Out, "saddr"), (In, "daddr")] {
                 let Some(allowed) = self.allowed(pod, direction)? else {
                     continue;
                 };
@@ -64,7 +66,7 @@ impl PolicyInput {
                 let _ = write!(chains, "\tchain {chain} {{\n{allowed}\t\tdrop\n\t}}\n");
                 let jump = format!("\t\tip {field} {own} jump {chain}\n");
                 jumps += &jump;
-                if direction == Direction::Out {
+                if direction == Out {
                     to_node += &jump;
                 }
             }
@@ -92,16 +94,19 @@ impl PolicyInput {
         for policy in &self.policies {
             let Some(spec) = &policy.spec else { continue };
             let types = spec.policy_types.as_ref().ok_or(UnsupportedPolicy::Types)?;
-            let kind = match direction {
-                Direction::In => "Ingress",
-                Direction::Out => "Egress",
-            };
+            let kind = if direction == In { "Ingress" } else { "Egress" };
             if policy.namespace() == pod.namespace()
                 && types.iter().any(|t| t == kind)
                 && chosen(spec.pod_selector.as_ref(), pod)?
             {
                 let lines: &mut String = selected.get_or_insert_default();
-                for (peers, ports) in rules(spec, direction) {
+                let (ingress, egress) =
+                    (spec.ingress.iter().flatten(), spec.egress.iter().flatten());
+                let ingress = ingress.map(|r| (r.from.as_deref(), r.ports.as_deref()));
+                let egress = egress.map(|r| (r.to.as_deref(), r.ports.as_deref()));
+                let ingress = ingress.filter(|_| direction == In);
+                for (peers, ports) in ingress.chain(egress.filter(|_| direction == Out)) {
+                    let (peers, ports) = (peers.unwrap_or_default(), ports.unwrap_or_default());
                     *lines += &self.rule(peers, ports, pod, direction)?;
                 }
             }
@@ -120,10 +125,7 @@ impl PolicyInput {
         let mut lines = String::new();
         for (addresses, peer) in self.peers(peers, pod, direction)? {
             // A named port is a port of the destination Pod.
-            let called = match direction {
-                Direction::In => Some(pod),
-                Direction::Out => peer,
-            };
+            let called = if direction == In { Some(pod) } else { peer };
             if ports.is_empty() {
                 let _ = writeln!(lines, "\t\t{addresses}return");
             }
@@ -146,10 +148,7 @@ impl PolicyInput {
         if peers.is_empty() {
             return Ok(vec![(String::new(), None)]);
         }
-        let field = match direction {
-            Direction::In => "saddr",
-            Direction::Out => "daddr",
-        };
+        let field = if direction == In { "saddr" } else { "daddr" };
         let mut found = Vec::new();
         for peer in peers {
             if let Some(block) = &peer.ip_block {
@@ -176,24 +175,6 @@ impl PolicyInput {
         };
         Ok(there && chosen(peer.pod_selector.as_ref(), other)?)
     }
-}
-
-/// Peers and ports of each rule of a policy.
-fn rules(
-    spec: &NetworkPolicySpec,
-    direction: Direction,
-) -> Vec<(&[NetworkPolicyPeer], &[NetworkPolicyPort])> {
-    let (ingress, egress) = (spec.ingress.iter().flatten(), spec.egress.iter().flatten());
-    let ingress = ingress.map(|r| (list(r.from.as_ref()), list(r.ports.as_ref())));
-    let egress = egress.map(|r| (list(r.to.as_ref()), list(r.ports.as_ref())));
-    match direction {
-        Direction::In => ingress.collect(),
-        Direction::Out => egress.collect(),
-    }
-}
-
-fn list<T>(items: Option<&Vec<T>>) -> &[T] {
-    items.map_or(&[], Vec::as_slice)
 }
 
 /// Returns whether a selector matches an object; an absent one matches all.
@@ -228,14 +209,16 @@ fn cidr(text: &str) -> Result<&str> {
 
 /// A match for a port; one with a name that the called Pod does not have matches nothing.
 fn port_matches(port: &NetworkPolicyPort, called: Option<&Pod>) -> Result<Vec<String>> {
-    let protocol = port.protocol.as_deref().unwrap_or("TCP").to_lowercase();
+    let lower = |protocol: Option<&str>| protocol.unwrap_or("TCP").to_lowercase();
+    let protocol = lower(port.protocol.as_deref());
     let numbers = match (&*protocol, &port.port, port.end_port, called) {
         ("tcp" | "udp", Some(IntOrString::Int(number)), None, _) => vec![*number],
         ("tcp" | "udp", Some(IntOrString::String(name)), None, Some(called)) => {
             let containers = called.spec.iter().flat_map(|s| &s.containers);
             let ports = containers.flat_map(|c| c.ports.iter().flatten());
             let named = ports.filter(|p| p.name.as_ref() == Some(name));
-            named.map(|p| p.container_port).collect()
+            let called = named.filter(|p| lower(p.protocol.as_deref()) == protocol);
+            called.map(|p| p.container_port).collect()
         }
         _ => return Err(UnsupportedPolicy::Port(Box::new(port.clone()))),
     };

@@ -83,7 +83,6 @@ impl PluginSession {
     /// Uses everything once.
     pub async fn uses_all(&self) {
         self.shell_and_cells().await;
-        self.edits().await;
         self.check_same_user_everywhere().await;
         self.tools().await;
         self.vscode().await;
@@ -105,21 +104,6 @@ impl PluginSession {
         let file = self.run("base64 -w0 plot.png").await;
         let urls = json!([format!("data:image/png;base64,{file}")]);
         assert_eq!(plot["extras"]["image_urls"], urls);
-    }
-
-    async fn edits(&self) {
-        let create = "print(file_editor('create', '/workspace/note.txt', file_text='one\\n'))";
-        let edited = self.cell(create).await;
-        let said = "File created successfully at: /workspace/note.txt";
-        assert!(edited.contains(said), "{edited}");
-        let replace =
-            "file_editor('str_replace', '/workspace/note.txt', old_str='one', new_str='two')";
-        self.cell(replace).await;
-        assert_eq!(self.run("cat note.txt").await, "two");
-        // One history, whichever way.
-        let undo = json!({"path": "/workspace/note.txt", "command": "undo_edit"});
-        self.act("edit", undo).await;
-        assert_eq!(self.run("cat note.txt").await, "one");
     }
 
     /// Shell, kernel and editors are the same user with the same groups, environment and directory.

@@ -6,9 +6,7 @@ mod chaos;
 mod controllers;
 mod crash;
 mod gateways;
-mod inject;
 mod node;
-mod quota;
 mod sandbox_servers;
 mod seeded_rng;
 mod supervisors;
@@ -23,7 +21,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use operator::controller::{self, ControllerConfig, PeerClients};
-use operator::gateway::{Gateway, Tenants};
+use operator::gateway::{Gateway, GatewayConfig, Tenants};
 use operator::index::{Entry, Index, Key};
 use operator::keys::Keys;
 use operator::kubernetes::watch;
@@ -37,12 +35,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::fault_injection::{Faults, TestApi};
 
 pub use chaos::PodScript;
-pub use controllers::{Link, TestController};
+pub use controllers::{Link, TestController, run_controller};
 pub use crash::is_controller_write;
 pub use gateways::TestGateway;
 use gateways::{TestGateways, gateway_config};
 pub use node::ScriptedNode;
-pub use quota::Quota;
 pub use seeded_rng::SeededRng;
 pub use supervisors::ScriptedSupervisors;
 
@@ -140,14 +137,6 @@ impl TestCluster {
         self.controller = Some(shutdown.drop_guard());
     }
 
-    /// From now on Pods of controllers that are started need room in a quota, which has none. It may be a policy,
-    /// whose messages vary.
-    pub fn exhaust_quota(&mut self, varies_messages: bool) -> Arc<Quota> {
-        let quota = Arc::new(Quota::new(varies_messages));
-        self.client = api_clients::with_quota(&self.api, quota.clone());
-        quota
-    }
-
     fn peers(&self) -> PeerClients {
         PeerClients {
             supervisors: self.supervisors.clone(),
@@ -173,24 +162,17 @@ impl TestCluster {
 
     /// Another replica of the gateway, with an index of its own.
     pub async fn gateway(&self) -> TestGateway {
-        let shutdown = CancellationToken::new();
         let client = match self.runtime_port {
             Some(port) => api_clients::with_runtime_port(&self.api, port),
             None => self.client.clone(),
         };
-        let index = index(&client, &self.keys, &shutdown);
-        assert!(index.wait_synced(Duration::from_secs(10)).await);
-        let tenants = Tenants::fixed([("default", API_KEY), ("other", OTHER_KEY)]);
         let mut config = gateway_config();
         if let Some(port) = self.runtime_port {
             config.control_port = port;
         }
-        let gateway = Gateway::new(&client, config, self.keys.clone(), index, tenants);
-        self.gateways.0.lock().push(gateway.clone());
-        TestGateway {
-            gateway,
-            _shutdown: Arc::new(shutdown.drop_guard()),
-        }
+        let gateway = start_gateway(&client, config, self.keys.clone()).await;
+        self.gateways.0.lock().push(gateway.gateway.clone());
+        gateway
     }
 
     /// Faults that the clients of the API meet.
@@ -384,6 +366,23 @@ fn index(client: &Client, keys: &Arc<Keys>, shutdown: &CancellationToken) -> Arc
     let feed = watch::run::<Sandbox>(api, None, index.clone(), Arc::default(), shutdown);
     tokio::spawn(feed);
     index
+}
+
+/// Starts a gateway without a socket, with the keys of [`run_controller`].
+pub async fn run_gateway(client: &Client) -> TestGateway {
+    let keys = Arc::new(Keys::derive(&[7; 32]).expect("32 bytes"));
+    start_gateway(client, gateway_config(), keys).await
+}
+
+async fn start_gateway(client: &Client, config: GatewayConfig, keys: Arc<Keys>) -> TestGateway {
+    let shutdown = CancellationToken::new();
+    let index = index(client, &keys, &shutdown);
+    assert!(index.wait_synced(Duration::from_secs(10)).await);
+    let tenants = Tenants::fixed([("default", API_KEY), ("other", OTHER_KEY)]);
+    TestGateway {
+        gateway: Gateway::new(client, config, keys, index, tenants),
+        _shutdown: Arc::new(shutdown.drop_guard()),
+    }
 }
 
 fn urls() -> Urls {

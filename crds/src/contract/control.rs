@@ -35,9 +35,10 @@ pub struct ControlMessage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Grant {
-    /// Start this command. Valid once per Pod; the same message may be repeated.
+    /// As `SealedInit`, but in clear, for supervisors of earlier versions.
     Init(Box<Init>),
-    /// As `Init`, encrypted to the key of the Pod.
+    /// Start this command, encrypted to the key of the Pod. Valid once per Pod; the same message may
+    /// be repeated.
     SealedInit(SealedInit),
     /// Report whether the command is ready.
     Ready,

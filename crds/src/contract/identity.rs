@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::aead::LessSafeKey;
 use ring::hmac;
 
 use super::sealing::{self, SealingError};
@@ -23,7 +24,8 @@ const PROOF_CONTEXT: &[u8] = b"sandbox-proof-v1";
 const STATE_CONTEXT: &[u8] = b"sandbox-state-v1";
 
 /// Identity key of one sandbox.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, derive_more::Debug)]
+#[debug("IdentityKey(..)")]
 pub struct IdentityKey([u8; 32]);
 
 /// Rejection of a text that is not an identity key.
@@ -62,22 +64,22 @@ impl IdentityKey {
 
     /// Encrypts what the supervisor stores for the next run of its container.
     pub fn seal_state(self, pod_uid: &str, state: &[u8]) -> Result<Vec<u8>, SealingError> {
-        sealing::seal_with_nonce(&self.state_key(), pod_uid.as_bytes(), state)
+        sealing::seal_with_nonce(&self.state_key()?, pod_uid.as_bytes(), state)
     }
 
     /// Decrypts what [`IdentityKey::seal_state`] made for the same Pod.
     pub fn open_state(self, pod_uid: &str, sealed: &[u8]) -> Result<Vec<u8>, SealingError> {
-        sealing::open_with_nonce(&self.state_key(), pod_uid.as_bytes(), sealed)
+        sealing::open_with_nonce(&self.state_key()?, pod_uid.as_bytes(), sealed)
     }
 
     fn key(self) -> hmac::Key {
         hmac::Key::new(hmac::HMAC_SHA256, &self.0)
     }
 
-    fn state_key(self) -> [u8; 32] {
+    fn state_key(self) -> Result<LessSafeKey, SealingError> {
         let mut key = [0; 32];
         key.copy_from_slice(hmac::sign(&self.key(), STATE_CONTEXT).as_ref());
-        key
+        sealing::aead(&key)
     }
 }
 
@@ -85,12 +87,6 @@ impl IdentityKey {
 fn proven(address: IpAddr, nonce: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(".{}.{}.{nonce}.", address.to_canonical(), nonce.len());
     [PROOF_CONTEXT, head.as_bytes(), body].concat()
-}
-
-impl std::fmt::Debug for IdentityKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("IdentityKey(..)")
-    }
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ pub enum SealingError {
 }
 
 /// Private key of a dormant supervisor. It opens one message.
+#[derive(derive_more::Debug)]
+#[debug("SealingKey({public})")]
 pub struct SealingKey {
     private: EphemeralPrivateKey,
     public: String,
@@ -96,8 +98,8 @@ impl SealedInit {
 }
 
 /// Encrypts with a long-lived key. The random nonce is put before the result.
-pub(super) fn seal_with_nonce(
-    key: &[u8; 32],
+pub fn seal_with_nonce(
+    key: &LessSafeKey,
     bound: &[u8],
     plain: &[u8],
 ) -> Result<Vec<u8>, SealingError> {
@@ -105,19 +107,15 @@ pub(super) fn seal_with_nonce(
     let random = SystemRandom::new();
     random.fill(&mut nonce).map_err(|_| SealingError::Random)?;
     let mut data = plain.to_vec();
-    aead(key)?
-        .seal_in_place_append_tag(
-            Nonce::assume_unique_for_key(nonce),
-            Aad::from(bound),
-            &mut data,
-        )
+    let unique = Nonce::assume_unique_for_key(nonce);
+    key.seal_in_place_append_tag(unique, Aad::from(bound), &mut data)
         .map_err(|_| SealingError::Malformed)?;
     Ok([&nonce[..], &data].concat())
 }
 
 /// Decrypts the result of [`seal_with_nonce`].
-pub(super) fn open_with_nonce(
-    key: &[u8; 32],
+pub fn open_with_nonce(
+    key: &LessSafeKey,
     bound: &[u8],
     sealed: &[u8],
 ) -> Result<Vec<u8>, SealingError> {
@@ -125,7 +123,7 @@ pub(super) fn open_with_nonce(
     let (nonce, data) = split.ok_or(SealingError::Malformed)?;
     let mut data = data.to_vec();
     let nonce = Nonce::assume_unique_for_key(*nonce);
-    let plain = aead(key)?.open_in_place(nonce, Aad::from(bound), &mut data);
+    let plain = key.open_in_place(nonce, Aad::from(bound), &mut data);
     plain
         .map(|p| p.to_vec())
         .map_err(|_| SealingError::OtherKey)
@@ -161,7 +159,8 @@ fn agree(
     agreed.map_err(|_| SealingError::Malformed)
 }
 
-fn aead(key: &[u8; 32]) -> Result<LessSafeKey, SealingError> {
+/// Prepares a key for encryption.
+pub fn aead(key: &[u8; 32]) -> Result<LessSafeKey, SealingError> {
     let key = UnboundKey::new(&CHACHA20_POLY1305, key);
     key.map(LessSafeKey::new)
         .map_err(|_| SealingError::Malformed)
@@ -176,12 +175,6 @@ fn decode(text: &str) -> Result<Vec<u8>, SealingError> {
     URL_SAFE_NO_PAD
         .decode(text)
         .map_err(|_| SealingError::Malformed)
-}
-
-impl std::fmt::Debug for SealingKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SealingKey({})", self.public)
-    }
 }
 
 #[cfg(test)]

@@ -14,10 +14,13 @@ const CONTEXT: &str = "sandbox-control-v1.";
 pub const MAX_TOKEN_BYTES: usize = 3 << 20;
 
 /// Private half of the control key.
+#[derive(derive_more::Debug)]
+#[debug("Signer(..)")]
 pub struct Signer(Ed25519KeyPair);
 
 /// Public half of the control key.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Verifier({})", URL_SAFE_NO_PAD.encode(_0))]
 pub struct Verifier(Vec<u8>);
 
 /// Rejection of a token or key.
@@ -87,18 +90,6 @@ impl Verifier {
             .decode(payload)
             .map_err(|_| TokenError::Malformed)?;
         serde_json::from_slice(&json).map_err(|_| TokenError::Malformed)
-    }
-}
-
-impl std::fmt::Debug for Signer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Signer(..)")
-    }
-}
-
-impl std::fmt::Debug for Verifier {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Verifier({})", URL_SAFE_NO_PAD.encode(&self.0))
     }
 }
 

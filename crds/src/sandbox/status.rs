@@ -5,40 +5,38 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with_macros::skip_serializing_none;
 
 use crate::schema::any_object;
 
 /// Observed state of a sandbox.
+#[skip_serializing_none]
 #[derive(KubeSchema, Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxStatus {
     #[serde(default)]
     pub phase: Phase,
     /// Reason of the phase, as one word.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<crate::conditions::Reason>,
     /// Explanation of the phase, for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
     /// Runtime id: 16 letters that name the sandbox in URLs and in the runtime API.
-    #[serde(default, rename = "runtimeID", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "runtimeID")]
     #[schemars(length(max = 63))]
     pub runtime_id: Option<String>,
     /// Public URL of the sandbox server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub url: Option<String>,
     /// Name of the Pod, while it exists or is being created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub pod_name: Option<String>,
     /// Uid of the Pod that `readyAt` refers to.
-    #[serde(default, rename = "podUID", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "podUID")]
     #[schemars(length(max = 63))]
     pub pod_uid: Option<String>,
     /// IP address of the Pod.
-    #[serde(default, rename = "podIP", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "podIP")]
     #[schemars(length(max = 45))]
     pub pod_ip: Option<String>,
     /// True if the supervisor of the Pod can prove that the address belongs to this sandbox. The
@@ -50,59 +48,45 @@ pub struct SandboxStatus {
     #[schemars(length(max = 32))]
     pub pool_ports: Vec<super::Port>,
     /// Node of the Pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub node_name: Option<String>,
     /// PVC of the workspace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub workspace_claim: Option<String>,
     /// Pod status in the terms of the runtime API.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_status: Option<PodStatus>,
     /// True if the sandbox was claimed from a warm pool.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm: bool,
     /// Number of the session key that the sandbox has; absent: 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub key_rotation: Option<u32>,
     #[serde(default, skip_serializing_if = "Restarts::is_empty")]
     pub restarts: Restarts,
     /// Time of the current start.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
     /// Time at which the sandbox last became ready.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_at: Option<Time>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Time>,
     /// Cause of the pause.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_reason: Option<PauseReason>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_at: Option<Time>,
     /// Failure log: encrypted end of the log of a failed sandbox. The runtime API shows it to the
     /// owner, `sandbox-operator logs NAME` to users who may read the root key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8192))]
     pub sealed_log: Option<String>,
     /// Revision of the pool template with which the sandbox failed. It is retried when the
     /// template changes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub pool_revision: Option<String>,
     /// Revision of the pool that the sandbox was made from. It keeps this when the pool is changed or
     /// deleted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<PoolSnapshot>,
     /// Installation of the operator that manages the sandbox, as namespace and name of its lease.
     /// Another installation leaves the sandbox alone until this field is removed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 317))]
     pub installation: Option<String>,
     /// Generation of the spec that this status describes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// `Ready`; `Paused`, `Failed` and `RestartNeeded` where they apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -18,8 +18,8 @@ use super::observation::Observation;
 use super::plugins::Plugins;
 use super::plugins::jupyter::JupyterError;
 use super::resource_usage::Meter;
-use super::settings::Settings;
 use super::shell::{CommandOutcome, LaunchContext, Request, RunResponse, Session, ShellError};
+use crate::cli::ServeOptions;
 
 mod background_command;
 mod file_actions;
@@ -82,16 +82,16 @@ impl Executor {
     /// Starts the shell; the executor can serve when this returns.
     pub(super) async fn start(
         start: LaunchContext,
-        settings: &Settings,
+        options: &ServeOptions,
     ) -> Result<Arc<Self>, ShellError> {
-        let no_change = settings.no_change;
+        let no_change = Duration::from_secs(options.no_change_timeout_seconds);
         let session = Session::start(start.clone(), no_change, true).await?;
         let editor = Arc::new(Editor::new());
         Ok(Arc::new(Self {
             activity: Activity::new(),
             background_command: Lock::default(),
             meter: Meter::new(),
-            plugins: Plugins::new(settings, &start, &editor),
+            plugins: Plugins::new(options, &start, &editor),
             mcp: Mcp::new(start.clone()),
             working_dir: Lock::new(session.working_dir.clone()),
             session: Mutex::new(Some(session)),

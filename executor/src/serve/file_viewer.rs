@@ -6,7 +6,6 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +62,9 @@ pub(super) async fn start(
     let listener = bind(port).await?;
     let url = format!("http://localhost:{}", listener.local_addr()?.port());
     // The directory may be world-writable: written as the user, so that a link cannot be abused.
-    identity.run(move || write(&url_file, &url)).await??;
+    identity
+        .run(move || std::fs::write(url_file, url))
+        .await??;
     let viewer = Arc::new(Viewer {
         identity: Arc::clone(identity),
         slots: Semaphore::new(MAX_PAGES),
@@ -89,13 +90,6 @@ async fn bind(port: u16) -> io::Result<TcpListener> {
         }
     }
     Err(last)
-}
-
-fn write(path: &Path, url: &str) -> io::Result<()> {
-    use std::io::Write as _;
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o644);
-    options.open(path)?.write_all(url.as_bytes())
 }
 
 fn router(viewer: Arc<Viewer>) -> Router {

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::OptionFuture;
 use serde::{Serialize, Serializer};
@@ -14,8 +15,9 @@ use self::agent_skills::AgentSkills;
 use self::jupyter::Jupyter;
 pub(super) use self::vscode::VsCode;
 use super::editor::Editor;
-use super::settings::{PLUGINS, Settings};
+use super::settings::{PLUGINS, VsCodeSettings};
 use super::shell::LaunchContext;
+use crate::cli::ServeOptions;
 
 mod agent_skills;
 pub(super) mod jupyter;
@@ -49,16 +51,16 @@ pub(super) struct Plugins {
 }
 
 impl Plugins {
-    pub(super) fn new(settings: &Settings, start: &LaunchContext, editor: &Arc<Editor>) -> Self {
+    pub(super) fn new(options: &ServeOptions, start: &LaunchContext, editor: &Arc<Editor>) -> Self {
         let [skills, jupyter, vscode] =
-            PLUGINS.map(|name| settings.plugins.iter().any(|wanted| wanted == name));
+            PLUGINS.map(|name| options.plugins.iter().any(|wanted| wanted == name));
         let agent_skills =
             skills.then(|| Arc::new(AgentSkills::new(start.clone(), Arc::clone(editor))));
-        let limit = settings.start_timeout;
+        let limit = Duration::from_secs(options.init_plugin_timeout);
         Self {
             jupyter: jupyter.then(|| Jupyter::new(start.clone(), agent_skills.clone(), limit)),
             vscode: vscode
-                .then(|| VsCode::new(settings.vscode.clone(), Arc::clone(&start.identity))),
+                .then(|| VsCode::new(VsCodeSettings::of(options), Arc::clone(&start.identity))),
             agent_skills,
         }
     }

@@ -4,7 +4,6 @@
 //! that create them run on threads with the credentials of the user.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -13,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 
 use super::identity::Identity;
@@ -25,14 +25,7 @@ const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// 128 random bits as hexadecimal digits.
 pub(super) fn token() -> io::Result<String> {
-    Ok(hex(&random()?))
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    Ok(HEXLOWER.encode(&random()?))
 }
 
 pub(super) fn random() -> io::Result<[u8; 16]> {

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 
 use super::owner::change_owner;
-use super::settings::Settings;
 use super::users::{self, UserError};
+use crate::cli::ServeOptions;
 use crate::open_path::{create_directory, open_path};
 
 const SUDOERS: &str = "/etc/sudoers";
@@ -35,16 +35,16 @@ pub(super) enum SandboxSetupError {
 }
 
 /// Creates the user and the directory, unless the server runs as that user for local development.
-pub(super) fn set_up(settings: &Settings) -> Result<(), SandboxSetupError> {
-    if settings.is_local_development() {
+pub(super) fn set_up(options: &ServeOptions) -> Result<(), SandboxSetupError> {
+    if options.is_local_development() {
         return Ok(());
     }
-    if settings.username != "root" {
-        make_user(&settings.username, settings.user_id)?;
+    if options.username != "root" {
+        make_user(&options.username, options.user_id)?;
     }
-    if let Err(error) = make_working_dir(settings) {
+    if let Err(error) = make_working_dir(options) {
         // Not fatal, as in the Python server: the agent may work in another directory.
-        let directory = settings.working_dir.display();
+        let directory = options.working_dir.display();
         tracing::warn!(%error, %directory, "cannot prepare the working directory");
     }
     Ok(())
@@ -177,14 +177,14 @@ fn copy_tree(from: &Path, to: &Path) {
 }
 
 /// `umask 002; mkdir -p; chown -R USER:GROUP; chmod g+rw`
-fn make_working_dir(settings: &Settings) -> io::Result<()> {
-    let directory = &settings.working_dir;
+fn make_working_dir(options: &ServeOptions) -> io::Result<()> {
+    let directory = &options.working_dir;
     let usual = rustix::process::umask(Mode::from_raw_mode(0o002));
     let outcome = create_directory(directory);
     rustix::process::umask(usual);
     outcome?;
-    let group = users::group_id(&settings.group);
-    let user = users::find(|user| user.name == settings.username);
+    let group = users::group_id(&options.sandbox_group_id);
+    let user = users::find(|user| user.name == options.username);
     if let Some((user, gid)) = user.ok().flatten().zip(group) {
         change_owner(directory, (user.uid, gid), false)?;
     }

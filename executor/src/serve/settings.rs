@@ -1,40 +1,13 @@
-//! Validated settings of the server, from the command line and the environment.
+//! Checks and meaning of the options of the server.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use crate::cli::ServeOptions;
 
 const WORKSPACE: &str = "/workspace";
 /// Names that `--plugins` accepts.
 pub(super) const PLUGINS: [&str; 3] = ["agent_skills", "jupyter", "vscode"];
-
-#[derive(Debug)]
-pub(super) struct Settings {
-    pub(super) port: u16,
-    pub(super) bind_address: Option<IpAddr>,
-    pub(super) working_dir: PathBuf,
-    pub(super) username: String,
-    pub(super) user_id: u32,
-    /// Group of the working directory.
-    pub(super) group: String,
-    /// Another user that shells may change to, beside the two standard ones.
-    extra_username: Option<String>,
-    may_change_user: bool,
-    /// `$USER` of the server process.
-    own_username: Option<String>,
-    pub(super) session_api_key: String,
-    pub(super) no_change: Duration,
-    /// Logs the memory of the sandbox.
-    pub(super) memory_monitor: bool,
-    /// File that the URL of the file viewer is written to.
-    pub(super) viewer_url_file: PathBuf,
-    pub(super) plugins: Vec<String>,
-    /// Start timeout of one plugin.
-    pub(super) start_timeout: Duration,
-    pub(super) vscode: VsCodeSettings,
-}
 
 /// Address and directories of VS Code (`docs/specs/executor.md`, section 1.10).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,52 +36,43 @@ pub(super) enum SettingsError {
     Memory(String),
 }
 
-impl Settings {
-    pub(super) fn check(options: ServeOptions) -> Result<Self, SettingsError> {
-        let mut plugins = options.plugins.iter();
+impl ServeOptions {
+    /// Rejects options that the Python server rejects.
+    pub(super) fn check(&self) -> Result<(), SettingsError> {
+        let mut plugins = self.plugins.iter();
         if let Some(unknown) = plugins.find(|name| !PLUGINS.contains(&name.as_str())) {
             return Err(SettingsError::Plugin(unknown.clone()));
         }
-        if options.no_enable_browser && !options.browsergym_eval_env.is_empty() {
+        if self.no_enable_browser && !self.browsergym_eval_env.is_empty() {
             return Err(SettingsError::Browser);
         }
-        if !options.working_dir.is_absolute() {
-            return Err(SettingsError::Relative(options.working_dir));
+        if !self.working_dir.is_absolute() {
+            return Err(SettingsError::Relative(self.working_dir.clone()));
         }
-        check_memory(options.runtime_max_memory_gb.as_deref())?;
-        if !options.browsergym_eval_env.is_empty() {
+        check_memory(self.runtime_max_memory_gb.as_deref())?;
+        if !self.browsergym_eval_env.is_empty() {
             tracing::warn!("--browsergym-eval-env has no effect: this server has no browser");
         }
-        let vscode = VsCodeSettings::of(&options);
-        Ok(Self {
-            port: options.port,
-            bind_address: options.bind_address,
-            working_dir: options.working_dir,
-            username: options.username,
-            user_id: options.user_id,
-            group: options.sandbox_group_id,
-            extra_username: options.runtime_username,
-            may_change_user: is_true(&options.su_to_user),
-            own_username: options.user,
-            session_api_key: options.session_api_key,
-            no_change: Duration::from_secs(options.no_change_timeout_seconds),
-            memory_monitor: is_true(&options.memory_monitor),
-            viewer_url_file: options.viewer_url_file,
-            plugins: options.plugins,
-            start_timeout: Duration::from_secs(options.init_plugin_timeout),
-            vscode,
-        })
+        Ok(())
     }
 
     /// True if the server runs as the user that started it, which is not a sandbox user.
     pub(super) fn is_local_development(&self) -> bool {
-        self.own_username.as_ref() == Some(&self.username) && !self.is_standard_user()
+        self.user.as_ref() == Some(&self.username) && !self.is_standard_user()
     }
 
     /// True if shells run as the sandbox user instead of the user of the server.
     pub(super) fn change_user(&self) -> bool {
-        let known = self.is_standard_user() || self.extra_username.as_ref() == Some(&self.username);
-        self.may_change_user && known
+        is_true(&self.su_to_user) && self.is_known_user()
+    }
+
+    /// True if the memory of the sandbox is logged.
+    pub(super) fn logs_memory(&self) -> bool {
+        is_true(&self.memory_monitor)
+    }
+
+    fn is_known_user(&self) -> bool {
+        self.is_standard_user() || self.runtime_username.as_ref() == Some(&self.username)
     }
 
     fn is_standard_user(&self) -> bool {
@@ -117,15 +81,9 @@ impl Settings {
 }
 
 impl VsCodeSettings {
-    fn of(options: &ServeOptions) -> Self {
+    pub(super) fn of(options: &ServeOptions) -> Self {
         let or_workspace =
             |given: &Option<PathBuf>| given.clone().unwrap_or_else(|| PathBuf::from(WORKSPACE));
-        let username = Some(options.username.as_str());
-        let allowed = [
-            Some("root"),
-            Some("openhands"),
-            options.runtime_username.as_deref(),
-        ];
         Self {
             port: options
                 .vscode_port
@@ -136,7 +94,7 @@ impl VsCodeSettings {
             base_path: base_path(options),
             directory: or_workspace(&options.workspace),
             settings_directory: or_workspace(&options.workspace_base),
-            allowed: allowed.contains(&username),
+            allowed: options.is_known_user(),
         }
     }
 }
@@ -175,12 +133,13 @@ mod tests {
     use crate::cli::{Cli, Command};
     use clap::Parser as _;
 
-    fn check(flags: &[&str]) -> Result<Settings, String> {
+    fn check(flags: &[&str]) -> Result<ServeOptions, String> {
         let line = ["x", "serve", "1"].iter().chain(flags);
         let Command::Serve(options) = Cli::parse_from(line).command else {
             panic!("not serve");
         };
-        Settings::check(*options).map_err(|error| error.to_string())
+        let checked = options.check().map(|()| *options);
+        checked.map_err(|error| error.to_string())
     }
 
     #[test]
@@ -190,7 +149,7 @@ mod tests {
 
     #[test]
     fn base_path_is_configured_or_derived_from_url() {
-        let base = |flags: &[&str]| check(flags).unwrap().vscode.base_path;
+        let base = |flags: &[&str]| base_path(&check(flags).unwrap());
         assert_eq!(base(&["--vscode-base-path", "a/b/"]).unwrap(), "/a/b");
         let id = ["--runtime-id", "abc", "--runtime-url"];
         let with = |url| base(&[id[0], id[1], id[2], url]);

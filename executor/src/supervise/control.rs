@@ -1,6 +1,7 @@
 //! Control server: accepts the init message of this Pod and reports readiness. The sandbox's own
 //! code can reach the port, so every call needs a signature.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -25,7 +26,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::command_state::CommandState;
-use super::init_store::{InitStore, InitStoreError, PodIdentity};
+use super::init_store::{InitStore, InitStoreError};
 
 /// Timeout of a request, longer than the maximum wait of `ready`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(MAX_READY_WAIT_SECONDS + 10);
@@ -56,8 +57,6 @@ pub(super) enum CallError {
     NotSealed,
     #[error("{NONCE_HEADER} must be text of at most {MAX_NONCE_BYTES} bytes")]
     Nonce,
-    #[error("this Pod has no identity key")]
-    NoIdentity,
 }
 
 impl CallError {
@@ -67,7 +66,7 @@ impl CallError {
                 StatusCode::UNAUTHORIZED
             }
             Self::Query | Self::Nonce => StatusCode::BAD_REQUEST,
-            Self::Unknown | Self::NoIdentity => StatusCode::NOT_FOUND,
+            Self::Unknown => StatusCode::NOT_FOUND,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::Refused(_) | Self::OtherGrant | Self::Sealed(_) | Self::NotSealed => {
                 StatusCode::FORBIDDEN
@@ -91,9 +90,7 @@ impl IntoResponse for CallError {
 
 /// Control server of this Pod.
 pub(super) struct Control {
-    pub(super) pod_uid: String,
     pub(super) verifier: Verifier,
-    pub(super) identity: Option<PodIdentity>,
     pub(super) store: InitStore,
     pub(super) lifecycle: CommandState,
     pub(super) acceptance: Mutex<Acceptance>,
@@ -102,23 +99,13 @@ pub(super) struct Control {
 
 /// Progress of the initialization.
 pub(super) enum Acceptance {
-    /// Dormant: `None` in Pods of earlier versions, which get plain messages.
-    Open(Option<SealingKey>),
+    /// Dormant, with the key of the init message.
+    Open(SealingKey),
     /// Initialized; `ephemeral` is the key of the encrypted message that this process accepted.
     Done {
-        init: Init,
         owner: Option<PodOwner>,
         ephemeral: Option<String>,
     },
-}
-
-impl Acceptance {
-    /// # Errors
-    /// If the operating system has no random bytes.
-    pub(super) fn open(identity: Option<&PodIdentity>) -> Result<Self, SealingError> {
-        let key = identity.map(|_| SealingKey::generate());
-        key.transpose().map(Self::Open)
-    }
 }
 
 impl Control {
@@ -134,76 +121,43 @@ impl Control {
             .with_state(self)
     }
 
-    /// Starts the command of the stored init token after a restart of the container. A token that
-    /// does not verify leaves the Pod dormant, so that the controller can initialize it again.
+    /// Starts the command of the stored init message after a restart of the container. A message
+    /// that cannot be read leaves the Pod dormant, so that the controller can initialize it again.
     pub(super) fn resume(&self) {
-        let Some(stored) = self.store.load() else {
-            return;
-        };
-        match self.recall(&stored) {
-            Ok(init) => self.start(init, None, &mut self.acceptance.lock()),
-            Err(error) => {
-                tracing::error!(%error, "the stored init message is not valid; staying dormant");
-            }
+        if let Some(init) = self.store.load() {
+            self.start(init, None, &mut self.acceptance.lock());
         }
     }
 
     /// Accepts the first init message. The same call may be repeated.
     fn accept(&self, token: &str) -> Result<ReadyReport, CallError> {
-        let grant = self.verify(token)?;
-        let mut acceptance = self.acceptance.lock();
-        if let Acceptance::Done {
-            init,
-            owner,
-            ephemeral,
-        } = &*acceptance
-        {
-            let is_same = match grant {
-                Grant::Ready => return Err(CallError::OtherGrant),
-                Grant::Init(again) => *again == *init,
-                Grant::SealedInit(again) => ephemeral.as_ref() == Some(&again.ephemeral),
-            };
-            return if is_same {
-                Ok(self.lifecycle.report())
-            } else {
-                Err(CallError::Conflict(owner.clone()))
-            };
-        }
-        let ephemeral = match &grant {
-            Grant::SealedInit(sealed) => Some(sealed.ephemeral.clone()),
-            _ => None,
+        let sealed = match self.verify(token)? {
+            Grant::SealedInit(sealed) => sealed,
+            Grant::Init(_) => return Err(CallError::NotSealed),
+            Grant::Ready => return Err(CallError::OtherGrant),
         };
-        let init = self.open_init(grant, &mut acceptance)?;
-        // Stored before the start, so that a restart finds it. The volume is in memory, so the
-        // write may block here, under the lock.
-        self.store.save(&self.stored_form(&init, token)?)?;
-        self.start(init, ephemeral, &mut acceptance);
-        Ok(self.lifecycle.report())
-    }
-
-    /// Init message of a grant. A key opens one message; the next ready report has a new one.
-    fn open_init(&self, grant: Grant, acceptance: &mut Acceptance) -> Result<Init, CallError> {
-        let key = match acceptance {
-            Acceptance::Open(key) => key.take(),
+        let mut acceptance = self.acceptance.lock();
+        let init: Init = match &mut *acceptance {
+            Acceptance::Open(key) => {
+                // A key opens one message; the next ready report has a new one.
+                let key = mem::replace(key, SealingKey::generate()?);
+                key.open(&sealed, &self.store.identity.pod_uid)?
+            }
+            Acceptance::Done { ephemeral, .. } if ephemeral.as_ref() == Some(&sealed.ephemeral) => {
+                return Ok(self.lifecycle.report());
+            }
             Acceptance::Done { owner, .. } => return Err(CallError::Conflict(owner.clone())),
         };
-        let opened = match (grant, key) {
-            (Grant::Init(init), None) => return Ok(*init),
-            (Grant::SealedInit(sealed), Some(key)) => {
-                key.open(&sealed, &self.pod_uid).map_err(Into::into)
-            }
-            (Grant::Init(_), Some(_)) => Err(CallError::NotSealed),
-            (Grant::SealedInit(_), None) => Err(CallError::NoIdentity),
-            (Grant::Ready, _) => Err(CallError::OtherGrant),
-        };
-        *acceptance = Acceptance::open(self.identity.as_ref())?;
-        opened
+        // Stored before the start, so that a restart finds it. The volume is in memory, so the
+        // write may block here, under the lock.
+        self.store.save(&init)?;
+        self.start(init, Some(sealed.ephemeral), &mut acceptance);
+        Ok(self.lifecycle.report())
     }
 
     fn start(&self, init: Init, ephemeral: Option<String>, acceptance: &mut Acceptance) {
         *acceptance = Acceptance::Done {
             owner: init.owner(),
-            init: init.clone(),
             ephemeral,
         };
         self.lifecycle.set(SupervisorState::Starting, None);
@@ -214,38 +168,19 @@ impl Control {
     }
 
     fn verify(&self, token: &str) -> Result<Grant, CallError> {
-        let grant = ControlMessage::verify(token, &self.verifier, &self.pod_uid, unix_now())?;
+        let pod_uid = &self.store.identity.pod_uid;
+        let grant = ControlMessage::verify(token, &self.verifier, pod_uid, unix_now())?;
         Ok(grant)
     }
 
-    /// Text that the next run of the container starts from: the message itself where the store
-    /// encrypts it, and otherwise the token, whose signature shows changes.
-    fn stored_form(&self, init: &Init, token: &str) -> Result<String, CallError> {
-        match &self.identity {
-            Some(_) => Ok(serde_json::to_string(init).map_err(|_| SealingError::Malformed)?),
-            None => Ok(token.to_owned()),
-        }
-    }
-
-    fn recall(&self, stored: &str) -> Result<Init, CallError> {
-        if self.identity.is_some() {
-            let init = serde_json::from_str(stored);
-            return Ok(init.map_err(|_| SealingError::Malformed)?);
-        }
-        match ControlMessage::recall(stored, &self.verifier, &self.pod_uid)?.grant {
-            Grant::Init(init) => Ok(*init),
-            _ => Err(CallError::OtherGrant),
-        }
-    }
-
-    /// Response with the proof of this Pod, if it has an identity.
+    /// Response with the proof of this Pod.
     fn prove(&self, nonce: &str, body: Vec<u8>) -> Response {
-        let identity = self.identity.as_ref();
-        let proof = identity.map(|id| id.key.prove(id.address, nonce, &body));
+        let identity = &self.store.identity;
+        let proof = identity.key.prove(identity.address, nonce, &body);
         let mut response = body.into_response();
         let headers = response.headers_mut();
         headers.remove(header::CONTENT_TYPE);
-        if let Some(proof) = proof.and_then(|proof| HeaderValue::from_str(&proof).ok()) {
+        if let Ok(proof) = HeaderValue::from_str(&proof) {
             headers.insert(PROOF_HEADER, proof);
         }
         response
@@ -265,9 +200,6 @@ async fn identity(
     State(control): State<Arc<Control>>,
     headers: HeaderMap,
 ) -> Result<Response, CallError> {
-    if control.identity.is_none() {
-        return Err(CallError::NoIdentity);
-    }
     let nonce = headers.get(NONCE_HEADER).and_then(|n| n.to_str().ok());
     let nonce = nonce.filter(|n| !n.is_empty() && n.len() <= MAX_NONCE_BYTES);
     Ok(control.prove(nonce.ok_or(CallError::Nonce)?, Vec::new()))
@@ -309,9 +241,7 @@ async fn ready(
     let mut report = control.lifecycle.wait_settled(wait).await;
     match &*control.acceptance.lock() {
         // The key for the init message, as long as one is accepted.
-        Acceptance::Open(key) => {
-            report.sealing_key = key.as_ref().map(|key| key.public_key().to_owned());
-        }
+        Acceptance::Open(key) => report.sealing_key = Some(key.public_key().to_owned()),
         Acceptance::Done { owner, .. } => report.owner.clone_from(owner),
     }
     let body = serde_json::to_vec(&report).map_err(|_| SealingError::Malformed)?;

@@ -20,7 +20,7 @@ use super::observed::{BodyObserver, ObservedBody, PolledFrame};
 use super::proxy::Target;
 use shared::metrics::{GatewayMetrics, GaugeGuard};
 
-pub(super) use trace_context::TraceContext;
+pub(super) use trace_context::trace_id;
 
 /// Maximum length of a logged path in characters.
 const MAX_LOGGED_PATH_CHARS: usize = 256;
@@ -36,7 +36,7 @@ pub(super) struct RequestRecord {
     method: Method,
     path: String,
     client: IpAddr,
-    trace: TraceContext,
+    trace: String,
     start: Instant,
     status: Option<StatusCode>,
     /// Outcome if the client stays to the end.
@@ -54,7 +54,7 @@ impl RequestRecord {
         request: &Request<Body>,
         target: Option<&Target>,
         client: IpAddr,
-        trace: TraceContext,
+        trace: String,
     ) -> Self {
         let (target, sandbox) = match target {
             None => ("nobody", None),
@@ -120,7 +120,7 @@ impl RequestRecord {
                     bytes = self.bytes,
                     milliseconds,
                     peer = %self.client,
-                    trace_id = self.trace.id(),
+                    trace_id = self.trace,
                     "request",
                 )
             };

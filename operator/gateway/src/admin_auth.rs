@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
@@ -21,7 +22,6 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 
 use login_queue::LoginQueue;
-use shared::hex;
 use shared::recent_map::RecentMap;
 
 /// Iterations of PBKDF2. A login costs the server some ten milliseconds of one core.
@@ -97,8 +97,8 @@ impl AdminAuth {
         let salt = hmac::sign(root, b"salt");
         Self {
             challenges: subkey("challenge"),
-            tokens: subkey(&format!("token/{}", hex::encode(of_password.as_ref()))),
-            salt: hex::encode(&salt.as_ref()[..16]),
+            tokens: subkey(&format!("token/{}", HEXLOWER.encode(of_password.as_ref()))),
+            salt: HEXLOWER.encode(&salt.as_ref()[..16]),
             password,
             used_challenges: Mutex::default(),
             login_queue: LoginQueue::default(),
@@ -111,10 +111,10 @@ impl AdminAuth {
         let filled = SystemRandom::new().fill(&mut nonce);
         filled.map_err(|_| AdminError::Random)?;
         let until = now.as_second() + CHALLENGE_TTL.as_secs();
-        let text = format!("{}.{until}", hex::encode(&nonce));
+        let text = format!("{}.{until}", HEXLOWER.encode(&nonce));
         let tag = hmac::sign(&self.challenges, text.as_bytes());
         Ok(AdminChallenge {
-            challenge: format!("{text}.{}", hex::encode(tag.as_ref())),
+            challenge: format!("{text}.{}", HEXLOWER.encode(tag.as_ref())),
             salt: self.salt.clone(),
             iterations: PBKDF2_ITERATIONS.get(),
         })
@@ -133,7 +133,9 @@ impl AdminAuth {
             .challenge_expiry(&challenge)
             .filter(|until| *until > now);
         let until = until.ok_or(AdminError::Challenge)?;
-        let hash = hex::decode::<SHA256_OUTPUT_LEN>(hash).ok_or(AdminError::Password)?;
+        let hash = HEXLOWER_PERMISSIVE.decode(hash.as_bytes()).ok();
+        let hash = hash.filter(|hash| hash.len() == SHA256_OUTPUT_LEN);
+        let hash = hash.ok_or(AdminError::Password)?;
         let permit = self
             .login_queue
             .acquire(peer)
@@ -180,12 +182,8 @@ impl AdminAuth {
     /// Returns the expiry of a challenge with a valid signature.
     fn challenge_expiry(&self, challenge: &str) -> Option<Timestamp> {
         let (text, tag) = challenge.rsplit_once('.')?;
-        hmac::verify(
-            &self.challenges,
-            text.as_bytes(),
-            &hex::decode::<SHA256_OUTPUT_LEN>(tag)?,
-        )
-        .ok()?;
+        let tag = HEXLOWER_PERMISSIVE.decode(tag.as_bytes()).ok()?;
+        hmac::verify(&self.challenges, text.as_bytes(), &tag).ok()?;
         let (_, until) = text.rsplit_once('.')?;
         Timestamp::from_second(until.parse().ok()?).ok()
     }
@@ -238,7 +236,7 @@ mod tests {
             password.as_bytes(),
             &mut out,
         );
-        hex::encode(&out)
+        HEXLOWER.encode(&out)
     }
 
     #[tokio::test]

@@ -2,10 +2,10 @@
 //! are authenticated, so the budget, and not the number of clients, bounds what they can take.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{Request, Version};
 use http_body::Body as HttpBody;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Charge of a connection: its task, buffers, and the first part of a head.
 pub(super) const CONNECTION_BYTES: usize = 16 * 1024;
@@ -23,66 +23,49 @@ const FIELD_BYTES: usize = 256;
 /// Free bytes of the budget; clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct ClientMemory {
-    free: Arc<AtomicUsize>,
+    free: Arc<Semaphore>,
     total: usize,
 }
 
 /// A part of the budget, until it is dropped.
 #[derive(Debug)]
-pub(super) struct MemoryPermit {
-    memory: ClientMemory,
-    bytes: usize,
-}
+pub(super) struct MemoryPermit(OwnedSemaphorePermit);
 
 impl ClientMemory {
     pub(super) fn new(total: usize) -> Self {
-        Self {
-            free: Arc::new(AtomicUsize::new(total)),
-            total,
-        }
+        let free = Arc::new(Semaphore::new(total));
+        Self { free, total }
     }
 
     /// Takes a part of the budget; `None` if too little is left.
     pub(super) fn acquire(&self, bytes: usize) -> Option<MemoryPermit> {
-        let mut permit = MemoryPermit {
-            memory: self.clone(),
-            bytes: 0,
-        };
-        permit.grow_to(bytes).then_some(permit)
+        take(&self.free, bytes).map(MemoryPermit)
     }
 
     /// Bytes in use.
     pub(super) fn used(&self) -> usize {
-        self.total - self.free.load(Ordering::Relaxed)
+        self.total - self.free.available_permits()
     }
 }
 
 impl MemoryPermit {
     /// Takes more, up to `bytes`; false if too little is left.
     pub(super) fn grow_to(&mut self, bytes: usize) -> bool {
-        let more = bytes.saturating_sub(self.bytes);
-        let take = |free: usize| free.checked_sub(more);
-        let free = &self.memory.free;
-        let taken = more == 0
-            || free
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
-                .is_ok();
-        self.bytes += if taken { more } else { 0 };
-        taken
+        let more = bytes.saturating_sub(self.0.num_permits());
+        let taken = take(self.0.semaphore(), more);
+        taken.map(|more| self.0.merge(more)).is_some()
     }
 
     /// Gives back all but `bytes`.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
-        let less = self.bytes.saturating_sub(bytes);
-        self.bytes -= less;
-        self.memory.free.fetch_add(less, Ordering::Relaxed);
+        let less = self.0.num_permits().saturating_sub(bytes);
+        drop(self.0.split(less));
     }
 }
 
-impl Drop for MemoryPermit {
-    fn drop(&mut self) {
-        self.shrink_to(0);
-    }
+fn take(free: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    let bytes = u32::try_from(bytes).ok()?;
+    free.clone().try_acquire_many_owned(bytes).ok()
 }
 
 /// Charge of a request until its response begins. The body of an HTTP/2 request can be received

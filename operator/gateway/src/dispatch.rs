@@ -13,7 +13,7 @@ use tower::ServiceExt as _;
 use tracing::{Instrument as _, Span};
 
 use super::Gateway;
-use super::access_log::{RequestRecord, TraceContext};
+use super::access_log::{RequestRecord, trace_id};
 use super::api::ApiError;
 use super::client_address::{ClientAddress, ClientConnection, X_FORWARDED_FOR};
 use super::proxy::{ProxyError, Target};
@@ -33,7 +33,7 @@ impl Gateway {
         let ClientConnection { peer, local } = connection.into();
         let trusted = &self.0.config.trusted_proxies;
         let client = ClientAddress::of(peer, request.headers(), trusted);
-        let trace = TraceContext::from_headers(request.headers_mut());
+        let trace = trace_id(request.headers_mut());
         let target = self.0.proxy.target(&request, local);
         let known = target.as_ref().ok();
         let span = span(known, &trace);
@@ -78,8 +78,8 @@ impl Gateway {
 }
 
 /// Span of a request, with its trace. Requests to sandboxes are frequent and log at `debug` only.
-fn span(target: Option<&Target>, trace: &TraceContext) -> Span {
-    let trace_id = trace.id();
+fn span(target: Option<&Target>, trace: &str) -> Span {
+    let trace_id = trace;
     if let Some(Target::Sandbox(route)) = target {
         tracing::debug_span!("request", trace_id, id = route.id)
     } else {

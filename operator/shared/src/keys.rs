@@ -7,6 +7,7 @@
 mod seal;
 
 use crds::contract::identity::IdentityKey;
+use crds::contract::sealing;
 use crds::contract::token::{Signer, TokenError};
 use crds::names;
 use jiff::Timestamp;
@@ -18,6 +19,8 @@ pub use seal::SealError;
 pub const ROOT_KEY_LEN: usize = 32;
 
 /// Keys of one installation.
+#[derive(derive_more::Debug)]
+#[debug("Keys(..)")]
 pub struct Keys {
     /// The same for its life: replicas with different ones would start one session twice.
     runtime_id: hmac::Key,
@@ -124,13 +127,12 @@ impl KeySet {
             return Err(KeyError::Length(root.len()));
         }
         let subkey = |purpose| expand(root, purpose);
-        let seal = ring::aead::UnboundKey::new(&ring::aead::CHACHA20_POLY1305, &subkey("seal")?)
-            .map_err(|_| KeyError::Derivation)?;
+        let seal = sealing::aead(&subkey("seal")?).map_err(|_| KeyError::Derivation)?;
         Ok(Self {
             session: hmac::Key::new(hmac::HMAC_SHA256, &subkey("session-key")?),
             admin: hmac::Key::new(hmac::HMAC_SHA256, &subkey("admin")?),
             identity: hmac::Key::new(hmac::HMAC_SHA256, &subkey("identity")?),
-            seal: ring::aead::LessSafeKey::new(seal),
+            seal,
             signer: Signer::from_seed(&subkey("control")?)?,
         })
     }
@@ -162,12 +164,6 @@ impl KeySet {
     /// Returns the signer of control calls to supervisors.
     pub fn signer(&self) -> &Signer {
         &self.signer
-    }
-}
-
-impl std::fmt::Debug for Keys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Keys(..)")
     }
 }
 

@@ -5,7 +5,7 @@
 pub mod admin_server;
 pub mod clock;
 pub mod diagnostics;
-pub mod hex;
+pub mod image_reference;
 pub mod index;
 pub mod keys;
 pub mod kubernetes;

@@ -1,6 +1,32 @@
 //! Metrics of a process in the Prometheus text format. Label values are enums or constants, never
 //! names of objects or error texts, so that the code bounds the number of series.
 
+/// Declares the metrics of a role: its fields, each with initial value, name and help.
+macro_rules! role_metrics {
+    ($(#[$doc:meta])* $role:ident: $(
+        $(#[$of:meta])* $reach:vis $field:ident: $kind:ty = $new:expr, $name:literal, $help:literal;
+    )*) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone)]
+        pub struct $role {
+            $($(#[$of])* $reach $field: $kind,)*
+        }
+
+        impl $role {
+            /// Registers all metrics.
+            pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {
+                $(registry.register($name, $help, self.$field.clone());)*
+            }
+        }
+
+        impl Default for $role {
+            fn default() -> Self {
+                Self { $($field: $new,)* }
+            }
+        }
+    };
+}
+
 pub mod controller;
 pub mod gateway;
 
@@ -38,6 +64,8 @@ pub type Labels<const N: usize> = [(&'static str, &'static str); N];
 type DurationFamily<const N: usize> = Family<Labels<N>, Histogram>;
 
 /// All metrics of a process. Each role adds its own.
+#[derive(derive_more::Debug)]
+#[debug("Metrics(..)")]
 pub struct Metrics {
     registry: Mutex<Registry>,
     refreshers: Mutex<Vec<Refresh>>,
@@ -100,12 +128,6 @@ impl Default for Metrics {
             kubernetes_requests: requests,
             kubernetes_seconds: seconds,
         }
-    }
-}
-
-impl fmt::Debug for Metrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").finish_non_exhaustive()
     }
 }
 

@@ -9,9 +9,12 @@ use std::str::FromStr;
 
 use crds::contract::port;
 use ring::digest::{SHA256, digest};
+use serde::de::value::{self, StrDeserializer};
+use serde::{Deserialize, Serialize};
 
-/// Form of a sandbox URL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Form of a sandbox URL, by name in flags and records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum UrlForm {
     /// `{id}.{base}`, `vscode-{id}.{base}`.
     Nested,
@@ -35,7 +38,8 @@ pub struct Urls {
 }
 
 /// Scheme of public URLs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Scheme {
     Http,
     Https,
@@ -97,25 +101,13 @@ pub fn loopback_address(id: &str) -> Ipv4Addr {
 
 impl fmt::Display for Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Http => "http",
-            Self::Https => "https",
-        })
+        self.serialize(f)
     }
 }
 
-/// URL forms and their names in flags and records.
-const FORMS: [(UrlForm, &str); 4] = [
-    (UrlForm::Nested, "nested"),
-    (UrlForm::Flat, "flat"),
-    (UrlForm::Path, "path"),
-    (UrlForm::Loopback, "loopback"),
-];
-
 impl fmt::Display for UrlForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = FORMS.iter().find(|(form, _)| form == self);
-        f.write_str(known.map_or("", |(_, name)| name))
+        self.serialize(f)
     }
 }
 
@@ -123,9 +115,8 @@ impl FromStr for UrlForm {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = FORMS.iter().find(|(_, name)| *name == text);
-        let unknown = || format!("{text:?} is not one of nested, flat, path, loopback");
-        known.map(|(form, _)| *form).ok_or_else(unknown)
+        let known = Self::deserialize(StrDeserializer::<value::Error>::new(text));
+        known.map_err(|_| format!("{text:?} is not one of nested, flat, path, loopback"))
     }
 }
 

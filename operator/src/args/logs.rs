@@ -5,7 +5,8 @@ use std::io::{ErrorKind, Write};
 
 use crds::sandbox::Phase;
 use crds::{Sandbox, names};
-use futures::{AsyncRead, AsyncReadExt as _};
+use futures::AsyncRead;
+use futures::io::AllowStdIo;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::LogParams;
@@ -13,9 +14,6 @@ use kube::{Api, Client, ResourceExt as _};
 
 use super::Installation;
 use shared::kubernetes::client::{CallError, with_timeout};
-
-/// Bytes that are copied at a time.
-const CHUNK: usize = 16 << 10;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct LogsArgs {
@@ -118,19 +116,10 @@ fn no_log_message(phase: Phase) -> &'static str {
 }
 
 /// Copies a log to its end, or until the reader has closed the output.
-async fn copy(mut log: impl AsyncRead + Unpin, mut output: impl Write) -> std::io::Result<()> {
-    let mut chunk = vec![0; CHUNK];
-    loop {
-        let length = log.read(&mut chunk).await?;
-        let written = match length {
-            0 => output.flush(),
-            length => output.write_all(&chunk[..length]),
-        };
-        match written {
-            Ok(()) if length > 0 => {}
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error),
-            _ => return Ok(()),
-        }
+async fn copy(log: impl AsyncRead, output: impl Write) -> std::io::Result<()> {
+    match futures::io::copy(log, &mut AllowStdIo::new(output)).await {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -199,6 +188,7 @@ mod tests {
 
     #[tokio::test]
     async fn closed_output_is_not_an_error() {
+        const CHUNK: usize = 16 << 10;
         let text = vec![b'x'; 3 * CHUNK];
         for (room, kind, good) in [
             (text.len(), ErrorKind::StorageFull, true),

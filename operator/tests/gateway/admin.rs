@@ -60,7 +60,7 @@ async fn login(fixture: &GatewayFixture, password: &str) -> (u16, Value) {
         password.as_bytes(),
         &mut hash,
     );
-    let hash = operator::hex::encode(&hash);
+    let hash = data_encoding::HEXLOWER.encode(&hash);
     let answer = json!({"challenge": challenge["challenge"], "hash": hash});
     call(fixture, "", "POST /api/admin/login", answer).await
 }
@@ -108,23 +108,81 @@ async fn administrator_logs_in_and_stores_configs() {
     assert_eq!((code, &keys[0]), (200, &default));
 }
 
+/// The rules of the CRD are held by a test with a real API server (`replay_admin.rs`).
+#[tokio::test]
+async fn invalid_warm_configs_are_rejected() {
+    let fixture = administered(&FakeApi::default());
+    let token = login(&fixture, PASSWORD).await.1["token"].clone();
+    let token = token.as_str().unwrap();
+    let good = json!({"image": "debian:12", "command": ["true"], "working_dir": "/workspace"});
+    let put = format!("PUT {STORED_CONFIGS}/a");
+    for (fields, values) in [
+        (
+            "run_as_user run_as_group fs_group",
+            json!(["x", 1.5, [], u64::MAX]),
+        ),
+        (
+            "image command environment working_dir",
+            json!([7, true, [7]]),
+        ),
+        (
+            "environment",
+            json!([{"": "x"}, {"A=B": "x"}, {"A": "\u{0}"}, {"A": 1}]),
+        ),
+        ("image", json!([null])),
+        ("fuse_s3_mount", json!([true])),
+        ("count", json!(["x", 1.5, -1, [], u64::MAX])),
+    ] {
+        for field in fields.split(' ') {
+            for value in values.as_array().unwrap() {
+                let mut config = good.clone();
+                config[field] = value.clone();
+                let (code, answer) = call(&fixture, token, &put, config).await;
+                assert_eq!(code, 400, "{field}={value}: {answer}");
+                assert!(answer["detail"].is_string(), "{answer}");
+            }
+        }
+    }
+    for body in [json!(null), json!([]), json!({}), json!("a")] {
+        assert_eq!(call(&fixture, token, &put, body).await.0, 400);
+    }
+    let long = "x".repeat(129);
+    let refused = format!("%00 a%0Ab %ff {long}");
+    for (names, status) in [(&*refused, 400), ("a%2Fb a/b .. %C3%BC a%20b", 200)] {
+        for name in names.split(' ') {
+            let put = format!("PUT {STORED_CONFIGS}/{name}");
+            let stored = call(&fixture, token, &put, good.clone()).await.0;
+            assert_eq!(stored, status, "{name}");
+            let delete = put.replace("PUT", "DELETE");
+            let deleted = call(&fixture, token, &delete, Value::Null).await.0;
+            assert_eq!(deleted == 200, status == 200, "{name}: {deleted}");
+        }
+    }
+    assert!(fixture.api.objects().is_empty());
+}
+
 #[tokio::test]
 async fn admin_api_requires_password_and_token() {
     let fixture = administered(&FakeApi::default());
     assert_eq!(login(&fixture, "guess").await.0, 401);
-    let made_up = json!({"challenge": "x", "hash": "00"});
-    for body in [made_up, json!({"challenge": ""}), json!([]), json!({})] {
-        let (code, answer) = call(&fixture, "", "POST /api/admin/login", body).await;
+    let logins = json!([
+        {}, [], {"challenge": ""}, {"challenge": 7, "hash": "00"}, {"challenge": "x", "hash": null},
+        {"challenge": "x", "hash": "00"}, {"challenge": "\u{0}", "hash": "zz"},
+        {"challenge": "ü.ü.ü", "hash": "ü"},
+    ]);
+    for body in logins.as_array().unwrap() {
+        let (code, answer) = call(&fixture, "", "POST /api/admin/login", body.clone()).await;
         assert_eq!(code, 400, "{answer}");
         assert!(answer["detail"].is_string());
     }
     let closed = GatewayFixture::new();
+    let long = "a".repeat(16_000);
     for request in [
         "PUT /api/admin/warm-runtime-configs/a",
         "DELETE /api/admin/warm-runtime-configs/a",
         "GET /api/admin/api-keys",
     ] {
-        for token in ["", KEY, "a.b.c"] {
+        for token in ["", KEY, "x", "a.b.c", "e30.e30.e30", "....", &long] {
             let (code, answer) = call(&fixture, token, request, json!({})).await;
             assert_eq!(code, 401, "{request}");
             assert!(answer["detail"].is_string());

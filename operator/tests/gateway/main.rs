@@ -6,6 +6,8 @@ mod admin;
 #[cfg(test)]
 mod api;
 #[cfg(test)]
+mod bad_input;
+#[cfg(test)]
 mod memory_attack;
 #[cfg(test)]
 mod observability;

@@ -80,7 +80,8 @@ async fn audit_line_names_key_address_and_outcome() {
     let login = json!({"challenge": "wrong", "hash": ""});
     fixture.post("/api/admin/login", &login).await;
 
-    let key = operator::hex::encode(&ring::digest::digest(&SHA256, KEY.as_bytes()).as_ref()[..4]);
+    let key = data_encoding::HEXLOWER
+        .encode(&ring::digest::digest(&SHA256, KEY.as_bytes()).as_ref()[..4]);
     let start = json!(["192.0.2.1", "start", info["runtime_id"], "done", key]);
     let unknown = "abcdefghijklmnop";
     let stop = json!(["192.0.2.1", "stop", unknown, "unknown-runtime", key]);

@@ -150,8 +150,13 @@ async fn unknown_targets_are_404() {
     let fixture = SocketFixture::new().await;
     for head in [
         "GET / HTTP/1.1\nHost: vscode-HOST\n",
+        "GET / HTTP/1.1\nHost: nothing-HOST\n",
+        "GET / HTTP/1.1\nHost: x.HOST\n",
         "GET / HTTP/1.1\nHost: aaaaaaaaaaaaaaaa.rt.example.com\n",
+        "GET / HTTP/1.1\nHost: AAAAAAAAAAAAAAAA.rt.example.com\n",
         "GET /aaaaaaaaaaaaaaaa/runtime/ HTTP/1.1\nHost: x\n",
+        "GET //aaaaaaaaaaaaaaaa//runtime HTTP/1.1\nHost: x\n",
+        "GET /ID/nothing/alive HTTP/1.1\nHost: x\n",
         "GET /ID HTTP/1.1\nHost: x\n",
         "GET /ID/ HTTP/1.1\nHost: x\n",
         "GET /ID?q HTTP/1.1\nHost: x\n",
@@ -331,14 +336,19 @@ async fn request_follows_its_sandbox() {
 }
 
 #[tokio::test]
-async fn shutdown_closes_idle_connections_and_tunnels() {
+async fn shutdown_closes_idle_connections_tunnels_and_endless_streams() {
     let fixture = SocketFixture::new().await;
+    let (mut reading, _writing) = open_response(&fixture).await;
     let (mut tunnel, _far) = fixture.tunnel().await;
     let (mut idle, mut sandbox, _) = fixture.open("GET / HTTP/1.1\nHost: HOST\n\n").await;
     sandbox.send(OK).await;
     idle.until("ok").await;
     fixture.shutdown.cancel();
     fixture.served.await.unwrap();
+    assert!(
+        !reading.rest().await.contains('0'),
+        "an end like that of the stream"
+    );
     assert_eq!(idle.rest().await, "");
     assert_eq!(tunnel.rest().await, "");
 }

@@ -386,7 +386,7 @@ async fn rules_25_26_session_ids_round_trip() {
 fn limited(fields: &Value) -> GatewayFixture {
     let hash = |key: &str| {
         let hash = ring::digest::digest(&ring::digest::SHA256, key.as_bytes());
-        operator::hex::encode(hash.as_ref())
+        data_encoding::HEXLOWER.encode(hash.as_ref())
     };
     let mut first = fields.clone();
     first["name"] = "default".into();

@@ -66,7 +66,8 @@ pub(crate) fn prepare_create(
         let suffix: String = random::<5>()?.into_iter().map(letter).collect();
         set_meta(&mut object, "name", prefix + &suffix);
     }
-    set_meta(&mut object, "uid", uid()?);
+    let uid = uuid::Builder::from_random_bytes(random()?).into_uuid();
+    set_meta(&mut object, "uid", uid.to_string());
     set_meta(&mut object, "creationTimestamp", object::seconds(now));
     if has_generation(kind) {
         set_meta(&mut object, "generation", 1);
@@ -127,21 +128,6 @@ fn random<const N: usize>() -> Result<[u8; N], ApiError> {
     let filled = SystemRandom::new().fill(&mut bytes);
     filled.map_err(|_| ApiError::Internal(failed.to_owned()))?;
     Ok(bytes)
-}
-
-/// Random (version 4) UUID.
-fn uid() -> Result<String, ApiError> {
-    let value = u128::from_be_bytes(random()?);
-    let value = (value & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
-    let hex = format!("{value:032x}");
-    let groups = [
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..],
-    ];
-    Ok(groups.join("-"))
 }
 
 /// Fills in defaults.

@@ -21,9 +21,9 @@ enum Form {
     Integer,
     Flag,
     Texts,
-    TextMap,
-    BytesMap,
     Message(Fields),
+    /// Of texts, or of bytes.
+    Map(Fields),
 }
 
 const ENVELOPE: Fields = &[
@@ -35,22 +35,22 @@ const OBJECT_META: Fields = &[
     (1, "name", Form::Text),
     (2, "generateName", Form::Text),
     (3, "namespace", Form::Text),
-    (11, "labels", Form::TextMap),
-    (12, "annotations", Form::TextMap),
+    (11, "labels", Form::Map(ENTRY)),
+    (12, "annotations", Form::Map(ENTRY)),
     (14, "finalizers", Form::Texts),
 ];
 const PLAIN: Fields = &[(1, "metadata", Form::Message(OBJECT_META))];
 const SECRET: Fields = &[
     (1, "metadata", Form::Message(OBJECT_META)),
-    (2, "data", Form::BytesMap),
+    (2, "data", Form::Map(BYTES_ENTRY)),
     (3, "type", Form::Text),
-    (4, "stringData", Form::TextMap),
+    (4, "stringData", Form::Map(ENTRY)),
     (5, "immutable", Form::Flag),
 ];
 const CONFIG_MAP: Fields = &[
     (1, "metadata", Form::Message(OBJECT_META)),
-    (2, "data", Form::TextMap),
-    (3, "binaryData", Form::BytesMap),
+    (2, "data", Form::Map(ENTRY)),
+    (3, "binaryData", Form::Map(BYTES_ENTRY)),
     (4, "immutable", Form::Flag),
 ];
 const PRECONDITIONS: Fields = &[(1, "uid", Form::Text), (2, "resourceVersion", Form::Text)];
@@ -155,9 +155,8 @@ fn add(object: &mut Map<String, Value>, name: &str, form: Form, raw: &Raw<'_>) -
         (Form::Flag, Raw::Number(number)) => json!(*number != 0),
         (Form::Message(fields), Raw::Bytes(bytes)) => message(bytes, fields)?,
         (Form::Texts, raw) => return push(object, name, raw.text()?),
-        (Form::TextMap, Raw::Bytes(bytes)) => return insert(object, name, &message(bytes, ENTRY)?),
-        (Form::BytesMap, Raw::Bytes(bytes)) => {
-            return insert(object, name, &message(bytes, BYTES_ENTRY)?);
+        (Form::Map(fields), Raw::Bytes(bytes)) => {
+            return insert(object, name, &message(bytes, fields)?);
         }
         _ => return None,
     };

@@ -8,22 +8,15 @@ use super::error::ApiError;
 /// Label and field selector of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selector {
-    labels: Vec<LabelTerm>,
-    fields: Vec<FieldTerm>,
+    labels: Vec<Term>,
+    fields: Vec<Term>,
 }
 
 #[derive(Clone, Debug)]
-struct LabelTerm {
+struct Term {
     key: String,
-    /// Accepted values; absent if the label only has to exist.
+    /// Accepted values; absent if the key only has to exist.
     values: Option<Vec<String>>,
-    is_negated: bool,
-}
-
-#[derive(Clone, Debug)]
-struct FieldTerm {
-    path: String,
-    value: String,
     is_negated: bool,
 }
 
@@ -45,8 +38,12 @@ impl Selector {
 
     /// Rejects fields that the kind cannot be selected by.
     pub(crate) fn check_fields(&self, selectable: &[String]) -> Result<(), ApiError> {
-        let mut paths = self.fields.iter().map(|term| &term.path);
-        match paths.find(|path| !selectable.contains(path)) {
+        let mut paths = self.fields.iter().map(|term| &term.key);
+        let is_known = |path: &String| {
+            ["metadata.name", "metadata.namespace"].contains(&path.as_str())
+                || selectable.contains(path)
+        };
+        match paths.find(|path| !is_known(path)) {
             None => Ok(()),
             Some(path) => Err(ApiError::BadRequest(format!(
                 "field label not supported: {path}"
@@ -56,35 +53,33 @@ impl Selector {
 
     pub(crate) fn matches(&self, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
-        self.labels.iter().all(|term| term.matches(labels))
-            && self.fields.iter().all(|term| term.matches(object))
+        let label = |key: &str| labels.get(key).and_then(Value::as_str);
+        self.labels
+            .iter()
+            .all(|term| term.matches(label(&term.key)))
+            && self
+                .fields
+                .iter()
+                .all(|term| term.matches(Some(&field(object, &term.key))))
     }
 }
 
-impl LabelTerm {
-    fn matches(&self, labels: &Value) -> bool {
-        let label = labels.get(&self.key).and_then(Value::as_str);
-        let is_match = match &self.values {
-            None => label.is_some(),
-            Some(values) => label.is_some_and(|label| values.iter().any(|value| value == label)),
-        };
+impl Term {
+    fn matches(&self, value: Option<&str>) -> bool {
+        let is_match = value.is_some_and(|value| match &self.values {
+            None => true,
+            Some(accepted) => accepted.iter().any(|accepted| accepted == value),
+        });
         is_match != self.is_negated
     }
 }
 
-impl FieldTerm {
-    /// An absent field counts as empty.
-    fn matches(&self, object: &Value) -> bool {
-        let field = self
-            .path
-            .split('.')
-            .fold(object, |value, step| &value[step]);
-        let is_match = match field {
-            Value::String(text) => *text == self.value,
-            Value::Null => self.value.is_empty(),
-            other => format!("{other}") == self.value,
-        };
-        is_match != self.is_negated
+/// Text of a field; an absent field counts as empty.
+fn field(object: &Value, path: &str) -> String {
+    match path.split('.').fold(object, |value, step| &value[step]) {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     }
 }
 
@@ -105,7 +100,7 @@ fn comparison(part: &str) -> Option<(&str, &str, bool)> {
     Some((key.trim(), value.trim(), false))
 }
 
-fn label_term(part: &str) -> Option<LabelTerm> {
+fn label_term(part: &str) -> Option<Term> {
     let (key, values, is_negated) = if let Some((key, value, is_negated)) = comparison(part) {
         (key, Some(vec![value.to_owned()]), is_negated)
     } else if let Some(list) = part.strip_suffix(')') {
@@ -123,18 +118,18 @@ fn label_term(part: &str) -> Option<LabelTerm> {
     };
     let key = key.trim();
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_./".contains(letter);
-    (!key.is_empty() && key.chars().all(fits)).then(|| LabelTerm {
+    (!key.is_empty() && key.chars().all(fits)).then(|| Term {
         key: key.to_owned(),
         values,
         is_negated,
     })
 }
 
-fn field_term(part: &str) -> Option<FieldTerm> {
+fn field_term(part: &str) -> Option<Term> {
     let (path, value, is_negated) = comparison(part)?;
-    (!path.split('.').any(str::is_empty)).then(|| FieldTerm {
-        path: path.to_owned(),
-        value: value.to_owned(),
+    (!path.split('.').any(str::is_empty)).then(|| Term {
+        key: path.to_owned(),
+        values: Some(vec![value.to_owned()]),
         is_negated,
     })
 }

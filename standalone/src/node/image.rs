@@ -7,9 +7,8 @@ mod host_root;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 
-use regex::Regex;
+use operator::image_reference::is_image_reference;
 
 use super::mount::Mount;
 use super::node_user::NodeUser;
@@ -60,22 +59,6 @@ pub(crate) enum ImageError {
     Copy(String),
 }
 
-/// Invalid references are rejected as by the kubelet, so that a manifest that works here does not
-/// fail in a cluster: `[HOST[:PORT]/]NAME[/NAME...][:TAG][@DIGEST]`. A host has a dot or a port, or is `localhost`.
-static REFERENCE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    const NAME: &str = "[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?";
-    const HOST: &str = "(?:localhost|[a-zA-Z0-9-]*[.][a-zA-Z0-9.-]*|[a-zA-Z0-9.-]+:[0-9]+)";
-    const TAG: &str = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}";
-    const DIGITS: &str = "[A-Fa-f0-9]{32,}";
-    let path = format!("(?:{HOST}/)?{NAME}(?:/{NAME})*");
-    Regex::new(&format!("^{path}(?::{TAG})?(?:@{NAME}:{DIGITS})?$")).ok()
-});
-
-fn is_valid(text: &str) -> bool {
-    let reference = REFERENCE.as_ref();
-    reference.is_some_and(|reference| reference.is_match(text))
-}
-
 /// Resolved reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Image {
@@ -98,7 +81,8 @@ impl ImageTable {
         if reference == EXECUTOR_IMAGE {
             return Ok(Image::Executor);
         }
-        if !is_valid(reference) {
+        // As the kubelet does, so that a manifest that works here does not fail in a cluster.
+        if !is_image_reference(reference) {
             return Err(ImageError::Name(reference.to_owned()));
         }
         if self.host_fallback {
@@ -219,19 +203,19 @@ mod tests {
     }
 
     #[test]
-    fn is_valid_agrees_with_kubelet() {
+    fn image_references_agree_with_kubelet() {
         let digest = format!("a@sha256:{}", "0f".repeat(32));
         let good = "debian debian:12 ghcr.io/openhands/runtime:0.59-nikolaik localhost/sandbox-test:1 \
-            localhost:5000/a Registry.Example.com:5000/a/b__c:V1_x host:5000/a a.b";
+            localhost:5000/a Registry.Example.com:5000/a/b__c:V1_x host:5000/a Host/a a.b";
         for good in good.split(' ').chain([digest.as_str()]) {
-            assert!(is_valid(good), "{good}");
+            assert!(is_image_reference(good), "{good}");
         }
         let long_tag = format!("a:{}", "x".repeat(129));
         let bad = "Debian debian: debian:12:13 a//b /a -a a@sha256:12 https://ghcr.io/a host:port/a \
-            Host/a \u{fc}";
+            \u{fc}";
         let odd = ["", " ", "debian 12", "debian\n", &long_tag];
         for bad in bad.split(' ').chain(odd) {
-            assert!(!is_valid(bad), "{bad}");
+            assert!(!is_image_reference(bad), "{bad}");
         }
     }
 }

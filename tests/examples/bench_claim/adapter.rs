@@ -11,7 +11,7 @@ use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tests::test_cluster::{TestGateway, gateway};
+use tests::test_cluster::{TestGateway, run_gateway};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -50,7 +50,7 @@ impl Adapter {
             "bare-pod" => (Kind::BarePod, "", "v1", "Pod"),
             "sandbox" => (Kind::Sandbox, "openhands.dev", "v1alpha1", "Sandbox"),
             "start" => {
-                let gateway = Box::new(gateway(client).await);
+                let gateway = Box::new(run_gateway(client).await);
                 (Kind::Start(gateway), "openhands.dev", "v1alpha1", "Sandbox")
             }
             _ => {
@@ -62,7 +62,11 @@ impl Adapter {
             Kind::AgentSandbox => "SandboxWarmPool",
             _ => "SandboxPool",
         };
-        let pool_group = if group.is_empty() { "openhands.dev" } else { group };
+        let pool_group = if group.is_empty() {
+            "openhands.dev"
+        } else {
+            group
+        };
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, resource));
         let pool = ApiResource::from_gvk(&GroupVersionKind::gvk(pool_group, "v1alpha1", pool));
         let objects = Api::namespaced_with(client.clone(), "default", &resource);
@@ -81,7 +85,9 @@ impl Adapter {
     pub(crate) async fn prepare(&self, members: u32) {
         let spec = match self.kind {
             Kind::BarePod => return,
-            Kind::AgentSandbox => json!({"replicas": members, "sandboxTemplateRef": {"name": POOL}}),
+            Kind::AgentSandbox => {
+                json!({"replicas": members, "sandboxTemplateRef": {"name": POOL}})
+            }
             Kind::Sandbox | Kind::Start(_) => json!({
                 "replicas": members,
                 "claimedBy": "Matching",
@@ -90,10 +96,15 @@ impl Adapter {
         };
         let pool = json!({"metadata": {"name": POOL}, "spec": spec});
         let pool = serde_json::from_value(pool).unwrap();
-        self.pools.create(&PostParams::default(), &pool).await.unwrap();
+        self.pools
+            .create(&PostParams::default(), &pool)
+            .await
+            .unwrap();
         let ready = |pool: &DynamicObject| {
             let status = &pool.data["status"];
-            let ready = status["ready"].as_u64().or(status["readyReplicas"].as_u64());
+            let ready = status["ready"]
+                .as_u64()
+                .or(status["readyReplicas"].as_u64());
             ready == Some(members.into())
         };
         while !ready(&self.pools.get(POOL).await.unwrap()) {
@@ -125,7 +136,10 @@ impl Adapter {
         }
         let seen = self.seen(name);
         let object = self.object(name);
-        self.objects.create(&PostParams::default(), &object).await.unwrap();
+        self.objects
+            .create(&PostParams::default(), &object)
+            .await
+            .unwrap();
         seen.await.unwrap()
     }
 

@@ -47,7 +47,9 @@ const fn load(name: &'static str, members: u32, rate: Option<u32>, count: u32) -
 /// Runs the load. Returns the times from each request until its sandbox was seen ready.
 pub(crate) async fn run(adapter: &Adapter, load: &Load) -> Times {
     let begin = Instant::now();
-    let interval = load.rate.map_or(Duration::ZERO, |rate| Duration::from_secs(1) / rate);
+    let interval = load
+        .rate
+        .map_or(Duration::ZERO, |rate| Duration::from_secs(1) / rate);
     let requests = (0..load.count).map(|number| async move {
         sleep_until(begin + interval * number).await;
         let name = format!("claim-{number}");
@@ -60,5 +62,5 @@ pub(crate) async fn run(adapter: &Adapter, load: &Load) -> Times {
         ready_at.duration_since(asked)
     });
     let requests: FuturesUnordered<_> = requests.collect();
-    requests.collect().await
+    requests.collect::<Vec<_>>().await.into_iter().collect()
 }

@@ -3,21 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::contract::control::{ReadyReport, SupervisorState};
 use futures::StreamExt as _;
-use futures::future::BoxFuture;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
-use operator::controller::{
-    self, ControllerConfig, PeerClients, SupervisorAddress, SupervisorError, Supervisors,
-};
-use operator::index::Index;
-use operator::keys::Keys;
-use operator::traffic::NoGateways;
-use operator::urls::{Scheme, UrlForm, Urls};
 use serde_json::json;
 use standalone::api::{Clock, EmbeddedApi};
-use tests::test_cluster::{ScriptedNode, ScriptedSupervisors};
+use tests::test_cluster::{ScriptedNode, ScriptedSupervisors, run_controller};
 use tokio_util::sync::CancellationToken;
 
 /// Serves an API that holds this many Sandboxes, and plays their node. Says when all run.
@@ -85,62 +76,6 @@ async fn fill(client: &Client, count: u32) {
 pub(crate) async fn controller(url: &str, ready: bool) {
     operator::logging::init(None);
     let client = Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
-    let keys = Arc::new(Keys::derive(&[7; 32]).unwrap());
-    let dormant = ScriptedSupervisors::default();
-    dormant.ready_by_default();
-    let supervisors: Arc<dyn Supervisors> = if ready {
-        Arc::new(ReadySupervisors)
-    } else {
-        Arc::new(dormant)
-    };
-    let urls = Urls {
-        scheme: Scheme::Https,
-        base: "sandboxes.example.com".into(),
-        form: UrlForm::Nested,
-    };
-    let peers = PeerClients {
-        supervisors,
-        gateways: Arc::new(NoGateways),
-    };
-    let ended = controller::run(
-        client,
-        ControllerConfig::new(urls),
-        keys.clone(),
-        Arc::new(Index::new(keys)),
-        peers,
-        operator::clock::Clock::wall(),
-        CancellationToken::new(),
-    );
-    ended.await.unwrap();
-}
-
-/// Supervisors that were initialised before this process began.
-#[derive(Debug)]
-struct ReadySupervisors;
-
-impl Supervisors for ReadySupervisors {
-    fn init<'a>(
-        &'a self,
-        _: &'a SupervisorAddress,
-        _: String,
-    ) -> BoxFuture<'a, Result<(), SupervisorError>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn ready<'a>(
-        &'a self,
-        _: &'a SupervisorAddress,
-        _: String,
-        _: Duration,
-    ) -> BoxFuture<'a, Result<ReadyReport, SupervisorError>> {
-        Box::pin(async { Ok(SupervisorState::Ready.into()) })
-    }
-
-    fn accepts_connections<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, bool> {
-        Box::pin(async { true })
-    }
-
-    fn server_idle_time<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, Option<Duration>> {
-        Box::pin(async { Some(Duration::ZERO) })
-    }
+    let supervisors = ScriptedSupervisors::of_ready_commands(ready);
+    run_controller(client, supervisors, CancellationToken::new()).await;
 }

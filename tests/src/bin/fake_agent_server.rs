@@ -68,7 +68,6 @@ fn server() -> Router {
         .route("/api/echo", any(echo))
         .route("/api/environment", get(environment))
         .route("/api/crash/{code}", post(crash))
-        .route("/api/memory", post(take_all_memory))
         .route("/api/file/upload", post(upload))
         .route("/api/file/download", get(download))
         .route("/api/events/sse", get(events))
@@ -123,11 +122,6 @@ async fn environment() -> Json<BTreeMap<String, String>> {
 
 async fn crash(Path(code): Path<i32>) {
     std::process::exit(code);
-}
-
-async fn take_all_memory() -> Response {
-    let taken: Vec<Vec<u8>> = (0..1 << 12).map(|_| vec![1; 16 << 20]).collect();
-    Json(taken.len()).into_response()
 }
 
 type Fields = Query<BTreeMap<String, String>>;

@@ -4,9 +4,9 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use http::Method;
 use hyper::body::Bytes;
-use operator::hex;
 use ring::pbkdf2::{PBKDF2_HMAC_SHA256, derive};
 use serde_json::{Value, json};
 
@@ -124,7 +124,7 @@ pub fn solve(challenge: &Value, password: &str) -> Result<Value, ClientException
         password.as_bytes(),
         &mut hash,
     );
-    Ok(json!({"challenge": question, "hash": hex::encode(&hash)}))
+    Ok(json!({"challenge": question, "hash": HEXLOWER.encode(&hash)}))
 }
 
 /// A name as it stands in a path.

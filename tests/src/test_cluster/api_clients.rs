@@ -1,9 +1,6 @@
 //! Clients of the embedded API that say who they are, unless the request already does, so that faults
 //! and counts can tell them apart.
 
-use std::sync::Arc;
-
-use crds::names;
 use futures::FutureExt as _;
 use http::header::{HeaderValue, USER_AGENT};
 use http::{Method, Request};
@@ -12,7 +9,6 @@ use kube::Client;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::Quota;
 use crate::fault_injection::TestApi;
 
 /// User agent of what meets no faults.
@@ -27,25 +23,6 @@ pub(super) fn of(api: &TestApi, agent: &'static str) -> Client {
             request.headers_mut().entry(USER_AGENT).or_insert(agent);
             request
         });
-    Client::new(service, "default")
-}
-
-/// A controller's client whose Pods have to fit into a quota.
-pub(super) fn with_quota(api: &TestApi, quota: Arc<Quota>) -> Client {
-    let api = api.clone();
-    let service = tower::service_fn(move |mut request: http::Request<kube::client::Body>| {
-        let agent = HeaderValue::from_static(names::CONTROLLER_FIELD_MANAGER);
-        request.headers_mut().entry(USER_AGENT).or_insert(agent);
-        let pods = request.method() == Method::POST && request.uri().path().ends_with("/pods");
-        let refusal = pods.then(|| quota.refuse()).flatten();
-        let api = api.clone();
-        async move {
-            match refusal {
-                Some(refusal) => Ok(refusal),
-                None => api.oneshot(request).await,
-            }
-        }
-    });
     Client::new(service, "default")
 }
 

@@ -10,10 +10,13 @@ use http::{HeaderValue, Request, Response, header};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body as ClientBody;
-use operator::controller::{self, ControllerConfig, ControllerError};
+use operator::clock::Clock;
+use operator::controller::{self, ControllerConfig, ControllerError, PeerClients};
 use operator::diagnostics::Diagnostics;
 use operator::index::Index;
+use operator::keys::Keys;
 use operator::kubernetes::leader::LeaseConfig;
+use operator::traffic::NoGateways;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -22,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::fault_injection::Write;
 use tower::BoxError;
 
-use super::{NAMESPACE, TestCluster, urls};
+use super::{NAMESPACE, ScriptedSupervisors, TestCluster, urls};
 
 /// Name of the lease in these tests.
 const LEASE: &str = "controllers";
@@ -126,6 +129,29 @@ impl TestCluster {
             .filter(|(who, _)| who.starts_with("candidate"))
             .collect()
     }
+}
+
+/// Runs a controller by itself, on the real clock, until the token is cancelled.
+pub async fn run_controller(
+    client: Client,
+    supervisors: ScriptedSupervisors,
+    shutdown: CancellationToken,
+) {
+    let keys = Arc::new(Keys::derive(&[7; 32]).expect("32 bytes"));
+    let peers = PeerClients {
+        supervisors: Arc::new(supervisors),
+        gateways: Arc::new(NoGateways),
+    };
+    let ended = controller::run(
+        client,
+        ControllerConfig::new(urls()),
+        keys.clone(),
+        Arc::new(Index::new(keys)),
+        peers,
+        Clock::wall(),
+        shutdown,
+    );
+    ended.await.expect("an orderly end");
 }
 
 impl TestController {

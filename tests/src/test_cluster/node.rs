@@ -15,8 +15,9 @@ use operator::clock::Clock;
 use operator::kubernetes::slim::SlimPod;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
-use super::chaos::{Chaos, InjectedFault, PodScript};
+use super::chaos::{Chaos, InjectedFault, PodFailure, PodScript};
 use super::{NAMESPACE, ScriptedSupervisors};
 
 /// Plays the node and all its Pods.
@@ -169,7 +170,7 @@ impl ScriptedNode {
         let _ = self.pods.delete(name, &DeleteParams::default()).await;
     }
 
-    pub(super) fn is_running(&self, name: &str, uid: &str) -> bool {
+    fn is_running(&self, name: &str, uid: &str) -> bool {
         let state = self.state.lock();
         state.running.get(name).is_some_and(|r| r.uid == uid)
     }
@@ -405,6 +406,35 @@ impl ScriptedNode {
         let patch = Patch::Merge(json!({"metadata": {"uid": uid}, "status": status}));
         let params = PatchParams::default();
         let _ = self.pods.patch_status(name, &params, &patch).await;
+    }
+}
+
+impl ScriptedNode {
+    /// Injects a fault into the Pod with this uid, when its time has come.
+    async fn inject(self: Arc<Self>, name: String, uid: String, fault: InjectedFault) {
+        match fault {
+            InjectedFault::Start(_, None) => {}
+            InjectedFault::Start(_, Some(after)) => {
+                sleep(after).await;
+                self.heal(&name).await;
+            }
+            InjectedFault::Later(failure, after) => {
+                sleep(after).await;
+                if self.is_running(&name, &uid) {
+                    self.inject_now(&name, failure).await;
+                }
+            }
+        }
+    }
+
+    async fn inject_now(&self, name: &str, failure: PodFailure) {
+        match failure {
+            PodFailure::Crashes => self.restart(name, "Error").await,
+            PodFailure::OutOfMemory => self.restart(name, "OOMKilled").await,
+            PodFailure::Evicted => self.evict(name).await,
+            PodFailure::NodeLost => self.lose_node(name).await,
+            PodFailure::Deleted => self.remove(name).await,
+        }
     }
 }
 

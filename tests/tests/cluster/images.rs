@@ -1,14 +1,11 @@
-//! Problems of a start: missing images, invalid configuration, commands that end. Each is reported,
+//! Problems of a start: missing images, commands that end. Each is reported,
 //! retried as long as it makes sense, and over once it is fixed. The log outlives the Pod.
 
 use crds::conditions::Reason;
 use crds::sandbox::{Phase, PodStatus, SandboxStatus};
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::PostParams;
 use serde_json::json;
 
 use crate::installation::IMAGE;
-use crate::node_control::ctr;
 use crate::test_namespace::TestNamespace;
 use tests::cli_tools::get;
 
@@ -70,49 +67,6 @@ async fn missing_image_fails_after_start_timeout() {
     ns.patch("missing", json!({"state": "Running"})).await;
     assert_eq!(ns.ready("missing").await.restarts.count, 0);
     ns.wait_for_event("missing", "Resumed").await;
-}
-
-#[tokio::test]
-#[ignore = "needs a real cluster: make test-cluster"]
-async fn late_image_is_used() {
-    let ns = TestNamespace::new("late").await;
-    let image = format!("localhost/{}:1", ns.namespace);
-    let spec =
-        json!({"image": image, "imagePullPolicy": "Never", "command": ["sleep", "infinity"]});
-    ns.apply("late", &spec);
-    let waits = ns.until("late", "without image", waits_for(Reason::ImagePullBackOff));
-    let waits = waits.await;
-    assert!(
-        message(&waits).starts_with("ErrImageNeverPull"),
-        "{waits:?}"
-    );
-    ctr(&["images", "tag", IMAGE, &image]);
-    let status = ns.ready("late").await;
-    assert_eq!(status.restarts.count, 0);
-}
-
-#[tokio::test]
-#[ignore = "needs a real cluster: make test-cluster"]
-async fn missing_configuration_is_reported_until_it_exists() {
-    let ns = TestNamespace::new("config").await;
-    let variable =
-        json!({"name": "A", "valueFrom": {"secretKeyRef": {"name": "later", "key": "a"}}});
-    let spec = json!({"command": ["sleep", "infinity"], "env": [variable]});
-    ns.apply("c", &spec);
-    let waits = ns.until(
-        "c",
-        "without secret",
-        waits_for(Reason::CreateContainerConfigError),
-    );
-    let waits = waits.await;
-    let lacks = r#"secret "later" not found"#;
-    assert!(message(&waits).contains(lacks), "{waits:?}");
-    ns.wait_for_event("c", "CreateContainerConfigError").await;
-    let secret = json!({"metadata": {"name": "later"}, "stringData": {"a": "b"}});
-    let secret: Secret = serde_json::from_value(secret).unwrap();
-    let api = ns.api::<Secret>();
-    api.create(&PostParams::default(), &secret).await.unwrap();
-    ns.ready("c").await;
 }
 
 #[tokio::test]

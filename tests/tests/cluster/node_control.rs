@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 use tests::cli_tools::{cluster_directory, run_checked};
 
 /// Runs containerd's client on the node.
-pub(crate) fn ctr(args: &[&str]) -> String {
+fn ctr(args: &[&str]) -> String {
     let socket = cluster_directory().join("run/containerd.sock");
     let place = ["-a", socket.to_str().unwrap(), "-n", "k8s.io"];
     run_checked("ctr", &[&place[..], args].concat())

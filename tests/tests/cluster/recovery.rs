@@ -4,66 +4,36 @@ use crds::Sandbox;
 use crds::sandbox::{PodStatus, SandboxStatus};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt as _;
-use kube::api::EvictParams;
 use serde_json::json;
-use tests::session::Session;
 
 use crate::node_control::kill_container;
 use crate::session;
 use crate::test_namespace::{TestNamespace, sleeper};
 use tests::cli_tools::kubectl;
 
-/// Does something to the Pod of a sandbox of the runtime API. The sandbox is started again for this
-/// reason, with a file in its workspace and all that its client knows; an Event says so.
-async fn comes_back(
-    name: &str,
-    harm: impl AsyncFn(&TestNamespace, &Pod),
-    reason: &str,
-    (event, note): (&str, &str),
-) -> (TestNamespace, Session, Pod) {
+/// The sandbox of the runtime API is started again in its Pod, with a file in its workspace and all that its
+/// client knows; an Event says so.
+#[tokio::test]
+#[ignore = "needs a real cluster: make test-cluster"]
+async fn killed_container_restarts_in_its_pod() {
     let ns = TestNamespace::of_gateway().await;
-    let session = session::start(name).await;
+    let session = session::start("killed").await;
     session.run("echo kept > /workspace/file").await;
     ns.reported(&session.id).await;
     let pod = ns.get::<Pod>(&session.id).await;
-    harm(&ns, &pod).await;
+    kill_container(&pod);
     let status = ns.ready_again(&session.id, 1).await;
+    let reason = "exit code 137";
     assert_eq!(status.restarts.reasons, [reason]);
     assert_eq!(status.pod_status, Some(PodStatus::Ready));
     let said = session.run("cat /workspace/file; echo $GREETING").await;
     assert_eq!(said, "kept\nhello");
-    session.assert_same(&session::start(name).await);
+    session.assert_same(&session::start("killed").await);
     let info = session.info().await;
     assert_eq!(info["restart_count"], 1, "{info}");
     assert_eq!(info["restart_reasons"], json!([reason]), "{info}");
-    assert_eq!(ns.wait_for_event(&session.id, event).await, note);
-    (ns, session, pod)
-}
-
-#[tokio::test]
-#[ignore = "needs a real cluster: make test-cluster"]
-async fn evicted_pod_is_replaced() {
-    let evict = async |ns: &TestNamespace, pod: &Pod| {
-        let params = EvictParams::default();
-        ns.pods().evict(&pod.name_any(), &params).await.unwrap();
-        ns.gone(pod).await;
-    };
-    let reason = "EvictionByEvictionAPI";
-    let told = (
-        "PodReplaced",
-        "the Pod is being deleted: EvictionByEvictionAPI",
-    );
-    let (_, session, _) = comes_back("evicted", evict, reason, told).await;
-    session.change_state("stop").await;
-}
-
-#[tokio::test]
-#[ignore = "needs a real cluster: make test-cluster"]
-async fn killed_container_restarts_in_its_pod() {
-    let kill = async |_: &TestNamespace, pod: &Pod| kill_container(pod);
     let note = "the command terminated (exit code 137) and is being restarted";
-    let told = ("Restarted", note);
-    let (ns, session, pod) = comes_back("killed", kill, "exit code 137", told).await;
+    assert_eq!(ns.wait_for_event(&session.id, "Restarted").await, note);
     assert_eq!(ns.get::<Pod>(&session.id).await.uid(), pod.uid());
     session.change_state("stop").await;
 }

@@ -49,21 +49,6 @@ async fn standby_takes_over_in_time_when_leader_crashes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn standby_finishes_pending_start() {
-    let (cluster, leader, _standby) = pair().await;
-    cluster.supervisors.never_ready();
-    cluster.create("a").await;
-    cluster.wait_for_phase("a", Phase::Starting).await;
-    leader.crash().await;
-    let crashed = Instant::now();
-    cluster.supervisors.ready_by_default();
-    cluster.wait_for_phase("a", Phase::Running).await;
-    assert!(crashed.elapsed() <= AFTER_CRASH, "{:?}", crashed.elapsed());
-    assert_eq!(cluster.names::<Pod>().await, ["a"]);
-    assert_eq!(cluster.assert_one_leader_at_a_time(), 2);
-}
-
-#[tokio::test(start_paused = true)]
 async fn standby_takes_over_after_orderly_shutdown() {
     for lag in [0, 1] {
         let (cluster, leader, _standby) = pair().await;

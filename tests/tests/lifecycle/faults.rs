@@ -201,17 +201,3 @@ async fn sandboxes_converge_after_api_server_refuses() {
 async fn sandboxes_converge_after_api_server_hangs() {
     is_back_at_once_after(Outage::Hang).await;
 }
-
-#[tokio::test(start_paused = true)]
-async fn running_sandboxes_stay_running_during_api_outage() {
-    for outage in [Outage::Refuse, Outage::Hang] {
-        let cluster = prepare().await;
-        let ready = cluster.status("stays").await;
-        cluster.faults().set_outage(outage);
-        tokio::time::sleep(Duration::from_mins(20)).await;
-        cluster.faults().set_outage(Outage::None);
-        cluster.wait_until_quiet().await;
-        assert_eq!(cluster.status("stays").await, ready);
-        assert_eq!(cluster.node.created().len(), 5);
-    }
-}

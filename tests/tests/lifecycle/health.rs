@@ -1,69 +1,44 @@
 //! Readiness checks of a controller with unmet dependencies, and recovery once they are met.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crds::sandbox::DesiredState;
-use http::{Request, StatusCode};
-use kube::Client;
-use kube::client::Body;
-use standalone::api::EmbeddedApi;
-use tests::fault_injection::{Failure, Verb, test_clock};
+use http::StatusCode;
+use tests::fault_injection::{Failure, RequestInfo, Verb};
 use tests::test_cluster::TestCluster;
 use tokio::time::sleep;
 
 #[tokio::test(start_paused = true)]
-async fn readiness_names_missing_crd_until_it_is_installed() {
-    let mut cluster = TestCluster::without_controller();
-    let bare = EmbeddedApi::in_memory(&[], test_clock());
-    let installed = Arc::new(AtomicBool::new(false));
-    cluster.client = either(&bare, &cluster.api, &installed);
-    cluster.start_controller();
-    let vitals = cluster.config.vitals.clone();
-    sleep(Duration::from_mins(30)).await;
-    let missing = vitals.health.readiness_failures();
-    let kinds = ["sandboxes", "sandboxpools"];
-    assert_eq!(
-        missing,
-        kinds.map(|k| format!("CRD {k}.openhands.dev is not installed"))
-    );
-    assert!(vitals.health.liveness_failures().is_empty());
+async fn readiness_names_missing_crd_or_permission_until_it_is_there() {
+    let crds = ["sandboxes", "sandboxpools"];
+    let missing = |kind| format!("CRD {kind}.openhands.dev is not installed");
+    let denied = "permission denied: list pods: ".to_owned();
+    for (code, resources, expected) in [
+        (StatusCode::NOT_FOUND, &crds[..], crds.map(missing).to_vec()),
+        (StatusCode::FORBIDDEN, &["pods"], vec![denied]),
+    ] {
+        let mut cluster = TestCluster::without_controller();
+        let resources = resources.to_vec();
+        let is_lacking = move |request: &RequestInfo| {
+            let is_read = matches!(request.verb, Verb::List | Verb::Watch);
+            is_read && resources.contains(&&*request.resource)
+        };
+        let faults = cluster.faults();
+        faults.fail_next(usize::MAX, Failure::Code(code), is_lacking);
+        cluster.start_controller();
+        let vitals = cluster.config.vitals.clone();
+        sleep(Duration::from_mins(30)).await;
+        let failures = vitals.health.readiness_failures();
+        assert_eq!(failures.len(), expected.len(), "{failures:?}");
+        for (failure, expected) in failures.iter().zip(expected) {
+            assert!(failure.starts_with(&expected), "{failure}");
+        }
+        assert!(vitals.health.liveness_failures().is_empty());
 
-    installed.store(true, Ordering::Relaxed);
-    cluster.running("a").await;
-    assert_eq!(vitals.health.readiness_failures(), Vec::<String>::new());
-}
-
-/// A server that gets its CRDs later: one without, and one with them.
-fn either(bare: &EmbeddedApi, full: &EmbeddedApi, installed: &Arc<AtomicBool>) -> Client {
-    let (bare, full, installed) = (bare.client(), full.client(), installed.clone());
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let full_now = installed.load(Ordering::Relaxed);
-        let client = if full_now { full.clone() } else { bare.clone() };
-        async move { client.send(request).await }
-    });
-    Client::new(service, "default")
-}
-
-#[tokio::test(start_paused = true)]
-async fn readiness_names_missing_permission() {
-    let mut cluster = TestCluster::without_controller();
-    let forbidden = Failure::Code(StatusCode::FORBIDDEN);
-    let faults = cluster.faults();
-    faults.fail_next(usize::MAX, forbidden, |request| {
-        request.verb == Verb::List && request.resource == "pods"
-    });
-    cluster.start_controller();
-    let vitals = cluster.config.vitals.clone();
-    sleep(Duration::from_mins(1)).await;
-    let missing = vitals.health.readiness_failures();
-    assert_eq!(missing.len(), 1, "{missing:?}");
-    let denied = "permission denied: list pods: ";
-    assert!(missing[0].starts_with(denied), "{missing:?}");
-    cluster.faults().clear_failures();
-    sleep(Duration::from_secs(6)).await;
-    assert_eq!(vitals.health.readiness_failures(), Vec::<String>::new());
+        cluster.faults().clear_failures();
+        cluster.running("a").await;
+        assert_eq!(vitals.health.readiness_failures(), Vec::<String>::new());
+    }
 }
 
 #[tokio::test(start_paused = true)]

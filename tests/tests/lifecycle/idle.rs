@@ -1,39 +1,29 @@
-//! Idle sandboxes are paused and resumed by the first request.
+//! Idle sandboxes are paused at their deadline and resumed by the first request; one that is in use
+//! through a gateway is not paused, even if its own server reports idle.
 
+use std::net::{IpAddr, TcpListener};
 use std::time::Duration;
 
-use crds::Sandbox;
-use crds::sandbox::{DesiredState, PauseReason, Phase};
+use crds::sandbox::{PauseReason, Phase};
 use serde_json::json;
 use tests::test_cluster::TestCluster;
+use tokio::time::sleep;
+
+/// Port of a sandbox that names none.
+const PORT: u16 = 60_000;
 
 /// A running sandbox with an idle timeout of ten minutes, whose server says that it has been idle
-/// for ever.
+/// for ever: its id and address.
 async fn lazy(cluster: &TestCluster) -> (String, String) {
     let spec = json!({"lifecycle": {"idleTimeout": "10m"}});
     let entry = cluster.running_with("a", &spec).await;
-    let ip = entry.status.pod_ip.clone().unwrap();
-    cluster.supervisors.idle_for(&ip, Duration::from_hours(9));
-    (entry.runtime_id.clone(), ip)
-}
-
-async fn sandbox(cluster: &TestCluster) -> Sandbox {
-    cluster.sandboxes().get("a").await.unwrap()
-}
-
-#[tokio::test(start_paused = true)]
-async fn idle_sandbox_is_paused_at_its_deadline() {
-    let cluster = TestCluster::new();
-    lazy(&cluster).await;
-    let before = sandbox(&cluster).await;
-    tokio::time::sleep(Duration::from_secs(595)).await;
-    assert_eq!(cluster.status("a").await.phase, Phase::Running);
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    let paused = cluster.wait_for_phase("a", Phase::Paused).await;
-    assert_eq!(paused.status.pause_reason, Some(PauseReason::Idle));
-    let after = sandbox(&cluster).await;
-    assert_eq!(after.metadata.generation, before.metadata.generation);
-    assert_eq!(after.spec.state, DesiredState::Running);
+    cluster
+        .supervisors
+        .all_idle_for(Some(Duration::from_hours(9)));
+    (
+        entry.runtime_id.clone(),
+        entry.status.pod_ip.clone().unwrap(),
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,4 +52,27 @@ fn wishes(cluster: &TestCluster) -> usize {
     writes
         .filter(|w| w.request.manager == "sandbox-gateway")
         .count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_request_prevents_idle_pause_until_it_ends() {
+    let mut cluster = TestCluster::new();
+    cluster.serve().await;
+    let gateway = cluster.gateway().await;
+    let (id, ip) = lazy(&cluster).await;
+    // The kernel accepts connections; there is never a response.
+    let _server = TcpListener::bind((ip.parse::<IpAddr>().unwrap(), PORT)).unwrap();
+    let path = format!("/{id}/runtime/stream");
+    let request = tokio::spawn(async move { gateway.get(&path).await });
+
+    sleep(Duration::from_hours(12)).await;
+    assert!(!request.is_finished(), "{:?}", request.await);
+    assert_eq!(cluster.status("a").await.phase, Phase::Running);
+    request.abort();
+    sleep(Duration::from_secs(595)).await;
+    assert_eq!(cluster.status("a").await.phase, Phase::Running);
+    sleep(Duration::from_secs(10)).await;
+    let status = cluster.status("a").await;
+    assert_eq!(status.phase, Phase::Paused);
+    assert_eq!(status.pause_reason, Some(PauseReason::Idle));
 }

@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-mod active_requests;
 mod chaos;
 mod controller_crash;
 mod entrypoint_secret;
@@ -13,7 +12,6 @@ mod gateway_replicas;
 mod health;
 mod idle;
 mod isolation;
-mod kubectl_lifecycle;
 mod missing_dependencies;
 mod outage;
 mod pool_revision;

@@ -11,6 +11,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use operator::index::Entry;
 use serde_json::{Value, json};
+use tests::fault_injection::{Failure, RequestInfo, Verb};
 use tests::test_cluster::{PodScript, TestCluster};
 use tokio::time::{Instant, sleep};
 
@@ -38,10 +39,10 @@ async fn says(cluster: &TestCluster, name: &str, reason: Reason, words: &str) ->
     entry
 }
 
-/// Returns the number of the controller's status writes.
-fn statuses(cluster: &TestCluster) -> usize {
+/// Number of the controller's writes to objects of a kind, refused ones included.
+fn writes_of(cluster: &TestCluster, resource: &str) -> usize {
     let writes = cluster.controller_writes();
-    let of = writes.iter().filter(|w| w.request.resource == "sandboxes");
+    let of = writes.iter().filter(|w| w.request.resource == resource);
     of.count()
 }
 
@@ -134,12 +135,17 @@ async fn missing_secret_or_storage_class_is_reported_until_it_exists() {
 /// An exhausted quota is reported once; a policy that says something else each time does not requeue itself.
 #[tokio::test(start_paused = true)]
 async fn rejected_pod_is_retried_with_backoff() {
-    for (varies, words) in [
-        (false, "exceeded quota: team"),
-        (true, "the request: audit id"),
+    let quota = "pods \"a\" is forbidden: exceeded quota: team, requested: limits.cpu=2, used: limits.cpu={}, \
+        limited: limits.cpu=100";
+    let policy = "admission webhook \"policy\" denied the request: audit id {}";
+    for (message, words) in [
+        (quota, "exceeded quota: team"),
+        (policy, "the request: audit id"),
     ] {
         let mut cluster = TestCluster::without_controller();
-        let quota = cluster.exhaust_quota(varies);
+        let is_pod = |r: &RequestInfo| r.verb == Verb::Create && r.resource == "pods";
+        let refusal = Failure::Forbidden(message);
+        cluster.faults().fail_next(usize::MAX, refusal, is_pod);
         cluster.faults().set_watch_lag(Duration::from_millis(50));
         cluster.start_controller();
         let patience = json!({"lifecycle": {"startTimeout": "24h"}});
@@ -147,13 +153,15 @@ async fn rejected_pod_is_retried_with_backoff() {
         let entry = says(&cluster, "a", Reason::Refused, words).await;
         assert_eq!(entry.status.phase, Phase::Pending);
 
-        let (before, asked) = (statuses(&cluster), quota.refused());
+        let refused = || writes_of(&cluster, "pods");
+        let statuses = || writes_of(&cluster, "sandboxes");
+        let (before, asked) = (statuses(), refused());
         sleep(Duration::from_hours(1)).await;
-        let (written, asked) = (statuses(&cluster) - before, quota.refused() - asked);
-        assert_eq!(written, if varies { asked } else { 0 });
+        let (written, asked) = (statuses() - before, refused() - asked);
+        assert_eq!(written, if message == policy { asked } else { 0 });
         assert!((10..=40).contains(&asked), "{asked} attempts in an hour");
 
-        quota.make_room();
+        cluster.faults().clear_failures();
         let given = Instant::now();
         cluster.wait_for_phase("a", Phase::Running).await;
         let took = given.elapsed();

@@ -1,4 +1,5 @@
-//! A sandbox keeps the revision of its pool that it was made from.
+//! A sandbox keeps the revision of its pool that it was made from, and says that its own changed spec needs a
+//! restart.
 
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use crds::sandbox::{DesiredState, Phase};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::Api;
 use kube::api::DeleteParams;
+use operator::index::Entry;
 use serde_json::json;
 use tests::test_cluster::TestCluster;
 
@@ -48,4 +50,21 @@ async fn changed_and_deleted_pool_leaves_its_sandboxes_alone() {
     tokio::time::sleep(Duration::from_hours(2)).await;
     cluster.wait_for_phase("a", Phase::Stopped).await;
     assert!(cluster.names::<PersistentVolumeClaim>().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_spec_is_reported_until_the_next_restart() {
+    let cluster = TestCluster::new();
+    cluster.running("a").await;
+    let needs_restart = |entry: &Entry| {
+        let mut all = entry.status.conditions.iter();
+        all.any(|c| c.type_ == "RestartNeeded" && c.status == "True" && c.reason == "SpecChanged")
+    };
+    let change = json!({"spec": {"resourceFactor": 2.0}});
+    cluster.patch("a", change).await;
+    let changed = cluster.wait("a", needs_restart).await.unwrap();
+    assert!(needs_restart(&changed) && changed.is_ready());
+    cluster.bring("a", DesiredState::Paused).await;
+    let restarted = cluster.bring("a", DesiredState::Running).await;
+    assert!(!needs_restart(&restarted), "{:?}", restarted.status);
 }

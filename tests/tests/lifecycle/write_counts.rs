@@ -159,14 +159,3 @@ async fn nothing_is_written_while_nothing_changes() {
     }
     assert_eq!(cluster.api.revision(), before, "{:#?}", taken(&cluster));
 }
-
-#[tokio::test(start_paused = true)]
-async fn successful_start_writes_one_event() {
-    let cluster = TestCluster::new();
-    cluster.running("a").await;
-    sleep(Duration::from_mins(1)).await;
-    let writes = cluster.faults().writes();
-    let mut events = writes.iter().filter(|w| w.request.resource == "events");
-    assert!(events.next().is_some_and(|w| w.changed));
-    assert_eq!(events.next(), None);
-}

@@ -100,3 +100,22 @@ fn kubectl_applies_lists_and_follows_logs() {
         .run(operator.to_str().unwrap(), &["keys", "list"]);
     assert!(keys.lines().any(|line| line.contains("default")), "{keys}");
 }
+
+#[tokio::test]
+async fn missing_runtime_class_and_metrics_are_shown() {
+    let Some(fixture) = standalone() else { return };
+    let command = json!(["sleep", "infinity"]);
+    let class = json!({"image": "debian:12", "command": command, "runtimeClassName": "gvisor"});
+    fixture.apply("class", &class);
+    let phase = "--for=jsonpath={.status.phase}=Running";
+    fixture.kubectl(&format!("wait {phase} sandbox/class {TIMEOUT}"));
+    let message = fixture.kubectl("get sandbox class -o jsonpath={.status.message}");
+    let class = "the runtime class gvisor is not installed; the default is used";
+    assert!(message.contains(class), "{message}");
+
+    let metrics = fixture.wire().get(&fixture.url("/metrics")).await.body;
+    let metrics = metrics.to_string();
+    for role in ["reconciles", "gateway_"] {
+        assert!(metrics.contains(role), "{role}: {metrics}");
+    }
+}

@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-mod bad_input;
 mod blackbox;
 mod first_session;
 mod fixture;
 mod kubectl;
 mod plugins;
 mod readiness;
-mod recovery;
 mod replay_admin;
 mod replay_enterprise;
 mod replay_images;
@@ -19,4 +17,3 @@ mod replay_v0;
 mod replay_v1_app;
 mod restart;
 mod sessions;
-mod unsupported_features;

@@ -8,12 +8,12 @@ use tests::fake_agent_server;
 
 use crate::fixture::{CALL_TIMEOUT, Fixture, fixture, fixture_with, start};
 
-pub(crate) const PASSWORD: &str = "open sesame";
+const PASSWORD: &str = "open sesame";
 
 const NESTED: [&str; 3] = ["--url-form", "nested", "--admin-password"];
 
 /// A standalone that has an administrator.
-pub(crate) fn administered() -> Option<Fixture> {
+fn administered() -> Option<Fixture> {
     fixture_with(&[&NESTED[..], &[PASSWORD]].concat())
 }
 
@@ -56,7 +56,22 @@ async fn app_starts_stored_warm_config() {
     let mut other = config.clone();
     other["environment"] = json!({"LOG_JSON": "0"});
     let changed = tool.put("v1_current", &other).await.unwrap();
+    for (field, value) in [
+        ("run_as_user", json!(-1)),
+        ("run_as_group", json!(-1)),
+        ("fs_group", json!(-1)),
+        ("image", json!("")),
+        ("image", json!("x".repeat(5000))),
+        ("working_dir", json!("not/absolute")),
+        ("count", json!(1_000_000_000)),
+    ] {
+        let mut refused = config.clone();
+        refused[field] = value;
+        let code = status(tool.put("v1_current", &refused).await);
+        assert_eq!(code, 400, "{field}, by a rule of the CRD");
+    }
     assert_eq!(app.specs().await.unwrap(), [changed]);
+
     tool.delete("v1_current").await.unwrap();
     assert_eq!(status(tool.delete("v1_current").await), 404);
     assert_eq!(app.specs().await.unwrap(), Vec::<Value>::new());

@@ -1,8 +1,10 @@
-//! The standalone process ends, or is killed, and comes back.
+//! The standalone process ends, or is killed, and comes back, or cannot start.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use rusqlite::Connection;
+use tests::binaries::binary;
 
 use crate::fixture::{Fixture, standalone, start};
 
@@ -49,4 +51,24 @@ fn damage(state: &Path, name: &str) {
     let spoil = "UPDATE objects SET body = json_set(body, '$.spec', 'nonsense') \
         WHERE name = ?1 AND resource LIKE '%sandboxes%'";
     assert_eq!(database.execute(spoil, [name]).unwrap(), 1);
+}
+
+#[test]
+fn a_taken_address_names_the_flag() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for (flag, other) in [("--listen", "--api-listen"), ("--api-listen", "--listen")] {
+        let state = tempfile::tempdir().unwrap();
+        let output = Command::new(binary("sandbox-standalone"))
+            .arg("--state-dir")
+            .arg(state.path())
+            .args([flag, &address, other, "127.0.0.1:0"])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success());
+        let words = format!("cannot listen on {address}, {flag} sets another address: ");
+        assert!(said.contains(&words), "{said}");
+    }
 }

@@ -260,47 +260,45 @@ async fn port_forward_carries_ports_and_reports_errors() {
     }
 }
 
-/// Over WebSocket, and over SPDY alone as before Kubernetes 1.31.
+/// Over SPDY in WebSocket messages, as by default since kubectl 1.31.
 #[tokio::test]
 async fn kubectl_forwards_ports_and_gives_up_at_a_refused_one() {
     let Some(fixture) = pods() else { return };
     until_listening(&fixture).await;
-    for web_sockets in ["true", "false"] {
-        let mut kubectl = fixture.standalone.command("kubectl");
-        kubectl.env("KUBECTL_PORT_FORWARD_WEBSOCKETS", web_sockets);
-        kubectl.args([
-            "port-forward",
-            "--address=127.0.0.1",
-            "two",
-            ":8000",
-            ":8001",
-        ]);
-        kubectl.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut kubectl = kubectl.spawn().unwrap();
-        let mut lines = BufReader::new(kubectl.stdout.take().unwrap()).lines();
-        let mut local = || {
-            let line = lines.next().unwrap().unwrap();
-            let address = line.split(' ').nth(2).unwrap();
-            address.parse::<SocketAddr>().unwrap()
-        };
-        let (open, refused) = (local(), local());
-        timeout(TIMEOUT, join_all((0..8).map(|index| echo(open, index))))
+    let mut kubectl = fixture.standalone.command("kubectl");
+    kubectl.env("KUBECTL_PORT_FORWARD_WEBSOCKETS", "true");
+    kubectl.args([
+        "port-forward",
+        "--address=127.0.0.1",
+        "two",
+        ":8000",
+        ":8001",
+    ]);
+    kubectl.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut kubectl = kubectl.spawn().unwrap();
+    let mut lines = BufReader::new(kubectl.stdout.take().unwrap()).lines();
+    let mut local = || {
+        let line = lines.next().unwrap().unwrap();
+        let address = line.split(' ').nth(2).unwrap();
+        address.parse::<SocketAddr>().unwrap()
+    };
+    let (open, refused) = (local(), local());
+    timeout(TIMEOUT, join_all((0..8).map(|index| echo(open, index))))
+        .await
+        .unwrap();
+    let mut stream = TcpStream::connect(refused).await.unwrap();
+    assert_eq!(
+        timeout(TIMEOUT, stream.read(&mut [0]))
             .await
-            .unwrap();
-        let mut stream = TcpStream::connect(refused).await.unwrap();
-        assert_eq!(
-            timeout(TIMEOUT, stream.read(&mut [0]))
-                .await
-                .unwrap()
-                .unwrap(),
-            0
-        );
-        let ended = kubectl.wait_with_output().unwrap();
-        let errors = String::from_utf8(ended.stderr).unwrap();
-        assert_eq!(ended.status.code(), Some(1), "{errors}");
-        assert!(errors.contains("8001 to pod two, uid "), "{errors}");
-        assert!(errors.contains("Connection refused"), "{errors}");
-    }
+            .unwrap()
+            .unwrap(),
+        0
+    );
+    let ended = kubectl.wait_with_output().unwrap();
+    let errors = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("8001 to pod two, uid "), "{errors}");
+    assert!(errors.contains("Connection refused"), "{errors}");
 }
 
 /// Sends a line, and reads it until the end.

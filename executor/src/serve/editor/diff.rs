@@ -79,26 +79,6 @@ fn marked(mark: char, line: &str) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn diffs_have_the_format_of_difflib() {
-        assert_eq!(diff("/p", "a\n", "a\n"), "");
-        for (old, new, hunks) in [
-            ("", "a\n\nb\n", "-0,0 +1 @@\n+a\n@@ -1,0 +3,2 @@\n+b\n+"),
-            ("", "l1\nl2", "-1 +1,2 @@\n-\n+l1\n+l2"),
-            ("6\n7\n8", "6\nL7\nb\n8", "-2 +2,2 @@\n-7\n+L7\n+b"),
-            ("a\nb\nc", "a\nc", "-2 +1,0 @@\n-b"),
-            ("a\nb", "a\nx  \ny\nb", "-1,0 +2,2 @@\n+x\n+y"),
-            (
-                "a\nb\nc",
-                "A\nb\nC",
-                "-1 +1 @@\n-a\n+A\n@@ -3 +3 @@\n-c\n+C",
-            ),
-        ] {
-            let expected = format!("--- /p\n+++ /p\n@@ {hunks}");
-            assert_eq!(diff("/p", old, new), expected);
-        }
-    }
-
     struct Random(u32);
 
     impl Random {

@@ -14,22 +14,7 @@ const EXTENSIONS: &str = ".pdf, .png, .jpg, .jpeg, .gif";
 const STYLE: &str = "body{margin:0;background:#525659;text-align:center}\
     canvas,img{display:block;margin:10px auto;background:#fff;max-width:100%}";
 /// Script that draws each page of the document in `data` on a canvas.
-const SHOW_PDF: &str = r#"
-import * as pdfjs from "/pdf.min.mjs";
-pdfjs.GlobalWorkerOptions.workerSrc = "/pdf.worker.min.mjs";
-const bytes = Uint8Array.from(atob(data), (character) => character.charCodeAt(0));
-const pdf = await pdfjs.getDocument({ data: bytes }).promise;
-for (let number = 1; number <= pdf.numPages; number++) {
-  const page = await pdf.getPage(number);
-  const viewport = page.getViewport({ scale: 1.5 });
-  const canvas = document.createElement("canvas");
-  canvas.className = "page";
-  canvas.width = viewport.width;
-  canvas.height = viewport.height;
-  document.body.append(canvas);
-  await page.render({ canvasContext: canvas.getContext("2d"), viewport }).promise;
-}
-"#;
+const SHOW_PDF: &str = include_str!("../../../scripts/show_pdf.mjs");
 
 /// Reason why a file cannot be shown.
 #[derive(Debug, PartialEq, Eq)]
@@ -84,7 +69,7 @@ impl ViewError {
 pub(super) fn page(path: &str, media_type: &str, content: &str) -> String {
     let name = escape(path.rsplit('/').next().unwrap_or_default());
     let body = if media_type == "application/pdf" {
-        format!("<script type=\"module\">const data = \"{content}\";{SHOW_PDF}</script>")
+        format!("<script type=\"module\">const data = \"{content}\";\n{SHOW_PDF}</script>")
     } else {
         format!("<img alt=\"{name}\" src=\"data:{media_type};base64,{content}\">")
     };

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::net::TcpListener;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -116,7 +116,10 @@ impl VsCode {
             return Err(VsCodeError::Missing);
         };
         self.write_settings().await;
-        let token = uuid().map_err(VsCodeError::Token)?;
+        let random = private_dir::random().map_err(VsCodeError::Token)?;
+        let token = uuid::Builder::from_random_bytes(random)
+            .into_uuid()
+            .to_string();
         *self.token.lock() = Some(token.clone());
         // The token is kept even if the port is in use, as in the Python server.
         let address = (self.settings.address, port);
@@ -176,9 +179,7 @@ impl VsCode {
 
 fn write_settings(directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o666);
-    let mut file = options.open(directory.join("settings.json"))?;
+    let mut file = fs::File::create(directory.join("settings.json"))?;
     file.write_all(SETTINGS.as_bytes())?;
     file.set_permissions(fs::Permissions::from_mode(0o666))
 }
@@ -226,36 +227,5 @@ async fn keep_running(
             () = stop.cancelled() => return,
         }
         backoff = (backoff * 2).min(MAX_BACKOFF);
-    }
-}
-
-/// Random UUID, version 4.
-fn uuid() -> io::Result<String> {
-    let mut bytes = private_dir::random()?;
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex = private_dir::hex(&bytes);
-    Ok([
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..],
-    ]
-    .join("-"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn token_is_a_version_4_uuid() {
-        let token = uuid().unwrap();
-        let groups: Vec<_> = token.split('-').map(str::len).collect();
-        assert_eq!(groups, [8, 4, 4, 4, 12]);
-        assert_eq!(token.as_bytes()[14], b'4');
-        assert!(b"89ab".contains(&token.as_bytes()[19]));
-        assert_ne!(token, uuid().unwrap());
     }
 }

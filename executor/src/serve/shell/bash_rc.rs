@@ -10,6 +10,8 @@ pub(super) const ECHO: &str = "{ \\__sandbox_load ";
 /// in `shell`, for example `poetry shell` and `nix-shell`.
 const SHELL_STARTERS: [&str; 4] = ["bash", "newgrp", "sg", "su"];
 
+const HOOKS: &str = include_str!("../../../scripts/hooks.bash");
+
 /// Returns whether the command may start a nested shell. Only such commands get `PROMPT_COMMAND` in
 /// their environment, so that other programs do not see it.
 pub(super) fn may_start_shell(command: &str) -> bool {
@@ -52,46 +54,10 @@ pub(super) fn rc_text(directory: &Path, main: bool) -> String {
 /// redirected, the reports go to `/dev/tty`. `set -x` is off while these functions run, so that
 /// traces show the command only. The random number tells a shell from the one that `exec` replaced.
 pub(super) fn hooks_text(token: &str, directory: &Path) -> String {
-    let directory = directory.display();
-    format!(
-        r#"[ -n "${{__sandbox_shell-}}" ] || {{
-set +o history +H
-shopt -s promptvars
-unset TMOUT
-export -n PROMPT_COMMAND
-__sandbox_shell=$((RANDOM * 32768 + RANDOM))
-__sandbox_id=0 __sandbox_status=0 __sandbox_ended=1 __sandbox_command=
-__sandbox_start='\e]{token}\037start\037{token}\a'
-__sandbox_prompt='\e]{token}\037${{__sandbox_status}}\037${{!:-}}\037${{__sandbox_id}}\037${{__sandbox_shell}}\037\u\037\h\037${{PATH-}}\037${{PWD-}}\037{token}\a'
-__sandbox_load() {{
-  local status=$?
-  __sandbox_id=$1
-  if [[ -o emacs || -o vi ]]; then set +o emacs +o vi; fi
-  [ -t 9 ] || builtin printf %s "${{__sandbox_start@P}}" >/dev/tty
-  IFS= builtin read -r -d '' __sandbox_command <'{directory}/command' || :
-  case $- in *x*) set +x; __sandbox_command=$'set -x\n'$__sandbox_command ;; esac
-  [ -z "${{2-}}" ] || export PROMPT_COMMAND="{{ __sandbox_status=\$? __sandbox_ended=1; [ -r '{directory}/hooks' ] && . '{directory}/hooks'; }} 9>&2 2>/dev/null"
-  return $status
-}}
-__sandbox_end() {{
-  __sandbox_status=$? __sandbox_ended=1
-  PROMPT_COMMAND='{{ \__sandbox_show; }} 9>&2 2>/dev/null'
-  return $__sandbox_status
-}}
-__sandbox_show() {{
-  local status=$?
-  [ -n "$__sandbox_ended" ] || __sandbox_status=$status
-  PROMPT_COMMAND='{{ \__sandbox_show; }} 9>&2 2>/dev/null'
-  export -n PROMPT_COMMAND
-  __sandbox_ended= PS0=$__sandbox_start PS1=$__sandbox_prompt PS2=
-  [ -t 9 ] && return
-  PS0= PS1=
-  builtin printf %s "${{__sandbox_prompt@P}}" >/dev/tty
-}}
-}}
-__sandbox_show
-"#,
-    )
+    let directory = directory.display().to_string();
+    HOOKS
+        .replace("@token@", token)
+        .replace("@directory@", &directory)
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! Interprets control characters and escape sequences: the main screen, the alternate screen of
 //! full-screen programs, and replies to queries of programs.
 
+#[cfg(any(test, feature = "fuzzing"))]
+mod properties;
+
 use super::grid::{Grid, HEIGHT, WIDTH};
 
 /// Bytes of replies that no program has read yet.
@@ -76,13 +79,6 @@ impl Display {
         self.drawing = [false; 2];
         self.shifted = false;
         self.application_cursor = false;
-    }
-
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn check(&self) {
-        self.main.check();
-        self.alternate.iter().for_each(Grid::check);
-        assert!(self.replies.len() < MAX_REPLIES + 32);
     }
 
     fn grid(&mut self) -> &mut Grid {

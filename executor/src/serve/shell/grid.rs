@@ -5,6 +5,8 @@
 //! characters.
 
 mod edit;
+#[cfg(any(test, feature = "fuzzing"))]
+mod properties;
 #[cfg(test)]
 mod tests;
 
@@ -136,23 +138,6 @@ impl Grid {
     pub(super) fn text(&self) -> String {
         let rows = self.rows.iter().map(|row| row.text(0) + "\n");
         rows.collect()
-    }
-
-    /// Asserts what holds after any byte: the cursor is on the screen and memory is bounded.
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn check(&self) {
-        let (row, column) = self.cursor();
-        assert!(row < HEIGHT && column <= WIDTH && self.fold.is_multiple_of(WIDTH));
-        assert!(self.column <= MAX_ROW);
-        assert!(self.rows.len() <= HEIGHT);
-        assert!(self.region.start + 1 < self.region.end && self.region.end <= HEIGHT);
-        let cells: usize = self.rows.iter().map(Row::size).sum();
-        assert!(cells <= 2 * MAX_CELLS + MAX_ROW, "{cells}");
-        self.rows.iter().for_each(Row::check);
-        let bytes: usize = self.history.iter().map(String::len).sum();
-        assert_eq!(bytes, self.history_bytes);
-        assert!(bytes <= MAX_HISTORY_BYTES && self.history.len() <= MAX_HISTORY);
-        assert!(self.has_history || self.history.is_empty());
     }
 
     /// Marks the whole text as reported.

@@ -1,5 +1,8 @@
 //! One line of a terminal: a character for each column, without a fixed width.
 
+#[cfg(any(test, feature = "fuzzing"))]
+mod properties;
+
 use std::ops::Range;
 
 /// The right half of a wide character.
@@ -120,22 +123,6 @@ impl Row {
         }
         text.truncate(text.trim_end_matches(BLANK).len());
         text
-    }
-
-    /// Asserts that wide characters are complete and that marks are few and have a base.
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn check(&self) {
-        use unicode_width::UnicodeWidthChar as _;
-        for (at, cell) in self.cells.iter().enumerate() {
-            let half = self.cells.get(at + 1) == Some(&HALF);
-            assert_eq!(cell.width() == Some(2), half, "{at}: {:?}", self.cells);
-        }
-        assert!(self.cells.first() != Some(&HALF));
-        assert!(self.marks.is_sorted_by_key(|mark| mark.0));
-        assert!(self.marks.len() <= MAX_MARKS);
-        for mark in &self.marks {
-            assert!(self.cells.get(mark.0).is_some_and(|cell| *cell != HALF));
-        }
     }
 
     /// Extends the row to the columns and frees them from other characters.

@@ -31,17 +31,7 @@ const MAX_SPLIT_LINES: usize = 200;
 
 /// Script that writes each shortest run of lines that is a complete command, then the rest. A text
 /// is complete if a function with that body can be defined; the function is never called.
-const SPLIT: &str = r#"
-while IFS= read -r line || [ -n "$line" ]; do
-  text+=$line$'\n'
-  case $line in *\\) continue ;; esac
-  if eval "if false; then f() { ("$'\n'"$text"$'\n'") }; fi" 2>/dev/null; then
-    printf '%s\0' "$text"
-    text=
-  fi
-done
-printf '%s' "$text"
-"#;
+const SPLIT: &str = include_str!("../../../scripts/split_commands.bash");
 
 /// Returns whether bash would ask for more lines. Starts bash only if a quick check cannot tell.
 pub(super) async fn is_incomplete(command: &str, identity: &Identity) -> bool {

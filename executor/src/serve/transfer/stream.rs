@@ -136,29 +136,3 @@ impl Write for ArchiveWriter {
         self.push(Ok(piece.into()))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn upload_is_complete_only_with_its_end() {
-        for is_complete in [true, false] {
-            let (sending, mut received) = upload_channel();
-            let reading = tokio::task::spawn_blocking(move || {
-                let mut content = String::new();
-                received.read_to_string(&mut content).map(|_| content)
-            });
-            for piece in ["a", "", "bc"] {
-                assert!(sending.data(Bytes::from_static(piece.as_bytes())).await);
-            }
-            if is_complete {
-                sending.end().await;
-                assert_eq!(reading.await.unwrap().unwrap(), "abc");
-            } else {
-                drop(sending);
-                assert!(is_broken(&reading.await.unwrap().unwrap_err()));
-            }
-        }
-    }
-}

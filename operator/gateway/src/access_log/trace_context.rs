@@ -6,32 +6,18 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// Trace context of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TraceContext {
-    id: String,
-}
-
-impl TraceContext {
-    /// Reads the client's trace, or starts one and adds it to the headers.
-    pub(crate) fn from_headers(headers: &mut HeaderMap) -> Self {
-        let mut lines = headers.get_all(TRACEPARENT).iter();
-        let (first, second) = (lines.next(), lines.next());
-        let text = first.filter(|_| second.is_none());
-        let id = text.and_then(|text| trace_id(text.to_str().ok()?));
-        if let Some(id) = id {
-            return Self { id: id.to_owned() };
-        }
-        headers.remove(TRACEPARENT);
-        // It belongs to the invalid `traceparent`.
-        headers.remove(TRACESTATE);
-        Self { id: start(headers) }
+/// Reads the id of the client's trace, or starts one and adds it to the headers.
+pub(crate) fn trace_id(headers: &mut HeaderMap) -> String {
+    let mut lines = headers.get_all(TRACEPARENT).iter();
+    let (first, second) = (lines.next(), lines.next());
+    let text = first.filter(|_| second.is_none());
+    if let Some(id) = text.and_then(|text| valid_id(text.to_str().ok()?)) {
+        return id.to_owned();
     }
-
-    /// 32 hexadecimal digits.
-    pub(crate) fn id(&self) -> &str {
-        &self.id
-    }
+    headers.remove(TRACEPARENT);
+    // It belongs to the invalid `traceparent`.
+    headers.remove(TRACESTATE);
+    start(headers)
 }
 
 /// Ids must be unique, not secret, so a fast generator is enough.
@@ -46,7 +32,7 @@ fn start(headers: &mut HeaderMap) -> String {
 }
 
 /// The id in a valid `traceparent`. Later versions may have more parts.
-fn trace_id(text: &str) -> Option<&str> {
+fn valid_id(text: &str) -> Option<&str> {
     let mut parts = text.splitn(5, '-');
     let (version, id) = (parts.next()?, parts.next()?);
     let (span, flags, more) = (parts.next()?, parts.next()?, parts.next());
@@ -86,7 +72,7 @@ mod tests {
         ] {
             let mut headers = headers(&[&line]);
             let before = headers.clone();
-            assert_eq!(TraceContext::from_headers(&mut headers).id(), ID);
+            assert_eq!(trace_id(&mut headers), ID);
             assert_eq!(headers, before);
         }
     }
@@ -106,13 +92,13 @@ mod tests {
             &[&*format!("00-{ID}-{}-01", "0".repeat(16))],
         ] {
             let mut headers = headers(lines);
-            let id = TraceContext::from_headers(&mut headers).id().to_owned();
+            let id = trace_id(&mut headers);
             assert_ne!(id, ID, "{lines:?}");
             let line = headers[TRACEPARENT].to_str().unwrap().to_owned();
-            assert_eq!(trace_id(&line), Some(&*id));
+            assert_eq!(valid_id(&line), Some(&*id));
             assert!(!headers.contains_key(TRACESTATE));
             let mut again = HeaderMap::new();
-            assert_ne!(TraceContext::from_headers(&mut again).id(), id);
+            assert_ne!(trace_id(&mut again), id);
         }
     }
 }

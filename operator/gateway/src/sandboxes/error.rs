@@ -1,6 +1,7 @@
 //! Errors of calls to the API server, with texts for clients of the gateway.
 
 use kube::core::Status;
+use shared::kubernetes::api_messages::is_object_too_large;
 
 /// Failure to read or write a Sandbox.
 #[derive(Debug, thiserror::Error)]
@@ -61,11 +62,6 @@ impl SandboxError {
     }
 }
 
-/// Texts of etcd, and of the API server's client of it, which have no status code of their own.
-const TOO_LARGE: [&str; 2] = [
-    "request is too large",
-    "trying to send message larger than max",
-];
 /// Start of a Kubernetes message about missing permissions. The account of the gateway follows,
 /// which clients must not see.
 const NO_PERMISSION: &str = "User \"";
@@ -88,7 +84,7 @@ impl From<kube::Error> for SandboxError {
 }
 
 fn is_too_large(status: &Status) -> bool {
-    status.code == 413 || TOO_LARGE.iter().any(|text| status.message.contains(text))
+    status.code == 413 || is_object_too_large(&status.message)
 }
 
 /// Extracts the reason from a message, without the object.

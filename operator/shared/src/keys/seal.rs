@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use crds::contract::sealing::{open_with_nonce, seal_with_nonce};
 use jiff::Timestamp;
-use ring::aead::{Aad, NONCE_LEN, Nonce};
-use ring::rand::{SecureRandom as _, SystemRandom};
+use ring::aead::NONCE_LEN;
 
 use super::{KeySet, Keys};
 
@@ -33,7 +33,7 @@ impl Keys {
         environment: &BTreeMap<String, String>,
     ) -> Result<String, SealError> {
         let data = serde_json::to_vec(environment).map_err(|_| SealError::Malformed)?;
-        self.seal_bytes(&format!("{namespace}/{name}"), data)
+        self.seal_bytes(&format!("{namespace}/{name}"), &data)
     }
 
     /// Decrypts what [`Keys::seal`] made for the same object.
@@ -49,7 +49,7 @@ impl Keys {
 
     /// Encrypts the log tail of the object `namespace/name`: programs print secrets.
     pub fn seal_log(&self, namespace: &str, name: &str, log: &str) -> Result<String, SealError> {
-        self.seal_bytes(&format!("{namespace}/{name}/log"), log.into())
+        self.seal_bytes(&format!("{namespace}/{name}/log"), log.as_bytes())
     }
 
     /// Decrypts what [`Keys::seal_log`] made for the same object.
@@ -58,32 +58,21 @@ impl Keys {
         String::from_utf8(plain).map_err(|_| SealError::Malformed)
     }
 
-    fn seal_bytes(&self, bound: &str, mut data: Vec<u8>) -> Result<String, SealError> {
-        let mut nonce = [0; NONCE_LEN];
-        SystemRandom::new()
-            .fill(&mut nonce)
-            .map_err(|_| SealError::Random)?;
-        let unique = Nonce::assume_unique_for_key(nonce);
+    fn seal_bytes(&self, bound: &str, data: &[u8]) -> Result<String, SealError> {
         // Before the rotation takes effect, some processes may not know the new key.
-        self.of(Some(Timestamp::now()))
-            .seal
-            .seal_in_place_append_tag(unique, Aad::from(bound), &mut data)
-            .map_err(|_| SealError::Refused)?;
-        let text = STANDARD.encode([&nonce[..], &data].concat());
+        let key = &self.of(Some(Timestamp::now())).seal;
+        let sealed = seal_with_nonce(key, bound.as_bytes(), data);
+        let text = STANDARD.encode(sealed.map_err(|_| SealError::Random)?);
         Ok(format!("{PREFIX}{text}"))
     }
 
     fn open_bytes(&self, bound: &str, sealed: &str) -> Result<Vec<u8>, SealError> {
         let text = sealed.strip_prefix(PREFIX).ok_or(SealError::Malformed)?;
         let data = STANDARD.decode(text).map_err(|_| SealError::Malformed)?;
-        let (nonce, data) = data
-            .split_first_chunk::<NONCE_LEN>()
-            .ok_or(SealError::Malformed)?;
-        let open = |keys: &KeySet| {
-            let (unique, mut data) = (Nonce::assume_unique_for_key(*nonce), data.to_vec());
-            let plain = keys.seal.open_in_place(unique, Aad::from(bound), &mut data);
-            plain.ok().map(|plain| plain.to_vec())
-        };
+        if data.len() < NONCE_LEN {
+            return Err(SealError::Malformed);
+        }
+        let open = |keys: &KeySet| open_with_nonce(&keys.seal, bound.as_bytes(), &data).ok();
         self.sets().find_map(open).ok_or(SealError::Refused)
     }
 }

@@ -9,7 +9,6 @@ mod freshness;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +30,8 @@ pub const WATCH_SILENCE_LIMIT: Duration = Duration::from_secs(90);
 const MAX_ERROR_BYTES: usize = 300;
 
 /// Health of everything that the process depends on.
-#[derive(Default)]
+#[derive(Default, derive_more::Debug)]
+#[debug("Health {{ failures: {:?}, .. }}", self.readiness_failures())]
 pub struct Health(Mutex<HealthState>);
 
 #[derive(Default)]
@@ -250,14 +250,6 @@ impl HealthState {
             problems.insert(0, problem);
         }
         problems
-    }
-}
-
-impl fmt::Debug for Health {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Health")
-            .field("failures", &self.readiness_failures())
-            .finish_non_exhaustive()
     }
 }
 

@@ -9,12 +9,10 @@ mod request;
 mod tests;
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
-use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, BodyStream, StreamBody};
@@ -51,61 +49,42 @@ pub fn instrument(
     vitals: &Arc<Diagnostics>,
     fence: Option<Arc<WriteFence>>,
 ) -> Client {
-    let middleware = RequestMiddleware {
-        client: client.clone(),
-        vitals: vitals.clone(),
-        fence,
-    };
+    let (sender, vitals) = (client.clone(), vitals.clone());
+    let middleware = tower::service_fn(move |request| {
+        send(sender.clone(), vitals.clone(), fence.clone(), request)
+    });
     Client::new(middleware, client.default_namespace())
 }
 
-#[derive(Clone)]
-struct RequestMiddleware {
+async fn send(
     client: Client,
     vitals: Arc<Diagnostics>,
     fence: Option<Arc<WriteFence>>,
-}
-
-impl tower::Service<Request<Body>> for RequestMiddleware {
-    type Response = Response<TrackedBody>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
+    request: Request<Body>,
+) -> Result<Response<TrackedBody>, BoxError> {
+    let request_info = ApiRequest::read(&request);
+    let mut recorder = RequestRecorder {
+        vitals: vitals.clone(),
+        request_info,
+        started: Instant::now(),
+        // The caller may drop the request at any moment.
+        outcome: "abandoned",
+    };
+    if request_info.is_write() && fence.is_some_and(|fence| !fence.allows_writes()) {
+        recorder.outcome = "fenced";
+        return Err(MiddlewareError::Fenced.into());
     }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        self.clone().send(request).boxed()
+    if request_info.is_list_or_watch() {
+        vitals.health.watch_attempted(request_info.resource);
     }
-}
-
-impl RequestMiddleware {
-    async fn send(self, request: Request<Body>) -> Result<Response<TrackedBody>, BoxError> {
-        let request_info = ApiRequest::read(&request);
-        let mut recorder = RequestRecorder {
-            vitals: self.vitals.clone(),
-            request_info,
-            started: Instant::now(),
-            // The caller may drop the request at any moment.
-            outcome: "abandoned",
-        };
-        if request_info.is_write() && self.fence.as_ref().is_some_and(|t| !t.allows_writes()) {
-            recorder.outcome = "fenced";
-            return Err(MiddlewareError::Fenced.into());
-        }
-        if request_info.is_list_or_watch() {
-            self.vitals.health.watch_attempted(request_info.resource);
-        }
-        let response = timeout(RESPONSE_TIMEOUT, self.client.send(request)).await;
-        recorder.outcome = "no_answer";
-        let response = response.map_err(|_| MiddlewareError::Timeout)??;
-        recorder.outcome = outcome_of(response.status());
-        if request_info.is_list_or_watch() && response.status().is_success() {
-            self.vitals.health.watch_heard(request_info.resource);
-        }
-        Ok(response.map(|body| track(body, request_info, self.vitals)))
+    let response = timeout(RESPONSE_TIMEOUT, client.send(request)).await;
+    recorder.outcome = "no_answer";
+    let response = response.map_err(|_| MiddlewareError::Timeout)??;
+    recorder.outcome = outcome_of(response.status());
+    if request_info.is_list_or_watch() && response.status().is_success() {
+        vitals.health.watch_heard(request_info.resource);
     }
+    Ok(response.map(|body| track(body, request_info, vitals)))
 }
 
 type TrackedBody = UnsyncBoxBody<Bytes, BoxError>;

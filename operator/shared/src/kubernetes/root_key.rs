@@ -58,7 +58,8 @@ pub async fn load_or_create(client: &Client, namespace: &str) -> Result<Keys, Ro
     if let Some(secret) = with_timeout(api.get_opt(SECRET_NAME)).await? {
         return derive(&secret);
     }
-    match with_timeout(api.create(&PostParams::default(), &new_secret()?)).await {
+    let made = new_secret(SECRET_NAME, FIELD, new_key()?);
+    match with_timeout(api.create(&PostParams::default(), &made)).await {
         Ok(secret) => derive(&secret),
         Err(error) if error.is_already_exists() => {
             derive(&with_timeout(api.get(SECRET_NAME)).await?)
@@ -109,19 +110,18 @@ fn new_key() -> Result<Vec<u8>, RootKeyError> {
     Ok(key)
 }
 
-fn new_secret() -> Result<Secret, RootKeyError> {
-    Ok(Secret {
+/// Secret with one field, which the installation has made itself.
+pub fn new_secret(name: &str, field: &str, value: Vec<u8>) -> Secret {
+    let labels = [(names::MANAGED_BY_LABEL, names::CONTROLLER_FIELD_MANAGER)];
+    Secret {
         metadata: ObjectMeta {
-            name: Some(SECRET_NAME.into()),
-            labels: Some(BTreeMap::from([(
-                names::MANAGED_BY_LABEL.into(),
-                names::CONTROLLER_FIELD_MANAGER.into(),
-            )])),
+            name: Some(name.to_owned()),
+            labels: Some(labels.map(|(k, v)| (k.into(), v.into())).into()),
             ..ObjectMeta::default()
         },
-        data: Some(BTreeMap::from([(FIELD.into(), ByteString(new_key()?))])),
+        data: Some(BTreeMap::from([(field.to_owned(), ByteString(value))])),
         ..Secret::default()
-    })
+    }
 }
 
 #[cfg(test)]

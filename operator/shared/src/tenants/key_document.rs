@@ -2,13 +2,13 @@
 //!
 //! Unknown records are kept unchanged: a newer version may have written them.
 
+use data_encoding::HEXLOWER;
 use jiff::Timestamp;
 use ring::rand::{self, SystemRandom};
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::record::{ID_LEN, RawRecord, hash};
-use crate::hex;
 use crate::keys::base62;
 
 /// Prefix of every key, by which secret scanners recognize keys.
@@ -21,6 +21,8 @@ const MIN_KEY_BYTES: usize = 16;
 pub struct KeyDocument(Vec<Value>);
 
 /// Generated key. Only its hash is stored, so it can be read only here.
+#[derive(derive_more::Debug)]
+#[debug("NewKey({id})")]
 pub struct NewKey {
     pub id: String,
     pub key: String,
@@ -91,7 +93,7 @@ impl KeyDocument {
 
     /// Returns whether there is a record for this key.
     pub fn has_key(&self, key: &str) -> bool {
-        let known = hex::encode(&hash(key));
+        let known = HEXLOWER.encode(&hash(key));
         self.0.iter().any(|raw| raw["sha256"] == *known)
     }
 
@@ -106,7 +108,7 @@ impl KeyDocument {
         key: &str,
         now: Timestamp,
     ) -> Result<String, KeyDocumentError> {
-        record.sha256 = hex::encode(&hash(key));
+        record.sha256 = HEXLOWER.encode(&hash(key));
         record.created_at = Some(now.strftime("%FT%TZ").to_string());
         record.check().map_err(KeyDocumentError::Invalid)?;
         let id = record.sha256[..ID_LEN].to_owned();
@@ -146,12 +148,6 @@ impl KeyDocument {
             0 => Err(KeyDocumentError::Unknown(id_or_name.to_owned())),
             revoked => Ok(revoked),
         }
-    }
-}
-
-impl std::fmt::Debug for NewKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "NewKey({})", self.id)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use jiff::Timestamp;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use serde_json::Value;
 use super::{
     DEFAULT_CALLS_PER_SECOND, DEFAULT_MAX_WAITING, Limits, MAX_NAME_LEN, SECRET_KEY, Tenant,
 };
-use crate::{hex, quantity};
+use crate::quantity;
 
 /// SHA-256 of a key.
 pub(super) type Hash = [u8; SHA256_OUTPUT_LEN];
@@ -80,8 +81,10 @@ impl RawRecord {
         let form = self.url_form.as_deref().map(str::parse).transpose();
         let expiry = self.expires_at.as_deref().map(str::parse).transpose();
         let rate = self.calls_per_second.unwrap_or(DEFAULT_CALLS_PER_SECOND);
+        let sha256 = HEXLOWER_PERMISSIVE.decode(self.sha256.as_bytes()).ok();
+        let sha256 = sha256.and_then(|bytes| bytes.try_into().ok());
         Ok(Record {
-            sha256: hex::decode(&self.sha256).ok_or("sha256 is not a SHA-256 hash")?,
+            sha256: sha256.ok_or("sha256 is not a SHA-256 hash")?,
             tenant: Arc::new(Tenant {
                 name: self.name.clone(),
                 limits: self.limits()?,
@@ -128,7 +131,7 @@ pub(super) fn hash(key: &str) -> Hash {
 
 /// Returns the id of a key by its hash.
 pub(super) fn key_id(hash: &Hash) -> String {
-    hex::encode(&hash[..ID_LEN / 2])
+    HEXLOWER.encode(&hash[..ID_LEN / 2])
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Endpoint of a gateway for controllers: `GET /traffic/{namespace}/{name}` on the admin port.
 //! Queries are signed, because a sandbox could reach that port where no network policy is enforced.
 
-use std::fmt;
 use std::time::Duration;
 
 use crds::contract::token::{TokenError, Verifier};
@@ -40,6 +39,8 @@ pub(super) struct TrafficReport {
 }
 
 /// Traffic endpoint of one gateway.
+#[derive(derive_more::Debug)]
+#[debug("TrafficEndpoint(..)")]
 pub struct TrafficEndpoint {
     /// One for each key that a controller may have.
     verifiers: Vec<Verifier>,
@@ -125,12 +126,6 @@ impl TrafficEndpoint {
                 && query.sandbox == sandbox.to_string()
                 && query.expires >= self.clock.now().as_second()
         })
-    }
-}
-
-impl fmt::Debug for TrafficEndpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TrafficEndpoint").finish_non_exhaustive()
     }
 }
 

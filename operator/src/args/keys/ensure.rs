@@ -3,17 +3,15 @@
 //!
 //! A chart cannot generate it: the value would change with every render without a cluster.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
-use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::PostParams;
 
-use super::{CreateArgs, load_document, secrets, update_secret, validate_name};
-use crds::names;
+use super::{CreateArgs, validate_name};
+use crate::key_secret::{load_document, secrets, update_secret};
 use shared::kubernetes::client::with_timeout;
+use shared::kubernetes::root_key;
 use shared::tenants::key_document::{KeyDocument, generate_key};
 
 #[derive(Debug, Clone, clap::Args)]
@@ -51,7 +49,8 @@ impl EnsureArgs {
         }
         let document = load_document(client, namespace).await?;
         validate_name(&document.unwrap_or_default(), &self.key.name)?;
-        let made = self.new_key_secret()?;
+        let key = generate_key()?.into_bytes();
+        let made = root_key::new_secret(&self.secret, &self.field, key);
         match with_timeout(api.create(&PostParams::default(), &made)).await {
             Ok(made) => self.read(&made),
             Err(error) if error.is_already_exists() => {
@@ -72,26 +71,14 @@ impl EnsureArgs {
         String::from_utf8(text.0.clone())
             .map_err(|_| anyhow::anyhow!("field {field} of Secret {name} is not text"))
     }
-
-    fn new_key_secret(&self) -> anyhow::Result<Secret> {
-        let key = ByteString(generate_key()?.into_bytes());
-        let labels = [(names::MANAGED_BY_LABEL, names::CONTROLLER_FIELD_MANAGER)];
-        Ok(Secret {
-            metadata: ObjectMeta {
-                name: Some(self.secret.clone()),
-                labels: Some(labels.map(|(k, v)| (k.into(), v.into())).into()),
-                ..ObjectMeta::default()
-            },
-            data: Some(BTreeMap::from([(self.field.clone(), key)])),
-            ..Secret::default()
-        })
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
     use serde_json::json;
+
+    use k8s_openapi::ByteString;
 
     use super::*;
     use shared::tenants::SECRET_NAME;
@@ -111,7 +98,7 @@ mod tests {
 
     async fn hashes(client: &Client) -> Vec<String> {
         let secret = secrets(client, "ns").get(SECRET_NAME).await.unwrap();
-        let listed = super::super::read(&secret).unwrap().list();
+        let listed = crate::key_secret::read(&secret).unwrap().list();
         listed.into_iter().map(|l| l.record.sha256).collect()
     }
 
@@ -166,9 +153,8 @@ mod tests {
 
         put("an existing api key\n");
         ensure("a").run(&client, "ns").await.unwrap();
-        let expected = shared::hex::encode(
-            ring::digest::digest(&ring::digest::SHA256, b"an existing api key").as_ref(),
-        );
+        let expected = data_encoding::HEXLOWER
+            .encode(ring::digest::digest(&ring::digest::SHA256, b"an existing api key").as_ref());
         assert_eq!(hashes(&client).await, [expected]);
     }
 }

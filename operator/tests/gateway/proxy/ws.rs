@@ -3,12 +3,9 @@
 
 use futures::{SinkExt as _, StreamExt as _};
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
-use tokio_tungstenite::tungstenite::protocol::CloseFrame;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async, client_async};
 
 use crate::support::socket_fixture::{SocketFixture, assert_lines};
@@ -45,46 +42,6 @@ async fn connect(fixture: &SocketFixture) -> (Socket, Socket) {
     let ((near, answer), far) = tokio::join!(dial, serve);
     assert_eq!(answer.headers()[PROTOCOL], "chat.v1");
     (near, far)
-}
-
-/// Echoes messages until the end; returns the close frame.
-fn echo(mut far: Socket) -> JoinHandle<Option<CloseFrame>> {
-    tokio::spawn(async move {
-        while let Some(Ok(message)) = far.next().await {
-            match message {
-                Message::Text(_) | Message::Binary(_) => far.send(message).await.unwrap(),
-                Message::Close(frame) => {
-                    // Completes the closing handshake.
-                    while far.next().await.is_some() {}
-                    return frame;
-                }
-                _ => {}
-            }
-        }
-        None
-    })
-}
-
-#[tokio::test]
-async fn messages_of_every_size_are_echoed() {
-    let fixture = SocketFixture::new().await;
-    let (mut near, far) = connect(&fixture).await;
-    let echoed = echo(far);
-    for size in [0, 1, 125, 126, 127, 128, 65_535, 65_536, 1 << 20, 16 << 20] {
-        let text: String = "aé€😀".chars().cycle().take(size / 4).collect();
-        let bytes: Vec<u8> = (0..=255).cycle().take(size).collect();
-        for message in [Message::text(text), Message::binary(bytes)] {
-            near.send(message.clone()).await.unwrap();
-            let back = near.next().await.unwrap().unwrap();
-            assert!(back == message, "size {size}");
-        }
-    }
-    let frame = CloseFrame {
-        code: CloseCode::from(4999),
-        reason: "enough".into(),
-    };
-    near.close(Some(frame.clone())).await.unwrap();
-    assert_eq!(echoed.await.unwrap(), Some(frame));
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::api::object::items;
+
 /// Merge type of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ListKind {
@@ -44,10 +46,7 @@ pub(super) fn declared(schema: &Value) -> ListKind {
     match schema["x-kubernetes-list-type"].as_str() {
         Some("set") => ListKind::Set,
         Some("map") => {
-            let keys = schema["x-kubernetes-list-map-keys"]
-                .as_array()
-                .into_iter()
-                .flatten();
+            let keys = items(&schema["x-kubernetes-list-map-keys"]).iter();
             ListKind::Map(keys.filter_map(Value::as_str).map(str::to_owned).collect())
         }
         _ => ListKind::Atomic,

@@ -1,9 +1,9 @@
 //! Strategic merge patch for built-in kinds: merge keys and `$patch` directives.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::list_merge::{ListKind, builtin, same};
-use crate::api::object::as_object;
+use crate::api::object::{as_object, items};
 
 /// Merges `patch` into `target`.
 pub(crate) fn merge(target: &mut Value, patch: &Value) {
@@ -11,10 +11,7 @@ pub(crate) fn merge(target: &mut Value, patch: &Value) {
         *target = patch.clone();
         return;
     };
-    if fields
-        .get("$patch")
-        .is_some_and(|directive| directive == "replace")
-    {
+    if patch["$patch"] == "replace" {
         *target = without_directives(patch);
         return;
     }
@@ -30,14 +27,7 @@ pub(crate) fn merge(target: &mut Value, patch: &Value) {
 
 fn merge_field(target: &mut Map<String, Value>, key: &str, value: &Value) {
     match value {
-        Value::Null => {
-            target.remove(key);
-        }
-        Value::Object(fields)
-            if fields
-                .get("$patch")
-                .is_some_and(|directive| directive == "delete") =>
-        {
+        value if value.is_null() || value["$patch"] == "delete" => {
             target.remove(key);
         }
         Value::Object(_) => merge(target.entry(key).or_insert(Value::Null), value),
@@ -55,18 +45,10 @@ fn merge_field(target: &mut Map<String, Value>, key: &str, value: &Value) {
 }
 
 fn merge_list(target: &mut Value, field: &str, items: &[Value]) {
-    let replace = items.iter().any(|item| {
-        item.as_object().is_some_and(|item| {
-            item.len() == 1 && item.get("$patch").is_some_and(|d| d == "replace")
-        })
-    });
-    let kind = builtin(
-        field,
-        items
-            .iter()
-            .find(|item| item.get("$patch").is_none())
-            .or(items.first()),
-    );
+    let replace = items.contains(&json!({"$patch": "replace"}));
+    let is_plain = |item: &&Value| item["$patch"].is_null();
+    let sample = items.iter().find(is_plain).or(items.first());
+    let kind = builtin(field, sample);
     let Value::Array(current) = target else {
         *target = Value::Array(items.iter().map(without_directives).collect());
         return;
@@ -86,7 +68,7 @@ fn merge_list(target: &mut Value, field: &str, items: &[Value]) {
         _ => {
             *current = items
                 .iter()
-                .filter(|item| item.get("$patch").is_none())
+                .filter(is_plain)
                 .map(without_directives)
                 .collect();
         }
@@ -97,9 +79,7 @@ fn merge_item(current: &mut Vec<Value>, item: &Value, keys: &[String]) {
     let position = current
         .iter()
         .position(|existing| same(existing, item, keys));
-    let delete = item
-        .get("$patch")
-        .is_some_and(|directive| directive == "delete");
+    let delete = item["$patch"] == "delete";
     match position {
         Some(index) if delete => {
             current.remove(index);
@@ -111,9 +91,9 @@ fn merge_item(current: &mut Vec<Value>, item: &Value, keys: &[String]) {
 }
 
 fn remove_scalars(target: &mut Map<String, Value>, list: &str, removed: &Value) {
-    let removed = removed.as_array().map(Vec::as_slice).unwrap_or_default();
-    if let Some(Value::Array(items)) = target.get_mut(list) {
-        items.retain(|item| !removed.contains(item));
+    let removed = items(removed);
+    if let Some(Value::Array(list)) = target.get_mut(list) {
+        list.retain(|item| !removed.contains(item));
     }
 }
 

@@ -81,7 +81,7 @@ fn cluster<K: Resource + Serialize + DeserializeOwned>(plural: &str, short_names
     }
 }
 
-/// Selectable fields, as on a real server.
+/// Selectable fields besides name and namespace, as on a real server.
 fn selectable(plural: &str) -> Vec<String> {
     let own = match plural {
         "pods" => {
@@ -98,11 +98,7 @@ fn selectable(plural: &str) -> Vec<String> {
         "nodes" => "spec.unschedulable",
         _ => "",
     };
-    let common = ["metadata.name", "metadata.namespace"].into_iter();
-    common
-        .chain(own.split_whitespace())
-        .map(str::to_owned)
-        .collect()
+    own.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Round trip through the Rust type, which drops unknown fields.

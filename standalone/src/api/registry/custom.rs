@@ -41,9 +41,8 @@ fn kind(definition: &CustomResourceDefinition, version: &CustomResourceDefinitio
 
 fn selectable(version: &CustomResourceDefinitionVersion) -> Vec<String> {
     let own = version.selectable_fields.iter().flatten();
-    let own = own.map(|field| field.json_path.trim_start_matches('.').to_owned());
-    let common = ["metadata.name", "metadata.namespace"].map(str::to_owned);
-    common.into_iter().chain(own).collect()
+    own.map(|field| field.json_path.trim_start_matches('.').to_owned())
+        .collect()
 }
 
 fn scale(scale: &CustomResourceSubresourceScale) -> Scale {

@@ -14,7 +14,6 @@ use futures::{
     stream::{iter, once},
 };
 use http::request::Parts;
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
 
 use self::upgrade::Upgrade;
@@ -55,21 +54,11 @@ pub(in crate::api) async fn open_session(
                 drop(permit);
             })
         }
-        Upgrade::SpdyInMessages(upgrade) => upgrade.on_upgrade(async move |socket| {
+        Upgrade::Spdy(upgrade) => upgrade.on_upgrade(async move |socket| {
             let (input, output) = upgrade::bytes_of(socket);
             tunnel::run(input, output, connect).await;
             drop(permit);
         }),
-        Upgrade::Spdy(upgrade) => {
-            tokio::spawn(async move {
-                if let Ok(upgraded) = upgrade.await {
-                    let (input, output) = tokio::io::split(TokioIo::new(upgraded));
-                    tunnel::run(input, output, connect).await;
-                }
-                drop(permit);
-            });
-            upgrade::switch_to_spdy()
-        }
     })
 }
 

@@ -139,48 +139,19 @@ mod tests {
         let pod = "Pod ephemeral local storage usage exceeds the total limit of containers 30Mi. ";
         let default = pod.replace("30Mi", "25Mi");
         let container = "Container a exceeded its local ephemeral storage limit \"20Mi\". ";
-        let full = 10 * MIB + 1;
+        let (allowed, full) = (10 * MIB, 10 * MIB + 1);
+        let (set, unset) = (["20Mi", "10Mi"], ["0", "0"]);
         for (limits, a, volumes, expected) in [
-            (
-                ["20Mi", "10Mi"],
-                0,
-                vec![volume(EmptyDir, full)],
-                Some(directory),
-            ),
-            (
-                ["20Mi", "10Mi"],
-                0,
-                vec![volume(Memory, full)],
-                Some(directory),
-            ),
-            (["20Mi", "10Mi"], 0, vec![volume(Claim, full)], Some(claim)),
-            (
-                ["20Mi", "10Mi"],
-                20 * MIB,
-                vec![volume(EmptyDir, 10 * MIB)],
-                Some(pod),
-            ),
-            (
-                ["20Mi", "10Mi"],
-                20 * MIB,
-                vec![volume(Claim, 10 * MIB)],
-                None,
-            ),
-            (
-                ["20Mi", "10Mi"],
-                20 * MIB,
-                vec![volume(Memory, 10 * MIB)],
-                None,
-            ),
-            (["20Mi", "10Mi"], 20 * MIB + 1, vec![], Some(container)),
-            (["0", "0"], 24 * MIB, vec![], None),
-            (["0", "0"], 24 * MIB + 1, vec![], Some(&*default)),
-            (
-                ["0", "0"],
-                u64::MAX,
-                vec![volume(EmptyDir, 1)],
-                Some(&*default),
-            ),
+            (set, 0, vec![volume(EmptyDir, full)], Some(directory)),
+            (set, 0, vec![volume(Memory, full)], Some(directory)),
+            (set, 0, vec![volume(Claim, full)], Some(claim)),
+            (set, 20 * MIB, vec![volume(EmptyDir, allowed)], Some(pod)),
+            (set, 20 * MIB, vec![volume(Claim, allowed)], None),
+            (set, 20 * MIB, vec![volume(Memory, allowed)], None),
+            (set, 20 * MIB + 1, vec![], Some(container)),
+            (unset, 24 * MIB, vec![], None),
+            (unset, 24 * MIB + 1, vec![], Some(&*default)),
+            (unset, u64::MAX, vec![volume(EmptyDir, 1)], Some(&*default)),
         ] {
             let limited =
                 |name, limit| json!({"name": name, "resources": {"limits": {RESOURCE: limit}}});

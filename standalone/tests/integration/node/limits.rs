@@ -1,12 +1,13 @@
 //! Resource limits, where this machine allows cgroups.
 
+use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::harness::{Machine, ended, eventually, started, termination};
+use super::harness::{Machine, ended, eventually, running, started, termination};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_limit_reports_oom_killed() {
@@ -25,6 +26,31 @@ async fn memory_limit_reports_oom_killed() {
     }
     node.stop().await;
     assert!(!machine.path("cgroups").exists());
+}
+
+/// A container that always computes uses up its time in each period of its cgroup.
+#[tokio::test(flavor = "multi_thread")]
+async fn cpu_limit_throttles() {
+    let (machine, node) = started();
+    let main = json!({
+        "command": ["bash", "-c", "while :; do :; done"],
+        "resources": {"limits": {"cpu": "100m"}},
+    });
+    machine.create_once("pod", main).await;
+    machine.wait("pod", running).await;
+    let record = std::fs::read_to_string(machine.path("cgroups")).unwrap_or_default();
+    let statistics = |group: &Path| std::fs::read_to_string(group.join("cpu.stat")).ok();
+    let counts = |text: &String| text.contains("nr_throttled ");
+    let mut groups = record.lines().map(Path::new);
+    if let Some(node) = groups.find(|node| statistics(node).as_ref().is_some_and(counts)) {
+        let is_throttled = |text: String| counts(&text) && !text.contains("nr_throttled 0\n");
+        eventually("throttled periods", || {
+            let mut containers = std::fs::read_dir(node).unwrap().flatten();
+            containers.any(|own| statistics(&own.path()).is_some_and(is_throttled))
+        })
+        .await;
+    }
+    node.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

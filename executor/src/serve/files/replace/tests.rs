@@ -6,35 +6,6 @@ fn names(directory: &Path) -> usize {
     fs::read_dir(directory).unwrap().count()
 }
 
-#[test]
-fn dropped_replacement_leaves_no_file() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("a");
-    fs::write(&path, "old").unwrap();
-    let mut replacement = Replacement::begin(&path, SymlinkPolicy::Follow).unwrap();
-    replacement.file.write_all(b"half").unwrap();
-    drop(replacement);
-    assert_eq!(fs::read(&path).unwrap(), b"old");
-    assert_eq!(names(directory.path()), 1);
-    assert!(replace_file(directory.path(), b"").is_err());
-}
-
-/// Simulates a killed process.
-#[test]
-fn aborted_replacement_leaves_no_file() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("a");
-    fs::write(&path, "old").unwrap();
-    for name in ["a", "new"] {
-        let path = directory.path().join(name);
-        let mut replacement = Replacement::begin(&path, SymlinkPolicy::Follow).unwrap();
-        replacement.file.write_all(b"half").unwrap();
-        std::mem::forget(replacement);
-    }
-    assert_eq!(fs::read(&path).unwrap(), b"old");
-    assert_eq!(names(directory.path()), 1);
-}
-
 /// Covers file systems without unnamed files, and files that cannot be linked.
 #[test]
 fn replacement_works_without_unnamed_files() {

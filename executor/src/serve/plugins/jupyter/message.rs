@@ -1,6 +1,7 @@
 //! Signed messages of the Jupyter protocol 5.3, four JSON documents each
 //! (<https://jupyter-client.readthedocs.io/en/stable/messaging.html>).
 
+use data_encoding::HEXLOWER;
 use ring::hmac;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -8,7 +9,6 @@ use serde_json::{Map, Value, json};
 use subtle::ConstantTimeEq as _;
 
 use super::zmtp::Frame;
-use crate::serve::private_dir;
 
 const DELIMITER: &[u8] = b"<IDS|MSG>";
 
@@ -105,7 +105,7 @@ fn sign<'a>(key: &hmac::Key, parts: impl Iterator<Item = &'a [u8]>) -> String {
     for part in parts {
         context.update(part);
     }
-    private_dir::hex(context.sign().as_ref())
+    HEXLOWER.encode(context.sign().as_ref())
 }
 
 #[cfg(test)]
