@@ -10,7 +10,6 @@ use clap::error::{ContextKind, ContextValue};
 /// Default `terminationMessagePath` of Kubernetes. The file exists and is writable in containers.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
-/// Maximum length of a message in bytes.
 const MAX_MESSAGE_BYTES: usize = 512;
 
 /// Replaces the termination message.

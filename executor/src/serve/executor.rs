@@ -188,7 +188,6 @@ impl Executor {
         Ok(response)
     }
 
-    /// Runs a command in a shell of its own.
     async fn run_isolated(
         &self,
         request: &Request,

@@ -88,7 +88,6 @@ impl Identity {
         }
     }
 
-    /// True if the sandbox user differs from the user of the server.
     pub(super) fn differs_from_server(&self) -> bool {
         self.switch
     }

@@ -116,7 +116,6 @@ async fn health(State(api): Shared) -> Result<Json<Health>, ApiError> {
     Ok(Json(Health { status: "ok" }))
 }
 
-/// Builds the router of all endpoints.
 pub(super) fn router(api: Api) -> Router {
     let endpoints = endpoints();
     let document = openapi::Document::of(&endpoints);

@@ -21,7 +21,6 @@ pub struct ClientConnection {
     pub local: Option<IpAddr>,
 }
 
-/// The client of one request.
 #[derive(Debug)]
 pub(super) struct ClientAddress {
     pub(super) ip: IpAddr,

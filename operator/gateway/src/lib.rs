@@ -81,7 +81,6 @@ impl Gateway {
         }))
     }
 
-    /// Metrics of this gateway.
     pub fn metrics(&self) -> &Arc<GatewayMetrics> {
         &self.0.metrics
     }

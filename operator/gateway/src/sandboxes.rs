@@ -31,7 +31,6 @@ use retry::{retrying, within};
 /// Concurrent live lookups. Unauthenticated requests cause some, so they queue here and not at the
 /// API server.
 const MAX_CONCURRENT_LOOKUPS: usize = 32;
-/// Timeout of a live lookup.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time that a change of state waits until the watch has delivered it.
 const DELIVERY_TIMEOUT: Duration = Duration::from_millis(2500);
@@ -52,7 +51,6 @@ pub(crate) struct Sandboxes {
     pub(crate) keys: Arc<Keys>,
     pub(crate) config: Arc<GatewayConfig>,
     api: Api<Sandbox>,
-    /// Freshness of the index.
     freshness: Arc<Freshness>,
     lookups: Arc<Semaphore>,
     lookup_limiter: Arc<LookupLimiter>,

@@ -90,7 +90,6 @@ async fn until_accept_ends(shutdown: &CancellationToken, delay: Duration) {
     sleep(delay).await;
 }
 
-/// Accepts connections within the limits.
 struct Acceptor<'a> {
     gateway: &'a Gateway,
     listener: TcpListener,
@@ -224,7 +223,6 @@ async fn drain(gateway: &Gateway, connections: JoinSet<()>, limit: Duration) {
     }
 }
 
-/// A connection that is being served.
 #[derive(Clone)]
 struct Connection {
     gateway: Gateway,

@@ -24,7 +24,6 @@ use crate::serve::mcp;
 const MAX_BODY_BYTES: usize = 64 << 20;
 const JSON: &[u8] = b"application/json";
 
-/// Routes of the transports.
 pub(super) fn router(executor: &Arc<Executor>) -> Router<Arc<Executor>> {
     Router::new()
         .route("/mcp/sse", get(open))

@@ -18,7 +18,6 @@ const NEW_FILE_MODE: u32 = 0o644;
 /// Number in the next temporary name.
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
-/// Handling of a symbolic link at the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SymlinkPolicy {
     /// Write to the target of the link.

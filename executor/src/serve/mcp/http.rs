@@ -27,9 +27,7 @@ use super::sessions::Sessions;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for a message and its complete response.
 const POST_TIMEOUT: Duration = Duration::from_mins(11);
-/// Messages in flight.
 const MAX_POSTS: usize = 32;
-/// Limit of a response.
 const MAX_RESPONSE_BYTES: usize = 32 << 20;
 const MAX_EVENT_BYTES: usize = 32 << 20;
 const SESSION: &str = "mcp-session-id";

@@ -18,9 +18,7 @@ const VERSIONS: [&str; 3] = ["2024-11-05", "2025-03-26", VERSION];
 /// Time for the list of a server, its start included. Clients wait a minute, and a server that does
 /// not start must not hide the others.
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time for a tool call.
 const CALL_TIMEOUT: Duration = Duration::from_mins(10);
-/// Messages of a batch.
 const MAX_BATCH: usize = 32;
 /// Pages of a list of one server.
 const MAX_PAGES: usize = 50;

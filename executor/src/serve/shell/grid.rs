@@ -41,7 +41,6 @@ pub(super) struct Grid {
     /// Lines that have scrolled off the top of the screen.
     history: VecDeque<String>,
     history_bytes: usize,
-    /// Number of lines dropped from the history.
     dropped_lines: u64,
     /// True if the start of the text was dropped.
     pub(super) is_truncated: bool,
@@ -140,7 +139,6 @@ impl Grid {
         rows.collect()
     }
 
-    /// Marks the whole text as reported.
     pub(super) fn mark_reported(&mut self) {
         self.changed = false;
         let last = self.rows.len().saturating_sub(1);

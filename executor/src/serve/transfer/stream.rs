@@ -25,7 +25,6 @@ pub(crate) struct UploadReader {
     ended: bool,
 }
 
-/// Sending end of an upload.
 #[derive(Debug)]
 pub(crate) struct UploadSender(mpsc::Sender<Option<Bytes>>);
 

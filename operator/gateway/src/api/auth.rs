@@ -29,7 +29,6 @@ pub(super) struct RateLimitedCaller {
 }
 
 impl RateLimitedCaller {
-    /// Returns the time that is left for the call.
     pub(super) fn remaining_time(&self) -> Duration {
         CALL_TIMEOUT.saturating_sub(self.waited)
     }

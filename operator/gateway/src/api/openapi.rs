@@ -21,12 +21,10 @@ const PAGE: &str = include_str!("openapi/docs.html");
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
      form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Serialized OpenAPI document.
 #[derive(Debug, Clone)]
 pub(super) struct Document(Bytes);
 
 impl Document {
-    /// Generates the document of the endpoints.
     pub(super) fn of(endpoints: &[Endpoint]) -> Self {
         // Serializing names and JSON values cannot fail.
         let json = serde_json::to_vec(&describe(endpoints)).unwrap_or_default();
@@ -98,7 +96,6 @@ fn describe(endpoints: &[Endpoint]) -> impl Serialize + use<> {
     }
 }
 
-/// OpenAPI document.
 #[derive(Serialize)]
 struct OpenApi {
     openapi: &'static str,

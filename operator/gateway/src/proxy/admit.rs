@@ -20,7 +20,6 @@ const INDEX_UPDATE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time in which a change made through another replica reaches the index.
 const INDEX_CATCH_UP_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Decision about a request, by the state of its sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestDecision {
     Forward,
@@ -131,7 +130,6 @@ impl Proxy {
         now.await.is_none_or(|now| has_changed(&now))
     }
 
-    /// Acquires a slot for a held request.
     pub(super) fn acquire_hold_slot(&self) -> Result<SemaphorePermit<'_>, ProxyError> {
         let slot = self.hold_slots.try_acquire();
         slot.map_err(|_| ProxyError::TooManyHeld)
@@ -183,7 +181,6 @@ fn decide(entry: &Entry, is_probe: bool) -> RequestDecision {
     }
 }
 
-/// True if the operator paused the sandbox because it was idle.
 fn is_idle_pause(entry: &Entry) -> bool {
     entry.automatic_pause() == Some(PauseReason::Idle)
 }

@@ -25,7 +25,6 @@ pub(super) struct RetryableBody {
     is_empty: bool,
 }
 
-/// One attempt to send a [`RetryableBody`].
 #[derive(Debug)]
 pub(super) struct BodyAttempt {
     source: RetryableBody,

@@ -98,7 +98,6 @@ pub(super) fn set_body_framing(headers: &mut HeaderMap, has_body: bool) {
     }
 }
 
-/// Makes the response headers for the client.
 pub(super) fn to_client(headers: &mut HeaderMap) {
     strip_hop_by_hop(headers);
 }

@@ -12,7 +12,6 @@ use http::{Method, Request, Version};
 use super::{Proxy, ProxyError};
 use shared::urls::{RUNTIME, UrlForm, VSCODE};
 
-/// Target of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Api,
@@ -143,7 +142,6 @@ pub(super) fn by_path(path: &str) -> Option<Route> {
     })
 }
 
-/// True if a port of a sandbox can have this name.
 pub(super) fn is_port_name(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     text.starts_with(|c: char| c.is_ascii_lowercase()) && text.bytes().all(inner)

@@ -18,14 +18,12 @@ use shared::metrics::GaugeGuard;
 /// Buffer of one direction of a tunnel in bytes. Most tunnels are idle.
 const TUNNEL_BUFFER_BYTES: usize = 8 * 1024;
 
-/// An upgrade that a client requests.
 #[derive(Debug)]
 pub(super) struct Upgrade {
     protocol: HeaderValue,
     client: OnUpgrade,
 }
 
-/// All open tunnels.
 #[derive(Debug)]
 pub(crate) struct Tunnels {
     open: Gauge,
@@ -59,7 +57,6 @@ pub(super) fn names_http2(headers: &HeaderMap) -> bool {
 }
 
 impl Upgrade {
-    /// Sets the upgrade headers of the upstream request.
     pub(super) fn set_headers(&self, headers: &mut HeaderMap) {
         set_upgrade_headers(headers, self.protocol.clone());
     }
@@ -100,13 +97,11 @@ impl Tunnels {
         Response::from_parts(parts, Body::empty())
     }
 
-    /// Waits until every tunnel has closed.
     pub(crate) async fn closed(&self) {
         self.tracker.close();
         self.tracker.wait().await;
     }
 
-    /// Closes every tunnel.
     pub(crate) fn abort_all(&self) {
         self.aborted.cancel();
     }

@@ -17,7 +17,6 @@ use shared::token_bucket::TokenBucket;
 
 /// Minimum time between two writes of this replica.
 const MIN_WRITE_INTERVAL: Duration = Duration::from_millis(10);
-/// Delay before a failed write is retried.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Sandboxes that are being woken.
@@ -28,7 +27,6 @@ pub(super) struct WakeScheduler {
     writes: Mutex<TokenBucket>,
 }
 
-/// One sandbox that is being woken.
 struct WakeTask {
     wakes: Arc<WakeScheduler>,
     sandboxes: Sandboxes,

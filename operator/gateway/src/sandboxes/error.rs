@@ -3,7 +3,6 @@
 use kube::core::Status;
 use shared::kubernetes::api_messages::is_object_too_large;
 
-/// Failure to read or write a Sandbox.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SandboxError {
     #[error("no such runtime")]
@@ -56,7 +55,6 @@ impl SandboxError {
         matches!(self, Self::Unavailable(_) | Self::Timeout)
     }
 
-    /// Returns whether a retry may succeed.
     pub(super) fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable(_))
     }

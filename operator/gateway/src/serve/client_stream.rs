@@ -36,7 +36,6 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_LINGER_BYTES: usize = 64 << 20;
 const READ_CHUNK_BYTES: usize = 8 * 1024;
 
-/// Observer of the connection of a client.
 #[derive(Debug)]
 pub(super) struct ClientObserver {
     in_flight: InFlightRequests,

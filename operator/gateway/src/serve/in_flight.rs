@@ -24,7 +24,6 @@ const IDLE_CHECKS: u32 = 3;
 /// A connection ends when its client has reset so many requests, and most of all, without a response.
 const MAX_RESETS: u64 = 256;
 
-/// In-flight requests of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct InFlightRequests(Arc<ConnectionState>);
 
@@ -122,7 +121,6 @@ impl InFlightRequests {
         self.0.generation.load(Ordering::Relaxed)
     }
 
-    /// True if a request is in flight.
     pub(super) fn is_active(&self) -> bool {
         self.0.open.load(Ordering::Relaxed) > 0
     }

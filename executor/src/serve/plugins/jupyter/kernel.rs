@@ -59,11 +59,9 @@ fn last_line(ended: &Ended) -> String {
     line.map_or_else(|| ended.how.clone(), str::to_owned)
 }
 
-/// End of a cell.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CellOutcome {
     Done,
-    /// The timeout has passed.
     TimedOut {
         begun: bool,
     },

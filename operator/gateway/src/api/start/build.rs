@@ -11,7 +11,6 @@ use super::request::Start;
 use crate::api::{Api, ApiError};
 use crate::config::present;
 
-/// Mount path of the workspace.
 const MOUNT_PATH: &str = "/workspace";
 
 impl Api {
