@@ -53,7 +53,6 @@ const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 /// Attempts of a write that loses races.
 const MAX_WRITE_ATTEMPTS: usize = 32;
 
-/// Maximum number of open sessions with Pods.
 const MAX_SESSIONS: usize = 256;
 
 /// Events kept per resource for watches that resume.

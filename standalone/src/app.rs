@@ -85,7 +85,6 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     result
 }
 
-/// Waits until every component works.
 async fn wait_ready(components: &Components) -> anyhow::Result<()> {
     anyhow::ensure!(
         components.index.wait_synced(SYNC_TIMEOUT).await,

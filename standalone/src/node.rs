@@ -62,15 +62,12 @@ use self::node_user::NodeUser;
 use self::paths::Paths;
 use self::user_namespace::UserNamespace;
 
-/// Name of the Node object.
 const NODE_NAME: &str = "standalone";
 
 const BWRAP: &str = "/usr/bin/bwrap";
 
-/// Maximum number of concurrent container starts.
 const MAX_CONCURRENT_STARTS: usize = 16;
 
-/// Settings of a node.
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
     /// Directory of Pods, volumes and logs, for one process at a time.
@@ -119,7 +116,6 @@ impl NodeConfig {
     }
 }
 
-/// The node cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     #[error("{} is missing: install bubblewrap", BWRAP)]

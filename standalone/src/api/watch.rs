@@ -149,7 +149,6 @@ impl Watcher {
         }
     }
 
-    /// Reads new events from the history.
     fn fetch(&mut self) {
         self.changes.mark_unchanged();
         let shard = self.request.target.kind.shard;

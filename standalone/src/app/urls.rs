@@ -9,7 +9,6 @@ use tokio::time::timeout;
 
 use crate::args::FormChoice;
 
-/// Timeout of the name lookup.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Decides form and base of sandbox URLs for a gateway that listens on `address`.

@@ -87,7 +87,6 @@ impl Backoff {
     }
 }
 
-/// Container of a prepared Pod.
 pub(crate) struct ContainerRunner<'a> {
     pub pod: &'a PreparedPod,
     pub state: &'a PodState,

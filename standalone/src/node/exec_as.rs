@@ -75,7 +75,6 @@ fn capabilities(text: &str) -> Result<CapabilitySet, ParseIntError> {
     u64::from_str_radix(text, 16).map(CapabilitySet::from_bits_retain)
 }
 
-/// The command cannot be executed.
 #[derive(Debug, thiserror::Error)]
 enum ExecError {
     #[error("exec-as: {0}")]

@@ -20,7 +20,6 @@ use self::record::{END, Renderer, encode, texts};
 use super::paths::Paths;
 use crate::api::{ContainerPath, LogQuery, LogStream};
 
-/// Maximum number of bytes returned by one read.
 const MAX_READ_BYTES: u64 = 16 << 20;
 
 /// Reads the log of a container of a Pod on this node; with `follow`, until the container

@@ -29,10 +29,8 @@ use super::seccomp;
 use super::termination_message::TerminationMessage;
 use super::user_namespace::{MappedMounts, UserNamespace};
 
-/// Timeout of the setup of a container.
 const SETUP_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Input of one start.
 #[derive(Debug, Clone)]
 pub(crate) struct LaunchSpec {
     pub sandbox: BwrapSpec,
@@ -61,7 +59,6 @@ pub(crate) struct RunningContainer {
     pub group: ContainerCgroup,
 }
 
-/// Exit of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exit {
     pub code: i32,

@@ -28,7 +28,6 @@ use crate::api::{ContainerPath, ExecCommand, Resize, Session, SessionInput, exit
 
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// Containers that run on a node.
 #[derive(Debug, Clone, Default)]
 pub struct RunningContainers(Arc<Mutex<HashMap<ContainerPath, Weak<RunningContainer>>>>);
 
@@ -44,7 +43,6 @@ impl RunningContainers {
     }
 }
 
-/// Starts a command.
 pub(crate) async fn exec(
     container: Arc<RunningContainer>,
     exec: ExecCommand,

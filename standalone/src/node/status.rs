@@ -16,7 +16,6 @@ use tokio::sync::Notify;
 
 use super::capacity::Resources;
 
-/// Facts about a Pod.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     /// Init containers and then the others. What follows from their state is added to the status.

@@ -17,7 +17,6 @@ use super::status::PodState;
 const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
-/// Status writer of one Pod.
 #[derive(Debug)]
 pub(crate) struct StatusWriter<'a> {
     state: &'a PodState,
@@ -125,7 +124,6 @@ impl<'a> StatusWriter<'a> {
     }
 }
 
-/// Write about a Pod.
 #[derive(Debug, Clone, Copy)]
 enum PendingWrite {
     Node,
