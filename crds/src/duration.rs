@@ -25,7 +25,6 @@ const MAX_DURATION: time::Duration = time::Duration::from_hours(999_999_999);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Duration(time::Duration);
 
-/// Rejection of a text that is not a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not a duration (examples: 90s, 20m, 1h30m)")]
 pub struct DurationError;

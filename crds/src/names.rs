@@ -28,7 +28,6 @@ pub const WAKE_ANNOTATION: &str = "openhands.dev/wake-at";
 /// Name of the container that the user's image runs in.
 pub const CONTAINER: &str = "sandbox";
 
-/// Length of a runtime id.
 pub const RUNTIME_ID_LEN: usize = 16;
 
 /// Name of the Pod. It is fixed, so that the API server rejects a second live Pod.

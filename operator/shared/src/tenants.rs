@@ -152,7 +152,6 @@ impl Tenants {
         self.set(Vec::new());
     }
 
-    /// Returns whether the records have been loaded.
     pub fn is_loaded(&self) -> bool {
         *self.versions.borrow() > 0
     }

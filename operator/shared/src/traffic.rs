@@ -20,7 +20,6 @@ pub struct Traffic {
     /// Time since the last request ended: zero while one is open. Without a request, time since the
     /// gateway started.
     pub idle: Duration,
-    /// True if there has been a request.
     pub has_seen_request: bool,
 }
 
@@ -29,7 +28,6 @@ pub struct Traffic {
 #[error("a gateway does not respond: {0}")]
 pub struct GatewaysError(pub String);
 
-/// The gateways of an installation.
 pub trait Gateways: Debug + Send + Sync {
     /// Traffic of a sandbox; `None` if there are no gateways.
     fn traffic<'a>(
@@ -38,7 +36,6 @@ pub trait Gateways: Debug + Send + Sync {
     ) -> BoxFuture<'a, Result<Option<Traffic>, GatewaysError>>;
 }
 
-/// An installation without gateways.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoGateways;
 

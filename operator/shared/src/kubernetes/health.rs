@@ -26,7 +26,6 @@ pub const WATCH_STUCK_TIMEOUT: Duration = Duration::from_mins(10);
 /// Silence after which a watch is started again, and its index may be stale: more than the time
 /// between two bookmarks.
 pub const WATCH_SILENCE_LIMIT: Duration = Duration::from_secs(90);
-/// Maximum length of an error text.
 const MAX_ERROR_BYTES: usize = 300;
 
 /// Health of everything that the process depends on.
@@ -52,7 +51,6 @@ struct HealthState {
 /// Returns a description of the problem, if there is one.
 type Check = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// Health of one watch.
 struct WatchHealth {
     /// Name of the resource with its group.
     full: String,
@@ -65,7 +63,6 @@ struct WatchHealth {
     freshness: Arc<Freshness>,
 }
 
-/// Reason for which a watch fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchFailure {
     /// The API server does not know the resource.
@@ -134,12 +131,10 @@ impl Health {
         self.0.lock().freshness.entry(resource).or_default().clone()
     }
 
-    /// Records an unmet dependency.
     pub fn set_unmet(&self, what: &'static str, message: String) {
         self.0.lock().unmet.insert(what, message);
     }
 
-    /// Records that a dependency is met.
     pub fn clear_unmet(&self, what: &'static str) {
         self.0.lock().unmet.remove(what);
     }
@@ -159,7 +154,6 @@ impl Health {
         self.0.lock().serves_stale = true;
     }
 
-    /// Records that the process is shutting down.
     pub fn begin_shutdown(&self) {
         self.0.lock().stopping = true;
     }
@@ -181,7 +175,6 @@ impl Health {
         self.0.lock().watch_problems(true)
     }
 
-    /// Reasons for which the process is not alive.
     pub fn liveness_failures(&self) -> Vec<String> {
         let state = self.0.lock();
         let stuck = state.watches.iter().filter_map(|(resource, watch)| {

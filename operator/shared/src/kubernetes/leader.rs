@@ -22,7 +22,6 @@ use super::backoff::jittered;
 use super::client::{CallError, with_timeout};
 use crate::diagnostics::Diagnostics;
 
-/// Time after which an unrenewed lease expires.
 const LEASE_DURATION: Duration = Duration::from_secs(6);
 const RENEW_INTERVAL: Duration = Duration::from_secs(2);
 /// Time after which a leader that cannot renew gives up, before another process may take over.
@@ -33,9 +32,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval between attempts of a standby.
 const STANDBY_POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Time limit of releasing the lease.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Name of the lease in health reports.
 const LEASE_CHECK: &str = "lease";
 
 /// Lease and identity of a candidate.
@@ -73,7 +70,6 @@ pub struct LeaderElection {
 pub struct WriteFence(Mutex<Option<Instant>>);
 
 impl WriteFence {
-    /// Returns whether this process may write now.
     pub fn allows_writes(&self) -> bool {
         self.0.lock().is_some_and(|until| Instant::now() < until)
     }

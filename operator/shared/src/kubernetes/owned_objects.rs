@@ -14,7 +14,6 @@ use serde::de::DeserializeOwned;
 use super::api_messages;
 use super::client::{CallError, with_timeout};
 
-/// Error of a creation.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     #[error("{kind} {name} exists and has another owner")]

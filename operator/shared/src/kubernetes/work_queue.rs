@@ -15,7 +15,6 @@ use tokio::time::{Instant, sleep_until};
 
 use super::backoff::jittered;
 
-/// Backoff after the first failure of a key.
 const INITIAL_BACKOFF: Duration = Duration::from_millis(200);
 /// Maximum backoff if the object causes the failures.
 pub const MAX_BACKOFF: Duration = Duration::from_mins(5);
@@ -31,7 +30,6 @@ pub struct WorkQueue<K> {
 
 #[derive(Debug)]
 struct QueueState<K> {
-    /// Keys by deadline.
     order: BTreeSet<(Instant, K)>,
     due: HashMap<K, Instant>,
     /// Keys in reconciles, with the deadline if they were added again meanwhile.
@@ -39,7 +37,6 @@ struct QueueState<K> {
     /// Consecutive failures.
     failures: HashMap<K, u32>,
     open: bool,
-    /// Time at which a key was last handed out.
     last_taken_at: Instant,
 }
 

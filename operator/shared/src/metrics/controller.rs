@@ -61,12 +61,10 @@ impl ControllerMetrics {
         starts.observe(took.as_secs_f64());
     }
 
-    /// Records the outcome of a Kubernetes Event.
     pub fn event(&self, outcome: &'static str) {
         self.events.get_or_create(&[("outcome", outcome)]).inc();
     }
 
-    /// Number of Events with this outcome.
     pub fn events(&self, outcome: &'static str) -> u64 {
         self.events.get_or_create(&[("outcome", outcome)]).get()
     }

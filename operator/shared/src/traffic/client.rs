@@ -28,7 +28,6 @@ use crate::keys::Keys;
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum of concurrent calls for one sandbox.
 const MAX_CONCURRENT_CALLS: usize = 16;
-/// Largest response in bytes.
 const MAX_RESPONSE_BYTES: usize = 1024;
 
 /// Gateways behind host names.
