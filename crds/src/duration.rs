@@ -16,8 +16,7 @@ const UNITS: [(&str, u128); 4] = [
 ];
 /// Maximum number of digits on each side of a decimal point, as in the CRDs.
 const MAX_DIGITS: usize = 9;
-/// Upper bound of a duration; longer ones are capped. In hours it has as many digits as the CRDs
-/// accept.
+/// Upper bound; longer durations are capped. In hours it has the most digits that the CRDs accept.
 const MAX_DURATION: time::Duration = time::Duration::from_hours(999_999_999);
 
 /// Duration as Go writes it, for example `1h30m`, in whole milliseconds. Shorter ones are rounded

@@ -84,8 +84,7 @@ impl EmbeddedApi {
         Self::new(definitions, clock, registry, store, None)
     }
 
-    /// Opens a server that stores its objects in a SQLite file. A response means that the write is
-    /// on disk.
+    /// Opens a server that stores its objects in SQLite. A response means that a write is on disk.
     pub fn open(
         path: impl AsRef<Path>,
         definitions: &[CustomResourceDefinition],
@@ -143,8 +142,7 @@ impl EmbeddedApi {
         kube::Client::new(self.clone(), "default")
     }
 
-    /// HTTP router. A secret path prefix is the only protection of a local server: kubectl sends no
-    /// credentials over plain HTTP.
+    /// The secret path prefix is the only protection: kubectl sends no credentials over plain HTTP.
     pub fn router(&self) -> axum::Router {
         axum::Router::new().fallback_service(self.clone())
     }

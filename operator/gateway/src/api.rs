@@ -104,8 +104,7 @@ fn health_endpoint() -> Endpoint {
         .errors(&[503])
 }
 
-/// Fails until the index is complete and the API keys are known: until then, clients could get a
-/// wrong 404 or 401.
+/// Fails until index and API keys are loaded: until then, clients could get a wrong 404 or 401.
 async fn health(State(api): Shared) -> Result<Json<Health>, ApiError> {
     if !api.sandboxes.index.is_synced() {
         return Err(SandboxError::NotSynced.into());

@@ -1,8 +1,7 @@
 //! Validates a start request against the limits of `execve` and of the Sandbox schema. The client
 //! gets a 400 from `/start` instead of a sandbox that can never start.
 
-/// Maximum length of an argument or variable in bytes, including the NUL (`MAX_ARG_STRLEN` of
-/// execve).
+/// Maximum bytes of an argument or variable, including the NUL (`MAX_ARG_STRLEN` of execve).
 const MAX_ARG_BYTES: usize = 128 * 1024;
 /// Maximum length of a path in bytes, including the NUL (`PATH_MAX`).
 const MAX_PATH_BYTES: usize = 4096;

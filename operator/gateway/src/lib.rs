@@ -57,8 +57,7 @@ struct GatewayParts {
 }
 
 impl Gateway {
-    /// Creates a gateway that writes through `client` and reads `index`, which the caller keeps up
-    /// to date.
+    /// Creates a gateway that writes through `client` and reads `index`, which the caller updates.
     pub fn new(
         client: &kube::Client,
         config: GatewayConfig,

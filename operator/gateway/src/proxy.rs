@@ -211,8 +211,7 @@ impl Proxy {
         }
     }
 
-    /// Sends a request again while its port may still be starting. It was not sent before: the
-    /// connection was refused.
+    /// Retries while the port may still be starting; a refused connection has sent nothing.
     async fn retry_until_port_listens(
         &self,
         request: &OutgoingRequest<'_>,

@@ -29,8 +29,7 @@ const MAX_CONNECTIONS: usize = 32;
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until `shutdown`. A new connection replaces the oldest one above the limit, so that slow
-/// clients cannot keep probes out.
+/// Above the limit, a new connection replaces the oldest, so that slow clients cannot block probes.
 pub async fn serve(
     listener: TcpListener,
     diagnostics: Arc<Diagnostics>,

@@ -32,8 +32,7 @@ pub const SECRET_NAME: &str = "sandbox-api-keys";
 pub const SECRET_KEY: &str = "keys.json";
 /// Maximum length of a tenant name, in bytes; the limit of the Sandbox schema.
 pub const MAX_NAME_LEN: usize = 63;
-/// Time for which keys stay valid after the Secret was last read. A key that was revoked meanwhile
-/// is accepted for no longer.
+/// Time for which keys, also revoked ones, stay valid after the Secret was last read.
 pub const MAX_UNCONFIRMED: Duration = Duration::from_hours(1);
 /// Rate limit of a tenant whose record has no `callsPerSecond`.
 pub const DEFAULT_CALLS_PER_SECOND: u32 = 100;
@@ -56,8 +55,7 @@ pub struct Tenant {
     pub calls_per_second: Option<u32>,
 }
 
-/// Quota of one tenant; absent values do not limit. For several keys of one name, the tightest
-/// values apply.
+/// Quota of one tenant; absent values do not limit. Of several keys, the tightest values apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub sandboxes: Option<u32>,

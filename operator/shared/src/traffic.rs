@@ -17,8 +17,7 @@ pub use endpoint::TrafficEndpoint;
 /// Traffic of one sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traffic {
-    /// Time since the last request ended: zero while one is open. Without a request, time since the
-    /// gateway started.
+    /// Time since the last request ended (zero while one is open), or since the gateway started.
     pub idle: Duration,
     pub has_seen_request: bool,
 }

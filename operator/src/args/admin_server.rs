@@ -75,8 +75,7 @@ impl AdminServer {
     }
 }
 
-/// Loads the root key, with retries until API server, permissions and Secret are available. `None`
-/// if the shutdown came first.
+/// Loads the root key, with retries until it is available. `None` if the shutdown came first.
 pub(super) async fn wait_for_root_key<F>(
     load: impl Fn() -> F,
     vitals: &Diagnostics,

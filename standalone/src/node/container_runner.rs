@@ -123,8 +123,7 @@ impl ContainerRunner<'_> {
         false
     }
 
-    /// Starts the container. The restart count increases when the restart happens, as with the
-    /// kubelet.
+    /// The restart count increases when the restart happens, as with the kubelet.
     async fn start(&self, is_restart: bool) -> Result<Process, ContainerStartError> {
         // The semaphore is closed only with the node.
         let _permit = self.pod.node.starts.acquire().await;

@@ -91,8 +91,7 @@ enum ExecError {
     Exec(OsString, std::io::Error),
 }
 
-/// Runs `exec-as` with the arguments after the subcommand. Returns the exit code only if the command
-/// cannot be executed.
+/// Runs `exec-as` with its arguments. Returns only if the command cannot be executed.
 pub fn exec_as(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let step = ExecStep::try_parse_from(args).map_err(ExecError::from);
     let Err(error) = step.and_then(ExecStep::run);

@@ -22,11 +22,7 @@ use crate::api::{ContainerPath, LogQuery, LogStream};
 
 const MAX_READ_BYTES: u64 = 16 << 20;
 
-/// Reads the log of a container of a Pod on this node; with `follow`, until the container
-/// terminates.
-///
-/// # Errors
-///
+/// Reads the log of a container; with `follow`, until it terminates. Fails with
 /// [`io::ErrorKind::NotFound`] if the node knows no such Pod, container or run.
 pub fn log_stream(
     state_dir: &Path,

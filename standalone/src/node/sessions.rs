@@ -159,8 +159,7 @@ fn start(
     inside(launch.network.as_deref(), host, || command.spawn())
 }
 
-/// Process that has joined a container and waits for the command, its only child. Both are killed
-/// when it is dropped.
+/// Process in a container, and the command as its only child. Dropping it kills both.
 #[derive(Debug)]
 struct RunningCommand(Child);
 

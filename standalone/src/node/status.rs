@@ -125,8 +125,7 @@ fn initial_status(
     }
 }
 
-/// Termination of a container that this node had started before it restarted, unless the restart
-/// count has it already.
+/// Termination of a container started before the node restarted, unless it is counted already.
 fn unseen_termination(status: &ContainerStatus) -> Option<ContainerStateTerminated> {
     let state = status.state.as_ref()?;
     let now = || Some(Time(Timestamp::now()));

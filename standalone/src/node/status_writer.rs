@@ -65,8 +65,7 @@ impl<'a> StatusWriter<'a> {
         self.persist(PendingWrite::Deletion).await;
     }
 
-    /// Repeats a write until it succeeds or the Pod is gone. A status is read anew for each
-    /// attempt.
+    /// Repeats a write until it succeeds or the Pod is gone, with the then current status.
     async fn persist(&mut self, write: PendingWrite) {
         let mut delays = ExponentialBackoff::new(INITIAL_BACKOFF, MAX_BACKOFF);
         loop {

@@ -188,10 +188,8 @@ fn temporary(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Opens an unnamed file in `directory` that `link` can name.
-///
-/// # Errors
-/// Also on file systems without unnamed files, for example many network file systems.
+/// Opens an unnamed file in `directory` that `link` can name. Fails on file systems without unnamed
+/// files, for example many network file systems.
 fn open_unnamed(directory: &Path, mode: u32) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     Ok(rustix::fs::open(directory, flags, Mode::from_raw_mode(mode))?.into())

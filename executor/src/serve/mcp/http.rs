@@ -70,8 +70,7 @@ struct HttpTransport {
     gone: Gone,
 }
 
-/// # Errors
-/// If the URL is `https` and the image has no CA certificates.
+/// Fails if the URL is `https` and the image has no CA certificates.
 pub(super) async fn connect(
     server: &RemoteServer,
     sessions: Sessions,

@@ -182,8 +182,7 @@ impl Grid {
         }
     }
 
-    /// Writes to the row of the cursor. Checks the size of the screen each time a long row grows by
-    /// one width.
+    /// Writes to the row of the cursor. Checks the screen's size each time it grows by one width.
     fn grow(&mut self, change: impl FnOnce(&mut Row)) {
         let row = self.row_mut();
         let before = row.size();

@@ -17,8 +17,7 @@ use shared::recent_map::RecentMap;
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 const FAILURE_TTL: Duration = Duration::from_mins(10);
 const MAX_REMEMBERED_FAILURES: usize = 4096;
-/// Maximum number of logins of one origin in the queue for suspects, so that a flood leaves room
-/// for other origins with a failure.
+/// Maximum logins of one origin in the queue for suspects: a flood leaves room for other origins.
 const MAX_QUEUED_PER_ORIGIN: usize = 16;
 
 /// Both queues. Each computes one login at a time.

@@ -16,8 +16,7 @@ use super::error::ErrorBody;
 
 /// Page that shows the document without any external request.
 const PAGE: &str = include_str!("openapi/docs.html");
-/// Content policy: the page may run its own script and call this server, nothing else. Not even a
-/// form can be sent elsewhere.
+/// The page may run its own script and call this server, nothing else, not even send a form.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
      form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
 

@@ -70,8 +70,7 @@ impl AddressProver {
         Self { client, port }
     }
 
-    /// Requires a proof that began after a connection was open. One proof covers all connections
-    /// that were open before it.
+    /// Requires a proof begun after a connection was open; it covers all that were open before it.
     pub(super) async fn prove(
         &self,
         pod: &ProvablePod,

@@ -62,8 +62,7 @@ impl Proxy {
         }
     }
 
-    /// As [`Proxy::admit`], for a sandbox that has just failed with `error`. An unchanged entry is
-    /// not trusted.
+    /// As [`Proxy::admit`] after a failure with `error`. An unchanged entry is not trusted.
     pub(super) async fn readmit(
         &self,
         failed: &Entry,
@@ -121,8 +120,7 @@ impl Proxy {
             .await)
     }
 
-    /// Waits for `limit`, or until the sandbox has moved or is not ready any more. Returns whether
-    /// it has.
+    /// Waits up to `limit`. Returns whether the sandbox has moved or is not ready any more.
     pub(super) async fn has_changed_within(&self, entry: &Entry, limit: Duration) -> bool {
         let has_changed =
             |now: &Entry| decide(now, false) != RequestDecision::Forward || has_moved(entry, now);

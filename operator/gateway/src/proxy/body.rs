@@ -15,8 +15,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use super::{ProxyError, RequestGuards, headers};
 use crate::observed::{BodyObserver, PolledFrame};
 
-/// A request body that can be offered to a second connection while the first one has read none of
-/// it. Nothing is sent twice.
+/// A request body that a second connection may send if the first one has read none of it.
 #[derive(Debug, Clone)]
 pub(super) struct RetryableBody {
     /// Empty once an attempt has begun to read.

@@ -39,15 +39,13 @@ pub(crate) struct Prefix {
 }
 
 impl Proxy {
-    /// Finds the target. The host takes precedence over the path: on a sandbox's own host, every
-    /// path belongs to the sandbox.
+    /// The host takes precedence: on a sandbox's own host, every path belongs to the sandbox.
     pub(crate) fn target(
         &self,
         request: &Request<Body>,
         local: Option<IpAddr>,
     ) -> Result<Target, ProxyError> {
-        // CONNECT would open a tunnel to any address, and TRACE returns headers that the gateway
-        // adds.
+        // CONNECT would open a tunnel to any address; TRACE returns headers that the gateway adds.
         if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
             return Err(ProxyError::WrongMethod);
         }
@@ -58,8 +56,7 @@ impl Proxy {
             Some(Err(_)) => by_name(host.as_deref().unwrap_or_default(), &self.base_host),
         };
         let mut route = sandbox.or_else(|| by_path(request.uri().path()));
-        // The server was started with its prefix and expects it (`docs/specs/runtime-api.md`,
-        // section 4.3).
+        // The server was started with its prefix (`docs/specs/runtime-api.md`, section 4.3).
         let expects_prefix = |route: &&mut Route| route.port == VSCODE;
         if self.config().keep_vscode_prefix
             && let Some(route) = route.as_mut().filter(expects_prefix)

@@ -61,8 +61,7 @@ impl Sandboxes {
             let known = self.known_session(tenant, session);
             return known.ok_or_else(|| self.not_found_or_unavailable());
         }
-        // Only a first epoch of another replica can be unknown here: a later one follows a
-        // tombstone, which the index has.
+        // Only a first epoch can be unknown: a later one follows a tombstone, which the index has.
         let first = self.session_runtime_id(tenant, session, 0);
         let found = self.look_up(&first).await?;
         match found.filter(|entry| entry.runtime_id == first) {

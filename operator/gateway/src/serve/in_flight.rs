@@ -174,8 +174,7 @@ impl InFlightRequest {
             .as_ref()
             .is_some_and(InFlightRequests::left_unread);
         if unread && version < Version::HTTP_2 {
-            // The connection will be closed; without this the client could send its next request on
-            // it.
+            // The connection will be closed; the client must not send its next request on it.
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
         }

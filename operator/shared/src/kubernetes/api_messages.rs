@@ -13,8 +13,7 @@ pub fn is_about_claims(message: &str) -> bool {
         .contains("persistentvolumeclaim")
 }
 
-/// The kubelet cannot configure a container because a Secret, a `ConfigMap` or a key in one does
-/// not exist.
+/// The kubelet cannot configure a container: a Secret, a `ConfigMap` or a key in one is missing.
 pub fn is_reference_missing(message: &str) -> bool {
     let names_object = ["secret \"", "configmap \""];
     let names_object = names_object.iter().any(|kind| message.contains(kind));
@@ -39,8 +38,7 @@ pub fn is_object_too_large(message: &str) -> bool {
     message.contains("request is too large") || message.contains("message larger than max")
 }
 
-/// A quota rejection without the current usage. It changes with every other Pod, and each change
-/// would be a status write.
+/// Without the current usage, which changes with every other Pod; each change would be a write.
 pub fn without_quota_usage(message: &str) -> String {
     let used = message.find(", used: ");
     let limited = message.rfind(", limited: ");

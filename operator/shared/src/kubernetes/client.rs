@@ -79,8 +79,7 @@ async fn configuration(connection: &Connection) -> Result<Config, ClientError> {
     })
 }
 
-/// Installs ring as the TLS provider of the process. Without it, rustls panics as soon as two
-/// providers are linked.
+/// Installs ring as TLS provider. Without it, rustls panics as soon as two providers are linked.
 pub fn install_crypto() {
     // Fails only if a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();

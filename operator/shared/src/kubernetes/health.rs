@@ -20,11 +20,9 @@ pub use freshness::Freshness;
 
 use crate::kubernetes::error_text::{error_text, status_text, watch_cause, watch_error_text};
 
-/// Silence after which a watch is stuck. The API server sends bookmarks about every minute, and a
-/// watch ends after five.
+/// A watch silent for this long is stuck: bookmarks come every minute, and a watch ends after five.
 pub const WATCH_STUCK_TIMEOUT: Duration = Duration::from_mins(10);
-/// Silence after which a watch is started again, and its index may be stale: more than the time
-/// between two bookmarks.
+/// Silence after which a watch restarts and its index may be stale; above the bookmark interval.
 pub const WATCH_SILENCE_LIMIT: Duration = Duration::from_secs(90);
 const MAX_ERROR_BYTES: usize = 300;
 
@@ -74,8 +72,7 @@ pub enum WatchFailure {
 }
 
 impl Health {
-    /// Adds a watch. It must list once before the process is ready. `full` is the resource's name
-    /// with its group.
+    /// Adds a watch, which must list once before readiness. `full` is the resource with its group.
     pub fn add_watch(&self, resource: &'static str, full: String) {
         let now = Instant::now();
         let watch = WatchHealth {

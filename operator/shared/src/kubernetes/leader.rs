@@ -253,8 +253,7 @@ impl LeaderElection {
         with_timeout(self.api.create(&PostParams::default(), &lease)).await
     }
 
-    /// Replaces the lease. Its resource version makes the write fail after a change by another
-    /// process.
+    /// Replaces the lease. Fails after a change by another process, by its resource version.
     async fn write(&self, lease: &Lease) -> Result<Lease, CallError> {
         let params = PostParams::default();
         with_timeout(self.api.replace(&self.config.name, &params, lease)).await

@@ -66,8 +66,7 @@ pub async fn load_or_create(client: &Client, namespace: &str) -> Result<Keys, Ro
     }
 }
 
-/// Loads the root key that a controller has created. Gateways face clients and need no permission
-/// to create Secrets.
+/// Loads the root key, never creates it: gateways face clients and must not write Secrets.
 pub async fn load(client: &Client, namespace: &str) -> Result<Keys, RootKeyError> {
     derive(&read(&Api::namespaced(client.clone(), namespace)).await?)
 }

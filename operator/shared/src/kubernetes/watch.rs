@@ -46,8 +46,7 @@ where
     }
 }
 
-/// Watches until `shutdown`. Errors are logged, reported to health, and retried without end: a
-/// resource may be installed later.
+/// Watches until `shutdown`. Errors are retried without end: a resource may be installed later.
 pub async fn run<K>(
     api: Api<DeserializeGuard<K>>,
     labels: Option<String>,

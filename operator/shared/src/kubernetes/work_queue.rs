@@ -18,8 +18,7 @@ use super::backoff::jittered;
 const INITIAL_BACKOFF: Duration = Duration::from_millis(200);
 /// Maximum backoff if the object causes the failures.
 pub const MAX_BACKOFF: Duration = Duration::from_mins(5);
-/// Maximum backoff if the API server causes the failures. The load on it is bounded by the number
-/// of concurrent reconciles.
+/// Maximum backoff if the API server fails; the number of concurrent reconciles bounds its load.
 pub const MAX_OUTAGE_BACKOFF: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -57,8 +56,7 @@ impl<K> Default for WorkQueue<K> {
 }
 
 impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
-    /// Starts to accept keys. A closed queue drops them, because without a reconcile the keys of
-    /// deleted objects would stay.
+    /// Starts to accept keys. A closed queue drops them: keys of deleted objects would stay.
     pub fn open(&self) {
         self.state.lock().open = true;
     }

@@ -40,8 +40,7 @@ pub struct HttpGateways {
 }
 
 impl HttpGateways {
-    /// Creates a client for `endpoints`, each a `HOST:PORT`. Queries are signed with the keys of
-    /// the installation.
+    /// Endpoints are `HOST:PORT`. Queries are signed with the keys of the installation.
     pub fn new(endpoints: Vec<String>, keys: Arc<Keys>, clock: Clock) -> Self {
         Self {
             endpoints,

@@ -70,10 +70,7 @@ impl TrafficReport {
 }
 
 impl TrafficEndpoint {
-    /// Creates an endpoint; `traffic_of` reads the traffic of a sandbox.
-    ///
-    /// # Errors
-    /// [`TokenError::Key`] if the public key of the installation is invalid.
+    /// Fails with [`TokenError::Key`] if the public key of the installation is invalid.
     pub fn new(
         keys: &Keys,
         clock: Clock,

@@ -160,11 +160,8 @@ impl Kernel {
         }
     }
 
-    /// Runs code in the directory of the shell.
-    ///
-    /// # Errors
-    /// If the kernel does not accept requests. One may be sent in part; the kernel has to be
-    /// replaced.
+    /// Runs code in the directory of the shell. Fails if the kernel does not accept requests. One
+    /// may be sent in part; the kernel has to be replaced.
     pub(super) async fn run_in(
         &mut self,
         directory: &Path,
