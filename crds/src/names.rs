@@ -35,7 +35,6 @@ pub fn pod(sandbox: &str) -> String {
     sandbox.to_owned()
 }
 
-/// Name of the workspace PVC.
 pub fn workspace_claim(sandbox: &str) -> String {
     format!("{sandbox}-workspace")
 }
@@ -49,12 +48,10 @@ pub fn environment_secret(sandbox: &str, start: &str) -> String {
     format!("{sandbox}-{start}{ENVIRONMENT}")
 }
 
-/// Returns whether a Secret of this name can be the environment of a sandbox.
 pub fn is_environment_secret(secret: &str) -> bool {
     secret.ends_with(ENVIRONMENT)
 }
 
-/// Returns whether a PVC of this name can be a workspace.
 pub fn is_workspace_claim(name: &str) -> bool {
     name.ends_with("-workspace")
 }
@@ -80,7 +77,6 @@ pub fn runtime_id(hash: &[u8]) -> String {
     encode_letters(hash, RUNTIME_ID_LEN)
 }
 
-/// Returns whether the text has the form of a runtime id.
 pub fn is_runtime_id(text: &str) -> bool {
     text.len() == RUNTIME_ID_LEN && text.bytes().all(|b| b.is_ascii_lowercase())
 }

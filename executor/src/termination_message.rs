@@ -12,7 +12,6 @@ const TERMINATION_LOG: &str = "/dev/termination-log";
 
 const MAX_MESSAGE_BYTES: usize = 512;
 
-/// Replaces the termination message.
 pub(crate) fn write_message(text: &str) {
     write(Path::new(TERMINATION_LOG), text);
 }

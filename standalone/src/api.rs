@@ -118,7 +118,6 @@ impl EmbeddedApi {
         }
     }
 
-    /// Sets the node that serves the containers.
     pub fn serve_containers(&self, kubelet: Arc<dyn Kubelet>) {
         *self.state.kubelet.write() = Some(kubelet);
     }

@@ -41,7 +41,6 @@ pub(super) use error::{ApiError, OutcomeTag, error_response};
 /// Largest body of a request: an environment of 1 MiB fits after JSON escaping.
 const MAX_BODY_BYTES: usize = 2 << 20;
 
-/// State that all endpoints share.
 #[derive(Debug)]
 pub(super) struct Api {
     sandboxes: Sandboxes,

@@ -84,7 +84,6 @@ impl Gateway {
         &self.0.metrics
     }
 
-    /// Traffic of a sandbox through this gateway.
     pub fn traffic_of(&self, sandbox: &Key) -> Traffic {
         self.0.proxy.upstreams.traffic(sandbox)
     }

@@ -26,7 +26,6 @@ use record::{Hash, Record};
 
 pub use secret_watch::watch_secret;
 
-/// Name of the Secret that holds the records.
 pub const SECRET_NAME: &str = "sandbox-api-keys";
 /// Data key of the Secret.
 pub const SECRET_KEY: &str = "keys.json";

@@ -187,7 +187,6 @@ impl Store {
         Ok(Some(object))
     }
 
-    /// Returns the objects that name `uid` as an owner.
     pub(crate) fn dependents(&self, uid: &str) -> Vec<(ObjectKey, Arc<Value>)> {
         let state = self.state.lock();
         let keys = state.dependents.get(uid).into_iter().flatten();

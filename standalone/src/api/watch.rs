@@ -26,7 +26,6 @@ const MAX_WATCH_DURATION: Duration = Duration::from_hours(1);
 /// Events read from the history at once.
 const BATCH: usize = 256;
 
-/// Response to a watch request.
 pub(super) fn stream(state: Arc<ApiState>, request: Request) -> Result<Response, ApiError> {
     let watcher = Watcher::start(state, request)?;
     let lines = stream::unfold(watcher, |mut watcher| async {

@@ -140,7 +140,6 @@ impl ContainerRunner<'_> {
         Ok(process)
     }
 
-    /// Waits for the exit and forwards signals.
     async fn wait_with_signals(&self, mut process: Process) -> Exit {
         let started = Timestamp::now();
         let mut is_terminating = false;

@@ -168,7 +168,6 @@ fn execute(program: &OsString, arguments: &[OsString]) -> ExecError {
     ExecError::Exec(program.clone(), error)
 }
 
-/// Runs the command and exits as it does.
 fn run_and_exit(program: &OsString, arguments: &[OsString]) -> ExecError {
     match Command::new(program).args(arguments).status() {
         Ok(status) => std::process::exit(

@@ -27,7 +27,6 @@ pub(crate) struct Launcher {
     jobs: mpsc::Sender<Job>,
 }
 
-/// Network namespace of the host.
 #[derive(Debug)]
 pub(crate) struct HostNamespace(File);
 

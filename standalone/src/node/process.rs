@@ -39,7 +39,6 @@ pub(crate) struct LaunchSpec {
     pub users: Option<Arc<UserNamespace>>,
 }
 
-/// Started container.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub container: Arc<RunningContainer>,

@@ -194,7 +194,6 @@ pub(crate) fn terminated(end: ContainerStateTerminated) -> ContainerState {
     }
 }
 
-/// The termination in the container's current state.
 pub(crate) fn termination(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     container.state.as_ref()?.terminated.as_ref()
 }

@@ -59,7 +59,6 @@ fn client(is_secure: bool) -> io::Result<HttpClient> {
     Ok(Client::builder(TokioExecutor::new()).build(connector))
 }
 
-/// State that all requests share.
 #[derive(Debug)]
 struct HttpTransport {
     client: HttpClient,

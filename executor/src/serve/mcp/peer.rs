@@ -67,7 +67,6 @@ pub(super) struct Peer {
     gone: watch::Receiver<Option<ConnectionEnd>>,
 }
 
-/// Receives the messages of the server.
 #[derive(Debug, Clone)]
 pub(super) struct Inbox {
     waiting: Arc<Mutex<BTreeMap<u64, oneshot::Sender<Value>>>>,

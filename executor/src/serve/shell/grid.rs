@@ -133,7 +133,6 @@ impl Grid {
         text
     }
 
-    /// Text of the whole screen.
     pub(super) fn text(&self) -> String {
         let rows = self.rows.iter().map(|row| row.text(0) + "\n");
         rows.collect()

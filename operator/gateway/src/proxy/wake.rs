@@ -19,7 +19,6 @@ use shared::token_bucket::TokenBucket;
 const MIN_WRITE_INTERVAL: Duration = Duration::from_millis(10);
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Sandboxes that are being woken.
 #[derive(Debug)]
 pub(super) struct WakeScheduler {
     metrics: Arc<GatewayMetrics>,

@@ -143,7 +143,6 @@ impl InFlightRequests {
         self.0.unread.load(Ordering::Relaxed)
     }
 
-    /// Waits until the connection is idle.
     pub(super) async fn idle(&self) {
         let (mut known, mut checks) = (self.generation(), 0);
         while checks < IDLE_CHECKS {

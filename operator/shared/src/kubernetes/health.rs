@@ -95,7 +95,6 @@ impl Health {
         });
     }
 
-    /// Records the start of a list or watch.
     pub fn watch_attempted(&self, resource: &str) {
         self.with_watch(resource, |_| {});
     }

@@ -35,7 +35,6 @@ const STANDBY_POLL_INTERVAL: Duration = Duration::from_secs(1);
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 const LEASE_CHECK: &str = "lease";
 
-/// Lease and identity of a candidate.
 #[derive(Debug, Clone)]
 pub struct LeaseConfig {
     pub namespace: String,

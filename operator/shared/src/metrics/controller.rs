@@ -37,7 +37,6 @@ role_metrics! {
 }
 
 impl ControllerMetrics {
-    /// Records a successful reconcile.
     pub fn record_success(&self, took: Duration) {
         self.record("ok", took);
     }

@@ -28,7 +28,6 @@ pub struct NewKey {
     pub key: String,
 }
 
-/// Record in a list.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ListedKey {
     /// The first digits of the hash.

@@ -184,7 +184,6 @@ impl Kernel {
         self.run(code, deadline).await
     }
 
-    /// Runs code until its end or until the deadline.
     pub(super) async fn run(
         &mut self,
         code: &str,
