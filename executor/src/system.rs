@@ -27,8 +27,7 @@ pub(crate) fn hide_from_own_user() {
     }
 }
 
-/// Returns whether this process has the capabilities to change its user. If they cannot be read,
-/// it returns true and the attempt fails.
+/// Returns whether this process may change its user; true if unknown, so that the attempt fails.
 pub(crate) fn may_change_user() -> bool {
     let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
     rustix::thread::capabilities(None).map_or(true, |own| own.effective.contains(needed))

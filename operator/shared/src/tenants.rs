@@ -135,8 +135,7 @@ impl Tenants {
         }
     }
 
-    /// Loads the content of `keys.json`. Malformed records are skipped with a warning, so that one
-    /// mistake does not invalidate all keys.
+    /// Loads `keys.json`. Skips malformed records with a warning: one must not invalidate all.
     pub fn replace(&self, json: &[u8]) -> Result<(), TenantError> {
         let raw: Vec<serde_json::Value> =
             serde_json::from_slice(json).map_err(TenantError::Malformed)?;

@@ -164,8 +164,7 @@ async fn open_start_gate(
     Ok((pid, init))
 }
 
-/// First process in the container, as the child of bubblewrap or of the step that joins. Their own
-/// reports would be numbers of another PID namespace.
+/// First process in the container; the parent's own report would be of another PID namespace.
 pub(crate) fn only_child(parent: &Child) -> io::Result<Pid> {
     let missing = || io::Error::other("the container's first process is gone");
     let id = parent.id().ok_or_else(missing)?;

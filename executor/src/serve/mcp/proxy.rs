@@ -158,8 +158,7 @@ fn prefix(entry: &mut Value, key: &str, server: &str) {
     }
 }
 
-/// Returns the server of a prefixed name and the name without prefix. Server names may contain the
-/// separator: the longest match wins.
+/// Server of a prefixed name, and the rest. Server names may contain the separator: longest wins.
 fn owner<'a>(servers: &'a [Arc<Server>], name: &'a str) -> Option<(&'a Arc<Server>, &'a str)> {
     if let [only] = servers {
         return Some((only, name));

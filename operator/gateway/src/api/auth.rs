@@ -34,8 +34,7 @@ impl RateLimitedCaller {
     }
 }
 
-/// An authenticated caller without a rate limit: a rejected poll ends the client's start
-/// (`docs/specs/runtime-api.md`, section 0.4, rule 2).
+/// No rate limit: a rejected poll ends a start (`docs/specs/runtime-api.md`, section 0.4, rule 2).
 #[derive(Debug)]
 pub(super) struct Poller(pub(super) Arc<Tenant>);
 

@@ -158,8 +158,7 @@ impl Proxy {
     }
 }
 
-/// A probe does not wake a sandbox: it is no activity, so the sandbox would be paused again at once,
-/// and a monitor would wake it without end.
+/// A probe does not wake a sandbox: as it is no activity, a monitor would wake it without end.
 fn decide(entry: &Entry, is_probe: bool) -> RequestDecision {
     match entry.desired_state() {
         _ if entry.deleting => RequestDecision::Reject(ProxyError::Stopped),

@@ -89,8 +89,7 @@ fn filter_frame_trailers(mut frame: Frame<Bytes>) -> Frame<Bytes> {
     frame
 }
 
-/// Observer of a response body. The body fails when the Pod that sends it is deleted, because the
-/// address would stay silent forever.
+/// Fails a response body when its Pod is deleted: the address would stay silent forever.
 #[derive(Debug)]
 pub(super) struct ResponseObserver {
     gone: Pin<Box<WaitForCancellationFutureOwned>>,

@@ -120,8 +120,7 @@ impl PrefixRewriter {
     }
 }
 
-/// Keeps the cookies of a server on its own host. A cookie for the whole domain would be sent to
-/// other sandboxes and could replace theirs.
+/// A cookie for the whole domain would be sent to other sandboxes and could replace theirs.
 pub(super) fn strip_cookie_domains(headers: &mut HeaderMap) {
     headers.remove(CLEAR_SITE_DATA);
     for_each_cookie(headers, without_domain);

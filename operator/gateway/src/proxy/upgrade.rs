@@ -31,8 +31,7 @@ pub(crate) struct Tunnels {
     aborted: CancellationToken,
 }
 
-/// Takes the upgrade out of a request. An upgrade to HTTP/2 is ignored: its requests would bypass
-/// the gateway's checks (RFC 9113 removed it).
+/// Ignores an upgrade to HTTP/2, removed by RFC 9113: its requests would bypass the checks.
 pub(super) fn take_upgrade(request: &mut Request<Body>) -> Option<Upgrade> {
     let headers = request.headers();
     let requested =
@@ -77,8 +76,7 @@ impl Tunnels {
         }
     }
 
-    /// Returns the response 101 of the sandbox, and connects both sides as soon as they have
-    /// switched. The tunnel closes with its Pod.
+    /// Returns the 101 of the sandbox and connects both sides. The tunnel closes with its Pod.
     pub(super) fn open(&self, upgrade: Upgrade, mut sent: ProxiedResponse) -> Response<Body> {
         let sandbox = hyper::upgrade::on(&mut sent.response);
         let (mut parts, _) = sent.response.into_parts();

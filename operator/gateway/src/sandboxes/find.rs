@@ -70,8 +70,7 @@ impl Sandboxes {
         }
     }
 
-    /// Confirms an entry that changed a moment ago by a live lookup: another replica may have
-    /// changed it once more. Falls back to the entry itself.
+    /// Looks up a just changed entry: another replica may have changed it again. Else returns it.
     async fn confirm(&self, entry: Arc<Entry>) -> Arc<Entry> {
         let recent = self
             .index

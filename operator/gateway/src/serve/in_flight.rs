@@ -156,8 +156,7 @@ impl InFlightRequests {
 }
 
 impl InFlightRequest {
-    /// Keeps the request in flight until the end of its response. A tunnel stays in flight for
-    /// good. `version` is that of the request.
+    /// Keeps the request (of `version`) in flight until its response ends, a tunnel for good.
     pub(super) fn until_response_end(
         mut self,
         version: Version,

@@ -32,8 +32,7 @@ pub fn is_runtime_class_missing(message: &str, class: &str) -> bool {
     message.contains(&format!("RuntimeClass \"{class}\" not found"))
 }
 
-/// etcd, or the API server's connection to it, does not accept an object of this size. The API
-/// server reports both as internal errors.
+/// etcd or the connection to it rejects the size; the API server reports an internal error.
 pub fn is_object_too_large(message: &str) -> bool {
     message.contains("request is too large") || message.contains("message larger than max")
 }

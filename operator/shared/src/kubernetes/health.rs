@@ -144,8 +144,7 @@ impl Health {
         self.0.lock().readiness_checks.push(Box::new(check));
     }
 
-    /// Keeps the process ready when a watch fails that has listed once: a gateway serves from its
-    /// index. What fails is a warning then.
+    /// A failing watch that has listed once is a warning: a gateway serves from its index.
     pub fn serve_while_stale(&self) {
         self.0.lock().serves_stale = true;
     }
