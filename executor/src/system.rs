@@ -47,7 +47,7 @@ pub(crate) fn run_as(command: &mut Command, uid: Uid, gid: Gid, groups: Vec<Gid>
     }
 }
 
-/// Releases the pages of code: a process that waits for hours needs few. Use reads them again.
+/// Releases code pages: a process that waits for hours needs few; the kernel reads them on use.
 #[expect(unsafe_code, reason = "madvise on mapped code")]
 pub(crate) fn release_code_pages() {
     // Without `/proc` the pages stay.

@@ -26,7 +26,7 @@ pub(super) async fn launch_dir(
     run(identity, try_paths).await
 }
 
-/// Checks with the rights of the sandbox user. Fails if the file system does not respond.
+/// Uses the rights of the sandbox user. Fails if the file system does not respond.
 pub(super) async fn is_dir(identity: &Identity, path: PathBuf) -> io::Result<bool> {
     run(identity, move || path.is_dir()).await
 }

@@ -220,7 +220,7 @@ pub(crate) fn create_params() -> PostParams {
 }
 
 /// Annotation that ends the present automatic pause, or starts a failed sandbox with a workspace
-/// again. Its value follows from the status, so that all writers write the same.
+/// again. It follows from the status: clocks need not agree, and all writers write the same.
 fn wake(entry: &Entry) -> Option<Value> {
     let status = &entry.status;
     let at = if entry.automatic_pause().is_some() {

@@ -167,7 +167,7 @@ impl Acceptor<'_> {
         self.open.remove(&id);
     }
 
-    /// Closes a part of the connections, idle longest: the search then costs little for each.
+    /// Closes a part of all connections, idle for longest: the search then costs little for each.
     fn evict_idle(&self) {
         let idle = self.open.values().filter(|open| !open.close.is_cancelled());
         let idle = idle.filter_map(|open| Some((open.in_flight.idle_time()?, &open.close)));
@@ -230,7 +230,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Serves until it ends, is idle, resets too many requests, or `close` finds none in flight.
+    /// Serves until it ends, is idle, resets too many requests, or has none left after `close`.
     async fn run(mut self, stream: TcpStream, mut slot: ConnectionSlot) {
         let (in_flight, close) = (self.in_flight.clone(), self.close.clone());
         let open = self.open(stream, &mut slot);

@@ -159,7 +159,7 @@ fn start(
     inside(launch.network.as_deref(), host, || command.spawn())
 }
 
-/// Process in a container, and the command as its only child. Dropping it kills both.
+/// Process that has joined a container, with the command as its only child. A drop kills both.
 #[derive(Debug)]
 struct RunningCommand(Child);
 

@@ -70,7 +70,7 @@ impl Sandboxes {
         }
     }
 
-    /// Looks up a just changed entry: another replica may have changed it again. Else returns it.
+    /// Confirms a just changed entry: another replica may have changed it again. Falls back to it.
     async fn confirm(&self, entry: Arc<Entry>) -> Arc<Entry> {
         let recent = self
             .index

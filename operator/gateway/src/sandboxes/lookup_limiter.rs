@@ -24,7 +24,8 @@ const CACHE_CAPACITY: usize = 4096;
 /// waited for [`INDEX_CATCH_UP_TIMEOUT`] after the last lookup, at most [`NEGATIVE_CACHE_TTL`] ago.
 const API_ALIVE_WINDOW: Duration = Duration::from_millis(1500);
 
-/// Time for which a confirmation holds, and without any after a failure: an outage delays few.
+/// Time for which the confirmation of an entry holds, and time without any after a failure, so that
+/// an outage delays few requests.
 const CONFIRMATION_TTL: Duration = Duration::from_secs(5);
 
 type Confirmation = Arc<OnceCell<()>>;

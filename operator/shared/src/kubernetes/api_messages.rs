@@ -37,7 +37,7 @@ pub fn is_object_too_large(message: &str) -> bool {
     message.contains("request is too large") || message.contains("message larger than max")
 }
 
-/// Without the current usage, which changes with every other Pod; each change would be a write.
+/// Quota rejection without usage, which changes with every other Pod: each change would be a write.
 pub fn without_quota_usage(message: &str) -> String {
     let used = message.find(", used: ");
     let limited = message.rfind(", limited: ");

@@ -144,7 +144,7 @@ impl Health {
         self.0.lock().readiness_checks.push(Box::new(check));
     }
 
-    /// A failing watch that has listed once is a warning: a gateway serves from its index.
+    /// A failing watch that has listed once is only a warning: a gateway serves from its index.
     pub fn serve_while_stale(&self) {
         self.0.lock().serves_stale = true;
     }
