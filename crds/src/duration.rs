@@ -16,8 +16,7 @@ const UNITS: [(&str, u128); 4] = [
 ];
 /// Maximum number of digits on each side of a decimal point, as in the CRDs.
 const MAX_DIGITS: usize = 9;
-/// Upper bound of a duration; longer ones are capped. In hours it has as many digits as the CRDs
-/// accept.
+/// Upper bound; longer durations are capped. In hours it has the most digits that the CRDs accept.
 const MAX_DURATION: time::Duration = time::Duration::from_hours(999_999_999);
 
 /// Duration as Go writes it, for example `1h30m`, in whole milliseconds. Shorter ones are rounded
@@ -25,7 +24,6 @@ const MAX_DURATION: time::Duration = time::Duration::from_hours(999_999_999);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Duration(time::Duration);
 
-/// Rejection of a text that is not a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not a duration (examples: 90s, 20m, 1h30m)")]
 pub struct DurationError;

@@ -29,7 +29,6 @@ pub const WAKE_ANNOTATION: &str = "openhands.dev/wake-at";
 /// Name of the container that the user's image runs in.
 pub const CONTAINER: &str = "sandbox";
 
-/// Length of a runtime id.
 pub const RUNTIME_ID_LEN: usize = 16;
 
 /// Name of the Pod. It is fixed, so that the API server rejects a second live Pod.
@@ -37,7 +36,6 @@ pub fn pod(sandbox: &str) -> String {
     sandbox.to_owned()
 }
 
-/// Name of the workspace PVC.
 pub fn workspace_claim(sandbox: &str) -> String {
     format!("{sandbox}-workspace")
 }
@@ -51,12 +49,10 @@ pub fn environment_secret(sandbox: &str, start: &str) -> String {
     format!("{sandbox}-{start}{ENVIRONMENT}")
 }
 
-/// Returns whether a Secret of this name can be the environment of a sandbox.
 pub fn is_environment_secret(secret: &str) -> bool {
     secret.ends_with(ENVIRONMENT)
 }
 
-/// Returns whether a PVC of this name can be a workspace.
 pub fn is_workspace_claim(name: &str) -> bool {
     name.ends_with("-workspace")
 }
@@ -100,7 +96,6 @@ pub fn runtime_id(hash: &[u8]) -> String {
     encode_letters(hash, RUNTIME_ID_LEN)
 }
 
-/// Returns whether the text has the form of a runtime id.
 pub fn is_runtime_id(text: &str) -> bool {
     text.len() == RUNTIME_ID_LEN && text.bytes().all(|b| b.is_ascii_lowercase())
 }

@@ -10,7 +10,6 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 
 use crate::{Sandbox, SandboxPool};
 
-/// All CRDs of this project.
 pub fn all_crds() -> Vec<CustomResourceDefinition> {
     let mut all = vec![Sandbox::crd(), SandboxPool::crd()];
     let versions = all.iter_mut().flat_map(|crd| &mut crd.spec.versions);

@@ -10,7 +10,6 @@ pub enum ShellWordsError {
     TrailingBackslash,
 }
 
-/// Splits a line into words.
 pub fn split(line: &str) -> Result<Vec<String>, ShellWordsError> {
     let mut rest = line.chars();
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);

@@ -62,8 +62,7 @@ fn open(path: &Path, create: bool) -> io::Result<OwnedFd> {
     Ok(entry)
 }
 
-/// Components, the last one first. An absolute path has `/` as its first one, which leads from any
-/// directory to the root.
+/// Components, the last one first. An absolute path starts with `/`, which leads to the root.
 fn reversed_components(path: &Path) -> Vec<OsString> {
     let names = path.components().rev();
     names.map(|name| name.as_os_str().to_owned()).collect()

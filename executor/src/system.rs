@@ -27,8 +27,7 @@ pub(crate) fn hide_from_own_user() {
     }
 }
 
-/// Returns whether this process has the capabilities to change its user. If they cannot be read,
-/// it returns true and the attempt fails.
+/// Returns whether this process may change its user; true if unknown, so that the attempt fails.
 pub(crate) fn may_change_user() -> bool {
     let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
     rustix::thread::capabilities(None).map_or(true, |own| own.effective.contains(needed))
@@ -39,8 +38,7 @@ pub(crate) fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Configures a command to run as a user. `uid` and `gid` of the standard library would drop the
-/// supplementary groups.
+/// Makes a command run as a user. The standard library would drop the supplementary groups.
 #[expect(unsafe_code, reason = "runs between fork and exec: system calls only")]
 pub(crate) fn run_as(command: &mut Command, uid: Uid, gid: Gid, groups: Vec<Gid>) {
     // SAFETY: the closure allocates nothing and makes three system calls.
@@ -49,8 +47,7 @@ pub(crate) fn run_as(command: &mut Command, uid: Uid, gid: Gid, groups: Vec<Gid>
     }
 }
 
-/// Releases the pages of the program's code. A process that waits for hours needs few of them;
-/// the kernel reads them again on use.
+/// Releases code pages: a process that waits for hours needs few; the kernel reads them on use.
 #[expect(unsafe_code, reason = "madvise on mapped code")]
 pub(crate) fn release_code_pages() {
     // Without `/proc` the pages stay.

@@ -10,10 +10,8 @@ use clap::error::{ContextKind, ContextValue};
 /// Default `terminationMessagePath` of Kubernetes. The file exists and is writable in containers.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
-/// Maximum length of a message in bytes.
 const MAX_MESSAGE_BYTES: usize = 512;
 
-/// Replaces the termination message.
 pub(crate) fn write_message(text: &str) {
     write(Path::new(TERMINATION_LOG), text);
 }

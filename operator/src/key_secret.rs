@@ -12,7 +12,6 @@ use shared::tenants::{SECRET_KEY, SECRET_NAME};
 /// Attempts to change the Secret after conflicts.
 const MAX_UPDATE_ATTEMPTS: u32 = 5;
 
-/// API of the Secrets of a namespace.
 pub(crate) fn secrets(client: &Client, namespace: &str) -> Api<Secret> {
     Api::namespaced(client.clone(), namespace)
 }
@@ -50,7 +49,6 @@ pub(crate) async fn load_document(
     secret.as_ref().map(read).transpose()
 }
 
-/// Reads the document of the Secret.
 pub(crate) fn read(secret: &Secret) -> anyhow::Result<KeyDocument> {
     let json = secret.data.as_ref().and_then(|data| data.get(SECRET_KEY));
     Ok(json

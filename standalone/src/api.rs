@@ -53,7 +53,6 @@ const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 /// Attempts of a write that loses races.
 const MAX_WRITE_ATTEMPTS: usize = 32;
 
-/// Maximum number of open sessions with Pods.
 const MAX_SESSIONS: usize = 256;
 
 /// Events kept per resource for watches that resume.
@@ -85,8 +84,7 @@ impl EmbeddedApi {
         Self::new(definitions, clock, registry, store, None)
     }
 
-    /// Opens a server that stores its objects in a SQLite file. A response means that the write is
-    /// on disk.
+    /// Opens a server that stores its objects in SQLite. A response means that a write is on disk.
     pub fn open(
         path: impl AsRef<Path>,
         definitions: &[CustomResourceDefinition],
@@ -120,7 +118,6 @@ impl EmbeddedApi {
         }
     }
 
-    /// Sets the node that serves the containers.
     pub fn serve_containers(&self, kubelet: Arc<dyn Kubelet>) {
         *self.state.kubelet.write() = Some(kubelet);
     }
@@ -144,8 +141,7 @@ impl EmbeddedApi {
         kube::Client::new(self.clone(), "default")
     }
 
-    /// HTTP router. A secret path prefix is the only protection of a local server: kubectl sends no
-    /// credentials over plain HTTP.
+    /// The secret path prefix is the only protection: kubectl sends no credentials over plain HTTP.
     pub fn router(&self) -> axum::Router {
         axum::Router::new().fallback_service(self.clone())
     }

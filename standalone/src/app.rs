@@ -34,11 +34,7 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of the node's setup, which first ends the containers of an earlier process.
 const NODE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Serves until SIGINT or SIGTERM.
-///
-/// # Errors
-///
-/// If a prerequisite is missing or a component ends by itself.
+/// Serves until SIGINT or SIGTERM. Fails without a prerequisite or if a component ends by itself.
 #[tokio::main]
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     operator::logging::init(None);
@@ -85,7 +81,6 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     result
 }
 
-/// Waits until every component works.
 async fn wait_ready(components: &Components) -> anyhow::Result<()> {
     anyhow::ensure!(
         components.index.wait_synced(SYNC_TIMEOUT).await,

@@ -7,8 +7,7 @@ use standalone::{app, args::Args, node};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1).peekable();
-    // The process node runs this binary inside containers, where no other program is certain to
-    // exist.
+    // The node runs this binary in containers, where no other program is certain to exist.
     if args.next_if(|arg| arg == node::EXEC_AS).is_some() {
         return node::exec_as(args);
     }

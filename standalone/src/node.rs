@@ -62,15 +62,12 @@ use self::node_user::NodeUser;
 use self::paths::Paths;
 use self::user_namespace::UserNamespace;
 
-/// Name of the Node object.
 const NODE_NAME: &str = "standalone";
 
 const BWRAP: &str = "/usr/bin/bwrap";
 
-/// Maximum number of concurrent container starts.
 const MAX_CONCURRENT_STARTS: usize = 16;
 
-/// Settings of a node.
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
     /// Directory of Pods, volumes and logs, for one process at a time.
@@ -119,7 +116,6 @@ impl NodeConfig {
     }
 }
 
-/// The node cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     #[error("{} is missing: install bubblewrap", BWRAP)]
@@ -156,13 +152,9 @@ pub(crate) struct Node {
     starts: Semaphore,
 }
 
-/// Runs the node until `shutdown`. Returns when its containers have ended and everything outside of
-/// the state directory is removed.
-///
-/// # Errors
-///
-/// If the machine lacks a prerequisite or the state directory is in use; never because of a Pod or
-/// the API.
+/// Runs until `shutdown`; then its containers have ended and everything outside of the state
+/// directory is removed. Fails without a prerequisite or if the state directory is in use, never
+/// because of a Pod or the API.
 pub async fn run(
     client: Client,
     config: NodeConfig,
@@ -252,8 +244,7 @@ fn require_user_namespace<T>(
     }
 }
 
-/// The user namespace of containers. Without one, root in a container is root of the host, with
-/// few capabilities.
+/// Without a user namespace, root in a container is root of the host, with few capabilities.
 async fn user_namespace(
     config: &NodeConfig,
     paths: &Paths,

@@ -19,7 +19,6 @@ pub(crate) struct StateDir {
     _lock: File,
 }
 
-/// The state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StateError {
     #[error("{0}: another process uses this state directory")]

@@ -167,7 +167,6 @@ pub struct Restarts {
 }
 
 impl Restarts {
-    /// Returns whether there were no restarts.
     pub fn is_empty(&self) -> bool {
         self == &Self::default()
     }

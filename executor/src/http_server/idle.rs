@@ -14,8 +14,7 @@ pub(super) struct IdleConnections {
     added: Notify,
 }
 
-/// Membership of one connection. It is idle until a complete request head has arrived, and again
-/// after each response.
+/// Membership of one connection. It is idle except from a complete request head to the response.
 #[derive(Debug)]
 pub(super) struct IdleMember {
     all: Arc<IdleConnections>,

@@ -139,8 +139,7 @@ pub(super) enum ActionError {
     },
     #[error("argument '{0}' has the wrong type")]
     Type(&'static str),
-    /// Empty text, as that of the Python server's assertion: clients turn such edits into reads
-    /// and writes.
+    /// Empty, as the Python server's assertion: clients turn such edits into reads and writes.
     #[error("")]
     LlmEdit,
 }

@@ -73,8 +73,7 @@ fn refuse(executor: &State<Arc<Executor>>, status: StatusCode, text: &str) -> Re
     }
 }
 
-/// Requires the key for every path but `PUBLIC_PATHS`, also for unknown ones. An empty key disables
-/// the check.
+/// Requires the key for all paths but `PUBLIC_PATHS`, also unknown ones. An empty key disables it.
 async fn authorize(State(key): State<Arc<str>>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let open = key.is_empty() || PUBLIC_PATHS.contains(&path);

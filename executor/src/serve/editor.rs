@@ -84,7 +84,6 @@ impl Editor {
         }
     }
 
-    /// Acquires the lock for actions that change files.
     pub(super) async fn write_lock(&self) -> MutexGuard<'_, ()> {
         self.write_lock.lock().await
     }

@@ -188,7 +188,6 @@ impl Executor {
         Ok(response)
     }
 
-    /// Runs a command in a shell of its own.
     async fn run_isolated(
         &self,
         request: &Request,
@@ -219,8 +218,7 @@ impl Executor {
         response
     }
 
-    /// Cells do not wait for commands; the kernel follows the shell only from directory to
-    /// directory.
+    /// Cells do not wait for commands; the kernel only follows the shell's directory.
     async fn run_cell(&self, cell: RunCell) -> Result<Observation, ExecuteError> {
         let kernel = self.plugins.jupyter.as_ref();
         let kernel = kernel.ok_or(JupyterError::NotEnabled)?;

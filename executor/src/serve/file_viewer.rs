@@ -49,10 +49,8 @@ struct Viewer {
     slots: Semaphore,
 }
 
-/// Listens near the server's port and writes the URL to a file that agents read.
-///
-/// # Errors
-/// If no port is free or the file cannot be written.
+/// Listens near the server's port and writes the URL to a file that agents read. Fails if no port
+/// is free or the file cannot be written.
 pub(super) async fn start(
     identity: &Arc<Identity>,
     port: u16,

@@ -88,7 +88,6 @@ impl Identity {
         }
     }
 
-    /// True if the sandbox user differs from the user of the server.
     pub(super) fn differs_from_server(&self) -> bool {
         self.switch
     }
@@ -136,17 +135,14 @@ impl Identity {
         }
     }
 
-    /// Waits, up to `limit`, until all threads of this user have ended, including those whose
-    /// callers have gone.
+    /// Waits up to `limit` for the end of this user's threads, also of those without a caller.
     pub(super) async fn wait_idle(&self, limit: Duration) {
         let all = self.threads.acquire_many(MAX_THREADS);
         let _ = tokio::time::timeout(limit, all).await;
     }
 
-    /// Runs blocking work, usually on files, with this user's rights.
-    ///
-    /// # Errors
-    /// If no thread can be created or the credentials cannot be changed.
+    /// Runs blocking work, usually on files, with this user's rights. Fails if no thread can be
+    /// created or the credentials cannot be changed.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -156,11 +152,7 @@ impl Identity {
         self.run_on_thread(Some(permit), work).await
     }
 
-    /// Runs work that cannot block, such as a signal, with this user's rights. It does not wait for
-    /// other threads.
-    ///
-    /// # Errors
-    /// If no thread can be created or the credentials cannot be changed.
+    /// Like `run`, without waiting for other threads: for work that cannot block, such as a signal.
     pub(super) async fn run_unqueued<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,

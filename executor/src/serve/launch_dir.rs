@@ -9,10 +9,8 @@ use super::identity::Identity;
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Returns the directory to start `program` in: `directory`, or `/` if it does not exist.
-///
-/// # Errors
-/// If the file system of the directory or of the program does not respond.
+/// Returns the directory to start `program` in: `directory`, or `/` if it does not exist. Fails if
+/// the file system of the directory or of the program does not respond.
 pub(super) async fn launch_dir(
     identity: &Identity,
     directory: PathBuf,
@@ -28,10 +26,7 @@ pub(super) async fn launch_dir(
     run(identity, try_paths).await
 }
 
-/// Returns whether a directory exists, with the rights of the sandbox user.
-///
-/// # Errors
-/// If its file system does not respond.
+/// Uses the rights of the sandbox user. Fails if the file system does not respond.
 pub(super) async fn is_dir(identity: &Identity, path: PathBuf) -> io::Result<bool> {
     run(identity, move || path.is_dir()).await
 }

@@ -63,7 +63,6 @@ impl Mcp {
         self.is_offered.load(Ordering::Relaxed)
     }
 
-    /// Acquires a slot for a request of a client.
     pub(super) fn slot(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.slots).try_acquire_owned().ok()
     }

@@ -15,12 +15,8 @@ use crate::open_path::{open_entry, open_path};
 /// Deeper directories are left as they are; each level holds an open file.
 const MAX_DEPTH: usize = 256;
 
-/// Changes owner and group of a tree, symbolic links included. Entries that fail do not affect the
-/// others. `skip_hard_links` skips files with several hard links: one of them may be outside of the
-/// tree.
-///
-/// # Errors
-/// If the root of the tree cannot be changed.
+/// Changes owner and group of a tree, symbolic links included. Fails only if its root cannot be
+/// changed. `skip_hard_links` skips files with several hard links: one may be outside of the tree.
 pub(super) fn change_owner(
     root: &Path,
     owner: (u32, u32),

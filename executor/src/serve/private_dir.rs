@@ -90,8 +90,7 @@ impl Drop for PrivateDir {
     }
 }
 
-/// Removes all remaining directories once their users have ended. A kernel that is still starting
-/// would create files during the removal.
+/// Removes remaining directories once their users have ended: a starting kernel creates files.
 pub(super) async fn remove_all(identity: &Identity) {
     identity.wait_idle(CLEANUP_TIMEOUT).await;
     let left: Vec<_> = CREATED_DIRS.lock().iter().cloned().collect();

@@ -30,10 +30,7 @@ pub(super) struct GroupLeader {
 }
 
 impl GroupLeader {
-    /// Takes a child that was started with `process_group(0)`.
-    ///
-    /// # Errors
-    /// If the child was already reaped.
+    /// Takes a child started with `process_group(0)`. Fails if it was already reaped.
     pub(super) fn new(child: Child, identity: &Arc<Identity>) -> io::Result<Self> {
         let kept = register_child(child.id());
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));

@@ -21,8 +21,7 @@ const ROUND_INTERVAL: Duration = Duration::from_millis(5);
 /// Orphans often end together; they are reaped together.
 const REAP_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Pids of children that the server waits for itself. The thread that starts a process registers
-/// it before it reaps again.
+/// Pids of children that the server waits for; their threads register them before reaping again.
 static OWNED_CHILDREN: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 #[derive(Debug, Clone, Copy)]

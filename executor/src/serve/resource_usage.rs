@@ -41,7 +41,6 @@ struct Io {
 /// Stays open, because a process that hides its environment cannot open the file.
 static IO_COUNTERS: LazyLock<Option<File>> = LazyLock::new(|| File::open("/proc/self/io").ok());
 
-/// Opens the I/O counters of this process.
 pub(super) fn open_io_counters() {
     LazyLock::force(&IO_COUNTERS);
 }

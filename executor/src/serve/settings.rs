@@ -66,7 +66,6 @@ impl ServeOptions {
         is_true(&self.su_to_user) && self.is_known_user()
     }
 
-    /// True if the memory of the sandbox is logged.
     pub(super) fn logs_memory(&self) -> bool {
         is_true(&self.memory_monitor)
     }

@@ -92,6 +92,7 @@ mod tests {
                 port: None,
                 path: None,
             },
+            sandbox_uid: None,
         }
     }
 

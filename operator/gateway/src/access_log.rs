@@ -22,7 +22,6 @@ use shared::metrics::{GatewayMetrics, GaugeGuard};
 
 pub(super) use trace_context::trace_id;
 
-/// Maximum length of a logged path in characters.
 const MAX_LOGGED_PATH_CHARS: usize = 256;
 
 /// One request, from its head to the last byte of the response.

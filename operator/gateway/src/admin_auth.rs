@@ -33,7 +33,6 @@ const CHALLENGE_TTL: SignedDuration = SignedDuration::from_mins(5);
 /// valid. Another replica does not know them and would accept the same proof once more.
 const MAX_USED_CHALLENGES: usize = 65_536;
 
-/// Checks logins and tokens of the administrator.
 #[derive(Debug)]
 pub(crate) struct AdminAuth {
     password: SecretString,
@@ -55,7 +54,6 @@ pub(crate) struct AdminChallenge {
     iterations: u32,
 }
 
-/// Rejection of an administrator call.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum AdminError {
     #[error("admin access is disabled: the gateway has no ADMIN_PASSWORD")]
@@ -105,7 +103,6 @@ impl AdminAuth {
         }
     }
 
-    /// Issues a challenge.
     pub(crate) fn challenge(&self, now: Timestamp) -> Result<AdminChallenge, AdminError> {
         let mut nonce = [0; 16];
         let filled = SystemRandom::new().fill(&mut nonce);

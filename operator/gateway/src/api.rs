@@ -41,7 +41,6 @@ pub(super) use error::{ApiError, OutcomeTag, error_response};
 /// Largest body of a request: an environment of 1 MiB fits after JSON escaping.
 const MAX_BODY_BYTES: usize = 2 << 20;
 
-/// State that all endpoints share.
 #[derive(Debug)]
 pub(super) struct Api {
     sandboxes: Sandboxes,
@@ -103,8 +102,7 @@ fn health_endpoint() -> Endpoint {
         .errors(&[503])
 }
 
-/// Fails until the index is complete and the API keys are known: until then, clients could get a
-/// wrong 404 or 401.
+/// Fails until index and API keys are loaded: until then, clients could get a wrong 404 or 401.
 async fn health(State(api): Shared) -> Result<Json<Health>, ApiError> {
     if !api.sandboxes.index.is_synced() {
         return Err(SandboxError::NotSynced.into());
@@ -115,7 +113,6 @@ async fn health(State(api): Shared) -> Result<Json<Health>, ApiError> {
     Ok(Json(Health { status: "ok" }))
 }
 
-/// Builds the router of all endpoints.
 pub(super) fn router(api: Api) -> Router {
     let endpoints = endpoints();
     let document = openapi::Document::of(&endpoints);

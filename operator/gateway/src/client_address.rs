@@ -13,7 +13,6 @@ const MAX_HOPS: usize = 16;
 /// Network part of an IPv6 address: a site uses any number of addresses within its /64.
 const IPV6_SITE_MASK: u128 = !0 << 64;
 
-/// Both ends of a client connection.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientConnection {
     pub peer: SocketAddr,
@@ -21,7 +20,6 @@ pub struct ClientConnection {
     pub local: Option<IpAddr>,
 }
 
-/// The client of one request.
 #[derive(Debug)]
 pub(super) struct ClientAddress {
     pub(super) ip: IpAddr,

@@ -27,7 +27,6 @@ pub(super) struct ClientMemory {
     total: usize,
 }
 
-/// A part of the budget, until it is dropped.
 #[derive(Debug)]
 pub(super) struct MemoryPermit(OwnedSemaphorePermit);
 
@@ -42,7 +41,6 @@ impl ClientMemory {
         take(&self.free, bytes).map(MemoryPermit)
     }
 
-    /// Bytes in use.
     pub(super) fn used(&self) -> usize {
         self.total - self.free.available_permits()
     }
@@ -56,7 +54,6 @@ impl MemoryPermit {
         taken.map(|more| self.0.merge(more)).is_some()
     }
 
-    /// Gives back all but `bytes`.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         let less = self.0.num_permits().saturating_sub(bytes);
         drop(self.0.split(less));

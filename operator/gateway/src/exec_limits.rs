@@ -1,18 +1,15 @@
 //! Validates a start request against the limits of `execve` and of the Sandbox schema. The client
 //! gets a 400 from `/start` instead of a sandbox that can never start.
 
-/// Maximum length of an argument or variable in bytes, including the NUL (`MAX_ARG_STRLEN` of
-/// execve).
+/// Maximum bytes of an argument or variable, including the NUL (`MAX_ARG_STRLEN` of execve).
 const MAX_ARG_BYTES: usize = 128 * 1024;
 /// Maximum length of a path in bytes, including the NUL (`PATH_MAX`).
 const MAX_PATH_BYTES: usize = 4096;
 /// Maximum number of arguments, and length in bytes of a command line (Sandbox schema).
 const MAX_ARGS: usize = 256;
 const MAX_COMMAND_LINE_BYTES: usize = 128 * 1024;
-/// Maximum number of quoted characters of a variable name.
 const MAX_QUOTED_NAME_CHARS: usize = 64;
 
-/// Violation of a limit.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum ExecLimitError {
     #[error("{0} must not contain a NUL byte")]
@@ -41,7 +38,6 @@ pub(super) fn check_text(field: &str, text: &str) -> Result<(), ExecLimitError> 
     Ok(())
 }
 
-/// Rejects an argument list beyond the limits.
 pub(super) fn check_command(words: &[String]) -> Result<(), ExecLimitError> {
     if words.len() > MAX_ARGS {
         return Err(ExecLimitError::TooManyArguments);
@@ -58,7 +54,6 @@ pub(super) fn check_command(words: &[String]) -> Result<(), ExecLimitError> {
     Ok(())
 }
 
-/// Rejects a command line beyond the limit.
 pub(super) fn check_line(line: &str) -> Result<(), ExecLimitError> {
     if line.len() > MAX_COMMAND_LINE_BYTES {
         return Err(ExecLimitError::CommandLineTooLong);
@@ -66,7 +61,6 @@ pub(super) fn check_line(line: &str) -> Result<(), ExecLimitError> {
     Ok(())
 }
 
-/// Rejects a working directory beyond the limit.
 pub(super) fn check_directory(path: &str) -> Result<(), ExecLimitError> {
     if path.len() + 1 > MAX_PATH_BYTES {
         return Err(ExecLimitError::PathTooLong);

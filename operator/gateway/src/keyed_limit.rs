@@ -11,7 +11,6 @@ use parking_lot::Mutex;
 #[derive(Debug, Clone)]
 pub(crate) struct KeyedLimiter<K>(Arc<Mutex<HashMap<Arc<K>, usize>>>);
 
-/// One permit, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct KeyedPermit<K: Eq + Hash> {
     limiter: KeyedLimiter<K>,
@@ -25,7 +24,6 @@ impl<K> Default for KeyedLimiter<K> {
 }
 
 impl<K: Clone + Eq + Hash> KeyedLimiter<K> {
-    /// Returns a permit, unless the key has `limit` of them.
     pub(crate) fn acquire(&self, key: &K, limit: usize) -> Option<KeyedPermit<K>> {
         let mut counts = self.0.lock();
         let known = counts.get_key_value(key);

@@ -57,8 +57,7 @@ struct GatewayParts {
 }
 
 impl Gateway {
-    /// Creates a gateway that writes through `client` and reads `index`, which the caller keeps up
-    /// to date.
+    /// Creates a gateway that writes through `client` and reads `index`, which the caller updates.
     pub fn new(
         client: &kube::Client,
         config: GatewayConfig,
@@ -81,12 +80,10 @@ impl Gateway {
         }))
     }
 
-    /// Metrics of this gateway.
     pub fn metrics(&self) -> &Arc<GatewayMetrics> {
         &self.0.metrics
     }
 
-    /// Traffic of a sandbox through this gateway.
     pub fn traffic_of(&self, sandbox: &Key) -> Traffic {
         self.0.proxy.upstreams.traffic(sandbox)
     }

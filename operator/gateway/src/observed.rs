@@ -10,21 +10,17 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower::BoxError;
 
-/// Result of a read of a body.
 pub(crate) type PolledFrame = Poll<Option<Result<Frame<Bytes>, axum::Error>>>;
 
-/// Observer of a body.
 pub(crate) trait BodyObserver: Unpin {
     /// Passes the result of a read on.
     fn on_read(&mut self, _: &mut Context<'_>, read: PolledFrame) -> PolledFrame {
         read
     }
 
-    /// Notes the end of the body, and whether it was read completely.
     fn on_end(&mut self, _is_complete: bool) {}
 }
 
-/// A body with an observer.
 #[derive(Debug)]
 pub(crate) struct ObservedBody<B: Body, O: BodyObserver> {
     body: B,
@@ -64,7 +60,6 @@ impl<B: Body, O: BodyObserver> Drop for ObservedBody<B, O> {
     }
 }
 
-/// Observer of a connection.
 pub(crate) trait StreamObserver: Unpin {
     /// Passes the result of a read of these bytes on.
     fn on_read(
@@ -80,7 +75,6 @@ pub(crate) trait StreamObserver: Unpin {
     }
 }
 
-/// A connection with an observer.
 #[derive(Debug)]
 pub(crate) struct ObservedStream<S, O> {
     stream: S,

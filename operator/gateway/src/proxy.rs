@@ -63,7 +63,6 @@ type RequestGuards = (ActivityGuard, KeyedPermit<Key>);
 /// Response of a sandbox with its upstream and the activity that it counts as.
 type UpstreamResponse = (Upstream, Response<Incoming>, ActivityGuard);
 
-/// A request on its way to its sandbox.
 struct OutgoingRequest<'a> {
     route: &'a Route,
     parts: Parts,
@@ -79,7 +78,6 @@ struct ProxiedResponse {
     guards: RequestGuards,
 }
 
-/// The reverse proxy.
 #[derive(Debug)]
 pub(super) struct Proxy {
     sandboxes: Sandboxes,
@@ -92,7 +90,6 @@ pub(super) struct Proxy {
     live_lookups: LiveLookupLimiter,
     /// Concurrent requests of each sandbox, held ones included.
     request_limiter: KeyedLimiter<Key>,
-    /// Slots of held requests.
     hold_slots: Semaphore,
 }
 
@@ -214,8 +211,7 @@ impl Proxy {
         }
     }
 
-    /// Sends a request again while its port may still be starting. It was not sent before: the
-    /// connection was refused.
+    /// Retries while the port may still be starting; a refused connection has sent nothing.
     async fn retry_until_port_listens(
         &self,
         request: &OutgoingRequest<'_>,

@@ -29,7 +29,6 @@ pub struct RuntimeState {
     pub detail: Option<String>,
 }
 
-/// Derives the state of a sandbox.
 pub fn derive(entry: &Entry) -> RuntimeState {
     let lifecycle = lifecycle(entry);
     // After a requested restart the report describes the failed Pod.

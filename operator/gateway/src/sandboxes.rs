@@ -28,10 +28,8 @@ pub(crate) use error::SandboxError;
 use lookup_limiter::LookupLimiter;
 use retry::{retrying, within};
 
-/// Concurrent live lookups. Unauthenticated requests cause some, so they queue here and not at the
-/// API server.
+/// Unauthenticated requests cause some lookups, so they queue here and not at the API server.
 const MAX_CONCURRENT_LOOKUPS: usize = 32;
-/// Timeout of a live lookup.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time that a change of state waits until the watch has delivered it.
 const DELIVERY_TIMEOUT: Duration = Duration::from_millis(2500);
@@ -52,7 +50,6 @@ pub(crate) struct Sandboxes {
     pub(crate) keys: Arc<Keys>,
     pub(crate) config: Arc<GatewayConfig>,
     api: Api<Sandbox>,
-    /// Freshness of the index.
     freshness: Arc<Freshness>,
     lookups: Arc<Semaphore>,
     lookup_limiter: Arc<LookupLimiter>,
@@ -222,9 +219,8 @@ pub(crate) fn create_params() -> PostParams {
     }
 }
 
-/// Builds the wake annotation that ends the present automatic pause, or that starts a failed sandbox
-/// with a workspace again. Its value follows from the status, so that clocks need not agree and all
-/// writers write the same.
+/// Annotation that ends the present automatic pause, or starts a failed sandbox with a workspace
+/// again. It follows from the status: clocks need not agree, and all writers write the same.
 fn wake(entry: &Entry) -> Option<Value> {
     let status = &entry.status;
     let at = if entry.automatic_pause().is_some() {

@@ -38,8 +38,7 @@ use in_flight::{InFlightRequests, TrackedResponse};
 use shared::metrics::GaugeGuard;
 use transport::Transport;
 
-/// Largest request head: a request line of 64 KiB (`docs/specs/runtime-api.md`, section 1.8) and
-/// headers.
+/// Request line of 64 KiB (`docs/specs/runtime-api.md`, section 1.8) and headers.
 const MAX_HEAD_BYTES: usize = 128 * 1024;
 /// Pause after an error of the process, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -90,7 +89,6 @@ async fn until_accept_ends(shutdown: &CancellationToken, delay: Duration) {
     sleep(delay).await;
 }
 
-/// Accepts connections within the limits.
 struct Acceptor<'a> {
     gateway: &'a Gateway,
     listener: TcpListener,
@@ -169,8 +167,7 @@ impl Acceptor<'_> {
         self.open.remove(&id);
     }
 
-    /// Closes the connections that have been idle for longest: a part of all, so that the search
-    /// costs little for each.
+    /// Closes a part of all connections, idle for longest: the search then costs little for each.
     fn evict_idle(&self) {
         let idle = self.open.values().filter(|open| !open.close.is_cancelled());
         let idle = idle.filter_map(|open| Some((open.in_flight.idle_time()?, &open.close)));
@@ -224,7 +221,6 @@ async fn drain(gateway: &Gateway, connections: JoinSet<()>, limit: Duration) {
     }
 }
 
-/// A connection that is being served.
 #[derive(Clone)]
 struct Connection {
     gateway: Gateway,
@@ -234,8 +230,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Serves one connection until it ends, is idle, resets too many requests, or has no request in
-    /// flight after `close`.
+    /// Serves until it ends, is idle, resets too many requests, or has none left after `close`.
     async fn run(mut self, stream: TcpStream, mut slot: ConnectionSlot) {
         let (in_flight, close) = (self.in_flight.clone(), self.close.clone());
         let open = self.open(stream, &mut slot);

@@ -28,7 +28,6 @@ const PUBLIC: &str = "Public";
 const STORED_LABEL: &str = "openhands.dev/config-source";
 /// Value of [`STORED_LABEL`].
 const STORED: &str = "db";
-/// Maximum length of a config name, in bytes.
 const MAX_NAME_BYTES: usize = 128;
 /// Working directory of pools that name none.
 const WORKING_DIR: &str = "/workspace";
@@ -106,7 +105,6 @@ fn is_stored(pool: &SandboxPool) -> bool {
         .is_some_and(|value| value == STORED)
 }
 
-/// Converts a pool to a config.
 fn read(pool: &SandboxPool) -> WarmConfig {
     let PoolTemplate {
         image,

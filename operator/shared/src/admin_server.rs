@@ -27,11 +27,9 @@ use crate::metrics;
 const MAX_CONNECTIONS: usize = 32;
 /// Timeout of a connection. Each serves one request.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause after an accept error.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until `shutdown`. A new connection replaces the oldest one above the limit, so that slow
-/// clients cannot keep probes out.
+/// Above the limit, a new connection replaces the oldest, so that slow clients cannot block probes.
 pub async fn serve(
     listener: TcpListener,
     diagnostics: Arc<Diagnostics>,
@@ -115,7 +113,6 @@ fn check_response(passed: &str, failures: &[String], warnings: &[String]) -> Res
     plain(StatusCode::SERVICE_UNAVAILABLE, failures.join("\n") + "\n")
 }
 
-/// All metrics of a process.
 pub fn metrics_response(diagnostics: &Diagnostics) -> Response<Body> {
     match diagnostics.metrics.encode() {
         Ok(text) => text_response(StatusCode::OK, metrics::CONTENT_TYPE, text),

@@ -17,7 +17,6 @@ enum Source {
 }
 
 impl Clock {
-    /// Returns the wall clock.
     pub fn wall() -> Self {
         Self(Source::Wall)
     }
@@ -28,7 +27,6 @@ impl Clock {
         Self(Source::Virtual { start, since })
     }
 
-    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         match self.0 {
             Source::Wall => Timestamp::now(),

@@ -7,7 +7,6 @@ use crate::kubernetes::health::Health;
 use crate::metrics::Metrics;
 use crate::traffic::TrafficEndpoint;
 
-/// Diagnostics of a process.
 #[derive(Debug, Default)]
 pub struct Diagnostics {
     pub metrics: Metrics,

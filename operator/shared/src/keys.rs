@@ -39,7 +39,6 @@ pub struct KeySet {
     signer: Signer,
 }
 
-/// Failure to derive keys.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     #[error("a root key must have {ROOT_KEY_LEN} bytes, not {0}")]

@@ -131,7 +131,6 @@ impl Default for Metrics {
     }
 }
 
-/// Registers a metric.
 fn add(registry: &mut Registry, name: &str, help: &str, metric: &(impl Metric + Clone)) {
     registry.register(name, help, metric.clone());
 }

@@ -26,14 +26,12 @@ use record::{Hash, Record};
 
 pub use secret_watch::watch_secret;
 
-/// Name of the Secret that holds the records.
 pub const SECRET_NAME: &str = "sandbox-api-keys";
 /// Data key of the Secret.
 pub const SECRET_KEY: &str = "keys.json";
 /// Maximum length of a tenant name, in bytes; the limit of the Sandbox schema.
 pub const MAX_NAME_LEN: usize = 63;
-/// Time for which keys stay valid after the Secret was last read. A key that was revoked meanwhile
-/// is accepted for no longer.
+/// Time for which keys, also revoked ones, stay valid after the Secret was last read.
 pub const MAX_UNCONFIRMED: Duration = Duration::from_hours(1);
 /// Rate limit of a tenant whose record has no `callsPerSecond`.
 pub const DEFAULT_CALLS_PER_SECOND: u32 = 100;
@@ -56,8 +54,7 @@ pub struct Tenant {
     pub calls_per_second: Option<u32>,
 }
 
-/// Quota of one tenant; absent values do not limit. For several keys of one name, the tightest
-/// values apply.
+/// Quota of one tenant; absent values do not limit. Of several keys, the tightest values apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub sandboxes: Option<u32>,
@@ -138,8 +135,7 @@ impl Tenants {
         }
     }
 
-    /// Loads the content of `keys.json`. Malformed records are skipped with a warning, so that one
-    /// mistake does not invalidate all keys.
+    /// Loads `keys.json`. Skips malformed records with a warning: one must not invalidate all.
     pub fn replace(&self, json: &[u8]) -> Result<(), TenantError> {
         let raw: Vec<serde_json::Value> =
             serde_json::from_slice(json).map_err(TenantError::Malformed)?;
@@ -152,7 +148,6 @@ impl Tenants {
         self.set(Vec::new());
     }
 
-    /// Returns whether the records have been loaded.
     pub fn is_loaded(&self) -> bool {
         *self.versions.borrow() > 0
     }

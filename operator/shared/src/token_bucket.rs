@@ -23,7 +23,6 @@ impl TokenBucket {
         }
     }
 
-    /// Takes a token if one is available.
     pub fn take(&mut self) -> bool {
         self.reserve(Duration::ZERO).is_some()
     }

@@ -17,10 +17,8 @@ pub use endpoint::TrafficEndpoint;
 /// Traffic of one sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traffic {
-    /// Time since the last request ended: zero while one is open. Without a request, time since the
-    /// gateway started.
+    /// Time since the last request ended (zero while one is open), or since the gateway started.
     pub idle: Duration,
-    /// True if there has been a request.
     pub has_seen_request: bool,
 }
 
@@ -29,7 +27,6 @@ pub struct Traffic {
 #[error("a gateway does not respond: {0}")]
 pub struct GatewaysError(pub String);
 
-/// The gateways of an installation.
 pub trait Gateways: Debug + Send + Sync {
     /// Traffic of a sandbox; `None` if there are no gateways.
     fn traffic<'a>(
@@ -38,7 +35,6 @@ pub trait Gateways: Debug + Send + Sync {
     ) -> BoxFuture<'a, Result<Option<Traffic>, GatewaysError>>;
 }
 
-/// An installation without gateways.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoGateways;
 

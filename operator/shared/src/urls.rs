@@ -37,7 +37,6 @@ pub struct Urls {
     pub form: UrlForm,
 }
 
-/// Scheme of public URLs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheme {
@@ -48,7 +47,6 @@ pub enum Scheme {
 /// Name of the port behind the plain URL of a sandbox.
 pub const RUNTIME: &str = "runtime";
 
-/// Name of the port of the VS Code server.
 pub const VSCODE: &str = "vscode";
 
 /// Ports of a sandbox whose spec names none (`docs/specs/runtime-api.md`, section 4.1).

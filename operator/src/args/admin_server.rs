@@ -20,7 +20,6 @@ use shared::kubernetes::root_key::RootKeyError;
 
 /// Initial and maximum backoff between attempts to load the root key.
 const ROOT_KEY_BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
-/// Name of the root key in health checks.
 const ROOT_KEY_CHECK: &str = "root key";
 
 #[derive(Debug, Clone, clap::Args)]
@@ -50,7 +49,6 @@ impl std::str::FromStr for Listen {
 pub(super) struct AdminServer(DropGuard, Option<JoinHandle<()>>);
 
 impl AdminArgs {
-    /// Starts the server.
     pub(super) async fn open(&self, vitals: &Arc<Diagnostics>) -> anyhow::Result<AdminServer> {
         let shutdown = CancellationToken::new();
         let mut served = None;
@@ -77,8 +75,7 @@ impl AdminServer {
     }
 }
 
-/// Loads the root key, with retries until API server, permissions and Secret are available. `None`
-/// if the shutdown came first.
+/// Loads the root key, with retries until it is available. `None` if the shutdown came first.
 pub(super) async fn wait_for_root_key<F>(
     load: impl Fn() -> F,
     vitals: &Diagnostics,

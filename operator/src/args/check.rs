@@ -13,12 +13,9 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-/// Interval between polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Timeout of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
-/// Longest answer in bytes.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Clone, clap::Args)]

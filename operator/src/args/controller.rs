@@ -17,7 +17,6 @@ use shared::kubernetes::root_key;
 use shared::tenants::{self, Tenants};
 use shared::traffic::{Gateways, HttpGateways, NoGateways};
 
-/// Name of the controllers' Lease.
 pub(super) const LEASE_NAME: &str = "sandbox-operator-controller";
 
 #[derive(Debug, Clone, clap::Args)]

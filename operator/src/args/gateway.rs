@@ -20,7 +20,6 @@ use shared::kubernetes::{middleware, root_key, watch};
 use shared::tenants::{self, Tenants};
 use shared::traffic::TrafficEndpoint;
 
-/// Name of the startup in health checks.
 const STARTUP_CHECK: &str = "start";
 
 #[derive(Debug, Clone, clap::Args)]

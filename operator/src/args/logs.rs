@@ -123,7 +123,6 @@ async fn copy(log: impl AsyncRead, output: impl Write) -> std::io::Result<()> {
     }
 }
 
-/// Returns the last lines of a text.
 fn last_lines(text: &str, lines: Option<u32>) -> &str {
     let Some(lines) = lines.and_then(|lines| usize::try_from(lines).ok()) else {
         return text;

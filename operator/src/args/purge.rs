@@ -19,9 +19,7 @@ use shared::kubernetes::client::{CallError, with_timeout};
 use shared::kubernetes::root_key;
 use shared::tenants;
 
-/// Page size of lists.
 const PAGE_SIZE: u32 = 100;
-/// Interval between lists.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, clap::Args)]

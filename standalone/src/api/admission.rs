@@ -106,7 +106,6 @@ pub(crate) fn prepare_update(
     Ok((object, warnings))
 }
 
-/// True for kinds with `metadata.generation`.
 fn has_generation(kind: &Kind) -> bool {
     kind.schema().is_some() || kind.is_pod() || kind.is("networking.k8s.io", "networkpolicies")
 }

@@ -59,7 +59,6 @@ fn put_new(state: &ApiState, of: (&str, &str), body: Value) -> Result<(), ApiErr
     Ok(())
 }
 
-/// Status of a served CRD.
 fn served_status(spec: &Value) -> Value {
     let condition =
         |kind: &str| json!({"type": kind, "status": "True", "reason": "Embedded", "message": ""});

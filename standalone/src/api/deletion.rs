@@ -71,7 +71,6 @@ impl DeleteOptions {
     }
 }
 
-/// Outcome of one attempt.
 pub(crate) enum DeleteOutcome {
     /// Removed, with its final state.
     Gone(Arc<Value>),

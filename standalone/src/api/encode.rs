@@ -37,7 +37,6 @@ pub(crate) fn object<'a>(
     }
 }
 
-/// Response with one object.
 pub(crate) fn object_response(
     state: &ApiState,
     request: &Request,

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::store::JournalError;
 
-/// Error of a request.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     #[error("{} \"{name}\" not found", .of.qualified())]

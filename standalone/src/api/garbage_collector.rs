@@ -45,8 +45,7 @@ pub(super) fn delete(
     Ok(outcome)
 }
 
-/// Deletes an object unless it has been replaced, again after a lost race. Controllers use the
-/// default options.
+/// Deletes with default options unless the object was replaced; repeats after a lost race.
 pub(super) fn delete_with_retry(
     state: &ApiState,
     key: ObjectKey,
@@ -127,8 +126,7 @@ pub(super) fn collect_if_orphan(
     Ok(())
 }
 
-/// Removes a terminating object without finalizers. A Pod with a grace period stays until the
-/// node deletes it.
+/// Removes a terminating object without finalizers; the node deletes a Pod with a grace period.
 pub(super) fn remove_if_done(
     state: &ApiState,
     key: &ObjectKey,

@@ -63,8 +63,7 @@ async fn read(body: Body) -> Result<Bytes, ApiError> {
     }
 }
 
-/// Executes a write. A commit waits for the disk, which must not block the threads of the runtime
-/// that also serve the proxy.
+/// A commit waits for the disk, which must not block the runtime's threads: they serve the proxy.
 async fn write(state: Arc<ApiState>, request: Request) -> Result<Response, ApiError> {
     let Some(writers) = &state.writers else {
         return verbs::write(&state, &request);

@@ -30,7 +30,6 @@ pub trait Kubelet: Send + Sync + 'static {
     ) -> BoxFuture<'static, io::Result<Session>>;
 }
 
-/// Options of a log request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogQuery {
     /// Logs of the previous run of the container.

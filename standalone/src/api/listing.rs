@@ -11,8 +11,7 @@ use super::{ApiState, encode::list_response, error::ApiError, request::Request, 
 const EXPIRED: &str = "The provided continue parameter is too old to display a consistent list \
     result. You can start a new list without the continue parameter.";
 
-/// Lists objects, in pages if requested. The result is always current, which satisfies any older
-/// `resourceVersion`.
+/// Lists objects, in pages if requested. The result is current, so any `resourceVersion` is met.
 pub(super) fn list(state: &ApiState, request: &Request) -> Result<Response, ApiError> {
     let shard = request.target.kind.shard;
     let token = request.options.continue_token.as_deref();

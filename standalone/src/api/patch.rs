@@ -15,7 +15,6 @@ use super::{
     request::{json_object, unrecognized, yaml_object},
 };
 
-/// Parsed patch.
 #[derive(Clone, Debug)]
 pub(crate) enum Patch {
     Merge(Value),

@@ -68,7 +68,6 @@ const EVICTION: Fields = &[
 const ENTRY: Fields = &[(1, "key", Form::Text), (2, "value", Form::Text)];
 const BYTES_ENTRY: Fields = &[(1, "key", Form::Text), (2, "value", Form::Bytes)];
 
-/// Decodes a message to JSON.
 pub(crate) fn decode(body: &[u8]) -> Result<Value, ApiError> {
     let malformed = || ApiError::BadRequest("the protobuf body cannot be read".to_owned());
     let envelope =

@@ -44,7 +44,6 @@ pub(crate) struct Kind {
     pub(crate) selectable: Vec<String>,
 }
 
-/// Validation method of a kind.
 #[derive(Debug)]
 pub(crate) enum ObjectValidation {
     /// By the Rust type: fields it does not have are unknown.

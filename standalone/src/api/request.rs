@@ -40,7 +40,6 @@ pub(crate) enum ResponseFormat {
     Partial,
 }
 
-/// Parsed request for a resource.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) verb: Verb,
@@ -81,7 +80,6 @@ impl Request {
         matches!(self.target.subresource, Some(Exec | Attach | PortForward))
     }
 
-    /// The object in the body.
     pub(crate) fn decode_body(&self) -> Result<Value, ApiError> {
         match self.content_type.as_str() {
             "" | "application/json" => json_object(&self.body),
@@ -150,7 +148,6 @@ fn response_format(media: &str) -> Option<ResponseFormat> {
     }
 }
 
-/// Parses a JSON object.
 pub(crate) fn json_object(body: &[u8]) -> Result<Value, ApiError> {
     check_object(serde_json::from_slice(body).map_err(|error| unrecognized(&error))?)
 }

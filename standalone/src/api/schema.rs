@@ -52,8 +52,7 @@ impl Schema {
         })
     }
 
-    /// Removes unknown fields and collects their paths. `apiVersion`, `kind` and `metadata` are
-    /// always known.
+    /// Removes unknown fields (never `apiVersion`, `kind`, `metadata`) and collects their paths.
     pub(crate) fn prune(&self, object: &mut Value, unknown: &mut Vec<String>) {
         let Value::Object(fields) = object else {
             return;

@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use super::error::ApiError;
 
-/// Label and field selector of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selector {
     labels: Vec<Term>,

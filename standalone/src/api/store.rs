@@ -37,7 +37,6 @@ struct StoreState {
     history: Vec<History>,
     /// Keys of the objects that name a uid as owner, for the garbage collector.
     dependents: HashMap<String, BTreeSet<ObjectKey>>,
-    /// Existing objects by uid.
     uids: HashMap<String, ObjectKey>,
 }
 
@@ -59,7 +58,6 @@ impl ObjectKey {
         }
     }
 
-    /// Key of an object in `shard`.
     pub(crate) fn of(shard: usize, object: &Value) -> Self {
         Self::new(shard, object::namespace(object), object::name(object))
     }
@@ -107,7 +105,6 @@ impl Store {
         self.state.lock().objects.get(key).cloned()
     }
 
-    /// Returns the objects of a shard (and namespace).
     pub(crate) fn list(&self, shard: usize, namespace: Option<&str>) -> Vec<Arc<Value>> {
         let all = |_: &Value| true;
         self.list_after(shard, namespace, None, usize::MAX, all).0
@@ -190,7 +187,6 @@ impl Store {
         Ok(Some(object))
     }
 
-    /// Returns the objects that name `uid` as an owner.
     pub(crate) fn dependents(&self, uid: &str) -> Vec<(ObjectKey, Arc<Value>)> {
         let state = self.state.lock();
         let keys = state.dependents.get(uid).into_iter().flatten();
@@ -205,7 +201,6 @@ impl Store {
         missing.cloned().collect()
     }
 
-    /// Returns the object with this uid.
     pub(crate) fn find(&self, uid: &str) -> Option<(ObjectKey, Arc<Value>)> {
         let state = self.state.lock();
         state.entry(state.uids.get(uid)?)
@@ -229,7 +224,6 @@ impl Store {
         (revision < compacted).then_some(compacted)
     }
 
-    /// Returns a receiver that changes whenever the shard changes.
     pub(crate) fn subscribe(&self, shard: usize) -> watch::Receiver<()> {
         self.state.lock().history[shard].changes.subscribe()
     }

@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 
 pub(crate) use builtin::builtin_columns;
 
-/// Column of a table.
 #[derive(Debug)]
 pub(crate) struct Column {
     name: String,
@@ -110,7 +109,6 @@ pub(crate) fn custom_columns(definitions: &[CustomResourceColumnDefinition]) -> 
     columns
 }
 
-/// Rows of a table.
 pub(crate) fn rows(
     columns: &[Column],
     objects: &[Cow<'_, Value>],

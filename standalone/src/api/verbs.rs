@@ -44,7 +44,6 @@ pub(super) async fn read(state: &ApiState, request: &Request) -> Result<Response
     }
 }
 
-/// Executes a verb that writes.
 pub(super) fn write(state: &ApiState, request: &Request) -> Result<Response, ApiError> {
     let target = &request.target;
     if target.kind.read_only {

@@ -26,7 +26,6 @@ const MAX_WATCH_DURATION: Duration = Duration::from_hours(1);
 /// Events read from the history at once.
 const BATCH: usize = 256;
 
-/// Response to a watch request.
 pub(super) fn stream(state: Arc<ApiState>, request: Request) -> Result<Response, ApiError> {
     let watcher = Watcher::start(state, request)?;
     let lines = stream::unfold(watcher, |mut watcher| async {
@@ -149,7 +148,6 @@ impl Watcher {
         }
     }
 
-    /// Reads new events from the history.
     fn fetch(&mut self) {
         self.changes.mark_unchanged();
         let shard = self.request.target.kind.shard;

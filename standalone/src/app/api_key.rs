@@ -9,7 +9,6 @@ use operator::tenants::record::RawRecord;
 
 use super::NAMESPACE;
 
-/// Tenant of the key.
 const TENANT: &str = "default";
 
 /// Adds the record unless the Secret has it.

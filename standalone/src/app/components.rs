@@ -113,7 +113,6 @@ impl Components {
     }
 }
 
-/// Node settings from the command line.
 pub(super) fn node_config(args: &Args, state: &Path) -> anyhow::Result<NodeConfig> {
     let this = std::env::current_exe().context("path of this program")?;
     let beside = this.with_file_name("sandbox-executor");

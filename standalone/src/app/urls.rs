@@ -9,7 +9,6 @@ use tokio::time::timeout;
 
 use crate::args::FormChoice;
 
-/// Timeout of the name lookup.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Decides form and base of sandbox URLs for a gateway that listens on `address`.
@@ -31,8 +30,7 @@ pub(super) async fn choose(choice: FormChoice, address: SocketAddr) -> Urls {
     }
 }
 
-/// True if names below `localhost` resolve here. Uses `getent`, because a static binary cannot load
-/// NSS modules.
+/// Uses `getent` to resolve names below `localhost`: a static binary cannot load NSS modules.
 async fn resolves_localhost_subdomains() -> bool {
     let lookup = Command::new("getent")
         .args(["hosts", "sandbox-probe.localhost"])

@@ -42,8 +42,7 @@ impl BwrapOptions {
             .extend(args.iter().map(|arg| arg.as_ref().to_owned()));
     }
 
-    /// Creates the directories above a mount point for all users; bubblewrap would create them for
-    /// its own user only.
+    /// Creates the parents of a mount point for all users; bubblewrap would for its own only.
     fn parents(&mut self, path: &Path) {
         let above: Vec<_> = path.ancestors().skip(1).collect();
         for directory in above.iter().rev().filter(|d| d.parent().is_some()) {
@@ -124,8 +123,7 @@ impl BwrapSpec {
         format!("{MARKER_DIR}/{}", self.tag)
     }
 
-    /// The inner step, which executes a command after it has waited at the gate of the start or
-    /// begun a session.
+    /// The inner step executes a command after the gate of the start, or in a session.
     pub(crate) fn inner(&self, gate_or_session: &str, command: &[String]) -> Vec<OsString> {
         let mut args = BwrapOptions::default();
         args.add([&self.marker(), &EXEC_AS]);

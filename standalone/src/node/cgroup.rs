@@ -11,7 +11,6 @@ use tokio::runtime::Handle;
 /// CPU time is granted per period of this many microseconds.
 const CPU_PERIOD: u64 = 100_000;
 
-/// Limits of one container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// Bytes.
@@ -102,7 +101,6 @@ impl NodeCgroups {
         Ok(())
     }
 
-    /// Creates the cgroups of a container.
     pub(crate) fn container(&self, name: &str, limits: Limits) -> io::Result<ContainerCgroup> {
         let mut container = ContainerCgroup(Vec::new());
         for node in &self.0 {

@@ -31,7 +31,6 @@ pub(crate) struct PreparedPod {
     pub volumes: Volumes,
 }
 
-/// A container cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ContainerStartError {
     #[error(transparent)]

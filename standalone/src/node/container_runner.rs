@@ -87,7 +87,6 @@ impl Backoff {
     }
 }
 
-/// Container of a prepared Pod.
 pub(crate) struct ContainerRunner<'a> {
     pub pod: &'a PreparedPod,
     pub state: &'a PodState,
@@ -124,8 +123,7 @@ impl ContainerRunner<'_> {
         false
     }
 
-    /// Starts the container. The restart count increases when the restart happens, as with the
-    /// kubelet.
+    /// The restart count increases when the restart happens, as with the kubelet.
     async fn start(&self, is_restart: bool) -> Result<Process, ContainerStartError> {
         // The semaphore is closed only with the node.
         let _permit = self.pod.node.starts.acquire().await;
@@ -142,7 +140,6 @@ impl ContainerRunner<'_> {
         Ok(process)
     }
 
-    /// Waits for the exit and forwards signals.
     async fn wait_with_signals(&self, mut process: Process) -> Exit {
         let started = Timestamp::now();
         let mut is_terminating = false;

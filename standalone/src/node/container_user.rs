@@ -7,8 +7,7 @@ use rustix::thread::CapabilitySet;
 use super::image::ImageDefaults;
 use super::node_user::NodeUser;
 
-/// Default capabilities of root: Docker's set without raw sockets, device nodes and file
-/// capabilities.
+/// Docker's default set without raw sockets, device nodes and file capabilities.
 const DEFAULT_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER)

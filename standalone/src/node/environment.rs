@@ -9,7 +9,6 @@ use operator::kubernetes::error_text;
 
 use super::NODE_NAME;
 
-/// The environment cannot be resolved.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EnvironmentError {
     #[error("reading {0}: {1}")]
@@ -25,7 +24,6 @@ pub(crate) enum EnvironmentError {
     Text(String),
 }
 
-/// Data of the downward API.
 #[derive(Debug, Clone)]
 pub(crate) struct DownwardApi<'a> {
     pub pod: &'a Pod,
@@ -180,14 +178,12 @@ impl DownwardApi<'_> {
     }
 }
 
-/// Object kinds with key-value data.
 #[derive(Debug, Clone, Copy)]
 enum DataKind {
     ConfigMap,
     Secret,
 }
 
-/// Reference to an object with key-value data.
 #[derive(Debug)]
 pub(crate) struct DataRef<'a> {
     kind: DataKind,

@@ -75,7 +75,6 @@ fn capabilities(text: &str) -> Result<CapabilitySet, ParseIntError> {
     u64::from_str_radix(text, 16).map(CapabilitySet::from_bits_retain)
 }
 
-/// The command cannot be executed.
 #[derive(Debug, thiserror::Error)]
 enum ExecError {
     #[error("exec-as: {0}")]
@@ -92,8 +91,7 @@ enum ExecError {
     Exec(OsString, std::io::Error),
 }
 
-/// Runs `exec-as` with the arguments after the subcommand. Returns the exit code only if the command
-/// cannot be executed.
+/// Runs `exec-as` with its arguments. Returns only if the command cannot be executed.
 pub fn exec_as(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let step = ExecStep::try_parse_from(args).map_err(ExecError::from);
     let Err(error) = step.and_then(ExecStep::run);
@@ -170,7 +168,6 @@ fn execute(program: &OsString, arguments: &[OsString]) -> ExecError {
     ExecError::Exec(program.clone(), error)
 }
 
-/// Runs the command and exits as it does.
 fn run_and_exit(program: &OsString, arguments: &[OsString]) -> ExecError {
     match Command::new(program).args(arguments).status() {
         Ok(status) => std::process::exit(

@@ -24,8 +24,7 @@ const OPENHANDS: u32 = 1000;
 /// Image references and their root file systems.
 #[derive(Debug, Clone)]
 pub struct ImageTable {
-    /// Exact references to unpacked directories: a root, or an OCI bundle (`rootfs`,
-    /// `config.json`).
+    /// References to unpacked directories: a root, or an OCI bundle (`rootfs`, `config.json`).
     pub directories: BTreeMap<String, PathBuf>,
     /// True if every other reference uses the host's own programs.
     pub host_fallback: bool,

@@ -27,7 +27,6 @@ pub(crate) struct Launcher {
     jobs: mpsc::Sender<Job>,
 }
 
-/// Network namespace of the host.
 #[derive(Debug)]
 pub(crate) struct HostNamespace(File);
 
@@ -72,7 +71,6 @@ impl Launcher {
         Ok(Self { jobs })
     }
 
-    /// Runs `job` on the thread.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&HostNamespace) -> io::Result<T> + Send + 'static,
@@ -123,7 +121,6 @@ pub(crate) fn new_network_namespace(host: &HostNamespace) -> io::Result<OwnedFd>
     Ok(made?.into())
 }
 
-/// Runs `job` inside `namespace`.
 pub(crate) fn inside<T>(
     namespace: Option<&OwnedFd>,
     host: &HostNamespace,

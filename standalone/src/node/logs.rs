@@ -20,14 +20,9 @@ use self::record::{END, Renderer, encode, texts};
 use super::paths::Paths;
 use crate::api::{ContainerPath, LogQuery, LogStream};
 
-/// Maximum number of bytes returned by one read.
 const MAX_READ_BYTES: u64 = 16 << 20;
 
-/// Reads the log of a container of a Pod on this node; with `follow`, until the container
-/// terminates.
-///
-/// # Errors
-///
+/// Reads the log of a container; with `follow`, until it terminates. Fails with
 /// [`io::ErrorKind::NotFound`] if the node knows no such Pod, container or run.
 pub fn log_stream(
     state_dir: &Path,

@@ -24,7 +24,6 @@ const POD_RANGE: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 231, 0, 0), 16)
 /// Addresses of Pods of nodes without root, beyond commonly used ones.
 const LOOPBACK_RANGE: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(127, 128, 0, 0), 9);
 
-/// A Pod cannot be connected.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
     #[error("no free part of {} for this node's Pods", POD_RANGE)]
@@ -35,7 +34,6 @@ pub enum NetworkError {
     Io(#[from] std::io::Error),
 }
 
-/// Network of the node.
 #[derive(Debug)]
 pub(crate) struct Network {
     addresses: Arc<AddressPool>,

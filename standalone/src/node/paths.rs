@@ -82,7 +82,6 @@ impl Paths {
         fs::write(self.memory_record(), path.as_os_str().as_encoded_bytes())
     }
 
-    /// Removes the directory of memory-backed volumes.
     pub(crate) fn remove_memory(&self) {
         remove_tree(&self.memory());
         let _ = fs::remove_file(self.memory_record());
@@ -116,7 +115,6 @@ impl Paths {
         self.state.join("node.lock")
     }
 
-    /// Record of the node's cgroup.
     pub(crate) fn cgroup_record(&self) -> PathBuf {
         self.state.join("cgroups")
     }

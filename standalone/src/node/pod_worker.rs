@@ -24,7 +24,6 @@ const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// Time between SIGTERM and SIGKILL when the node shuts down.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
-/// Pod as last seen by the watch.
 #[derive(Debug, Clone)]
 pub(crate) struct WatchedPod {
     pub pod: Arc<Pod>,
@@ -32,7 +31,6 @@ pub(crate) struct WatchedPod {
     pub is_deleted: bool,
 }
 
-/// The Pod cannot be prepared.
 #[derive(Debug, thiserror::Error)]
 enum PrepareError {
     #[error(transparent)]

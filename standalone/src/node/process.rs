@@ -29,10 +29,8 @@ use super::seccomp;
 use super::termination_message::TerminationMessage;
 use super::user_namespace::{MappedMounts, UserNamespace};
 
-/// Timeout of the setup of a container.
 const SETUP_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Input of one start.
 #[derive(Debug, Clone)]
 pub(crate) struct LaunchSpec {
     pub sandbox: BwrapSpec,
@@ -41,7 +39,6 @@ pub(crate) struct LaunchSpec {
     pub users: Option<Arc<UserNamespace>>,
 }
 
-/// Started container.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub container: Arc<RunningContainer>,
@@ -61,7 +58,6 @@ pub(crate) struct RunningContainer {
     pub group: ContainerCgroup,
 }
 
-/// Exit of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exit {
     pub code: i32,
@@ -168,8 +164,7 @@ async fn open_start_gate(
     Ok((pid, init))
 }
 
-/// First process in the container, as the child of bubblewrap or of the step that joins. Their own
-/// reports would be numbers of another PID namespace.
+/// First process in the container; the parent's own report would be of another PID namespace.
 pub(crate) fn only_child(parent: &Child) -> io::Result<Pid> {
     let missing = || io::Error::other("the container's first process is gone");
     let id = parent.id().ok_or_else(missing)?;

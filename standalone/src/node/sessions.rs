@@ -28,7 +28,6 @@ use crate::api::{ContainerPath, ExecCommand, Resize, Session, SessionInput, exit
 
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// Containers that run on a node.
 #[derive(Debug, Clone, Default)]
 pub struct RunningContainers(Arc<Mutex<HashMap<ContainerPath, Weak<RunningContainer>>>>);
 
@@ -44,7 +43,6 @@ impl RunningContainers {
     }
 }
 
-/// Starts a command.
 pub(crate) async fn exec(
     container: Arc<RunningContainer>,
     exec: ExecCommand,
@@ -161,8 +159,7 @@ fn start(
     inside(launch.network.as_deref(), host, || command.spawn())
 }
 
-/// Process that has joined a container and waits for the command, its only child. Both are killed
-/// when it is dropped.
+/// Process that has joined a container, with the command as its only child. A drop kills both.
 #[derive(Debug)]
 struct RunningCommand(Child);
 

@@ -16,7 +16,6 @@ use tokio::sync::Notify;
 
 use super::capacity::Resources;
 
-/// Facts about a Pod.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     /// Init containers and then the others. What follows from their state is added to the status.
@@ -126,8 +125,7 @@ fn initial_status(
     }
 }
 
-/// Termination of a container that this node had started before it restarted, unless the restart
-/// count has it already.
+/// Termination of a container started before the node restarted, unless it is counted already.
 fn unseen_termination(status: &ContainerStatus) -> Option<ContainerStateTerminated> {
     let state = status.state.as_ref()?;
     let now = || Some(Time(Timestamp::now()));
@@ -196,7 +194,6 @@ pub(crate) fn terminated(end: ContainerStateTerminated) -> ContainerState {
     }
 }
 
-/// The termination in the container's current state.
 pub(crate) fn termination(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     container.state.as_ref()?.terminated.as_ref()
 }

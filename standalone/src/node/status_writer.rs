@@ -17,7 +17,6 @@ use super::status::PodState;
 const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
-/// Status writer of one Pod.
 #[derive(Debug)]
 pub(crate) struct StatusWriter<'a> {
     state: &'a PodState,
@@ -66,8 +65,7 @@ impl<'a> StatusWriter<'a> {
         self.persist(PendingWrite::Deletion).await;
     }
 
-    /// Repeats a write until it succeeds or the Pod is gone. A status is read anew for each
-    /// attempt.
+    /// Repeats a write until it succeeds or the Pod is gone, with the then current status.
     async fn persist(&mut self, write: PendingWrite) {
         let mut delays = ExponentialBackoff::new(INITIAL_BACKOFF, MAX_BACKOFF);
         loop {
@@ -125,7 +123,6 @@ impl<'a> StatusWriter<'a> {
     }
 }
 
-/// Write about a Pod.
 #[derive(Debug, Clone, Copy)]
 enum PendingWrite {
     Node,

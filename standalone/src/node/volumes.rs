@@ -21,7 +21,6 @@ const OPEN: u32 = 0o777;
 /// Mode with `fsGroup`: members may write, and new files inherit the group.
 const GROUP: u32 = 0o2775;
 
-/// A volume cannot be provided.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum VolumeError {
     #[error("volume {0} has an unsupported type")]
@@ -36,7 +35,6 @@ pub(crate) enum VolumeError {
     Data(#[from] EnvironmentError),
 }
 
-/// Existing volume.
 #[derive(Debug, Clone)]
 pub(crate) struct ProvidedVolume {
     directory: PathBuf,
@@ -100,7 +98,6 @@ async fn provide_one(
     })
 }
 
-/// Directory of an `emptyDir`.
 pub(crate) fn empty_dir(
     paths: &Paths,
     uid: &str,

@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 use super::{ActionError, Range};
 use crate::serve::python_repr::repr;
 
-/// Arguments of an action.
 pub(super) struct Arguments<'a> {
     envelope: &'a Map<String, Value>,
     values: Option<&'a Map<String, Value>>,

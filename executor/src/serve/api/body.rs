@@ -18,9 +18,7 @@ use super::error::detail;
 const SMALL_BYTES: usize = 64 << 10;
 /// Bytes of all large bodies of this process.
 const BUDGET_BYTES: usize = 256 << 20;
-/// Time to wait for a part of the budget.
 const BUDGET_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time to receive a body.
 const RECEIVE_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Free KiB of the budget.

@@ -24,7 +24,6 @@ use crate::serve::mcp;
 const MAX_BODY_BYTES: usize = 64 << 20;
 const JSON: &[u8] = b"application/json";
 
-/// Routes of the transports.
 pub(super) fn router(executor: &Arc<Executor>) -> Router<Arc<Executor>> {
     Router::new()
         .route("/mcp/sse", get(open))
@@ -41,8 +40,7 @@ pub(super) fn router(executor: &Arc<Executor>) -> Router<Arc<Executor>> {
         ))
 }
 
-/// Returns whether a path also accepts the key as `Authorization: Bearer`. Most MCP clients can send
-/// no other header.
+/// Returns whether a path accepts the key as `Authorization: Bearer` too, as MCP clients send it.
 pub(super) fn is_transport(path: &str) -> bool {
     matches!(
         path,
@@ -60,8 +58,7 @@ pub(super) fn invalid_token() -> Response {
     (StatusCode::UNAUTHORIZED, headers, text).into_response()
 }
 
-/// Routes of streamable HTTP. A server without streams and sessions has to answer 405, not 404, to
-/// GET and DELETE.
+/// Streamable HTTP. A server without streams and sessions must answer 405 to GET and DELETE.
 fn streamable_http_routes() -> MethodRouter<Arc<Executor>> {
     let neither = async || (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "POST")]);
     post(exchange).get(neither).delete(neither)

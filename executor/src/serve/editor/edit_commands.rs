@@ -21,7 +21,6 @@ pub(crate) struct Edited {
     pub(crate) diff: String,
     /// Text of the file before the change, if it existed.
     pub(crate) old: Option<String>,
-    /// Text of the file after the change.
     pub(crate) new: Option<String>,
 }
 

@@ -85,7 +85,6 @@ impl EditTarget {
         self.found.as_ref().is_some_and(Metadata::is_dir)
     }
 
-    /// Reads a file that may be edited.
     pub(super) fn load(&self) -> Result<(Vec<u8>, TextDocument), EditError> {
         let content = self.bytes()?;
         let document = TextDocument::decode(&content);

@@ -46,7 +46,6 @@ impl History {
         }
     }
 
-    /// Records a content of a file.
     pub(super) fn push(&mut self, path: &Path, content: &[u8]) {
         let length = content.len() as u64;
         let Some(store) = &self.store else {
@@ -76,7 +75,6 @@ impl History {
         }
     }
 
-    /// Returns the latest recorded content of a file.
     pub(super) fn last(&self, path: &Path) -> Option<Vec<u8>> {
         let entry = self.entries.iter().rev().find(|entry| entry.path == path)?;
         let mut content = vec![0; usize::try_from(entry.length).ok()?];

@@ -24,7 +24,6 @@ impl Executor {
         self.run_as_user(move || files::list(&path)).await
     }
 
-    /// Stores an upload.
     pub(in crate::serve) async fn upload(
         &self,
         upload: Upload,

@@ -16,7 +16,6 @@ const STYLE: &str = "body{margin:0;background:#525659;text-align:center}\
 /// Script that draws each page of the document in `data` on a canvas.
 const SHOW_PDF: &str = include_str!("../../../scripts/show_pdf.mjs");
 
-/// Reason why a file cannot be shown.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ViewError {
     Relative,
@@ -40,7 +39,6 @@ pub(super) fn media_type(path: &Path) -> Result<&'static str, ViewError> {
 }
 
 impl ViewError {
-    /// Status and page of the response.
     pub(super) fn page(&self, path: &str) -> (StatusCode, String) {
         let (status, title, reason) = match self {
             Self::Relative => (

@@ -12,8 +12,7 @@ use super::open;
 /// Bytes that decide whether a file is binary.
 const SAMPLE: u64 = 1024;
 
-/// Returns whether a file is binary. One that cannot be opened counts as text; reading it reports
-/// the error.
+/// Returns whether a file is binary. One that cannot be opened is text: reading reports the error.
 pub(crate) fn is_binary(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy());
     name.is_some_and(|name| name.ends_with(".pyc"))

@@ -30,7 +30,6 @@ pub(crate) struct EncodeError {
 impl Charset {
     pub(crate) const UTF_8: Self = Self::of(UTF_8);
 
-    /// Decodes the content of a file.
     pub(crate) fn decode(content: &[u8]) -> (Self, String) {
         if let Ok(text) = std::str::from_utf8(content)
             && Encoding::for_bom(content).is_none()

@@ -18,7 +18,6 @@ const NEW_FILE_MODE: u32 = 0o644;
 /// Number in the next temporary name.
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
-/// Handling of a symbolic link at the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SymlinkPolicy {
     /// Write to the target of the link.
@@ -189,10 +188,8 @@ fn temporary(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Opens an unnamed file in `directory` that `link` can name.
-///
-/// # Errors
-/// Also on file systems without unnamed files, for example many network file systems.
+/// Opens an unnamed file in `directory` that `link` can name. Fails on file systems without unnamed
+/// files, for example many network file systems.
 fn open_unnamed(directory: &Path, mode: u32) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     Ok(rustix::fs::open(directory, flags, Mode::from_raw_mode(mode))?.into())

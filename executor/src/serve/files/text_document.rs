@@ -43,7 +43,6 @@ impl TextDocument {
         self.charset.encode(&self.raw)
     }
 
-    /// Returns the document with a part of its text replaced.
     pub(crate) fn replace(&self, part: Range<usize>, new: &str) -> Self {
         let (start, end) = (self.raw_offset(part.start), self.raw_offset(part.end));
         let new = if self.prefers_crlf() {

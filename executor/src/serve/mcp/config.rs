@@ -7,7 +7,6 @@ use crds::shell_words;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use serde_json::{Map, Value};
 
-/// Limit of tool servers.
 const MAX_SERVERS: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -27,9 +27,7 @@ use super::sessions::Sessions;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for a message and its complete response.
 const POST_TIMEOUT: Duration = Duration::from_mins(11);
-/// Messages in flight.
 const MAX_POSTS: usize = 32;
-/// Limit of a response.
 const MAX_RESPONSE_BYTES: usize = 32 << 20;
 const MAX_EVENT_BYTES: usize = 32 << 20;
 const SESSION: &str = "mcp-session-id";
@@ -61,7 +59,6 @@ fn client(is_secure: bool) -> io::Result<HttpClient> {
     Ok(Client::builder(TokioExecutor::new()).build(connector))
 }
 
-/// State that all requests share.
 #[derive(Debug)]
 struct HttpTransport {
     client: HttpClient,
@@ -72,8 +69,7 @@ struct HttpTransport {
     gone: Gone,
 }
 
-/// # Errors
-/// If the URL is `https` and the image has no CA certificates.
+/// Fails if the URL is `https` and the image has no CA certificates.
 pub(super) async fn connect(
     server: &RemoteServer,
     sessions: Sessions,

@@ -43,7 +43,6 @@ fn message(error: &Value) -> String {
     text.map_or_else(|| error.to_string(), str::to_owned)
 }
 
-/// Reason and time of the end of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionEnd {
     pub(super) reason: String,
@@ -68,7 +67,6 @@ pub(super) struct Peer {
     gone: watch::Receiver<Option<ConnectionEnd>>,
 }
 
-/// Receives the messages of the server.
 #[derive(Debug, Clone)]
 pub(super) struct Inbox {
     waiting: Arc<Mutex<BTreeMap<u64, oneshot::Sender<Value>>>>,
@@ -87,7 +85,6 @@ impl Drop for PendingRequest<'_> {
 }
 
 impl Peer {
-    /// Creates a peer with its queue of outgoing messages and its inbox.
     pub(super) fn new(
         gone: watch::Receiver<Option<ConnectionEnd>>,
         sessions: Sessions,
@@ -123,7 +120,6 @@ impl Peer {
         .await
     }
 
-    /// Calls a method and returns its result.
     pub(super) async fn call(
         &self,
         method: &str,
@@ -171,7 +167,6 @@ impl Peer {
         }
     }
 
-    /// Returns the end of the connection.
     pub(super) fn end(&self) -> ConnectionEnd {
         let end = self.gone.borrow().clone();
         end.unwrap_or_else(|| ConnectionEnd::now("the connection has ended"))

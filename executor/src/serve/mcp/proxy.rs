@@ -18,9 +18,7 @@ const VERSIONS: [&str; 3] = ["2024-11-05", "2025-03-26", VERSION];
 /// Time for the list of a server, its start included. Clients wait a minute, and a server that does
 /// not start must not hide the others.
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time for a tool call.
 const CALL_TIMEOUT: Duration = Duration::from_mins(10);
-/// Messages of a batch.
 const MAX_BATCH: usize = 32;
 /// Pages of a list of one server.
 const MAX_PAGES: usize = 50;
@@ -160,8 +158,7 @@ fn prefix(entry: &mut Value, key: &str, server: &str) {
     }
 }
 
-/// Returns the server of a prefixed name and the name without prefix. Server names may contain the
-/// separator: the longest match wins.
+/// Server of a prefixed name, and the rest. Server names may contain the separator: longest wins.
 fn owner<'a>(servers: &'a [Arc<Server>], name: &'a str) -> Option<(&'a Arc<Server>, &'a str)> {
     if let [only] = servers {
         return Some((only, name));

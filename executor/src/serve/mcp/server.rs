@@ -78,10 +78,8 @@ impl Server {
         peer.call(method, params, limit).await
     }
 
-    /// Returns an initialized connection and starts the server if necessary.
-    ///
-    /// # Errors
-    /// The reason of the failed start, also during the backoff.
+    /// Returns an initialized connection; starts the server if necessary. The error is the reason
+    /// of the failed start, also during the backoff.
     pub(super) async fn peer(self: &Arc<Self>) -> Result<Arc<Peer>, PeerError> {
         let server = Arc::clone(self);
         // A start whose caller is gone still has to be completed or undone.

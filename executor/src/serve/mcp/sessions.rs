@@ -58,7 +58,6 @@ impl Sessions {
         Some(Body::from_stream(events.map(Ok::<_, Infallible>)))
     }
 
-    /// Finds the stream of a client.
     pub(crate) fn find(&self, id: &str) -> Option<Session> {
         self.0.lock().get(id).cloned().map(Session)
     }
@@ -71,7 +70,6 @@ impl Sessions {
         }
     }
 
-    /// Ends all streams.
     pub(super) fn close(&self) {
         self.0.lock().clear();
     }

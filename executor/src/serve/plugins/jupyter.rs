@@ -104,10 +104,7 @@ impl Jupyter {
     }
 
     /// Runs a cell in the directory of the shell and returns the content of its observation. Waits
-    /// for a kernel that is starting and for earlier cells.
-    ///
-    /// # Errors
-    /// If no kernel can be started. All other failures are part of the output.
+    /// for a kernel that is starting and for earlier cells. Fails only if no kernel can be started.
     pub(crate) async fn run(
         &self,
         cell: &RunCell,

@@ -41,7 +41,6 @@ pub(super) struct Grid {
     /// Lines that have scrolled off the top of the screen.
     history: VecDeque<String>,
     history_bytes: usize,
-    /// Number of lines dropped from the history.
     dropped_lines: u64,
     /// True if the start of the text was dropped.
     pub(super) is_truncated: bool,
@@ -134,13 +133,11 @@ impl Grid {
         text
     }
 
-    /// Text of the whole screen.
     pub(super) fn text(&self) -> String {
         let rows = self.rows.iter().map(|row| row.text(0) + "\n");
         rows.collect()
     }
 
-    /// Marks the whole text as reported.
     pub(super) fn mark_reported(&mut self) {
         self.changed = false;
         let last = self.rows.len().saturating_sub(1);
@@ -184,8 +181,7 @@ impl Grid {
         }
     }
 
-    /// Writes to the row of the cursor. Checks the size of the screen each time a long row grows by
-    /// one width.
+    /// Writes to the row of the cursor. Checks the screen's size each time it grows by one width.
     fn grow(&mut self, change: impl FnOnce(&mut Row)) {
         let row = self.row_mut();
         let before = row.size();

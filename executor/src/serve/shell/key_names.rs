@@ -12,8 +12,7 @@ pub(super) fn control(command: &str) -> Option<(u8, char)> {
     u8::try_from(upper).ok().map(|byte| (byte & 0x1f, upper))
 }
 
-/// Returns the bytes that a terminal sends for a named key. Full-screen programs select the
-/// application sequences of cursor keys.
+/// Bytes that a terminal sends for a key. Full-screen programs select the application sequences.
 pub(super) fn named(input: &str, application_cursor: bool) -> Option<&'static str> {
     Some(match input {
         "Up" if application_cursor => "\x1bOA",

@@ -20,8 +20,7 @@ pub(in crate::serve) struct PromptReport {
 }
 
 impl PromptReport {
-    /// Reads the fields in the order in which the prompt writes them. The working directory is
-    /// last because it may contain anything.
+    /// Reads the fields in the order of the prompt. The last, the directory, may contain anything.
     pub(super) fn parse(bytes: &[u8], separator: u8) -> Option<Self> {
         // The terminal turns a newline in a value into two characters.
         let text = String::from_utf8_lossy(bytes).replace("\r\n", "\n");

@@ -12,7 +12,6 @@ pub(super) struct Screen {
     pub(super) text: Display,
     /// Output from before the command: background jobs, late echoes.
     pub(super) earlier_output: String,
-    /// Number of prompts so far.
     pub(super) prompts: u64,
     pub(super) at_prompt: bool,
     pub(super) report: Option<PromptReport>,
@@ -85,7 +84,6 @@ impl Screen {
         join([self.earlier_output.trim_end(), text.trim()])
     }
 
-    /// Marks all output as reported.
     pub(super) fn mark_reported(&mut self) {
         self.earlier_output.clear();
         self.text.mark_reported();

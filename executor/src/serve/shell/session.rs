@@ -30,7 +30,6 @@ pub(in crate::serve) struct Request {
     pub(in crate::serve) only_one: bool,
 }
 
-/// Response to a request.
 #[derive(Debug)]
 pub(in crate::serve) enum RunResponse {
     Outcome(CommandOutcome),
@@ -38,7 +37,6 @@ pub(in crate::serve) enum RunResponse {
     Refused(String),
 }
 
-/// Result of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::serve) struct CommandOutcome {
     pub(in crate::serve) content: String,
@@ -84,7 +82,6 @@ enum WaitTarget {
     Command { id: u64, shell: Option<i32> },
 }
 
-/// Reason for the end of a wait.
 enum WaitResult {
     Completed,
     Ended(i32),

@@ -71,7 +71,6 @@ impl LaunchContext {
         changed.map_or_else(|| std::env::var_os(name), |(_, value)| Some(value.clone()))
     }
 
-    /// Directory in which to start a program.
     pub(in crate::serve) async fn launch_dir(&self, program: &Path) -> io::Result<PathBuf> {
         launch_dir(&self.identity, self.working_dir.clone(), program.to_owned()).await
     }
@@ -87,7 +86,6 @@ pub(super) struct Terminal {
     scratch: ScratchDir,
     identity: Arc<Identity>,
     follower: JoinHandle<()>,
-    /// Number of commands so far.
     commands: u64,
 }
 

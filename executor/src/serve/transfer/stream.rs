@@ -25,7 +25,6 @@ pub(crate) struct UploadReader {
     ended: bool,
 }
 
-/// Sending end of an upload.
 #[derive(Debug)]
 pub(crate) struct UploadSender(mpsc::Sender<Option<Bytes>>);
 
@@ -90,8 +89,7 @@ pub(crate) struct ArchiveWriter {
     buffer: Vec<u8>,
 }
 
-/// Returns the response body of a download and its writing end. Must be called in the runtime that
-/// sends the response.
+/// Body of a download and its writing end. Must be called in the runtime that sends the response.
 pub(crate) fn channel() -> (Body, ArchiveWriter) {
     let (sender, mut receiver) = mpsc::channel(CHANNEL_CAPACITY);
     let writer = ArchiveWriter {

@@ -175,8 +175,7 @@ impl Unpacker<'_> {
         Ok(())
     }
 
-    /// Second pass: links, which the first pass must not meet, and modes, which could have made
-    /// directories inaccessible.
+    /// Second pass: links, which the first must not meet, and modes that could close directories.
     fn finish(&mut self, entry: Entry<'_>, parts: &[&str]) -> Result<(), TransferError> {
         let Some((name, parents)) = parts.split_last() else {
             return Ok(());

@@ -21,8 +21,7 @@ pub(super) fn of(time: Option<SystemTime>) -> DateTime {
     .unwrap_or_default()
 }
 
-/// Converts days since 1970 to year, month and day. Years start in March, so that leap days come
-/// last.
+/// Converts days since 1970 to year, month, day. Years start in March, so that leap days are last.
 fn date(days: u64) -> (u64, u8, u8) {
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);

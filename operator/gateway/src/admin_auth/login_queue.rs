@@ -14,14 +14,10 @@ use crate::client_address::client_network;
 use crate::keyed_limit::{KeyedLimiter, KeyedPermit};
 use shared::recent_map::RecentMap;
 
-/// Time that a login waits in its queue.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time for which a failure is remembered.
 const FAILURE_TTL: Duration = Duration::from_mins(10);
-/// Maximum number of origins whose failure is remembered.
 const MAX_REMEMBERED_FAILURES: usize = 4096;
-/// Maximum number of logins of one origin in the queue for suspects, so that a flood leaves room
-/// for other origins with a failure.
+/// Maximum logins of one origin in the queue for suspects: a flood leaves room for other origins.
 const MAX_QUEUED_PER_ORIGIN: usize = 16;
 
 /// Both queues. Each computes one login at a time.
@@ -29,7 +25,6 @@ const MAX_QUEUED_PER_ORIGIN: usize = 16;
 pub(super) struct LoginQueue {
     trusted: Queue,
     suspect: Queue,
-    /// Origins with a recent failure.
     failed: Arc<Mutex<RecentMap<IpAddr, Instant, MAX_REMEMBERED_FAILURES>>>,
 }
 
@@ -39,7 +34,6 @@ struct Queue {
     origins: KeyedLimiter<IpAddr>,
 }
 
-/// Permit to compute one login, held until it is dropped.
 #[derive(Debug)]
 pub(super) struct LoginPermit {
     queue: LoginQueue,
@@ -95,7 +89,6 @@ impl LoginQueue {
 }
 
 impl LoginPermit {
-    /// Records the result of the login.
     pub(super) fn finish(self, proven: bool) {
         let mut failed = self.queue.failed.lock();
         if proven {

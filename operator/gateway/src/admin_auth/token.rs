@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 const TOKEN_TTL: SignedDuration = SignedDuration::from_hours(24);
 /// The only accepted header.
 const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
-/// Maximum length of a token, in bytes.
 const MAX_TOKEN_BYTES: usize = 1024;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -21,7 +20,6 @@ struct Claims {
     exp: i64,
 }
 
-/// Issues a token that is valid from now on.
 pub(super) fn issue(key: &hmac::Key, now: Timestamp) -> String {
     let iat = now.as_second();
     let exp = iat + TOKEN_TTL.as_secs();
@@ -35,7 +33,6 @@ pub(super) fn issue(key: &hmac::Key, now: Timestamp) -> String {
     format!("{text}.{}", URL_SAFE_NO_PAD.encode(tag))
 }
 
-/// Returns whether the token was issued with this key and has not expired.
 pub(super) fn is_valid(key: &hmac::Key, token: &str, now: Timestamp) -> bool {
     token.len() <= MAX_TOKEN_BYTES
         && read(key, token).is_some_and(|claims| {

@@ -26,7 +26,6 @@ use crate::warm_configs::{ConfigRequest, WarmConfig};
 
 /// Largest body of a login: anyone may send one.
 const MAX_LOGIN_BYTES: usize = 4 * 1024;
-/// Path of a stored warm runtime config.
 const CONFIG_PATH: &str = "/api/admin/warm-runtime-configs/{*name}";
 
 /// Proof of the password; without `Debug`.
@@ -69,7 +68,6 @@ struct WarmConfigs {
     configs: Vec<WarmConfig>,
 }
 
-/// Returns the endpoint that lists warm runtime configs.
 pub(super) fn configs_endpoint() -> Endpoint {
     let path = "/api/warm-runtime-configs";
     Endpoint::new(WARM_CONFIGS, "GET", path, get(warm_configs))
@@ -77,7 +75,6 @@ pub(super) fn configs_endpoint() -> Endpoint {
         .response::<WarmConfigs>(200)
 }
 
-/// Returns all endpoints of the admin API.
 pub(super) fn endpoints() -> [Endpoint; 5] {
     let endpoint = |method, path, route| {
         Endpoint::new(ADMINISTRATION, method, path, route).access(Access::Admin)

@@ -29,14 +29,12 @@ pub(super) struct RateLimitedCaller {
 }
 
 impl RateLimitedCaller {
-    /// Returns the time that is left for the call.
     pub(super) fn remaining_time(&self) -> Duration {
         CALL_TIMEOUT.saturating_sub(self.waited)
     }
 }
 
-/// An authenticated caller without a rate limit: a rejected poll ends the client's start
-/// (`docs/specs/runtime-api.md`, section 0.4, rule 2).
+/// No rate limit: a rejected poll ends a start (`docs/specs/runtime-api.md`, section 0.4, rule 2).
 #[derive(Debug)]
 pub(super) struct Poller(pub(super) Arc<Tenant>);
 

@@ -20,7 +20,6 @@ use crate::runtime_status::is_ended;
 use crate::sandboxes::SandboxError;
 use shared::tenants::Tenant;
 
-/// Path of the endpoint.
 pub(super) const PATH: &str = "/sessions/batch";
 /// Maximum number of unknown or ended ids with a live lookup. Of more ids, one stands for all.
 const MAX_LIVE_LOOKUPS: usize = 64;

@@ -10,7 +10,6 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::Api;
 
-/// Function that generates the schema of a type.
 pub(super) type MakeSchema = fn(&mut SchemaGenerator) -> Schema;
 
 pub(super) const SANDBOXES: &str = "Sandboxes";
@@ -91,7 +90,6 @@ impl Endpoint {
         }
     }
 
-    /// Sets `operationId` and summary.
     pub(super) fn documented(mut self, id: &'static str, summary: &'static str) -> Self {
         (self.id, self.summary) = (id, summary);
         self
@@ -116,7 +114,6 @@ impl Endpoint {
         self
     }
 
-    /// Sets the type of the request body, and an example as JSON.
     pub(super) fn request_body<T: JsonSchema>(mut self, example: &'static str) -> Self {
         self.request = Some(SchemaGenerator::subschema_for::<T>);
         self.example = Some(example);
@@ -128,19 +125,16 @@ impl Endpoint {
         self
     }
 
-    /// Sets the status codes of errors.
     pub(super) fn errors(mut self, codes: &'static [u16]) -> Self {
         self.failures = codes;
         self
     }
 
-    /// Limits the size of its request body.
     pub(super) fn max_body(mut self, bytes: usize) -> Self {
         self.route = self.route.layer(DefaultBodyLimit::max(bytes));
         self
     }
 
-    /// Adds the endpoint to a router.
     pub(super) fn mount(self, router: Router<Arc<Api>>) -> Router<Arc<Api>> {
         router.route(self.path, self.route)
     }

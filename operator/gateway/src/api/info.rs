@@ -124,8 +124,7 @@ fn command(entry: &Entry) -> Option<EchoedCommand> {
     line.map(EchoedCommand::Line).or_else(words)
 }
 
-// The last three fields of a failed start, which clients log, come from the status alone, so that
-// they do not depend on the API server.
+// The last three fields of a failed start come from the status alone: no call to the API server.
 
 /// Returns the container status of a sandbox that is not ready.
 fn container_statuses(entry: &Entry, lifecycle: RuntimeStatus) -> Vec<Value> {

@@ -16,17 +16,14 @@ use super::error::ErrorBody;
 
 /// Page that shows the document without any external request.
 const PAGE: &str = include_str!("openapi/docs.html");
-/// Content policy: the page may run its own script and call this server, nothing else. Not even a
-/// form can be sent elsewhere.
+/// The page may run its own script and call this server, nothing else, not even send a form.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
      form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Serialized OpenAPI document.
 #[derive(Debug, Clone)]
 pub(super) struct Document(Bytes);
 
 impl Document {
-    /// Generates the document of the endpoints.
     pub(super) fn of(endpoints: &[Endpoint]) -> Self {
         // Serializing names and JSON values cannot fail.
         let json = serde_json::to_vec(&describe(endpoints)).unwrap_or_default();
@@ -98,7 +95,6 @@ fn describe(endpoints: &[Endpoint]) -> impl Serialize + use<> {
     }
 }
 
-/// OpenAPI document.
 #[derive(Serialize)]
 struct OpenApi {
     openapi: &'static str,

@@ -24,7 +24,6 @@ use crate::sandboxes::SandboxError;
 use shared::index::Entry;
 use shared::tenants::Tenant;
 
-/// Example of a request body.
 const EXAMPLE: &str = r#"{"runtime_id": "abcdefghijklmnop"}"#;
 
 pub(super) fn endpoints() -> [Endpoint; 3] {

@@ -51,8 +51,7 @@ impl Api {
         Err(ApiError::QueueFull)
     }
 
-    /// Expires the oldest tombstones of a tenant beyond the limit. The next stop repeats what
-    /// fails.
+    /// Expires the oldest tombstones of a tenant beyond the limit; the next stop repeats failures.
     pub(super) async fn limit_tombstones(&self, tenant: &str) {
         let surplus = surplus(self.sandboxes.of_tenant(tenant));
         let expire = async {

@@ -9,7 +9,6 @@ use http::request::Parts;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Activity of one Pod.
 #[derive(Debug, Default)]
 pub(super) struct Activity(Mutex<ActivityState>);
 
@@ -29,7 +28,6 @@ pub(super) struct ActivityGuard {
 }
 
 impl Activity {
-    /// Counts a request.
     pub(super) fn begin(self: Arc<Self>, is_probe: bool) -> ActivityGuard {
         self.0.lock().active_requests += usize::from(!is_probe);
         ActivityGuard {

@@ -18,7 +18,6 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-/// Timeout of one proof.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(2);
 /// Below the 10 seconds after which supervisors close idle connections.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,7 +32,6 @@ pub(super) struct ProvablePod {
     proven_from: Mutex<Option<Instant>>,
 }
 
-/// Failure of a proof.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProofError {
     #[error("cannot read random bytes from the operating system")]
@@ -61,7 +59,6 @@ impl ProvablePod {
 }
 
 impl AddressProver {
-    /// Creates a client for supervisors that listen on `port`.
     pub(super) fn new(port: u16) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
@@ -73,8 +70,7 @@ impl AddressProver {
         Self { client, port }
     }
 
-    /// Requires a proof that began after a connection was open. One proof covers all connections
-    /// that were open before it.
+    /// Requires a proof begun after a connection was open; it covers all that were open before it.
     pub(super) async fn prove(
         &self,
         pod: &ProvablePod,

@@ -20,7 +20,6 @@ const INDEX_UPDATE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time in which a change made through another replica reaches the index.
 const INDEX_CATCH_UP_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Decision about a request, by the state of its sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestDecision {
     Forward,
@@ -63,8 +62,7 @@ impl Proxy {
         }
     }
 
-    /// As [`Proxy::admit`], for a sandbox that has just failed with `error`. An unchanged entry is
-    /// not trusted.
+    /// As [`Proxy::admit`] after a failure with `error`. An unchanged entry is not trusted.
     pub(super) async fn readmit(
         &self,
         failed: &Entry,
@@ -122,8 +120,7 @@ impl Proxy {
             .await)
     }
 
-    /// Waits for `limit`, or until the sandbox has moved or is not ready any more. Returns whether
-    /// it has.
+    /// Waits up to `limit`. Returns whether the sandbox has moved or is not ready any more.
     pub(super) async fn has_changed_within(&self, entry: &Entry, limit: Duration) -> bool {
         let has_changed =
             |now: &Entry| decide(now, false) != RequestDecision::Forward || has_moved(entry, now);
@@ -131,7 +128,6 @@ impl Proxy {
         now.await.is_none_or(|now| has_changed(&now))
     }
 
-    /// Acquires a slot for a held request.
     pub(super) fn acquire_hold_slot(&self) -> Result<SemaphorePermit<'_>, ProxyError> {
         let slot = self.hold_slots.try_acquire();
         slot.map_err(|_| ProxyError::TooManyHeld)
@@ -162,8 +158,7 @@ impl Proxy {
     }
 }
 
-/// A probe does not wake a sandbox: it is no activity, so the sandbox would be paused again at once,
-/// and a monitor would wake it without end.
+/// A probe does not wake a sandbox: as it is no activity, a monitor would wake it without end.
 fn decide(entry: &Entry, is_probe: bool) -> RequestDecision {
     match entry.desired_state() {
         _ if entry.deleting => RequestDecision::Reject(ProxyError::Stopped),
@@ -183,7 +178,6 @@ fn decide(entry: &Entry, is_probe: bool) -> RequestDecision {
     }
 }
 
-/// True if the operator paused the sandbox because it was idle.
 fn is_idle_pause(entry: &Entry) -> bool {
     entry.automatic_pause() == Some(PauseReason::Idle)
 }

@@ -15,8 +15,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use super::{ProxyError, RequestGuards, headers};
 use crate::observed::{BodyObserver, PolledFrame};
 
-/// A request body that can be offered to a second connection while the first one has read none of
-/// it. Nothing is sent twice.
+/// A request body that a second connection may send if the first one has read none of it.
 #[derive(Debug, Clone)]
 pub(super) struct RetryableBody {
     /// Empty once an attempt has begun to read.
@@ -25,7 +24,6 @@ pub(super) struct RetryableBody {
     is_empty: bool,
 }
 
-/// One attempt to send a [`RetryableBody`].
 #[derive(Debug)]
 pub(super) struct BodyAttempt {
     source: RetryableBody,
@@ -91,8 +89,7 @@ fn filter_frame_trailers(mut frame: Frame<Bytes>) -> Frame<Bytes> {
     frame
 }
 
-/// Observer of a response body. The body fails when the Pod that sends it is deleted, because the
-/// address would stay silent forever.
+/// Fails a response body when its Pod is deleted: the address would stay silent forever.
 #[derive(Debug)]
 pub(super) struct ResponseObserver {
     gone: Pin<Box<WaitForCancellationFutureOwned>>,

@@ -31,10 +31,8 @@ use shared::metrics::GaugeGuard;
 
 /// Packets to a deleted Pod are dropped silently.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Interval of TCP keepalive probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Connects to addresses of Pods.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     http: HttpConnector,
@@ -54,7 +52,6 @@ pub(super) struct UpstreamLimitError;
 #[derive(Debug, Clone, Default)]
 pub(super) struct NumberedPods(Arc<Mutex<HashMap<u64, Arc<UpstreamPod>>>>);
 
-/// A Pod that requests are sent to.
 #[derive(Debug)]
 pub(super) struct UpstreamPod {
     pub(super) id: PodId,

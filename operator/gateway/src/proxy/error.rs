@@ -73,8 +73,7 @@ impl ProxyError {
         }
     }
 
-    /// True if the request may be sent again: it was not sent, or it is idempotent (RFC 9110,
-    /// section 9.2.2).
+    /// True for a request that was not sent or is idempotent (RFC 9110, section 9.2.2).
     pub(super) fn is_retryable(self, method: &Method) -> bool {
         match self {
             Self::Unreachable => true,

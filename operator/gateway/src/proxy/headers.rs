@@ -98,7 +98,6 @@ pub(super) fn set_body_framing(headers: &mut HeaderMap, has_body: bool) {
     }
 }
 
-/// Makes the response headers for the client.
 pub(super) fn to_client(headers: &mut HeaderMap) {
     strip_hop_by_hop(headers);
 }
@@ -120,8 +119,7 @@ fn set_host(parts: &mut Parts, base: &str) -> Result<(), ProxyError> {
     Ok(())
 }
 
-/// Also removes names with underscores, which many servers treat as equal (RFC 3875, section
-/// 4.1.18).
+/// Removes names with underscores too: many servers treat them as equal (RFC 3875, section 4.1.18).
 fn remove_proxy_owned(headers: &mut HeaderMap) {
     let owned: Vec<HeaderName> = headers
         .keys()

@@ -20,7 +20,6 @@ const MAX_CONCURRENT_LOOKUPS: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct LiveLookupLimiter(Mutex<HashMap<Key, Option<Instant>>>);
 
-/// Permit for one lookup of one sandbox.
 #[derive(Debug)]
 pub(super) struct LookupPermit<'a> {
     limiter: &'a LiveLookupLimiter,

@@ -45,7 +45,6 @@ impl PrefixRewriter {
         }
     }
 
-    /// Rewrites the headers of a response.
     pub(super) fn apply(&self, headers: &mut HeaderMap) {
         if !self.prefix_kept {
             for name in [LOCATION, CONTENT_LOCATION] {
@@ -121,14 +120,12 @@ impl PrefixRewriter {
     }
 }
 
-/// Keeps the cookies of a server on its own host. A cookie for the whole domain would be sent to
-/// other sandboxes and could replace theirs.
+/// A cookie for the whole domain would be sent to other sandboxes and could replace theirs.
 pub(super) fn strip_cookie_domains(headers: &mut HeaderMap) {
     headers.remove(CLEAR_SITE_DATA);
     for_each_cookie(headers, without_domain);
 }
 
-/// Name and value of a cookie attribute.
 fn attribute(part: &[u8]) -> (&[u8], &[u8]) {
     let mut halves = part.splitn(2, |byte| *byte == b'=').map(<[u8]>::trim_ascii);
     let name = halves.next().unwrap_or_default();

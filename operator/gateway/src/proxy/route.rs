@@ -12,7 +12,6 @@ use http::{Method, Request, Version};
 use super::{Proxy, ProxyError};
 use shared::urls::{RUNTIME, UrlForm, VSCODE};
 
-/// Target of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Api,
@@ -40,15 +39,13 @@ pub(crate) struct Prefix {
 }
 
 impl Proxy {
-    /// Finds the target. The host takes precedence over the path: on a sandbox's own host, every
-    /// path belongs to the sandbox.
+    /// The host takes precedence: on a sandbox's own host, every path belongs to the sandbox.
     pub(crate) fn target(
         &self,
         request: &Request<Body>,
         local: Option<IpAddr>,
     ) -> Result<Target, ProxyError> {
-        // CONNECT would open a tunnel to any address, and TRACE returns headers that the gateway
-        // adds.
+        // CONNECT would open a tunnel to any address; TRACE returns headers that the gateway adds.
         if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
             return Err(ProxyError::WrongMethod);
         }
@@ -59,8 +56,7 @@ impl Proxy {
             Some(Err(_)) => by_name(host.as_deref().unwrap_or_default(), &self.base_host),
         };
         let mut route = sandbox.or_else(|| by_path(request.uri().path()));
-        // The server was started with its prefix and expects it (`docs/specs/runtime-api.md`,
-        // section 4.3).
+        // The server was started with its prefix (`docs/specs/runtime-api.md`, section 4.3).
         let expects_prefix = |route: &&mut Route| route.port == VSCODE;
         if self.config().keep_vscode_prefix
             && let Some(route) = route.as_mut().filter(expects_prefix)
@@ -143,7 +139,6 @@ pub(super) fn by_path(path: &str) -> Option<Route> {
     })
 }
 
-/// True if a port of a sandbox can have this name.
 pub(super) fn is_port_name(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     text.starts_with(|c: char| c.is_ascii_lowercase()) && text.bytes().all(inner)

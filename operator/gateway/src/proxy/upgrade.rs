@@ -18,14 +18,12 @@ use shared::metrics::GaugeGuard;
 /// Buffer of one direction of a tunnel in bytes. Most tunnels are idle.
 const TUNNEL_BUFFER_BYTES: usize = 8 * 1024;
 
-/// An upgrade that a client requests.
 #[derive(Debug)]
 pub(super) struct Upgrade {
     protocol: HeaderValue,
     client: OnUpgrade,
 }
 
-/// All open tunnels.
 #[derive(Debug)]
 pub(crate) struct Tunnels {
     open: Gauge,
@@ -33,8 +31,7 @@ pub(crate) struct Tunnels {
     aborted: CancellationToken,
 }
 
-/// Takes the upgrade out of a request. An upgrade to HTTP/2 is ignored: its requests would bypass
-/// the gateway's checks (RFC 9113 removed it).
+/// Ignores an upgrade to HTTP/2, removed by RFC 9113: its requests would bypass the checks.
 pub(super) fn take_upgrade(request: &mut Request<Body>) -> Option<Upgrade> {
     let headers = request.headers();
     let requested =
@@ -59,7 +56,6 @@ pub(super) fn names_http2(headers: &HeaderMap) -> bool {
 }
 
 impl Upgrade {
-    /// Sets the upgrade headers of the upstream request.
     pub(super) fn set_headers(&self, headers: &mut HeaderMap) {
         set_upgrade_headers(headers, self.protocol.clone());
     }
@@ -80,8 +76,7 @@ impl Tunnels {
         }
     }
 
-    /// Returns the response 101 of the sandbox, and connects both sides as soon as they have
-    /// switched. The tunnel closes with its Pod.
+    /// Returns the 101 of the sandbox and connects both sides. The tunnel closes with its Pod.
     pub(super) fn open(&self, upgrade: Upgrade, mut sent: ProxiedResponse) -> Response<Body> {
         let sandbox = hyper::upgrade::on(&mut sent.response);
         let (mut parts, _) = sent.response.into_parts();
@@ -100,13 +95,11 @@ impl Tunnels {
         Response::from_parts(parts, Body::empty())
     }
 
-    /// Waits until every tunnel has closed.
     pub(crate) async fn closed(&self) {
         self.tracker.close();
         self.tracker.wait().await;
     }
 
-    /// Closes every tunnel.
     pub(crate) fn abort_all(&self) {
         self.aborted.cancel();
     }

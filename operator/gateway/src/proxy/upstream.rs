@@ -37,7 +37,6 @@ const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum of idle connections for each port of a Pod.
 const MAX_IDLE_CONNECTIONS: usize = 256;
 
-/// Connections to all Pods.
 #[derive(Debug)]
 pub(crate) struct Upstreams {
     client: Client<Connector, BodyAttempt>,
@@ -67,7 +66,6 @@ pub(super) struct Upstream {
 }
 
 impl Proxy {
-    /// Upstream of a request to this sandbox.
     pub(super) fn upstream(&self, route: &Route, entry: &Entry) -> Result<Upstream, ProxyError> {
         let port = entry.port(&route.port).ok_or(ProxyError::UnknownPort)?;
         let ip = entry.status.pod_ip.as_deref();
@@ -101,7 +99,6 @@ impl Upstreams {
         }
     }
 
-    /// Traffic of a sandbox.
     pub(crate) fn traffic(&self, key: &Key) -> Traffic {
         let (pods, _) = &*self.pods.lock();
         let idle = pods.get(key).and_then(|pod| pod.activity.idle());
@@ -133,7 +130,6 @@ impl Upstreams {
         }
     }
 
-    /// Upstream of the Pod that `entry` names.
     fn upstream(
         &self,
         sandboxes: &Sandboxes,

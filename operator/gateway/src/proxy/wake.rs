@@ -17,10 +17,8 @@ use shared::token_bucket::TokenBucket;
 
 /// Minimum time between two writes of this replica.
 const MIN_WRITE_INTERVAL: Duration = Duration::from_millis(10);
-/// Delay before a failed write is retried.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Sandboxes that are being woken.
 #[derive(Debug)]
 pub(super) struct WakeScheduler {
     metrics: Arc<GatewayMetrics>,
@@ -28,7 +26,6 @@ pub(super) struct WakeScheduler {
     writes: Mutex<TokenBucket>,
 }
 
-/// One sandbox that is being woken.
 struct WakeTask {
     wakes: Arc<WakeScheduler>,
     sandboxes: Sandboxes,

@@ -3,7 +3,6 @@
 use kube::core::Status;
 use shared::kubernetes::api_messages::is_object_too_large;
 
-/// Failure to read or write a Sandbox.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SandboxError {
     #[error("no such runtime")]
@@ -17,8 +16,7 @@ pub(crate) enum SandboxError {
         "the sandbox exceeds the size limit of the Kubernetes API: reduce command or environment"
     )]
     TooLarge,
-    /// A quota, an admission webhook or the permissions of the gateway. It may pass, but not within
-    /// one call.
+    /// Quota, admission webhook or gateway permissions. It may pass, but not within one call.
     #[error("the cluster does not allow this: {0}")]
     Forbidden(String),
     #[error("the Kubernetes API is unavailable; try again")]
@@ -56,14 +54,12 @@ impl SandboxError {
         matches!(self, Self::Unavailable(_) | Self::Timeout)
     }
 
-    /// Returns whether a retry may succeed.
     pub(super) fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable(_))
     }
 }
 
-/// Start of a Kubernetes message about missing permissions. The account of the gateway follows,
-/// which clients must not see.
+/// Start of a Kubernetes message whose rest, the account of the gateway, clients must not see.
 const NO_PERMISSION: &str = "User \"";
 
 impl From<kube::Error> for SandboxError {

@@ -61,8 +61,7 @@ impl Sandboxes {
             let known = self.known_session(tenant, session);
             return known.ok_or_else(|| self.not_found_or_unavailable());
         }
-        // Only a first epoch of another replica can be unknown here: a later one follows a
-        // tombstone, which the index has.
+        // Only a first epoch can be unknown: a later one follows a tombstone, which the index has.
         let first = self.session_runtime_id(tenant, session, 0);
         let found = self.look_up(&first).await?;
         match found.filter(|entry| entry.runtime_id == first) {
@@ -71,8 +70,7 @@ impl Sandboxes {
         }
     }
 
-    /// Confirms an entry that changed a moment ago by a live lookup: another replica may have
-    /// changed it once more. Falls back to the entry itself.
+    /// Confirms a just changed entry: another replica may have changed it again. Falls back to it.
     async fn confirm(&self, entry: Arc<Entry>) -> Arc<Entry> {
         let recent = self
             .index

@@ -38,7 +38,6 @@ pub(super) struct LookupLimiter {
     confirmations: Mutex<RecentMap<Key, (Instant, Confirmation), CACHE_CAPACITY>>,
     ids: Mutex<TokenBucket>,
     sessions: Mutex<TokenBucket>,
-    /// Ids that did not exist a moment ago.
     missing: Mutex<RecentMap<String, Instant, CACHE_CAPACITY>>,
 }
 
@@ -57,17 +56,14 @@ impl Default for LookupLimiter {
 }
 
 impl LookupLimiter {
-    /// Returns whether this runtime id may be looked up.
     pub(super) fn allows_id(&self, id: &str) -> bool {
         !self.is_missing(id) && self.ids.lock().take()
     }
 
-    /// Returns whether a session may be looked up.
     pub(super) fn allows_session(&self) -> bool {
         self.sessions.lock().take()
     }
 
-    /// Returns whether the next epoch of a session may be looked up.
     pub(super) fn allows_next_epoch(&self, id: &str) -> bool {
         !self.is_missing(id) && self.sessions.lock().take()
     }
@@ -81,7 +77,6 @@ impl LookupLimiter {
         }
     }
 
-    /// Returns whether the API server answered recently.
     pub(super) fn api_answered_recently(&self) -> bool {
         let last = *self.last_result.lock();
         last.is_some_and(|(at, ok)| ok && at.elapsed() <= API_ALIVE_WINDOW)
@@ -117,7 +112,6 @@ impl LookupLimiter {
         since.is_some_and(|since| since.elapsed() < NEGATIVE_CACHE_TTL)
     }
 
-    /// Adds an id to the negative cache.
     pub(super) fn record_missing(&self, id: &str) {
         self.missing.lock().insert(id.to_owned(), Instant::now());
     }

@@ -34,7 +34,6 @@ where
     within(deadline.saturating_duration_since(Instant::now()), call()).await
 }
 
-/// Runs a call with a timeout.
 pub(crate) async fn within<T>(
     limit: Duration,
     call: impl Future<Output = Result<T, kube::Error>>,

@@ -36,7 +36,6 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_LINGER_BYTES: usize = 64 << 20;
 const READ_CHUNK_BYTES: usize = 8 * 1024;
 
-/// Observer of the connection of a client.
 #[derive(Debug)]
 pub(super) struct ClientObserver {
     in_flight: InFlightRequests,
@@ -57,9 +56,8 @@ pub(super) struct ConnectionSlot {
     pub(super) _guards: (OwnedSemaphorePermit, GaugeGuard),
 }
 
-/// Lingering close of a connection whose client is still sending. Closing a socket with unread
-/// bytes resets it, and the reset may overtake the response (RFC 9112, section 9.6). So input is
-/// read and discarded for a while.
+/// Lingering close: input of a client that is still sending is read and discarded for a while. A
+/// close with unread bytes may reset the connection before the response (RFC 9112, section 9.6).
 #[derive(Debug)]
 struct Linger {
     limit: Pin<Box<Sleep>>,
@@ -80,8 +78,7 @@ enum DetectedProtocol {
     /// Number of preface bytes that have been seen.
     Undetermined(usize),
     One,
-    /// Heads are frames, bounded in size and number by the HTTP server. A connection without a
-    /// request is closed as idle.
+    /// The HTTP server bounds heads in size and number, and closes a connection without a request.
     Two,
 }
 

@@ -24,7 +24,6 @@ const IDLE_CHECKS: u32 = 3;
 /// A connection ends when its client has reset so many requests, and most of all, without a response.
 const MAX_RESETS: u64 = 256;
 
-/// In-flight requests of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct InFlightRequests(Arc<ConnectionState>);
 
@@ -122,7 +121,6 @@ impl InFlightRequests {
         self.0.generation.load(Ordering::Relaxed)
     }
 
-    /// True if a request is in flight.
     pub(super) fn is_active(&self) -> bool {
         self.0.open.load(Ordering::Relaxed) > 0
     }
@@ -145,7 +143,6 @@ impl InFlightRequests {
         self.0.unread.load(Ordering::Relaxed)
     }
 
-    /// Waits until the connection is idle.
     pub(super) async fn idle(&self) {
         let (mut known, mut checks) = (self.generation(), 0);
         while checks < IDLE_CHECKS {
@@ -159,8 +156,7 @@ impl InFlightRequests {
 }
 
 impl InFlightRequest {
-    /// Keeps the request in flight until the end of its response. A tunnel stays in flight for
-    /// good. `version` is that of the request.
+    /// Keeps the request (of `version`) in flight until its response ends, a tunnel for good.
     pub(super) fn until_response_end(
         mut self,
         version: Version,
@@ -176,8 +172,7 @@ impl InFlightRequest {
             .as_ref()
             .is_some_and(InFlightRequests::left_unread);
         if unread && version < Version::HTTP_2 {
-            // The connection will be closed; without this the client could send its next request on
-            // it.
+            // The connection will be closed; the client must not send its next request on it.
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
         }

@@ -25,7 +25,6 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Application protocols (ALPN), the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// Error of loading a certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     #[error("cannot read {0}: {1}")]
@@ -83,7 +82,6 @@ impl Certificate {
         }
     }
 
-    /// Accepts TLS on a connection.
     pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let acceptor = TlsAcceptor::from(self.config.lock().clone());
         acceptor.accept(stream).await

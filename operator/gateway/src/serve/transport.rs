@@ -25,8 +25,7 @@ const KEEPALIVE_IDLE: Duration = Duration::from_mins(1);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
 
-/// Reads a PROXY header where one is due, which changes `peer` to a client that `admit` has to accept,
-/// and accepts TLS.
+/// Reads a PROXY header where one is due (`peer` becomes a client that `admit` accepts), then TLS.
 pub(super) async fn open(
     config: &GatewayConfig,
     mut stream: TcpStream,

@@ -19,11 +19,8 @@ use crate::exec_limits::ExecLimitError;
 use crate::sandboxes::retry::{retrying, within};
 use crate::sandboxes::{SandboxError, create_params};
 
-/// Time for which a list is reused.
 const CACHE_TTL: Duration = Duration::from_secs(5);
-/// Timeout of a list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(4);
-/// Maximum number of pools that are read.
 const MAX_POOLS: u32 = 1000;
 
 /// Access to the configs of one namespace.
@@ -42,7 +39,6 @@ struct CachedConfigs {
     configs: Arc<Vec<WarmConfig>>,
 }
 
-/// Failure to read or change configs.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("no stored config has this name")]
@@ -110,7 +106,6 @@ impl WarmConfigStore {
         Ok(read(&stored?))
     }
 
-    /// Removes a stored config.
     pub(crate) async fn delete(&self, name: &str) -> Result<(), ConfigError> {
         let object = object_name(name);
         let found = retrying(|| self.api.get_opt(&object)).await?;

@@ -13,7 +13,6 @@ use super::{KeySet, Keys};
 /// Version prefix of sealed data.
 const PREFIX: &str = "v1.";
 
-/// Failure to seal or open data.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SealError {
     #[error("the sealed environment is malformed")]

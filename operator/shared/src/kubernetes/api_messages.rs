@@ -13,8 +13,7 @@ pub fn is_about_claims(message: &str) -> bool {
         .contains("persistentvolumeclaim")
 }
 
-/// The kubelet cannot configure a container because a Secret, a `ConfigMap` or a key in one does
-/// not exist.
+/// The kubelet cannot configure a container: a Secret, a `ConfigMap` or a key in one is missing.
 pub fn is_reference_missing(message: &str) -> bool {
     let names_object = ["secret \"", "configmap \""];
     let names_object = names_object.iter().any(|kind| message.contains(kind));
@@ -33,14 +32,12 @@ pub fn is_runtime_class_missing(message: &str, class: &str) -> bool {
     message.contains(&format!("RuntimeClass \"{class}\" not found"))
 }
 
-/// etcd, or the API server's connection to it, does not accept an object of this size. The API
-/// server reports both as internal errors.
+/// etcd or the connection to it rejects the size; the API server reports an internal error.
 pub fn is_object_too_large(message: &str) -> bool {
     message.contains("request is too large") || message.contains("message larger than max")
 }
 
-/// A quota rejection without the current usage. It changes with every other Pod, and each change
-/// would be a status write.
+/// Quota rejection without usage, which changes with every other Pod: each change would be a write.
 pub fn without_quota_usage(message: &str) -> String {
     let used = message.find(", used: ");
     let limited = message.rfind(", limited: ");

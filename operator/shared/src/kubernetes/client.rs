@@ -30,7 +30,6 @@ pub struct Connection {
     pub context: Option<String>,
 }
 
-/// Error of creating a client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error("cannot read the kubeconfig")]
@@ -41,7 +40,6 @@ pub enum ClientError {
     Client(#[from] kube::Error),
 }
 
-/// Error of a call.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     #[error("no response within {}s", CALL_TIMEOUT.as_secs())]
@@ -56,7 +54,6 @@ impl From<kube::Error> for CallError {
     }
 }
 
-/// Creates the client.
 pub async fn connect(connection: &Connection) -> Result<Client, ClientError> {
     install_crypto();
     let mut config = configuration(connection).await?;
@@ -82,8 +79,7 @@ async fn configuration(connection: &Connection) -> Result<Config, ClientError> {
     })
 }
 
-/// Installs ring as the TLS provider of the process. Without it, rustls panics as soon as two
-/// providers are linked.
+/// Installs ring as TLS provider. Without it, rustls panics as soon as two providers are linked.
 pub fn install_crypto() {
     // Fails only if a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -20,13 +20,10 @@ pub use freshness::Freshness;
 
 use crate::kubernetes::error_text::{error_text, status_text, watch_cause, watch_error_text};
 
-/// Silence after which a watch is stuck. The API server sends bookmarks about every minute, and a
-/// watch ends after five.
+/// A watch silent for this long is stuck: bookmarks come every minute, and a watch ends after five.
 pub const WATCH_STUCK_TIMEOUT: Duration = Duration::from_mins(10);
-/// Silence after which a watch is started again, and its index may be stale: more than the time
-/// between two bookmarks.
+/// Silence after which a watch restarts and its index may be stale; above the bookmark interval.
 pub const WATCH_SILENCE_LIMIT: Duration = Duration::from_secs(90);
-/// Maximum length of an error text.
 const MAX_ERROR_BYTES: usize = 300;
 
 /// Health of everything that the process depends on.
@@ -52,7 +49,6 @@ struct HealthState {
 /// Returns a description of the problem, if there is one.
 type Check = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// Health of one watch.
 struct WatchHealth {
     /// Name of the resource with its group.
     full: String,
@@ -65,7 +61,6 @@ struct WatchHealth {
     freshness: Arc<Freshness>,
 }
 
-/// Reason for which a watch fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchFailure {
     /// The API server does not know the resource.
@@ -77,8 +72,7 @@ pub enum WatchFailure {
 }
 
 impl Health {
-    /// Adds a watch. It must list once before the process is ready. `full` is the resource's name
-    /// with its group.
+    /// Adds a watch, which must list once before readiness. `full` is the resource with its group.
     pub fn add_watch(&self, resource: &'static str, full: String) {
         let now = Instant::now();
         let watch = WatchHealth {
@@ -101,7 +95,6 @@ impl Health {
         });
     }
 
-    /// Records the start of a list or watch.
     pub fn watch_attempted(&self, resource: &str) {
         self.with_watch(resource, |_| {});
     }
@@ -134,12 +127,10 @@ impl Health {
         self.0.lock().freshness.entry(resource).or_default().clone()
     }
 
-    /// Records an unmet dependency.
     pub fn set_unmet(&self, what: &'static str, message: String) {
         self.0.lock().unmet.insert(what, message);
     }
 
-    /// Records that a dependency is met.
     pub fn clear_unmet(&self, what: &'static str) {
         self.0.lock().unmet.remove(what);
     }
@@ -153,13 +144,11 @@ impl Health {
         self.0.lock().readiness_checks.push(Box::new(check));
     }
 
-    /// Keeps the process ready when a watch fails that has listed once: a gateway serves from its
-    /// index. What fails is a warning then.
+    /// A failing watch that has listed once is only a warning: a gateway serves from its index.
     pub fn serve_while_stale(&self) {
         self.0.lock().serves_stale = true;
     }
 
-    /// Records that the process is shutting down.
     pub fn begin_shutdown(&self) {
         self.0.lock().stopping = true;
     }
@@ -181,7 +170,6 @@ impl Health {
         self.0.lock().watch_problems(true)
     }
 
-    /// Reasons for which the process is not alive.
     pub fn liveness_failures(&self) -> Vec<String> {
         let state = self.0.lock();
         let stuck = state.watches.iter().filter_map(|(resource, watch)| {

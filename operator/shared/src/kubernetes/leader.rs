@@ -22,7 +22,6 @@ use super::backoff::jittered;
 use super::client::{CallError, with_timeout};
 use crate::diagnostics::Diagnostics;
 
-/// Time after which an unrenewed lease expires.
 const LEASE_DURATION: Duration = Duration::from_secs(6);
 const RENEW_INTERVAL: Duration = Duration::from_secs(2);
 /// Time after which a leader that cannot renew gives up, before another process may take over.
@@ -33,12 +32,9 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval between attempts of a standby.
 const STANDBY_POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Time limit of releasing the lease.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Name of the lease in health reports.
 const LEASE_CHECK: &str = "lease";
 
-/// Lease and identity of a candidate.
 #[derive(Debug, Clone)]
 pub struct LeaseConfig {
     pub namespace: String,
@@ -73,7 +69,6 @@ pub struct LeaderElection {
 pub struct WriteFence(Mutex<Option<Instant>>);
 
 impl WriteFence {
-    /// Returns whether this process may write now.
     pub fn allows_writes(&self) -> bool {
         self.0.lock().is_some_and(|until| Instant::now() < until)
     }
@@ -257,8 +252,7 @@ impl LeaderElection {
         with_timeout(self.api.create(&PostParams::default(), &lease)).await
     }
 
-    /// Replaces the lease. Its resource version makes the write fail after a change by another
-    /// process.
+    /// Replaces the lease. Fails after a change by another process, by its resource version.
     async fn write(&self, lease: &Lease) -> Result<Lease, CallError> {
         let params = PostParams::default();
         with_timeout(self.api.replace(&self.config.name, &params, lease)).await

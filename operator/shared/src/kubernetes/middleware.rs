@@ -30,8 +30,7 @@ use request::ApiRequest;
 
 pub use request::known_resource;
 
-/// Time limit of a response, and again of its body except for a watch. It is meant for pages of
-/// large lists; other calls have shorter limits.
+/// Time limit of a response, and again of its body except for a watch; for pages of large lists.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Error of a request without a response.

@@ -14,7 +14,6 @@ use serde::de::DeserializeOwned;
 use super::api_messages;
 use super::client::{CallError, with_timeout};
 
-/// Error of a creation.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     #[error("{kind} {name} exists and has another owner")]
@@ -39,8 +38,7 @@ pub enum CreateError {
     Call(#[from] CallError),
 }
 
-/// Creates an object, or reads the existing one of the same owner. The response is read as `S`, a
-/// view of the same kind.
+/// Creates an object, or reads the existing one of the same owner, as `S`, a view of the kind.
 pub async fn create_owned<K, S>(
     client: &Client,
     namespace: &str,
@@ -73,8 +71,7 @@ where
     }
 }
 
-/// Deletes the object with this uid. An object that is gone or was replaced counts as success, with
-/// `None`.
+/// Deletes the object with this uid. Success with `None` if it is gone or was replaced.
 pub async fn delete<K>(
     api: &Api<K>,
     name: &str,

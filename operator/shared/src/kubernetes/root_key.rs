@@ -17,7 +17,6 @@ use super::client::{CallError, with_timeout};
 use crate::keys::{KeyError, Keys, ROOT_KEY_LEN};
 use crds::names;
 
-/// Name of the Secret.
 pub const SECRET_NAME: &str = "sandbox-operator-root-key";
 /// Fields of the Secret: the key; during a rotation the one before, and the time from which on
 /// sandboxes get the new one; after the first rotation the subkey of runtime ids.
@@ -26,7 +25,6 @@ const PREVIOUS_FIELD: &str = "previous";
 const SINCE_FIELD: &str = "since";
 const RUNTIME_IDS_FIELD: &str = "runtime-ids";
 
-/// Error of loading the root key.
 #[derive(Debug, thiserror::Error)]
 pub enum RootKeyError {
     #[error("cannot read Secret {SECRET_NAME}")]
@@ -68,8 +66,7 @@ pub async fn load_or_create(client: &Client, namespace: &str) -> Result<Keys, Ro
     }
 }
 
-/// Loads the root key that a controller has created. Gateways face clients and need no permission
-/// to create Secrets.
+/// Loads the root key, never creates it: gateways face clients and must not write Secrets.
 pub async fn load(client: &Client, namespace: &str) -> Result<Keys, RootKeyError> {
     derive(&read(&Api::namespaced(client.clone(), namespace)).await?)
 }

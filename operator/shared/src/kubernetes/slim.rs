@@ -80,12 +80,10 @@ pub struct SlimTerminated {
 }
 
 impl SlimPod {
-    /// Value of an annotation.
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.annotations().get(name).map(String::as_str)
     }
 
-    /// Condition of this type.
     pub fn condition(&self, kind: &str) -> Option<&SlimCondition> {
         self.status.conditions.iter().find(|c| c.type_ == kind)
     }

@@ -24,14 +24,12 @@ use super::{error_text, middleware};
 use crate::diagnostics::Diagnostics;
 use crate::index::{Index, Key};
 
-/// Objects per page of a list.
 const PAGE_SIZE: u32 = 100;
 
 /// Receiver of the objects of a watch, usually an index.
 pub trait WatchSink<K>: Send + Sync + 'static {
     /// Receives an object that was added or changed.
     fn apply(&self, object: K);
-    /// Receives a deletion.
     fn remove(&self, key: &Key, meta: &ObjectMeta);
     /// Called after a complete list: all other objects are gone.
     fn retain(&self, seen: &HashSet<Key>);
@@ -48,8 +46,7 @@ where
     }
 }
 
-/// Watches until `shutdown`. Errors are logged, reported to health, and retried without end: a
-/// resource may be installed later.
+/// Watches until `shutdown`. Errors are retried without end: a resource may be installed later.
 pub async fn run<K>(
     api: Api<DeserializeGuard<K>>,
     labels: Option<String>,

@@ -15,12 +15,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::backoff::jittered;
 
-/// Backoff after the first failure of a key.
 const INITIAL_BACKOFF: Duration = Duration::from_millis(200);
 /// Maximum backoff if the object causes the failures.
 pub const MAX_BACKOFF: Duration = Duration::from_mins(5);
-/// Maximum backoff if the API server causes the failures. The load on it is bounded by the number
-/// of concurrent reconciles.
+/// Maximum backoff if the API server fails; the number of concurrent reconciles bounds its load.
 pub const MAX_OUTAGE_BACKOFF: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -31,7 +29,6 @@ pub struct WorkQueue<K> {
 
 #[derive(Debug)]
 struct QueueState<K> {
-    /// Keys by deadline.
     order: BTreeSet<(Instant, K)>,
     due: HashMap<K, Instant>,
     /// Keys in reconciles, with the deadline if they were added again meanwhile.
@@ -39,7 +36,6 @@ struct QueueState<K> {
     /// Consecutive failures.
     failures: HashMap<K, u32>,
     open: bool,
-    /// Time at which a key was last handed out.
     last_taken_at: Instant,
 }
 
@@ -60,8 +56,7 @@ impl<K> Default for WorkQueue<K> {
 }
 
 impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
-    /// Starts to accept keys. A closed queue drops them, because without a reconcile the keys of
-    /// deleted objects would stay.
+    /// Starts to accept keys. A closed queue drops them: keys of deleted objects would stay.
     pub fn open(&self) {
         self.state.lock().open = true;
     }

@@ -37,7 +37,6 @@ role_metrics! {
 }
 
 impl ControllerMetrics {
-    /// Records a successful reconcile.
     pub fn record_success(&self, took: Duration) {
         self.record("ok", took);
     }
@@ -61,12 +60,10 @@ impl ControllerMetrics {
         starts.observe(took.as_secs_f64());
     }
 
-    /// Records the outcome of a Kubernetes Event.
     pub fn event(&self, outcome: &'static str) {
         self.events.get_or_create(&[("outcome", outcome)]).inc();
     }
 
-    /// Number of Events with this outcome.
     pub fn events(&self, outcome: &'static str) -> u64 {
         self.events.get_or_create(&[("outcome", outcome)]).get()
     }

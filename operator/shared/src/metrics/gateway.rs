@@ -44,19 +44,16 @@ role_metrics! {
 }
 
 impl GatewayMetrics {
-    /// Records the time until the response head.
     pub fn record_response_head(&self, target: &'static str, took: Duration) {
         let seconds = self.seconds.get_or_create(&[("target", target)]);
         seconds.observe(took.as_secs_f64());
     }
 
-    /// Records the end of a request with its outcome.
     pub fn record_end(&self, target: &'static str, outcome: &'static str) {
         let labels = [("target", target), ("outcome", outcome)];
         self.requests.get_or_create(&labels).inc();
     }
 
-    /// Number of requests with this outcome.
     pub fn requests(&self, target: &'static str, outcome: &'static str) -> u64 {
         let labels = [("target", target), ("outcome", outcome)];
         self.requests.get_or_create(&labels).get()
@@ -67,7 +64,6 @@ impl GatewayMetrics {
         self.wakes.get_or_create(&[("outcome", outcome)]).inc();
     }
 
-    /// Number of attempts with this outcome.
     pub fn wakes(&self, outcome: &'static str) -> u64 {
         self.wakes.get_or_create(&[("outcome", outcome)]).get()
     }

@@ -28,7 +28,6 @@ pub struct NewKey {
     pub key: String,
 }
 
-/// Record in a list.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ListedKey {
     /// The first digits of the hash.
@@ -38,7 +37,6 @@ pub struct ListedKey {
     pub fault: Option<&'static str>,
 }
 
-/// Failure to read or change a document.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyDocumentError {
     #[error("keys.json is not a JSON list of API keys: {0}")]
@@ -52,12 +50,10 @@ pub enum KeyDocumentError {
 }
 
 impl KeyDocument {
-    /// Parses a document.
     pub fn read(json: &[u8]) -> Result<Self, KeyDocumentError> {
         Ok(Self(serde_json::from_slice(json)?))
     }
 
-    /// Serializes the document.
     pub fn write(&self) -> Result<Vec<u8>, KeyDocumentError> {
         Ok(serde_json::to_vec_pretty(&self.0)?)
     }
@@ -91,13 +87,11 @@ impl KeyDocument {
         self.add(record, key, now).map(|_| ())
     }
 
-    /// Returns whether there is a record for this key.
     pub fn has_key(&self, key: &str) -> bool {
         let known = HEXLOWER.encode(&hash(key));
         self.0.iter().any(|raw| raw["sha256"] == *known)
     }
 
-    /// Returns whether a key has this name.
     pub fn has_name(&self, name: &str) -> bool {
         self.0.iter().any(|raw| raw["name"] == *name)
     }
@@ -151,7 +145,6 @@ impl KeyDocument {
     }
 }
 
-/// Generates a random key.
 pub fn generate_key() -> Result<String, KeyDocumentError> {
     let bytes = rand::generate::<[u8; 32]>(&SystemRandom::new());
     let bytes = bytes.map_err(|_| KeyDocumentError::Random)?;

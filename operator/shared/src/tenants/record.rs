@@ -73,7 +73,6 @@ impl Record {
 }
 
 impl RawRecord {
-    /// Validates the record.
     pub(super) fn check(&self) -> Result<Record, &'static str> {
         if !(1..=MAX_NAME_LEN).contains(&self.name.len()) {
             return Err("name must have 1 to 63 bytes");
@@ -122,14 +121,12 @@ pub(super) fn read(raw: Value) -> Option<Record> {
         .ok()
 }
 
-/// Hashes a key.
 pub(super) fn hash(key: &str) -> Hash {
     let mut out = [0; SHA256_OUTPUT_LEN];
     out.copy_from_slice(digest(&SHA256, key.as_bytes()).as_ref());
     out
 }
 
-/// Returns the id of a key by its hash.
 pub(super) fn key_id(hash: &Hash) -> String {
     HEXLOWER.encode(&hash[..ID_LEN / 2])
 }

@@ -15,8 +15,7 @@ use super::{SECRET_KEY, SECRET_NAME, Tenants};
 use crate::kubernetes::client::with_timeout;
 use crate::kubernetes::error_text;
 
-/// Interval of reads beside the watch. They bound the time for which a revoked key stays valid while
-/// the watch is silent.
+/// Interval of reads beside the watch. They bound the validity of a revoked key while it is silent.
 const POLL_INTERVAL: Duration = Duration::from_mins(1);
 /// Time for which the keys of a deleted Secret stay valid: `kubectl replace --force` deletes and
 /// recreates it, which must not reject all callers. Removing a record revokes a key at once.

@@ -28,7 +28,6 @@ use crate::keys::Keys;
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum of concurrent calls for one sandbox.
 const MAX_CONCURRENT_CALLS: usize = 16;
-/// Largest response in bytes.
 const MAX_RESPONSE_BYTES: usize = 1024;
 
 /// Gateways behind host names.
@@ -41,8 +40,7 @@ pub struct HttpGateways {
 }
 
 impl HttpGateways {
-    /// Creates a client for `endpoints`, each a `HOST:PORT`. Queries are signed with the keys of
-    /// the installation.
+    /// Endpoints are `HOST:PORT`. Queries are signed with the keys of the installation.
     pub fn new(endpoints: Vec<String>, keys: Arc<Keys>, clock: Clock) -> Self {
         Self {
             endpoints,

@@ -16,12 +16,10 @@ use crate::keys::Keys;
 
 /// Validity of a query, including clock differences.
 const QUERY_TTL: Duration = Duration::from_mins(1);
-/// Prefix of the path.
 const PATH_PREFIX: &str = "/traffic/";
 /// Purpose in the signed query, so that no other signed statement is accepted.
 const PURPOSE: &str = "traffic";
 
-/// A signed query.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TrafficQuery {
@@ -31,14 +29,12 @@ struct TrafficQuery {
     expires: i64,
 }
 
-/// A report.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct TrafficReport {
     idle_seconds: f64,
     seen: bool,
 }
 
-/// Traffic endpoint of one gateway.
 #[derive(derive_more::Debug)]
 #[debug("TrafficEndpoint(..)")]
 pub struct TrafficEndpoint {
@@ -53,7 +49,6 @@ pub(super) fn path(sandbox: &Key) -> String {
     format!("{PATH_PREFIX}{sandbox}")
 }
 
-/// Signed token of the query.
 pub(super) fn sign_query(keys: &Keys, sandbox: &Key, now: Timestamp) -> Result<String, TokenError> {
     let query = TrafficQuery {
         purpose: PURPOSE.into(),
@@ -75,10 +70,7 @@ impl TrafficReport {
 }
 
 impl TrafficEndpoint {
-    /// Creates an endpoint; `traffic_of` reads the traffic of a sandbox.
-    ///
-    /// # Errors
-    /// [`TokenError::Key`] if the public key of the installation is invalid.
+    /// Fails with [`TokenError::Key`] if the public key of the installation is invalid.
     pub fn new(
         keys: &Keys,
         clock: Clock,

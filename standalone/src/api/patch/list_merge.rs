@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use crate::api::object::items;
 
-/// Merge type of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ListKind {
     /// Replaced as a whole.
@@ -41,7 +40,6 @@ pub(super) fn builtin(field: &str, sample: Option<&Value>) -> ListKind {
     ListKind::Map(keys.iter().map(|&key| key.to_owned()).collect())
 }
 
-/// Merge type that a schema declares.
 pub(super) fn declared(schema: &Value) -> ListKind {
     match schema["x-kubernetes-list-type"].as_str() {
         Some("set") => ListKind::Set,

@@ -91,7 +91,6 @@ fn take_conflicts(
     conflicts
 }
 
-/// Merge types of the lists of a kind.
 pub(super) struct ListKinds<'a>(&'a Kind);
 
 impl ListKinds<'_> {

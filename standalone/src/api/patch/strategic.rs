@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use super::list_merge::{ListKind, builtin, same};
 use crate::api::object::{as_object, items};
 
-/// Merges `patch` into `target`.
 pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(fields) = patch else {
         *target = patch.clone();

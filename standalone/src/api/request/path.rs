@@ -75,7 +75,6 @@ impl Target {
         })
     }
 
-    /// Key of the object `name` in the target's namespace.
     pub(crate) fn key_of(&self, name: &str) -> ObjectKey {
         let namespace = self.namespace.as_deref().unwrap_or_default();
         ObjectKey::new(self.kind.shard, namespace, name)

@@ -32,7 +32,6 @@ pub(super) struct Journal {
     names: Vec<String>,
 }
 
-/// A stored object.
 type Row = (ObjectKey, Value);
 
 impl Journal {

@@ -53,7 +53,6 @@ const EVENTS: Columns = &[
     ("Name", 1, Field("/metadata/name")),
 ];
 
-/// Columns of a built-in resource by its plural name.
 pub(crate) fn builtin_columns(plural: &str) -> Vec<Column> {
     let columns = match plural {
         "namespaces" => NAMESPACES,

@@ -130,8 +130,7 @@ fn change_and_respond(
     ))
 }
 
-/// Reads, edits and swaps until no other writer interferes. Returns the stored object and the
-/// warnings for the client.
+/// Edits and swaps until no other writer interferes. Returns the stored object and the warnings.
 pub(super) fn change(
     state: &ApiState,
     request: &Request,

@@ -31,8 +31,7 @@ pub(super) fn enter(init: RawFd, has_users: bool, cgroups: &[PathBuf]) -> io::Re
     Ok(setns(init, namespaces)?)
 }
 
-/// Confines this process and its children as bubblewrap does. No process of the container can trace
-/// this one or open its executable.
+/// Confines as bubblewrap does: no container process can trace this one or open its executable.
 #[expect(unsafe_code, reason = "no library has the call")]
 pub(super) fn confine() -> io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;

@@ -107,8 +107,7 @@ fn home(home: &Path, owner: Option<u32>) -> io::Result<()> {
     chown(home, owner, owner)
 }
 
-/// Copies small shared files and links, so that the container may change them; mounts directories
-/// and large files.
+/// Copies small shared files and links, which the container may change; mounts the rest.
 fn shared(scratch: &Path) -> io::Result<Vec<Mount>> {
     let mut mounts = Vec::new();
     for name in SHARED.split_whitespace() {

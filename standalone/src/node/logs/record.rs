@@ -95,7 +95,6 @@ impl Renderer {
         self.bytes_left == 0
     }
 
-    /// Renders the next part of the log.
     pub(super) fn render(&mut self, stored: &[u8]) -> Vec<u8> {
         let output = decode(stored).filter(|record| record.tag != END);
         let since = self.since;

@@ -12,18 +12,15 @@ use parking_lot::Mutex;
 /// Prefix of a node's part of a range: 1021 Pods.
 const PART: u8 = 22;
 
-/// Number of parts of a range.
 pub(super) fn parts(range: Ipv4Net) -> u32 {
     1 << PART.saturating_sub(range.prefix_len())
 }
 
-/// Part `number` of a range.
 pub(super) fn part(range: Ipv4Net, number: u32) -> Ipv4Net {
     let first = range.network().to_bits() + (number << (32 - PART));
     Ipv4Net::new_assert(Ipv4Addr::from_bits(first), PART)
 }
 
-/// Address pool of one node.
 #[derive(Debug)]
 pub(super) struct AddressPool {
     /// After the network's own address and the gateway.

@@ -59,11 +59,9 @@ fn last_line(ended: &Ended) -> String {
     line.map_or_else(|| ended.how.clone(), str::to_owned)
 }
 
-/// End of a cell.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CellOutcome {
     Done,
-    /// The timeout has passed.
     TimedOut {
         begun: bool,
     },
@@ -162,11 +160,8 @@ impl Kernel {
         }
     }
 
-    /// Runs code in the directory of the shell.
-    ///
-    /// # Errors
-    /// If the kernel does not accept requests. One may be sent in part; the kernel has to be
-    /// replaced.
+    /// Runs code in the directory of the shell. Fails if the kernel does not accept requests. One
+    /// may be sent in part; the kernel has to be replaced.
     pub(super) async fn run_in(
         &mut self,
         directory: &Path,
@@ -189,7 +184,6 @@ impl Kernel {
         self.run(code, deadline).await
     }
 
-    /// Runs code until its end or until the deadline.
     pub(super) async fn run(
         &mut self,
         code: &str,

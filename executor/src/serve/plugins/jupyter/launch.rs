@@ -60,8 +60,7 @@ impl Launcher {
         Err(no_kernel(&failures))
     }
 
-    /// `PYTHONPATH` with the code of the Python server, if the image has it, and the skills in
-    /// front.
+    /// `PYTHONPATH`: the skills, then the code of the Python server, if the image has it.
     fn python_path(&self) -> Option<OsString> {
         let code = python_environment::code_dir(Path::new("/"));
         let skills = self.skills.as_ref().and_then(|skills| skills.directory());
@@ -134,8 +133,7 @@ fn candidates(path: &str, working_dir: &Path) -> Vec<PathBuf> {
     });
     let mut found: Vec<PathBuf> = Vec::new();
     for python in searched {
-        // `python` often links to `python3`. The one of a virtual environment differs from its
-        // target.
+        // `python` often links to `python3`; that of a virtual environment is not its target.
         let place = |path: &Path| fs::canonicalize(path.parent()?).ok();
         let same = |other: &PathBuf| {
             place(other) == place(&python)

@@ -135,10 +135,8 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// Standard output or error of the kernel process and its children.
-///
-/// A kernel reads its own outputs in a thread, which may deliver them after the end of the cell.
-/// Here the server reads them: the content of the pipe at the end of a cell belongs to the cell.
+/// Standard output or error of the kernel and its children. The server reads it, because a kernel's
+/// own thread may deliver it after the end of the cell, to which the content of the pipe belongs.
 #[derive(Debug, Clone)]
 struct Pipe(Arc<Inner>);
 

@@ -14,7 +14,6 @@ use crate::GatewayConfig;
 use crate::api::ApiError;
 use crate::exec_limits::{check_command, check_directory, check_line};
 
-/// Longest session id in bytes.
 const MAX_SESSION_ID_BYTES: usize = 256;
 /// Largest factor that the Sandbox schema allows.
 const MAX_RESOURCE_FACTOR: f64 = 64.0;
@@ -77,7 +76,6 @@ enum RawCommand {
     Words(Vec<String>),
 }
 
-/// Program and arguments of a sandbox.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ParsedCommand {
     pub(super) words: Vec<String>,

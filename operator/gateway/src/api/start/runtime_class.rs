@@ -6,14 +6,12 @@ use crate::api::ApiError;
 use crate::config::present;
 use shared::runtime_class::real_name;
 
-/// Chosen class, with a remark for the client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RuntimeClassChoice {
     pub(super) name: Option<String>,
     pub(super) note: Option<String>,
 }
 
-/// Chooses the class for the one that the client requested.
 pub(super) fn choose(
     requested: Option<&str>,
     classes: &RuntimeClasses,

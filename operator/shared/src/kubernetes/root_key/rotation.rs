@@ -13,8 +13,7 @@ use super::{
 use crate::keys::runtime_id_subkey;
 use crate::kubernetes::client::with_timeout;
 
-/// Stores a new root key beside the present one. Sandboxes get it from `since` on, when every
-/// process must have loaded it.
+/// Stores a new root key, used by sandboxes from `since` on: every process must have it by then.
 pub async fn begin(client: &Client, namespace: &str, since: Timestamp) -> Result<(), RootKeyError> {
     let api = Api::<Secret>::namespaced(client.clone(), namespace);
     let mut secret = read(&api).await?;

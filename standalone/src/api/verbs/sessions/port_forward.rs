@@ -19,8 +19,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const BUFFER_BYTES: usize = 16 << 10;
 const NOT_RUNNING: &str = "the Pod is not running";
 
-/// Connector for connections to one Pod. It looks the Pod up each time: later its address may belong
-/// to another one.
+/// Connector to one Pod. It looks the Pod up each time: later its address may belong to another.
 pub(super) fn connector(state: &Arc<ApiState>, key: ObjectKey, pod: &Value) -> Arc<Connect> {
     let (state, uid) = (Arc::clone(state), object::uid(pod).to_owned());
     Arc::new(move |port| {

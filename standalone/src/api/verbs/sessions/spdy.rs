@@ -34,7 +34,6 @@ pub(super) const CANCEL: u32 = 5;
 /// Maximum number of bytes of a frame from the client, which sends 32 KiB.
 const MAX_FRAME_BYTES: u32 = 1 << 20;
 
-/// Frame from the client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     Open {

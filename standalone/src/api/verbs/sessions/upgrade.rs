@@ -21,11 +21,9 @@ const FORWARD: &str = "SPDY/3.1+portforward.k8s.io";
 const OTHER_PROTOCOL: &str = "only WebSocket with v5.channel.k8s.io or v4.channel.k8s.io is \
     served, and for port-forward SPDY/3.1+portforward.k8s.io";
 
-/// Maximum number of bytes of a message from the client.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// Upgrade that a client requests.
 pub(super) enum Upgrade {
     Channels(WebSocketUpgrade),
     Spdy(WebSocketUpgrade),

@@ -12,8 +12,7 @@ const MAX_BLOCK_BYTES: usize = 4 << 10;
 /// Start of the compressed blocks of one direction: without a dictionary.
 pub(super) const START: [u8; 2] = [0x78, 0x01];
 
-/// Compressed block without headers, as stored blocks: the number zero, and an empty one that makes
-/// the receiver deliver it.
+/// Compressed block without headers: zero, and an empty block that makes the receiver deliver it.
 pub(super) const NONE: [u8; 14] = [0, 4, 0, 0xfb, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 /// Words of the dictionary, which precedes each with its length.

@@ -19,7 +19,6 @@ pub(in super::super) type Connect =
 
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// Streams of a connection.
 pub(super) struct StreamPair {
     pub(super) error: u32,
     pub(super) data: u32,
