@@ -30,7 +30,7 @@ pub(super) struct Settings {
     pub(super) memory_monitor: bool,
     /// File that the URL of the file viewer is written to.
     pub(super) viewer_url_file: PathBuf,
-    pub(super) plugins: Vec<String>,
+    plugins: Vec<String>,
     /// Start timeout of one plugin.
     pub(super) start_timeout: Duration,
     pub(super) vscode: VsCodeSettings,
@@ -98,6 +98,15 @@ impl Settings {
             start_timeout: Duration::from_secs(options.init_plugin_timeout),
             vscode,
         })
+    }
+
+    /// Does not start VS Code: it could not be given another environment later.
+    pub(super) fn defer_vscode(&mut self) {
+        self.plugins.retain(|name| name != "vscode");
+    }
+
+    pub(super) fn wants(&self, plugin: &str) -> bool {
+        self.plugins.iter().any(|wanted| wanted == plugin)
     }
 
     /// True if the server runs as the user that started it, which is not a sandbox user.
