@@ -1,10 +1,13 @@
 //! Command line. `serve` accepts the flags of the Python action execution server, so that
 //! `POST /start` commands of existing backends only change the name of the program.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use crds::contract::prestart::DORMANT_FLAG;
 use crds::contract::{CONTROL_PORT, path, variable};
 
 #[derive(Debug, Parser)]
@@ -140,6 +143,40 @@ pub(crate) struct ServeOptions {
     /// File with the URL of the file viewer
     #[arg(long, hide = true, default_value = "/tmp/oh-server-url")]
     pub(crate) viewer_url_file: PathBuf,
+    /// Serve once an init message arrives on standard input
+    #[arg(long = DORMANT_FLAG.trim_start_matches('-'), hide = true)]
+    pub(crate) dormant: bool,
+}
+
+impl ServeOptions {
+    pub(crate) fn logs_json(&self) -> bool {
+        ["1", "true", "True"].contains(&self.log_json.as_str())
+    }
+
+    /// Parses a command line of `serve`. Variables of `environment` precede those of the process.
+    pub(crate) fn parse(
+        command: &[String],
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Self, clap::Error> {
+        let (program, flags) = command.split_at(command.len().min(2));
+        // Flags of the command come later, so that they win over its environment.
+        let words = program.iter().cloned();
+        let words = words.chain(flags_of(environment)).chain(flags.to_vec());
+        match Cli::try_parse_from(words)?.command {
+            Command::Serve(options) => Ok(*options),
+            _ => Err(Cli::command().error(ErrorKind::InvalidSubcommand, "must be `serve`")),
+        }
+    }
+}
+
+/// Flags of `serve` in place of variables.
+fn flags_of(environment: &BTreeMap<String, String>) -> Vec<String> {
+    let definition = ServeOptions::augment_args(clap::Command::new("serve"));
+    let flag = |option: &clap::Arg| {
+        let value = environment.get(option.get_env()?.to_str()?)?;
+        Some(format!("--{}={value}", option.get_long()?))
+    };
+    definition.get_arguments().filter_map(flag).collect()
 }
 
 #[cfg(test)]
@@ -156,5 +193,23 @@ mod tests {
         assert_eq!(options.plugins, ["agent_skills", "jupyter"]);
         assert_eq!((options.port, options.user_id), (60000, 0));
         assert!(options.no_enable_browser);
+    }
+
+    #[test]
+    fn given_variables_precede_those_of_the_process_and_follow_flags() {
+        let parse = |line: &str| {
+            let command: Vec<_> = line.split(' ').map(str::to_owned).collect();
+            let given = [("SESSION_API_KEY", "--a b=c"), ("RUNTIME_ID", "")];
+            let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            ServeOptions::parse(&command, &given.into())
+        };
+        let options = parse("x serve 1 --plugins jupyter").unwrap();
+        assert_eq!(options.session_api_key, "--a b=c");
+        assert_eq!(options.runtime_id.as_deref(), Some(""));
+        assert_eq!(options.runtime_url, None);
+        let options = parse("x serve 1 --session-api-key flag").unwrap();
+        assert_eq!(options.session_api_key, "flag");
+        assert!(parse("x install /tmp").is_err());
+        assert!(parse("x").is_err());
     }
 }

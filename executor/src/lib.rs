@@ -10,6 +10,7 @@ use self::cli::{Cli, Command};
 mod cli;
 mod http_server;
 mod install;
+mod log;
 mod open_path;
 mod serve;
 mod supervise;
@@ -21,12 +22,7 @@ pub use serve::properties;
 
 /// Runs the command line and returns the exit status.
 pub fn run() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| {
-        if error.use_stderr() {
-            termination_message::write_usage_error(&error);
-        }
-        error.exit()
-    });
+    let cli = Cli::try_parse().unwrap_or_else(|error| end_with_usage(&error));
     // One thread: a sandbox may have a tenth of a core, and idle memory should stay small.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -41,6 +37,9 @@ pub fn run() -> ExitCode {
         Err(error) => Err(error.into()),
     };
     outcome.unwrap_or_else(|error| {
+        if let Some(usage) = error.downcast_ref() {
+            end_with_usage(usage);
+        }
         eprintln!("sandbox-executor: {error:#}");
         termination_message::write_message(&format!("{error:#}"));
         ExitCode::FAILURE
@@ -59,24 +58,19 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Supervise(options) => {
             system::hide_from_own_user();
-            log_to_stderr(false);
+            log::to_stderr(false);
             supervise::run(options).await
         }
         Command::Serve(options) => {
-            log_to_stderr(["1", "true", "True"].contains(&options.log_json.as_str()));
+            log::to_stderr(options.logs_json());
             serve::run(*options).await
         }
     }
 }
 
-fn log_to_stderr(as_json: bool) {
-    let log = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .with_target(false);
-    if as_json {
-        log.json().flatten_event(true).init();
-    } else {
-        log.init();
+fn end_with_usage(error: &clap::Error) -> ! {
+    if error.use_stderr() {
+        termination_message::write_usage_error(error);
     }
+    error.exit()
 }

@@ -2,30 +2,30 @@
 //!
 //! The port opens only after the shell has started, so that every accepted request can be served.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::fs::Mode;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::cli::ServeOptions;
-use crate::http_server::{self, Limits};
 use crate::system;
 
+use self::environment::Environment;
 use self::executor::Executor;
 use self::identity::Identity;
+use self::port::Port;
 use self::process_tree::ProcessSet;
 use self::shell::LaunchContext;
+use self::signals::Signals;
 
 mod action;
 mod activity;
 mod api;
+mod dormant;
 mod editor;
+mod environment;
 mod executor;
 mod file_viewer;
 mod files;
@@ -36,6 +36,7 @@ mod memory_monitor;
 mod observation;
 mod owner;
 mod plugins;
+mod port;
 mod private_dir;
 mod process_group;
 mod process_tree;
@@ -47,68 +48,97 @@ mod resource_usage;
 mod sandbox_setup;
 mod settings;
 mod shell;
+mod signals;
 mod transfer;
 mod users;
 
-const LIMITS: Limits = Limits {
-    connections: 512,
-    // Clients pool connections. A shorter limit would make their next call on an idle one fail.
-    header_timeout: Duration::from_mins(5),
-    grace: Duration::from_secs(2),
-};
+/// Server whose shell runs and whose port is bound.
+#[derive(Debug)]
+struct Server {
+    options: ServeOptions,
+    executor: Arc<Executor>,
+    port: Port,
+}
 
-pub(crate) async fn run(options: ServeOptions) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(mut options: ServeOptions) -> anyhow::Result<ExitCode> {
     resource_usage::open_io_counters();
     system::hide_from_own_user();
     options.check()?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut signals = Signals::new()?;
     rustix::process::umask(Mode::from_raw_mode(0o022));
     process_tree::adopt_orphans()?;
     tokio::spawn(process_tree::reap_orphans());
-    sandbox_setup::set_up(&options)?;
-    let identity = Arc::new(Identity::resolve(&options.username, options.change_user())?);
-    let start = LaunchContext {
-        identity: Arc::clone(&identity),
-        working_dir: options.working_dir.clone(),
-        variables: python_environment::detect(Path::new("/"), std::env::var_os("PATH")),
-    };
-    let executor = Executor::start(start, &options).await?;
-
-    let address = options.bind_address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
-    let listener = http_server::bind(SocketAddr::new(address, options.port)).await?;
-    let stop = CancellationToken::new();
-    // A bind address means a shared network, and the viewer does not check a key.
-    if options.bind_address.is_none() {
-        let port = listener.local_addr()?.port();
-        let url_file = options.viewer_url_file.clone();
-        if let Err(error) = file_viewer::start(&identity, port, url_file, stop.clone()).await {
-            tracing::warn!(%error, "cannot start the file viewer");
-        }
+    if options.dormant {
+        options.defer_vscode();
     }
-    http_server::announce(&listener)?;
-    let _memory_log = options
-        .logs_memory()
-        .then(|| AbortOnDropHandle::new(tokio::spawn(memory_monitor::log_memory())));
-    let plugins = Arc::clone(&executor);
-    let plugins =
-        AbortOnDropHandle::new(tokio::spawn(async move { plugins.plugins.start().await }));
-    let router = api::router(Arc::clone(&executor), &options.session_api_key);
-    let signals = async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+    let context = launch_context(&options, Environment::default())?;
+    let identity = Arc::clone(&context.identity);
+    let executor = Executor::start(context, &options).await?;
+    let started = if options.dormant {
+        Box::pin(dormant::wait(&options, executor, &mut signals)).await
+    } else {
+        Server::bind(options, executor).await.map(Some)
+    };
+    let (identity, outcome) = match started {
+        Ok(Some(server)) => {
+            let identity = Arc::clone(&server.executor.launch_context.identity);
+            (identity, server.serve(&mut signals).await)
         }
+        other => (identity, other.map(|_| ())),
+    };
+    ProcessSet::Own.kill_all(&identity).await;
+    private_dir::remove_all(&identity).await;
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// Creates user and directory, and determines how programs start.
+fn launch_context(
+    options: &ServeOptions,
+    environment: Environment,
+) -> anyhow::Result<LaunchContext> {
+    sandbox_setup::set_up(options)?;
+    let identity = Identity::resolve(&options.username, options.change_user())?;
+    Ok(LaunchContext {
+        identity: Arc::new(identity),
+        working_dir: options.working_dir.clone(),
+        variables: python_environment::detect(Path::new("/"), environment.variable("PATH")),
+        environment,
+    })
+}
+
+impl Server {
+    async fn bind(options: ServeOptions, executor: Executor) -> anyhow::Result<Self> {
+        Ok(Self {
+            port: Port::bind(&options).await?,
+            executor: Arc::new(executor),
+            options,
+        })
+    }
+
+    /// Serves requests and starts the plugins, until a signal.
+    async fn serve(self, signals: &mut Signals) -> anyhow::Result<()> {
+        let (options, executor, stop) = (self.options, self.executor, self.port.stop.clone());
+        // A bind address means a shared network, and the viewer does not check a key.
+        if options.bind_address.is_none() {
+            let identity = &executor.launch_context.identity;
+            let (port, url_file) = (self.port.number, options.viewer_url_file.clone());
+            if let Err(error) = file_viewer::start(identity, port, url_file, stop.clone()).await {
+                tracing::warn!(%error, "cannot start the file viewer");
+            }
+        }
+        let router = api::router(Arc::clone(&executor), &options.session_api_key);
+        let serving = self.port.serve(router)?;
+        let _memory_log = options
+            .logs_memory()
+            .then(|| AbortOnDropHandle::new(tokio::spawn(memory_monitor::log_memory())));
+        let plugins = Arc::clone(&executor);
+        let plugins =
+            AbortOnDropHandle::new(tokio::spawn(async move { plugins.plugins.start().await }));
+        signals.received().await;
         // Ends the running command, and with it the request that waits for its observation.
         stop.cancel();
         drop(plugins);
         executor.close().await;
-    };
-    tokio::join!(
-        http_server::serve(listener, router, LIMITS, stop.clone()),
-        signals
-    );
-    ProcessSet::Own.kill_all(&identity).await;
-    private_dir::remove_all(&identity).await;
-    Ok(ExitCode::SUCCESS)
+        Ok(serving.await?)
+    }
 }

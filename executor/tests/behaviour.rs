@@ -6,6 +6,7 @@
 mod agent_skills;
 mod client;
 mod conformance;
+mod dormant;
 mod editor;
 mod files;
 mod fixture;

@@ -290,7 +290,7 @@ pub(crate) fn read_head(reader: &mut impl BufRead) -> String {
     head
 }
 
-fn next_line(output: &mut BufReader<ChildStdout>) -> String {
+pub(crate) fn next_line(output: &mut impl BufRead) -> String {
     let mut line = String::new();
     output.read_line(&mut line).unwrap();
     line.trim_end().to_owned()

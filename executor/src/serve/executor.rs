@@ -65,7 +65,7 @@ pub(super) struct Executor {
     pub(super) meter: Meter,
     pub(super) plugins: Plugins,
     pub(super) mcp: Mcp,
-    launch_context: LaunchContext,
+    pub(super) launch_context: LaunchContext,
     no_change: Duration,
     /// Absent once the server shuts down.
     session: Mutex<Option<Session>>,
@@ -83,26 +83,48 @@ impl Executor {
     pub(super) async fn start(
         start: LaunchContext,
         options: &ServeOptions,
-    ) -> Result<Arc<Self>, ShellError> {
-        let no_change = Duration::from_secs(options.no_change_timeout_seconds);
-        let session = Session::start(start.clone(), no_change, true).await?;
+    ) -> Result<Self, ShellError> {
+        let session = Session::start(start.clone(), options.no_change(), true).await?;
         let editor = Arc::new(Editor::new());
-        Ok(Arc::new(Self {
+        let plugins = Plugins::new(options, &start, &editor);
+        Ok(Self::new(start, session, editor, plugins))
+    }
+
+    /// Continues an executor without requests with other settings. Its shell and its plugins stay
+    /// if they can.
+    pub(super) async fn resume(
+        self,
+        start: LaunchContext,
+        options: &ServeOptions,
+    ) -> Result<Self, ShellError> {
+        let resuming = self.plugins.resume(options, &start, &self.editor);
+        let session = async {
+            match self.session.into_inner() {
+                Some(session) => session.resume(start.clone(), options.no_change()).await,
+                None => Session::start(start.clone(), options.no_change(), true).await,
+            }
+        };
+        let (plugins, session) = tokio::join!(resuming, session);
+        Ok(Self::new(start, session?, self.editor, plugins))
+    }
+
+    fn new(start: LaunchContext, session: Session, editor: Arc<Editor>, plugins: Plugins) -> Self {
+        Self {
             activity: Activity::new(),
             background_command: Lock::default(),
             meter: Meter::new(),
-            plugins: Plugins::new(options, &start, &editor),
+            plugins,
             mcp: Mcp::new(start.clone()),
             working_dir: Lock::new(session.working_dir.clone()),
+            no_change: session.no_change,
             session: Mutex::new(Some(session)),
             launch_context: start,
-            no_change,
             static_slots: Semaphore::new(MAX_ISOLATED_SHELLS as usize),
             action_slots: Semaphore::new(MAX_ACTIONS),
             editor,
             transfers: Arc::new(Semaphore::new(MAX_TRANSFERS)),
             stop: CancellationToken::new(),
-        }))
+        }
     }
 
     /// Ends the shell, the plugins and all their processes, also during a command.

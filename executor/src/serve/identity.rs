@@ -92,6 +92,11 @@ impl Identity {
         self.switch
     }
 
+    /// True if both run programs as the same user.
+    pub(super) fn is_same_user(&self, other: &Self) -> bool {
+        (&self.user, self.switch) == (&other.user, other.switch)
+    }
+
     /// Uid and primary group of the sandbox user, if this server may change owners to them.
     pub(super) fn owner(&self) -> Option<(u32, u32)> {
         let user = self.user.as_ref().filter(|_| self.switch)?;
@@ -111,7 +116,8 @@ impl Identity {
         ];
         for (name, value) in variables {
             // Without a change of user, variables of the container have precedence.
-            if self.switch || std::env::var_os(name).is_none() {
+            let given = command.as_std().get_envs().any(|(given, _)| given == name);
+            if self.switch || (!given && std::env::var_os(name).is_none()) {
                 command.env(name, value);
             }
         }

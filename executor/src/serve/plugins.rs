@@ -52,17 +52,45 @@ pub(super) struct Plugins {
 
 impl Plugins {
     pub(super) fn new(options: &ServeOptions, start: &LaunchContext, editor: &Arc<Editor>) -> Self {
-        let [skills, jupyter, vscode] =
-            PLUGINS.map(|name| options.plugins.iter().any(|wanted| wanted == name));
-        let agent_skills =
-            skills.then(|| Arc::new(AgentSkills::new(start.clone(), Arc::clone(editor))));
+        Self::with(options, start, editor, None)
+    }
+
+    /// Has skills that exist already, or new ones if they are wanted.
+    fn with(
+        options: &ServeOptions,
+        start: &LaunchContext,
+        editor: &Arc<Editor>,
+        kept: Option<Arc<AgentSkills>>,
+    ) -> Self {
+        let [skills, jupyter, vscode] = PLUGINS.map(|name| options.wants(name));
+        let create = || Arc::new(AgentSkills::new(start.clone(), Arc::clone(editor)));
+        let agent_skills = kept.or_else(|| skills.then(create));
         let limit = Duration::from_secs(options.init_plugin_timeout);
         Self {
             jupyter: jupyter.then(|| Jupyter::new(start.clone(), agent_skills.clone(), limit)),
-            vscode: vscode
-                .then(|| VsCode::new(VsCodeSettings::of(options), Arc::clone(&start.identity))),
+            vscode: vscode.then(|| VsCode::new(VsCodeSettings::of(options), start.clone())),
             agent_skills,
         }
+    }
+
+    /// Continues with other settings: keeps skills and kernel if they are wanted and their user is
+    /// the same, and stops the others. `start` starts those that are new.
+    pub(super) async fn resume(
+        mut self,
+        options: &ServeOptions,
+        start: &LaunchContext,
+        editor: &Arc<Editor>,
+    ) -> Self {
+        let is_kept =
+            |skills: &mut Arc<AgentSkills>| options.wants(PLUGINS[0]) && skills.resume(start);
+        let kept = self.agent_skills.take_if(is_kept);
+        let mut next = Self::with(options, start, editor, kept);
+        if let Some(before) = self.jupyter.take_if(|_| next.jupyter.is_some()) {
+            let resuming = next.jupyter.take().map(|next| before.resume(next));
+            next.jupyter = OptionFuture::from(resuming).await;
+        }
+        self.stop().await;
+        next
     }
 
     /// Starts all plugins concurrently and returns when each is ready or has failed.

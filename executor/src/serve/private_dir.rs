@@ -120,7 +120,8 @@ fn remove(directory: &Path) {
     }
 }
 
-fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+/// Writes a new file that only the user can read.
+pub(super) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     options.open(path)?.write_all(content)

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::cli::ServeOptions;
 
@@ -54,6 +55,19 @@ impl ServeOptions {
             tracing::warn!("--browsergym-eval-env has no effect: this server has no browser");
         }
         Ok(())
+    }
+
+    /// Does not start VS Code: it could not be given another environment later.
+    pub(super) fn defer_vscode(&mut self) {
+        self.plugins.retain(|name| name != "vscode");
+    }
+
+    pub(super) fn wants(&self, plugin: &str) -> bool {
+        self.plugins.iter().any(|wanted| wanted == plugin)
+    }
+
+    pub(super) fn no_change(&self) -> Duration {
+        Duration::from_secs(self.no_change_timeout_seconds)
     }
 
     /// True if the server runs as the user that started it, which is not a sandbox user.

@@ -45,7 +45,7 @@ const FILES: [(&str, &[u8]); 4] = [
 
 #[derive(Debug)]
 pub(super) struct AgentSkills {
-    start: LaunchContext,
+    start: Arc<Mutex<LaunchContext>>,
     editor: Arc<Editor>,
     /// Directory of the skills and the task that serves its socket.
     installed: OnceCell<(PrivateDir, AbortOnDropHandle<()>)>,
@@ -55,11 +55,21 @@ pub(super) struct AgentSkills {
 impl AgentSkills {
     pub(super) fn new(start: LaunchContext, editor: Arc<Editor>) -> Self {
         Self {
-            start,
+            start: Arc::new(Mutex::new(start)),
             editor,
             installed: OnceCell::new(),
             health: Mutex::default(),
         }
+    }
+
+    /// Continues in another directory. Returns false if the user is another one.
+    pub(super) fn resume(&self, start: &LaunchContext) -> bool {
+        let mut current = self.start.lock();
+        let is_same_user = Arc::ptr_eq(&current.identity, &start.identity);
+        if is_same_user {
+            current.clone_from(start);
+        }
+        is_same_user
     }
 
     /// Installs the files, once.
@@ -76,15 +86,17 @@ impl AgentSkills {
 
     async fn install(&self) -> io::Result<(PrivateDir, AbortOnDropHandle<()>)> {
         let files = |_: &Path| FILES.map(|(name, text)| (name, text.to_vec())).into();
-        let identity = &self.start.identity;
-        let private = PrivateDir::create(identity, &self.start.working_dir, files).await?;
+        let start = self.start.lock().clone();
+        let identity = &start.identity;
+        let private = PrivateDir::create(identity, &start.working_dir, files).await?;
         let socket = private.directory.join(SOCKET);
         let listener = identity
             .run(move || BlockingListener::bind(socket))
             .await??;
         listener.set_nonblocking(true)?;
         let listener = UnixListener::from_std(listener)?;
-        let serving = edit_server::serve(listener, self.start.clone(), Arc::clone(&self.editor));
+        let serving =
+            edit_server::serve(listener, Arc::clone(&self.start), Arc::clone(&self.editor));
         Ok((private, AbortOnDropHandle::new(tokio::spawn(serving))))
     }
 

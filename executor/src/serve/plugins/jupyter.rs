@@ -60,6 +60,8 @@ type Launch = AbortOnDropHandle<Result<Launched, JupyterError>>;
 struct KernelState {
     kernel: Option<Kernel>,
     starting: Option<Launch>,
+    /// Cell to run first, once.
+    setup: Option<String>,
     /// Text for the next observation.
     notice: Option<String>,
 }
@@ -80,6 +82,23 @@ impl Jupyter {
             interpreter: Lock::default(),
             health: Lock::default(),
             stop: CancellationToken::new(),
+        }
+    }
+
+    /// Continues as another one, which is not started. The kernel stays if it has the same user and
+    /// skills and can take the variables.
+    pub(super) async fn resume(self, next: Self) -> Self {
+        let Some(variables) = self.launcher.changes(&next.launcher) else {
+            self.stop().await;
+            return next;
+        };
+        let mut state = self.state.into_inner();
+        state.setup = Some(observation_text::change_environment(&variables));
+        Self {
+            state: Mutex::new(state),
+            interpreter: self.interpreter,
+            health: self.health,
+            ..next
         }
     }
 
@@ -177,6 +196,10 @@ impl Jupyter {
         if state.kernel.as_ref().and_then(Kernel::ended).is_some() {
             self.replace(state).await;
         }
+        if !self.set_up(state).await {
+            self.replace(state).await;
+            state.notice = None;
+        }
         if state.kernel.is_some() {
             return Ok(state.kernel.as_mut());
         }
@@ -193,6 +216,17 @@ impl Jupyter {
         let launched = launched?;
         *self.interpreter.lock() = launched.interpreter;
         Ok(Some(state.kernel.insert(launched.kernel)))
+    }
+
+    /// Runs the setup of the kernel. Returns false if it fails.
+    async fn set_up(&self, state: &mut KernelState) -> bool {
+        let (Some(setup), Some(kernel)) = (state.setup.take(), &mut state.kernel) else {
+            return true;
+        };
+        let deadline = Some(Instant::now() + self.launcher.limit);
+        let outcome = kernel.run(&setup, deadline).await;
+        outcome
+            .is_ok_and(|(outcome, output)| outcome == CellOutcome::Done && output.text.is_empty())
     }
 
     fn launch(&self) -> Launch {

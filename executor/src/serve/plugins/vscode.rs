@@ -10,7 +10,6 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::contract::variable;
 use futures::future::OptionFuture;
 use parking_lot::Mutex;
 use rustix::process::Signal;
@@ -26,6 +25,7 @@ use crate::serve::owner::change_owner;
 use crate::serve::private_dir;
 use crate::serve::process_group::GroupLeader;
 use crate::serve::settings::VsCodeSettings;
+use crate::serve::shell::LaunchContext;
 
 const HOME: &str = "/openhands/.openvscode-server";
 const SETTINGS: &str = "{\n    \"workbench.colorTheme\": \"Default Dark Modern\",\n    \
@@ -54,7 +54,7 @@ enum VsCodeError {
 #[derive(Debug)]
 pub(crate) struct VsCode {
     settings: VsCodeSettings,
-    identity: Arc<Identity>,
+    start: LaunchContext,
     /// Directory of openvscode-server in the image.
     home: PathBuf,
     token: Mutex<Option<String>>,
@@ -64,13 +64,12 @@ pub(crate) struct VsCode {
 }
 
 impl VsCode {
-    pub(super) fn new(settings: VsCodeSettings, identity: Arc<Identity>) -> Self {
-        let home =
-            std::env::var_os("OPENVSCODE_SERVER_ROOT").map_or_else(|| HOME.into(), PathBuf::from);
+    pub(super) fn new(settings: VsCodeSettings, start: LaunchContext) -> Self {
+        let home = start.variable("OPENVSCODE_SERVER_ROOT");
         Self {
             settings,
-            identity,
-            home,
+            home: home.map_or_else(|| HOME.into(), PathBuf::from),
+            start,
             token: Mutex::default(),
             health: watch::Sender::default(),
             running: Mutex::default(),
@@ -127,7 +126,7 @@ impl VsCode {
         self.hand_over().await;
         let directory = if has_directory { directory } else { "/".into() };
         let command = self.command(&program, &directory, &token, port);
-        let (identity, health) = (Arc::clone(&self.identity), self.health.clone());
+        let (identity, health) = (Arc::clone(&self.start.identity), self.health.clone());
         let running = tokio::spawn(keep_running(command, identity, health, self.stop.clone()));
         *self.running.lock() = Some(AbortOnDropHandle::new(running));
         Ok(())
@@ -145,20 +144,20 @@ impl VsCode {
         }
         command
             .current_dir(directory)
-            .env_remove(variable::SESSION_API_KEY)
-            .env_remove(variable::OH_SESSION_API_KEYS_0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0);
-        self.identity.apply_to(&mut command);
+        // It has its own Node, and not the Python of kernels.
+        self.start.environment.apply_to(&mut command);
+        self.start.identity.apply_to(&mut command);
         command
     }
 
     /// Writes the editor settings. A failure is not fatal.
     async fn write_settings(&self) {
         let directory = self.settings.settings_directory.join(".vscode");
-        let written = self.identity.run(move || write_settings(&directory));
+        let written = self.start.identity.run(move || write_settings(&directory));
         if let Err(error) = written.await.and_then(|written| written) {
             tracing::warn!(%error, "cannot write the settings of VS Code");
         }
@@ -166,7 +165,7 @@ impl VsCode {
 
     /// Gives the installation to the user: it writes to its own directory.
     async fn hand_over(&self) {
-        let Some(owner) = self.identity.owner() else {
+        let Some(owner) = self.start.identity.owner() else {
             return;
         };
         let home = self.home.clone();

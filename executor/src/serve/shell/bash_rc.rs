@@ -1,7 +1,11 @@
 //! Start-up files of the shell. They define functions that run the command in the `ScratchDir` and
 //! that report each start and end through escape sequences for the `Scanner`.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+
+use crate::serve::environment::EnvironmentChanges;
 
 /// First characters of [`run_line`], as the terminal echoes them.
 pub(super) const ECHO: &str = "{ \\__sandbox_load ";
@@ -31,6 +35,33 @@ pub(super) fn run_line(id: u64, export_hooks: bool) -> Vec<u8> {
          \\builtin eval \"$__sandbox_command\"; {{ \\__sandbox_end && :; }} 2>/dev/null\n"
     );
     line.into_bytes()
+}
+
+/// Command that makes the shell read a file of [`enter_text`].
+pub(super) fn enter_line(file: &Path) -> String {
+    format!("\\builtin . '{}'", file.display())
+}
+
+/// Text that gives a running shell the state of one that starts with these variables in
+/// `directory`. The directory gets the name that `getcwd` returns; the previous one stays.
+pub(super) fn enter_text(directory: &Path, variables: &EnvironmentChanges) -> Vec<u8> {
+    let mut text = b"__sandbox_command=${OLDPWD+OLDPWD=${OLDPWD@Q}}\n\\builtin cd -P -- ".to_vec();
+    text.extend(quote(directory.as_os_str()));
+    text.extend(b" || \\builtin return\n\\builtin unset OLDPWD\n\\builtin export OLDPWD\n");
+    text.extend(b"\\builtin eval \"$__sandbox_command\"\n");
+    for (name, value) in variables {
+        text.extend(format!("\\builtin export {name}=").into_bytes());
+        text.extend(quote(value));
+        text.push(b'\n');
+    }
+    text.extend(b":\n");
+    text
+}
+
+/// A word of the shell with exactly these bytes.
+fn quote(value: &OsStr) -> Vec<u8> {
+    let parts: Vec<_> = value.as_bytes().split(|byte| *byte == b'\'').collect();
+    [b"'", &*parts.join(&br"'\''"[..]), b"'"].concat()
 }
 
 /// Text of the start-up file: the user's own files, then the hooks.

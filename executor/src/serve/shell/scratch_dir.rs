@@ -3,16 +3,18 @@
 //! Commands pass through a file because a terminal accepts at most 4095 bytes per line and
 //! interprets control characters. It belongs to the sandbox user and is written as that user.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::serve::identity::Identity;
-use crate::serve::private_dir::PrivateDir;
+use crate::serve::private_dir::{self, PrivateDir};
 
 const COMMAND: &str = "command";
+/// Name of a file that the shell reads once.
+const ONCE: &str = "once";
 /// Size of the file for commands. Commands up to this size are written in place, so that they need
 /// no free space: the one that frees some must still reach the shell.
 const RESERVED_BYTES: usize = 64 << 10;
@@ -43,6 +45,21 @@ impl ScratchDir {
 
     pub(super) fn rc(&self) -> PathBuf {
         self.private.directory.join("rc")
+    }
+
+    /// Writes a file that the shell reads once.
+    pub(super) async fn write_once(&self, content: Vec<u8>) -> io::Result<PathBuf> {
+        let file = self.private.directory.join(ONCE);
+        let path = file.clone();
+        let written = self
+            .identity
+            .run(move || private_dir::write(&path, &content));
+        written.await??;
+        Ok(file)
+    }
+
+    pub(super) async fn remove_file(&self, file: PathBuf) -> io::Result<()> {
+        self.identity.run(|| fs::remove_file(file)).await?
     }
 
     /// Stores the next command. Creates the directory again if it was deleted.

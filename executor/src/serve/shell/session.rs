@@ -4,7 +4,7 @@
 //! type into it or interrupt it. A shell that ends is replaced immediately.
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -54,7 +54,7 @@ pub(in crate::serve) struct CommandOutcome {
 pub(in crate::serve) struct Session {
     start: LaunchContext,
     is_main: bool,
-    no_change: Duration,
+    pub(in crate::serve) no_change: Duration,
     terminal: Terminal,
     pub(in crate::serve) working_dir: PathBuf,
     /// True if an earlier command was reported as still running.
@@ -106,6 +106,29 @@ impl Session {
             pending: false,
             typed: false,
         })
+    }
+
+    /// Continues an unused session with another environment and directory. Another user, or
+    /// variables that a running shell cannot take, need a new shell.
+    pub(in crate::serve) async fn resume(
+        mut self,
+        start: LaunchContext,
+        no_change: Duration,
+    ) -> Result<Self, ShellError> {
+        if let Some(variables) = self.start.changes(&start) {
+            let directory = start.launch_dir(Path::new("")).await;
+            let directory = directory.map_err(ShellError::Directory)?;
+            if self.terminal.enter(&directory, &variables).await.is_ok() {
+                self.working_dir.clone_from(&start.working_dir);
+                return Ok(Self {
+                    start,
+                    no_change,
+                    ..self
+                });
+            }
+        }
+        self.close().await;
+        Self::start(start, no_change, true).await
     }
 
     /// The end and the usage of the command that is still running, if there is one.

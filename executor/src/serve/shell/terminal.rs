@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::contract::variable;
 use pty_process::{OwnedReadPty, OwnedWritePty, Size};
 use rustix::process::Pid;
 use rustix::termios::{OptionalActions, Termios};
@@ -25,6 +24,7 @@ use super::grid::SIZE;
 use super::scanner::Scanner;
 use super::scratch_dir::ScratchDir;
 use super::screen::Screen;
+use crate::serve::environment::{self, Environment, EnvironmentChanges};
 use crate::serve::identity::Identity;
 use crate::serve::launch_dir::launch_dir;
 use crate::serve::private_dir;
@@ -33,6 +33,8 @@ use crate::serve::python_environment::Variables;
 
 /// Timeout of the user's own start-up files.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
+/// Time for a running shell to take an environment. It is idle.
+const ENTER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for the remaining output of a shell that has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 /// A program that does not read its input must not block the server.
@@ -59,7 +61,9 @@ pub(in crate::serve) enum ShellError {
 pub(in crate::serve) struct LaunchContext {
     pub(in crate::serve) identity: Arc<Identity>,
     pub(in crate::serve) working_dir: PathBuf,
-    /// Changes to the environment of the server.
+    /// Environment of the server.
+    pub(in crate::serve) environment: Environment,
+    /// Changes to it.
     pub(in crate::serve) variables: Variables,
 }
 
@@ -68,7 +72,30 @@ impl LaunchContext {
     pub(in crate::serve) fn variable(&self, name: &str) -> Option<OsString> {
         let mut changed = self.variables.iter();
         let changed = changed.find(|(changed, _)| *changed == name);
-        changed.map_or_else(|| std::env::var_os(name), |(_, value)| Some(value.clone()))
+        changed.map_or_else(
+            || self.environment.variable(name),
+            |(_, value)| Some(value.clone()),
+        )
+    }
+
+    /// Makes a command run as the user with the environment of started programs.
+    pub(in crate::serve) fn apply_to(&self, command: &mut tokio::process::Command) {
+        self.environment.apply_to(command);
+        command.envs(self.variables.iter().cloned());
+        self.identity.apply_to(command);
+    }
+
+    /// Variables that a program of this context needs to be one of the next. `None` if it must
+    /// be started again.
+    pub(in crate::serve) fn changes(&self, next: &Self) -> Option<EnvironmentChanges> {
+        let [before, after] = [self, next].map(|start| {
+            let mut command = tokio::process::Command::new("");
+            start.apply_to(&mut command);
+            command
+        });
+        let is_same_user = Arc::ptr_eq(&self.identity, &next.identity);
+        let changes = environment::changes(before.as_std(), after.as_std());
+        changes.filter(|_| is_same_user)
     }
 
     pub(in crate::serve) async fn launch_dir(&self, program: &Path) -> io::Result<PathBuf> {
@@ -165,6 +192,38 @@ impl Terminal {
         Ok(self.commands)
     }
 
+    /// Gives a shell without a command the variables and the directory. It shows neither.
+    pub(super) async fn enter(
+        &mut self,
+        directory: &Path,
+        variables: &EnvironmentChanges,
+    ) -> Result<(), ShellError> {
+        let text = bash_rc::enter_text(directory, variables);
+        let file = self.scratch.write_once(text).await;
+        let file = file.map_err(ShellError::Scratch)?;
+        let id = self.run(&bash_rc::enter_line(&file)).await?;
+        let entered = self.wait_until_entered(id).await;
+        let removed = self.scratch.remove_file(file).await;
+        entered.and(removed.map_err(ShellError::Scratch))
+    }
+
+    async fn wait_until_entered(&mut self, id: u64) -> Result<(), ShellError> {
+        let mut screen = self.screen.subscribe();
+        let is_over = |screen: &Screen| {
+            let loaded = screen.report.as_ref().map(|report| report.command_id);
+            screen.ended.is_some() || (screen.at_prompt && loaded == Some(id))
+        };
+        let over = tokio::time::timeout(ENTER_TIMEOUT, screen.wait_for(is_over)).await;
+        let Ok(Ok(screen)) = over else {
+            return Err(ShellError::Start);
+        };
+        let entered = screen.report.as_ref().filter(|_| screen.ended.is_none());
+        let entered = entered.is_some_and(|report| report.exit_code == 0);
+        drop(screen);
+        self.screen.send_modify(Screen::clear);
+        entered.then_some(()).ok_or(ShellError::Start)
+    }
+
     /// Types bytes, as at a keyboard.
     pub(super) async fn type_in(&mut self, bytes: &[u8]) -> Result<(), ShellError> {
         // Until the next prompt: the shell may ask for the rest of a command.
@@ -247,14 +306,10 @@ fn command(start: &LaunchContext, directory: &Path, rc: &Path) -> pty_process::C
         .args(["--noediting", "--rcfile"])
         .arg(rc)
         .arg("-i")
-        .env("TERM", "xterm-256color")
-        // The session key must not reach commands.
-        .env_remove(variable::SESSION_API_KEY)
-        .env_remove(variable::OH_SESSION_API_KEYS_0)
-        .env_remove("PROMPT_COMMAND")
-        .envs(start.variables.iter().cloned())
         .current_dir(directory)
         .kill_on_drop(true);
-    start.identity.apply_to(&mut command);
+    start.apply_to(&mut command);
+    command.env("TERM", "xterm-256color");
+    command.env_remove("PROMPT_COMMAND");
     command.into()
 }

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use futures::future::OptionFuture;
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
@@ -42,13 +43,17 @@ enum EditResponse {
     },
 }
 
-pub(super) async fn serve(listener: UnixListener, start: LaunchContext, editor: Arc<Editor>) {
+pub(super) async fn serve(
+    listener: UnixListener,
+    start: Arc<Mutex<LaunchContext>>,
+    editor: Arc<Editor>,
+) {
     let slots = Arc::new(Semaphore::new(MAX_EDITS));
     while let Ok((stream, _)) = listener.accept().await {
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
             return;
         };
-        let (start, editor) = (start.clone(), Arc::clone(&editor));
+        let (start, editor) = (start.lock().clone(), Arc::clone(&editor));
         // Ends with the edit or with the kernel.
         tokio::spawn(async move {
             let _slot = slot;

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::JupyterError;
 use super::kernel::{CellOutcome, Kernel, KernelError};
 use super::output::Output;
+use crate::serve::environment::EnvironmentChanges;
 use crate::serve::plugins::agent_skills::{self, AgentSkills};
 use crate::serve::python_environment;
 use crate::serve::shell::LaunchContext;
@@ -68,7 +69,8 @@ impl Launcher {
             .into_iter()
             .chain(skills.map(Path::to_path_buf))
             .collect();
-        let before = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty());
+        let before = self.start.variable("PYTHONPATH");
+        let before = before.filter(|path| !path.is_empty());
         let before = before.iter().flat_map(std::env::split_paths);
         // A path with a colon cannot be in `PYTHONPATH`.
         let path =
@@ -76,12 +78,23 @@ impl Launcher {
         path?.ok()
     }
 
-    async fn launch_with(&self, python: &Path) -> Result<Launched, KernelError> {
+    fn kernel_context(&self) -> LaunchContext {
         let mut start = self.start.clone();
+        let path = self.python_path().map(|path| ("PYTHONPATH", path));
+        start.variables.extend(path);
         start
-            .variables
-            .extend(self.python_path().map(|path| ("PYTHONPATH", path)));
-        let mut kernel = Kernel::start(python, &start, self.limit).await?;
+    }
+
+    /// Variables for a kernel of this launcher to be one of the next. `None` if it must be
+    /// started again.
+    pub(super) fn changes(&self, next: &Self) -> Option<EnvironmentChanges> {
+        let skills = [self, next].map(|launcher| launcher.skills.as_ref().map(Arc::as_ptr));
+        let changes = self.kernel_context().changes(&next.kernel_context());
+        changes.filter(|_| skills[0] == skills[1])
+    }
+
+    async fn launch_with(&self, python: &Path) -> Result<Launched, KernelError> {
+        let mut kernel = Kernel::start(python, &self.kernel_context(), self.limit).await?;
         match self.run_setup_cells(&mut kernel).await {
             Ok(interpreter) => Ok(Launched {
                 kernel,

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use crate::serve::environment::EnvironmentChanges;
+
 const NOTHING: &str = "[Code executed successfully with no output]";
 
 /// Content of the observation. `extra` is the directory of the shell and the interpreter.
@@ -35,6 +37,14 @@ pub(super) fn restarted(why: &str) -> String {
 pub(super) fn change_directory(directory: &Path) -> String {
     let directory = serde_json::Value::from(directory.to_string_lossy());
     format!("import os; os.chdir({directory})")
+}
+
+/// Cell that changes the environment of the kernel and leaves no names.
+pub(super) fn change_environment(variables: &EnvironmentChanges) -> String {
+    let pairs = variables.iter();
+    let pairs = pairs.map(|(name, value)| (name.clone(), value.to_string_lossy().into()));
+    let variables = serde_json::Value::Object(pairs.collect());
+    format!("__import__('os').environ.update({variables})")
 }
 
 /// Removes SGR sequences with up to three attributes. Others stay, as in the Python server.

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
-use crds::contract::variable;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -98,22 +97,19 @@ impl Process {
 
 fn command(python: &Path, connection: &Path, start: &LaunchContext, directory: &Path) -> Command {
     let mut command = Command::new(python);
+    start.apply_to(&mut command);
     command
         .args(["-c", PROGRAM, "-f"])
         .arg(connection)
-        .env_remove(variable::SESSION_API_KEY)
-        .env_remove(variable::OH_SESSION_API_KEYS_0)
         // ipykernel exits when this process is gone, also after SIGKILL.
         .env("JPY_PARENT_PID", std::process::id().to_string())
         .env("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-        .envs(start.variables.iter().cloned())
         .current_dir(directory)
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    start.identity.apply_to(&mut command);
     command
 }
 
