@@ -49,6 +49,8 @@ pub struct SandboxPoolSpec {
     #[serde(default)]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: u32,
+    /// More warm Pods than `replicas` if sandboxes ask for them.
+    pub demand: Option<DemandSizing>,
     /// Program that a warm Pod runs before a sandbox claims it. Default: none.
     pub prestart: Option<PrestartMode>,
     /// With prestart `Command`: path on the port `runtime` that answers 2xx once the program is warm.
@@ -73,6 +75,26 @@ pub struct SandboxPoolSpec {
     pub lifecycle: Option<Lifecycle>,
     /// Replacement of warm Pods after a change of the template. Default: 25% for both bounds.
     pub rollout: Option<Rollout>,
+}
+
+/// Growth of a pool with its demand. The pool has as many warm Pods as sandboxes asked for while a
+/// claimed one was being replaced, in the last hour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DemandSizing {
+    /// Upper bound of the number of warm Pods.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_replicas: u32,
+    /// Percentage of the requests that find a warm Pod.
+    #[serde(default = "DemandSizing::default_hits")]
+    #[schemars(range(min = 1, max = 100))]
+    pub hits: u32,
+}
+
+impl DemandSizing {
+    fn default_hits() -> u32 {
+        95
+    }
 }
 
 /// Program that warm Pods run. A sandbox with another command runs its own in the same Pod.
@@ -182,6 +204,9 @@ pub struct Rollout {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxPoolStatus {
+    /// Number of warm Pods that the pool is to have: `replicas`, or more with `demand`.
+    #[serde(default)]
+    pub desired: u32,
     /// Warm Pods that are ready to be claimed.
     #[serde(default)]
     pub ready: u32,

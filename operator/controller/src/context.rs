@@ -15,6 +15,7 @@ use crate::config::ControllerConfig;
 use crate::events::EventPublisher;
 use crate::pod_index::PodIndex;
 use crate::pools::PoolIndex;
+use crate::pools::demand::DemandIndex;
 use crate::pools::waiting::WaitingSandboxes;
 use crate::pools::warm_pods::WarmPodIndex;
 use crate::probes::idle_checker::IdleChecker;
@@ -36,6 +37,7 @@ pub(crate) struct Context {
     pub(crate) warm_pods: Arc<WarmPodIndex>,
     pub(crate) pools: Arc<PoolIndex>,
     pub(crate) waiting: Arc<WaitingSandboxes>,
+    pub(crate) demand: DemandIndex,
     pub(crate) sandbox_queue: Arc<WorkQueue<Key>>,
     /// Pools whose warm Pods have to be looked at.
     pub(crate) pool_queue: Arc<WorkQueue<Key>>,
@@ -86,6 +88,7 @@ impl Context {
             idle_checker: states.own(IdleChecker::new(peers, clock, queue.clone())),
             memory: states.own(SandboxMemory::default()),
             quota: states.own(QuotaQueue::new(config.tenants.clone(), queue.clone())),
+            demand: DemandIndex::default(),
             waiting: states.own(WaitingSandboxes::default()),
             events: states.own(EventPublisher::new(clock, metrics.clone())),
             sandbox_states: states,

@@ -288,6 +288,12 @@ impl PodFacts {
         self.claimed_at.or(self.created_at)
     }
 
+    /// Time from the creation of the Pod until its container ran.
+    pub(crate) fn time_to_run(&self) -> Option<Duration> {
+        let ran_at = self.container.running_since()?;
+        ran_at.duration_since(self.created_at?).try_into().ok()
+    }
+
     /// Returns whether the Pod was warm before its sandbox claimed it.
     pub fn was_warm(&self) -> bool {
         self.identity == Some(PodIdentity::Pod)

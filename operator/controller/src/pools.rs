@@ -2,6 +2,7 @@
 //! their warm Pods.
 
 pub(crate) mod claim;
+pub(crate) mod demand;
 mod plan;
 mod prestart;
 pub(crate) mod reconciler;
@@ -107,10 +108,27 @@ impl Pool {
 }
 
 impl Pool {
+    /// Returns whether it never has warm Pods.
+    fn is_plain(&self) -> bool {
+        self.spec.replicas == 0 && self.spec.demand.is_none()
+    }
+
+    /// Returns whether its size depends on demand.
+    pub(crate) fn grows(&self) -> bool {
+        self.spec.demand.is_some()
+    }
+
+    /// Returns whether it matters that a sandbox finds no warm Pod.
+    pub(crate) fn notices_misses(&self) -> bool {
+        let spec = &self.spec;
+        let waits = spec.when_exhausted != WhenExhausted::ColdStart;
+        !self.is_plain() && (waits || self.grows())
+    }
+
     /// Time that a sandbox waits for a warm Pod: 0 if it never does, `None` if it is refused.
     pub(crate) fn max_wait(&self) -> Option<Duration> {
         match self.spec.when_exhausted {
-            _ if self.spec.replicas == 0 => Some(Duration::ZERO),
+            _ if self.is_plain() => Some(Duration::ZERO),
             WhenExhausted::ColdStart => Some(Duration::ZERO),
             WhenExhausted::Wait => Some(self.spec.max_wait.map_or(DEFAULT_MAX_WAIT, Into::into)),
             WhenExhausted::Refuse => None,

@@ -16,15 +16,17 @@ mod tests;
 
 use std::sync::Arc;
 
+use crds::conditions::Reason;
 use jiff::Timestamp;
 
 use self::apply::apply;
 use self::error::ApplyError;
 pub(crate) use self::error::ReconcileError;
 use self::observe::{Observed, observe};
-use self::plan::{DeletionGrace, plan, status_after_rejection};
+use self::plan::{Action, DeletionGrace, Plan, plan, status_after_rejection};
 use self::status_patch::patch_status;
 use crate::context::Context;
+use crate::facts::{WarmMatch, WarmSupply};
 use shared::index::{Entry, Key};
 use shared::kubernetes::owned_objects::CreateError;
 
@@ -42,6 +44,7 @@ pub(crate) async fn reconcile(
         return Err(ReconcileError::OtherInstallation(other.to_owned()));
     }
     let plan = plan(&observed.plan_input(), &observed.facts, now);
+    record_demand(context, &observed, &plan);
     let (requeue_at, writes, lost) = (plan.requeue_at, plan.write_status, plan.pod_lost);
     // On the heap: the future of a reconcile would exceed 16 KiB.
     let status = match Box::pin(apply(context, &observed, plan)).await {
@@ -55,6 +58,23 @@ pub(crate) async fn reconcile(
         context.memory.record_replacement(key, now);
     }
     Ok(requeue_at)
+}
+
+/// Records that a pool was asked for a warm Pod, once for each Pod or refusal.
+fn record_demand(context: &Context, observed: &Observed, plan: &Plan) {
+    let pool = match &observed.facts.warm {
+        WarmSupply::None => return,
+        WarmSupply::Ready(WarmMatch { pool, .. }) | WarmSupply::Exhausted { pool, .. } => pool,
+    };
+    let is_start =
+        |action: &Action| matches!(action, Action::ClaimPod { .. } | Action::CreatePod { .. });
+    let refused = Some(Reason::PoolExhausted);
+    let is_refused = plan.status.reason == refused && observed.entry.status.reason != refused;
+    let pool = observed.entry.key.sibling(pool);
+    let grows = context.pools.get(&pool).is_some_and(|pool| pool.grows());
+    if grows && (is_refused || plan.actions.iter().any(is_start)) {
+        context.demand.record_request(&pool);
+    }
 }
 
 /// Force-deletes the terminating Pod of a deleted Sandbox if its node does not confirm the deletion.

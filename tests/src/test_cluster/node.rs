@@ -110,7 +110,7 @@ impl ScriptedNode {
         }
     }
 
-    /// Decides about the next Pods of a sandbox.
+    /// Decides about the next Pods of a sandbox, or of a pool.
     pub fn script_next_pod(&self, name: &str, fate: PodScript) {
         self.state.lock().fates.insert(name.to_owned(), fate);
     }
@@ -323,7 +323,12 @@ impl ScriptedNode {
 
     async fn start(&self, pod: &SlimPod, name: &str) {
         let uid = pod.uid().unwrap_or_default();
-        let fate = self.state.lock().fates.get(name).copied();
+        let pool = pod.labels().get(crds::names::POOL_LABEL);
+        let names = std::iter::once(name).chain(pool.map(String::as_str));
+        let fate = {
+            let fates = &self.state.lock().fates;
+            names.filter_map(|name| fates.get(name)).next().copied()
+        };
         match fate.unwrap_or_default() {
             PodScript::Unschedulable => self.leave(name, &uid, "0/1 nodes").await,
             PodScript::LacksVolume => self.leave(name, &uid, UNBOUND).await,

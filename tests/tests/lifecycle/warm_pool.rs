@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use crds::SandboxPool;
+use crds::conditions::Reason;
 use crds::pool::SandboxPoolStatus;
 use crds::sandbox::{DesiredState, Phase};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use tests::test_cluster::{TestCluster, is_controller_write, start_body};
+use tests::test_cluster::{PodScript, TestCluster, is_controller_write, start_body};
 use tokio::time::{Instant, sleep};
 
 /// A pool with this number of warm Pods.
@@ -314,4 +315,96 @@ async fn sessions_claim_from_matching_pools_of_their_tenant() {
         let sandbox = running(&body).await;
         assert_eq!(sandbox.status.warm, warm, "{tenants:?} {policy}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn exhausted_pool_makes_sandboxes_wait_for_a_time() {
+    let cluster = TestCluster::new();
+    let pool = |wait: &str| {
+        json!({"replicas": 1, "whenExhausted": "Wait", "maxWait": wait,
+            "template": {"image": "i"}})
+    };
+    cluster.put_pool(&pool("10m")).await;
+    reaches(&cluster, |status| status.ready == 1).await;
+    cluster.node.script_next_pod("p", PodScript::Unschedulable);
+    assert!(cluster.running_with("first", &of_pool()).await.status.warm);
+    for name in ["a", "b"] {
+        cluster.create_with(name, &of_pool()).await;
+        cluster
+            .wait_for_reason(name, Reason::WaitingForWarmPod)
+            .await;
+    }
+    cluster.node.script_next_pod("p", PodScript::Runs);
+    cluster.node.heal(&warm_pods(&cluster).await[0]).await;
+    let [a, b] = [
+        cluster.wait_for_phase("a", Phase::Running).await,
+        cluster.wait_for_phase("b", Phase::Running).await,
+    ];
+    assert!(a.status.warm && b.status.warm);
+    assert!(
+        a.status.ready_at <= b.status.ready_at,
+        "the oldest is first"
+    );
+
+    reaches(&cluster, |status| status.ready == 1).await;
+    cluster.put_pool(&pool("5s")).await;
+    cluster.node.script_next_pod("p", PodScript::Unschedulable);
+    assert!(cluster.running_with("c", &of_pool()).await.status.warm);
+    assert!(!cluster.running_with("d", &of_pool()).await.status.warm);
+}
+
+#[tokio::test(start_paused = true)]
+async fn exhausted_pool_refuses_new_sandboxes() {
+    let cluster = TestCluster::new();
+    let gateway = cluster.gateway().await;
+    let cold = gateway.start(&start_body("cold")).await;
+    let name = cold["runtime_id"].as_str().unwrap();
+    let spec = cluster.sandboxes().get(name).await.unwrap().spec;
+    let pool = json!({"replicas": 1, "whenExhausted": "Refuse", "claimedBy": "Matching",
+        "template": {"image": spec.image, "workspace": spec.workspace}});
+    cluster.node.script_next_pod("p", PodScript::Unschedulable);
+    cluster.put_pool(&pool).await;
+    reaches(&cluster, |status| status.starting == 1).await;
+    let refused = gateway.post("/start", &start_body("s")).await;
+    assert_eq!(refused.status, 503, "{}", refused.body);
+    let expected = "no warm Pod of the pool p is ready; retry later";
+    assert_eq!(refused.body["detail"], expected);
+    // Another session, and a retry of the same one, once there is a Pod.
+    cluster.node.heal(&warm_pods(&cluster).await[0]).await;
+    reaches(&cluster, |status| status.ready == 1).await;
+    let started = gateway.start(&start_body("s")).await;
+    let name = started["runtime_id"].as_str().unwrap();
+    assert!(
+        cluster
+            .wait_for_phase(name, Phase::Running)
+            .await
+            .status
+            .warm
+    );
+    // A sandbox that was ready gets a Pod of its own.
+    cluster
+        .delete_pod_now(&cluster.status(name).await.pod_name.unwrap())
+        .await;
+    let replaced = cluster
+        .wait(name, |entry| !entry.status.warm)
+        .await
+        .unwrap();
+    assert_ne!(replaced.status.phase, Phase::Failed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pool_grows_with_its_demand_and_shrinks_later() {
+    let cluster = TestCluster::new();
+    let pool = json!({"replicas": 1, "demand": {"maxReplicas": 4, "hits": 100},
+        "template": {"image": "i"}});
+    cluster.put_pool(&pool).await;
+    reaches(&cluster, |status| status.ready == 1).await;
+    for number in 0..6 {
+        cluster.create_with(&format!("s{number}"), &of_pool()).await;
+    }
+    reaches(&cluster, |status| status.ready == 4 && status.desired == 4).await;
+    sleep(Duration::from_hours(1)).await;
+    reaches(&cluster, |status| status.ready == 1 && status.desired == 1).await;
+    assert!(cluster.node.most_warm_pods() <= 4 + 1);
+    cluster.node.assert_single_pod();
 }

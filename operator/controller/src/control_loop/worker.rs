@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crds::conditions::Reason;
 use crds::sandbox::Phase;
 use jiff::Timestamp;
 use tokio::task::JoinSet;
@@ -190,9 +191,14 @@ impl Worker {
             return memory.forget(key);
         };
         if let Some((kind, latency)) = memory.observe_start(before, after, due) {
-            metrics.started(kind, latency);
+            metrics.started(if after.status.warm { "claimed" } else { kind }, latency);
         }
         let (old, new) = (&before.status, &after.status);
+        match new.reason.filter(|reason| old.reason != Some(*reason)) {
+            Some(Reason::WaitingForWarmPod) => metrics.record_claim("waiting"),
+            Some(Reason::PoolExhausted) => metrics.record_claim("refused"),
+            _ => {}
+        }
         if new.phase == Phase::Failed && old.phase != Phase::Failed {
             let (reason, detail) = (new.reason.map(|reason| reason.to_string()), &new.message);
             tracing::warn!(%key, reason, detail, "sandbox failed");
@@ -253,6 +259,11 @@ fn update_gauges(context: &Context, queue: &WorkQueue<Key>) {
     let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     for (phase, count) in context.index.phase_counts() {
         let gauge = metrics.sandboxes.get_or_create_owned(&[("phase", phase)]);
+        gauge.set(number(count));
+    }
+    let (ready, others) = context.warm_pods.count();
+    for (state, count) in [("ready", ready), ("not_ready", others)] {
+        let gauge = metrics.warm_pods.get_or_create_owned(&[("state", state)]);
         gauge.set(number(count));
     }
     metrics.queued.set(number(queue.depth()));

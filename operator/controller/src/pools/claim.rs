@@ -30,18 +30,21 @@ pub(crate) async fn claim(
     warm: &WarmMatch,
     restarts: u32,
 ) -> Result<Option<SlimPod>, CallError> {
-    let pool = Key {
-        namespace: entry.key.namespace.clone(),
-        name: warm.pool.clone(),
-    };
+    let pool = entry.key.sibling(&warm.pool);
     for _ in 0..MAX_ATTEMPTS {
         let Some(pod) = context.warm_pods.take_ready(&pool, &warm.shape) else {
             break;
         };
         if let Some(claimed) = try_claim(context, entry, &pool, &pod, restarts).await? {
+            context.metrics.record_claim("claimed");
+            if let Some(took) = pod.facts.time_to_run() {
+                context.demand.record_replacement(&pool, took);
+            }
             return Ok(Some(claimed));
         }
+        context.metrics.record_claim("conflict");
     }
+    context.metrics.record_claim("none_left");
     Ok(None)
 }
 

@@ -14,6 +14,8 @@ const DEFAULT_BOUND: &str = "25%";
 /// What has to be done now.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct PoolPlan {
+    /// Number of warm Pods that the pool is to have.
+    pub(crate) desired: usize,
     /// Number of Pods to create.
     pub(crate) create: usize,
     /// Uids of Pods to delete.
@@ -26,9 +28,13 @@ pub(crate) struct PoolPlan {
     pub(crate) outdated: usize,
 }
 
-/// Plans for a pool whose template has this revision.
-pub(crate) fn plan(spec: &SandboxPoolSpec, revision: &str, pods: &[WarmPod]) -> PoolPlan {
-    let replicas = usize::try_from(spec.replicas).unwrap_or(usize::MAX);
+/// Plans for a pool that is to have `replicas` Pods of this revision.
+pub(crate) fn plan(
+    spec: &SandboxPoolSpec,
+    replicas: usize,
+    revision: &str,
+    pods: &[WarmPod],
+) -> PoolPlan {
     let faulty = pods
         .iter()
         .filter(|pod| pod.has_ended() && !pod.is_ending());
@@ -58,6 +64,7 @@ pub(crate) fn plan(spec: &SandboxPoolSpec, revision: &str, pods: &[WarmPod]) -> 
     delete.extend(surplus.iter().take(excess).map(|pod| uid(pod)));
 
     PoolPlan {
+        desired: replicas,
         create: missing.min(room),
         delete,
         ready,
@@ -145,7 +152,9 @@ mod tests {
     /// Number of creations, and the letters of deleted Pods.
     fn planned(replicas: u32, rollout: serde_json::Value, text: &str) -> (usize, String) {
         let spec = json!({"template": {"image": "i"}, "replicas": replicas, "rollout": rollout});
-        let plan = plan(&serde_json::from_value(spec).unwrap(), "new", &pods(text));
+        let spec: SandboxPoolSpec = serde_json::from_value(spec).unwrap();
+        let replicas = usize::try_from(spec.replicas).unwrap();
+        let plan = plan(&spec, replicas, "new", &pods(text));
         let letter = |uid: &String| uid.trim_start_matches(char::is_numeric).to_owned();
         (plan.create, plan.delete.iter().map(letter).collect())
     }

@@ -35,6 +35,8 @@ const MAX_CONCURRENT_WRITES: usize = 16;
 const MAX_BATCH: usize = 128;
 /// Time for reconciles to end on shutdown: slightly more than the time limit of one call.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(12);
+/// Time after which a pool with demand is looked at again: demand is forgotten.
+const RESIZE_INTERVAL: Duration = Duration::from_mins(1);
 /// Time limit of one reconcile.
 const TIME_LIMIT: Duration = Duration::from_mins(1);
 
@@ -120,6 +122,7 @@ impl PoolReconciler {
             // Kubernetes deletes the warm Pods with the pool. Claimed ones belong to their sandboxes.
             self.memory.forget(key);
             self.statuses.forget(key);
+            context.demand.forget(key);
             return Ok(None);
         };
         let template = match self.warm_pods().template(&pool) {
@@ -133,7 +136,8 @@ impl PoolReconciler {
         };
         self.settle_claims(key).await?;
         let pods = context.warm_pods.of(key);
-        let plan = plan(&pool.spec, &template.revision, &pods);
+        let replicas = self.replicas(key, &pool);
+        let plan = plan(&pool.spec, replicas, &template.revision, &pods);
         for sandbox in context.waiting.first(key, plan.ready) {
             context.sandbox_queue.add(sandbox);
         }
@@ -144,7 +148,21 @@ impl PoolReconciler {
         };
         let report_at = self.report(key, &pool, plan, problem).await?;
         result?;
-        Ok(retry_at.into_iter().chain(report_at).min())
+        let resize_at = pool.spec.demand.map(|_| Instant::now() + RESIZE_INTERVAL);
+        let times = [retry_at, report_at, resize_at];
+        Ok(times.into_iter().flatten().min())
+    }
+
+    /// Number of warm Pods that a pool is to have.
+    fn replicas(&self, key: &Key, pool: &Pool) -> usize {
+        let number = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+        let least = number(pool.spec.replicas);
+        let Some(demand) = pool.spec.demand else {
+            return least;
+        };
+        let before = number(pool.status.desired);
+        let wanted = self.context.demand.size(key, demand.hits, before);
+        wanted.min(number(demand.max_replicas)).max(least)
     }
 
     /// Reads Pods of claims whose outcome is unknown: the API server did not answer.

@@ -91,8 +91,9 @@ fn status(
 ) -> Option<SandboxPoolStatus> {
     let Observation { plan, claimed, .. } = observation;
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let is_warm = pool.spec.replicas > 0 || plan.ready + plan.starting > 0;
+    let is_warm = plan.desired > 0 || plan.ready + plan.starting > 0;
     let status = SandboxPoolStatus {
+        desired: count(plan.desired),
         ready: count(plan.ready),
         starting: count(plan.starting),
         claimed: count(*claimed),
@@ -112,7 +113,7 @@ fn status(
 
 fn conditions(pool: &Pool, observation: &Observation, now: Timestamp) -> Vec<Condition> {
     let plan = &observation.plan;
-    let is_complete = plan.ready >= usize::try_from(pool.spec.replicas).unwrap_or(usize::MAX);
+    let is_complete = plan.ready >= plan.desired;
     let (reason, message) = match &observation.problem {
         _ if is_complete => ("Complete", "all warm Pods are ready"),
         Some(problem) => ("Blocked", problem.as_str()),

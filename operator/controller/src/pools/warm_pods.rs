@@ -108,6 +108,14 @@ impl WarmPodIndex {
             .collect()
     }
 
+    /// Numbers of all Pods: ready to be claimed, and others.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        let tables = self.tables.lock();
+        let pods = tables.by_pool.values().flat_map(BTreeMap::values);
+        let (ready, others): (Vec<_>, Vec<_>) = pods.partition(|pod| pod.is_ready());
+        (ready.len(), others.len())
+    }
+
     /// Pools that have a Pod.
     pub(crate) fn pools(&self) -> Vec<Key> {
         self.tables.lock().by_pool.keys().cloned().collect()

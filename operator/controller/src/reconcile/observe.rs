@@ -1,7 +1,6 @@
 //! Collects the facts about one Sandbox from the indexes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crds::sandbox::{DesiredState, SandboxSpec};
 use jiff::Timestamp;
@@ -37,10 +36,8 @@ pub(super) fn observe(context: &Context, key: &Key, now: Timestamp) -> Option<Ob
     match &observed.facts.warm {
         WarmSupply::Exhausted {
             pool,
-            max_wait: Some(_),
-        } => context
-            .waiting
-            .join(&key_of_pool(key, pool), &observed.entry),
+            max_wait: Some(max_wait),
+        } if !max_wait.is_zero() => context.waiting.join(&key.sibling(pool), &observed.entry),
         _ => context.waiting.forget(key),
     }
     observed.facts.quota = context.quota.request(&observed.entry, has_pod, defaults);
@@ -60,8 +57,7 @@ fn warm_supply(context: &Context, entry: &Entry) -> WarmSupply {
         return WarmSupply::None;
     }
     let mut pools = context.pools.claimable(entry);
-    let is_never_waited_for = |pool: &Pool| pool.max_wait() == Some(Duration::ZERO);
-    pools.retain(|(key, pool)| context.warm_pods.has_any(key) || !is_never_waited_for(pool));
+    pools.retain(|(key, pool)| context.warm_pods.has_any(key) || pool.notices_misses());
     if pools.is_empty() {
         return WarmSupply::None;
     }
@@ -84,20 +80,13 @@ fn warm_supply(context: &Context, entry: &Entry) -> WarmSupply {
         let template = warm.shape(&pool.fill(&SandboxSpec::default()));
         template.is_ok_and(|template| template == shape)
     };
-    pools.retain(|(_, pool)| !is_never_waited_for(pool) && has_shape(pool));
+    pools.retain(|(_, pool)| pool.notices_misses() && has_shape(pool));
     pools
         .first()
         .map_or(WarmSupply::None, |(key, pool)| WarmSupply::Exhausted {
             pool: key.name.clone(),
             max_wait: pool.max_wait(),
         })
-}
-
-fn key_of_pool(sandbox: &Key, pool: &str) -> Key {
-    Key {
-        namespace: sandbox.namespace.clone(),
-        name: pool.to_owned(),
-    }
 }
 
 /// Restores the quota from the indexes.

@@ -20,6 +20,16 @@ pub struct Key {
     pub name: String,
 }
 
+impl Key {
+    /// Another object of the same namespace.
+    pub fn sibling(&self, name: &str) -> Self {
+        Self {
+            namespace: self.namespace.clone(),
+            name: name.to_owned(),
+        }
+    }
+}
+
 /// Sandbox as controller and gateway see it.
 #[derive(Debug, Clone)]
 pub struct Entry {

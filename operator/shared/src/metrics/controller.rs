@@ -25,6 +25,11 @@ role_metrics! {
         "events", "Kubernetes Events by outcome";
     pub sandboxes: Family<Labels<1>, Gauge> = Family::default(),
         "sandboxes", "Sandboxes by phase";
+    /// Those that no sandbox has claimed.
+    pub warm_pods: Family<Labels<1>, Gauge> = Family::default(),
+        "warm_pods", "Warm Pods by state";
+    claims: Family<Labels<1>, Counter> = Family::default(),
+        "claims", "Claims of warm Pods by outcome";
     pub queued: Gauge = Gauge::default(),
         "queue_depth", "Keys due in the work queue";
     pub in_progress: Gauge = Gauge::default(),
@@ -54,7 +59,13 @@ impl ControllerMetrics {
         self.seconds.observe(took.as_secs_f64());
     }
 
-    /// Records a sandbox that became ready: `kind` is `created` or `resumed`.
+    /// Records a claim: `claimed`, `conflict` for each Pod that was changed or gone, `none_left`,
+    /// `waiting` or `refused`.
+    pub fn record_claim(&self, outcome: &'static str) {
+        self.claims.get_or_create(&[("outcome", outcome)]).inc();
+    }
+
+    /// Records a sandbox that became ready: `kind` is `created`, `resumed` or `claimed`.
     pub fn started(&self, kind: &'static str, took: Duration) {
         let starts = self.starts.get_or_create(&[("kind", kind)]);
         starts.observe(took.as_secs_f64());
