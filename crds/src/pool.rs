@@ -40,6 +40,12 @@ use crate::schema::{any_object, duration};
     printcolumn(name = "Claimed", type_ = "integer", json_path = ".status.claimed"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("size(self.metadata.name) <= 52").message("name must have at most 52 characters"),
+    validation = Rule::new("!has(self.spec.prestartPath) || (has(self.spec.prestart) && self.spec.prestart == 'Command')")
+        .message("spec.prestartPath needs spec.prestart: Command"),
+    validation = Rule::new("!has(self.spec.maxWait) || (has(self.spec.whenExhausted) && self.spec.whenExhausted == 'Wait')")
+        .message("spec.maxWait needs spec.whenExhausted: Wait"),
+    validation = Rule::new("!has(self.spec.demand) || self.spec.demand.maxReplicas >= self.spec.replicas")
+        .message("spec.demand.maxReplicas must not be below spec.replicas"),
 )]
 #[cfg_attr(feature = "cel", kube(cel))]
 #[serde(rename_all = "camelCase")]
@@ -69,6 +75,7 @@ pub struct SandboxPoolSpec {
     #[serde(default, skip_serializing_if = "WhenExhausted::is_default")]
     pub when_exhausted: WhenExhausted,
     /// With `whenExhausted: Wait`: time after which the sandbox gets a Pod of its own.
+    #[serde(default)]
     #[schemars(schema_with = "duration")]
     pub max_wait: Option<Duration>,
     /// Defaults for sandboxes of this pool.

@@ -323,7 +323,9 @@ impl ScriptedNode {
 
     async fn start(&self, pod: &SlimPod, name: &str) {
         let uid = pod.uid().unwrap_or_default();
-        let pool = pod.labels().get(crds::names::POOL_LABEL);
+        let labels = pod.labels();
+        let is_warm = !labels.contains_key(crds::names::SANDBOX_LABEL);
+        let pool = labels.get(crds::names::POOL_LABEL).filter(|_| is_warm);
         let names = std::iter::once(name).chain(pool.map(String::as_str));
         let fate = {
             let fates = &self.state.lock().fates;

@@ -176,6 +176,7 @@ mod tests {
     fn seen(ready: usize, outdated: usize, problem: Option<&str>) -> Observation {
         Observation {
             plan: PoolPlan {
+                desired: 3,
                 ready,
                 starting: 3 - ready,
                 outdated,
