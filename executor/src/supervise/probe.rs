@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use super::command_state::CommandState;
 use super::loopback;
 
-const INITIAL_BACKOFF: Duration = Duration::from_millis(5);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(1);
 const MAX_BACKOFF: Duration = Duration::from_millis(200);
 const TIMEOUT: Duration = Duration::from_secs(5);
 const KEEP_WARM_INTERVAL: Duration = Duration::from_mins(1);

@@ -145,7 +145,7 @@ impl PodIndex {
         if let Some(pool) = indexed.pool.clone().filter(|_| indexed.facts.was_warm()) {
             // It was claimed.
             let facts = &indexed.facts;
-            self.warm.remove(pool, &facts.name, &facts.uid);
+            self.warm.remove_claimed(pool, &facts.name, &facts.uid);
         }
         let mut tables = self.tables.write();
         if tables.deleted_pods.contains(&indexed.facts.uid) {

@@ -334,6 +334,7 @@ async fn exhausted_pool_makes_sandboxes_wait_for_a_time() {
             .wait_for_reason(name, Reason::WaitingForWarmPod)
             .await;
     }
+    reaches(&cluster, |status| status.starting == 1).await;
     cluster.node.script_next_pod("p", PodScript::Runs);
     cluster.node.heal(&warm_pods(&cluster).await[0]).await;
     let [a, b] = [

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crds::names;
 use crds::sandbox::SandboxSpec;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::task::JoinSet;
@@ -19,6 +20,7 @@ use super::shape::{WarmPods, WarmTemplate};
 use super::status::{Observation, StatusWriter};
 use super::warm_pods::WarmPod;
 use crate::context::Context;
+use crate::facts::PodFacts;
 use crate::reconcile::build::{BuildError, PoolRef};
 use crate::sandbox_memory::{PerSandbox as _, SandboxMemory};
 use shared::index::Key;
@@ -37,6 +39,8 @@ const MAX_BATCH: usize = 128;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(12);
 /// Time after which a pool with demand is looked at again: demand is forgotten.
 const RESIZE_INTERVAL: Duration = Duration::from_mins(1);
+/// Age of a Pod whose PVC is no longer being created by this process.
+const VOLUME_DELAY: SignedDuration = SignedDuration::from_secs(15);
 /// Time limit of one reconcile.
 const TIME_LIMIT: Duration = Duration::from_mins(1);
 
@@ -149,7 +153,9 @@ impl PoolReconciler {
         let report_at = self.report(key, &pool, plan, problem).await?;
         result?;
         let resize_at = pool.spec.demand.map(|_| Instant::now() + RESIZE_INTERVAL);
-        let times = [retry_at, report_at, resize_at];
+        let lacks_volume = pods.iter().any(|pod| lacks_volume(&pod.facts));
+        let volume_at = lacks_volume.then(|| Instant::now() + VOLUME_DELAY.unsigned_abs());
+        let times = [retry_at, report_at, resize_at, volume_at];
         Ok(times.into_iter().flatten().min())
     }
 
@@ -276,8 +282,10 @@ impl PoolReconciler {
         pods: &[WarmPod],
     ) -> Result<(), PoolError> {
         let owner = pool_ref(key, pool);
-        for facts in pods.iter().map(|pod| &pod.facts) {
-            if facts.is_missing_claim(&names::workspace_claim(&facts.name)) {
+        let young = self.context.clock.now() - VOLUME_DELAY;
+        let facts = pods.iter().map(|pod| &pod.facts);
+        for facts in facts.filter(|facts| facts.created_at.is_none_or(|at| at < young)) {
+            if lacks_volume(facts) {
                 let pod = Key {
                     namespace: key.namespace.clone(),
                     name: facts.name.clone(),
@@ -380,6 +388,11 @@ impl Drop for QueueGuard<'_> {
             self.queue.add_at(self.key.clone(), at);
         }
     }
+}
+
+/// Returns whether the Pod waits for a PVC that does not exist.
+fn lacks_volume(facts: &PodFacts) -> bool {
+    facts.is_missing_claim(&names::workspace_claim(&facts.name))
 }
 
 fn pool_ref(key: &Key, pool: &Pool) -> PoolRef {

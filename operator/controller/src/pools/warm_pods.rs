@@ -14,6 +14,8 @@ use shared::index::deleted_uids::DeletedUids;
 use shared::kubernetes::slim::SlimPod;
 use shared::kubernetes::work_queue::WorkQueue;
 
+/// Time between a claim and the refill of the pool.
+const REFILL_DELAY: Duration = Duration::from_millis(80);
 /// Time after which the write of a claim or deletion has failed or succeeded.
 const OVERDUE: Duration = Duration::from_secs(30);
 
@@ -191,18 +193,19 @@ impl WarmPodIndex {
         self.queue.add(pool);
     }
 
-    /// Removes a Pod that was claimed or deleted.
+    /// Removes a Pod that was deleted.
     pub(crate) fn remove(&self, pool: Key, name: &str, uid: &str) {
-        let mut tables = self.tables.lock();
-        tables.gone.insert(uid);
-        let pods = tables.by_pool.get(&pool);
-        let known = pods.and_then(|pods| pods.get(name));
-        if known.is_none_or(|known| known.facts.uid != uid) {
-            return;
+        if self.tables.lock().drop_gone(&pool, name, uid) {
+            self.queue.add(pool);
         }
-        tables.drop_pod(&pool, name);
-        drop(tables);
-        self.queue.add(pool);
+    }
+
+    /// Removes a Pod that was claimed. Its sandbox becomes ready before the start of another Pod
+    /// takes up the node and the API server.
+    pub(crate) fn remove_claimed(&self, pool: Key, name: &str, uid: &str) {
+        if self.tables.lock().drop_gone(&pool, name, uid) {
+            self.queue.add_at(pool, Instant::now() + REFILL_DELAY);
+        }
     }
 
     /// Removes what a list did not contain. Creations that no watch has shown yet may be newer than
@@ -233,6 +236,17 @@ impl WarmPodIndex {
 }
 
 impl Tables {
+    /// Drops a Pod for good. Returns whether it was there.
+    fn drop_gone(&mut self, pool: &Key, name: &str, uid: &str) -> bool {
+        self.gone.insert(uid);
+        let known = self.by_pool.get(pool).and_then(|pods| pods.get(name));
+        let is_known = known.is_some_and(|known| known.facts.uid == uid);
+        if is_known {
+            self.drop_pod(pool, name);
+        }
+        is_known
+    }
+
     fn drop_pod(&mut self, pool: &Key, name: &str) {
         if let Some(pods) = self.by_pool.get_mut(pool) {
             pods.remove(name);
