@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use crds::contract::identity::IdentityKey;
 use crds::contract::token::Signer;
 use tokio::time::Instant;
 
@@ -155,6 +156,7 @@ fn kernel(binary: &Path, python: &Path, directory: &Path) -> anyhow::Result<()> 
 }
 
 fn supervise(binary: &Path) -> anyhow::Result<()> {
+    let identity = IdentityKey::new([8; 32]).to_text();
     let key = Signer::from_seed(&[1; 32])?.public_key();
     let (server, starts) = Server::starts(STARTS, || {
         let mut command = Command::new(binary);
@@ -162,7 +164,9 @@ fn supervise(binary: &Path) -> anyhow::Result<()> {
         command.args(["--state-dir", "/tmp/no-such-state"]);
         command
             .env("SANDBOX_POD_UID", "uid")
-            .env("SANDBOX_CONTROL_PUBLIC_KEY", &key);
+            .env("SANDBOX_CONTROL_PUBLIC_KEY", &key)
+            .env("SANDBOX_POD_IP", "127.0.0.1")
+            .env("SANDBOX_IDENTITY_KEY", &identity);
         Server::listening(&mut command)
     })?;
     times("supervise: exec to listening", &starts, "");
