@@ -276,10 +276,12 @@ async fn refused_connection_after_a_start_is_retried_until_the_port_listens() {
 async fn unusable_address_is_502() {
     // At the first one, the port does not listen in time; the others are not in networks of Pods.
     let outside = [UNUSABLE, "0.0.0.0", "224.0.0.1", "fe80::1"].map(ready);
-    for status in [ready_since(9.5)].into_iter().chain(outside) {
+    let cases = [ready_since(9.5)].into_iter().chain(outside);
+    let answered = cases.map(async |status| {
         let (fixture, id) = fixture_with(&status);
         assert_eq!(answer(&fixture, &id).await.0, 502, "{:?}", status.pod_ip);
-    }
+    });
+    join_all(answered).await;
 }
 
 async fn accepted(listener: &TcpListener) -> RawConnection {
