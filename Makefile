@@ -43,12 +43,12 @@ generate: ## Write what is generated: manifests, the CRDs of the chart, docs/lif
 	UPDATE_DOCS=1 cargo test -q --locked --workspace --lib lifecycle_doc_matches_planner
 
 bench-start: ## Cold start to first action in standalone, and the executor's own figures
-	hack/install base
 	cargo build --release --locked -p executor -p standalone -p tests --examples --bins
 	$(RELEASE)/examples/bench_start $(RELEASE)
 	$(MAKE) bench-executor
 
 bench-executor: ## Executor: start, memory, echo and cell round trips, size; the Python server's beside them where it can be had
+	hack/install base
 	cargo build --release --locked -p executor --bins --examples
 	python=$$(hack/python-server/install) || true; \
 	kernel=$$(hack/python-kernel/install) || true; \

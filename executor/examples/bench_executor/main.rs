@@ -3,11 +3,13 @@
 //! beside it as the default. `--python` has the Python server, `--kernel` has ipykernel, `--skills`
 //! has the libraries of an OpenHands image. The last column is the budget.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use crds::contract::identity::IdentityKey;
 use crds::contract::token::Signer;
 use tokio::time::Instant;
 
@@ -21,6 +23,8 @@ const STARTS: usize = 20;
 /// Starts of a kernel; each takes about a second.
 const KERNELS: usize = 5;
 const PRINTS: usize = 300;
+/// Where an OpenHands image has its Python.
+const IMAGE_ENVIRONMENT: &str = "/openhands/poetry/openhands-ai-5O4_aCHf-py3.12";
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::read()?;
@@ -35,7 +39,7 @@ fn main() -> anyhow::Result<()> {
         kernel(binary, python, directory.path())?;
     }
     if let Some(python) = &arguments.skills {
-        let starts = first_cells(&plugins_command(binary, python, directory.path())?)?.1;
+        let starts = first_cells(&image_command(binary, python, directory.path())?)?.1;
         times("OpenHands skills: first cell", &starts, "<= 1000 ms");
     }
     supervise(binary)?;
@@ -107,6 +111,15 @@ fn serve(binary: &Path, directory: &Path) -> anyhow::Result<()> {
 type Start<'a> = Box<dyn Fn() -> anyhow::Result<Server> + 'a>;
 
 /// Starts a server with kernel and skills.
+fn start_with_plugins(command: &mut Command, directory: &Path) -> anyhow::Result<Server> {
+    command.args(["serve", "0", "--username", "root", "--working-dir"]);
+    command
+        .arg(directory)
+        .args(["--plugins", "agent_skills", "jupyter"]);
+    command.env("HOME", directory).env_remove("SESSION_API_KEY");
+    Server::listening(command.env("SANDBOX_BIND_ADDRESS", "127.0.0.1"))
+}
+
 fn plugins_command<'a>(
     binary: &'a Path,
     python: &Path,
@@ -115,14 +128,35 @@ fn plugins_command<'a>(
     let found = python.parent().context("no directory")?.display();
     let path = format!("{found}:{}", std::env::var("PATH")?);
     Ok(Box::new(move || {
-        let mut command = Command::new(binary);
-        command.args(["serve", "0", "--username", "root", "--working-dir"]);
-        command
-            .arg(directory)
-            .args(["--plugins", "agent_skills", "jupyter"]);
-        command.env("HOME", directory).env("PATH", &path);
-        command.env_remove("SESSION_API_KEY");
-        Server::listening(command.env("SANDBOX_BIND_ADDRESS", "127.0.0.1"))
+        start_with_plugins(Command::new(binary).env("PATH", &path), directory)
+    }))
+}
+
+/// The same in a root file system that has the Python where an OpenHands image has it.
+fn image_command<'a>(
+    binary: &'a Path,
+    python: &Path,
+    directory: &'a Path,
+) -> anyhow::Result<Start<'a>> {
+    let environment = python.parent().and_then(Path::parent);
+    let environment = environment.context("no directory")?.to_owned();
+    let mut mounts: Vec<OsString> = vec!["--tmpfs".into(), "/".into()];
+    for entry in std::fs::read_dir("/")? {
+        let entry = entry?;
+        match std::fs::read_link(entry.path()) {
+            Ok(target) => mounts.extend(["--symlink".into(), target.into()]),
+            Err(_) => mounts.extend(["--dev-bind".into(), entry.path().into()]),
+        }
+        mounts.push(entry.path().into());
+    }
+    mounts.extend([
+        "--ro-bind".into(),
+        environment.into(),
+        IMAGE_ENVIRONMENT.into(),
+    ]);
+    Ok(Box::new(move || {
+        let mut command = Command::new("bwrap");
+        start_with_plugins(command.args(&mounts).arg("--").arg(binary), directory)
     }))
 }
 
@@ -155,6 +189,7 @@ fn kernel(binary: &Path, python: &Path, directory: &Path) -> anyhow::Result<()> 
 }
 
 fn supervise(binary: &Path) -> anyhow::Result<()> {
+    let identity = IdentityKey::new([8; 32]).to_text();
     let key = Signer::from_seed(&[1; 32])?.public_key();
     let (server, starts) = Server::starts(STARTS, || {
         let mut command = Command::new(binary);
@@ -162,7 +197,9 @@ fn supervise(binary: &Path) -> anyhow::Result<()> {
         command.args(["--state-dir", "/tmp/no-such-state"]);
         command
             .env("SANDBOX_POD_UID", "uid")
-            .env("SANDBOX_CONTROL_PUBLIC_KEY", &key);
+            .env("SANDBOX_CONTROL_PUBLIC_KEY", &key)
+            .env("SANDBOX_POD_IP", "127.0.0.1")
+            .env("SANDBOX_IDENTITY_KEY", &identity);
         Server::listening(&mut command)
     })?;
     times("supervise: exec to listening", &starts, "");

@@ -66,6 +66,8 @@ pub struct Facts {
     pub orphan: Option<PodFacts>,
     /// The Pod was created from another spec.
     pub spec_changed: bool,
+    /// Number of Sandboxes in the cluster that start now.
+    pub starts_in_progress: usize,
     /// The `NetworkPolicy` of the namespace has to be checked.
     pub isolation_due: bool,
 }

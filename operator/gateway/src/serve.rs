@@ -4,6 +4,8 @@
 mod client_stream;
 mod in_flight;
 mod proxy_protocol;
+#[cfg(test)]
+mod tests;
 pub(crate) mod tls;
 mod transport;
 
@@ -21,6 +23,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{self, JoinError, JoinSet};
@@ -120,6 +123,7 @@ impl Acceptor<'_> {
         let (permit, memory) = self.free_slot().await;
         let slot = ConnectionSlot {
             memory,
+            transport_bytes: transport_bytes(config),
             overloads: metrics.overloads.clone(),
             address: address_permit,
             _guards: (permit, GaugeGuard::new(&metrics.connections)),
@@ -138,8 +142,7 @@ impl Acceptor<'_> {
 
     /// Waits for a slot and the memory of a connection. Idle connections are closed to make room.
     async fn free_slot(&mut self) -> (OwnedSemaphorePermit, MemoryPermit) {
-        let is_tls = self.gateway.0.config.certificate.is_some();
-        let bytes = CONNECTION_BYTES + if is_tls { TLS_BYTES } else { 0 };
+        let bytes = CONNECTION_BYTES + transport_bytes(&self.gateway.0.config);
         loop {
             while let Some(ended) = self.connections.try_join_next_with_id() {
                 self.forget(ended);
@@ -181,6 +184,11 @@ impl Acceptor<'_> {
             self.gateway.0.metrics.evicted_connections.inc();
         }
     }
+}
+
+/// Memory that a connection needs below HTTP.
+fn transport_bytes(config: &GatewayConfig) -> usize {
+    config.certificate.as_ref().map_or(0, |_| TLS_BYTES)
 }
 
 /// Maximum of concurrent connections from this address. Trusted proxies are exempt.
@@ -230,13 +238,20 @@ struct Connection {
 }
 
 impl Connection {
-    /// Serves until it ends, is idle, resets too many requests, or has none left after `close`.
     async fn run(mut self, stream: TcpStream, mut slot: ConnectionSlot) {
-        let (in_flight, close) = (self.in_flight.clone(), self.close.clone());
+        let close = self.close.clone();
         let open = self.open(stream, &mut slot);
-        let Some(stream) = close.run_until_cancelled(open).await.flatten() else {
-            return;
-        };
+        if let Some(stream) = close.run_until_cancelled(open).await.flatten() {
+            self.serve(stream, slot).await;
+        }
+    }
+
+    /// Serves until it ends, is idle, resets too many requests, or has none left after `close`.
+    async fn serve<S>(self, stream: S, slot: ConnectionSlot)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (in_flight, close) = (self.in_flight.clone(), self.close.clone());
         let client = ClientObserver::observe(stream, slot, in_flight.clone());
         let service = service_fn(move |request: Request<Incoming>| self.respond(request));
         let builder = builder();
@@ -324,25 +339,4 @@ fn builder() -> auto::Builder<TokioExecutor> {
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);
     builder
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limits_connections_per_address_except_of_trusted_proxies() {
-        let mut config = GatewayConfig {
-            max_connections_per_address: 2,
-            trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()],
-            ..GatewayConfig::default()
-        };
-        let limit = |config: &_, address: &str| connection_limit(config, address.parse().unwrap());
-        assert_eq!(limit(&config, "192.0.2.1"), 2);
-        for proxy in ["10.0.0.1", "::ffff:10.0.0.1"] {
-            assert_eq!(limit(&config, proxy), usize::MAX);
-        }
-        config.max_connections_per_address = 0;
-        assert_eq!(limit(&config, "192.0.2.1"), usize::MAX);
-    }
 }

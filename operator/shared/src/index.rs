@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::Sandbox;
-use crds::sandbox::DesiredState;
+use crds::sandbox::{DesiredState, Phase};
 use parking_lot::RwLock;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
@@ -233,6 +233,12 @@ impl Index {
         let tables = self.tables.read();
         let delivered_at = tables.delivered_at.get(key);
         delivered_at.is_some_and(|at| at.elapsed() < age)
+    }
+
+    /// Returns the number of Sandboxes that have not been started yet or are being started.
+    pub fn starts_in_progress(&self) -> usize {
+        let counts = &self.tables.read().phase_counts;
+        counts.count(Phase::Pending) + counts.count(Phase::Starting)
     }
 
     /// Returns the number of Sandboxes per phase name.

@@ -9,10 +9,8 @@ pub(crate) mod transport;
 mod ws;
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use operator::urls::{UrlForm, loopback_address};
-use tokio::time::Instant;
 
 use crate::support::gateway_fixture::{config, ready, starting};
 use crate::support::socket_fixture::{
@@ -351,23 +349,4 @@ async fn shutdown_closes_idle_connections_tunnels_and_endless_streams() {
     );
     assert_eq!(idle.rest().await, "");
     assert_eq!(tunnel.rest().await, "");
-}
-
-#[tokio::test(start_paused = true)]
-async fn idle_connection_stays_open_between_requests() {
-    let fixture = SocketFixture::new().await;
-    let text = "GET /nothing HTTP/1.1\nHost: gateway\n\n";
-    let mut idle = fixture.client(text).await;
-    idle.until("}").await;
-    let start = Instant::now();
-    idle.rest().await;
-    assert!((75..120).contains(&start.elapsed().as_secs()));
-
-    let mut kept = fixture.client(text).await;
-    for _ in 0..5 {
-        kept.until("}").await;
-        tokio::time::advance(Duration::from_secs(70)).await;
-        kept.send(text).await;
-    }
-    kept.until("}").await;
 }

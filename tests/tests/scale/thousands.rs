@@ -80,17 +80,18 @@ async fn two_thousand_sandboxes_stay_within_cost_limits() {
     controller.await.unwrap();
 }
 
-/// Claim, Pod and a status for each; of those that wait long, which many do here, each state that lasts
-/// is told once: no place, no Pod yet, no answer yet. Hardly a conflict.
+/// Claim, Pod and a status for each, and hardly a conflict. The few that wait longest report why.
 fn starts_are_cheap(writes: &Writes) {
     let of = |deed: &str| writes.get(deed).copied().unwrap_or_default();
     let all = count() + 1;
     assert_eq!(of(START[0]), all);
     assert_eq!(of(START[1]), all);
-    // On average: under load a sandbox may pass through a state again.
     let statuses = writes_by_object(NAME, START[2]);
     assert_eq!(statuses.len(), all);
-    assert!(statuses.values().sum::<usize>() <= 4 * all, "{statuses:#?}");
+    assert!(
+        2 * statuses.values().sum::<usize>() <= 3 * all,
+        "{statuses:#?}"
+    );
     let conflicts = writes.iter().filter(|(deed, _)| deed.ends_with(" 409"));
     assert!(conflicts.map(|(_, count)| count).sum::<usize>() <= count() / 100);
     let fine = |deed: &String| is_expected(deed) || deed.ends_with(" 409");

@@ -138,6 +138,7 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
             .orphan(key, Some(&entry.uid))
             .map(Arc::unwrap_or_clone),
         spec_changed: false,
+        starts_in_progress: context.index.starts_in_progress(),
         isolation_due: context.isolation.is_due(&key.namespace, now),
     };
     let entry = with_spec(entry, resolved);

@@ -128,9 +128,12 @@ impl Proxy {
         now.await.is_none_or(|now| has_changed(&now))
     }
 
-    pub(super) fn acquire_hold_slot(&self) -> Result<SemaphorePermit<'_>, ProxyError> {
+    pub(super) fn acquire_hold_slot(
+        &self,
+    ) -> Result<(SemaphorePermit<'_>, GaugeGuard), ProxyError> {
         let slot = self.hold_slots.try_acquire();
-        slot.map_err(|_| ProxyError::TooManyHeld)
+        let slot = slot.map_err(|_| ProxyError::TooManyHeld)?;
+        Ok((slot, GaugeGuard::new(&self.metrics.held)))
     }
 
     async fn hold(&self, entry: Arc<Entry>, is_probe: bool) -> Result<Arc<Entry>, ProxyError> {
@@ -146,9 +149,8 @@ impl Proxy {
             }
             RequestDecision::Forward | RequestDecision::Reject(_) => true,
         };
-        let held = GaugeGuard::new(&self.metrics.held);
         let entry = index.wait(&entry.key, limit, decided).await;
-        drop((held, slot));
+        drop(slot);
         let entry = entry.ok_or(ProxyError::UnknownSandbox)?;
         match decide(&entry, is_probe) {
             RequestDecision::Forward => Ok(entry),

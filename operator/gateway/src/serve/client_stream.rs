@@ -14,11 +14,9 @@ use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep};
-use tokio_util::either::Either;
 
 use super::in_flight::InFlightRequests;
-use super::transport::Transport;
-use crate::client_memory::{CONNECTION_BYTES, HTTP2_CONNECTION_BYTES, MemoryPermit, TLS_BYTES};
+use crate::client_memory::{CONNECTION_BYTES, HTTP2_CONNECTION_BYTES, MemoryPermit};
 use crate::keyed_limit::KeyedPermit;
 use crate::observed::{ObservedStream, StreamObserver};
 use shared::metrics::GaugeGuard;
@@ -43,14 +41,14 @@ pub(super) struct ClientObserver {
     version: DetectedProtocol,
     head: Option<RequestHead>,
     slot: ConnectionSlot,
-    /// Charge of what lies below HTTP.
-    transport_bytes: usize,
 }
 
 /// Slot of an open connection with its memory, released when the connection closes.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     pub(super) memory: MemoryPermit,
+    /// Charge of what lies below HTTP.
+    pub(super) transport_bytes: usize,
     pub(super) overloads: Counter,
     pub(super) address: KeyedPermit<IpAddr>,
     pub(super) _guards: (OwnedSemaphorePermit, GaugeGuard),
@@ -83,21 +81,17 @@ enum DetectedProtocol {
 }
 
 impl ClientObserver {
-    pub(super) fn observe(
-        stream: Transport,
+    pub(super) fn observe<S>(
+        stream: S,
         slot: ConnectionSlot,
         in_flight: InFlightRequests,
-    ) -> ObservedStream<Transport, Self> {
+    ) -> ObservedStream<S, Self> {
         let observer = Self {
             in_flight,
             linger: None,
             version: DetectedProtocol::Undetermined(0),
             head: None,
             slot,
-            transport_bytes: match &stream {
-                Either::Left(_) => 0,
-                Either::Right(_) => TLS_BYTES,
-            },
         };
         ObservedStream::new(stream, observer)
     }
@@ -106,10 +100,10 @@ impl ClientObserver {
     fn check_input(&mut self, read: usize, cx: &mut Context<'_>) -> io::Result<()> {
         if self.version == DetectedProtocol::Two {
             self.head = None;
-            let bytes = self.transport_bytes + HTTP2_CONNECTION_BYTES;
+            let bytes = self.slot.transport_bytes + HTTP2_CONNECTION_BYTES;
             return self.slot.reserve(bytes);
         }
-        let small = self.transport_bytes + CONNECTION_BYTES;
+        let small = self.slot.transport_bytes + CONNECTION_BYTES;
         let generation = self.in_flight.generation();
         // A head of an earlier generation is complete.
         if self

@@ -29,6 +29,10 @@ impl PhaseCounts {
         *count = count.saturating_sub(1);
     }
 
+    pub(super) fn count(&self, phase: Phase) -> usize {
+        self.0[phase as usize]
+    }
+
     pub(super) fn counts(&self) -> impl Iterator<Item = (&'static str, usize)> {
         PHASES.iter().zip(self.0).map(|((_, name), n)| (*name, n))
     }

@@ -11,9 +11,11 @@ use super::{DeletionGrace, FailureKind, Planner, deadline_after};
 use crate::facts::{ContainerState, PodFacts, PodPhase, ProbeResult};
 use shared::kubernetes::api_messages;
 
-/// Time after the begin of a start, or of a container run, in which routine details are not
-/// written. Each would be a write, and thousands of starts at once would flood the API server.
-const STATUS_DETAIL_DELAY: Duration = Duration::from_secs(3);
+/// Shortest and longest time after the begin of a start, or of a container run, in which routine
+/// details are not written. Each is a write.
+const STATUS_DETAIL_DELAY: [Duration; 2] = [Duration::from_secs(3), Duration::from_mins(2)];
+/// What each start in progress adds to it: thousands at once would flood the API server.
+const DETAIL_DELAY_PER_START: Duration = Duration::from_millis(500);
 
 impl Planner<'_> {
     /// Reports what the start waits for, and requeues at its timeout.
@@ -25,7 +27,7 @@ impl Planner<'_> {
             .running_since()
             .unwrap_or_default()
             .min(self.now);
-        let details = deadline_after(self.starting_since().max(run), Some(STATUS_DETAIL_DELAY));
+        let details = deadline_after(self.starting_since().max(run), Some(self.detail_delay()));
         let early = details.is_some_and(|at| at > self.now);
         if routine && !was_running && early {
             // The first status says only that the start has begun.
@@ -52,6 +54,14 @@ impl Planner<'_> {
         } else {
             self.enforce_start_timeout();
         }
+    }
+
+    fn detail_delay(&self) -> Duration {
+        let starts = u32::try_from(self.facts.starts_in_progress).unwrap_or(u32::MAX);
+        let [shortest, longest] = STATUS_DETAIL_DELAY;
+        DETAIL_DELAY_PER_START
+            .saturating_mul(starts)
+            .clamp(shortest, longest)
     }
 
     /// Reason, message, and whether they are routine in every start.

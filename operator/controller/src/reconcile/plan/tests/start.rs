@@ -36,6 +36,20 @@ fn slow_start_reports_waiting_reason_after_detail_delay() {
 }
 
 #[test]
+fn detail_delay_grows_with_the_number_of_starts() {
+    let cases = [(1, 3), (20, 10), (500, 120)];
+    for (starts, delay) in cases {
+        let mut fixture = PlanFixture::new();
+        fixture.facts.starts_in_progress = starts;
+        fixture.facts.pod = Some(waiting_pod());
+        let early = fixture.after(delay - 1);
+        assert!(!early.write_status, "{starts}");
+        assert_eq!(early.requeue_at, fixture.at(1), "{starts}");
+        assert!(fixture.after(1).write_status, "{starts}");
+    }
+}
+
+#[test]
 fn sandbox_without_workspace_gets_no_pvc_and_a_note() {
     let mut fixture = PlanFixture::new();
     fixture.spec().workspace = None;
