@@ -45,6 +45,7 @@ async fn the_charts_on_a_real_cluster() {
     isolation::holds_where_policies_are_enforced(&release).await;
     steps.done("isolation of the network");
     rbac::granted_is_what_is_used();
+    rbac::priority_levels_are_used();
     uninstall_leaves_the_data(&release).await;
     steps.done("uninstall and install anew");
     purge_leaves_nothing(&release);

@@ -101,6 +101,21 @@ fn pool_with_warm_pods() {
     kubectl_words(&format!("delete sbxp warm -n {SANDBOXES}"));
 }
 
+/// The API server sorts the requests of the operator into its two priority levels.
+pub(crate) fn priority_levels_are_used() {
+    let metrics = kubectl_words("get --raw /metrics");
+    for level in ["hot", "bulk"] {
+        let level = format!("priority_level=\"{NAMESPACE}-{NAME}-{level}\"");
+        let dispatched = |line: &&str| {
+            line.starts_with("apiserver_flowcontrol_dispatched_requests_total{")
+                && line.contains(&level)
+        };
+        let count = metrics.lines().find(dispatched);
+        let count = count.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+        assert!(count.is_some_and(|count: f64| count > 5.0), "{level}");
+    }
+}
+
 /// An id that the gateway does not know is looked up once.
 async fn stranger(release: &Release) {
     let url = format!("{}/runtime/aaaabbbbccccdddd", release.url);

@@ -38,6 +38,7 @@ impl Release {
             },
             "gateway": {"service": {"clusterIP": address}},
             "pool": {"enabled": true, "spec": {"template": {"image": IMAGE}}},
+            "flowControl": {"enabled": true},
             "tests": {"image": IMAGE},
         });
         let file = tempfile::NamedTempFile::new().unwrap();

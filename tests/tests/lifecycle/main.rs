@@ -5,6 +5,7 @@
 
 mod chaos;
 mod controller_crash;
+mod day_of_claims;
 mod entrypoint_secret;
 mod failover;
 mod faults;

@@ -317,6 +317,70 @@ async fn sessions_claim_from_matching_pools_of_their_tenant() {
     }
 }
 
+/// Bodies of `/start` as the client families send them (`docs/specs/runtime-api.md`, section 3).
+fn start_bodies(session: &str) -> [Value; 4] {
+    let agent_server = ["/usr/local/bin/openhands-agent-server", "--port", "60000"];
+    let v0 = json!({
+        "image": "ghcr.io/openhands/runtime:0.62", "session_id": session,
+        "command": ["/openhands/micromamba/bin/micromamba", "run", "-n", "openhands", "poetry", "run", "python", "-u",
+            "-m", "openhands.runtime.action_execution_server", "60000", "--working-dir", "/workspace",
+            "--plugins", "agent_skills", "jupyter", "--username", "openhands", "--user-id", "1000"],
+        "working_dir": "/openhands/code/", "environment": {"SESSION": session}, "resource_factor": 1,
+    });
+    let app = json!({
+        "image": "agent-server:1", "session_id": session, "command": agent_server,
+        "working_dir": "/workspace", "resource_factor": 1,
+        "environment": {"OH_WEBHOOKS_0_BASE_URL": format!("https://app/{session}"), "LOG_JSON": "1"},
+        "run_as_user": 10001, "run_as_group": 10001, "fs_group": 10001,
+    });
+    let mut enterprise = app.clone();
+    enterprise["working_dir"] = json!("/workspace/project");
+    enterprise["environment"]["LMNR_PROJECT_API_KEY"] = json!(session);
+    let sdk = json!({
+        "image": "agent-server:1", "session_id": session, "command": agent_server.join(" "),
+        "working_dir": "/", "environment": {"SESSION": session}, "run_as_user": 10001, "fs_group": 10001,
+        "image_pull_policy": "IfNotPresent",
+    });
+    [v0, app, enterprise, sdk]
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_session_of_every_client_claims_from_its_pool() {
+    for client in 0..start_bodies("").len() {
+        let cluster = TestCluster::new();
+        let gateway = cluster.gateway().await;
+        let start = async |body: &Value| {
+            let started = gateway.start(body).await;
+            let name = started["runtime_id"].as_str().unwrap();
+            cluster.wait_for_phase(name, Phase::Running).await
+        };
+        let body = |session: &str| start_bodies(session)[client].clone();
+        let cold = start(&body("cold")).await;
+        let spec = cluster.sandboxes().get(&cold.key.name).await.unwrap().spec;
+        let template = json!({
+            "image": spec.image, "workspace": spec.workspace, "resources": spec.resources,
+            "securityContext": spec.security_context, "imagePullPolicy": spec.image_pull_policy,
+        });
+        cluster
+            .put_pool(&json!({"replicas": 3, "claimedBy": "Matching", "template": template}))
+            .await;
+        for session in ["a", "b", "c", "d", "e"] {
+            reaches(&cluster, |status| status.ready == 3).await;
+            assert!(start(&body(session)).await.status.warm, "{}", body(session));
+        }
+        for (field, value) in [
+            ("image", json!("other:1")),
+            ("resource_factor", json!(2)),
+            ("runtime_class", json!("sysbox-runc")),
+            ("run_as_user", json!(7)),
+        ] {
+            let mut other = body(field);
+            other[field] = value;
+            assert!(!start(&other).await.status.warm, "{other}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn exhausted_pool_makes_sandboxes_wait_for_a_time() {
     let cluster = TestCluster::new();
