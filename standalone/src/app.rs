@@ -4,6 +4,7 @@
 mod api_key;
 mod components;
 mod urls;
+mod warm_pool;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -116,6 +117,8 @@ async fn assemble(
     let client = api.client();
     let keys = Arc::new(root_key::load_or_create(&client, NAMESPACE).await?);
     api_key::register(&client, api_key).await?;
+    let workspace = components::gateway_config().workspace();
+    warm_pool::apply(&client, args.warm_pods, &args.warm_image, workspace).await?;
     Ok(Components {
         index: Arc::new(Index::new(keys.clone())),
         tenants: Tenants::pending(),

@@ -43,6 +43,15 @@ pub struct Args {
     #[arg(long, env = "SANDBOX_NO_HOST_IMAGE")]
     pub no_host_image: bool,
 
+    /// Number of warm Pods, which sandboxes of the API claim instead of waiting for a Pod of their
+    /// own. They are those of the `SandboxPool` warm.
+    #[arg(long, env = "SANDBOX_WARM_PODS", default_value_t = 1)]
+    pub warm_pods: u32,
+
+    /// Image of the warm Pods. Sandboxes with another image do not claim them.
+    #[arg(long, env = "SANDBOX_WARM_IMAGE", default_value = "debian:12")]
+    pub warm_image: String,
+
     /// Allow sandboxes to connect to private networks, such as the one of this machine.
     #[arg(long, env = "SANDBOX_ALLOW_LAN")]
     pub allow_lan: bool,

@@ -27,6 +27,7 @@ mod pod_worker;
 mod process;
 mod seccomp;
 mod sessions;
+mod startup_probe;
 mod status;
 mod status_writer;
 mod termination_message;

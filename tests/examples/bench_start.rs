@@ -1,11 +1,11 @@
-//! Cold start in standalone: from `POST /start` to the answer of the first action.
+//! Cold and warm starts in standalone: from `POST /start` to the answer of the first action.
 //!
 //! The reference, in the same run, is a bare bubblewrap container that runs one command: what the
 //! machine needs at least.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may fail")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -23,13 +23,37 @@ async fn main() {
             .nth(1)
             .expect("usage: bench_start BINARIES"),
     );
-    let state = tempfile::tempdir().unwrap();
-    let standalone =
-        Standalone::start_binary(&binaries.join("sandbox-standalone"), state.path(), &[]);
-    let api = HttpClient::unpooled(&[("X-API-Key", standalone.key())]);
+    let cold = starts(&binaries, &[]).await;
+    let warm = starts(&binaries, &["--warm-pods", "1"]).await;
+    let bare: Vec<_> = (0..SAMPLES).map(|_| bare_container()).collect();
 
+    let reference = percentile(&bare, 50);
+    println!("bare bubblewrap container, one command:  p50 {reference:.1?}");
+    for (kind, samples) in [("cold", &cold), ("warm", &warm)] {
+        let (p50, max) = (percentile(samples, 50), percentile(samples, 100));
+        println!("{kind} /start to first action, {SAMPLES} rounds: p50 {p50:.1?}, max {max:.1?}");
+        println!("ratio {:.1}", p50.as_secs_f64() / reference.as_secs_f64());
+    }
+}
+
+/// Times of starts, one after the other, in a standalone with these flags.
+async fn starts(binaries: &Path, flags: &[&str]) -> Vec<Duration> {
+    let state = tempfile::tempdir().unwrap();
+    let program = binaries.join("sandbox-standalone");
+    let standalone = Standalone::start_binary(&program, state.path(), flags);
+    let api = HttpClient::unpooled(&[("X-API-Key", standalone.key())]);
     let mut starts = Vec::new();
     for round in 0..=SAMPLES {
+        if !flags.is_empty() {
+            let wait = [
+                "wait",
+                "--for=condition=Ready",
+                "sbxp/warm",
+                "--timeout=60s",
+            ];
+            let waited = standalone.command("kubectl").args(wait).output();
+            assert!(waited.unwrap().status.success());
+        }
         let begin = Instant::now();
         let info = start(&api, standalone.api(), &format!("bench-{round}")).await;
         first_action(&info).await;
@@ -38,13 +62,7 @@ async fn main() {
         api.post(&format!("{}/stop", standalone.api()), &id).await;
     }
     starts.remove(0); // warms file caches
-    let bare: Vec<_> = (0..SAMPLES).map(|_| bare_container()).collect();
-
-    let (p50, max) = (percentile(&starts, 50), percentile(&starts, 100));
-    let reference = percentile(&bare, 50);
-    println!("cold /start to first action, {SAMPLES} rounds: p50 {p50:.1?}, max {max:.1?}");
-    println!("bare bubblewrap container, one command:  p50 {reference:.1?}");
-    println!("ratio {:.1}", p50.as_secs_f64() / reference.as_secs_f64());
+    starts
 }
 
 async fn start(api: &HttpClient, base: &str, session: &str) -> Value {

@@ -42,6 +42,8 @@ impl Standalone {
             .arg(state)
             .args(["--listen", &format!("0.0.0.0:{gateway}")])
             .args(["--api-listen", &format!("127.0.0.1:{api}")])
+            // The Pods of a test are the only ones, unless it asks for warm ones.
+            .env("SANDBOX_WARM_PODS", "0")
             .args(args)
             .stdout(Stdio::piped())
             .process_group(0)

@@ -281,7 +281,7 @@ fn without_flags<T: clap::Args>() -> T {
 /// Treats empty text as absent: charts set the variable of an absent value to the empty text.
 impl GatewayConfig {
     /// Workspace of the API's sandboxes.
-    pub(crate) fn workspace(&self) -> Workspace {
+    pub fn workspace(&self) -> Workspace {
         Workspace {
             size: IntOrString::String(self.workspace_size.clone()),
             storage_class_name: present(self.storage_class.as_deref()).map(str::to_owned),

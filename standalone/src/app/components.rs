@@ -97,19 +97,26 @@ impl Components {
 
     pub(super) fn gateway(&self) -> Gateway {
         let config = GatewayConfig {
-            namespace: NAMESPACE.into(),
             urls: self.urls.clone(),
-            drain_delay: Duration::ZERO,
-            drain_limit: Duration::from_secs(5),
-            max_connections_per_address: 0,
             local_only: !self.public,
-            loopback_pods: true,
             settings: self.settings.clone(),
             vitals: self.vitals.clone(),
-            ..GatewayConfig::default()
+            ..gateway_config()
         };
         let (keys, index) = (self.keys.clone(), self.index.clone());
         Gateway::new(&self.client, config, keys, index, self.tenants.clone())
+    }
+}
+
+/// Configuration of the gateway that no flag changes.
+pub(super) fn gateway_config() -> GatewayConfig {
+    GatewayConfig {
+        namespace: NAMESPACE.into(),
+        drain_delay: Duration::ZERO,
+        drain_limit: Duration::from_secs(5),
+        max_connections_per_address: 0,
+        loopback_pods: true,
+        ..GatewayConfig::default()
     }
 }
 

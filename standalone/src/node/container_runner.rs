@@ -1,5 +1,6 @@
 //! Container runner: all runs of one container, by restart policy and backoff, and its termination.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::container::{ContainerStartError, PreparedPod};
 use super::process::{Exit, Process};
+use super::startup_probe::StartupProbe;
 use super::status::{PodState, exit_reason, reason, running, terminated, termination, waiting};
 
 const INITIAL_BACKOFF: Duration = Duration::from_secs(10);
@@ -135,6 +137,7 @@ impl ContainerRunner<'_> {
             let id = format!("process://{}/{}/{run}", self.pod.uid, status.name);
             status.container_id = Some(id);
             status.restart_count = run;
+            status.started = Some(StartupProbe::of(self.container).is_none());
             status.state = Some(running());
         });
         Ok(process)
@@ -143,9 +146,17 @@ impl ContainerRunner<'_> {
     async fn wait_with_signals(&self, mut process: Process) -> Exit {
         let started = Timestamp::now();
         let mut is_terminating = false;
+        let mut has_started = pin!(self.await_startup());
+        let mut is_probed = false;
         let exit = loop {
             tokio::select! {
                 exit = process.wait() => break exit,
+                passed = &mut has_started, if !is_probed => {
+                    is_probed = true;
+                    if !passed {
+                        process.signal(Signal::KILL);
+                    }
+                }
                 () = self.stop.hard.cancelled() => {
                     process.signal(Signal::KILL);
                     break process.wait().await;
@@ -176,6 +187,19 @@ impl ContainerRunner<'_> {
             }));
         });
         exit
+    }
+
+    /// Waits for the startup probe. Returns false if the container has to be restarted.
+    async fn await_startup(&self) -> bool {
+        let Some(probe) = StartupProbe::of(self.container) else {
+            return true;
+        };
+        let passed = probe.passes(self.pod.attachment.lease.address).await;
+        if passed {
+            self.state
+                .container(self.number, |status| status.started = Some(true));
+        }
+        passed
     }
 
     async fn wait_to_restart(&self, delay: Duration) {

@@ -207,6 +207,11 @@ fn is_running(container: &ContainerStatus) -> bool {
     state.is_some_and(|state| state.running.is_some())
 }
 
+/// Runs, and its startup probe has passed.
+fn has_started(container: &ContainerStatus) -> bool {
+    is_running(container) && container.started != Some(false)
+}
+
 fn was_started(container: &ContainerStatus) -> bool {
     is_running(container) || termination(container).is_some() || container.last_state.is_some()
 }
@@ -251,7 +256,7 @@ impl Facts {
             host_ip: host,
             start_time: self.started.map(Time),
             init_container_statuses: statuses(self.init(), succeeded).filter(|_| is_scheduled),
-            container_statuses: statuses(self.main(), is_running).filter(|_| is_scheduled),
+            container_statuses: statuses(self.main(), has_started).filter(|_| is_scheduled),
             qos_class: old.qos_class,
             ..PodStatus::default()
         }
@@ -264,7 +269,7 @@ fn statuses(
 ) -> Option<Vec<ContainerStatus>> {
     let statuses = containers.iter().map(|container| ContainerStatus {
         ready: is_ready(container),
-        started: Some(is_running(container)),
+        started: Some(has_started(container)),
         ..container.clone()
     });
     (!containers.is_empty()).then(|| statuses.collect())

@@ -17,3 +17,4 @@ mod replay_v0;
 mod replay_v1_app;
 mod restart;
 mod sessions;
+mod warm_pods;

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Facts, is_running, succeeded};
+use super::{Facts, has_started, succeeded};
 
 /// Result of one condition: true, or reason and message.
 type ConditionResult = Result<(), (&'static str, String)>;
@@ -45,7 +45,7 @@ fn ready(facts: &Facts) -> ConditionResult {
         "Failed" => Err(("PodFailed", String::new())),
         _ => {
             let text = "containers with unready status";
-            listed("ContainersNotReady", text, facts.main(), is_running)
+            listed("ContainersNotReady", text, facts.main(), has_started)
         }
     }
 }

@@ -1,0 +1,30 @@
+//! The warm Pods of a standalone: sandboxes of the default image claim them.
+
+use serde_json::{Value, json};
+
+use crate::fixture::{Fixture, fixture_with};
+
+fn object(fixture: &Fixture, name: &str) -> Value {
+    serde_json::from_str(&fixture.kubectl(&format!("get {name} -o json"))).unwrap()
+}
+
+#[tokio::test]
+async fn sandboxes_claim_the_warm_pod_and_another_one_follows() {
+    let Some(fixture) = fixture_with(&["--warm-pods", "1"]) else {
+        return;
+    };
+    for session in ["first", "second"] {
+        fixture.kubectl("wait --for=condition=Ready sbxp/warm --timeout=60s");
+        let sandbox = fixture.run(session).await;
+        let status = object(&fixture, &format!("sandbox/{}", sandbox.id))["status"].clone();
+        assert_eq!(status["warm"], json!(true), "{status}");
+        // User, directory and variables arrive with the claim.
+        let said = sandbox
+            .run("echo $GREETING $(id -un) $PWD; echo x > f")
+            .await;
+        assert_eq!(said, "hello openhands /workspace", "{session}");
+        assert_eq!(sandbox.run("cat f").await, "x");
+    }
+    let pool = object(&fixture, "sbxp/warm");
+    assert_eq!(pool["status"]["claimed"], json!(2), "{pool}");
+}
