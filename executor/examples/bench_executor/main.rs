@@ -23,7 +23,7 @@ const STARTS: usize = 20;
 /// Starts of a kernel; each takes about a second.
 const KERNELS: usize = 5;
 const PRINTS: usize = 300;
-/// Where an OpenHands image has its Python.
+/// Path of the Python environment in an OpenHands image.
 const IMAGE_ENVIRONMENT: &str = "/openhands/poetry/openhands-ai-5O4_aCHf-py3.12";
 
 fn main() -> anyhow::Result<()> {
