@@ -41,21 +41,12 @@ pub mod variable {
     pub const POD_IP: &str = "SANDBOX_POD_IP";
     /// Public key (Ed25519, unpadded base64url) that control calls are verified with.
     pub const CONTROL_PUBLIC_KEY: &str = "SANDBOX_CONTROL_PUBLIC_KEY";
-    /// Name of [`CONTROL_PUBLIC_KEY`] in Pods of earlier versions.
-    pub const CONTROL_KEY: &str = "SANDBOX_CONTROL_KEY";
     /// Identity key of the sandbox, see [`super::identity`].
     pub const IDENTITY_KEY: &str = "SANDBOX_IDENTITY_KEY";
     /// Program that runs before the init message, see [`super::prestart`].
     pub const PRESTART: &str = "SANDBOX_PRESTART";
     /// Variables of the supervisor that the command does not inherit.
-    pub const SUPERVISOR: [&str; 6] = [
-        POD_UID,
-        POD_IP,
-        CONTROL_PUBLIC_KEY,
-        CONTROL_KEY,
-        IDENTITY_KEY,
-        PRESTART,
-    ];
+    pub const SUPERVISOR: [&str; 5] = [POD_UID, POD_IP, CONTROL_PUBLIC_KEY, IDENTITY_KEY, PRESTART];
     /// Address that servers in the sandbox bind to instead of all: for Pods that share the
     /// host's network. The command inherits it.
     pub const BIND_ADDRESS: &str = "SANDBOX_BIND_ADDRESS";

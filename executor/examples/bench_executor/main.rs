@@ -23,7 +23,7 @@ const STARTS: usize = 20;
 /// Starts of a kernel; each takes about a second.
 const KERNELS: usize = 5;
 const PRINTS: usize = 300;
-/// Where an OpenHands image has its Python.
+/// Path of the Python environment in an OpenHands image.
 const IMAGE_ENVIRONMENT: &str = "/openhands/poetry/openhands-ai-5O4_aCHf-py3.12";
 
 fn main() -> anyhow::Result<()> {
@@ -140,7 +140,10 @@ fn image_command<'a>(
 ) -> anyhow::Result<Start<'a>> {
     let environment = python.parent().and_then(Path::parent);
     let environment = environment.context("no directory")?.to_owned();
-    let mut mounts: Vec<OsString> = vec!["--tmpfs".into(), "/".into()];
+    // The server ends with bubblewrap, which the benchmark ends.
+    let mut mounts: Vec<OsString> = ["--unshare-pid", "--die-with-parent", "--tmpfs", "/"]
+        .map(OsString::from)
+        .into();
     for entry in std::fs::read_dir("/")? {
         let entry = entry?;
         match std::fs::read_link(entry.path()) {
@@ -149,11 +152,8 @@ fn image_command<'a>(
         }
         mounts.push(entry.path().into());
     }
-    mounts.extend([
-        "--ro-bind".into(),
-        environment.into(),
-        IMAGE_ENVIRONMENT.into(),
-    ]);
+    mounts.extend(["--proc", "/proc", "--ro-bind"].map(OsString::from));
+    mounts.extend([environment.into(), IMAGE_ENVIRONMENT.into()]);
     Ok(Box::new(move || {
         let mut command = Command::new("bwrap");
         start_with_plugins(command.args(&mounts).arg("--").arg(binary), directory)

@@ -155,7 +155,6 @@ mod tests {
             ("SANDBOX_POD_UID", "u"),
             ("SANDBOX_POD_IP", "i"),
             ("SANDBOX_CONTROL_PUBLIC_KEY", "k"),
-            ("SANDBOX_CONTROL_KEY", "k"),
             ("SANDBOX_IDENTITY_KEY", "k"),
             ("SANDBOX_BIND_ADDRESS", "127.0.0.9"),
             ("SANDBOX_MINE", "1"),

@@ -156,7 +156,7 @@ fn errors_name_path_of_field() {
             "spec.env[0].valueFrom.secretKeyRef: ",
         ),
         (
-            json!({"env": [{"name": "SANDBOX_CONTROL_KEY"}]}),
+            json!({"env": [{"name": "SANDBOX_CONTROL_PUBLIC_KEY"}]}),
             "spec.env[0].name: ",
         ),
         (json!({"ports": control}), "spec.ports[0].port: "),

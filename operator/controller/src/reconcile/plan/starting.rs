@@ -14,7 +14,7 @@ use shared::kubernetes::api_messages;
 /// Shortest and longest time after the begin of a start, or of a container run, in which routine
 /// details are not written. Each is a write.
 const STATUS_DETAIL_DELAY: [Duration; 2] = [Duration::from_secs(3), Duration::from_mins(2)];
-/// What each start in progress adds to it: thousands at once would flood the API server.
+/// Addition to it for each start in progress: thousands at once would flood the API server.
 const DETAIL_DELAY_PER_START: Duration = Duration::from_millis(500);
 
 impl Planner<'_> {

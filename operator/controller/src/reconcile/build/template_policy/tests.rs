@@ -18,7 +18,7 @@ fn pod() -> Pod {
             "containers": [{
                 "name": "sandbox",
                 "command": ["supervise"],
-                "env": [{"name": "SANDBOX_CONTROL_KEY", "value": "k"}],
+                "env": [{"name": "SANDBOX_CONTROL_PUBLIC_KEY", "value": "k"}],
                 "resources": {"limits": {"cpu": "500m", "memory": "1Gi"}},
                 "securityContext": {"capabilities": {"drop": ["ALL"]}},
             }],
@@ -155,7 +155,7 @@ fn privileged_template_requires_flag() {
 const RESERVED: &str = r#"
 container | {"command": ["sh"]} | containers[sandbox].command
 container | {"args": ["x"]} | containers[sandbox].command
-container | {"env": [{"name": "SANDBOX_CONTROL_KEY", "value": "mine"}]} | containers[sandbox].env
+container | {"env": [{"name": "SANDBOX_CONTROL_PUBLIC_KEY", "value": "mine"}]} | containers[sandbox].env
 spec | {"volumes": [{"name": "sandbox-bin", "emptyDir": {"medium": "Memory"}}]} | volumes
 "#;
 
