@@ -17,6 +17,7 @@ use crds::contract::variable;
 use parking_lot::Mutex;
 use rustix::process::Pid;
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::SuperviseOptions;
@@ -44,6 +45,9 @@ const LIMITS: Limits = Limits {
     header_timeout: Duration::from_secs(10),
     grace: Duration::from_millis(200),
 };
+
+/// Time from readiness until the pages of the supervisor's code are released.
+const RELEASE_DELAY: Duration = Duration::from_millis(200);
 
 pub(crate) async fn run(options: SuperviseOptions) -> anyhow::Result<ExitCode> {
     let verifier = Verifier::new(&options.control_public_key);
@@ -134,6 +138,8 @@ impl Supervisor {
         let probing = probe::watch(self.probe_address, init.probe, self.lifecycle.clone());
         let probe = tokio::spawn(async {
             probing.await;
+            // First the ready report and the requests that follow it.
+            sleep(RELEASE_DELAY).await;
             system::release_code_pages();
         });
         let code = self.wait_for(child).await;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -13,7 +13,9 @@ use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::sync::SetOnce;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::ServeOptions;
@@ -26,7 +28,10 @@ const LIMITS: Limits = Limits {
     grace: Duration::from_secs(2),
 };
 
-type Gate = Arc<OnceLock<Router>>;
+/// Time that a request waits for the router: the supervisor asks right after the init message.
+const HOLD: Duration = Duration::from_millis(50);
+
+type Gate = Arc<SetOnce<Router>>;
 
 #[derive(Debug)]
 pub(super) struct Port {
@@ -110,7 +115,7 @@ fn serve(
 
 /// Passes requests to the router once there is one.
 async fn pass(State(gate): State<Gate>, request: Request) -> Response {
-    let Some(router) = gate.get() else {
+    let Ok(router) = timeout(HOLD, gate.wait()).await else {
         let body = Json(json!({"detail": "The server is not initialized"}));
         return (StatusCode::SERVICE_UNAVAILABLE, body).into_response();
     };

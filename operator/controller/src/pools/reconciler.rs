@@ -141,7 +141,11 @@ impl PoolReconciler {
         self.settle_claims(key).await?;
         let pods = context.warm_pods.of(key);
         let replicas = self.replicas(key, &pool);
-        let plan = plan(&pool.spec, replicas, &template.revision, &pods);
+        let mut plan = plan(&pool.spec, replicas, &template.revision, &pods);
+        let refill_at = context.warm_pods.refill_at(key).filter(|_| plan.create > 0);
+        if refill_at.is_some() {
+            plan.create = 0;
+        }
         for sandbox in context.waiting.first(key, plan.ready) {
             context.sandbox_queue.add(sandbox);
         }
@@ -155,7 +159,7 @@ impl PoolReconciler {
         let resize_at = pool.spec.demand.map(|_| Instant::now() + RESIZE_INTERVAL);
         let lacks_volume = pods.iter().any(|pod| lacks_volume(&pod.facts));
         let volume_at = lacks_volume.then(|| Instant::now() + VOLUME_DELAY.unsigned_abs());
-        let times = [retry_at, report_at, resize_at, volume_at];
+        let times = [refill_at, retry_at, report_at, resize_at, volume_at];
         Ok(times.into_iter().flatten().min())
     }
 

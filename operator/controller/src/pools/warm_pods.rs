@@ -14,8 +14,10 @@ use shared::index::deleted_uids::DeletedUids;
 use shared::kubernetes::slim::SlimPod;
 use shared::kubernetes::work_queue::WorkQueue;
 
-/// Time between a claim and the refill of the pool.
+/// Time without a claim before a pool is refilled, and the longest time that claims delay it. Their
+/// sandboxes become ready before starts of other Pods take up nodes and API server.
 const REFILL_DELAY: Duration = Duration::from_millis(80);
+const MAX_REFILL_DELAY: Duration = Duration::from_millis(800);
 /// Time after which the write of a claim or deletion has failed or succeeded.
 const OVERDUE: Duration = Duration::from_secs(30);
 
@@ -30,8 +32,23 @@ pub(crate) struct WarmPodIndex {
 struct Tables {
     /// By key of the pool and name of the Pod.
     by_pool: HashMap<Key, BTreeMap<String, WarmPod>>,
+    /// Claims since the last refill, by pool.
+    claims: HashMap<Key, RecentClaims>,
     /// Claimed or deleted Pods: a late event must not bring one back.
     gone: DeletedUids,
+}
+
+/// Times of the first and the last of some claims.
+#[derive(Debug, Clone, Copy)]
+struct RecentClaims {
+    first: Instant,
+    last: Instant,
+}
+
+impl RecentClaims {
+    fn refill_at(self) -> Instant {
+        (self.last + REFILL_DELAY).min(self.first + MAX_REFILL_DELAY)
+    }
 }
 
 /// One warm Pod.
@@ -200,12 +217,29 @@ impl WarmPodIndex {
         }
     }
 
-    /// Removes a Pod that was claimed. Its sandbox becomes ready before the start of another Pod
-    /// takes up the node and the API server.
+    /// Removes a Pod that was claimed.
     pub(crate) fn remove_claimed(&self, pool: Key, name: &str, uid: &str) {
-        if self.tables.lock().drop_gone(&pool, name, uid) {
-            self.queue.add_at(pool, Instant::now() + REFILL_DELAY);
+        let (mut tables, now) = (self.tables.lock(), Instant::now());
+        if tables.drop_gone(&pool, name, uid) {
+            let new = RecentClaims {
+                first: now,
+                last: now,
+            };
+            tables.claims.entry(pool.clone()).or_insert(new).last = now;
+            drop(tables);
+            self.queue.add_at(pool, now + REFILL_DELAY);
         }
+    }
+
+    /// Time until which claims delay the refill of a pool; `None` if it is over.
+    pub(crate) fn refill_at(&self, pool: &Key) -> Option<Instant> {
+        let mut tables = self.tables.lock();
+        let at = tables.claims.get(pool)?.refill_at();
+        if at <= Instant::now() {
+            tables.claims.remove(pool);
+            return None;
+        }
+        Some(at)
     }
 
     /// Removes what a list did not contain. Creations that no watch has shown yet may be newer than
