@@ -1,7 +1,8 @@
-//! Events of Sandboxes, one per transition. A separate task writes them, so that reconciles do not
+//! Events of Sandboxes and pools, one per transition. A separate task writes them, so that reconciles do not
 //! wait. The queue, the write rate and the rate per sandbox are bounded; Events beyond that are dropped
 //! and counted.
 
+mod pool_transition;
 mod queue;
 mod recorder;
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod transition;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crds::pool::{SandboxPoolStatus, WhenExhausted};
 use jiff::Timestamp;
 use kube::Client;
 use parking_lot::Mutex;
@@ -40,6 +42,7 @@ pub(super) struct EventPublisher {
     clock: Clock,
     pending: Mutex<PendingQueue>,
     buckets: Mutex<SandboxTokenBuckets>,
+    pool_buckets: Mutex<SandboxTokenBuckets>,
     /// Signals a new pending Event.
     pushed: Notify,
     /// Signals that an Event was written or dropped.
@@ -47,9 +50,17 @@ pub(super) struct EventPublisher {
     metrics: ControllerMetrics,
 }
 
-/// Event of a Sandbox that is to be written.
+/// Kind of the object that an Event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Regarding {
+    Sandbox,
+    Pool,
+}
+
+/// Event that is to be written.
 #[derive(Debug, Clone)]
 struct PendingEvent {
+    regarding: Regarding,
     key: Key,
     uid: String,
     at: Timestamp,
@@ -62,6 +73,7 @@ impl EventPublisher {
             clock,
             pending: Mutex::default(),
             buckets: Mutex::default(),
+            pool_buckets: Mutex::default(),
             pushed: Notify::new(),
             settled: Notify::new(),
             metrics,
@@ -80,14 +92,37 @@ impl EventPublisher {
         self.publish(entry, transition::warning(reason, "Reconcile", note));
     }
 
+    /// Queues the Events of a change of a pool's status.
+    pub(super) fn publish_pool_changes(
+        &self,
+        (key, uid): (&Key, &str),
+        before: &SandboxPoolStatus,
+        after: &SandboxPoolStatus,
+        when_exhausted: WhenExhausted,
+    ) {
+        let events = pool_transition::events_for_pool_change(before, after, when_exhausted);
+        for content in events {
+            self.push(Regarding::Pool, key, uid, content);
+        }
+    }
+
     fn publish(&self, entry: &Entry, content: EventContent) {
-        if !self.buckets.lock().take(&entry.key) {
+        self.push(Regarding::Sandbox, &entry.key, &entry.uid, content);
+    }
+
+    fn push(&self, regarding: Regarding, key: &Key, uid: &str, content: EventContent) {
+        let buckets = match regarding {
+            Regarding::Sandbox => &self.buckets,
+            Regarding::Pool => &self.pool_buckets,
+        };
+        if !buckets.lock().take(key) {
             self.metrics.event("dropped_object_rate");
             return;
         }
         let event = PendingEvent {
-            key: entry.key.clone(),
-            uid: entry.uid.clone(),
+            regarding,
+            key: key.clone(),
+            uid: uid.to_owned(),
             at: self.clock.now(),
             content,
         };

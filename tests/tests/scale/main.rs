@@ -4,4 +4,5 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod operator;
+mod pool_crashes;
 mod thousands;

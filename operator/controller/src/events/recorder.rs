@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crds::{Sandbox, names};
+use crds::{Sandbox, SandboxPool, names};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -12,7 +12,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource as _};
 use serde_json::json;
 
-use super::PendingEvent;
+use super::{PendingEvent, Regarding};
 use shared::clock::Clock;
 use shared::index::Key;
 use shared::kubernetes::client::{CallError, with_timeout};
@@ -172,9 +172,13 @@ fn name(key: &Key, at: Timestamp) -> String {
 }
 
 fn regarding(pending: &PendingEvent) -> ObjectReference {
+    let (api_version, kind) = match pending.regarding {
+        Regarding::Sandbox => (Sandbox::api_version(&()), Sandbox::kind(&())),
+        Regarding::Pool => (SandboxPool::api_version(&()), SandboxPool::kind(&())),
+    };
     ObjectReference {
-        api_version: Some(Sandbox::api_version(&()).into_owned()),
-        kind: Some(Sandbox::kind(&()).into_owned()),
+        api_version: Some(api_version.into_owned()),
+        kind: Some(kind.into_owned()),
         namespace: Some(pending.key.namespace.clone()),
         name: Some(pending.key.name.clone()),
         uid: Some(pending.uid.clone()),

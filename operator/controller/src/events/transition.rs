@@ -155,7 +155,7 @@ fn message(status: &SandboxStatus) -> String {
 }
 
 /// An Event without a warning.
-fn normal(reason: &str, action: &'static str, mut note: String) -> EventContent {
+pub(super) fn normal(reason: &str, action: &'static str, mut note: String) -> EventContent {
     note.truncate(note.floor_char_boundary(MAX_NOTE_BYTES));
     EventContent {
         warning: false,

@@ -74,7 +74,12 @@ impl StatusWriter {
         let params = PatchParams::apply(names::CONTROLLER_FIELD_MANAGER);
         let api = context.api::<SandboxPool>(key);
         match with_timeout(api.patch_status(&key.name, &params, &patch)).await {
-            Ok(written) => context.pools.apply_written(key, written),
+            Ok(written) => {
+                let (object, policy) = ((key, &*pool.uid), pool.spec.when_exhausted);
+                let events = &context.events;
+                events.publish_pool_changes(object, &pool.status, &status, policy);
+                context.pools.apply_written(key, written);
+            }
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
         }
