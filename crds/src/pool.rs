@@ -63,6 +63,10 @@ pub struct SandboxPoolSpec {
     /// Default: the port accepts connections.
     #[schemars(length(max = 1024), regex(pattern = "^/"))]
     pub prestart_path: Option<String>,
+    /// CPU and memory of warm Pods until a sandbox claims them; the rest is that of the template. A
+    /// claimed Pod gets the resources of its sandbox in place (Kubernetes 1.33; earlier versions
+    /// give warm Pods all resources from the begin).
+    pub idle_resources: Option<Resources>,
     /// Sandboxes that may claim the warm Pods.
     #[serde(default, skip_serializing_if = "ClaimPolicy::is_default")]
     pub claimed_by: ClaimPolicy,

@@ -51,12 +51,13 @@ async fn main() {
     }
     define_resources();
     let client = client("the-user").await;
-    let controller = Process::start(&["controller"]);
-    controller.line("reconciling");
     for name in ["bare-pod", "sandbox", "start", "agent-sandbox"] {
         let chosen = args.is_empty() && name != "agent-sandbox" || args.contains(&name);
         let loads = LOADS.iter().filter(|load| chosen && is_chosen(load, &args));
         for load in loads {
+            // Another process each time: the supervisors of the last one know addresses of its Pods.
+            let controller = Process::start(&["controller"]);
+            controller.line("reconciling");
             let adapter = Adapter::new(name, &client).await;
             measure(&adapter, name, load, &controller).await;
         }

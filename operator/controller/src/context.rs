@@ -9,6 +9,7 @@ use shared::index::{Index, Key};
 use shared::keys::Keys;
 use shared::kubernetes::work_queue::WorkQueue;
 use shared::metrics::ControllerMetrics;
+use tokio::sync::OnceCell;
 
 use crate::PeerClients;
 use crate::config::ControllerConfig;
@@ -49,6 +50,8 @@ pub(crate) struct Context {
     pub(crate) memory: Arc<SandboxMemory>,
     pub(crate) quota: Arc<QuotaQueue>,
     pub(crate) isolation: Isolation,
+    /// The cluster changes the resources of Pods in place.
+    pub(crate) resizes: OnceCell<bool>,
     pub(crate) events: Arc<EventPublisher>,
 }
 
@@ -69,6 +72,7 @@ impl Context {
         let mut states = SandboxStates::default();
         Self {
             installation: installation(&config),
+            resizes: OnceCell::new(),
             isolation: Isolation::new(config.pods.network_policy.clone()),
             pods: Arc::new(PodIndex::new(clock, queue.clone(), warm_pods.clone())),
             warm_pods,

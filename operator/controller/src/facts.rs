@@ -13,8 +13,10 @@ use shared::kubernetes::slim::{SlimContainer, SlimPod};
 use self::spec_revision::SpecRevision;
 
 pub use self::container::{Container, ContainerState, StartProblem, StartProblemKind};
+pub(crate) use self::resize::RESIZED;
 
 mod container;
+mod resize;
 pub mod spec_revision;
 
 /// Annotation of a replacement Pod: restarts before this Pod, so that the count outlives Pod and
@@ -34,6 +36,9 @@ pub const SHAPE_ANNOTATION: &str = "openhands.dev/shape";
 pub const REVISION_ANNOTATION: &str = "openhands.dev/revision";
 /// Annotation of a Pod that was warm: RFC 3339 time of its claim.
 pub const CLAIMED_ANNOTATION: &str = "openhands.dev/claimed-at";
+/// Annotation of a Pod that was created with other resources than those of its sandbox: these
+/// resources, as JSON.
+pub const IDLE_RESOURCES_ANNOTATION: &str = "openhands.dev/idle-resources";
 /// Annotation of a Pod that deviates from the spec: a note for the owner.
 pub const NOTE_ANNOTATION: &str = "openhands.dev/note";
 
@@ -182,6 +187,10 @@ pub struct PodFacts {
     pub shape: Option<String>,
     /// Revision of a Pod that is or was warm.
     pub revision: Option<String>,
+    /// The Pod still has the resources of a warm Pod, and they are not those of its sandbox.
+    pub is_small: bool,
+    /// The kubelet does not raise the resources.
+    pub resize_problem: Option<ResizeProblem>,
     /// Note for the owner.
     pub note: Option<String>,
     /// Revision of the spec that the Pod was created from.
@@ -189,6 +198,14 @@ pub struct PodFacts {
     pub container: Container,
     /// Problem that prevents a container from starting.
     pub start_problem: Option<StartProblem>,
+}
+
+/// Reason for which a Pod does not get the resources of its sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResizeProblem {
+    /// The node can never hold it.
+    pub is_final: bool,
+    pub message: String,
 }
 
 /// Origin of the identity key of a Pod.
@@ -270,6 +287,8 @@ impl PodFacts {
             environment_secret: pod.annotation(ENVIRONMENT_ANNOTATION).map(str::to_owned),
             shape: pod.annotation(SHAPE_ANNOTATION).map(str::to_owned),
             revision: pod.annotation(REVISION_ANNOTATION).map(str::to_owned),
+            is_small: resize::is_small(pod),
+            resize_problem: resize::problem(pod),
             note: pod.annotation(NOTE_ANNOTATION).map(str::to_owned),
             spec_revision: pod
                 .annotation(SPEC_ANNOTATION)

@@ -7,6 +7,7 @@ mod plan;
 mod prestart;
 pub(crate) mod reconciler;
 pub(crate) mod recovery;
+pub(crate) mod resize;
 pub(crate) mod shape;
 mod status;
 #[cfg(test)]
@@ -15,7 +16,7 @@ pub(crate) mod waiting;
 pub(crate) mod warm_pods;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crds::SandboxPool;
@@ -28,6 +29,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize as _, Serialize};
 use tokio::sync::watch;
 
+use self::shape::WarmTemplate;
 use shared::index::{Entry, Index, Key};
 use shared::kubernetes::watch::WatchSink;
 use shared::kubernetes::work_queue::WorkQueue;
@@ -56,6 +58,8 @@ pub(crate) struct Pool {
     generation: i64,
     spec: SandboxPoolSpec,
     status: SandboxPoolStatus,
+    /// What its warm Pods are made from, built once.
+    warm_template: OnceLock<Arc<WarmTemplate>>,
     /// Hash of the template.
     pub(crate) revision: String,
     /// The part of the spec that sandboxes keep.

@@ -61,6 +61,8 @@ struct Memory {
     replacements: Option<(u32, Timestamp)>,
     /// PVC of a Pod that was warm, which the sandbox owns now.
     adopted_claim: Option<String>,
+    /// Pod whose resources the API server refused to raise, and why.
+    refused_resize: Option<(String, String)>,
     /// Begin and kind of the start in progress. Status timestamps have whole seconds and a warm
     /// start takes milliseconds.
     start: Option<(Instant, &'static str)>,
@@ -106,6 +108,19 @@ impl SandboxMemory {
 
     pub(crate) fn adopted_claim(&self, key: &Key) -> Option<String> {
         self.0.lock().get(key)?.adopted_claim.clone()
+    }
+
+    /// Records that the API server refused to raise the resources of a Pod.
+    pub(crate) fn record_resize_rejection(&self, key: &Key, pod_uid: &str, message: String) {
+        let refused = Some((pod_uid.to_owned(), message));
+        self.with(key, |memory| memory.refused_resize = refused);
+    }
+
+    /// Why the API server refused to raise the resources of this Pod.
+    pub(crate) fn resize_rejection(&self, key: &Key, pod_uid: &str) -> Option<String> {
+        let all = self.0.lock();
+        let (uid, message) = all.get(key)?.refused_resize.as_ref()?;
+        (uid == pod_uid).then(|| message.clone())
     }
 
     /// Records that a lost Pod was replaced.

@@ -93,11 +93,15 @@ pub(crate) fn prepare_update(
     check_preconditions(kind, current, &next)?;
     let mut object = match subresource {
         Some(Subresource::Status) => with_status(current, &next),
+        Some(Subresource::Resize) => with_resources(current, &next),
         _ => with_spec(kind, current, next),
     };
     complete(kind, &mut object);
     if object != *current {
-        check(kind, Some(current), &object)?;
+        // A resize changes nothing else, and what it changes is immutable otherwise.
+        let is_resize = subresource == Some(Subresource::Resize);
+        let before = if is_resize { &object } else { current };
+        check(kind, Some(before), &object)?;
         if has_generation(kind) && counted_fields(kind, current) != counted_fields(kind, &object) {
             let generation = object::generation(current).saturating_add(1);
             set_meta(&mut object, "generation", generation);
@@ -203,6 +207,20 @@ fn with_spec(kind: &Kind, current: &Value, mut next: Value) -> Value {
         copy_field(current, &mut next, "status");
     }
     next
+}
+
+/// Takes the resources of the containers from `next`.
+fn with_resources(current: &Value, next: &Value) -> Value {
+    let mut object = current.clone();
+    let containers = object["spec"]["containers"].as_array_mut();
+    for container in containers.into_iter().flatten() {
+        let is_same = |other: &&Value| other["name"] == container["name"];
+        let other = items(&next["spec"]["containers"]).iter().find(is_same);
+        if let Some(resources) = other.and_then(|other| other.get("resources")) {
+            container["resources"] = resources.clone();
+        }
+    }
+    object
 }
 
 /// Rejects new finalizers on a terminating object.

@@ -136,6 +136,7 @@ fn entries(kind: &Kind) -> Vec<Value> {
     }
     if kind.is_pod() {
         entries.push(entry("/log", "Pod", &["get"]));
+        entries.push(entry("/resize", "Pod", &["patch"]));
         entries.push(entry("/exec", "PodExecOptions", &["create", "get"]));
         entries.push(entry("/attach", "PodAttachOptions", &["create", "get"]));
         let options = "PodPortForwardOptions";

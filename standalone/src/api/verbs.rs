@@ -57,7 +57,9 @@ pub(super) fn write(state: &ApiState, request: &Request) -> Result<Response, Api
         (Verb::Update, None | Some(Subresource::Status | Subresource::Finalize)) => {
             write::replace(state, request)
         }
-        (Verb::Patch, None | Some(Subresource::Status)) => write::patch(state, request),
+        (Verb::Patch, None | Some(Subresource::Status | Subresource::Resize)) => {
+            write::patch(state, request)
+        }
         (Verb::Delete, None) => delete::delete(state, request),
         (Verb::DeleteCollection, None) => delete::delete_collection(state, request),
         _ => Err(ApiError::MethodNotAllowed),

@@ -116,6 +116,18 @@ impl NodeCgroups {
     }
 }
 
+impl NodeCgroups {
+    /// Changes the limits of a container that runs.
+    pub(crate) fn resize(&self, name: &str, limits: Limits) -> io::Result<()> {
+        let own = self.0.iter().map(|node| Hierarchy {
+            path: node.path.join(name),
+            ..node.clone()
+        });
+        own.filter(|own| own.path.is_dir())
+            .try_for_each(|own| own.limit(limits))
+    }
+}
+
 impl Hierarchy {
     fn limit(&self, limits: Limits) -> io::Result<()> {
         let memory = limits.memory.map(|bytes| bytes.to_string());

@@ -136,12 +136,8 @@ impl PreparedPod {
     }
 
     fn group(&self, container: &Container, number: i32) -> std::io::Result<ContainerCgroup> {
-        let name = format!("{}-{}-{number}", self.uid, container.name);
-        let limits = Limits {
-            memory: limit(container, "memory", 1.0).filter(|bytes| *bytes > 0),
-            processes: self.node.config.process_limit,
-            cpu: limit(container, "cpu", 1000.0).filter(|cpu| *cpu > 0),
-        };
+        let name = group_name(&self.uid, &container.name, number);
+        let limits = limits(container, self.node.config.process_limit);
         self.node.cgroups.container(&name, limits)
     }
 
@@ -212,6 +208,19 @@ fn command(
         return Err(ContainerStartError::NoCommand);
     }
     Ok(command)
+}
+
+/// Name of the cgroup of one run of a container.
+pub(crate) fn group_name(pod_uid: &str, container: &str, run: i32) -> String {
+    format!("{pod_uid}-{container}-{run}")
+}
+
+pub(crate) fn limits(container: &Container, processes: u64) -> Limits {
+    Limits {
+        memory: limit(container, "memory", 1.0).filter(|bytes| *bytes > 0),
+        processes,
+        cpu: limit(container, "cpu", 1000.0).filter(|cpu| *cpu > 0),
+    }
 }
 
 #[cfg(test)]

@@ -132,7 +132,11 @@ impl ContainerRunner<'_> {
         let state = self.state;
         let restarts = state.container(self.number, |status| status.restart_count);
         let run = restarts.unwrap_or_default() + i32::from(is_restart);
-        let process = self.pod.start(self.container, run).await?;
+        let mut container = self.container.clone();
+        if let Some(resources) = state.facts().resized.remove(&container.name) {
+            container.resources = Some(resources);
+        }
+        let process = self.pod.start(&container, run).await?;
         self.state.container(self.number, |status| {
             let id = format!("process://{}/{}/{run}", self.pod.uid, status.name);
             status.container_id = Some(id);

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::Node;
-use super::container::PreparedPod;
+use super::container::{PreparedPod, group_name, limits};
 use super::container_runner::{ContainerRunner, RestartPolicy, StopSignals};
 use super::network::NetworkError;
 use super::paths::remove_tree;
@@ -76,7 +76,9 @@ pub(crate) async fn run(
     };
     let mut endings = observed.clone();
     let stopping = worker.forward_stop_signals(&mut endings, &shutdown, &ended);
-    tokio::join!(containers, reporting, stopping);
+    let resizing = worker.follow_resources(observed.clone());
+    let resizing = ended.run_until_cancelled(resizing);
+    tokio::join!(containers, reporting, stopping, resizing);
     if shutdown.is_cancelled() {
         return;
     }
@@ -213,6 +215,41 @@ impl PodWorker {
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
         let name = metadata.name.as_deref().unwrap_or_default();
         self.node.paths.log_link(namespace, name)
+    }
+
+    /// Applies changed limits to the containers that run.
+    async fn follow_resources(&self, mut observed: watch::Receiver<WatchedPod>) {
+        while observed.changed().await.is_ok() {
+            let pod = observed.borrow_and_update().pod.clone();
+            self.resize(&pod);
+        }
+    }
+
+    fn resize(&self, pod: &Pod) {
+        let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+        let before = self.pod.spec.iter().flat_map(|spec| &spec.containers);
+        for (container, before) in containers.zip(before) {
+            let resized = self.state.facts().resized.remove(&container.name);
+            let known = resized.or_else(|| before.resources.clone());
+            let Some(resources) = container.resources.clone() else {
+                continue;
+            };
+            if known.as_ref() == Some(&resources) {
+                continue;
+            }
+            let name = container.name.clone();
+            self.state
+                .update(|facts| facts.resized.insert(name, resources));
+            let running = self.state.facts().containers;
+            let status = running.iter().find(|own| own.name == container.name);
+            let run = status.map_or(0, |status| status.restart_count);
+            let limits = limits(container, self.node.config.process_limit);
+            let group = group_name(&self.uid, &container.name, run);
+            if let Err(error) = self.node.cgroups.resize(&group, limits) {
+                let container = &container.name;
+                tracing::warn!(container, %error, "cannot change the limits of a container");
+            }
+        }
     }
 
     /// Turns deletion, eviction and shutdown into stop signals, until the containers have terminated.

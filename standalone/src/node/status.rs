@@ -3,12 +3,13 @@
 
 mod conditions;
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, ContainerState, ContainerStateRunning, ContainerStateTerminated,
-    ContainerStateWaiting, ContainerStatus, HostIP, Pod, PodIP, PodStatus,
+    ContainerStateWaiting, ContainerStatus, HostIP, Pod, PodIP, PodStatus, ResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use parking_lot::Mutex;
@@ -27,6 +28,8 @@ pub(crate) struct Facts {
     started: Option<Timestamp>,
     /// Message of the scheduler if the Pod does not fit on this machine.
     pub unschedulable: Option<String>,
+    /// Resources of containers that were changed while the Pod ran, by name.
+    pub resized: HashMap<String, ResourceRequirements>,
     /// Message of the eviction.
     pub evicted: Option<String>,
     /// No container will be started again.

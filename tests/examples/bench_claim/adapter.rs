@@ -29,6 +29,7 @@ pub(crate) struct Adapter {
     objects: Api<DynamicObject>,
     resource: ApiResource,
     pools: Api<DynamicObject>,
+    pool_resource: ApiResource,
     waiting: Waiting,
     watch: JoinHandle<()>,
 }
@@ -74,6 +75,7 @@ impl Adapter {
         Self {
             kind,
             pools: Api::namespaced_with(client.clone(), "default", &pool),
+            pool_resource: pool,
             watch: tokio::spawn(watch(objects.clone(), waiting.clone())),
             objects,
             resource,
@@ -94,8 +96,7 @@ impl Adapter {
                 "template": {"image": IMAGE, "workspace": self.workspace()},
             }),
         };
-        let pool = json!({"metadata": {"name": POOL}, "spec": spec});
-        let pool = serde_json::from_value(pool).unwrap();
+        let pool = DynamicObject::new(POOL, &self.pool_resource).data(json!({"spec": spec}));
         self.pools
             .create(&PostParams::default(), &pool)
             .await

@@ -146,6 +146,14 @@ impl ScriptedNode {
         self.say(name, &self.uid(name), &status).await;
     }
 
+    /// The node of a sandbox's Pod can never hold the resources that it has asked for.
+    pub async fn refuse_resize(&self, name: &str) {
+        let condition = json!({"type": "PodResizePending", "status": "True",
+            "reason": "Infeasible", "message": "Node didn't have enough capacity"});
+        let status = json!({"conditions": [{"type": "Ready", "status": "True"}, condition]});
+        self.say(name, &self.uid(name), &status).await;
+    }
+
     /// From now on something happens to this share of all new Pods.
     pub fn enable_chaos(&self, seed: u64, percent: u64) {
         self.state.lock().chaos = Some(Chaos::new(seed, percent));

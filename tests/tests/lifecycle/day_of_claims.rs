@@ -175,8 +175,8 @@ async fn pool_serves_every_claim_of_a_day() {
     );
     for name in &day.living {
         assert_eq!(cluster.status(name).await.phase, Phase::Running);
-        let deleted = cluster.sandboxes().delete(name, &DeleteParams::default());
-        deleted.await.unwrap();
+        let (sandboxes, params) = (cluster.sandboxes(), DeleteParams::default());
+        sandboxes.delete(name, &params).await.unwrap();
     }
     day.replicas = 0;
     day.put_pool().await;

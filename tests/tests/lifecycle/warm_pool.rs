@@ -364,14 +364,16 @@ async fn every_session_of_every_client_claims_from_its_pool() {
         cluster
             .put_pool(&json!({"replicas": 3, "claimedBy": "Matching", "template": template}))
             .await;
-        for session in ["a", "b", "c", "d", "e"] {
-            reaches(&cluster, |status| status.ready == 3).await;
+        for (claimed, session) in (0..).zip(["a", "b", "c", "d", "e"]) {
+            reaches(&cluster, |status| {
+                status.ready == 3 && status.claimed == claimed
+            })
+            .await;
             assert!(start(&body(session)).await.status.warm, "{}", body(session));
         }
         for (field, value) in [
             ("image", json!("other:1")),
             ("resource_factor", json!(2)),
-            ("runtime_class", json!("sysbox-runc")),
             ("run_as_user", json!(7)),
         ] {
             let mut other = body(field);
@@ -379,6 +381,60 @@ async fn every_session_of_every_client_claims_from_its_pool() {
             assert!(!start(&other).await.status.warm, "{other}");
         }
     }
+}
+
+/// CPU limit of the container of a Pod.
+async fn cpu_limit(cluster: &TestCluster, pod: &str) -> String {
+    let pod = cluster.api_of::<Pod>().get(pod).await.unwrap();
+    let resources = pod.spec.unwrap().containers.remove(0).resources.unwrap();
+    resources.limits.unwrap()["cpu"].0.clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_warm_pods_grow_when_they_are_claimed() {
+    let cluster = TestCluster::new();
+    let amounts = json!({"limits": {"cpu": "100m", "memory": "64Mi"}, "requests": {"cpu": "0.01"}});
+    let template = json!({"image": "i", "resources": {"limits": {"cpu": "1"}}});
+    let mut spec = json!({"replicas": 2, "template": template, "idleResources": amounts});
+    cluster.put_pool(&spec).await;
+    reaches(&cluster, |status| status.ready == 2).await;
+    assert_eq!(
+        cpu_limit(&cluster, &warm_pods(&cluster).await[0]).await,
+        "100m"
+    );
+
+    let sandbox = cluster.running_with("a", &of_pool()).await;
+    let pod = sandbox.status.pod_name.clone().unwrap();
+    cluster.wait_until_quiet().await;
+    assert_eq!(cpu_limit(&cluster, &pod).await, "1");
+    let resizes = || {
+        let writes = cluster.faults().writes().into_iter();
+        writes
+            .filter(|w| w.request.subresource.as_deref() == Some("resize"))
+            .count()
+    };
+    assert_eq!(resizes(), 1);
+
+    // The node cannot hold it: the sandbox gets a Pod of its own, with all resources.
+    cluster.node.refuse_resize(&pod).await;
+    cluster.wait("a", |entry| !entry.status.warm).await.unwrap();
+    let replaced = cluster.wait_for_phase("a", Phase::Running).await;
+    assert_eq!(replaced.status.pod_name.as_deref(), Some("a"));
+    assert_eq!(cpu_limit(&cluster, "a").await, "1");
+    cluster.wait_until_quiet().await;
+    assert_eq!(resizes(), 1);
+    cluster.node.assert_single_pod();
+
+    // Another QoS class cannot be left in place.
+    spec["idleResources"] = json!({"limits": {"cpu": "10m"}, "requests": {"cpu": "10m"}});
+    spec["template"]["resources"] =
+        json!({"limits": {"memory": "1Gi"}, "requests": {"memory": "1Gi"}});
+    cluster.put_pool(&spec).await;
+    let is_blocked = |status: &SandboxPoolStatus| {
+        let mut conditions = status.conditions.iter();
+        conditions.any(|own| own.reason == "Blocked" && own.message.contains("QoS class"))
+    };
+    reaches(&cluster, is_blocked).await;
 }
 
 #[tokio::test(start_paused = true)]

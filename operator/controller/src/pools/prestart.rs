@@ -123,6 +123,8 @@ pub(super) fn add(pod: &mut Pod, prestart: &Prestart) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use crds::pool::SandboxPoolSpec;
     use serde_json::{Value, json};
 
@@ -132,7 +134,7 @@ mod tests {
     use crate::reconcile::build::PoolRef;
     use crate::tests::{config, key, keys, words};
 
-    fn template(prestart: &str, command: Option<&str>) -> Result<(WarmTemplate, Pod), String> {
+    fn template(prestart: &str, command: Option<&str>) -> Result<(Arc<WarmTemplate>, Pod), String> {
         let spec: Value = json!({
             "prestart": prestart,
             "prestartPath": "/healthz",
@@ -154,7 +156,7 @@ mod tests {
             name: "p".into(),
             uid: "u".into(),
         };
-        let pod = pods.build(key("p-a"), &owner, &template).unwrap();
+        let pod = pods.build(key("p-a"), &owner, &template, true).unwrap();
         Ok((template, pod))
     }
 

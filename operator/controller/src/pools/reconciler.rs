@@ -16,9 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::Pool;
 use super::plan::{PoolPlan, plan};
+use super::resize::is_supported;
 use super::shape::{WarmPods, WarmTemplate};
 use super::status::{Observation, StatusWriter};
-use super::warm_pods::WarmPod;
+use super::warm_pods::{Refill, WarmPod};
 use crate::context::Context;
 use crate::facts::PodFacts;
 use crate::reconcile::build::{BuildError, PoolRef};
@@ -31,8 +32,8 @@ use shared::kubernetes::work_queue::{MAX_OUTAGE_BACKOFF, WorkQueue};
 
 /// Pools that are reconciled at once.
 const MAX_CONCURRENT_POOLS: usize = 8;
-/// Pods of one pool that are created or deleted at once.
-const MAX_CONCURRENT_WRITES: usize = 16;
+/// Pods of one pool that are created or deleted at once. More would delay claims.
+const MAX_CONCURRENT_WRITES: usize = 4;
 /// Pods of one pool that one reconcile creates. The rest follows in the next one.
 const MAX_BATCH: usize = 128;
 /// Time for reconciles to end on shutdown: slightly more than the time limit of one call.
@@ -41,6 +42,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(12);
 const RESIZE_INTERVAL: Duration = Duration::from_mins(1);
 /// Age of a Pod whose PVC is no longer being created by this process.
 const VOLUME_DELAY: SignedDuration = SignedDuration::from_secs(15);
+/// Time between two Pods of a pool that is refilled beside claims.
+const SLOW_REFILL_INTERVAL: Duration = Duration::from_millis(10);
 /// Time limit of one reconcile.
 const TIME_LIMIT: Duration = Duration::from_mins(1);
 
@@ -60,6 +63,8 @@ enum PoolError {
     Create(#[from] CreateError),
     #[error(transparent)]
     Call(#[from] CallError),
+    #[error("cannot read the resources of the API server: {0}")]
+    Discovery(#[from] kube::Error),
     #[error("cannot read random bytes from the operating system")]
     Random,
 }
@@ -142,9 +147,18 @@ impl PoolReconciler {
         let pods = context.warm_pods.of(key);
         let replicas = self.replicas(key, &pool);
         let mut plan = plan(&pool.spec, replicas, &template.revision, &pods);
-        let refill_at = context.warm_pods.refill_at(key).filter(|_| plan.create > 0);
-        if refill_at.is_some() {
-            plan.create = 0;
+        let refill = context.warm_pods.refill(key);
+        let mut refill_at = None;
+        match refill {
+            Refill::NotBefore(at) if plan.create > 0 => {
+                plan.create = 0;
+                refill_at = Some(at);
+            }
+            Refill::Slowly if plan.create > 1 => {
+                plan.create = 1;
+                refill_at = Some(Instant::now() + SLOW_REFILL_INTERVAL);
+            }
+            _ => {}
         }
         for sandbox in context.waiting.first(key, plan.ready) {
             context.sandbox_queue.add(sandbox);
@@ -253,7 +267,9 @@ impl PoolReconciler {
             namespace: pool.namespace.clone(),
             name: names::warm_pod(&pool.name, &random),
         };
-        let pod = self.warm_pods().build(key.clone(), owner, template)?;
+        let is_small = template.idle.is_some() && is_supported(&self.context).await?;
+        let pods = self.warm_pods();
+        let pod = pods.build(key.clone(), owner, template, is_small)?;
         let (client, namespace) = (&self.context.client, &pool.namespace);
         let created: SlimPod = create_owned(client, namespace, &pod, &owner.uid).await?;
         self.context.warm_pods.apply(pool.clone(), &created, false);
@@ -344,6 +360,10 @@ impl PoolReconciler {
         plan: PoolPlan,
         problem: Option<String>,
     ) -> Result<Option<Instant>, CallError> {
+        let next = self.statuses.next_write(key);
+        if next.is_some() {
+            return Ok(next);
+        }
         let context = &self.context;
         let observation = Observation {
             plan,
@@ -351,7 +371,8 @@ impl PoolReconciler {
             claimed: context.pods.count_claimed(key),
         };
         let statuses = &self.statuses;
-        statuses.write(context, key, pool, &observation).await
+        statuses.write(context, key, pool, &observation).await?;
+        Ok(None)
     }
 
     async fn isolate(&self, pool: &Key) -> Result<(), CreateError> {

@@ -8,12 +8,13 @@ use crds::contract::prestart::Prestart;
 use crds::names;
 use crds::pool::SandboxPoolSpec;
 use crds::sandbox::{EnvVar, SandboxSpec, SandboxStatus};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceRequirements};
 
-use super::{Pool, prestart};
+use super::{Pool, prestart, resize};
 use crate::config::{ControllerConfig, Deadlines};
 use crate::facts::{REVISION_ANNOTATION, SHAPE_ANNOTATION};
 use crate::reconcile::build::pod::pod;
+use crate::reconcile::build::resources::requirements;
 use crate::reconcile::build::{BuildContext, BuildError, PodParams, PoolRef, pod_owner, volumes};
 use shared::index::{Entry, Key};
 use shared::keys::Keys;
@@ -28,6 +29,8 @@ pub(crate) struct WarmTemplate {
     /// Hash of all that the Pods are made from: others are outdated.
     pub(crate) revision: String,
     prestart: Option<Prestart>,
+    /// Resources until the claim, if they are not those of the spec.
+    pub(super) idle: Option<ResourceRequirements>,
 }
 
 /// Builder of warm Pods.
@@ -57,6 +60,7 @@ impl WarmPods<'_> {
         key: Key,
         pool: &PoolRef,
         template: &WarmTemplate,
+        is_small: bool,
     ) -> Result<Pod, BuildError> {
         let mut pod = self.unmarked(key, pool, &template.spec)?;
         let annotations = pod.metadata.annotations.get_or_insert_default();
@@ -65,23 +69,47 @@ impl WarmPods<'_> {
         if let Some(prestart) = &template.prestart {
             prestart::add(&mut pod, prestart);
         }
+        if let Some(idle) = template.idle.as_ref().filter(|_| is_small) {
+            resize::shrink(&mut pod, idle);
+        }
         Ok(pod)
     }
 
     /// What the warm Pods of a pool are made from.
-    pub(crate) fn template(self, pool: &Pool) -> Result<WarmTemplate, BuildError> {
+    pub(crate) fn template(self, pool: &Pool) -> Result<Arc<WarmTemplate>, BuildError> {
+        if let Some(template) = pool.warm_template.get() {
+            return Ok(template.clone());
+        }
+        let template = Arc::new(self.new_template(pool)?);
+        Ok(pool.warm_template.get_or_init(|| template).clone())
+    }
+
+    fn new_template(self, pool: &Pool) -> Result<WarmTemplate, BuildError> {
         let spec = pool.fill(&SandboxSpec::default());
         let shape = self.shape(&spec)?;
         let prestart = self.prestart(&pool.spec, &spec)?;
+        let idle = self.idle(&pool.spec, &spec)?;
         Ok(WarmTemplate {
-            revision: match &prestart {
-                Some(prestart) => super::hash(&(&shape, prestart)),
-                None => shape.clone(),
+            revision: match (&prestart, &idle) {
+                (None, None) => shape.clone(),
+                (prestart, None) => super::hash(&(&shape, prestart)),
+                all => super::hash(&(&shape, all)),
             },
             spec,
             shape,
             prestart,
+            idle,
         })
+    }
+
+    fn idle(
+        self,
+        pool: &SandboxPoolSpec,
+        spec: &SandboxSpec,
+    ) -> Result<Option<ResourceRequirements>, BuildError> {
+        let full = requirements(spec, &self.config.defaults)?;
+        let own = pool.idle_resources.as_ref();
+        own.map(|own| resize::idle(&full, own)).transpose()
     }
 
     fn prestart(

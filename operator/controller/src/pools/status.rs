@@ -48,22 +48,24 @@ impl StatusWriter {
         self.written_at.lock().remove(pool);
     }
 
-    /// Writes the status if it has changed. Returns the time of a write that has to wait.
+    /// Time of the next write; `None`: now.
+    pub(crate) fn next_write(&self, pool: &Key) -> Option<Instant> {
+        let next = *self.written_at.lock().get(pool)? + WRITE_INTERVAL;
+        (next > Instant::now()).then_some(next)
+    }
+
+    /// Writes the status if it has changed.
     pub(crate) async fn write(
         &self,
         context: &Context,
         key: &Key,
         pool: &Pool,
         observation: &Observation,
-    ) -> Result<Option<Instant>, CallError> {
+    ) -> Result<(), CallError> {
         let Some(status) = status(pool, &key.name, observation, context.clock.now()) else {
-            return Ok(None);
+            return Ok(());
         };
         let now = Instant::now();
-        let last = self.written_at.lock().get(key).copied();
-        if let Some(next) = last.map(|at| at + WRITE_INTERVAL).filter(|at| *at > now) {
-            return Ok(Some(next));
-        }
         self.written_at.lock().insert(key.clone(), now);
         // The uid protects another pool that has taken the name meanwhile.
         let mut patch = json!({"metadata": {"uid": pool.uid}, "status": status});
@@ -83,7 +85,7 @@ impl StatusWriter {
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
         }
-        Ok(None)
+        Ok(())
     }
 }
 

@@ -15,9 +15,12 @@ use shared::kubernetes::slim::SlimPod;
 use shared::kubernetes::work_queue::WorkQueue;
 
 /// Time without a claim before a pool is refilled, and the longest time that claims delay it. Their
-/// sandboxes become ready before starts of other Pods take up nodes and API server.
+/// sandboxes become ready before starts of other Pods take up nodes and API server. A pool that is
+/// still busy then is refilled slowly.
 const REFILL_DELAY: Duration = Duration::from_millis(80);
 const MAX_REFILL_DELAY: Duration = Duration::from_millis(800);
+/// Time after a change of a Pod until its pool is reconciled, with all changes of this time.
+const CHANGE_DELAY: Duration = Duration::from_millis(20);
 /// Time after which the write of a claim or deletion has failed or succeeded.
 const OVERDUE: Duration = Duration::from_secs(30);
 
@@ -45,10 +48,13 @@ struct RecentClaims {
     last: Instant,
 }
 
-impl RecentClaims {
-    fn refill_at(self) -> Instant {
-        (self.last + REFILL_DELAY).min(self.first + MAX_REFILL_DELAY)
-    }
+/// How a pool may be refilled at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refill {
+    Fully,
+    /// Beside claims, which come first.
+    Slowly,
+    NotBefore(Instant),
 }
 
 /// One warm Pod.
@@ -207,7 +213,7 @@ impl WarmPodIndex {
         }
         pods.insert(pod.facts.name.clone(), pod);
         drop(tables);
-        self.queue.add(pool);
+        self.queue.add_at(pool, Instant::now() + CHANGE_DELAY);
     }
 
     /// Removes a Pod that was deleted.
@@ -231,15 +237,21 @@ impl WarmPodIndex {
         }
     }
 
-    /// Time until which claims delay the refill of a pool; `None` if it is over.
-    pub(crate) fn refill_at(&self, pool: &Key) -> Option<Instant> {
-        let mut tables = self.tables.lock();
-        let at = tables.claims.get(pool)?.refill_at();
-        if at <= Instant::now() {
+    /// How a pool may be refilled now.
+    pub(crate) fn refill(&self, pool: &Key) -> Refill {
+        let (mut tables, now) = (self.tables.lock(), Instant::now());
+        let Some(claims) = tables.claims.get(pool).copied() else {
+            return Refill::Fully;
+        };
+        let (quiet_at, due) = (claims.last + REFILL_DELAY, claims.first + MAX_REFILL_DELAY);
+        if quiet_at <= now {
             tables.claims.remove(pool);
-            return None;
+            return Refill::Fully;
         }
-        Some(at)
+        if due <= now {
+            return Refill::Slowly;
+        }
+        Refill::NotBefore(quiet_at.min(due))
     }
 
     /// Removes what a list did not contain. Creations that no watch has shown yet may be newer than
@@ -286,6 +298,7 @@ impl Tables {
             pods.remove(name);
             if pods.is_empty() {
                 self.by_pool.remove(pool);
+                self.claims.remove(pool);
             }
         }
     }

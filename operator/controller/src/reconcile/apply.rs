@@ -15,7 +15,7 @@ use super::plan::{Action, DeletionGrace, Plan};
 use super::{create, failure_log, init_message};
 use crate::context::Context;
 use crate::facts::{PodFacts, PodIdentity};
-use crate::pools::claim;
+use crate::pools::{claim, resize};
 use crate::probes::readiness_prober::{ExpectedOwner, MakeInit, ProbeTarget};
 use crate::sandbox_memory::PerSandbox as _;
 use shared::index::{Entry, Key};
@@ -57,6 +57,11 @@ async fn execute(
             status.pod_name = Some(pod);
         }
         Action::AdoptClaim { name } => claim::adopt_volume(context, &observed.entry, name).await?,
+        Action::ResizePod => {
+            if let Some(pod) = &observed.facts.pod {
+                resize::resize(context, &observed.entry, &pod.name, &pod.uid).await?;
+            }
+        }
         Action::CreateSecret => create::missing_secret(context, observed).await?,
         Action::CaptureLog => {
             if let Some(pod) = &observed.facts.pod {

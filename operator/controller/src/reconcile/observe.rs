@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crds::sandbox::{DesiredState, SandboxSpec};
+use crds::sandbox::DesiredState;
 use jiff::Timestamp;
 
 use crate::config::Deadlines;
 use crate::context::Context;
-use crate::facts::{Facts, QuotaDecision, WarmMatch, WarmSupply};
+use crate::facts::{Facts, PodFacts, QuotaDecision, ResizeProblem, WarmMatch, WarmSupply};
 use crate::pools::shape::WarmPods;
 use crate::pools::{Pool, fill_from_snapshot};
 use crate::reconcile::init_message;
@@ -77,8 +77,8 @@ fn warm_supply(context: &Context, entry: &Entry) -> WarmSupply {
         return WarmSupply::Ready(WarmMatch { pool, shape });
     }
     let has_shape = |pool: &Pool| {
-        let template = warm.shape(&pool.fill(&SandboxSpec::default()));
-        template.is_ok_and(|template| template == shape)
+        let template = warm.template(pool);
+        template.is_ok_and(|template| template.shape == shape)
     };
     pools.retain(|(_, pool)| pool.notices_misses() && has_shape(pool));
     pools
@@ -87,6 +87,17 @@ fn warm_supply(context: &Context, entry: &Entry) -> WarmSupply {
             pool: key.name.clone(),
             max_wait: pool.max_wait(),
         })
+}
+
+/// Adds the rejection of a resize, which the Pod does not report.
+fn with_resize_problem(context: &Context, key: &Key, mut pod: PodFacts) -> PodFacts {
+    if let Some(message) = context.memory.resize_rejection(key, &pod.uid) {
+        pod.resize_problem = Some(ResizeProblem {
+            is_final: true,
+            message,
+        });
+    }
+    pod
 }
 
 /// Restores the quota from the indexes.
@@ -123,7 +134,7 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
         readiness: run
             .as_ref()
             .and_then(|run| context.readiness.result(key, run)),
-        pod: pod.map(Arc::unwrap_or_clone),
+        pod: pod.map(|pod| with_resize_problem(context, key, Arc::unwrap_or_clone(pod))),
         surplus: surplus.map(Arc::unwrap_or_clone),
         pool_missing: resolved.is_none(),
         pool_revision: pool.as_ref().map(|pool| pool.revision.clone()),

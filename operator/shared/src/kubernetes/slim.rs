@@ -1,7 +1,9 @@
 //! Pod type with only the fields that the operator reads. It takes a tenth of the memory and two
 //! thirds of the parsing time of `Pod`.
 
-use k8s_openapi::api::core::v1::{ContainerStateRunning, ContainerStateWaiting, Pod};
+use k8s_openapi::api::core::v1::{
+    ContainerStateRunning, ContainerStateWaiting, Pod, ResourceRequirements,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt as _};
 use serde::{Deserialize, Serialize};
@@ -29,6 +31,7 @@ pub struct SlimContainer {
     pub name: String,
     pub command: Vec<String>,
     pub termination_message_policy: Option<String>,
+    pub resources: ResourceRequirements,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

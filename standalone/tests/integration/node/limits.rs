@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
@@ -47,6 +48,42 @@ async fn cpu_limit_throttles() {
         eventually("throttled periods", || {
             let mut containers = std::fs::read_dir(node).unwrap().flatten();
             containers.any(|own| statistics(&own.path()).is_some_and(is_throttled))
+        })
+        .await;
+    }
+    node.stop().await;
+}
+
+/// The limit that the kernel enforces follows a resize of the Pod.
+#[tokio::test(flavor = "multi_thread")]
+async fn resize_changes_the_limit_of_a_running_container() {
+    let (machine, node) = started();
+    let resources = |memory: &str| json!({"limits": {"memory": memory}});
+    let main = json!({"command": ["sleep", "infinity"], "resources": resources("64Mi")});
+    machine.create_once("pod", main).await;
+    machine.wait("pod", running).await;
+    let record = std::fs::read_to_string(machine.path("cgroups")).unwrap_or_default();
+    let limits = || {
+        let containers = record.lines().flat_map(|node| std::fs::read_dir(node).ok());
+        let files = ["memory.limit_in_bytes", "memory.max"];
+        let paths = containers.flatten().flatten().map(|own| own.path());
+        paths
+            .flat_map(|own| files.map(|file| std::fs::read_to_string(own.join(file)).ok()))
+            .flatten()
+            .map(|text| text.trim().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let is_limited = !limits().is_empty();
+    assert!(!is_limited || limits().contains(&(64 << 20).to_string()));
+    let containers = json!([{"name": "main", "resources": resources("128Mi")}]);
+    let patch = Patch::Strategic(json!({"spec": {"containers": containers}}));
+    let (pods, params) = (machine.all::<Pod>(), PatchParams::default());
+    pods.patch_subresource("resize", "pod", &params, &patch)
+        .await
+        .unwrap();
+    if is_limited {
+        eventually("a higher limit", || {
+            limits().contains(&(128 << 20).to_string())
         })
         .await;
     }

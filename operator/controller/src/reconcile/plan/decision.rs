@@ -14,6 +14,10 @@ use shared::index::Entry;
 /// Terminations of the command, or losses of the Pod, before first readiness that fail a start.
 pub(super) const CRASH_LOOP_THRESHOLD: u32 = 3;
 
+/// Loss of a Pod that was warm and cannot have the resources of its sandbox. The next one is made
+/// with them.
+pub(super) const RESIZE_FAILED: &str = "ResizeInfeasible";
+
 /// Input of one decision besides the facts.
 #[derive(Debug, Clone)]
 pub struct PlanInput<'a> {
@@ -52,6 +56,8 @@ pub enum Action {
     AdoptClaim {
         name: String,
     },
+    /// Gives a Pod that was warm the resources of the sandbox.
+    ResizePod,
     /// Creates the environment Secret that a Pod without a supervisor lacks.
     CreateSecret,
     /// Reads the log of the failed container into the status.

@@ -9,7 +9,7 @@ use crds::names;
 use crds::sandbox::{Phase, PodStatus};
 use jiff::Timestamp;
 
-use super::decision::CRASH_LOOP_THRESHOLD;
+use super::decision::{CRASH_LOOP_THRESHOLD, RESIZE_FAILED};
 use super::{Action, DeletionGrace, FailureKind, Planner, deadline_after};
 use crate::facts::{ContainerState, PodFacts, PodPhase, ProbeResult, StartProblemKind};
 
@@ -40,6 +40,11 @@ impl Planner<'_> {
                 DeletionGrace::PodDefault
             };
             return self.delete_pod(pod, grace);
+        }
+        if let Some(problem) = pod.resize_problem.as_ref().filter(|p| p.is_final) {
+            let message = format!("the Pod cannot get its resources: {}", problem.message);
+            self.mark_pod_lost(RESIZE_FAILED, &message);
+            return self.delete_pod(pod, DeletionGrace::PodDefault);
         }
         if self.facts.readiness == Some(ProbeResult::OtherOwner) {
             self.mark_pod_lost("OtherOwner", "the Pod was initialized for another sandbox");
@@ -135,6 +140,10 @@ impl Planner<'_> {
     }
 
     fn set_running(&mut self, pod: &PodFacts) {
+        // The sandbox is ready first: a resize takes the kubelet about a second.
+        if pod.is_small && self.plan.status.phase == Phase::Running {
+            self.plan.actions.push(Action::ResizePod);
+        }
         if self.plan.status.phase != Phase::Running {
             self.plan.status.ready_at = Some(self.now.into());
         }
@@ -176,8 +185,11 @@ impl Planner<'_> {
             }
         };
         let lost = self.input.entry.spec.workspace.is_none();
+        let deferred = pod.resize_problem.as_ref();
+        let deferred = deferred.map(|p| format!("resources are raised later: {}", p.message));
         let notes = [
             pod.note.as_deref(),
+            deferred.as_deref(),
             lost.then_some("no workspace volume: files are lost on pause"),
             pod.node_silent.then_some("the node is not reporting"),
         ];

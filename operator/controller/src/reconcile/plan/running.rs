@@ -4,7 +4,7 @@ use crds::conditions::{ConditionType, Reason};
 use crds::names;
 use crds::sandbox::{PauseReason, Phase, PodStatus, Restarts};
 
-use super::decision::CRASH_LOOP_THRESHOLD;
+use super::decision::{CRASH_LOOP_THRESHOLD, RESIZE_FAILED};
 use super::status::condition_since;
 use super::{Action, FailureKind, Planner, deadline_after};
 use crate::facts::{PodFacts, QuotaDecision, WarmSupply};
@@ -123,7 +123,11 @@ impl Planner<'_> {
         if !lost && self.waits_for_warm_pod() {
             return;
         }
-        if let WarmSupply::Ready(warm) = self.facts.warm.clone() {
+        let last_loss = self.plan.status.restarts.reasons.last();
+        let is_large = last_loss.is_some_and(|reason| reason == RESIZE_FAILED);
+        if let WarmSupply::Ready(warm) = self.facts.warm.clone()
+            && !is_large
+        {
             let claim = Action::ClaimPod { warm, restarts };
             self.plan.actions.push(claim);
         } else {

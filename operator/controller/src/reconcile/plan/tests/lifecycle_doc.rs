@@ -103,6 +103,7 @@ fn action_text(action: &Action) -> &'static str {
         Action::DeleteClaim { .. } => "deletes the PVC",
         Action::AdoptClaim { .. } => "takes over the PVC",
         Action::ClaimPod { .. } => "claims a warm Pod",
+        Action::ResizePod => "raises the resources of the Pod",
         Action::CreateSecret => "creates the environment Secret",
         Action::DropSealedEnv => "drops the sealed environment",
         Action::DeleteSandbox => "deletes the object",
