@@ -26,6 +26,26 @@ pub(crate) struct PoolPlan {
     pub(crate) starting: usize,
     /// Pods of another revision than that of the template.
     pub(crate) outdated: usize,
+    /// No Pod can be made from the template.
+    pub(crate) is_blocked: bool,
+}
+
+impl PoolPlan {
+    /// Keeps the Pods of a pool whose template no Pod can be made from.
+    pub(crate) fn blocked(replicas: usize, pods: &[WarmPod]) -> Self {
+        let existing = pods
+            .iter()
+            .filter(|pod| !pod.has_ended() && !pod.is_terminating());
+        let (ready, starting): (Vec<_>, Vec<_>) = existing.partition(|pod| pod.is_ready());
+        Self {
+            desired: replicas,
+            ready: ready.len(),
+            starting: starting.len(),
+            outdated: ready.len() + starting.len(),
+            is_blocked: true,
+            ..Self::default()
+        }
+    }
 }
 
 /// Plans for a pool that is to have `replicas` Pods of this revision.
@@ -70,6 +90,7 @@ pub(crate) fn plan(
         ready,
         starting: existing.len() - ready,
         outdated: outdated.len(),
+        is_blocked: false,
     }
 }
 

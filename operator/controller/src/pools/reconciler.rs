@@ -137,9 +137,9 @@ impl PoolReconciler {
         let template = match self.warm_pods().template(&pool) {
             Ok(template) => template,
             Err(error) => {
-                let problem = Some(error.to_string());
+                let plan = PoolPlan::blocked(self.replicas(key, &pool), &context.warm_pods.of(key));
                 return Ok(self
-                    .report(key, &pool, PoolPlan::default(), problem)
+                    .report(key, &pool, plan, Some(error.to_string()))
                     .await?);
             }
         };

@@ -120,7 +120,7 @@ fn status(
 
 fn conditions(pool: &Pool, observation: &Observation, now: Timestamp) -> Vec<Condition> {
     let plan = &observation.plan;
-    let is_complete = plan.ready >= plan.desired;
+    let is_complete = plan.ready >= plan.desired && !plan.is_blocked;
     let (reason, message) = match &observation.problem {
         _ if is_complete => ("Complete", "all warm Pods are ready"),
         Some(problem) => ("Blocked", problem.as_str()),
