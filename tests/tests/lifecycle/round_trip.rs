@@ -152,7 +152,7 @@ where
             .await
             .unwrap();
     }
-    assert!(accepted * 4 > OBJECTS, "only {accepted} were accepted");
+    assert!(accepted * 5 > OBJECTS, "only {accepted} were accepted");
 }
 
 #[tokio::test(start_paused = true)]
