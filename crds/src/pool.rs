@@ -75,7 +75,7 @@ pub struct SandboxPoolSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
     pub tenants: Vec<String>,
-    /// What a sandbox gets that fits while no warm Pod is ready, before it has been ready once.
+    /// Treatment of a sandbox that fits while no warm Pod is ready, before it has been ready once.
     #[serde(default, skip_serializing_if = "WhenExhausted::is_default")]
     pub when_exhausted: WhenExhausted,
     /// With `whenExhausted: Wait`: time after which the sandbox gets a Pod of its own.
@@ -141,7 +141,7 @@ impl ClaimPolicy {
     }
 }
 
-/// What happens to a sandbox that fits a pool without a ready warm Pod.
+/// Treatment of a sandbox that fits a pool without a ready warm Pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum WhenExhausted {
     /// It gets a Pod of its own.

@@ -33,7 +33,7 @@ pub struct Prestart {
 pub enum Handover {
     /// The native executor reads it from standard input, see [`DORMANT_FLAG`].
     Executor,
-    /// The agent-server takes it by `POST /api/init` (`docs/specs/runtime-api.md`, section 5.8).
+    /// The agent-server takes it by `POST /api/init` (`docs/specs/supervisor.md`, section 10).
     AgentServer,
     /// The program does not get it: the same command without variables of its own is served by the
     /// running program.

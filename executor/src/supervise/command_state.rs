@@ -20,7 +20,7 @@ impl CommandState {
         });
     }
 
-    /// What keeps the prestarted program of a dormant Pod from being warm; `None` if it is.
+    /// Obstacle that keeps the prestarted program of a dormant Pod from being warm; `None` if it is warm.
     pub(super) fn report_warmth(&self, problem: Option<String>) {
         self.0.send_if_modified(|report| {
             let is_dormant = report.state == SupervisorState::Dormant;

@@ -55,7 +55,7 @@ pub(super) async fn wait_until_passed(address: IpAddr, probe: &Probe, report: im
     }
 }
 
-/// Probes every minute, whatever the result: the pages of a program that waits stay in memory.
+/// Probes every minute, after any result: the pages of a program that waits stay in memory.
 pub(super) async fn keep_warm(address: IpAddr, probe: &Probe) {
     loop {
         tokio::time::sleep(KEEP_WARM_INTERVAL).await;

@@ -3,6 +3,8 @@
 
 pub(crate) mod claim;
 pub(crate) mod demand;
+pub(crate) mod fixed_variables;
+mod idle_resources;
 mod plan;
 mod prestart;
 pub(crate) mod reconciler;
@@ -58,7 +60,7 @@ pub(crate) struct Pool {
     generation: i64,
     spec: SandboxPoolSpec,
     status: SandboxPoolStatus,
-    /// What its warm Pods are made from, built once.
+    /// Template of its warm Pods, built once.
     warm_template: OnceLock<Arc<WarmTemplate>>,
     /// Hash of the template.
     pub(crate) revision: String,

@@ -6,7 +6,7 @@ pub mod plan;
 
 mod apply;
 mod create;
-pub(crate) mod error;
+mod error;
 mod failure_log;
 pub(crate) mod isolation;
 pub(crate) mod observe;

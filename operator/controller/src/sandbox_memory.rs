@@ -116,7 +116,7 @@ impl SandboxMemory {
         self.with(key, |memory| memory.refused_resize = refused);
     }
 
-    /// Why the API server refused to raise the resources of this Pod.
+    /// Reason for which the API server refused to raise the resources of this Pod.
     pub(crate) fn resize_rejection(&self, key: &Key, pod_uid: &str) -> Option<String> {
         let all = self.0.lock();
         let (uid, message) = all.get(key)?.refused_resize.as_ref()?;

@@ -1,4 +1,4 @@
-//! What a load creates, and when it counts as ready.
+//! Objects that a load creates, and when they count as ready.
 
 use std::collections::HashMap;
 use std::sync::Arc;

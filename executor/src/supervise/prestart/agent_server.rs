@@ -1,4 +1,4 @@
-//! Deferred initialization of the agent-server (`docs/specs/runtime-api.md`, section 5.8): it waits
+//! Deferred initialization of the agent-server (`docs/specs/supervisor.md`, section 10): it waits
 //! until `POST /api/init` brings what its environment would have said.
 
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@ use super::warm_pods::WarmPod;
 /// Bounds of a rollout without their own in the spec, as those of Deployments.
 const DEFAULT_BOUND: &str = "25%";
 
-/// What has to be done now.
+/// Next step of a pool.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct PoolPlan {
     /// Number of warm Pods that the pool is to have.

@@ -10,7 +10,7 @@ use crds::sandbox::SandboxSpec;
 use k8s_openapi::api::core::v1::{EnvVar, HTTPGetAction, Pod, Probe as KubeletProbe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::shape::is_fixed;
+use super::fixed_variables::is_fixed;
 use crate::reconcile::build::command::{effective_command, is_agent_server, is_native};
 use crate::reconcile::build::volumes::workspace_path;
 use crate::reconcile::build::{BuildContext, BuildError};

@@ -43,7 +43,7 @@ const RESIZE_INTERVAL: Duration = Duration::from_mins(1);
 /// Age of a Pod whose PVC is no longer being created by this process.
 const VOLUME_DELAY: SignedDuration = SignedDuration::from_secs(15);
 /// Time between two Pods of a pool that is refilled beside claims.
-const SLOW_REFILL_INTERVAL: Duration = Duration::from_millis(10);
+const SLOW_REFILL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time limit of one reconcile.
 const TIME_LIMIT: Duration = Duration::from_mins(1);
 

@@ -1,4 +1,4 @@
-//! What a new leader has to know before it acts: the claims of the one before it, which a watch may
+//! Knowledge that a new leader needs before it acts: the claims of the one before it, which a watch may
 //! show later. Without them, a claimed sandbox would get a second Pod.
 
 use std::collections::HashSet;

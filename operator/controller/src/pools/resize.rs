@@ -1,22 +1,18 @@
-//! Warm Pods with less CPU and memory than their sandboxes: what they have at first, and the raise
-//! in place after a claim.
+//! The raise in place of the resources of a claimed Pod to those of its sandbox.
 
 use std::collections::BTreeMap;
 
 use crds::names;
-use crds::sandbox::Resources;
-use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::facts::{IDLE_RESOURCES_ANNOTATION, RESIZED};
+use crate::facts::RESIZED;
 use crate::reconcile::build::BuildError;
-use crate::reconcile::build::resources::{quantity, requirements, value};
-use crate::reconcile::error::ApplyError;
+use crate::reconcile::build::resources::requirements;
 use shared::index::Entry;
-use shared::kubernetes::client::with_timeout;
+use shared::kubernetes::client::{CallError, with_timeout};
 use shared::kubernetes::slim::SlimPod;
 
 /// Subresource of Pods whose resources can change in place.
@@ -34,64 +30,12 @@ pub(crate) async fn is_supported(context: &Context) -> Result<bool, kube::Error>
     context.resizes.get_or_try_init(ask).await.copied()
 }
 
-/// Requests and limits of warm Pods: those of the template with the amounts of the pool.
-pub(super) fn idle(
-    full: &ResourceRequirements,
-    own: &Resources,
-) -> Result<ResourceRequirements, BuildError> {
-    let part = |full: &Option<Quantities>, own: &_, section| replaced(full.as_ref(), own, section);
-    let small = ResourceRequirements {
-        requests: Some(part(&full.requests, &own.requests, "requests")?),
-        limits: Some(part(&full.limits, &own.limits, "limits")?),
-        claims: None,
-    };
-    if is_guaranteed(full) != is_guaranteed(&small) {
-        let message = "must not change the QoS class of the Pod: it cannot change in place";
-        return Err(BuildError::at("spec.idleResources", message));
-    }
-    Ok(small)
-}
-
-fn replaced(
-    full: Option<&Quantities>,
-    own: &BTreeMap<String, crds::int_or_string::IntOrString>,
-    section: &str,
-) -> Result<Quantities, BuildError> {
-    let mut all = full.cloned().unwrap_or_default();
-    for (name, amount) in own {
-        let path = format!("spec.idleResources.{section}.{name}");
-        let amount = quantity(amount);
-        if !RESIZED.contains(&name.as_str()) || !all.contains_key(name) {
-            let message = "must be cpu or memory, which the template limits too";
-            return Err(BuildError::at(path, message));
-        }
-        if value(&amount.0).is_none() {
-            let message = format!("{:?} is not a quantity (examples: 500m, 2Gi)", amount.0);
-            return Err(BuildError::at(path, message));
-        }
-        all.insert(name.clone(), amount);
-    }
-    Ok(all)
-}
-
-fn is_guaranteed(resources: &ResourceRequirements) -> bool {
-    let amount = |all: &Option<Quantities>, name: &str| value(&all.as_ref()?.get(name)?.0);
-    let (requests, limits) = (&resources.requests, &resources.limits);
-    RESIZED
-        .iter()
-        .all(|name| amount(requests, name) == amount(limits, name))
-}
-
-/// Gives the Pod of a pool the resources of a warm Pod.
-pub(super) fn shrink(pod: &mut Pod, idle: &ResourceRequirements) {
-    // Maps of text can always be serialized.
-    let text = serde_json::to_string(idle).unwrap_or_default();
-    let annotations = pod.metadata.annotations.get_or_insert_default();
-    annotations.insert(IDLE_RESOURCES_ANNOTATION.to_owned(), text);
-    let containers = pod.spec.iter_mut().flat_map(|spec| &mut spec.containers);
-    for container in containers.filter(|container| container.name == names::CONTAINER) {
-        container.resources = Some(idle.clone());
-    }
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResizeError {
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    #[error(transparent)]
+    Call(#[from] CallError),
 }
 
 /// Gives a claimed Pod the resources of its sandbox. A rejection is final for this Pod.
@@ -100,7 +44,7 @@ pub(crate) async fn resize(
     entry: &Entry,
     name: &str,
     uid: &str,
-) -> Result<(), ApplyError> {
+) -> Result<(), ResizeError> {
     let full = requirements(&entry.spec, &context.config.defaults)?;
     let part = |all: Option<Quantities>| -> Quantities {
         let all = all.unwrap_or_default().into_iter();

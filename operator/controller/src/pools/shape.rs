@@ -7,10 +7,11 @@ use std::sync::Arc;
 use crds::contract::prestart::Prestart;
 use crds::names;
 use crds::pool::SandboxPoolSpec;
-use crds::sandbox::{EnvVar, SandboxSpec, SandboxStatus};
+use crds::sandbox::{SandboxSpec, SandboxStatus};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceRequirements};
 
-use super::{Pool, prestart, resize};
+use super::fixed_variables::is_fixed;
+use super::{Pool, idle_resources, prestart};
 use crate::config::{ControllerConfig, Deadlines};
 use crate::facts::{REVISION_ANNOTATION, SHAPE_ANNOTATION};
 use crate::reconcile::build::pod::pod;
@@ -19,7 +20,7 @@ use crate::reconcile::build::{BuildContext, BuildError, PodParams, PoolRef, pod_
 use shared::index::{Entry, Key};
 use shared::keys::Keys;
 
-/// What the warm Pods of a pool are made from.
+/// Template of the warm Pods of a pool.
 #[derive(Debug)]
 pub(crate) struct WarmTemplate {
     /// A sandbox without fields of its own, completed by the pool.
@@ -70,12 +71,12 @@ impl WarmPods<'_> {
             prestart::add(&mut pod, prestart);
         }
         if let Some(idle) = template.idle.as_ref().filter(|_| is_small) {
-            resize::shrink(&mut pod, idle);
+            idle_resources::shrink(&mut pod, idle);
         }
         Ok(pod)
     }
 
-    /// What the warm Pods of a pool are made from.
+    /// Template of the warm Pods of a pool.
     pub(crate) fn template(self, pool: &Pool) -> Result<Arc<WarmTemplate>, BuildError> {
         if let Some(template) = pool.warm_template.get() {
             return Ok(template.clone());
@@ -109,7 +110,7 @@ impl WarmPods<'_> {
     ) -> Result<Option<ResourceRequirements>, BuildError> {
         let full = requirements(spec, &self.config.defaults)?;
         let own = pool.idle_resources.as_ref();
-        own.map(|own| resize::idle(&full, own)).transpose()
+        own.map(|own| idle_resources::idle(&full, own)).transpose()
     }
 
     fn prestart(
@@ -181,16 +182,6 @@ fn fixed_part(spec: &SandboxSpec) -> SandboxSpec {
         pod_template: spec.pod_template.clone(),
         ..SandboxSpec::default()
     }
-}
-
-/// Returns whether the variables of a spec are part of the Pod. Only the kubelet resolves
-/// references, and other variables may refer to them.
-pub(crate) fn is_fixed(env: &[EnvVar]) -> bool {
-    let refers = |own: &EnvVar| {
-        let value = own.value.as_deref().unwrap_or_default();
-        own.value_from.is_some() || value.contains("$(")
-    };
-    env.iter().any(refers)
 }
 
 /// An entry that stands for a warm Pod, which has no sandbox yet.

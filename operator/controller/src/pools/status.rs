@@ -26,7 +26,7 @@ const MAX_MESSAGE_BYTES: usize = 1024;
 const READY: &str = "Ready";
 const OUTDATED: &str = "Outdated";
 
-/// What a reconcile has seen of a pool.
+/// Result of a reconcile of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct Observation {
     pub(crate) plan: PoolPlan,

@@ -48,7 +48,7 @@ struct RecentClaims {
     last: Instant,
 }
 
-/// How a pool may be refilled at a time.
+/// Permission to refill a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refill {
     Fully,
@@ -103,7 +103,7 @@ impl WarmPod {
         self.taken_at.is_some_and(|at| at.elapsed() > OVERDUE)
     }
 
-    /// What keeps it from becoming ready.
+    /// Obstacle that keeps it from becoming ready.
     pub(crate) fn problem(&self) -> Option<&str> {
         let facts = &self.facts;
         let problem = facts.start_problem.as_ref().map(|p| p.message.as_str());
@@ -237,7 +237,7 @@ impl WarmPodIndex {
         }
     }
 
-    /// How a pool may be refilled now.
+    /// Permission to refill a pool now.
     pub(crate) fn refill(&self, pool: &Key) -> Refill {
         let (mut tables, now) = (self.tables.lock(), Instant::now());
         let Some(claims) = tables.claims.get(pool).copied() else {

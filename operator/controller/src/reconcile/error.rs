@@ -1,6 +1,7 @@
 //! Errors of a reconcile: their category in metrics and logs, the backoff that fits, and the
 //! rejections that the status reports to the user.
 
+use crate::pools::resize::ResizeError;
 use crds::conditions::Reason;
 use jiff::Timestamp;
 
@@ -45,6 +46,15 @@ pub(crate) enum ApplyError {
     Create(#[from] CreateError),
     #[error(transparent)]
     Call(#[from] CallError),
+}
+
+impl From<ResizeError> for ApplyError {
+    fn from(error: ResizeError) -> Self {
+        match error {
+            ResizeError::Build(error) => error.into(),
+            ResizeError::Call(error) => error.into(),
+        }
+    }
 }
 
 impl ReconcileError {

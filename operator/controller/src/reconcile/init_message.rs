@@ -8,7 +8,7 @@ mod tests;
 use crds::contract::control::{Init, Probe};
 use crds::contract::token;
 
-use crate::pools::shape::is_fixed;
+use crate::pools::fixed_variables::is_fixed;
 use crate::reconcile::build::BuildContext;
 use crate::reconcile::build::command::{effective_command, is_sandbox_server};
 use crate::reconcile::build::volumes::workspace_path;
