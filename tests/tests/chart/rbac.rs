@@ -82,10 +82,11 @@ fn stop_drops_sealed_environment() {
     });
 }
 
-/// A sandbox claims a warm Pod.
+/// A sandbox claims a warm Pod, which then grows in place.
 fn pool_with_warm_pods() {
     let template = json!({"image": IMAGE, "imagePullPolicy": "Never"});
-    let spec = json!({"replicas": 1, "template": template});
+    let idle = json!({"limits": {"cpu": "100m"}});
+    let spec = json!({"replicas": 1, "template": template, "idleResources": idle});
     let pool = manifest("SandboxPool", "warm", &spec).to_string();
     apply(&pool, &["-n", SANDBOXES]);
     kubectl_words(&format!(
@@ -93,10 +94,13 @@ fn pool_with_warm_pods() {
     ));
     sandbox("claims", &sleeping(json!({"pool": "warm"})));
     wait(SANDBOXES, "condition=Ready", "claims");
-    assert_eq!(
-        get(&["sandbox", "claims", "-n", SANDBOXES])["status"]["warm"],
-        true
-    );
+    let status = get(&["sandbox", "claims", "-n", SANDBOXES])["status"].clone();
+    assert_eq!(status["warm"], true, "{status}");
+    let pod = status["podName"].as_str().unwrap();
+    until("the kubelet has raised the limit", || {
+        let status = get(&["pod", pod, "-n", SANDBOXES])["status"].clone();
+        status["containerStatuses"][0]["resources"]["limits"]["cpu"] == "2"
+    });
     kubectl_words(&format!("delete sandbox claims -n {SANDBOXES}"));
     kubectl_words(&format!("delete sbxp warm -n {SANDBOXES}"));
 }
