@@ -92,7 +92,7 @@ impl Adapter {
             }
             Kind::Sandbox | Kind::Start(_) => json!({
                 "replicas": members,
-                "claimedBy": "Matching",
+                "claimedBy": if matches!(self.kind, Kind::Sandbox) { "Named" } else { "Matching" },
                 "template": {"image": IMAGE, "workspace": self.workspace()},
             }),
         };

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crds::contract::prestart::Prestart;
 use crds::names;
-use crds::pool::SandboxPoolSpec;
-use crds::sandbox::{SandboxSpec, SandboxStatus};
+use crds::pool::{ClaimPolicy, SandboxPoolSpec};
+use crds::sandbox::{SandboxSpec, SandboxStatus, Session};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceRequirements};
 
 use super::fixed_variables::is_fixed;
@@ -86,7 +86,12 @@ impl WarmPods<'_> {
     }
 
     fn new_template(self, pool: &Pool) -> Result<WarmTemplate, BuildError> {
-        let spec = pool.fill(&SandboxSpec::default());
+        // Sessions of the runtime API have another security profile than other sandboxes.
+        let is_for_sessions = pool.spec.claimed_by == ClaimPolicy::Matching;
+        let spec = pool.fill(&SandboxSpec {
+            session: is_for_sessions.then(Session::default),
+            ..SandboxSpec::default()
+        });
         let shape = self.shape(&spec)?;
         let prestart = self.prestart(&pool.spec, &spec)?;
         let idle = self.idle(&pool.spec, &spec)?;
@@ -178,6 +183,7 @@ fn fixed_part(spec: &SandboxSpec) -> SandboxSpec {
         resource_factor: spec.resource_factor,
         runtime_class_name: spec.runtime_class_name.clone(),
         security_context: spec.security_context.clone(),
+        session: spec.session.as_ref().map(|_| Session::default()),
         workspace: spec.workspace.clone(),
         pod_template: spec.pod_template.clone(),
         ..SandboxSpec::default()
@@ -227,7 +233,7 @@ mod tests {
         for same in [
             json!({"command": ["a"], "workingDir": "/a"}),
             json!({"env": [{"name": "A", "value": "1"}], "sealedEnv": "v1.x"}),
-            json!({"session": {"tenant": "t", "id": "s"}, "keyRotation": 2}),
+            json!({"keyRotation": 2}),
             json!({"ports": [{"name": "runtime", "port": 1}]}),
             json!({"lifecycle": {"idleTimeout": "1m"}, "resourceFactor": 1.0}),
             json!({"resources": {"limits": {"memory": "2Gi"}}}),
@@ -245,6 +251,7 @@ mod tests {
         for other in [
             json!({"image": "j"}),
             json!({"imagePullPolicy": "Always"}),
+            json!({"session": {"tenant": "t", "id": "s"}}),
             json!({"runtimeClassName": "gvisor"}),
             json!({"resources": {"limits": {"memory": "3Gi"}}}),
             json!({"resourceFactor": 2.0}),
