@@ -25,7 +25,7 @@ const CRASHES: usize = 20;
 const REPLICAS: usize = 8;
 const MAX_SURGE: usize = 2;
 /// Sandboxes that start while a controller is to crash.
-const STARTS: usize = 4;
+const STARTS: usize = 8;
 const TIME_LIMIT: Duration = Duration::from_mins(1);
 
 /// A controller that stops right after the API server has carried out its `nth` write.
