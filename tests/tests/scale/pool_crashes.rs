@@ -196,6 +196,8 @@ async fn claims_survive_twenty_crashes_of_the_controller() {
             sleep(Duration::from_millis(100)).await;
         }
     }
+    let (pools, params) = (&cluster.pools, DeleteParams::default());
+    pools.delete("p", &params).await.unwrap();
     println!(
         "{warm} of {} sandboxes claimed a warm Pod",
         CRASHES * STARTS
