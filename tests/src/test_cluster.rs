@@ -7,7 +7,7 @@ mod controllers;
 mod crash;
 mod gateways;
 mod node;
-mod sandbox_servers;
+mod sandbox_network;
 mod seeded_rng;
 mod supervisors;
 
@@ -27,8 +27,6 @@ use operator::keys::Keys;
 use operator::kubernetes::watch;
 use operator::urls::{Scheme, UrlForm, Urls};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -40,6 +38,8 @@ pub use crash::is_controller_write;
 pub use gateways::TestGateway;
 use gateways::{TestGateways, gateway_config};
 pub use node::ScriptedNode;
+use sandbox_network::SandboxNetwork;
+pub use sandbox_network::SandboxServers;
 pub use seeded_rng::SeededRng;
 pub use supervisors::ScriptedSupervisors;
 
@@ -67,9 +67,8 @@ pub struct TestCluster {
     /// Controllers that died at a write.
     crashes: u64,
     gateways: Arc<TestGateways>,
-    /// Servers of the sandboxes, if there are any.
-    runtime_port: Option<u16>,
-    servers: JoinSet<()>,
+    /// Servers at the addresses of Pods, for gateways that are made after a change.
+    pub servers: SandboxServers,
     controller: Option<DropGuard>,
     _background: DropGuard,
 }
@@ -103,8 +102,7 @@ impl TestCluster {
             crashes: 0,
             supervisors,
             gateways: Arc::default(),
-            runtime_port: None,
-            servers: JoinSet::new(),
+            servers: SandboxServers::None,
             controller: None,
             _background: shutdown.drop_guard(),
             api,
@@ -149,28 +147,17 @@ impl TestCluster {
         self.controller = None;
     }
 
-    /// From now on the sandboxes of gateways that are made after this have servers, which answer
-    /// whenever their command does.
-    pub async fn serve(&mut self) {
-        let listener = TcpListener::bind("0.0.0.0:0").await;
-        let listener = listener.expect("a free port");
-        self.runtime_port = listener.local_addr().ok().map(|a| a.port());
-        let (node, supervisors) = (self.node.clone(), self.supervisors.clone());
-        let serve = sandbox_servers::serve(listener, node, supervisors, self.keys.clone());
-        self.servers.spawn(serve);
-    }
-
     /// Another replica of the gateway, with an index of its own.
     pub async fn gateway(&self) -> TestGateway {
-        let client = match self.runtime_port {
-            Some(port) => api_clients::with_runtime_port(&self.api, port),
-            None => self.client.clone(),
-        };
         let mut config = gateway_config();
-        if let Some(port) = self.runtime_port {
-            config.control_port = port;
-        }
-        let gateway = start_gateway(&client, config, self.keys.clone()).await;
+        let network = SandboxNetwork {
+            servers: self.servers,
+            node: self.node.clone(),
+            supervisors: self.supervisors.clone(),
+            keys: self.keys.clone(),
+        };
+        config.pod_network = Some(network.into());
+        let gateway = start_gateway(&self.client, config, self.keys.clone()).await;
         self.gateways.0.lock().push(gateway.gateway.clone());
         gateway
     }

@@ -120,6 +120,7 @@ fn start_with_plugins(command: &mut Command, directory: &Path) -> anyhow::Result
     Server::listening(command.env("SANDBOX_BIND_ADDRESS", "127.0.0.1"))
 }
 
+/// Starts such servers with this Python first in the search path.
 fn plugins_command<'a>(
     binary: &'a Path,
     python: &Path,

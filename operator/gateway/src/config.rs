@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::builder::{FalseyValueParser, RangedU64ValueParser};
-use crds::contract::CONTROL_PORT;
 use crds::int_or_string::IntOrString;
 use crds::sandbox::Workspace;
 use ipnet::IpNet;
 use secrecy::SecretString;
 
+use crate::proxy::pod_network::PodNetwork;
 use crate::serve::tls::Certificate;
 use shared::diagnostics::Diagnostics;
 use shared::urls::{Scheme, UrlForm, Urls};
@@ -177,9 +177,9 @@ pub struct GatewayConfig {
     /// Allows Pods on loopback addresses, for one machine whose Pods share the host network.
     #[arg(skip)]
     pub loopback_pods: bool,
-    /// Port of the supervisors.
-    #[arg(skip = CONTROL_PORT)]
-    pub control_port: u16,
+    /// Network of the Pods; `None`: TCP.
+    #[arg(skip)]
+    pub pod_network: Option<PodNetwork>,
     #[arg(skip)]
     pub vitals: Arc<Diagnostics>,
     /// Content of the TLS files; `None` is plain HTTP.

@@ -37,6 +37,7 @@ use shared::traffic::{Gateways, GatewaysError, Traffic};
 
 pub use client_address::ClientConnection;
 pub use config::{ApiSettings, GatewayConfig, RuntimeClasses};
+pub use proxy::pod_network::{PodNetwork, PodStream};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use proxy::properties;
 pub use serve::tls::{Certificate, CertificateError};

@@ -12,6 +12,7 @@ mod error;
 mod headers;
 mod live_lookups;
 mod pod_address;
+pub(super) mod pod_network;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod properties;
 mod response_rewrite;

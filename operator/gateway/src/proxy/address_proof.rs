@@ -7,16 +7,17 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use crds::contract::endpoint;
 use crds::contract::identity::{IdentityKey, NONCE_HEADER, PROOF_HEADER};
+use crds::contract::{CONTROL_PORT, endpoint};
 use http::Request;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
+
+use super::pod_network::PodNetwork;
 
 const PROOF_TIMEOUT: Duration = Duration::from_secs(2);
 /// Below the 10 seconds after which supervisors close idle connections.
@@ -45,8 +46,7 @@ pub(super) enum ProofError {
 /// Client of the supervisors' identity endpoint.
 #[derive(Debug, Clone)]
 pub(super) struct AddressProver {
-    client: Client<HttpConnector, Empty<Bytes>>,
-    port: u16,
+    client: Client<PodNetwork, Empty<Bytes>>,
 }
 
 impl ProvablePod {
@@ -59,15 +59,13 @@ impl ProvablePod {
 }
 
 impl AddressProver {
-    pub(super) fn new(port: u16) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
+    pub(super) fn new(network: PodNetwork) -> Self {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
             .pool_max_idle_per_host(1)
-            .build(connector);
-        Self { client, port }
+            .build(network);
+        Self { client }
     }
 
     /// Requires a proof begun after a connection was open; it covers all that were open before it.
@@ -93,7 +91,7 @@ impl AddressProver {
         let request = Request::builder()
             .uri(format!(
                 "http://{}{}",
-                SocketAddr::new(address, self.port),
+                SocketAddr::new(address, CONTROL_PORT),
                 endpoint::IDENTITY
             ))
             .header(NONCE_HEADER, &nonce)

@@ -7,16 +7,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::{Future as _, FutureExt as _};
 use http::Uri;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -24,18 +21,15 @@ use tower::{BoxError, Service};
 
 use super::activity::Activity;
 use super::address_proof::{AddressProver, ProvablePod};
+use super::pod_network::{self, PodNetwork, PodStream};
 use crate::GatewayConfig;
 use crate::observed::{ObservedStream, StreamObserver};
 use shared::index::Entry;
 use shared::metrics::GaugeGuard;
 
-/// Packets to a deleted Pod are dropped silently.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
-
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
-    http: HttpConnector,
+    network: PodNetwork,
     pods: NumberedPods,
     prover: AddressProver,
     slots: Arc<Semaphore>,
@@ -125,14 +119,12 @@ impl NumberedPods {
 impl Connector {
     /// Creates a connector; `open` counts its connections.
     pub(super) fn new(pods: NumberedPods, config: &GatewayConfig, open: Gauge) -> Self {
-        let mut http = HttpConnector::new();
-        http.set_nodelay(true);
-        http.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        http.set_keepalive(Some(KEEPALIVE_INTERVAL));
+        let network = config.pod_network.clone();
+        let network = network.unwrap_or_else(pod_network::tcp);
         Self {
-            http,
+            prover: AddressProver::new(network.clone()),
+            network,
             pods,
-            prover: AddressProver::new(config.control_port),
             slots: Arc::new(Semaphore::new(config.max_upstream_connections)),
             open,
         }
@@ -140,12 +132,12 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<ObservedStream<TcpStream, PodConnection>>;
+    type Response = TokioIo<ObservedStream<Box<dyn PodStream>, PodConnection>>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.http.poll_ready(cx).map_err(BoxError::from)
+        self.network.poll_ready(cx)
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
@@ -160,7 +152,7 @@ impl Service<Uri> for Connector {
         };
         let (open, prover) = (self.open.clone(), self.prover.clone());
         let slot = self.slots.clone().try_acquire_owned();
-        let connecting = self.http.call(target);
+        let connecting = self.network.call(target);
         async move {
             let slot = slot.map_err(|_| UpstreamLimitError)?;
             let stream = connecting.await?.into_inner();

@@ -62,6 +62,7 @@ async fn assert_rejected(fixture: &GatewayFixture, id: &str, detail: &str) {
 /// without a connection.
 const UNUSABLE: &str = "169.254.169.254";
 
+const REFUSED: &str = "connection refused by this port of the sandbox";
 const EXPIRED: &str = "sandbox did not come back in time";
 
 #[tokio::test(start_paused = true)]
@@ -184,7 +185,8 @@ async fn rejection_is_confirmed_by_live_lookup() {
     // The first replica learns that it is ready, the second does not yet. Its request is forwarded
     // to the Pod.
     first.report(&id, &ready(UNUSABLE));
-    assert_eq!(answer(&second, &id).await.0, 502);
+    let (code, detail, _) = answer(&second, &id).await;
+    assert_eq!((code, &*detail), (502, REFUSED));
     // A sandbox that is unknown to this replica is found too.
     let third = GatewayFixture::beside(&first.api, config());
     assert_eq!(answer(&third, &id).await.0, 502);
@@ -279,7 +281,9 @@ async fn unusable_address_is_502() {
     let cases = [ready_since(9.5)].into_iter().chain(outside);
     let answered = cases.map(async |status| {
         let (fixture, id) = fixture_with(&status);
-        assert_eq!(answer(&fixture, &id).await.0, 502, "{:?}", status.pod_ip);
+        let (code, detail, _) = answer(&fixture, &id).await;
+        assert_eq!(code, 502, "{:?}", status.pod_ip);
+        assert_eq!(detail, REFUSED, "{:?}", status.pod_ip);
     });
     join_all(answered).await;
 }
