@@ -19,6 +19,8 @@ pub const SESSION_LABEL: &str = "openhands.dev/session";
 pub const POOL_LABEL: &str = "openhands.dev/pool";
 /// Label of every owned object: runtime id.
 pub const RUNTIME_ID_LABEL: &str = "openhands.dev/runtime-id";
+/// Label of the Pods that pull the images of a pool: the name of the pool.
+pub const IMAGES_LABEL: &str = "openhands.dev/images-of";
 /// Label of every object of this operator.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 
@@ -82,6 +84,11 @@ pub fn warm_selector(pool: &str) -> String {
 /// Name of a warm Pod. `random` are at least 8 random bytes.
 pub fn warm_pod(pool: &str, random: &[u8]) -> String {
     format!("{pool}-{}", encode_letters(random, 10))
+}
+
+/// Name of the `DaemonSet` that pulls the images of a pool.
+pub fn image_daemon_set(pool: &str) -> String {
+    format!("{pool}-images")
 }
 
 /// Label value of a session: a hash, because session ids may hold any text.

@@ -67,6 +67,9 @@ pub struct SandboxPoolSpec {
     /// claimed Pod gets the resources of its sandbox in place (Kubernetes 1.33; earlier versions
     /// give warm Pods all resources from the begin).
     pub idle_resources: Option<Resources>,
+    /// Nodes that have the images of the template before a Pod needs them.
+    #[serde(default, skip_serializing_if = "ImagePulls::is_default")]
+    pub image_pulls: ImagePulls,
     /// Sandboxes that may claim the warm Pods.
     #[serde(default, skip_serializing_if = "ClaimPolicy::is_default")]
     pub claimed_by: ClaimPolicy,
@@ -132,6 +135,26 @@ pub enum ClaimPolicy {
 }
 
 impl ClaimPolicy {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "signature that serde requires"
+    )]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Pulls of the images of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum ImagePulls {
+    /// A node pulls them for the first Pod that needs them.
+    #[default]
+    OnDemand,
+    /// Every node that Pods of the pool may run on pulls them ahead and keeps them.
+    EveryNode,
+}
+
+impl ImagePulls {
     #[expect(
         clippy::trivially_copy_pass_by_ref,
         reason = "signature that serde requires"

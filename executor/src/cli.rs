@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Install { directory: PathBuf },
     /// Create DIRECTORY and its parents as the current user
     MakeDirectory { directory: PathBuf },
+    /// Do nothing until a signal: a container that keeps its image on the node
+    Hold,
     /// Run as PID 1: wait for the init message, then run its command
     Supervise(SuperviseOptions),
     /// Run the action execution server

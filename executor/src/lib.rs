@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use self::cli::{Cli, Command};
+use self::signals::Signals;
 
 mod cli;
 mod http_server;
@@ -13,6 +14,7 @@ mod install;
 mod log;
 mod open_path;
 mod serve;
+mod signals;
 mod supervise;
 mod system;
 mod termination_message;
@@ -54,6 +56,10 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::MakeDirectory { directory } => {
             install::make_directory(&directory);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Hold => {
+            Signals::new()?.received().await;
             Ok(ExitCode::SUCCESS)
         }
         Command::Supervise(options) => {

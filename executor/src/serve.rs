@@ -10,6 +10,7 @@ use rustix::fs::Mode;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::cli::ServeOptions;
+use crate::signals::Signals;
 use crate::system;
 
 use self::environment::Environment;
@@ -18,7 +19,6 @@ use self::identity::Identity;
 use self::port::Port;
 use self::process_tree::ProcessSet;
 use self::shell::LaunchContext;
-use self::signals::Signals;
 
 mod action;
 mod activity;
@@ -48,7 +48,6 @@ mod resource_usage;
 mod sandbox_setup;
 mod settings;
 mod shell;
-mod signals;
 mod transfer;
 mod users;
 

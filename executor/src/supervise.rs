@@ -123,12 +123,13 @@ impl Supervisor {
         // A dormant Pod may wait for hours.
         system::release_code_pages();
         let program = prestarted.as_ref().map(|prestarted| prestarted.child);
-        let init = match stored {
-            Some(init) => init,
-            None => tokio::select! {
+        let init = if let Some(init) = stored {
+            init
+        } else {
+            tokio::select! {
                 Some(init) = requests.recv() => init,
                 code = self.end_of_dormancy(program) => return code,
-            },
+            }
         };
         let child = match self.become_sandbox(&init, prestarted.take()).await {
             Ok(child) => child,

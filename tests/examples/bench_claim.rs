@@ -9,6 +9,8 @@
 
 #[path = "bench_claim/adapter.rs"]
 mod adapter;
+#[path = "bench_claim/idle.rs"]
+mod idle;
 #[path = "bench_claim/load.rs"]
 mod load;
 #[path = "bench_controller/process.rs"]
@@ -51,6 +53,9 @@ async fn main() {
     }
     define_resources();
     let client = client("the-user").await;
+    if let ["idle", members] = args[..] {
+        return idle::measure(&client, members.parse().unwrap()).await;
+    }
     for name in ["bare-pod", "sandbox", "start", "agent-sandbox"] {
         let chosen = args.is_empty() && name != "agent-sandbox" || args.contains(&name);
         let loads = LOADS.iter().filter(|load| chosen && is_chosen(load, &args));

@@ -11,11 +11,11 @@ use super::executor::Executor;
 use super::identity::Identity;
 use super::port::Port;
 use super::shell::LaunchContext;
-use super::signals::Signals;
 use super::{Server, launch_context};
 use crate::cli::ServeOptions;
 use crate::log;
 use crate::open_path::create_directory;
+use crate::signals::Signals;
 
 mod init_message;
 

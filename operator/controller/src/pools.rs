@@ -5,6 +5,7 @@ pub(crate) mod claim;
 pub(crate) mod demand;
 pub(crate) mod fixed_variables;
 mod idle_resources;
+mod image_pulls;
 mod plan;
 mod prestart;
 pub(crate) mod reconciler;

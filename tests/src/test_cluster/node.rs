@@ -334,10 +334,10 @@ impl ScriptedNode {
         let labels = pod.labels();
         let is_warm = !labels.contains_key(crds::names::SANDBOX_LABEL);
         let pool = labels.get(crds::names::POOL_LABEL).filter(|_| is_warm);
-        let names = std::iter::once(name).chain(pool.map(String::as_str));
+        let mut names = std::iter::once(name).chain(pool.map(String::as_str));
         let fate = {
             let fates = &self.state.lock().fates;
-            names.filter_map(|name| fates.get(name)).next().copied()
+            names.find_map(|name| fates.get(name)).copied()
         };
         match fate.unwrap_or_default() {
             PodScript::Unschedulable => self.leave(name, &uid, "0/1 nodes").await,

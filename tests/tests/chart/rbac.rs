@@ -82,16 +82,24 @@ fn stop_drops_sealed_environment() {
     });
 }
 
-/// A sandbox claims a warm Pod, which then grows in place.
+/// The images are pulled ahead, until the pool no longer wants it; a sandbox claims a warm Pod, which
+/// then grows in place.
 fn pool_with_warm_pods() {
     let template = json!({"image": IMAGE, "imagePullPolicy": "Never"});
     let idle = json!({"limits": {"cpu": "100m"}});
-    let spec = json!({"replicas": 1, "template": template, "idleResources": idle});
+    let spec = json!({"replicas": 1, "template": template, "idleResources": idle, "imagePulls": "EveryNode"});
     let pool = manifest("SandboxPool", "warm", &spec).to_string();
     apply(&pool, &["-n", SANDBOXES]);
+    let waited = |what: &str| {
+        kubectl_words(&format!("wait --for={what} -n {SANDBOXES} --timeout=120s"));
+    };
+    waited("condition=Ready sbxp/warm");
+    waited("condition=ImagesPulled sbxp/warm");
+    let on_demand = json!({"spec": {"imagePulls": "OnDemand"}});
     kubectl_words(&format!(
-        "wait --for=condition=Ready sbxp/warm -n {SANDBOXES}"
+        "patch sbxp/warm -n {SANDBOXES} --type=merge -p {on_demand}"
     ));
+    waited("delete daemonset/warm-images");
     sandbox("claims", &sleeping(json!({"pool": "warm"})));
     wait(SANDBOXES, "condition=Ready", "claims");
     let status = get(&["sandbox", "claims", "-n", SANDBOXES])["status"].clone();

@@ -49,6 +49,21 @@ async fn reaches(cluster: &TestCluster, wanted: impl Fn(&SandboxPoolStatus) -> b
     }
 }
 
+/// This API server has no `DaemonSets`.
+#[tokio::test(start_paused = true)]
+async fn images_that_cannot_be_pulled_ahead_are_reported_and_hold_up_nothing() {
+    let cluster = TestCluster::new();
+    let mut spec = pool(2, "i");
+    spec["imagePulls"] = json!("EveryNode");
+    cluster.put_pool(&spec).await;
+    let reasons = |status: &SandboxPoolStatus| {
+        let all = status.conditions.iter();
+        all.map(|c| c.reason.clone()).collect::<Vec<_>>()
+    };
+    reaches(&cluster, |status| reasons(status) == ["Complete", "Failed"]).await;
+    cluster.assert_unchanged_for(Duration::from_hours(1)).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn sandboxes_claim_warm_pods_and_the_pool_is_refilled() {
     let cluster = TestCluster::new();

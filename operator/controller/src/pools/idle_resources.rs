@@ -80,15 +80,15 @@ mod tests {
 
     use super::*;
 
-    fn amounts(own: Value) -> Result<Value, String> {
+    fn amounts(own: Value) -> Result<ResourceRequirements, String> {
         let full = json!({
             "requests": {"cpu": "250m", "memory": "512Mi", "ephemeral-storage": "0"},
             "limits": {"cpu": "2", "memory": "2Gi", "ephemeral-storage": "10Gi"},
         });
-        let full = serde_json::from_value(full).unwrap();
-        let small = idle(&full, &serde_json::from_value(own).unwrap());
-        let small = small.map_err(|error| error.to_string())?;
-        Ok(serde_json::to_value(small).unwrap())
+        let read = |error: serde_json::Error| error.to_string();
+        let full = serde_json::from_value(full).map_err(read)?;
+        let own = serde_json::from_value(own).map_err(read)?;
+        idle(&full, &own).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -98,7 +98,8 @@ mod tests {
             "requests": {"cpu": "10m", "memory": "512Mi", "ephemeral-storage": "0"},
             "limits": {"cpu": "2", "memory": "256Mi", "ephemeral-storage": "10Gi"},
         });
-        assert_eq!(amounts(own), Ok(expected));
+        let small = amounts(own).unwrap();
+        assert_eq!(serde_json::to_value(small).unwrap(), expected);
     }
 
     #[test]

@@ -139,9 +139,10 @@ mod tests {
     fn pods(text: &str) -> Vec<WarmPod> {
         let pod = |(at, letter): (usize, char)| {
             let runs = matches!(letter.to_ascii_lowercase(), 'r' | 't');
-            let state = match runs {
-                true => ContainerState::Running { started_at: None },
-                false => ContainerState::default(),
+            let state = if runs {
+                ContainerState::Running { started_at: None }
+            } else {
+                ContainerState::default()
             };
             let created_at = Timestamp::from_second(at.try_into().unwrap()).ok();
             let facts = PodFacts {
@@ -171,7 +172,7 @@ mod tests {
     }
 
     /// Number of creations, and the letters of deleted Pods.
-    fn planned(replicas: u32, rollout: serde_json::Value, text: &str) -> (usize, String) {
+    fn planned(replicas: u32, rollout: &serde_json::Value, text: &str) -> (usize, String) {
         let spec = json!({"template": {"image": "i"}, "replicas": replicas, "rollout": rollout});
         let spec: SandboxPoolSpec = serde_json::from_value(spec).unwrap();
         let replicas = usize::try_from(spec.replicas).unwrap();
@@ -207,7 +208,7 @@ mod tests {
             (4, &none, "SSSS", 1, "SSSS"),
             (0, &none, "RS", 0, "SR"),
         ] {
-            let planned = planned(replicas, rollout.clone(), text);
+            let planned = planned(replicas, rollout, text);
             assert_eq!(
                 planned,
                 (create, delete.to_owned()),

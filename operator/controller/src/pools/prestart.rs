@@ -125,7 +125,6 @@ pub(super) fn add(pod: &mut Pod, prestart: &Prestart) {
 mod tests {
     use std::sync::Arc;
 
-    use crds::pool::SandboxPoolSpec;
     use serde_json::{Value, json};
 
     use super::super::Pool;
@@ -134,7 +133,7 @@ mod tests {
     use crate::reconcile::build::PoolRef;
     use crate::tests::{config, key, keys, words};
 
-    fn template(prestart: &str, command: Option<&str>) -> Result<(Arc<WarmTemplate>, Pod), String> {
+    fn pool(prestart: &str, command: Option<&str>) -> Pool {
         let spec: Value = json!({
             "prestart": prestart,
             "prestartPath": "/healthz",
@@ -144,25 +143,29 @@ mod tests {
                 "env": [{"name": "A", "value": "1"}],
             },
         });
-        let spec: SandboxPoolSpec = serde_json::from_value(spec).unwrap();
-        let (config, keys) = (config(), keys());
+        Pool::new("p".into(), serde_json::from_value(spec).unwrap())
+    }
+
+    fn template(prestart: &str, command: Option<&str>) -> Result<Arc<WarmTemplate>, BuildError> {
         let pods = WarmPods {
-            config: &config,
-            keys: &keys,
+            config: &config(),
+            keys: &keys(),
         };
-        let pool = Pool::new("p".into(), spec);
-        let template = pods.template(&pool).map_err(|error| error.to_string())?;
+        pods.template(&pool(prestart, command))
+    }
+
+    /// Command and probe of the program that a Pod runs.
+    fn program(prestart: &str, command: Option<&str>) -> (String, Probe) {
+        let pods = WarmPods {
+            config: &config(),
+            keys: &keys(),
+        };
         let owner = PoolRef {
             name: "p".into(),
             uid: "u".into(),
         };
+        let template = template(prestart, command).unwrap();
         let pod = pods.build(key("p-a"), &owner, &template, true).unwrap();
-        Ok((template, pod))
-    }
-
-    /// Command and probe of the program that a Pod runs.
-    fn program(prestart: &str, command: Option<&str>) -> Result<(String, Probe), String> {
-        let (_, pod) = template(prestart, command)?;
         let container = pod.spec.unwrap().containers.remove(0);
         assert!(container.startup_probe.is_some());
         let env = container.env.unwrap_or_default();
@@ -172,7 +175,7 @@ mod tests {
         assert_eq!(prestart.environment["A"], "1");
         assert_eq!(prestart.environment["OH_VSCODE_PORT"], "60001");
         assert!(!prestart.environment.contains_key("OH_SECRET_KEY"));
-        Ok((prestart.command.join(" "), prestart.probe))
+        (prestart.command.join(" "), prestart.probe)
     }
 
     #[test]
@@ -197,7 +200,7 @@ mod tests {
                 Some("/healthz"),
             ),
         ] {
-            let (found, probe) = program(mode, command).unwrap();
+            let (found, probe) = program(mode, command);
             assert_eq!((&found, probe.path.as_deref()), (&expected, path), "{mode}");
         }
         for (mode, command, error) in [
@@ -213,7 +216,7 @@ mod tests {
             ),
             ("Command", None, "template.command is missing"),
         ] {
-            let found = program(mode, command).unwrap_err();
+            let found = template(mode, command).unwrap_err().to_string();
             assert!(
                 found.starts_with(&format!("spec.prestart: {error}")),
                 "{found}"
@@ -223,7 +226,7 @@ mod tests {
 
     #[test]
     fn program_changes_the_revision_and_not_the_shape() {
-        let of = |command| template("Command", Some(command)).unwrap().0;
+        let of = |command| template("Command", Some(command)).unwrap();
         let (a, b) = (of("a"), of("b"));
         assert_eq!(a.shape, b.shape);
         assert_ne!(a.revision, b.revision);

@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Pool;
+use super::image_pulls::ImagePuller;
 use super::plan::{PoolPlan, plan};
 use super::resize::is_supported;
 use super::shape::{WarmPods, WarmTemplate};
@@ -53,6 +54,7 @@ pub(crate) struct PoolReconciler {
     /// Replacements of Pods that have ended, by pool.
     memory: SandboxMemory,
     statuses: StatusWriter,
+    image_puller: ImagePuller,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +77,7 @@ impl PoolReconciler {
             context,
             memory: SandboxMemory::default(),
             statuses: StatusWriter::default(),
+            image_puller: ImagePuller::default(),
         })
     }
 
@@ -108,12 +111,12 @@ impl PoolReconciler {
         let mut guard = QueueGuard {
             queue: &self.context.pool_queue,
             key: &key,
-            next: None,
+            outcome: Outcome::Failed,
         };
         let failure = match timeout(TIME_LIMIT, self.reconcile(&key)).await {
             Ok(Ok(next)) => {
                 self.memory.forget_failure(&key);
-                guard.next = Some(next);
+                guard.outcome = Outcome::Succeeded(next);
                 return;
             }
             Ok(Err(error)) => error.to_string(),
@@ -131,6 +134,7 @@ impl PoolReconciler {
             // Kubernetes deletes the warm Pods with the pool. Claimed ones belong to their sandboxes.
             self.memory.forget(key);
             self.statuses.forget(key);
+            self.image_puller.forget(key);
             context.demand.forget(key);
             return Ok(None);
         };
@@ -139,7 +143,7 @@ impl PoolReconciler {
             Err(error) => {
                 let plan = PoolPlan::blocked(self.replicas(key, &pool), &context.warm_pods.of(key));
                 return Ok(self
-                    .report(key, &pool, plan, Some(error.to_string()))
+                    .report(key, &pool, Observation::new(plan, Some(error.to_string())))
                     .await?);
             }
         };
@@ -168,12 +172,19 @@ impl PoolReconciler {
             Err(error) => Some(error.to_string()),
             Ok(()) => pods.iter().find_map(WarmPod::problem).map(str::to_owned),
         };
-        let report_at = self.report(key, &pool, plan, problem).await?;
+        let mut observation = Observation::new(plan, problem);
+        let puller = &self.image_puller;
+        let pulls = puller.pull(context, key, &pool, &template).await;
+        let pulls_at = pulls.as_ref().map(|(_, next)| *next);
+        observation.image_pulls = pulls.map(|(progress, _)| progress);
+        let report_at = self.report(key, &pool, observation).await?;
         result?;
         let resize_at = pool.spec.demand.map(|_| Instant::now() + RESIZE_INTERVAL);
         let lacks_volume = pods.iter().any(|pod| lacks_volume(&pod.facts));
         let volume_at = lacks_volume.then(|| Instant::now() + VOLUME_DELAY.unsigned_abs());
-        let times = [refill_at, retry_at, report_at, resize_at, volume_at];
+        let times = [
+            refill_at, retry_at, report_at, resize_at, volume_at, pulls_at,
+        ];
         Ok(times.into_iter().flatten().min())
     }
 
@@ -357,19 +368,14 @@ impl PoolReconciler {
         &self,
         key: &Key,
         pool: &Pool,
-        plan: PoolPlan,
-        problem: Option<String>,
+        mut observation: Observation,
     ) -> Result<Option<Instant>, CallError> {
         let next = self.statuses.next_write(key);
         if next.is_some() {
             return Ok(next);
         }
         let context = &self.context;
-        let observation = Observation {
-            plan,
-            problem,
-            claimed: context.pods.count_claimed(key),
-        };
+        observation.claimed = context.pods.count_claimed(key);
         let statuses = &self.statuses;
         statuses.write(context, key, pool, &observation).await?;
         Ok(None)
@@ -397,13 +403,18 @@ impl PoolReconciler {
 struct QueueGuard<'a> {
     queue: &'a WorkQueue<Key>,
     key: &'a Key,
-    /// Time of the next reconcile after a success; `None` after a failure.
-    next: Option<Option<Instant>>,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    Failed,
+    /// With the time of the next reconcile.
+    Succeeded(Option<Instant>),
 }
 
 impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
-        let Some(next) = self.next else {
+        let Outcome::Succeeded(next) = self.outcome else {
             return self
                 .queue
                 .requeue_with_backoff(self.key, MAX_OUTAGE_BACKOFF);

@@ -76,6 +76,16 @@ impl WarmPods<'_> {
         Ok(pod)
     }
 
+    /// A Pod with all images of the warm Pods.
+    pub(super) fn images(
+        self,
+        key: &Key,
+        pool: &PoolRef,
+        spec: &SandboxSpec,
+    ) -> Result<Pod, BuildError> {
+        self.unmarked(key.clone(), pool, spec)
+    }
+
     /// Template of the warm Pods of a pool.
     pub(crate) fn template(self, pool: &Pool) -> Result<Arc<WarmTemplate>, BuildError> {
         if let Some(template) = pool.warm_template.get() {

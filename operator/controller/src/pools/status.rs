@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crds::pool::SandboxPoolStatus;
+use crds::pool::{ImagePulls, SandboxPoolStatus};
 use crds::{SandboxPool, names};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::Pool;
+use super::image_pulls::{IMAGES_PULLED, Progress};
 use super::plan::PoolPlan;
 use crate::context::Context;
 use shared::index::Key;
@@ -34,6 +35,18 @@ pub(crate) struct Observation {
     pub(crate) claimed: usize,
     /// Reason for which Pods do not become ready.
     pub(crate) problem: Option<String>,
+    /// Progress of pulls ahead; `None` if it is unknown or there are none.
+    pub(crate) image_pulls: Option<Progress>,
+}
+
+impl Observation {
+    pub(crate) fn new(plan: PoolPlan, problem: Option<String>) -> Self {
+        Self {
+            plan,
+            problem,
+            ..Self::default()
+        }
+    }
 }
 
 /// Writer of the statuses of pools.
@@ -99,6 +112,11 @@ fn status(
     let Observation { plan, claimed, .. } = observation;
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let is_warm = plan.desired > 0 || plan.ready + plan.starting > 0;
+    let mut all = Vec::new();
+    if is_warm {
+        all = conditions(pool, observation, now);
+    }
+    all.extend(images_pulled(pool, observation.image_pulls.as_ref(), now));
     let status = SandboxPoolStatus {
         desired: count(plan.desired),
         ready: count(plan.ready),
@@ -108,13 +126,10 @@ fn status(
         revision: Some(pool.revision.clone()),
         outdated: count(plan.outdated),
         observed_generation: Some(pool.generation),
-        conditions: if is_warm {
-            conditions(pool, observation, now)
-        } else {
-            Vec::new()
-        },
+        conditions: all,
     };
-    let is_template = !is_warm && pool.status == SandboxPoolStatus::default();
+    let is_template =
+        !is_warm && status.conditions.is_empty() && pool.status == SandboxPoolStatus::default();
     (status != pool.status && !is_template).then_some(status)
 }
 
@@ -139,6 +154,37 @@ fn conditions(pool: &Pool, observation: &Observation, now: Timestamp) -> Vec<Con
         ));
     }
     all
+}
+
+fn images_pulled(pool: &Pool, progress: Option<&Progress>, now: Timestamp) -> Option<Condition> {
+    let (is_complete, reason, message) = match progress {
+        None if pool.spec.image_pulls == ImagePulls::OnDemand => return None,
+        None => {
+            let mut old = pool.status.conditions.iter();
+            return old.find(|old| old.type_ == IMAGES_PULLED).cloned();
+        }
+        Some(Err(error)) => (false, "Failed", error.clone()),
+        Some(Ok(all)) => match all.nodes {
+            None => (false, "Pulling", "the nodes are not counted yet".to_owned()),
+            Some(nodes) => {
+                let message = format!("{} of {nodes} nodes have the images", all.pulled);
+                let reason = if all.is_complete() {
+                    "Complete"
+                } else {
+                    "Pulling"
+                };
+                (all.is_complete(), reason, message)
+            }
+        },
+    };
+    Some(condition(
+        pool,
+        IMAGES_PULLED,
+        is_complete,
+        reason,
+        &message,
+        now,
+    ))
 }
 
 fn condition(
@@ -168,6 +214,7 @@ mod tests {
     use crds::pool::SandboxPoolSpec;
 
     use super::*;
+    use crate::pools::image_pulls::Pulled;
 
     fn pool(replicas: u32, status: &SandboxPoolStatus) -> Pool {
         let spec = SandboxPoolSpec {
@@ -191,6 +238,7 @@ mod tests {
             },
             claimed: 2,
             problem: problem.map(str::to_owned),
+            image_pulls: None,
         }
     }
 
@@ -226,5 +274,39 @@ mod tests {
         let emptied = status(&pool(0, &warm), "p", &idle, Timestamp::MAX).unwrap();
         assert_eq!((emptied.ready, emptied.selector), (0, None));
         assert!(emptied.conditions.is_empty());
+    }
+
+    #[test]
+    fn images_pulled_counts_nodes_and_stays_while_unknown() {
+        let mut pool = pool(0, &SandboxPoolStatus::default());
+        pool.spec.image_pulls = ImagePulls::EveryNode;
+        let nodes = |nodes, pulled| Some(Ok(Pulled { nodes, pulled }));
+        for (image_pulls, expected) in [
+            (nodes(None, 0), ("Pulling", "the nodes are not counted yet")),
+            (
+                nodes(Some(3), 2),
+                ("Pulling", "2 of 3 nodes have the images"),
+            ),
+            (Some(Err("forbidden".into())), ("Failed", "forbidden")),
+            (
+                nodes(Some(3), 3),
+                ("Complete", "3 of 3 nodes have the images"),
+            ),
+            (None, ("Complete", "3 of 3 nodes have the images")),
+        ] {
+            let observation = Observation {
+                image_pulls,
+                ..Observation::default()
+            };
+            if let Some(status) = status(&pool, "p", &observation, Timestamp::MAX) {
+                pool.status = status;
+            }
+            let found = &pool.status.conditions[0];
+            assert_eq!((&*found.reason, &*found.message), expected);
+            assert_eq!(found.status == "True", found.reason == "Complete");
+        }
+        pool.spec.image_pulls = ImagePulls::OnDemand;
+        let ended = status(&pool, "p", &Observation::default(), Timestamp::MAX);
+        assert_eq!(ended.unwrap().conditions, []);
     }
 }

@@ -109,7 +109,7 @@ pub(crate) fn pod_owner(name: &str, uid: &str) -> OwnerReference {
     }
 }
 
-fn pool_owner(pool: &PoolRef) -> OwnerReference {
+pub(crate) fn pool_owner(pool: &PoolRef) -> OwnerReference {
     controller_reference::<SandboxPool>(&pool.name, &pool.uid)
 }
 

@@ -22,6 +22,7 @@ pub struct Key {
 
 impl Key {
     /// Another object of the same namespace.
+    #[must_use]
     pub fn sibling(&self, name: &str) -> Self {
         Self {
             namespace: self.namespace.clone(),

@@ -64,7 +64,9 @@ async fn resize_changes_the_limit_of_a_running_container() {
     machine.wait("pod", running).await;
     let record = std::fs::read_to_string(machine.path("cgroups")).unwrap_or_default();
     let limits = || {
-        let containers = record.lines().flat_map(|node| std::fs::read_dir(node).ok());
+        let containers = record
+            .lines()
+            .filter_map(|node| std::fs::read_dir(node).ok());
         let files = ["memory.limit_in_bytes", "memory.max"];
         let paths = containers.flatten().flatten().map(|own| own.path());
         paths

@@ -17,7 +17,7 @@ use super::{BuildContext, BuildError};
 use crate::config::{ConfigMapMount, Injection};
 
 /// Volume of the executor binary.
-pub(super) const BIN: &str = "sandbox-bin";
+pub(crate) const BIN: &str = "sandbox-bin";
 /// Volume of the supervisor state.
 pub(super) const STATE: &str = "sandbox-state";
 /// Volume of the workspace.
@@ -98,7 +98,7 @@ pub(super) fn mount(name: &str, path: &str) -> VolumeMount {
     }
 }
 
-fn read_only(name: &str, path: &str) -> VolumeMount {
+pub(crate) fn read_only(name: &str, path: &str) -> VolumeMount {
     VolumeMount {
         read_only: Some(true),
         ..mount(name, path)

@@ -1,17 +1,17 @@
-//! Signals that end the server.
+//! Signals that end the program.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -19,7 +19,7 @@ impl Signals {
     }
 
     /// Waits for one of them. Cancel-safe.
-    pub(super) async fn received(&mut self) {
+    pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
