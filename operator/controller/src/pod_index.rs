@@ -142,7 +142,8 @@ impl PodIndex {
         let Some(mut indexed) = IndexedPod::read(pod) else {
             return;
         };
-        if let Some(pool) = indexed.pool.clone().filter(|_| indexed.facts.was_warm()) {
+        let is_claimed = indexed.facts.was_warm();
+        if let Some(pool) = indexed.pool.clone().filter(|_| is_claimed) {
             // It was claimed.
             let facts = &indexed.facts;
             self.warm.remove_claimed(pool, &facts.name, &facts.uid);
@@ -167,8 +168,10 @@ impl PodIndex {
         }
         pods.push(indexed);
         drop(tables);
-        if changed {
-            self.queue.add(sandbox);
+        match changed {
+            true if is_claimed => self.queue.add_first(sandbox),
+            true => self.queue.add(sandbox),
+            false => {}
         }
     }
 

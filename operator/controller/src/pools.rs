@@ -10,6 +10,7 @@ mod plan;
 mod prestart;
 pub(crate) mod reconciler;
 pub(crate) mod recovery;
+mod refill;
 pub(crate) mod resize;
 pub(crate) mod shape;
 mod status;

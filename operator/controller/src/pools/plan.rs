@@ -31,6 +31,13 @@ pub(crate) struct PoolPlan {
 }
 
 impl PoolPlan {
+    /// Percentage of the wanted Pods that exist.
+    pub(crate) fn percent(&self) -> u32 {
+        let existing = (self.ready + self.starting) * 100;
+        let percent = existing.checked_div(self.desired).unwrap_or(100);
+        u32::try_from(percent).unwrap_or(u32::MAX)
+    }
+
     /// Keeps the Pods of a pool whose template no Pod can be made from.
     pub(crate) fn blocked(replicas: usize, pods: &[WarmPod]) -> Self {
         let existing = pods

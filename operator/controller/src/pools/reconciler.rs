@@ -17,10 +17,11 @@ use tokio_util::sync::CancellationToken;
 use super::Pool;
 use super::image_pulls::ImagePuller;
 use super::plan::{PoolPlan, plan};
+use super::refill::Refill;
 use super::resize::is_supported;
 use super::shape::{WarmPods, WarmTemplate};
 use super::status::{Observation, StatusWriter};
-use super::warm_pods::{Refill, WarmPod};
+use super::warm_pods::WarmPod;
 use crate::context::Context;
 use crate::facts::PodFacts;
 use crate::reconcile::build::{BuildError, PoolRef};
@@ -43,8 +44,6 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(12);
 const RESIZE_INTERVAL: Duration = Duration::from_mins(1);
 /// Age of a Pod whose PVC is no longer being created by this process.
 const VOLUME_DELAY: SignedDuration = SignedDuration::from_secs(15);
-/// Time between two Pods of a pool that is refilled beside claims.
-const SLOW_REFILL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time limit of one reconcile.
 const TIME_LIMIT: Duration = Duration::from_mins(1);
 
@@ -151,18 +150,20 @@ impl PoolReconciler {
         let pods = context.warm_pods.of(key);
         let replicas = self.replicas(key, &pool);
         let mut plan = plan(&pool.spec, replicas, &template.revision, &pods);
-        let refill = context.warm_pods.refill(key);
         let mut refill_at = None;
-        match refill {
-            Refill::NotBefore(at) if plan.create > 0 => {
-                plan.create = 0;
-                refill_at = Some(at);
+        if plan.create > 0 {
+            match context.warm_pods.refill(key, plan.percent()) {
+                Refill::Fully => {}
+                Refill::AtMost(count) => {
+                    // The next reconcile asks again.
+                    refill_at = (plan.create > count).then(Instant::now);
+                    plan.create = plan.create.min(count);
+                }
+                Refill::NotBefore(at) => {
+                    plan.create = 0;
+                    refill_at = Some(at);
+                }
             }
-            Refill::Slowly if plan.create > 1 => {
-                plan.create = 1;
-                refill_at = Some(Instant::now() + SLOW_REFILL_INTERVAL);
-            }
-            _ => {}
         }
         for sandbox in context.waiting.first(key, plan.ready) {
             context.sandbox_queue.add(sandbox);

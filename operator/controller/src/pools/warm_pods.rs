@@ -8,17 +8,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::refill::{REFILL_DELAY, RecentClaims, Refill};
 use crate::facts::{ContainerState, PodFacts, PodPhase};
 use shared::index::Key;
 use shared::index::deleted_uids::DeletedUids;
 use shared::kubernetes::slim::SlimPod;
 use shared::kubernetes::work_queue::WorkQueue;
 
-/// Time without a claim before a pool is refilled, and the longest time that claims delay it. Their
-/// sandboxes become ready before starts of other Pods take up nodes and API server. A pool that is
-/// still busy then is refilled slowly.
-const REFILL_DELAY: Duration = Duration::from_millis(80);
-const MAX_REFILL_DELAY: Duration = Duration::from_millis(800);
 /// Time after a change of a Pod until its pool is reconciled, with all changes of this time.
 const CHANGE_DELAY: Duration = Duration::from_millis(20);
 /// Time after which the write of a claim or deletion has failed or succeeded.
@@ -35,26 +31,10 @@ pub(crate) struct WarmPodIndex {
 struct Tables {
     /// By key of the pool and name of the Pod.
     by_pool: HashMap<Key, BTreeMap<String, WarmPod>>,
-    /// Claims since the last refill, by pool.
+    /// Claims since the last full refill, by pool.
     claims: HashMap<Key, RecentClaims>,
     /// Claimed or deleted Pods: a late event must not bring one back.
     gone: DeletedUids,
-}
-
-/// Times of the first and the last of some claims.
-#[derive(Debug, Clone, Copy)]
-struct RecentClaims {
-    first: Instant,
-    last: Instant,
-}
-
-/// Permission to refill a pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refill {
-    Fully,
-    /// Beside claims, which come first.
-    Slowly,
-    NotBefore(Instant),
 }
 
 /// One warm Pod.
@@ -227,31 +207,24 @@ impl WarmPodIndex {
     pub(crate) fn remove_claimed(&self, pool: Key, name: &str, uid: &str) {
         let (mut tables, now) = (self.tables.lock(), Instant::now());
         if tables.drop_gone(&pool, name, uid) {
-            let new = RecentClaims {
-                first: now,
-                last: now,
-            };
-            tables.claims.entry(pool.clone()).or_insert(new).last = now;
+            let claims = tables.claims.entry(pool.clone());
+            claims.or_insert_with(|| RecentClaims::new(now)).add(now);
             drop(tables);
             self.queue.add_at(pool, now + REFILL_DELAY);
         }
     }
 
-    /// Permission to refill a pool now.
-    pub(crate) fn refill(&self, pool: &Key) -> Refill {
+    /// Permission to refill a pool that has this percentage of its Pods.
+    pub(crate) fn refill(&self, pool: &Key, percent: u32) -> Refill {
         let (mut tables, now) = (self.tables.lock(), Instant::now());
-        let Some(claims) = tables.claims.get(pool).copied() else {
+        let Some(claims) = tables.claims.get_mut(pool) else {
             return Refill::Fully;
         };
-        let (quiet_at, due) = (claims.last + REFILL_DELAY, claims.first + MAX_REFILL_DELAY);
-        if quiet_at <= now {
+        let refill = claims.refill(percent, now);
+        if refill == Refill::Fully {
             tables.claims.remove(pool);
-            return Refill::Fully;
         }
-        if due <= now {
-            return Refill::Slowly;
-        }
-        Refill::NotBefore(quiet_at.min(due))
+        refill
     }
 
     /// Removes what a list did not contain. Creations that no watch has shown yet may be newer than

@@ -184,7 +184,7 @@ impl ReadinessProber {
         };
         if probe.result.as_ref() != Some(&result) {
             probe.result = Some(result);
-            self.queue.add(key.clone());
+            self.queue.add_first(key.clone());
         }
     }
 }

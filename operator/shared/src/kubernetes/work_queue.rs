@@ -31,6 +31,8 @@ pub struct WorkQueue<K> {
 struct QueueState<K> {
     order: BTreeSet<(Instant, K)>,
     due: HashMap<K, Instant>,
+    /// Keys that are handed out before all others that are due.
+    urgent: BTreeSet<K>,
     /// Keys in reconciles, with the deadline if they were added again meanwhile.
     processing: HashMap<K, Option<Instant>>,
     /// Consecutive failures.
@@ -45,6 +47,7 @@ impl<K> Default for WorkQueue<K> {
             state: Mutex::new(QueueState {
                 order: BTreeSet::new(),
                 due: HashMap::new(),
+                urgent: BTreeSet::new(),
                 processing: HashMap::new(),
                 failures: HashMap::new(),
                 open: false,
@@ -64,6 +67,18 @@ impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
     /// Adds a key that is due now.
     pub fn add(&self, key: K) {
         self.add_at(key, Instant::now());
+    }
+
+    /// Adds a key that is due now, before all others: work that has begun is finished first, so that
+    /// a burst does not make everyone wait until its end.
+    pub fn add_first(&self, key: K) {
+        let mut state = self.state.lock();
+        if state.open {
+            state.urgent.insert(key.clone());
+            state.add(key, Instant::now());
+            drop(state);
+            self.changed.notify_one();
+        }
     }
 
     /// Adds a key that is due at a time; an earlier deadline stays.
@@ -146,6 +161,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
         *failures += 1;
         let backoff = backoff(*failures, max);
         state.processing.remove(key);
+        state.urgent.remove(key);
         state.add(key.clone(), Instant::now() + backoff);
         drop(state);
         self.changed.notify_one();
@@ -171,14 +187,19 @@ impl<K: Clone + Eq + Hash + Ord> QueueState<K> {
 
     /// Takes the first key if it is due; otherwise returns its deadline.
     fn take(&mut self, now: Instant) -> Result<(K, Instant), Option<Instant>> {
-        match self.order.first() {
-            Some((at, _)) if *at <= now => {}
-            other => return Err(other.map(|(at, _)| *at)),
-        }
-        let Some((at, key)) = self.order.pop_first() else {
+        let is_due = |key: &&K| self.due.get(key).is_some_and(|at| *at <= now);
+        let urgent = self.urgent.iter().find(is_due).cloned();
+        let first = urgent.or_else(|| self.order.first().map(|(_, key)| key.clone()));
+        let Some((key, at)) = first.and_then(|key| self.due.get_key_value(&key)) else {
             return Err(None);
         };
+        if *at > now {
+            return Err(Some(*at));
+        }
+        let (key, at) = (key.clone(), *at);
         self.due.remove(&key);
+        self.order.remove(&(at, key.clone()));
+        self.urgent.remove(&key);
         self.processing.insert(key.clone(), None);
         self.last_taken_at = now;
         Ok((key, at))
@@ -225,6 +246,25 @@ mod tests {
         assert_eq!(start.elapsed(), Duration::from_secs(5));
         queue.done(&1);
         assert!(idle(&queue).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn urgent_keys_are_handed_out_first() {
+        let queue = opened();
+        for key in 1..=3 {
+            queue.add(key);
+        }
+        assert_eq!(queue.next().await.0, 1);
+        queue.add_first(1);
+        queue.add_first(3);
+        // One of them is still being processed.
+        assert_eq!(queue.next().await.0, 3);
+        queue.done(&1);
+        assert_eq!(queue.next().await.0, 1);
+        queue.add_first(1);
+        queue.requeue_with_backoff(&1, MAX_BACKOFF);
+        assert_eq!(queue.next().await.0, 2);
+        assert_eq!(queue.next().await.0, 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -145,7 +145,8 @@ mod tests {
                 "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}},
                 "podAntiAffinity": {},
             },
-            "containers": [{"name": "side", "image": "side:1", "args": ["x"], "ports": [{"containerPort": 1}]}],
+            "containers": [{"name": "side", "image": "side:1", "args": ["x"], "ports": [{"containerPort": 1}],
+                "securityContext": {"capabilities": {"drop": ["ALL"]}, "allowPrivilegeEscalation": false}}],
         });
         let spec = json!({"image": "own:1", "workspace": {"size": "1Gi"}, "podTemplate": {"spec": pod_spec}});
         let owner = PoolRef {
