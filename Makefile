@@ -53,8 +53,9 @@ bench-executor: ## Executor: start, memory, echo and cell round trips, size; the
 	python=$$(hack/python-server/install) || true; \
 	kernel=$$(hack/python-kernel/install) || true; \
 	skills=$$(hack/python-kernel/install skills) || true; \
+	agent=$$(hack/python-server/install agent) || true; \
 	$(RELEASE)/examples/bench_executor $${python:+--python "$$python"} $${kernel:+--kernel "$$kernel"} \
-		$${skills:+--skills "$$skills"} $(RELEASE)/sandbox-executor
+		$${skills:+--skills "$$skills"} $${agent:+--agent "$$agent"} $(RELEASE)/sandbox-executor
 
 bench-controller: ## Controller: starts and passes per second, CPU and memory at 10 000 and 100 000 sandboxes
 	cargo run --release --locked -p tests --example bench_controller

@@ -1,7 +1,8 @@
 //! Benchmark of the executor: `cargo run --release -p executor --example bench_executor --
-//! [--python PYTHON] [--kernel PYTHON] [--skills PYTHON] [PATH-OF-BINARY]`, with the binary built
-//! beside it as the default. `--python` has the Python server, `--kernel` has ipykernel, `--skills`
-//! has the libraries of an OpenHands image. The last column is the budget.
+//! [--python PYTHON] [--kernel PYTHON] [--skills PYTHON] [--agent PYTHON] [PATH-OF-BINARY]`, with the
+//! binary built beside it as the default. `--python` has the Python server, `--kernel` has ipykernel,
+//! `--skills` has the libraries of an OpenHands image, `--agent` has the agent-server. The last column
+//! is the budget.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 
 use self::server::Server;
 
+mod agent_server;
 mod python;
 mod server;
 
@@ -42,6 +44,9 @@ fn main() -> anyhow::Result<()> {
         let starts = first_cells(&image_command(binary, python, directory.path())?)?.1;
         times("OpenHands skills: first cell", &starts, "<= 1000 ms");
     }
+    if let Some(python) = &arguments.agent {
+        agent_server(binary, python, directory.path())?;
+    }
     supervise(binary)?;
     times("reference: bash -c 'echo hi'", &spawns()?, "");
     let Some(python) = &arguments.python else {
@@ -58,17 +63,21 @@ struct Arguments {
     kernel: Option<PathBuf>,
     /// Has ipykernel and openhands-aci.
     skills: Option<PathBuf>,
+    /// Has openhands-agent-server.
+    agent: Option<PathBuf>,
 }
 
 impl Arguments {
     fn read() -> anyhow::Result<Self> {
         let mut words = std::env::args_os().skip(1);
-        let (mut binary, mut python, mut kernel, mut skills) = (None, None, None, None);
+        let (mut binary, mut python, mut kernel) = (None, None, None);
+        let (mut skills, mut agent) = (None, None);
         while let Some(word) = words.next() {
             let target = match word.to_str() {
                 Some("--python") => &mut python,
                 Some("--kernel") => &mut kernel,
                 Some("--skills") => &mut skills,
+                Some("--agent") => &mut agent,
                 _ => {
                     binary = Some(word.into());
                     continue;
@@ -84,6 +93,7 @@ impl Arguments {
             python,
             kernel,
             skills,
+            agent,
         })
     }
 }
@@ -187,6 +197,17 @@ fn kernel(binary: &Path, python: &Path, directory: &Path) -> anyhow::Result<()> 
         mib(server.kernel_rss()?)
     );
     server.stop()
+}
+
+fn agent_server(binary: &Path, python: &Path, directory: &Path) -> anyhow::Result<()> {
+    let program = python.with_file_name("openhands-agent-server");
+    let cold = agent_server::cold(&program, directory)?;
+    times("agent-server: exec to /health", &cold.health, "");
+    times("agent-server: exec to API", &cold.api, "");
+    let warm = agent_server::warm(binary, &program, directory)?;
+    times("warm: claim to /health", &warm.health, "<= 100 ms");
+    times("warm: claim to API", &warm.api, "");
+    Ok(())
 }
 
 fn supervise(binary: &Path) -> anyhow::Result<()> {

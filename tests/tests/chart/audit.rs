@@ -24,6 +24,10 @@ pub(crate) fn record(account: &str, namespace: Option<&str>) -> Record {
         }
         let (verb, resource) = verb_and_resource(&event);
         let group = object["apiGroup"].as_str().unwrap_or_default();
+        // A patch that creates its object needs the right to create it.
+        if verb == "patch" && event["responseStatus"]["code"] == 201 {
+            record.done.insert(deed("create", group, &resource));
+        }
         let deed = deed(&verb, group, &resource);
         // A Pod of a namespace with rules, or one of these tests, may be refused for other reasons.
         if event["annotations"]["authorization.k8s.io/decision"] == "forbid" {

@@ -85,7 +85,8 @@ fn stop_drops_sealed_environment() {
 /// The images are pulled ahead, until the pool no longer wants it; a sandbox claims a warm Pod, which
 /// then grows in place.
 fn pool_with_warm_pods() {
-    let template = json!({"image": IMAGE, "imagePullPolicy": "Never"});
+    let template =
+        json!({"image": IMAGE, "imagePullPolicy": "Never", "workspace": {"size": "10Mi"}});
     let idle = json!({"limits": {"cpu": "100m"}});
     let spec = json!({"replicas": 1, "template": template, "idleResources": idle, "imagePulls": "EveryNode"});
     let pool = manifest("SandboxPool", "warm", &spec).to_string();

@@ -23,7 +23,8 @@ async fn columns_show_phase_pool_and_url() {
     let last = [&*status.url.unwrap(), "Ready", "node"];
     assert_eq!(words(&table, 1)[5..], last);
     let table = ns.kubectl("get sbxp -o wide");
-    assert_eq!(words(&table, 0), ["NAME", "IMAGE", "WARM", "AGE"]);
+    let columns = ["NAME", "IMAGE", "REPLICAS", "READY", "CLAIMED", "AGE"];
+    assert_eq!(words(&table, 0), columns);
     let both = ns.kubectl("get openhands -o name");
     assert_eq!(
         both,

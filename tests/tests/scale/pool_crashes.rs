@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::operator::{NAME, client};
+use crate::operator::client;
 
 const CRASHES: usize = 20;
 const REPLICAS: usize = 8;
@@ -37,7 +37,11 @@ struct Doomed {
 impl Doomed {
     async fn start(nth: usize) -> Self {
         let crashed = Arc::<Notify>::default();
-        let client = crashing(&client(NAME).await, nth, crashed.clone());
+        let client = crashing(
+            &client("the-crashing-controller").await,
+            nth,
+            crashed.clone(),
+        );
         let supervisors = ScriptedSupervisors::of_ready_commands(false);
         let run = run_controller(client, supervisors, CancellationToken::new());
         Self {
