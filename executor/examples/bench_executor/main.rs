@@ -200,7 +200,7 @@ fn kernel(binary: &Path, python: &Path, directory: &Path) -> anyhow::Result<()> 
 }
 
 fn agent_server(binary: &Path, python: &Path, directory: &Path) -> anyhow::Result<()> {
-    let program = python.with_file_name("openhands-agent-server");
+    let program = python.with_file_name("agent-server");
     let cold = agent_server::cold(&program, directory)?;
     times("agent-server: exec to /health", &cold.health, "");
     times("agent-server: exec to API", &cold.api, "");
