@@ -30,6 +30,8 @@ pub struct ScriptedSupervisors {
 /// The command of one Pod.
 #[derive(Debug)]
 struct CommandScript {
+    /// Uid of the Pod of the first call. Nodes use addresses again.
+    pod_uid: Option<String>,
     is_initialized: bool,
     /// Sandbox of the first init message.
     owner: Option<PodOwner>,
@@ -42,6 +44,7 @@ struct CommandScript {
 impl Default for CommandScript {
     fn default() -> Self {
         Self {
+            pod_uid: None,
             is_initialized: false,
             owner: None,
             answered: false,
@@ -111,25 +114,30 @@ impl ScriptedSupervisors {
         }
     }
 
-    /// Returns whether the command runs, and the signal of its readiness.
-    fn command(&self, ip: &str) -> Option<watch::Receiver<bool>> {
-        let commands = self.commands.lock();
-        let command = commands.get(ip).filter(|c| c.is_initialized)?;
-        Some(command.can_become_ready.subscribe())
+    /// Returns the signal of the readiness of the command; `None` if it does not run.
+    fn command(&self, ip: &str, token: &str) -> Option<watch::Receiver<bool>> {
+        let mut commands = self.commands.lock();
+        let command = commands.get_mut(ip)?;
+        command.enter(message(token)?.pod_uid);
+        let ready = command.can_become_ready.subscribe();
+        command.is_initialized.then_some(ready)
     }
 }
 
-/// Sandbox that an init message in clear names.
-fn owner(token: &str) -> Option<PodOwner> {
+impl CommandScript {
+    /// Begins anew if another Pod has the address by now.
+    fn enter(&mut self, pod_uid: String) {
+        if self.pod_uid.as_ref().is_some_and(|known| *known != pod_uid) {
+            *self = Self::default();
+        }
+        self.pod_uid = Some(pod_uid);
+    }
+}
+
+fn message(token: &str) -> Option<ControlMessage> {
     let (payload, _) = token.split_once('.')?;
     let message = URL_SAFE_NO_PAD.decode(payload).ok()?;
-    match serde_json::from_slice::<ControlMessage>(&message)
-        .ok()?
-        .grant
-    {
-        Grant::Init(init) => init.owner(),
-        _ => None,
-    }
+    serde_json::from_slice(&message).ok()
 }
 
 impl Supervisors for ScriptedSupervisors {
@@ -138,28 +146,29 @@ impl Supervisors for ScriptedSupervisors {
         at: &'a SupervisorAddress,
         token: String,
     ) -> BoxFuture<'a, Result<(), SupervisorError>> {
-        let owner = owner(&token);
-        let mut commands = self.commands.lock();
-        let command = commands.entry(at.ip.clone()).or_default();
-        if !command.is_initialized {
-            command.owner = owner;
+        if let Some(message) = message(&token) {
+            let mut commands = self.commands.lock();
+            let command = commands.entry(at.ip.clone()).or_default();
+            command.enter(message.pod_uid);
+            if let (false, Grant::Init(init)) = (command.is_initialized, message.grant) {
+                command.owner = init.owner();
+            }
+            command.is_initialized = true;
         }
-        command.is_initialized = true;
-        drop(commands);
         async { Ok(()) }.boxed()
     }
 
     fn ready<'a>(
         &'a self,
         at: &'a SupervisorAddress,
-        _token: String,
+        token: String,
         wait: Duration,
     ) -> BoxFuture<'a, Result<ReadyReport, SupervisorError>> {
         let ip = at.ip.as_str();
         if self.are_ready {
             return async { Ok(SupervisorState::Ready.into()) }.boxed();
         }
-        let Some(mut willing) = self.command(ip) else {
+        let Some(mut willing) = self.command(ip, &token) else {
             return async { Ok(SupervisorState::Dormant.into()) }.boxed();
         };
         let mut ready = self.ready.subscribe();
