@@ -130,10 +130,15 @@ impl Adapter {
             let started = gateway.start(&body).await;
             let answered = Instant::now();
             let object = started["runtime_id"].as_str().unwrap();
-            return match started["pod_status"].as_str() {
-                Some("ready") => answered,
-                _ => self.seen(object).await.unwrap(),
-            };
+            if started["pod_status"] == "Ready" {
+                return answered;
+            }
+            let seen = self.seen(object);
+            // It may have become ready before anyone waited for it.
+            if is_ready(&self.objects.get(object).await.unwrap()) {
+                return Instant::now();
+            }
+            return seen.await.unwrap();
         }
         let seen = self.seen(name);
         let object = self.object(name);
