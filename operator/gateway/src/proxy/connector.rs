@@ -8,8 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures::future::BoxFuture;
-use futures::{Future as _, FutureExt as _};
+use futures::Future as _;
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
@@ -17,7 +16,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tower::{BoxError, Service};
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, ServiceExt as _, service_fn};
 
 use super::activity::Activity;
 use super::address_proof::{AddressProver, ProvablePod};
@@ -27,8 +27,12 @@ use crate::observed::{ObservedStream, StreamObserver};
 use shared::index::Entry;
 use shared::metrics::GaugeGuard;
 
+/// Connector of the client; the host of a URI is that of a numbered Pod.
+pub(super) type Connector = BoxCloneSyncService<Uri, PodIo, BoxError>;
+type PodIo = TokioIo<ObservedStream<Box<dyn PodStream>, PodConnection>>;
+
 #[derive(Debug, Clone)]
-pub(super) struct Connector {
+struct ConnectorParts {
     network: PodNetwork,
     pods: NumberedPods,
     prover: AddressProver,
@@ -116,60 +120,40 @@ impl NumberedPods {
     }
 }
 
-impl Connector {
-    /// Creates a connector; `open` counts its connections.
-    pub(super) fn new(pods: NumberedPods, config: &GatewayConfig, open: Gauge) -> Self {
-        let network = config.pod_network.clone();
-        let network = network.unwrap_or_else(pod_network::tcp);
-        Self {
-            prover: AddressProver::new(network.clone()),
-            network,
-            pods,
-            slots: Arc::new(Semaphore::new(config.max_upstream_connections)),
-            open,
-        }
-    }
+/// Creates a connector; `open` counts its connections.
+pub(super) fn connector(pods: NumberedPods, config: &GatewayConfig, open: Gauge) -> Connector {
+    let network = config.pod_network.clone();
+    let network = network.unwrap_or_else(pod_network::tcp);
+    let parts = ConnectorParts {
+        prover: AddressProver::new(network.clone()),
+        network,
+        pods,
+        slots: Arc::new(Semaphore::new(config.max_upstream_connections)),
+        open,
+    };
+    BoxCloneSyncService::new(service_fn(move |uri| parts.clone().connect(uri)))
 }
 
-impl Service<Uri> for Connector {
-    type Response = TokioIo<ObservedStream<Box<dyn PodStream>, PodConnection>>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.network.poll_ready(cx)
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let pod = self.pods.find(&uri);
-        let target = pod.as_ref().map(|pod| {
-            let port = uri.port_u16().unwrap_or_default();
-            let address = SocketAddr::new(pod.ip, port);
-            Uri::try_from(format!("http://{address}/"))
-        });
-        let (Some(pod), Some(Ok(target))) = (pod, target) else {
-            return async { Err(PodGoneError.into()) }.boxed();
-        };
-        let (open, prover) = (self.open.clone(), self.prover.clone());
-        let slot = self.slots.clone().try_acquire_owned();
-        let connecting = self.network.call(target);
-        async move {
-            let slot = slot.map_err(|_| UpstreamLimitError)?;
-            let stream = connecting.await?.into_inner();
-            if let Some(provable) = &pod.provable {
-                let proof = prover.prove(provable, pod.ip, Instant::now());
-                proof.await.inspect_err(|error| {
-                    tracing::warn!(ip = %pod.ip, %error, "the address of a Pod is not proven");
-                })?;
-            }
-            let connection = PodConnection {
-                gone: Box::pin(pod.gone.clone().cancelled_owned()),
-                _slot: slot,
-                _open: GaugeGuard::new(&open),
-            };
-            Ok(TokioIo::new(ObservedStream::new(stream, connection)))
+impl ConnectorParts {
+    async fn connect(self, uri: Uri) -> Result<PodIo, BoxError> {
+        let pod = self.pods.find(&uri).ok_or(PodGoneError)?;
+        let address = SocketAddr::new(pod.ip, uri.port_u16().unwrap_or_default());
+        let target = Uri::try_from(format!("http://{address}/"))?;
+        let slot = self.slots.try_acquire_owned();
+        let slot = slot.map_err(|_| UpstreamLimitError)?;
+        let stream = self.network.oneshot(target).await?.into_inner();
+        if let Some(provable) = &pod.provable {
+            let proof = self.prover.prove(provable, pod.ip, Instant::now());
+            proof.await.inspect_err(|error| {
+                tracing::warn!(ip = %pod.ip, %error, "the address of a Pod is not proven");
+            })?;
         }
-        .boxed()
+        let connection = PodConnection {
+            gone: Box::pin(pod.gone.clone().cancelled_owned()),
+            _slot: slot,
+            _open: GaugeGuard::new(&self.open),
+        };
+        Ok(TokioIo::new(ObservedStream::new(stream, connection)))
     }
 }
 
