@@ -28,7 +28,7 @@ const MAX_LOGGED_PATH_CHARS: usize = 256;
 #[derive(Debug)]
 pub(super) struct RequestRecord {
     metrics: Arc<GatewayMetrics>,
-    /// `api`, `sandbox` or `nobody`.
+    /// `api`, `sandbox` or `none`.
     target: &'static str,
     /// Id of the sandbox and name of the port.
     sandbox: Option<(String, String)>,
@@ -56,7 +56,7 @@ impl RequestRecord {
         trace: String,
     ) -> Self {
         let (target, sandbox) = match target {
-            None => ("nobody", None),
+            None => ("none", None),
             Some(Target::Api) => ("api", None),
             Some(Target::Sandbox(route)) => {
                 ("sandbox", Some((route.id.clone(), route.port.clone())))

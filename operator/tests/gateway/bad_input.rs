@@ -15,7 +15,7 @@ const ENDPOINTS: [(&str, &str); 21] = [
     ("POST", "/pause"),
     ("POST", "/resume"),
     ("GET", "/runtime/kqzvbnwmxatyploe"),
-    ("GET", "/sessions/nobody"),
+    ("GET", "/sessions/unknown"),
     ("GET", "/sessions/batch?ids=a&ids=b"),
     ("GET", "/list"),
     ("GET", "/runtime/list"),

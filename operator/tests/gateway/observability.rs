@@ -29,8 +29,8 @@ async fn every_outcome_is_counted_once() {
     for (request, host, target, outcome) in [
         ("GET /nothing", "gateway", "api", "client-error"),
         ("GET /", "vscode-HOST", "sandbox", "unknown-port"),
-        ("GET /", "a@b", "nobody", "bad-request"),
-        ("TRACE /", "HOST", "nobody", "client-error"),
+        ("GET /", "a@b", "none", "bad-request"),
+        ("TRACE /", "HOST", "none", "client-error"),
     ] {
         let text = format!("{request} HTTP/1.1\nHost: {host}\nConnection: close\n\n");
         fixture.exchange(&text).await;

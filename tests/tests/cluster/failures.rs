@@ -33,8 +33,8 @@ async fn missing_right_to_change_user_is_reported() {
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn failed_log_and_token_commands_print_one_line() {
     let ns = TestNamespace::new("missed").await;
-    let missing = ns.operator(&["logs", "nobody"]).unwrap_err();
-    let words = "sandbox-operator: sandboxes.openhands.dev \"nobody\" not found\n";
+    let missing = ns.operator(&["logs", "missing"]).unwrap_err();
+    let words = "sandbox-operator: sandboxes.openhands.dev \"missing\" not found\n";
     assert_eq!(missing, words);
     let script = json!({"command": ["sh", "-c", "echo hello; sleep infinity"]});
     ns.apply("live", &script);

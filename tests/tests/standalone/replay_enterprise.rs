@@ -77,7 +77,7 @@ async fn batches_are_positional() {
     client.pause("b").await.unwrap();
     client.delete("c").await.unwrap();
     let long = "x".repeat(64);
-    let mut ids: Vec<_> = (0..200).map(|n| format!("nobody-{n}-{long}")).collect();
+    let mut ids: Vec<_> = (0..200).map(|n| format!("unknown-{n}-{long}")).collect();
     for (at, id) in [(3, "a"), (77, "b"), (150, "c"), (199, "a")] {
         ids[at] = id.into();
     }

@@ -121,9 +121,8 @@ impl NumberedPods {
 }
 
 /// Creates a connector; `open` counts its connections.
-pub(super) fn connector(pods: NumberedPods, config: &GatewayConfig, open: Gauge) -> Connector {
-    let network = config.pod_network.clone();
-    let network = network.unwrap_or_else(pod_network::tcp);
+pub(super) fn new(pods: NumberedPods, config: &GatewayConfig, open: Gauge) -> Connector {
+    let network = config.pod_network.clone().unwrap_or_else(pod_network::tcp);
     let parts = ConnectorParts {
         prover: AddressProver::new(network.clone()),
         network,

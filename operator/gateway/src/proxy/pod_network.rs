@@ -16,6 +16,7 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// Connects to host and port of a URI.
 pub type PodNetwork = BoxCloneSyncService<Uri, TokioIo<Box<dyn PodStream>>, BoxError>;
 
+/// A connection to a Pod.
 pub trait PodStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> PodStream for S {}
@@ -26,6 +27,7 @@ impl Connection for Box<dyn PodStream> {
     }
 }
 
+/// The network of the kernel.
 pub(super) fn tcp() -> PodNetwork {
     let mut tcp = HttpConnector::new();
     tcp.set_nodelay(true);

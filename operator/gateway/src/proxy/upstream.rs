@@ -21,9 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::address_proof::ProvablePod;
 use super::body::BodyAttempt;
-use super::connector::{
-    Connector, NumberedPods, PodId, UpstreamLimitError, UpstreamPod, connector,
-};
+use super::connector::{self, Connector, NumberedPods, PodId, UpstreamLimitError, UpstreamPod};
 use super::pod_address::is_pod_address;
 use super::{Proxy, ProxyError, Route};
 use crate::GatewayConfig;
@@ -92,7 +90,7 @@ impl Upstreams {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
             .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
-            .build(connector(numbered.clone(), config, open));
+            .build(connector::new(numbered.clone(), config, open));
         Self {
             client,
             numbered,

@@ -15,7 +15,7 @@ role_metrics! {
         "gateway_requests", "Requests by target and outcome";
     seconds: DurationFamily<1> = durations(),
         "gateway_request_duration_seconds", "Time until the response head";
-    /// By `target`: `api`, `sandbox`, or `nobody` if a request names neither.
+    /// By `target`: `api`, `sandbox`, or `none` if a request names neither.
     pub in_flight: Family<Labels<1>, Gauge> = Family::default(),
         "gateway_requests_under_way", "Requests in flight by target";
     wakes: Family<Labels<1>, Counter> = Family::default(),

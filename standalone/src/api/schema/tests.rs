@@ -132,7 +132,7 @@ fn rules_accept_unchanged_violations() {
         causes.map(|cause| cause.field).collect::<Vec<_>>()
     };
     let size = ["spec.workspace.size"];
-    assert_eq!(faults(&old, None), size, "nobody makes it now");
+    assert_eq!(faults(&old, None), size, "not accepted in a new object");
 
     let mut stopped = old.clone();
     stopped["spec"]["state"] = "Stopped".into();
