@@ -8,7 +8,7 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-long lint generate bench-start bench-executor bench-controller bench-claim bench-proxy fuzz clean
+.PHONY: help run test test-cluster test-long lint generate bench-start bench-executor bench-controller bench-claim bench-node bench-proxy fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,10 +60,18 @@ bench-executor: ## Executor: start, memory, echo and cell round trips, size; the
 bench-controller: ## Controller: starts and passes per second, CPU and memory at 10 000 and 100 000 sandboxes
 	cargo run --release --locked -p tests --example bench_controller
 
-bench-claim: ## Claims of warm Pods on a real API server with fake nodes, beside bare Pods (ARGS="sandbox start")
+bench-claim: ## Claims of warm Pods on a real API server with fake nodes, beside bare Pods (ARGS="sandbox start agent-sandbox")
 	hack/install base cluster
+	$(if $(findstring agent-sandbox,$(ARGS)),hack/agent-sandbox/build)
 	cargo build --release --locked -p tests --examples
 	hack/cluster run --name bench-claim --audit --fake-nodes 100 -- $(RELEASE)/examples/bench_claim $(ARGS)
+
+bench-node: ## Warm starts on a real node: /start to the first action, one by one and at once
+	hack/install base cluster
+	cargo build --release --locked -p executor -p operator -p tests --examples --bins
+	hack/image executor $(RELEASE)/sandbox-executor $(STATE)-executor.tar
+	hack/cluster run --name bench-node -- sh -euc 'hack/cluster load-image --name bench-node $(STATE)-executor.tar "$$(hack/image node)"; \
+		hack/cluster.d/with-operator $(RELEASE)/sandbox-operator $(RELEASE)/examples/bench_node'
 
 bench-proxy: ## Gateway: requests, tunnels, large bodies and memory, beside a direct connection and nginx
 	hack/install bench

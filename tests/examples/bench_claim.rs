@@ -9,6 +9,8 @@
 
 #[path = "bench_claim/adapter.rs"]
 mod adapter;
+#[path = "bench_claim/agent_sandbox.rs"]
+mod agent_sandbox;
 #[path = "bench_claim/idle.rs"]
 mod idle;
 #[path = "bench_claim/load.rs"]
@@ -56,17 +58,28 @@ async fn main() {
     if let ["idle", members] = args[..] {
         return idle::measure(&client, members.parse().unwrap()).await;
     }
+    if args.contains(&"agent-sandbox") {
+        agent_sandbox::define_resources(&client).await;
+    }
     for name in ["bare-pod", "sandbox", "start", "agent-sandbox"] {
         let chosen = args.is_empty() && name != "agent-sandbox" || args.contains(&name);
         let loads = LOADS.iter().filter(|load| chosen && is_chosen(load, &args));
         for load in loads {
             // Another process each time: the supervisors of the last one know addresses of its Pods.
-            let controller = Process::start(&["controller"]);
-            controller.line("reconciling");
+            let controller = controller(name);
             let adapter = Adapter::new(name, &client).await;
             measure(&adapter, name, load, &controller).await;
         }
     }
+}
+
+fn controller(adapter: &str) -> Process {
+    if adapter == "agent-sandbox" {
+        return agent_sandbox::controller();
+    }
+    let controller = Process::start(&["controller"]);
+    controller.line("reconciling");
+    controller
 }
 
 /// Arguments are names of adapters and loads; without a load all of them run.

@@ -1,4 +1,4 @@
-//! Cost of the controller with many sandboxes: time and CPU to start them, CPU and rate of
+//! Cost of the controller with many sandboxes or warm Pods: time and CPU to start them, CPU and rate of
 //! passes that find nothing to do, memory, time from its start to reconciling, and CPU when idle.
 //!
 //! The API is the embedded one in a process of its own, which also plays the node; the controller
@@ -29,24 +29,27 @@ async fn main() {
     operator::kubernetes::client::install_crypto();
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["api", count] => roles::api(count.parse().unwrap()).await,
+        ["api", what, count] => roles::api(what, count.parse().unwrap()).await,
         ["controller", url, ready] => roles::controller(url, ready == "ready").await,
         [] => {
             for count in [0, 10_000, 100_000] {
-                measure(count).await;
+                measure("sandboxes", count).await;
             }
+            measure("warm Pods", 100_000).await;
         }
         ref sizes => {
             for count in sizes {
-                measure(count.parse().expect("numbers of sandboxes")).await;
+                let count = count.parse().expect("numbers of objects");
+                measure("sandboxes", count).await;
+                measure("warm Pods", count).await;
             }
         }
     }
 }
 
-async fn measure(count: u32) {
-    println!("\n{count} sandboxes");
-    let api = Process::start(&["api", &count.to_string()]);
+async fn measure(what: &str, count: u32) {
+    println!("\n{count} {what}");
+    let api = Process::start(&["api", what, &count.to_string()]);
     let url = api.line("listening on ");
     if count > 0 {
         start_all(&api, &url, count);
@@ -67,9 +70,11 @@ async fn measure(count: u32) {
     );
     if count > 0 {
         println!(
-            "  RSS per sandbox {} bytes (all of the process)",
+            "  RSS of each {} bytes (all of the process)",
             controller.rss() / u64::from(count)
         );
+    }
+    if count > 0 && what == "sandboxes" {
         passes(&url, &controller, count).await;
     }
     let before = controller.cpu();
@@ -103,7 +108,7 @@ async fn passes(url: &str, controller: &Process, count: u32) {
         let (begin, before) = (Instant::now(), controller.cpu());
         let patch = Patch::Merge(json!({"spec": {"replicas": round}}));
         let params = PatchParams::default();
-        pools.patch("bench", &params, &patch).await.unwrap();
+        pools.patch("bench-0", &params, &patch).await.unwrap();
         time += controller.wait_idle_since(begin);
         cpu += controller.cpu().saturating_sub(before);
     }

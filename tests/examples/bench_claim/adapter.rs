@@ -16,6 +16,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
+use crate::agent_sandbox;
+
 const IMAGE: &str = "debian:12";
 const POOL: &str = "bench";
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -41,7 +43,7 @@ enum Kind {
     Sandbox,
     /// `POST /start`.
     Start(Box<TestGateway>),
-    /// A `SandboxClaim` of kubernetes-sigs/agent-sandbox, whose controller runs elsewhere.
+    /// A `SandboxClaim` of kubernetes-sigs/agent-sandbox.
     AgentSandbox,
 }
 
@@ -55,21 +57,20 @@ impl Adapter {
                 (Kind::Start(gateway), "openhands.dev", "v1alpha1", "Sandbox")
             }
             _ => {
-                let group = "extensions.agents.x-k8s.io";
-                (Kind::AgentSandbox, group, "v1alpha1", "SandboxClaim")
+                let group = agent_sandbox::GROUP;
+                (
+                    Kind::AgentSandbox,
+                    group,
+                    agent_sandbox::VERSION,
+                    "SandboxClaim",
+                )
             }
         };
         let pool = match kind {
-            Kind::AgentSandbox => "SandboxWarmPool",
-            _ => "SandboxPool",
-        };
-        let pool_group = if group.is_empty() {
-            "openhands.dev"
-        } else {
-            group
+            Kind::AgentSandbox => agent_sandbox::resource("SandboxWarmPool"),
+            _ => ApiResource::erase::<crds::SandboxPool>(&()),
         };
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, resource));
-        let pool = ApiResource::from_gvk(&GroupVersionKind::gvk(pool_group, "v1alpha1", pool));
         let objects = Api::namespaced_with(client.clone(), "default", &resource);
         let waiting = Waiting::default();
         Self {
@@ -88,6 +89,8 @@ impl Adapter {
         let spec = match self.kind {
             Kind::BarePod => return,
             Kind::AgentSandbox => {
+                let client = self.objects.clone().into_client();
+                agent_sandbox::put_template(&client, POOL, IMAGE).await;
                 json!({"replicas": members, "sandboxTemplateRef": {"name": POOL}})
             }
             Kind::Sandbox | Kind::Start(_) => json!({
@@ -158,7 +161,7 @@ impl Adapter {
     fn object(&self, name: &str) -> DynamicObject {
         let spec = match self.kind {
             Kind::BarePod => json!({"containers": [{"name": "sandbox", "image": IMAGE}]}),
-            Kind::AgentSandbox => json!({"sandboxTemplateRef": {"name": POOL}}),
+            Kind::AgentSandbox => json!({"warmPoolRef": {"name": POOL}}),
             Kind::Sandbox | Kind::Start(_) => json!({
                 "pool": POOL, "command": ["sleep", "infinity"],
                 "env": [{"name": "SESSION", "value": name}],

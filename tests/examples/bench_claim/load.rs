@@ -22,9 +22,10 @@ pub(crate) struct Load {
     deleted_after: Option<Duration>,
 }
 
-pub(crate) const LOADS: [Load; 6] = [
+pub(crate) const LOADS: [Load; 7] = [
     load("10/s for 30 s", 100, Some(10), 300),
     load("45/s for 60 s", 300, Some(45), 2700),
+    load("45/s for 60 s of 2 800", 2800, Some(45), 2700),
     load("75/s for 10 s", 1050, Some(75), 750),
     load("300 at once", 400, None, 300),
     Load {

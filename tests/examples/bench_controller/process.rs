@@ -23,11 +23,11 @@ pub(crate) struct Process {
 impl Process {
     /// Starts this program in another role.
     pub(crate) fn start(args: &[&str]) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(args)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("this program");
+        Self::spawn(Command::new(std::env::current_exe().unwrap()).args(args))
+    }
+
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("a program");
         let errors = BufReader::new(child.stderr.take().expect("a pipe"));
         let (sender, lines) = channel();
         // Its output must not block it.

@@ -1,0 +1,159 @@
+//! Warm starts on a real node (`make bench-node`): from `POST /start` to the answer of the first
+//! action, with V0 bodies and a workspace, one by one and many at once.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark may fail")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tests::cli_tools::{kubectl, kubectl_words, try_kubectl};
+use tests::clients::{HttpClient, text};
+use tokio::time::{Instant, sleep};
+
+const IMAGE: &str = "localhost/sandbox-node:1";
+const ONE_BY_ONE: usize = 50;
+const AT_ONCE: usize = 30;
+/// Time after which an idle Pod would have gone cold.
+const IDLE: Duration = Duration::from_mins(6);
+
+#[tokio::main]
+async fn main() {
+    let with_idle = std::env::args().any(|arg| arg == "idle");
+    let bench = Bench::new();
+    bench.fill(4);
+    for action in ["echo hi", "node -v"] {
+        let mut times = Vec::new();
+        for _ in 0..=ONE_BY_ONE {
+            times.push(bench.round(action, 1).await.remove(0));
+            bench.wait_full();
+        }
+        times.remove(0); // warms file caches
+        report(&format!("{action}, one by one"), times);
+    }
+    if with_idle {
+        sleep(IDLE).await;
+        report(
+            "echo hi, after six minutes",
+            bench.round("echo hi", 4).await,
+        );
+    }
+    bench.fill(AT_ONCE);
+    for action in ["echo hi", "node -v"] {
+        report(
+            &format!("{action}, at once"),
+            bench.round(action, AT_ONCE).await,
+        );
+        bench.wait_full();
+    }
+}
+
+struct Bench {
+    api: HttpClient,
+    url: String,
+    command: Value,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let url = std::env::var("OPERATOR_API").expect("hack/cluster.d/with-operator sets it");
+        Self {
+            api: HttpClient::unpooled(&[("X-API-Key", "cluster-test-key")]),
+            url,
+            command: json!([
+                "/openhands/micromamba/bin/micromamba",
+                "run",
+                "-n",
+                "openhands",
+                "poetry",
+                "run",
+                "python",
+                "-u",
+                "-m",
+                "openhands.runtime.action_execution_server",
+                "60000",
+                "--working-dir",
+                "/workspace",
+                "--plugins",
+                "agent_skills",
+                "--username",
+                "root",
+                "--user-id",
+                "0"
+            ]),
+        }
+    }
+
+    /// Makes the pool have so many ready Pods.
+    fn fill(&self, members: usize) {
+        let pool = json!({
+            "apiVersion": "openhands.dev/v1alpha1", "kind": "SandboxPool",
+            "metadata": {"name": "bench"},
+            "spec": {
+                "replicas": members, "claimedBy": "Matching", "prestart": "Executor",
+                "template": {
+                    "image": IMAGE, "command": self.command,
+                    "workspace": {"size": "100Mi", "mountPath": "/workspace"},
+                },
+            },
+        });
+        try_kubectl(&["apply", "-f", "-"], &pool.to_string()).unwrap();
+        kubectl_words(&format!(
+            "wait --for=jsonpath={{.status.desired}}={members} sbxp/bench --timeout=60s"
+        ));
+        self.wait_full();
+    }
+
+    fn wait_full(&self) {
+        kubectl_words("wait --for=condition=Ready sbxp/bench --timeout=300s");
+    }
+
+    /// Starts so many sandboxes at once and runs an action in each. Returns the times until it was
+    /// answered. The sandboxes are gone afterwards.
+    async fn round(&self, action: &str, count: usize) -> Vec<Duration> {
+        let starts = (0..count).map(|_| self.start(action));
+        let times = join_all(starts).await;
+        kubectl(&["delete", "sandboxes", "--all", "--wait=true"]);
+        times
+    }
+
+    async fn start(&self, action: &str) -> Duration {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let session = format!("bench-{}-{number}", std::process::id());
+        let body = json!({
+            "session_id": session, "image": IMAGE, "command": self.command,
+            "working_dir": "/openhands/code/", "environment": {"SESSION": session},
+        });
+        let begin = Instant::now();
+        let started = self.api.post(&format!("{}/start", self.url), &body).await;
+        let info = started.body;
+        let key = text(&info, "session_api_key");
+        let sandbox = HttpClient::unpooled(&[("X-Session-API-Key", &key)]);
+        let run = json!({"action": {"action": "run", "args": {"command": action}}});
+        let url = format!("{}/execute_action", text(&info, "url"));
+        loop {
+            let answer = sandbox.post(&url, &run).await;
+            if answer.status == 200 {
+                assert_eq!(
+                    answer.body["extras"]["metadata"]["exit_code"], 0,
+                    "{}",
+                    answer.body
+                );
+                return begin.elapsed();
+            }
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+fn report(what: &str, mut times: Vec<Duration>) {
+    times.sort();
+    let at = |percent: usize| times[(times.len() - 1) * percent / 100];
+    let (half, most, all) = (at(50), at(90), at(100));
+    println!(
+        "{what}: {} starts, p50 {half:.1?}, p90 {most:.1?}, max {all:.1?}",
+        times.len()
+    );
+}
