@@ -5,13 +5,13 @@ use kube::Client;
 use tests::test_cluster::{ScriptedSupervisors, run_controller};
 use tokio_util::sync::CancellationToken;
 
-/// User of the controller in the audit log.
-pub(crate) const NAME: &str = "the-controller";
-
-/// Runs until the token is cancelled.
-pub(crate) fn start(shutdown: CancellationToken) -> tokio::task::JoinHandle<()> {
+/// Runs as this user until the token is cancelled.
+pub(crate) fn start(
+    user: &'static str,
+    shutdown: CancellationToken,
+) -> tokio::task::JoinHandle<()> {
     let supervisors = ScriptedSupervisors::of_ready_commands(false);
-    tokio::spawn(async move { run_controller(client(NAME).await, supervisors, shutdown).await })
+    tokio::spawn(async move { run_controller(client(user).await, supervisors, shutdown).await })
 }
 
 /// A client of the cluster that goes by a name.

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::operator::client;
+use crate::operator::{client, start};
 
 const CRASHES: usize = 20;
 const REPLICAS: usize = 8;
@@ -177,7 +177,7 @@ async fn claims_survive_twenty_crashes_of_the_controller() {
         }
         doomed.end().await;
         let shutdown = CancellationToken::new();
-        let controller = crate::operator::start(shutdown.clone());
+        let controller = start("the-second-controller", shutdown.clone());
         cluster.settles().await;
         shutdown.cancel();
         controller.await.unwrap();

@@ -14,7 +14,10 @@ use tests::size::full_or;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::operator::{NAME, client, start};
+use crate::operator::{client, start};
+
+/// User of the controller in the audit log.
+const NAME: &str = "the-controller";
 
 /// Number of Sandboxes.
 fn count() -> usize {
@@ -34,7 +37,7 @@ async fn two_thousand_sandboxes_stay_within_cost_limits() {
     define_resources();
     let sandboxes: Api<Sandbox> = Api::namespaced(client("the-user").await, "default");
     let shutdown = CancellationToken::new();
-    let controller = start(shutdown.clone());
+    let controller = start(NAME, shutdown.clone());
 
     // A lone start takes the minimum of writes.
     create(&sandboxes, "first").await;
@@ -60,7 +63,7 @@ async fn two_thousand_sandboxes_stay_within_cost_limits() {
     controller.await.unwrap();
     let before = writes(NAME);
     let shutdown = CancellationToken::new();
-    let controller = start(shutdown.clone());
+    let controller = start(NAME, shutdown.clone());
     create(&sandboxes, "last").await;
     until(&sandboxes, count() + 2).await;
     let new = difference(&before, &writes(NAME));
