@@ -36,6 +36,8 @@ pub const SHAPE_ANNOTATION: &str = "openhands.dev/shape";
 pub const REVISION_ANNOTATION: &str = "openhands.dev/revision";
 /// Annotation of a Pod that was warm: RFC 3339 time of its claim.
 pub const CLAIMED_ANNOTATION: &str = "openhands.dev/claimed-at";
+/// Annotation of a Pod that was warm: restarts of its container before the claim.
+pub const WARM_RESTARTS_ANNOTATION: &str = "openhands.dev/restarts-before-claim";
 /// Annotation of a Pod that was created with other resources than those of its sandbox: these
 /// resources, as JSON.
 pub const IDLE_RESOURCES_ANNOTATION: &str = "openhands.dev/idle-resources";
@@ -127,6 +129,8 @@ pub enum ProbeResult {
     NotReady(Option<String>),
     /// The supervisor was initialized for another Sandbox.
     OtherOwner,
+    /// The supervisor of a claimed Pod has not answered at all.
+    Silent,
 }
 
 /// Result of an idle check.
@@ -295,6 +299,7 @@ impl PodFacts {
                 .and_then(SpecRevision::parse),
             container: own
                 .map(|own| Container::read(own, has_termination_message(pod)))
+                .map(|own| own.without_restarts(count(WARM_RESTARTS_ANNOTATION)))
                 .unwrap_or_default(),
             start_problem: status
                 .init_container_statuses

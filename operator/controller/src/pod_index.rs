@@ -112,10 +112,15 @@ impl PodIndex {
 
     /// Indexes a Pod that was read, warm or not.
     pub(crate) fn observe(&self, pod: &SlimPod) {
-        match owning_pool(&pod.metadata) {
-            Some(pool) => self.warm.apply(pool, pod, true),
-            None => self.apply(pod),
+        if let Some(pool) = owning_pool(&pod.metadata) {
+            return self.warm.apply(pool, pod, true);
         }
+        let meta = &pod.metadata;
+        if let (None, Some(pool), Some(uid)) = (owner(meta), labelled_pool(meta), &meta.uid) {
+            // It belongs to neither a pool nor a sandbox any more.
+            self.warm.remove(pool, &pod.name_any(), uid);
+        }
+        self.apply(pod);
     }
 
     /// Sandboxes that have a Pod, or had one when they were deleted.
@@ -178,9 +183,13 @@ impl PodIndex {
     /// Removes a Pod that was deleted. The index knows its owner better than the caller.
     pub(crate) fn forget(&self, sandbox: &Key, owner_uid: Option<&str>, pod_uid: &str) {
         let removed = self.drop_pod(sandbox, pod_uid);
+        if let Some(pool) = removed.as_ref().and_then(|pod| pod.pool.clone()) {
+            self.warm.requeue(pool);
+        }
         let mut tables = self.tables.write();
         tables.deleted_pods.insert(pod_uid);
-        if let Some(owner_uid) = removed.as_deref().or(owner_uid) {
+        let owner = removed.as_ref().map(|pod| pod.owner_uid.as_str());
+        if let Some(owner_uid) = owner.or(owner_uid) {
             tables.owners_with_deleted_pod.insert(owner_uid);
         }
         drop(tables);
@@ -189,8 +198,8 @@ impl PodIndex {
         }
     }
 
-    /// Returns the uid of the owner if this Pod was indexed.
-    fn drop_pod(&self, sandbox: &Key, pod_uid: &str) -> Option<String> {
+    /// Returns the Pod if it was indexed.
+    fn drop_pod(&self, sandbox: &Key, pod_uid: &str) -> Option<IndexedPod> {
         let mut tables = self.tables.write();
         let pods = tables.by_sandbox.get_mut(sandbox)?;
         let at = pods.iter().position(|pod| pod.facts.uid == pod_uid)?;
@@ -198,7 +207,7 @@ impl PodIndex {
         if pods.is_empty() {
             tables.by_sandbox.remove(sandbox);
         }
-        Some(removed.owner_uid)
+        Some(removed)
     }
 }
 

@@ -11,6 +11,7 @@ mod prestart;
 pub(crate) mod reconciler;
 pub(crate) mod recovery;
 mod refill;
+mod replacements;
 pub(crate) mod resize;
 pub(crate) mod shape;
 mod status;
@@ -62,6 +63,8 @@ pub(crate) struct Pool {
     generation: i64,
     spec: SandboxPoolSpec,
     status: SandboxPoolStatus,
+    /// It goes after its Pods: none is created or claimed any more.
+    is_deleting: bool,
     /// Template of its warm Pods, built once.
     warm_template: OnceLock<Arc<WarmTemplate>>,
     /// Hash of the template.
@@ -98,6 +101,7 @@ impl Pool {
             uid: pool.uid().unwrap_or_default(),
             version: pool.resource_version().and_then(|v| v.parse().ok()),
             generation: pool.metadata.generation.unwrap_or_default(),
+            is_deleting: pool.metadata.deletion_timestamp.is_some(),
             status: pool.status.unwrap_or_default(),
             ..Self::new(name, pool.spec)
         }
@@ -117,20 +121,13 @@ impl Pool {
 
 impl Pool {
     /// Returns whether it never has warm Pods.
-    fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.spec.replicas == 0 && self.spec.demand.is_none()
     }
 
     /// Returns whether its size depends on demand.
     pub(crate) fn grows(&self) -> bool {
         self.spec.demand.is_some()
-    }
-
-    /// Returns whether it matters that a sandbox finds no warm Pod.
-    pub(crate) fn notices_misses(&self) -> bool {
-        let spec = &self.spec;
-        let waits = spec.when_exhausted != WhenExhausted::ColdStart;
-        !self.is_plain() && (waits || self.grows())
     }
 
     /// Time that a sandbox waits for a warm Pod: 0 if it never does, `None` if it is refused.
@@ -184,13 +181,38 @@ impl PoolIndex {
             };
             let tenants = &pool.spec.tenants;
             let is_tenant = tenants.is_empty() || tenant.is_some_and(|own| tenants.contains(own));
-            is_chosen && is_tenant && key.namespace == entry.key.namespace
+            let is_near = key.namespace == entry.key.namespace;
+            is_chosen && is_tenant && is_near && !pool.is_deleting
         };
         let found = pools.iter().filter(|(key, pool)| may_claim(key, pool));
         let found = found.map(|(key, pool)| (key.clone(), pool.clone()));
         let mut found: Vec<_> = found.collect();
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
         found
+    }
+
+    /// Pool of the same template that sandboxes of both claim from first, by name.
+    fn overlapping(
+        &self,
+        key: &Key,
+        pool: &Pool,
+        has_shape: impl Fn(&Pool) -> bool,
+    ) -> Option<String> {
+        let shares_tenant = |other: &Pool| {
+            let (ours, theirs) = (&pool.spec.tenants, &other.spec.tenants);
+            let is_open = ours.is_empty() || theirs.is_empty();
+            is_open || ours.iter().any(|tenant| theirs.contains(tenant))
+        };
+        let is_served_first = |(at, other): &(&Key, &Arc<Pool>)| {
+            let is_before = at.namespace == key.namespace && at.name < key.name;
+            let matches = |pool: &Pool| pool.spec.claimed_by == ClaimPolicy::Matching;
+            let is_used =
+                matches(pool) && matches(other) && !other.is_plain() && !other.is_deleting;
+            is_before && is_used && shares_tenant(other) && has_shape(other)
+        };
+        let pools = self.by_key.read();
+        let found = pools.iter().filter(is_served_first);
+        found.map(|(at, _)| at.name.clone()).min()
     }
 
     /// Pool that a spec names, if it exists.
@@ -268,7 +290,13 @@ impl WatchSink<SandboxPool> for PoolIndex {
     }
 
     fn retain(&self, seen: &HashSet<Key>) {
-        self.by_key.write().retain(|key, _| seen.contains(key));
+        self.by_key.write().retain(|key, _| {
+            let is_there = seen.contains(key);
+            if !is_there {
+                self.pool_queue.add(key.clone());
+            }
+            is_there
+        });
         self.synced.send_replace(true);
     }
 }

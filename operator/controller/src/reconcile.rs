@@ -26,7 +26,8 @@ use self::observe::{Observed, observe};
 use self::plan::{Action, DeletionGrace, Plan, plan, status_after_rejection};
 use self::status_patch::patch_status;
 use crate::context::Context;
-use crate::facts::{WarmMatch, WarmSupply};
+use crate::facts::{ProbeResult, WarmMatch, WarmSupply};
+use crate::sandbox_memory::PerSandbox as _;
 use shared::index::{Entry, Key};
 use shared::kubernetes::owned_objects::CreateError;
 
@@ -45,6 +46,8 @@ pub(crate) async fn reconcile(
     }
     let plan = plan(&observed.plan_input(), &observed.facts, now);
     record_demand(context, &observed, &plan);
+    record_useless_claim(context, &observed);
+    join_waiting(context, &observed, &plan);
     let (requeue_at, writes, lost) = (plan.requeue_at, plan.write_status, plan.pod_lost);
     // On the heap: the future of a reconcile would exceed 16 KiB.
     let status = match Box::pin(apply(context, &observed, plan)).await {
@@ -68,12 +71,43 @@ fn record_demand(context: &Context, observed: &Observed, plan: &Plan) {
     };
     let is_start =
         |action: &Action| matches!(action, Action::ClaimPod { .. } | Action::CreatePod { .. });
+    let has_missed = |action: &Action| matches!(action, Action::CreatePod { .. });
     let refused = Some(Reason::PoolExhausted);
     let is_refused = plan.status.reason == refused && observed.entry.status.reason != refused;
     let pool = observed.entry.key.sibling(pool);
+    if plan.actions.iter().any(has_missed) {
+        context.metrics.record_claim("missed");
+        context.warm_pods.record_miss(&pool);
+    }
     let grows = context.pools.get(&pool).is_some_and(|pool| pool.grows());
     if grows && (is_refused || plan.actions.iter().any(is_start)) {
         context.demand.record_request(&pool);
+    }
+}
+
+/// Counts a claimed Pod that belongs to another sandbox or does not answer, before it is deleted.
+fn record_useless_claim(context: &Context, observed: &Observed) {
+    let pod = observed.facts.pod.as_ref();
+    let outcome = match observed.facts.readiness {
+        Some(ProbeResult::OtherOwner) => "other_owner",
+        Some(ProbeResult::Silent) => "silent",
+        _ => return,
+    };
+    if pod.is_some_and(|pod| pod.grace_ends_at.is_none()) {
+        context.metrics.record_claim(outcome);
+    }
+}
+
+/// Keeps the place of a sandbox among those that wait for a warm Pod.
+fn join_waiting(context: &Context, observed: &Observed, plan: &Plan) {
+    let entry = &observed.entry;
+    match &observed.facts.warm {
+        WarmSupply::Exhausted { pool, .. }
+            if plan.status.reason == Some(Reason::WaitingForWarmPod) =>
+        {
+            context.waiting.join(&entry.key.sibling(pool), entry);
+        }
+        _ => context.waiting.forget(&entry.key),
     }
 }
 

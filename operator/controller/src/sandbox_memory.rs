@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::sandbox::Phase;
+use crds::sandbox::{Phase, PoolSnapshot};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::facts::ResizeProblem;
 use shared::index::{Entry, Index, Key};
 
 /// Backoff before the second replacement of a lost Pod. The first one is immediate.
@@ -59,10 +60,12 @@ struct Memory {
     own_version: Option<String>,
     /// Number of recent replacements of a lost Pod, and the time of the last one.
     replacements: Option<(u32, Timestamp)>,
+    /// Pool revision at the time of the claim of a warm Pod.
+    claimed_from: Option<Arc<PoolSnapshot>>,
     /// PVC of a Pod that was warm, which the sandbox owns now.
     adopted_claim: Option<String>,
     /// Pod whose resources the API server refused to raise, and why.
-    refused_resize: Option<(String, String)>,
+    refused_resize: Option<(String, ResizeProblem)>,
     /// Begin and kind of the start in progress. Status timestamps have whole seconds and a warm
     /// start takes milliseconds.
     start: Option<(Instant, &'static str)>,
@@ -101,6 +104,16 @@ impl SandboxMemory {
         version.is_some_and(|own| entry.is_some_and(|entry| entry.resource_version == *own))
     }
 
+    /// Records the pool revision at the time of a claim.
+    pub(crate) fn record_claimed_from(&self, key: &Key, pool: Option<Arc<PoolSnapshot>>) {
+        self.with(key, |memory| memory.claimed_from = pool);
+    }
+
+    /// Pool revision that the warm Pod of a sandbox was claimed from. A later one is not for it.
+    pub(crate) fn claimed_from(&self, key: &Key) -> Option<Arc<PoolSnapshot>> {
+        self.0.lock().get(key)?.claimed_from.clone()
+    }
+
     /// Records that the sandbox owns the PVC of a Pod that was warm.
     pub(crate) fn record_adopted_claim(&self, key: &Key, claim: &str) {
         self.with(key, |memory| memory.adopted_claim = Some(claim.to_owned()));
@@ -111,16 +124,16 @@ impl SandboxMemory {
     }
 
     /// Records that the API server refused to raise the resources of a Pod.
-    pub(crate) fn record_resize_rejection(&self, key: &Key, pod_uid: &str, message: String) {
-        let refused = Some((pod_uid.to_owned(), message));
+    pub(crate) fn record_resize_problem(&self, key: &Key, pod_uid: &str, why: ResizeProblem) {
+        let refused = Some((pod_uid.to_owned(), why));
         self.with(key, |memory| memory.refused_resize = refused);
     }
 
     /// Reason for which the API server refused to raise the resources of this Pod.
-    pub(crate) fn resize_rejection(&self, key: &Key, pod_uid: &str) -> Option<String> {
+    pub(crate) fn resize_problem(&self, key: &Key, pod_uid: &str) -> Option<ResizeProblem> {
         let all = self.0.lock();
-        let (uid, message) = all.get(key)?.refused_resize.as_ref()?;
-        (uid == pod_uid).then(|| message.clone())
+        let (uid, problem) = all.get(key)?.refused_resize.as_ref()?;
+        (uid == pod_uid).then(|| problem.clone())
     }
 
     /// Records that a lost Pod was replaced.

@@ -89,6 +89,12 @@ impl Container {
         }
     }
 
+    /// Drops restarts that are none of the sandbox: the Pod was warm.
+    pub(super) fn without_restarts(mut self, earlier: u32) -> Self {
+        self.restarts = self.restarts.saturating_sub(earlier);
+        self
+    }
+
     /// Start of the running container, if the kubelet reports it.
     pub fn running_since(&self) -> Option<Timestamp> {
         match self.state {

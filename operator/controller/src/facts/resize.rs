@@ -34,8 +34,10 @@ fn same(a: &Quantities, b: &Quantities) -> bool {
         .all(|name| amount(a, name) == amount(b, name))
 }
 
-/// Problem that the kubelet reports (KEP 1287).
+/// Problem that the kubelet reports (KEP 1287) with a Pod that was small. Others may be resized by
+/// their owners.
 pub(super) fn problem(pod: &SlimPod) -> Option<ResizeProblem> {
+    pod.annotation(IDLE_RESOURCES_ANNOTATION)?;
     let pending = pod.condition("PodResizePending")?;
     (pending.status == "True").then(|| ResizeProblem {
         is_final: pending.reason.as_deref() == Some("Infeasible"),

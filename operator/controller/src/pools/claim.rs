@@ -5,6 +5,7 @@
 use crds::names;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -12,7 +13,8 @@ use super::warm_pods::WarmPod;
 use crate::context::Context;
 use crate::facts::spec_revision::SpecRevision;
 use crate::facts::{
-    CLAIMED_ANNOTATION, KEY_ROTATION_ANNOTATION, RESTARTS_ANNOTATION, SPEC_ANNOTATION, WarmMatch,
+    CLAIMED_ANNOTATION, KEY_ROTATION_ANNOTATION, RESTARTS_ANNOTATION, SPEC_ANNOTATION,
+    WARM_RESTARTS_ANNOTATION, WarmMatch,
 };
 use crate::reconcile::build::command::key_rotation;
 use crate::reconcile::build::sandbox_owner;
@@ -32,7 +34,8 @@ pub(crate) async fn claim(
 ) -> Result<Option<SlimPod>, CallError> {
     let pool = entry.key.sibling(&warm.pool);
     for _ in 0..MAX_ATTEMPTS {
-        let Some(pod) = context.warm_pods.take_ready(&pool, &warm.shape) else {
+        let taken = context.warm_pods.take_ready(&pool, &warm.shape, &entry.uid);
+        let Some(pod) = taken else {
             break;
         };
         if let Some(claimed) = try_claim(context, entry, &pool, &pod, restarts).await? {
@@ -48,7 +51,8 @@ pub(crate) async fn claim(
     Ok(None)
 }
 
-/// `None` if the Pod was changed or deleted meanwhile.
+/// `None` if the Pod was changed or deleted meanwhile. After an error without an answer the Pod stays
+/// taken: the claim may have been accepted, so the next attempt is made with the same Pod.
 async fn try_claim(
     context: &Context,
     entry: &Entry,
@@ -70,18 +74,20 @@ async fn try_claim(
             Ok(None)
         }
         Err(error) if error.is_conflict() => {
-            // The watch shows the change; until then the Pod stays taken.
-            match with_timeout(api.get_opt(&facts.name)).await? {
-                Some(found) => context.pods.observe(&found),
-                None => warm.remove(pool.clone(), &facts.name, &facts.uid),
+            let Some(found) = with_timeout(api.get_opt(&facts.name)).await? else {
+                warm.remove(pool.clone(), &facts.name, &facts.uid);
+                return Ok(None);
+            };
+            context.pods.observe(&found);
+            // An earlier attempt was accepted, although its answer was lost.
+            if found.owner_references().iter().any(|o| o.uid == entry.uid) {
+                return Ok(Some(found));
             }
             warm.give_back(pool, &facts.uid);
             Ok(None)
         }
         Err(error) => {
-            // A timeout says nothing: the claim may have been accepted.
-            if let Ok(Some(found)) = with_timeout(api.get_opt(&facts.name)).await {
-                context.pods.observe(&found);
+            if error.code().is_some_and(|code| code < 500) {
                 warm.give_back(pool, &facts.uid);
             }
             Err(error)
@@ -119,6 +125,10 @@ fn patch(entry: &Entry, pod: &WarmPod, restarts: u32, now: Timestamp) -> Value {
     });
     if restarts > 0 {
         annotations[RESTARTS_ANNOTATION] = restarts.to_string().into();
+    }
+    let own = pod.facts.container.restarts;
+    if own > 0 {
+        annotations[WARM_RESTARTS_ANNOTATION] = own.to_string().into();
     }
     let rotation = key_rotation(&entry.spec);
     if rotation > 0 {

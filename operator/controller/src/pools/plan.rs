@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 
 use crds::int_or_string::IntOrString;
 use crds::pool::SandboxPoolSpec;
+use jiff::Timestamp;
 
 use super::warm_pods::WarmPod;
 
@@ -26,18 +27,13 @@ pub(crate) struct PoolPlan {
     pub(crate) starting: usize,
     /// Pods of another revision than that of the template.
     pub(crate) outdated: usize,
+    /// Pods that have ended, or are not ready after the time for a start.
+    pub(crate) ended: usize,
     /// No Pod can be made from the template.
     pub(crate) is_blocked: bool,
 }
 
 impl PoolPlan {
-    /// Percentage of the wanted Pods that exist.
-    pub(crate) fn percent(&self) -> u32 {
-        let existing = (self.ready + self.starting) * 100;
-        let percent = existing.checked_div(self.desired).unwrap_or(100);
-        u32::try_from(percent).unwrap_or(u32::MAX)
-    }
-
     /// Keeps the Pods of a pool whose template no Pod can be made from.
     pub(crate) fn blocked(replicas: usize, pods: &[WarmPod]) -> Self {
         let existing = pods
@@ -55,18 +51,23 @@ impl PoolPlan {
     }
 }
 
-/// Plans for a pool that is to have `replicas` Pods of this revision.
+/// Plans for a pool that is to have `replicas` Pods of this revision. Pods that were created before
+/// `oldest_start` should be ready.
 pub(crate) fn plan(
     spec: &SandboxPoolSpec,
     replicas: usize,
     revision: &str,
     pods: &[WarmPod],
+    oldest_start: Timestamp,
 ) -> PoolPlan {
-    let faulty = pods
-        .iter()
-        .filter(|pod| pod.has_ended() && !pod.is_ending());
+    let has_ended = |pod: &WarmPod| {
+        let is_late = pod.facts.created_at.is_some_and(|at| at <= oldest_start);
+        pod.has_ended() || is_late && !pod.is_ready() && !pod.is_ending()
+    };
+    let faulty = pods.iter().filter(|pod| has_ended(pod) && !pod.is_ending());
     let mut delete: Vec<_> = faulty.map(uid).collect();
-    let existing = |pod: &&WarmPod| !pod.has_ended() && !pod.is_terminating();
+    let ended = delete.len();
+    let existing = |pod: &&WarmPod| !has_ended(pod) && !pod.is_terminating();
     let existing: Vec<&WarmPod> = pods.iter().filter(existing).collect();
     let is_current = |pod: &&WarmPod| pod.revision == revision;
     let (current, outdated): (Vec<&WarmPod>, Vec<&WarmPod>) =
@@ -97,6 +98,7 @@ pub(crate) fn plan(
         ready,
         starting: existing.len() - ready,
         outdated: outdated.len(),
+        ended,
         is_blocked: false,
     }
 }
@@ -135,7 +137,6 @@ fn share(bound: &IntOrString, replicas: usize, divide: fn(usize, usize) -> usize
 mod tests {
     use std::sync::Arc;
 
-    use jiff::Timestamp;
     use serde_json::json;
 
     use super::*;
@@ -183,7 +184,9 @@ mod tests {
         let spec = json!({"template": {"image": "i"}, "replicas": replicas, "rollout": rollout});
         let spec: SandboxPoolSpec = serde_json::from_value(spec).unwrap();
         let replicas = usize::try_from(spec.replicas).unwrap();
-        let plan = plan(&spec, replicas, "new", &pods(text));
+        // The first Pod should be ready by now.
+        let oldest_start = Timestamp::UNIX_EPOCH;
+        let plan = plan(&spec, replicas, "new", &pods(text), oldest_start);
         let letter = |uid: &String| uid.trim_start_matches(char::is_numeric).to_owned();
         (plan.create, plan.delete.iter().map(letter).collect())
     }
@@ -201,6 +204,7 @@ mod tests {
             // A claim in progress is not replaced before it has succeeded.
             (3, &none, "rrt", 0, ""),
             (3, &none, "rrx", 1, "x"),
+            (3, &none, "srr", 1, "s"),
             // Too many: those that are not ready first, then the newest.
             (1, &none, "rsr", 0, "sr"),
             (0, &none, "tr", 0, "r"),
@@ -212,7 +216,7 @@ mod tests {
             (4, &in_place, "RRRR", 0, "RR"),
             (4, &in_place, "RRss", 0, ""),
             (4, &stuck, "RRRR", 1, ""),
-            (4, &none, "SSSS", 1, "SSSS"),
+            (4, &none, "RSSS", 1, "SSS"),
             (0, &none, "RS", 0, "SR"),
         ] {
             let planned = planned(replicas, rollout, text);

@@ -89,10 +89,14 @@ fn default_command(mode: PrestartMode, spec: &SandboxSpec) -> Option<Vec<String>
 fn environment(context: &BuildContext<'_>) -> std::collections::BTreeMap<String, String> {
     let mut all = shared_variables(context);
     let own = &context.entry.spec.env;
-    // References are part of the Pod.
-    for variable in own.iter().filter(|_| !is_fixed(own)) {
-        let value = variable.value.clone().unwrap_or_default();
-        all.insert(variable.name.clone(), value);
+    for variable in own {
+        // With references, all of them are part of the Pod.
+        if is_fixed(own) {
+            all.remove(&variable.name);
+        } else {
+            let value = variable.value.clone().unwrap_or_default();
+            all.insert(variable.name.clone(), value);
+        }
     }
     all
 }

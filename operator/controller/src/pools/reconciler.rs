@@ -1,14 +1,18 @@
 //! Keeps the warm Pods of each pool at their number. Only the leader runs it. A change of a pool or
 //! of its Pods requeues the pool.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crds::names;
 use crds::sandbox::SandboxSpec;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
-use jiff::SignedDuration;
+use futures::{StreamExt as _, stream};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::api::Preconditions;
+use parking_lot::Mutex;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -18,14 +22,14 @@ use super::Pool;
 use super::image_pulls::ImagePuller;
 use super::plan::{PoolPlan, plan};
 use super::refill::Refill;
+use super::replacements::Replacements;
 use super::resize::is_supported;
 use super::shape::{WarmPods, WarmTemplate};
 use super::status::{Observation, StatusWriter};
-use super::warm_pods::WarmPod;
+use super::warm_pods::{UnansweredCreation, WarmPod};
 use crate::context::Context;
 use crate::facts::PodFacts;
 use crate::reconcile::build::{BuildError, PoolRef};
-use crate::sandbox_memory::{PerSandbox as _, SandboxMemory};
 use shared::index::Key;
 use shared::kubernetes::client::{CallError, with_timeout};
 use shared::kubernetes::owned_objects::{CreateError, create_owned, delete};
@@ -37,11 +41,13 @@ const MAX_CONCURRENT_POOLS: usize = 8;
 /// Pods of one pool that are created or deleted at once. More would delay claims.
 const MAX_CONCURRENT_WRITES: usize = 4;
 /// Pods of one pool that one reconcile creates. The rest follows in the next one.
-const MAX_BATCH: usize = 128;
+const MAX_BATCH: usize = 32;
 /// Time for reconciles to end on shutdown: slightly more than the time limit of one call.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(12);
 /// Time after which a pool with demand is looked at again: demand is forgotten.
 const RESIZE_INTERVAL: Duration = Duration::from_mins(1);
+/// Longest start of a Pod if sandboxes have no start timeout.
+const MAX_START: Duration = Duration::from_hours(1);
 /// Age of a Pod whose PVC is no longer being created by this process.
 const VOLUME_DELAY: SignedDuration = SignedDuration::from_secs(15);
 /// Time limit of one reconcile.
@@ -50,8 +56,9 @@ const TIME_LIMIT: Duration = Duration::from_mins(1);
 /// Maintenance of the warm Pods.
 pub(crate) struct PoolReconciler {
     context: Arc<Context>,
-    /// Replacements of Pods that have ended, by pool.
-    memory: SandboxMemory,
+    replacements: Replacements,
+    /// Error of the last reconcile, by pool.
+    errors: Mutex<HashMap<Key, String>>,
     statuses: StatusWriter,
     image_puller: ImagePuller,
 }
@@ -70,11 +77,25 @@ enum PoolError {
     Random,
 }
 
+impl PoolError {
+    /// Error category for metrics.
+    fn category(&self) -> &'static str {
+        match self {
+            Self::Build(_) => "invalid",
+            Self::Create(error) => error.category(),
+            Self::Call(error) => error.category(),
+            Self::Discovery(_) => "discovery",
+            Self::Random => "random",
+        }
+    }
+}
+
 impl PoolReconciler {
     pub(crate) fn new(context: Arc<Context>) -> Arc<Self> {
         Arc::new(Self {
             context,
-            memory: SandboxMemory::default(),
+            replacements: Replacements::default(),
+            errors: Mutex::default(),
             statuses: StatusWriter::default(),
             image_puller: ImagePuller::default(),
         })
@@ -112,26 +133,40 @@ impl PoolReconciler {
             key: &key,
             outcome: Outcome::Failed,
         };
-        let failure = match timeout(TIME_LIMIT, self.reconcile(&key)).await {
+        let began = Instant::now();
+        let metrics = &self.context.metrics;
+        let (failure, category) = match timeout(TIME_LIMIT, self.reconcile(&key)).await {
             Ok(Ok(next)) => {
-                self.memory.forget_failure(&key);
                 guard.outcome = Outcome::Succeeded(next);
                 return;
             }
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "the reconcile exceeded its time limit".to_owned(),
+            Ok(Err(error)) => (error.to_string(), error.category()),
+            Err(_) => (
+                "the reconcile exceeded its time limit".to_owned(),
+                "timeout",
+            ),
         };
-        if self.memory.is_new_error(&key, &failure) {
-            tracing::warn!(pool = %key, error = failure, "cannot maintain a pool; requeued");
+        metrics.record_failure(category, began.elapsed());
+        self.warn_once(&key, &failure);
+    }
+
+    /// Logs an error unless the last reconcile of the pool met the same.
+    fn warn_once(&self, key: &Key, error: &str) {
+        let last = self.errors.lock().insert(key.clone(), error.to_owned());
+        if last.as_deref() != Some(error) {
+            tracing::warn!(pool = %key, error, "cannot maintain a pool");
         }
     }
 
     /// Creates and deletes Pods, and writes the status. Returns the time of the next reconcile.
     async fn reconcile(&self, key: &Key) -> Result<Option<Instant>, PoolError> {
         let context = &self.context;
-        let Some(pool) = context.pools.get(key) else {
+        let pool = context.pools.get(key);
+        let Some(pool) = pool.filter(|pool| !pool.is_deleting) else {
             // Kubernetes deletes the warm Pods with the pool. Claimed ones belong to their sandboxes.
-            self.memory.forget(key);
+            self.replacements.forget(key);
+            self.errors.lock().remove(key);
+            context.warm_pods.forget(key);
             self.statuses.forget(key);
             self.image_puller.forget(key);
             context.demand.forget(key);
@@ -140,6 +175,7 @@ impl PoolReconciler {
         let template = match self.warm_pods().template(&pool) {
             Ok(template) => template,
             Err(error) => {
+                self.warn_once(key, &error.to_string());
                 let plan = PoolPlan::blocked(self.replicas(key, &pool), &context.warm_pods.of(key));
                 return Ok(self
                     .report(key, &pool, Observation::new(plan, Some(error.to_string())))
@@ -149,10 +185,17 @@ impl PoolReconciler {
         self.settle_claims(key).await?;
         let pods = context.warm_pods.of(key);
         let replicas = self.replicas(key, &pool);
-        let mut plan = plan(&pool.spec, replicas, &template.revision, &pods);
+        let oldest_start = self.oldest_start(&template);
+        let mut plan = plan(
+            &pool.spec,
+            replicas,
+            &template.revision,
+            &pods,
+            oldest_start,
+        );
         let mut refill_at = None;
         if plan.create > 0 {
-            match context.warm_pods.refill(key, plan.percent()) {
+            match context.warm_pods.refill(key, plan.ready) {
                 Refill::Fully => {}
                 Refill::AtMost(count) => {
                     // The next reconcile asks again.
@@ -171,7 +214,7 @@ impl PoolReconciler {
         let (result, retry_at) = self.carry_out(key, &pool, &template, &pods, &plan).await;
         let problem = match &result {
             Err(error) => Some(error.to_string()),
-            Ok(()) => pods.iter().find_map(WarmPod::problem).map(str::to_owned),
+            Ok(()) => pods.iter().find_map(WarmPod::problem),
         };
         let mut observation = Observation::new(plan, problem);
         let puller = &self.image_puller;
@@ -183,10 +226,23 @@ impl PoolReconciler {
         let resize_at = pool.spec.demand.map(|_| Instant::now() + RESIZE_INTERVAL);
         let lacks_volume = pods.iter().any(|pod| lacks_volume(&pod.facts));
         let volume_at = lacks_volume.then(|| Instant::now() + VOLUME_DELAY.unsigned_abs());
+        let overdue_at = pods.iter().filter_map(WarmPod::overdue_at).min();
+        let stuck_at = next_stuck(&pods, oldest_start);
         let times = [
-            refill_at, retry_at, report_at, resize_at, volume_at, pulls_at,
+            refill_at, retry_at, report_at, resize_at, volume_at, pulls_at, overdue_at, stuck_at,
         ];
+        self.errors.lock().remove(key);
         Ok(times.into_iter().flatten().min())
+    }
+
+    /// Pods that were created before and are not ready are replaced.
+    fn oldest_start(&self, template: &WarmTemplate) -> Timestamp {
+        let lifecycle = &self.context.config.defaults.lifecycle;
+        let deadlines = lifecycle.overridden(template.spec.lifecycle.as_ref());
+        let limit = deadlines.start_timeout.unwrap_or(MAX_START);
+        let limit = SignedDuration::try_from(limit).unwrap_or(SignedDuration::MAX);
+        let now = self.context.clock.now();
+        now.checked_sub(limit).unwrap_or(Timestamp::MIN)
     }
 
     /// Number of warm Pods that a pool is to have.
@@ -204,7 +260,11 @@ impl PoolReconciler {
     /// Reads Pods of claims whose outcome is unknown: the API server did not answer.
     async fn settle_claims(&self, pool: &Key) -> Result<(), CallError> {
         let (warm, api) = (&self.context.warm_pods, self.context.api::<SlimPod>(pool));
-        for pod in warm.of(pool).iter().filter(|pod| pod.is_overdue()) {
+        let now = Instant::now();
+        for pod in warm.of(pool) {
+            if pod.overdue_at().is_none_or(|at| at > now) {
+                continue;
+            }
             let facts = &pod.facts;
             match with_timeout(api.get_opt(&facts.name)).await? {
                 Some(found) => self.context.pods.observe(&found),
@@ -224,9 +284,8 @@ impl PoolReconciler {
         pods: &[WarmPod],
         plan: &PoolPlan,
     ) -> (Result<(), PoolError>, Option<Instant>) {
-        let now = self.context.clock.now();
-        if pods.iter().any(|pod| pod.has_ended() && !pod.is_ending()) {
-            self.memory.record_replacement(key, now);
+        if plan.ended > 0 {
+            self.replacements.record(key, plan.ended);
         }
         if let Err(error) = self.delete_pods(key, pods, &plan.delete).await {
             return (Err(error), None);
@@ -237,13 +296,11 @@ impl PoolReconciler {
         {
             return (Err(error), None);
         }
-        let earliest = self.memory.earliest_replacement(key, now);
-        if let Some(at) = earliest.filter(|at| plan.create > 0 && *at > now) {
-            let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
-            return (Ok(()), Some(Instant::now() + wait));
-        }
-        let created = self.create_pods(key, pool, template, plan.create);
-        (created.await, None)
+        let held = self.replacements.held_back(key);
+        let held = held.filter(|_| plan.create > 0);
+        let count = plan.create.saturating_sub(held.map_or(0, |(pods, _)| pods));
+        let created = self.create_pods(key, pool, template, count);
+        (created.await, held.map(|(_, until)| until))
     }
 
     async fn create_pods(
@@ -259,10 +316,7 @@ impl PoolReconciler {
         self.isolate(key).await?;
         let owner = pool_ref(key, pool);
         let creations = (0..count.min(MAX_BATCH)).map(|_| self.create_pod(key, &owner, template));
-        let mut creations = stream::iter(creations).buffer_unordered(MAX_CONCURRENT_WRITES);
-        // The first error ends it: the others would meet the same.
-        while creations.try_next().await?.is_some() {}
-        Ok(())
+        until_first_error(creations.collect()).await
     }
 
     async fn create_pod(
@@ -275,16 +329,29 @@ impl PoolReconciler {
         SystemRandom::new()
             .fill(&mut random)
             .map_err(|_| PoolError::Random)?;
+        let (warm, namespace) = (&self.context.warm_pods, &pool.namespace);
+        let name = warm.take_unanswered(pool);
         let key = Key {
-            namespace: pool.namespace.clone(),
-            name: names::warm_pod(&pool.name, &random),
+            namespace: namespace.clone(),
+            name: name.unwrap_or_else(|| names::warm_pod(&pool.name, &random)),
         };
         let is_small = template.idle.is_some() && is_supported(&self.context).await?;
         let pods = self.warm_pods();
         let pod = pods.build(key.clone(), owner, template, is_small)?;
-        let (client, namespace) = (&self.context.client, &pool.namespace);
-        let created: SlimPod = create_owned(client, namespace, &pod, &owner.uid).await?;
-        self.context.warm_pods.apply(pool.clone(), &created, false);
+        let mut creation = UnansweredCreation {
+            index: warm,
+            pool,
+            name: &key.name,
+            is_answered: false,
+        };
+        let created = create_owned(&self.context.client, namespace, &pod, &owner.uid).await;
+        creation.is_answered = match &created {
+            Err(CreateError::Call(error)) => error.code().is_some_and(|code| code < 500),
+            _ => true,
+        };
+        drop(creation);
+        let created: SlimPod = created?;
+        warm.apply(pool.clone(), &created, false);
         let uid = created.metadata.uid.unwrap_or_default();
         self.create_volume(key, owner, &template.spec, &uid).await
     }
@@ -340,9 +407,7 @@ impl PoolReconciler {
                 deletions.push(self.delete_pod(pool, pod));
             }
         }
-        let mut deletions = stream::iter(deletions).buffer_unordered(MAX_CONCURRENT_WRITES);
-        while deletions.try_next().await?.is_some() {}
-        Ok(())
+        until_first_error(deletions).await
     }
 
     async fn delete_pod(&self, pool: &Key, pod: &WarmPod) -> Result<(), PoolError> {
@@ -350,17 +415,26 @@ impl PoolReconciler {
         if !warm.take(pool, uid) {
             return Ok(());
         }
-        let api = self.context.api::<SlimPod>(pool);
-        match delete(&api, &pod.facts.name, Some(uid), None).await {
-            Ok(_) => {
-                warm.remove(pool.clone(), &pod.facts.name, uid);
-                Ok(())
+        let (api, name) = (self.context.api::<SlimPod>(pool), &pod.facts.name);
+        // A Pod that has changed may have been claimed by the leader before.
+        let unchanged = Preconditions {
+            uid: Some(uid.clone()),
+            resource_version: Some(pod.resource_version.clone()),
+        };
+        match delete(&api, name, Some(unchanged), None).await {
+            Ok(_) => warm.remove(pool.clone(), name, uid),
+            Err(error) if error.is_conflict() => {
+                if let Some(found) = with_timeout(api.get_opt(name)).await? {
+                    self.context.pods.observe(&found);
+                }
+                warm.give_back(pool, uid);
             }
             Err(error) => {
                 warm.give_back(pool, uid);
-                Err(error.into())
+                return Err(error.into());
             }
         }
+        Ok(())
     }
 
     /// Writes the status if it has changed, at most every second. Returns the time of a write that
@@ -377,6 +451,11 @@ impl PoolReconciler {
         }
         let context = &self.context;
         observation.claimed = context.pods.count_claimed(key);
+        let warm_pods = self.warm_pods();
+        let shape = |pool: &Pool| Some(warm_pods.template(pool).ok()?.shape.clone());
+        let own = shape(pool);
+        let has_shape = |other: &Pool| own.is_some() && shape(other) == own;
+        observation.overlap = context.pools.overlapping(key, pool, has_shape);
         let statuses = &self.statuses;
         statuses.write(context, key, pool, &observation).await?;
         Ok(None)
@@ -398,6 +477,28 @@ impl PoolReconciler {
             keys: &self.context.keys,
         }
     }
+}
+
+/// Carries out a few writes at a time. After an error those that have begun are finished, because
+/// their outcome matters, and no other begins: it would meet the same error.
+async fn until_first_error<W: Future<Output = Result<(), PoolError>>>(
+    writes: Vec<W>,
+) -> Result<(), PoolError> {
+    let has_failed = AtomicBool::new(false);
+    let mut attempts = Vec::new();
+    for write in writes {
+        attempts.push(async {
+            if has_failed.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let result = write.await;
+            has_failed.fetch_or(result.is_err(), Ordering::Relaxed);
+            result
+        });
+    }
+    let attempts = stream::iter(attempts).buffer_unordered(MAX_CONCURRENT_WRITES);
+    let results: Vec<_> = attempts.collect().await;
+    results.into_iter().collect()
 }
 
 /// Finishes a reconcile even if it panics; otherwise the pool would never be handed out again.
@@ -425,6 +526,15 @@ impl Drop for QueueGuard<'_> {
             self.queue.add_at(self.key.clone(), at);
         }
     }
+}
+
+/// Time at which the first Pod that is still starting has taken too long.
+fn next_stuck(pods: &[WarmPod], oldest_start: Timestamp) -> Option<Instant> {
+    let starting = pods.iter().filter(|pod| !pod.is_ready());
+    let left = starting
+        .filter_map(|pod| pod.facts.created_at)
+        .filter_map(|at| Duration::try_from(at.duration_since(oldest_start)).ok());
+    left.min().map(|left| Instant::now() + left)
 }
 
 /// Returns whether the Pod waits for a PVC that does not exist.

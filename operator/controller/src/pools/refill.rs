@@ -1,18 +1,26 @@
 //! Time at which a pool is refilled: after a burst of claims, whose sandboxes become ready before
 //! starts of other Pods take up nodes and API server. A pool that has claims for longer is refilled
-//! beside them, the faster the emptier it is.
+//! beside them, the faster the sooner they would empty it, and hardly faster than they come: where
+//! starts and claims share a busy API server, more would delay both.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Time without a claim before a pool is refilled, and the longest time that claims delay it.
+/// Least time without a claim before a pool is refilled, and as a multiple of the mean time between
+/// two claims: an API server that hesitates has not seen the end of a burst.
 pub(super) const REFILL_DELAY: Duration = Duration::from_millis(80);
-const MAX_REFILL_DELAY: Duration = Duration::from_millis(800);
-/// Time between two Pods beside claims, up to a percentage of the wanted ones. It grows with the
-/// square of the percentage: 80 ms at a half, 320 ms if the pool is full.
-const INTERVAL: Duration = Duration::from_millis(20);
-const SHORT_INTERVAL_PERCENT: u32 = 25;
+const QUIET_GAPS: u32 = 8;
+/// Longest time that claims delay a refill.
+const MAX_REFILL_DELAY: Duration = Duration::from_millis(1500);
+/// A pool that lasts so long with the present claims gets one Pod for each of them, with twice as
+/// many one for four.
+const RUNWAY: Duration = Duration::from_secs(3);
+/// Least time between two Pods beside claims, as a part of that between two claims.
+const MIN_GAPS: f64 = 0.9;
+/// Time between two Pods beside claims.
+const MIN_INTERVAL: Duration = Duration::from_millis(5);
+const MAX_INTERVAL: Duration = Duration::from_secs(1);
 /// Most Pods that one reconcile creates beside claims, if it is late.
 const MAX_AT_ONCE: u128 = 8;
 
@@ -30,6 +38,8 @@ pub(crate) enum Refill {
 pub(super) struct RecentClaims {
     first: Instant,
     last: Instant,
+    /// Moving average of the time between two claims, after the second one.
+    mean_gap: Option<Duration>,
     /// Time of the last permission beside them.
     refilled_at: Option<Instant>,
 }
@@ -39,21 +49,28 @@ impl RecentClaims {
         Self {
             first: now,
             last: now,
+            mean_gap: None,
             refilled_at: None,
         }
     }
 
     pub(super) fn add(&mut self, now: Instant) {
+        let gap = now.duration_since(self.last);
+        self.mean_gap = Some(self.mean_gap.map_or(gap, |mean| (mean * 15 + gap) / 16));
         self.last = now;
     }
 
-    /// Permission for a pool that has this percentage of its Pods, which is then made use of.
-    pub(super) fn refill(&mut self, percent: u32, now: Instant) -> Refill {
-        let quiet_at = self.last + REFILL_DELAY;
+    /// Permission for a pool with so many ready Pods, which is then made use of. Claims that the API
+    /// server has not answered yet are no end of a burst.
+    pub(super) fn refill(&mut self, ready: usize, is_claimed_now: bool, now: Instant) -> Refill {
+        let mean_gap = self.mean_gap.unwrap_or_default();
+        let quiet = (mean_gap * QUIET_GAPS).clamp(REFILL_DELAY, MAX_REFILL_DELAY);
+        let last = if is_claimed_now { now } else { self.last };
+        let quiet_at = last + quiet;
         if quiet_at <= now {
             return Refill::Fully;
         }
-        let interval = interval(percent);
+        let interval = interval(mean_gap, ready);
         let next = match self.refilled_at {
             Some(at) => at + interval,
             None => self.first + MAX_REFILL_DELAY,
@@ -68,46 +85,58 @@ impl RecentClaims {
     }
 }
 
-fn interval(percent: u32) -> Duration {
-    let percent = percent.clamp(SHORT_INTERVAL_PERCENT, 100);
-    INTERVAL * (percent * percent) / (SHORT_INTERVAL_PERCENT * SHORT_INTERVAL_PERCENT)
+/// Time between two Pods beside claims.
+fn interval(mean_gap: Duration, ready: usize) -> Duration {
+    let ready = u32::try_from(ready).unwrap_or(u32::MAX);
+    let runway = mean_gap.saturating_mul(ready).min(MAX_RUNWAY);
+    let ratio = runway.as_secs_f64() / RUNWAY.as_secs_f64();
+    let interval = mean_gap.mul_f64((ratio * ratio).max(MIN_GAPS));
+    interval.clamp(MIN_INTERVAL, MAX_INTERVAL)
 }
+
+/// Longer ones make no difference.
+const MAX_RUNWAY: Duration = Duration::from_hours(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const GAP: u64 = 20;
 
     #[test]
     fn burst_is_refilled_when_it_is_over() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let mut claims = RecentClaims::new(start);
-        claims.add(at(60));
-        assert_eq!(claims.refill(50, at(70)), Refill::NotBefore(at(140)));
-        claims.add(at(130));
-        assert_eq!(claims.refill(50, at(140)), Refill::NotBefore(at(210)));
-        assert_eq!(claims.refill(50, at(210)), Refill::Fully);
+        let refill = |claims: &mut RecentClaims, ms| claims.refill(5, false, at(ms));
+        assert_eq!(refill(&mut claims, 10), Refill::NotBefore(at(80)));
+        claims.add(at(GAP));
+        // Eight times the gap: an API server that hesitates has not seen the end.
+        assert_eq!(refill(&mut claims, 80), Refill::NotBefore(at(180)));
+        assert_eq!(claims.refill(5, true, at(180)), Refill::NotBefore(at(340)));
+        assert_eq!(refill(&mut claims, 180), Refill::Fully);
     }
 
     #[test]
-    fn pool_is_refilled_beside_claims_the_faster_the_emptier_it_is() {
+    fn pool_is_refilled_beside_claims_the_faster_the_sooner_it_would_be_empty() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        for (percent, interval) in [(100, 320), (50, 80), (25, 20), (0, 20)] {
+        for (ready, interval) in [(600, 320), (300, 80), (150, GAP), (75, 18), (0, 18)] {
             let mut claims = RecentClaims::new(start);
-            let mut refill = |ms| {
+            let mut refill = |ms: u64| {
                 claims.add(at(ms));
-                claims.refill(percent, at(ms))
+                claims.refill(ready, false, at(ms))
             };
-            assert_eq!(refill(790), Refill::NotBefore(at(800)));
-            assert_eq!(refill(800), Refill::AtMost(1), "{percent}");
-            let next = 800 + interval;
-            let waits = Refill::NotBefore(at(next.min(801 + 80)));
-            assert_eq!(refill(801), waits, "{percent}");
-            assert_eq!(refill(next), Refill::AtMost(1), "{percent}");
-            // After a delay, what it missed, within bounds.
-            assert_eq!(refill(next + 3 * interval), Refill::AtMost(3), "{percent}");
-            assert_eq!(refill(next + 99 * interval), Refill::AtMost(8), "{percent}");
+            for ms in (GAP..1500).step_by(20) {
+                assert!(matches!(refill(ms), Refill::NotBefore(_)), "{ms}");
+            }
+            assert_eq!(refill(1500), Refill::AtMost(1), "{ready}");
+            let next = 1500 + interval;
+            for ms in (1500 + GAP..next).step_by(20) {
+                assert!(matches!(refill(ms), Refill::NotBefore(_)), "{ms}");
+            }
+            let next = refill(next.max(1500 + GAP));
+            assert_eq!(next, Refill::AtMost(1), "{ready}");
         }
     }
 }

@@ -8,7 +8,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::facts::RESIZED;
+use crate::facts::{RESIZED, ResizeProblem};
 use crate::reconcile::build::BuildError;
 use crate::reconcile::build::resources::requirements;
 use shared::index::Entry;
@@ -38,7 +38,8 @@ pub(crate) enum ResizeError {
     Call(#[from] CallError),
 }
 
-/// Gives a claimed Pod the resources of its sandbox. A rejection is final for this Pod.
+/// Gives a claimed Pod the resources of its sandbox. A rejection as invalid is final for this Pod; a
+/// quota may have room later.
 pub(crate) async fn resize(
     context: &Context,
     entry: &Entry,
@@ -63,8 +64,12 @@ pub(crate) async fn resize(
         Ok(resized) => context.pods.apply(&resized),
         Err(error) if error.is_not_found() => {}
         Err(error) if matches!(error.code(), Some(400 | 403 | 422)) => {
+            let problem = ResizeProblem {
+                is_final: error.code() != Some(403),
+                message: error.to_string(),
+            };
             let memory = &context.memory;
-            memory.record_resize_rejection(&entry.key, uid, error.to_string());
+            memory.record_resize_problem(&entry.key, uid, problem);
         }
         Err(error) => return Err(error.into()),
     }

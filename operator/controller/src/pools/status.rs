@@ -26,6 +26,7 @@ const MAX_MESSAGE_BYTES: usize = 1024;
 
 const READY: &str = "Ready";
 const OUTDATED: &str = "Outdated";
+const OVERLAPPING: &str = "Overlapping";
 
 /// Result of a reconcile of a pool.
 #[derive(Debug, Default)]
@@ -35,6 +36,8 @@ pub(crate) struct Observation {
     pub(crate) claimed: usize,
     /// Reason for which Pods do not become ready.
     pub(crate) problem: Option<String>,
+    /// Pool of the same template whose Pods are claimed first.
+    pub(crate) overlap: Option<String>,
     /// Progress of pulls ahead; `None` if it is unknown or there are none.
     pub(crate) image_pulls: Option<Progress>,
 }
@@ -142,6 +145,12 @@ fn conditions(pool: &Pool, observation: &Observation, now: Timestamp) -> Vec<Con
         None => ("Scaling", "warm Pods are starting"),
     };
     let mut all = vec![condition(pool, READY, is_complete, reason, message, now)];
+    if let Some(other) = &observation.overlap {
+        let message =
+            format!("the pool {other} fits the same sandboxes, which claim its Pods first");
+        let reason = "SameTemplate";
+        all.push(condition(pool, OVERLAPPING, true, reason, &message, now));
+    }
     if plan.outdated > 0 {
         let message = "warm Pods of an earlier template are being replaced";
         all.push(condition(
@@ -238,7 +247,7 @@ mod tests {
             },
             claimed: 2,
             problem: problem.map(str::to_owned),
-            image_pulls: None,
+            ..Observation::default()
         }
     }
 

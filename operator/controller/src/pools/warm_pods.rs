@@ -1,7 +1,7 @@
 //! Warm Pods in memory, by pool. Claims and the maintenance of the pools take them from here, so
 //! that no Pod is claimed twice or deleted while it is claimed.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +33,8 @@ struct Tables {
     by_pool: HashMap<Key, BTreeMap<String, WarmPod>>,
     /// Claims since the last full refill, by pool.
     claims: HashMap<Key, RecentClaims>,
+    /// Names of Pods whose creation the API server has not answered, by pool.
+    unanswered: HashMap<Key, BTreeSet<String>>,
     /// Claimed or deleted Pods: a late event must not bring one back.
     gone: DeletedUids,
 }
@@ -44,10 +46,37 @@ pub(crate) struct WarmPod {
     pub(crate) shape: String,
     pub(crate) revision: String,
     pub(crate) facts: Arc<PodFacts>,
-    /// Begin of a claim or a deletion.
-    taken_at: Option<Instant>,
+    taken: Option<Taken>,
     /// A watch or list has shown the Pod, so its absence from a list means that it is gone.
     is_confirmed: bool,
+}
+
+/// A creation that the API server has not answered yet. If it never does, the next Pod of the pool
+/// gets the same name: it cannot be created twice.
+#[derive(Debug)]
+pub(super) struct UnansweredCreation<'a> {
+    pub(super) index: &'a WarmPodIndex,
+    pub(super) pool: &'a Key,
+    pub(super) name: &'a str,
+    pub(super) is_answered: bool,
+}
+
+impl Drop for UnansweredCreation<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            let mut tables = self.index.tables.lock();
+            let names = tables.unanswered.entry(self.pool.clone()).or_default();
+            names.insert(self.name.to_owned());
+        }
+    }
+}
+
+/// A claim or deletion that has begun. Its outcome is unknown if the API server did not answer.
+#[derive(Debug, Clone)]
+struct Taken {
+    at: Instant,
+    /// Uid of the sandbox that claims the Pod.
+    by: Option<String>,
 }
 
 impl WarmPod {
@@ -62,7 +91,7 @@ impl WarmPod {
 
     /// Returns whether it is claimed, deleted, or about to be.
     pub(crate) fn is_ending(&self) -> bool {
-        self.taken_at.is_some() || self.is_terminating()
+        self.taken.is_some() || self.is_terminating()
     }
 
     pub(crate) fn is_terminating(&self) -> bool {
@@ -78,16 +107,31 @@ impl WarmPod {
         ) || self.facts.node_silent
     }
 
-    /// Returns whether a claim or deletion has taken longer than any call.
-    pub(crate) fn is_overdue(&self) -> bool {
-        self.taken_at.is_some_and(|at| at.elapsed() > OVERDUE)
+    /// Time at which a claim or deletion has taken longer than any call.
+    pub(crate) fn overdue_at(&self) -> Option<Instant> {
+        self.taken.as_ref().map(|taken| taken.at + OVERDUE)
+    }
+
+    fn is_being_claimed(&self) -> bool {
+        self.taken.as_ref().is_some_and(|taken| taken.by.is_some())
+    }
+
+    fn is_claimed_by(&self, sandbox_uid: &str) -> bool {
+        let taken = self.taken.as_ref();
+        taken.is_some_and(|taken| taken.by.as_deref() == Some(sandbox_uid))
     }
 
     /// Obstacle that keeps it from becoming ready.
-    pub(crate) fn problem(&self) -> Option<&str> {
+    pub(crate) fn problem(&self) -> Option<String> {
         let facts = &self.facts;
-        let problem = facts.start_problem.as_ref().map(|p| p.message.as_str());
-        problem.or(facts.unschedulable.as_deref())
+        if facts.container.state == ContainerState::BackingOff {
+            let end = facts.container.describe_termination();
+            return Some(format!(
+                "the container terminated ({end}) and is being restarted"
+            ));
+        }
+        let problem = facts.start_problem.as_ref().map(|p| &p.message);
+        problem.or(facts.unschedulable.as_ref()).cloned()
     }
 
     fn version(&self) -> Option<u64> {
@@ -131,23 +175,40 @@ impl WarmPodIndex {
         self.tables.lock().by_pool.contains_key(pool)
     }
 
-    /// Returns whether more ready Pods of this shape exist than `wanted`.
-    pub(crate) fn has_more_ready(&self, pool: &Key, shape: &str, wanted: usize) -> bool {
+    /// Returns whether more ready Pods of this shape exist than `ahead`, or one that this sandbox has
+    /// begun to claim.
+    pub(crate) fn has_ready(&self, pool: &Key, shape: &str, ahead: usize, sandbox: &str) -> bool {
         let tables = self.tables.lock();
         let pods = tables.by_pool.get(pool);
         let pods = pods.into_iter().flat_map(BTreeMap::values);
-        let mut ready = pods.filter(|pod| pod.shape == shape && pod.is_ready());
-        ready.nth(wanted).is_some()
+        let mut ready = 0;
+        let mut fitting = pods.filter(|pod| pod.shape == shape);
+        fitting.any(|pod| {
+            ready += usize::from(pod.is_ready());
+            ready > ahead || pod.is_claimed_by(sandbox)
+        })
     }
 
-    /// Takes the oldest ready Pod of this shape for a claim.
-    pub(crate) fn take_ready(&self, pool: &Key, shape: &str) -> Option<WarmPod> {
+    /// Takes a Pod of this shape for a claim: the one that this sandbox has begun to claim, or the
+    /// oldest that is ready.
+    pub(crate) fn take_ready(&self, pool: &Key, shape: &str, sandbox: &str) -> Option<WarmPod> {
         let mut tables = self.tables.lock();
         let pods = tables.by_pool.get_mut(pool)?.values_mut();
-        let fitting = pods.filter(|pod| pod.shape == shape && pod.is_ready());
-        let oldest = fitting.min_by_key(|pod| (pod.facts.created_at, pod.version()))?;
-        let taken = oldest.clone();
-        oldest.taken_at = Some(Instant::now());
+        let fitting = pods.filter(|pod| {
+            let is_free = pod.is_ready() || pod.is_claimed_by(sandbox);
+            pod.shape == shape && is_free
+        });
+        let first = fitting.min_by_key(|pod| {
+            let is_other = !pod.is_claimed_by(sandbox);
+            (is_other, pod.facts.created_at, pod.version())
+        })?;
+        let taken = first.clone();
+        first.taken = Some(Taken {
+            at: Instant::now(),
+            by: Some(sandbox.to_owned()),
+        });
+        drop(tables);
+        self.queue.add_at(pool.clone(), Instant::now() + OVERDUE);
         Some(taken)
     }
 
@@ -156,9 +217,12 @@ impl WarmPodIndex {
         let mut tables = self.tables.lock();
         let pods = tables.by_pool.get_mut(pool);
         let mut pods = pods.into_iter().flat_map(BTreeMap::values_mut);
-        let found = pods.find(|pod| pod.facts.uid == uid && pod.taken_at.is_none());
+        let found = pods.find(|pod| pod.facts.uid == uid && pod.taken.is_none());
         found.is_some_and(|pod| {
-            pod.taken_at = Some(Instant::now());
+            pod.taken = Some(Taken {
+                at: Instant::now(),
+                by: None,
+            });
             true
         })
     }
@@ -169,8 +233,10 @@ impl WarmPodIndex {
         let pods = tables.by_pool.get_mut(pool);
         let mut pods = pods.into_iter().flat_map(BTreeMap::values_mut);
         if let Some(pod) = pods.find(|pod| pod.facts.uid == uid) {
-            pod.taken_at = None;
+            pod.taken = None;
         }
+        drop(tables);
+        self.queue.add(pool.clone());
     }
 
     /// Stores a Pod as created or read.
@@ -188,11 +254,17 @@ impl WarmPodIndex {
             if known.version() >= pod.version() {
                 return;
             }
-            pod.taken_at = known.taken_at.filter(|_| known.facts.uid == pod.facts.uid);
+            let is_same = known.facts.uid == pod.facts.uid;
+            pod.taken = known.taken.clone().filter(|_| is_same);
             pod.is_confirmed = known.is_confirmed;
         }
         pods.insert(pod.facts.name.clone(), pod);
         drop(tables);
+        self.queue.add_at(pool, Instant::now() + CHANGE_DELAY);
+    }
+
+    /// Requeues a pool whose claimed Pods have changed.
+    pub(crate) fn requeue(&self, pool: Key) {
         self.queue.add_at(pool, Instant::now() + CHANGE_DELAY);
     }
 
@@ -207,20 +279,47 @@ impl WarmPodIndex {
     pub(crate) fn remove_claimed(&self, pool: Key, name: &str, uid: &str) {
         let (mut tables, now) = (self.tables.lock(), Instant::now());
         if tables.drop_gone(&pool, name, uid) {
-            let claims = tables.claims.entry(pool.clone());
-            claims.or_insert_with(|| RecentClaims::new(now)).add(now);
+            tables.add_claim(&pool, now);
             drop(tables);
             self.queue.add_at(pool, now + REFILL_DELAY);
         }
     }
 
-    /// Permission to refill a pool that has this percentage of its Pods.
-    pub(crate) fn refill(&self, pool: &Key, percent: u32) -> Refill {
+    /// Records a sandbox that found no ready Pod: a pool in demand is refilled beside it.
+    pub(crate) fn record_miss(&self, pool: &Key) {
+        self.tables.lock().add_claim(pool, Instant::now());
+    }
+
+    /// Drops what is known about claims from a pool that is gone.
+    pub(crate) fn forget(&self, pool: &Key) {
+        let mut tables = self.tables.lock();
+        tables.claims.remove(pool);
+        tables.unanswered.remove(pool);
+    }
+
+    /// Name of a Pod of the pool whose creation was not answered, and that no watch has shown.
+    pub(super) fn take_unanswered(&self, pool: &Key) -> Option<String> {
+        let mut tables = self.tables.lock();
+        let Tables {
+            unanswered,
+            by_pool,
+            ..
+        } = &mut *tables;
+        let (names, pods) = (unanswered.get_mut(pool)?, by_pool.get(pool));
+        names.retain(|name| pods.is_none_or(|pods| !pods.contains_key(name)));
+        names.pop_first()
+    }
+
+    /// Permission to refill a pool with so many ready Pods.
+    pub(crate) fn refill(&self, pool: &Key, ready: usize) -> Refill {
         let (mut tables, now) = (self.tables.lock(), Instant::now());
+        let pods = tables.by_pool.get(pool);
+        let mut pods = pods.into_iter().flat_map(BTreeMap::values);
+        let is_claimed_now = pods.any(WarmPod::is_being_claimed);
         let Some(claims) = tables.claims.get_mut(pool) else {
             return Refill::Fully;
         };
-        let refill = claims.refill(percent, now);
+        let refill = claims.refill(ready, is_claimed_now, now);
         if refill == Refill::Fully {
             tables.claims.remove(pool);
         }
@@ -266,12 +365,20 @@ impl Tables {
         is_known
     }
 
+    fn add_claim(&mut self, pool: &Key, now: Instant) {
+        match self.claims.get_mut(pool) {
+            Some(claims) => claims.add(now),
+            None => {
+                self.claims.insert(pool.clone(), RecentClaims::new(now));
+            }
+        }
+    }
+
     fn drop_pod(&mut self, pool: &Key, name: &str) {
         if let Some(pods) = self.by_pool.get_mut(pool) {
             pods.remove(name);
             if pods.is_empty() {
                 self.by_pool.remove(pool);
-                self.claims.remove(pool);
             }
         }
     }
@@ -284,7 +391,7 @@ fn read(pod: &SlimPod, is_confirmed: bool) -> Option<WarmPod> {
         shape: facts.shape.clone().unwrap_or_default(),
         revision: facts.revision.clone().unwrap_or_default(),
         facts: Arc::new(facts),
-        taken_at: None,
+        taken: None,
         is_confirmed,
     })
 }
@@ -303,7 +410,10 @@ pub(super) mod tests {
             shape: shape.into(),
             revision: shape.into(),
             facts,
-            taken_at: is_taken.then(Instant::now),
+            taken: is_taken.then(|| Taken {
+                at: Instant::now(),
+                by: None,
+            }),
             is_confirmed: true,
         }
     }
@@ -321,8 +431,9 @@ pub(super) mod tests {
         .unwrap()
     }
 
-    fn taken(index: &WarmPodIndex) -> Option<String> {
-        let pod = index.take_ready(&key("p"), "shape")?;
+    /// Name of the Pod that a sandbox takes.
+    fn taken(index: &WarmPodIndex, by: &str) -> Option<String> {
+        let pod = index.take_ready(&key("p"), "shape", by)?;
         Some(pod.facts.name.clone())
     }
 
@@ -331,18 +442,24 @@ pub(super) mod tests {
         let index = WarmPodIndex::new(Arc::default());
         index.apply(key("p"), &pod("starting", 1, false), true);
         index.apply(key("p"), &pod("ready", 2, true), true);
-        assert_eq!(index.take_ready(&key("p"), "other").map(|_| ()), None);
-        assert_eq!(index.take_ready(&key("q"), "shape").map(|_| ()), None);
-        assert_eq!(taken(&index).as_deref(), Some("ready"));
-        assert_eq!(taken(&index), None);
+        assert!(index.take_ready(&key("p"), "other", "a").is_none());
+        assert!(index.take_ready(&key("q"), "shape", "a").is_none());
+        assert!(index.has_ready(&key("p"), "shape", 0, "b"));
+        assert_eq!(taken(&index, "a").as_deref(), Some("ready"));
+        assert!(!index.has_ready(&key("p"), "shape", 0, "b"));
+        assert_eq!(taken(&index, "b"), None);
         // A change of the Pod does not end the claim.
         index.apply(key("p"), &pod("ready", 3, true), true);
-        assert_eq!(taken(&index), None);
+        assert_eq!(taken(&index, "b"), None);
+        // A claim whose outcome is unknown is repeated with the same Pod, before another one.
+        index.apply(key("p"), &pod("second", 1, true), true);
+        assert_eq!(taken(&index, "a").as_deref(), Some("ready"));
         index.give_back(&key("p"), "ready");
-        assert_eq!(taken(&index).as_deref(), Some("ready"));
+        assert_eq!(taken(&index, "b").as_deref(), Some("second"));
+        assert_eq!(taken(&index, "c").as_deref(), Some("ready"));
         index.remove(key("p"), "ready", "ready");
         index.apply(key("p"), &pod("ready", 4, true), true);
-        assert_eq!(taken(&index), None, "a late event restored it");
+        assert_eq!(taken(&index, "d"), None, "a late event restored it");
     }
 
     #[test]

@@ -29,6 +29,7 @@ use shared::clock::Clock;
 use shared::index::Key;
 use shared::keys::Keys;
 use shared::kubernetes::work_queue::WorkQueue;
+use shared::metrics::ControllerMetrics;
 
 /// First delay after a probe that could not connect.
 const INITIAL_BACKOFF: Duration = Duration::from_millis(5);
@@ -41,6 +42,9 @@ const NOT_READY_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 /// Time without a response after which a sandbox on a silent node counts as not ready.
 const UNREACHABLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time without any answer after which a claimed Pod counts as dead: a supervisor that was warm is
+/// listening, and answers in milliseconds.
+const CLAIMED_SILENCE: Duration = Duration::from_secs(10);
 /// Maximum time of one long poll, so that slots become free.
 const LONG_POLL_TIMEOUT: Duration = Duration::from_secs(if MAX_READY_WAIT_SECONDS < 20 {
     MAX_READY_WAIT_SECONDS
@@ -68,6 +72,13 @@ pub(crate) enum ProbeTarget {
     Port(u16),
 }
 
+impl ProbeTarget {
+    /// Returns whether the Pod was warm.
+    fn is_claimed(&self) -> bool {
+        matches!(self, Self::Supervisor { owner, .. } if owner.is_required)
+    }
+}
+
 /// Sandbox that an initialized supervisor has to belong to.
 #[derive(Debug, Clone)]
 pub(crate) struct ExpectedOwner {
@@ -83,6 +94,7 @@ pub(crate) struct ReadinessProber {
     clock: Clock,
     queue: Arc<WorkQueue<Key>>,
     limiter: ProbeLimiter,
+    metrics: ControllerMetrics,
     probes: Mutex<HashMap<Key, ProbeState>>,
 }
 
@@ -113,12 +125,14 @@ impl ReadinessProber {
         keys: Arc<Keys>,
         clock: Clock,
         queue: Arc<WorkQueue<Key>>,
+        metrics: ControllerMetrics,
     ) -> Self {
         Self {
             supervisors,
             keys,
             clock,
             queue,
+            metrics,
             limiter: ProbeLimiter::default(),
             probes: Mutex::default(),
         }
@@ -198,6 +212,7 @@ impl PerSandbox for ReadinessProber {
 impl ProbeTask {
     async fn run(self) {
         let mut backoff = INITIAL_BACKOFF;
+        let mut has_answered = false;
         loop {
             match self.probe_once().await {
                 Ok(ProbeResult::Ready) => {
@@ -205,6 +220,7 @@ impl ProbeTask {
                     return;
                 }
                 Ok(result) => {
+                    has_answered = true;
                     self.record(result);
                     sleep(self.delay(NOT_READY_INTERVAL)).await;
                 }
@@ -212,6 +228,11 @@ impl ProbeTask {
                     tracing::trace!(key = %self.key, %error, "readiness probe failed");
                     if self.run.node_silent && self.since.elapsed() >= UNREACHABLE_TIMEOUT {
                         self.record(ProbeResult::NotReady(Some(error.to_string())));
+                    } else if self.target.is_claimed()
+                        && !has_answered
+                        && self.since.elapsed() >= CLAIMED_SILENCE
+                    {
+                        self.record(ProbeResult::Silent);
                     }
                     sleep(self.delay(backoff)).await;
                     backoff = (backoff * 3 / 2).min(MAX_STARTUP_BACKOFF);
@@ -307,7 +328,25 @@ impl ProbeTask {
             ProbeTarget::Supervisor { owner, .. } if !owner.accepts(&report) => {
                 Err(SupervisorError::OtherOwner)
             }
-            _ => Ok(report),
+            _ => {
+                self.record_handover(&report);
+                Ok(report)
+            }
+        }
+    }
+
+    /// Counts whether the program of a warm Pod became the command.
+    fn record_handover(&self, report: &ReadyReport) {
+        if report.state != SupervisorState::Ready || !self.target.is_claimed() {
+            return;
+        }
+        if let Some(taken_over) = report.prestarted {
+            let outcome = if taken_over {
+                "prestarted"
+            } else {
+                "started_anew"
+            };
+            self.prober.metrics.record_claim(outcome);
         }
     }
 

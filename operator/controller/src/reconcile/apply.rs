@@ -20,7 +20,7 @@ use crate::probes::readiness_prober::{ExpectedOwner, MakeInit, ProbeTarget};
 use crate::sandbox_memory::PerSandbox as _;
 use shared::index::{Entry, Key};
 use shared::kubernetes::client::with_timeout;
-use shared::kubernetes::owned_objects::{delete, delete_owned};
+use shared::kubernetes::owned_objects::{delete, delete_owned, with_uid};
 use shared::kubernetes::slim::SlimPod;
 use shared::urls::RUNTIME;
 
@@ -53,8 +53,9 @@ async fn execute(
         Action::CreateClaim => create::claim(context, observed).await?,
         Action::CreatePod { restarts } => create::pod(context, observed, *restarts).await?,
         Action::ClaimPod { warm, restarts } => {
-            let pod = create::claim_pod(context, observed, warm, *restarts).await?;
-            status.pod_name = Some(pod);
+            let pool = observed.facts.pool.clone();
+            context.memory.record_claimed_from(key, pool);
+            status.pod_name = create::claim_pod(context, observed, warm, *restarts).await?;
         }
         Action::AdoptClaim { name } => claim::adopt_volume(context, &observed.entry, name).await?,
         Action::ResizePod => {
@@ -79,7 +80,8 @@ async fn execute(
         }
         Action::DropSealedEnv => drop_sealed_env(context, &observed.entry).await?,
         Action::DeleteSandbox => {
-            delete(&context.api::<Sandbox>(key), &key.name, Some(own), None).await?;
+            let api = context.api::<Sandbox>(key);
+            delete(&api, &key.name, Some(with_uid(own)), None).await?;
         }
     }
     Ok(())
@@ -170,7 +172,7 @@ pub(super) async fn delete_pod(
         DeletionGrace::PodDefault => None,
         DeletionGrace::Force => Some(0),
     };
-    let remaining = delete(&api, &pod.name, Some(&pod.uid), seconds).await?;
+    let remaining = delete(&api, &pod.name, Some(with_uid(&pod.uid)), seconds).await?;
     // Without a grace period the response is the last state of a deleted Pod.
     let lingers = |pod: &SlimPod| pod.metadata.deletion_grace_period_seconds.unwrap_or(0) > 0;
     match remaining.filter(lingers) {

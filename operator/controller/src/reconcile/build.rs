@@ -51,6 +51,8 @@ pub struct PodParams<'a> {
     pub default_class: bool,
     /// Environment Secret of a sandbox without a command.
     pub secret: Option<&'a Secret>,
+    /// Pool that the sandbox fits and that had no ready Pod for it.
+    pub missed_pool: Option<&'a str>,
 }
 
 /// Fault of the spec that keeps an object from being built.

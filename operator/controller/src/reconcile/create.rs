@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use crds::names;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
 use kube::api::PostParams;
@@ -11,7 +13,7 @@ use kube::api::PostParams;
 use super::error::ApplyError;
 use crate::context::Context;
 use crate::facts::spec_revision::SpecRevision;
-use crate::facts::{PodFacts, SPEC_ANNOTATION, WarmMatch};
+use crate::facts::{PodFacts, SPEC_ANNOTATION, WarmMatch, WarmSupply};
 use crate::pools::claim as warm_claim;
 use crate::reconcile::build::command::key_rotation;
 use crate::reconcile::build::pod::requested_runtime_class;
@@ -72,6 +74,12 @@ pub(super) async fn pod(
         restarts,
         default_class: false,
         secret: secret.as_ref(),
+        missed_pool: match &observed.facts.warm {
+            WarmSupply::None => None,
+            WarmSupply::Ready(WarmMatch { pool, .. }) | WarmSupply::Exhausted { pool, .. } => {
+                Some(pool)
+            }
+        },
     };
     let pod = build::pod::pod(&build_context, &params)?;
     let created = match create_pod(context, entry, &pod).await {
@@ -86,24 +94,30 @@ pub(super) async fn pod(
     }
 }
 
-/// Claims a warm Pod, or creates one if there is none any more. Returns its name.
+/// Claims a warm Pod, or creates one if there is none any more. Returns its name. `None` if the pool
+/// makes its sandboxes wait or refuses them, which the next reconcile finds out.
 pub(super) async fn claim_pod(
     context: &Context,
     observed: &Observed,
     warm: &WarmMatch,
     restarts: u32,
-) -> Result<String, ApplyError> {
+) -> Result<Option<String>, ApplyError> {
     let entry = &observed.entry;
     let rotation = key_rotation(&entry.spec);
     // An invalid spec consumes no warm Pod.
     init_message::init(&build_context(context, observed), rotation, true)?;
     let claimed = warm_claim::claim(context, entry, warm, restarts).await?;
     if let Some(name) = claimed.and_then(|pod| pod.metadata.name) {
-        return Ok(name);
+        return Ok(Some(name));
+    }
+    let pool = context.pools.get(&entry.key.sibling(&warm.pool));
+    if pool.is_some_and(|pool| pool.max_wait() != Some(Duration::ZERO)) {
+        context.sandbox_queue.add(entry.key.clone());
+        return Ok(None);
     }
     claim(context, observed).await?;
     pod(context, observed, restarts).await?;
-    Ok(names::pod(&entry.key.name))
+    Ok(Some(names::pod(&entry.key.name)))
 }
 
 /// Creates the environment Secret of a Pod that lacks it: the controller ended between the two.

@@ -7,12 +7,11 @@ use jiff::Timestamp;
 
 use crate::config::Deadlines;
 use crate::context::Context;
-use crate::facts::{Facts, PodFacts, QuotaDecision, ResizeProblem, WarmMatch, WarmSupply};
+use crate::facts::{Facts, PodFacts, QuotaDecision, WarmMatch, WarmSupply};
 use crate::pools::shape::WarmPods;
 use crate::pools::{Pool, fill_from_snapshot};
 use crate::reconcile::init_message;
 use crate::reconcile::plan::PlanInput;
-use crate::sandbox_memory::PerSandbox as _;
 use shared::index::{Entry, Key};
 
 /// One Sandbox with everything that a reconcile needs.
@@ -33,13 +32,6 @@ pub(super) fn observe(context: &Context, key: &Key, now: Timestamp) -> Option<Ob
     if !has_pod {
         observed.facts.warm = warm_supply(context, &observed.entry);
     }
-    match &observed.facts.warm {
-        WarmSupply::Exhausted {
-            pool,
-            max_wait: Some(max_wait),
-        } if !max_wait.is_zero() => context.waiting.join(&key.sibling(pool), &observed.entry),
-        _ => context.waiting.forget(key),
-    }
     observed.facts.quota = context.quota.request(&observed.entry, has_pod, defaults);
     Some(observed)
 }
@@ -57,7 +49,7 @@ fn warm_supply(context: &Context, entry: &Entry) -> WarmSupply {
         return WarmSupply::None;
     }
     let mut pools = context.pools.claimable(entry);
-    pools.retain(|(key, pool)| context.warm_pods.has_any(key) || pool.notices_misses());
+    pools.retain(|(key, pool)| context.warm_pods.has_any(key) || !pool.is_plain());
     if pools.is_empty() {
         return WarmSupply::None;
     }
@@ -70,7 +62,8 @@ fn warm_supply(context: &Context, entry: &Entry) -> WarmSupply {
     };
     let has_ready = |pool: &Key| {
         let ahead = context.waiting.ahead_of(pool, entry);
-        context.warm_pods.has_more_ready(pool, &shape, ahead)
+        let warm_pods = &context.warm_pods;
+        warm_pods.has_ready(pool, &shape, ahead, &entry.uid)
     };
     if let Some((pool, _)) = pools.iter().find(|(pool, _)| has_ready(pool)) {
         let pool = pool.name.clone();
@@ -80,7 +73,7 @@ fn warm_supply(context: &Context, entry: &Entry) -> WarmSupply {
         let template = warm.template(pool);
         template.is_ok_and(|template| template.shape == shape)
     };
-    pools.retain(|(_, pool)| pool.notices_misses() && has_shape(pool));
+    pools.retain(|(_, pool)| !pool.is_plain() && has_shape(pool));
     pools
         .first()
         .map_or(WarmSupply::None, |(key, pool)| WarmSupply::Exhausted {
@@ -91,11 +84,10 @@ fn warm_supply(context: &Context, entry: &Entry) -> WarmSupply {
 
 /// Adds the rejection of a resize, which the Pod does not report.
 fn with_resize_problem(context: &Context, key: &Key, mut pod: PodFacts) -> PodFacts {
-    if let Some(message) = context.memory.resize_rejection(key, &pod.uid) {
-        pod.resize_problem = Some(ResizeProblem {
-            is_final: true,
-            message,
-        });
+    if pod.is_small
+        && let Some(problem) = context.memory.resize_problem(key, &pod.uid)
+    {
+        pod.resize_problem = Some(problem);
     }
     pod
 }
@@ -117,13 +109,15 @@ pub(crate) fn restore_quota(context: &Context) {
 pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<Observed> {
     let entry = context.index.get(key)?;
     let pool = context.pools.find(&key.namespace, &entry.spec);
-    let kept = entry.status.pool.as_ref();
+    let named = entry.status.pod_name.as_deref();
+    let pod = context.pods.get(key, &entry.uid, named);
+    let is_claimed = pod.as_ref().is_some_and(|pod| pod.was_warm());
+    let claimed_from = context.memory.claimed_from(key).filter(|_| is_claimed);
+    let kept = entry.status.pool.as_ref().or(claimed_from.as_deref());
     let kept = kept.and_then(|kept| fill_from_snapshot(&entry.spec, kept));
     let filled = kept.or_else(|| Some(pool.as_ref()?.fill(&entry.spec)));
     let unpooled = || entry.spec.pool.is_none().then(|| entry.spec.clone());
     let resolved = filled.map(Arc::new).or_else(unpooled);
-    let named = entry.status.pod_name.as_deref();
-    let pod = context.pods.get(key, &entry.uid, named);
     let surplus = pod.as_ref();
     let surplus = surplus.and_then(|pod| context.pods.surplus(key, &entry.uid, &pod.uid));
     let run = pod.as_ref().map(|pod| pod.container_run());
@@ -138,7 +132,7 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
         surplus: surplus.map(Arc::unwrap_or_clone),
         pool_missing: resolved.is_none(),
         pool_revision: pool.as_ref().map(|pool| pool.revision.clone()),
-        pool: pool.map(|pool| pool.snapshot.clone()),
+        pool: claimed_from.or_else(|| pool.map(|pool| pool.snapshot.clone())),
         warm: WarmSupply::None,
         adopted_claim: context.memory.adopted_claim(key),
         had_lost_pod: context.pods.has_lost_pod(&entry.uid),

@@ -71,22 +71,29 @@ where
     }
 }
 
-/// Deletes the object with this uid. Success with `None` if it is gone or was replaced.
+/// Preconditions of a deletion: it is the object with this uid.
+pub fn with_uid(uid: &str) -> Preconditions {
+    Preconditions {
+        uid: Some(uid.to_owned()),
+        resource_version: None,
+    }
+}
+
+/// Deletes an object. Success with `None` if it is gone or was replaced.
 pub async fn delete<K>(
     api: &Api<K>,
     name: &str,
-    uid: Option<&str>,
+    preconditions: Option<Preconditions>,
     grace: Option<u32>,
 ) -> Result<Option<K>, CallError>
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
+    let uid = preconditions.as_ref().and_then(|it| it.uid.clone());
+    let uid = uid.as_deref();
     let params = DeleteParams {
         grace_period_seconds: grace,
-        preconditions: uid.map(|uid| Preconditions {
-            uid: Some(uid.to_owned()),
-            resource_version: None,
-        }),
+        preconditions,
         ..DeleteParams::background()
     };
     match with_timeout(api.delete(name, &params)).await {
@@ -113,7 +120,7 @@ where
 {
     let found = with_timeout(api.get_opt(name)).await?;
     if let Some(found) = found.filter(|found| is_owned(found, owner_uid)) {
-        delete(api, name, found.uid().as_deref(), None).await?;
+        delete(api, name, found.uid().as_deref().map(with_uid), None).await?;
     }
     Ok(())
 }

@@ -59,8 +59,10 @@ impl ControllerMetrics {
         self.seconds.observe(took.as_secs_f64());
     }
 
-    /// Records a claim: `claimed`, `conflict` for each Pod that was changed or gone, `none_left`,
-    /// `waiting` or `refused`.
+    /// Records a claim: `claimed`, `conflict` for each Pod that was changed or gone, `none_left` if
+    /// others were faster, `missed` if a fitting sandbox gets a Pod of its own, `waiting` or `refused`;
+    /// and a claimed Pod that is replaced: `other_owner` or `silent`; and whether its prestarted program
+    /// serves the sandbox: `prestarted` or `started_anew`.
     pub fn record_claim(&self, outcome: &'static str) {
         self.claims.get_or_create(&[("outcome", outcome)]).inc();
     }

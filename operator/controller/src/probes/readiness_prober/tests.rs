@@ -101,7 +101,13 @@ fn probe_fixture(script: &[Option<SupervisorState>]) -> ProbeFixture {
     let supervisors = Arc::new(FakeSupervisors::default());
     supervisors.script.lock().extend(script);
     let (all, clock) = (supervisors.clone(), Clock::wall());
-    let readiness = ReadinessProber::new(all, keys.clone(), clock, queue.clone());
+    let readiness = ReadinessProber::new(
+        all,
+        keys.clone(),
+        clock,
+        queue.clone(),
+        ControllerMetrics::default(),
+    );
     ProbeFixture {
         supervisors,
         readiness: Arc::new(readiness),

@@ -108,9 +108,16 @@ fn pod_annotations(context: &BuildContext<'_>, params: &PodParams<'_>) -> BTreeM
     if rotation > 0 {
         notes.insert(KEY_ROTATION_ANNOTATION.to_owned(), rotation.to_string());
     }
-    if let Some(class) = requested_runtime_class(context).filter(|_| params.default_class) {
-        let note = format!("the runtime class {class} is not installed; the default is used");
-        notes.insert(NOTE_ANNOTATION.to_owned(), note);
+    let class = requested_runtime_class(context).filter(|_| params.default_class);
+    let deviations = [
+        class.map(|it| format!("the runtime class {it} is not installed; the default is used")),
+        params
+            .missed_pool
+            .map(|it| format!("no warm Pod of the pool {it} was ready")),
+    ];
+    let deviations: Vec<_> = deviations.into_iter().flatten().collect();
+    if !deviations.is_empty() {
+        notes.insert(NOTE_ANNOTATION.to_owned(), deviations.join("; "));
     }
     notes
 }

@@ -18,6 +18,12 @@ pub(super) const CRASH_LOOP_THRESHOLD: u32 = 3;
 /// with them.
 pub(super) const RESIZE_FAILED: &str = "ResizeInfeasible";
 
+/// Loss of a claimed Pod whose supervisor does not answer. After the second one in a row the sandbox
+/// gets a Pod of its own.
+pub(super) const CLAIMED_POD_SILENT: &str = "ClaimedPodSilent";
+/// Most claims of Pods that turn out to be dead.
+pub(super) const MAX_SILENT_CLAIMS: usize = 2;
+
 /// Input of one decision besides the facts.
 #[derive(Debug, Clone)]
 pub struct PlanInput<'a> {

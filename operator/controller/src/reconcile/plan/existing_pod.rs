@@ -9,7 +9,7 @@ use crds::names;
 use crds::sandbox::{Phase, PodStatus};
 use jiff::Timestamp;
 
-use super::decision::{CRASH_LOOP_THRESHOLD, RESIZE_FAILED};
+use super::decision::{CLAIMED_POD_SILENT, CRASH_LOOP_THRESHOLD, RESIZE_FAILED};
 use super::{Action, DeletionGrace, FailureKind, Planner, deadline_after};
 use crate::facts::{ContainerState, PodFacts, PodPhase, ProbeResult, StartProblemKind};
 
@@ -48,6 +48,11 @@ impl Planner<'_> {
         }
         if self.facts.readiness == Some(ProbeResult::OtherOwner) {
             self.mark_pod_lost("OtherOwner", "the Pod was initialized for another sandbox");
+            return self.delete_pod(pod, DeletionGrace::PodDefault);
+        }
+        let has_been_ready = self.plan.status.pod_uid.as_ref() == Some(&pod.uid);
+        if self.facts.readiness == Some(ProbeResult::Silent) && !has_been_ready {
+            self.mark_pod_lost(CLAIMED_POD_SILENT, "the claimed warm Pod does not answer");
             return self.delete_pod(pod, DeletionGrace::PodDefault);
         }
         self.count_restarts(pod);

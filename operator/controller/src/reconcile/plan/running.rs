@@ -4,7 +4,7 @@ use crds::conditions::{ConditionType, Reason};
 use crds::names;
 use crds::sandbox::{PauseReason, Phase, PodStatus, Restarts};
 
-use super::decision::{CRASH_LOOP_THRESHOLD, RESIZE_FAILED};
+use super::decision::{CLAIMED_POD_SILENT, CRASH_LOOP_THRESHOLD, MAX_SILENT_CLAIMS, RESIZE_FAILED};
 use super::status::condition_since;
 use super::{Action, FailureKind, Planner, deadline_after};
 use crate::facts::{PodFacts, QuotaDecision, WarmSupply};
@@ -123,10 +123,8 @@ impl Planner<'_> {
         if !lost && self.waits_for_warm_pod() {
             return;
         }
-        let last_loss = self.plan.status.restarts.reasons.last();
-        let is_large = last_loss.is_some_and(|reason| reason == RESIZE_FAILED);
         if let WarmSupply::Ready(warm) = self.facts.warm.clone()
-            && !is_large
+            && !self.is_unlucky_with_warm_pods()
         {
             let claim = Action::ClaimPod { warm, restarts };
             self.plan.actions.push(claim);
@@ -146,6 +144,15 @@ impl Planner<'_> {
         self.plan.status.pod_status = Some(PodStatus::Pending);
         self.plan.write_status = self.plan.pod_lost || !is_first;
         self.enforce_start_timeout();
+    }
+
+    /// Returns whether the sandbox gets a Pod of its own because of what came of the last claims.
+    fn is_unlucky_with_warm_pods(&self) -> bool {
+        let losses = &self.plan.status.restarts.reasons;
+        let silent = losses.iter().rev();
+        let silent = silent.take_while(|reason| *reason == CLAIMED_POD_SILENT);
+        losses.last().is_some_and(|reason| reason == RESIZE_FAILED)
+            || silent.count() >= MAX_SILENT_CLAIMS
     }
 
     /// Returns whether the quota of its API key admits the sandbox. The start timeout applies while

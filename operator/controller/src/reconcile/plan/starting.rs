@@ -104,7 +104,7 @@ impl Planner<'_> {
             Some(ProbeResult::NotReady(detail)) => {
                 (Reason::WaitingForCommand, detail.clone(), true)
             }
-            Some(ProbeResult::Ready | ProbeResult::OtherOwner) => {
+            Some(ProbeResult::Ready | ProbeResult::OtherOwner | ProbeResult::Silent) => {
                 (Reason::WaitingForCommand, None, true)
             }
             // No probe result in this process yet: the written status stands.
