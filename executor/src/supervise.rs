@@ -164,7 +164,9 @@ impl Supervisor {
         prestarted: Option<Prestarted>,
     ) -> Result<Pid, CommandStartError> {
         if let Some(prestarted) = prestarted {
-            if let Some(child) = prestarted.hand_over(init).await {
+            let child = prestarted.hand_over(init).await;
+            self.lifecycle.report_handover(child.is_some());
+            if let Some(child) = child {
                 return Ok(child);
             }
             reaper::kill_all_children();

@@ -61,7 +61,9 @@ fn prestarted_program_becomes_the_command() {
         &process,
         &sandbox(&PROGRAM, &[("SHARED", "1"), ("RUNTIME_ID", "r")]),
     );
-    assert_eq!(state(&ready(process.address, 60)), "ready");
+    let report = ready(process.address, 60);
+    assert_eq!(state(&report), "ready");
+    assert_eq!(report.json()["prestarted"], true);
     assert!(is_alive(&pid));
     process.signal(Signal::TERM);
     assert_eq!(process.wait().code(), Some(143));
@@ -79,6 +81,7 @@ fn other_command_replaces_the_prestarted_program() {
         ),
     );
     assert_eq!(process.line(), "mine");
+    assert_eq!(ready(process.address, 0).json()["prestarted"], false);
     assert!(!is_alive(&pid));
     process.signal(Signal::TERM);
     process.wait();

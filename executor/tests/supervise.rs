@@ -121,7 +121,9 @@ pub(crate) fn state(answer: &HttpResponse) -> String {
 
 #[test]
 fn calls_not_valid_for_this_pod_are_rejected() {
-    let (directory, process) = supervised();
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = supervise_command(BINARY, directory.path());
+    let mut process = TestProcess::start(command.stderr(Stdio::piped()));
     let grant = || Grant::Init(Box::new(shell("exit 9")));
     let mine = message(grant());
     let stranger = Signer::from_seed(&[6; 32]).unwrap();
@@ -147,6 +149,12 @@ fn calls_not_valid_for_this_pod_are_rejected() {
     refused(process.request("GET /v1/ready", &bearer, b""), 403);
     assert_eq!(state(&ready(process.address, 0)), "dormant");
     assert!(!directory.path().join("init").exists());
+    process.signal(Signal::TERM);
+    let mut log = String::new();
+    let mut errors = process.child.stderr.take().unwrap();
+    errors.read_to_string(&mut log).unwrap();
+    let last = log.lines().last().unwrap();
+    assert!(last.contains("control call rejected count=8 "), "{log}");
 }
 
 #[test]

@@ -108,6 +108,10 @@ pub struct ReadyReport {
     /// After the init message: the Sandbox that it was for. Absent if the message named none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<PodOwner>,
+    /// After the init message, if a program was prestarted: true if it became the command, false if
+    /// the command was started anew. Supervisors of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prestarted: Option<bool>,
 }
 
 impl From<SupervisorState> for ReadyReport {
@@ -117,6 +121,7 @@ impl From<SupervisorState> for ReadyReport {
             detail: None,
             sealing_key: None,
             owner: None,
+            prestarted: None,
         }
     }
 }

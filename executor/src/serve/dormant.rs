@@ -2,7 +2,9 @@
 //! before its sandbox is known. The init message then turns it into the server of that sandbox.
 
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crds::contract::control::Init;
 
@@ -18,6 +20,9 @@ use crate::open_path::create_directory;
 use crate::signals::Signals;
 
 mod init_message;
+
+/// Interval of commands without effect in the shell.
+const TOUCH_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Options and context of the sandbox that an init message names.
 struct Claim {
@@ -55,7 +60,13 @@ async fn claim(options: &ServeOptions, executor: &Executor) -> anyhow::Result<(C
     // Their health shows errors later; a claim starts them again.
     executor.plugins.start().await;
     let port = Port::bind_dormant(options).await?;
-    let init = init_message::read(tokio::io::stdin()).await?;
+    let mut message = pin!(init_message::read(tokio::io::stdin()));
+    let init = loop {
+        tokio::select! {
+            message = &mut message => break message?,
+            () = tokio::time::sleep(TOUCH_INTERVAL) => executor.touch_shell().await,
+        }
+    };
     let claim = prepare(init, &executor.launch_context.identity)?;
     let port = port.resume(&claim.options).await?;
     Ok((claim, port))

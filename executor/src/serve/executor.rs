@@ -108,6 +108,14 @@ impl Executor {
         Ok(Self::new(start, session?, self.editor, plugins))
     }
 
+    /// Keeps the shell of an executor without requests in memory.
+    pub(super) async fn touch_shell(&self) {
+        if let Some(session) = self.session.lock().await.as_mut() {
+            // The claim replaces a shell that does not answer.
+            let _ = session.touch().await;
+        }
+    }
+
     fn new(start: LaunchContext, session: Session, editor: Arc<Editor>, plugins: Plugins) -> Self {
         Self {
             activity: Activity::new(),

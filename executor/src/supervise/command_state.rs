@@ -14,10 +14,16 @@ impl CommandState {
     }
 
     pub(super) fn set(&self, state: SupervisorState, detail: Option<String>) {
-        self.0.send_replace(ReadyReport {
-            detail,
-            ..state.into()
+        self.0.send_modify(|report| {
+            report.state = state;
+            report.detail = detail;
         });
+    }
+
+    /// Reports whether the prestarted program became the command.
+    pub(super) fn report_handover(&self, succeeded: bool) {
+        self.0
+            .send_modify(|report| report.prestarted = Some(succeeded));
     }
 
     /// Obstacle that keeps the prestarted program of a dormant Pod from being warm; `None` if it is warm.

@@ -3,6 +3,7 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::extract::rejection::{QueryRejection, StringRejection};
@@ -30,6 +31,9 @@ use super::init_store::{InitStore, InitStoreError};
 
 /// Timeout of a request, longer than the maximum wait of `ready`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(MAX_READY_WAIT_SECONDS + 10);
+
+/// Rejected control calls since the start of the process.
+static REJECTED_CALLS: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
@@ -79,7 +83,8 @@ impl CallError {
 
 impl IntoResponse for CallError {
     fn into_response(self) -> Response {
-        tracing::warn!(error = %self, "control call rejected");
+        let count = REJECTED_CALLS.fetch_add(1, Ordering::Relaxed) + 1;
+        tracing::warn!(count, error = %self, "control call rejected");
         let mut body = json!({"detail": self.to_string()});
         if let Self::Conflict(Some(owner)) = &self {
             body["owner"] = json!(owner);

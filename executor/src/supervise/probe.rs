@@ -16,9 +16,13 @@ const INITIAL_BACKOFF: Duration = Duration::from_millis(1);
 const MAX_BACKOFF: Duration = Duration::from_millis(200);
 const TIMEOUT: Duration = Duration::from_secs(5);
 const KEEP_WARM_INTERVAL: Duration = Duration::from_mins(1);
+/// Interval after a failure.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+/// Failures in a row after which a program counts as hanging.
+const MAX_FAILURES: u32 = 3;
 
 #[derive(Debug, thiserror::Error)]
-enum ProbeError {
+pub(super) enum ProbeError {
     #[error("port {0} does not accept connections: {1}")]
     Connect(u16, std::io::Error),
     #[error("no response from {0}: {1}")]
@@ -55,15 +59,30 @@ pub(super) async fn wait_until_passed(address: IpAddr, probe: &Probe, report: im
     }
 }
 
-/// Probes every minute, after any result: the pages of a program that waits stay in memory.
-pub(super) async fn keep_warm(address: IpAddr, probe: &Probe) {
+/// Touches a program every minute, so that its pages stay in memory. Returns the error of the third
+/// failure in a row.
+pub(super) async fn keep_warm<E, F>(touch: impl Fn() -> F) -> E
+where
+    F: Future<Output = Result<(), E>>,
+{
+    let mut failures = 0;
     loop {
-        tokio::time::sleep(KEEP_WARM_INTERVAL).await;
-        let _ = attempt(address, probe).await;
+        let is_well = failures == 0;
+        tokio::time::sleep(if is_well {
+            KEEP_WARM_INTERVAL
+        } else {
+            RETRY_INTERVAL
+        })
+        .await;
+        failures = match touch().await {
+            Ok(()) => 0,
+            Err(error) if failures + 1 == MAX_FAILURES => return error,
+            Err(_) => failures + 1,
+        };
     }
 }
 
-async fn attempt(address: IpAddr, probe: &Probe) -> Result<(), ProbeError> {
+pub(super) async fn attempt(address: IpAddr, probe: &Probe) -> Result<(), ProbeError> {
     let Some(port) = probe.port else {
         return Ok(());
     };
@@ -105,7 +124,26 @@ fn says_not_initialized(body: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::future::ready;
+
+    use tokio::time::Instant;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn program_is_touched_every_minute_until_three_failures_in_a_row() {
+        let (began, times) = (Instant::now(), RefCell::default());
+        let touch = || {
+            let mut times = times.borrow_mut();
+            let results: &mut Vec<_> = &mut times;
+            results.push(began.elapsed().as_secs());
+            let passes = [1, 2, 5].contains(&results.len());
+            ready(passes.then_some(()).ok_or(results.len()))
+        };
+        assert_eq!(keep_warm(touch).await, 8);
+        assert_eq!(*times.borrow(), [60, 120, 180, 190, 200, 260, 270, 280]);
+    }
 
     #[test]
     fn probe_recognizes_not_initialized_status() {

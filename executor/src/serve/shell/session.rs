@@ -131,6 +131,11 @@ impl Session {
         Self::start(start, no_change, true).await
     }
 
+    /// Lets the shell of an unused session do something, so that its pages stay in memory.
+    pub(in crate::serve) async fn touch(&mut self) -> Result<(), ShellError> {
+        self.terminal.touch().await
+    }
+
     /// The end and the usage of the command that is still running, if there is one.
     pub(in crate::serve) fn running_command(
         &self,

@@ -207,6 +207,12 @@ impl Terminal {
         entered.and(removed.map_err(ShellError::Scratch))
     }
 
+    /// Runs a command without effect in a shell that waits for the first one.
+    pub(super) async fn touch(&mut self) -> Result<(), ShellError> {
+        let id = self.run(":").await?;
+        self.wait_until_entered(id).await
+    }
+
     async fn wait_until_entered(&mut self, id: u64) -> Result<(), ShellError> {
         let mut screen = self.screen.subscribe();
         let is_over = |screen: &Screen| {

@@ -40,6 +40,11 @@ const LISTS: [(&str, &str, &str); 3] = [
     ("OH_WEBHOOKS_", "_BASE_URL", "webhooks"),
 ];
 
+/// Variables that clients send with the value that the agent-server has without them.
+const DEFAULTS: [(&str, &str); 1] = [("OH_ENABLE_VNC", "0")];
+/// Variables with the prefix of the agent-server that it does not read.
+const UNREAD: [&str; 1] = ["OH_RUNTIME_IDLE_TIMEOUT_SECONDS"];
+
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AgentServerError {
     #[error("{0} cannot be changed after the start of the agent-server")]
@@ -101,7 +106,7 @@ impl AgentServer {
 }
 
 /// The body that turns a server with the variables `own` into one with the variables `wanted`.
-fn init_body(own: &Variables, wanted: &Variables) -> Result<Value, AgentServerError> {
+pub(super) fn init_body(own: &Variables, wanted: &Variables) -> Result<Value, AgentServerError> {
     let mut body = Map::new();
     let mut variables = BTreeMap::new();
     for (name, value) in wanted {
@@ -113,12 +118,18 @@ fn init_body(own: &Variables, wanted: &Variables) -> Result<Value, AgentServerEr
             body.insert((*field).to_owned(), json!(value));
         } else if let Some((prefix, suffix, field)) = LISTS.iter().find(|list| is_in(list, name)) {
             body.insert((*field).to_owned(), list(wanted, prefix, suffix));
-        } else if name.starts_with("OH_") {
+        } else if name.starts_with("OH_") && !is_without_effect(own, name, value) {
             return Err(AgentServerError::Variable(name.clone()));
         }
     }
     body.insert("env".to_owned(), json!(variables));
     Ok(body.into())
+}
+
+/// Returns whether a server with the variables `own` behaves the same with this one.
+fn is_without_effect(own: &Variables, name: &str, value: &str) -> bool {
+    let is_default = !own.contains_key(name) && DEFAULTS.contains(&(name, value));
+    is_default || UNREAD.contains(&name)
 }
 
 fn is_in((prefix, suffix, _): &(&str, &str, &str), name: &str) -> bool {
@@ -185,7 +196,10 @@ mod tests {
             },
         });
         assert_eq!(init_body(&own, &wanted).unwrap(), expected);
-        let other = map(&[("OH_ENABLE_VNC", "1")]);
+        let other = map(&[
+            ("OH_ENABLE_VNC", "1"),
+            ("OH_RUNTIME_IDLE_TIMEOUT_SECONDS", "9"),
+        ]);
         let error = init_body(&own, &other).unwrap_err();
         assert_eq!(
             error.to_string(),
