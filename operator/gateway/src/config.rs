@@ -278,7 +278,6 @@ fn without_flags<T: clap::Args>() -> T {
     values.unwrap_or_else(|error| error.exit())
 }
 
-/// Treats empty text as absent: charts set the variable of an absent value to the empty text.
 impl GatewayConfig {
     /// Workspace of the API's sandboxes.
     pub fn workspace(&self) -> Workspace {
@@ -290,6 +289,7 @@ impl GatewayConfig {
     }
 }
 
+/// Treats empty text as absent: charts set the variable of an absent value to the empty text.
 pub(crate) fn present(text: Option<&str>) -> Option<&str> {
     text.filter(|text| !text.is_empty())
 }

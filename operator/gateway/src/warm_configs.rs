@@ -6,7 +6,7 @@ mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::pool::{ClaimPolicy, PoolTemplate, SandboxPoolSpec};
+use crds::pool::{ClaimPolicy, PoolTemplate, PrestartMode, SandboxPoolSpec};
 use crds::sandbox::{EnvVar, SecurityContext, Workspace};
 use crds::{SandboxPool, names};
 use kube::ResourceExt as _;
@@ -31,6 +31,9 @@ const STORED: &str = "db";
 const MAX_NAME_BYTES: usize = 128;
 /// Working directory of pools that name none.
 const WORKING_DIR: &str = "/workspace";
+
+/// Program of the agent-server.
+const AGENT_SERVER: &str = "openhands-agent-server";
 
 /// Config as clients see it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -167,9 +170,10 @@ impl ConfigRequest {
             ..PoolTemplate::default()
         };
         let spec = SandboxPoolSpec {
-            template,
             replicas: self.count.unwrap_or(0),
             claimed_by: ClaimPolicy::Matching,
+            prestart: prestart(template.command.as_deref()),
+            template,
             ..SandboxPoolSpec::default()
         };
         let mut pool = SandboxPool::new(&object_name(name), spec);
@@ -183,6 +187,13 @@ impl ConfigRequest {
             .insert(NAME_ANNOTATION.into(), name.into());
         Ok(pool)
     }
+}
+
+/// Program that Pods of this command run before a claim. Nothing is prestarted for the action
+/// execution server: settings of the controller decide whether the native one replaces it.
+fn prestart(command: Option<&[String]>) -> Option<PrestartMode> {
+    let program = command?.first()?.rsplit('/').next();
+    (program == Some(AGENT_SERVER)).then_some(PrestartMode::AgentServer)
 }
 
 fn to_env_var((name, value): (String, String)) -> EnvVar {
@@ -245,6 +256,30 @@ mod tests {
         pool.spec.template.env[0].value = None;
         pool.spec.template.env[0].value_from = Some(json!({"secretKeyRef": {}}));
         assert!(read(&pool).environment.is_empty());
+    }
+
+    #[test]
+    fn pool_prestarts_the_agent_server_only() {
+        let spec = |command: serde_json::Value| {
+            let mut body = json!({"image": "i", "count": 1});
+            body["command"] = command;
+            let request: ConfigRequest = serde_json::from_value(body).unwrap();
+            request.into_pool("a", workspace()).unwrap().spec
+        };
+        let command = json!(["/usr/local/bin/openhands-agent-server", "--port", "60000"]);
+        insta::assert_yaml_snapshot!(spec(command));
+        for other in [
+            json!(null),
+            json!([
+                "python",
+                "-m",
+                "openhands.runtime.action_execution_server",
+                "60000"
+            ]),
+            json!(["sh", "-c", "openhands-agent-server --port 60000"]),
+        ] {
+            assert_eq!(spec(other.clone()).prestart, None, "{other}");
+        }
     }
 
     #[test]

@@ -88,11 +88,16 @@ async fn administrator_logs_in_and_stores_configs() {
     assert!(id.is_some_and(crds::names::is_runtime_id), "{object}");
     assert_eq!(fixture.found(CONFIGS).await, json!({"configs": [stored]}));
 
+    let prestart = || fixture.api.objects()[0]["spec"]["prestart"].clone();
+    let server = json!({"image": "i", "command": ["/usr/local/bin/openhands-agent-server"]});
+    assert_eq!(call(&fixture, token, &put, server).await.0, 200);
+    assert_eq!(prestart(), "AgentServer");
     let command = json!({"image": "j", "command": ["a", "b"]});
     let (code, changed) = call(&fixture, token, &put, command).await;
     let fields = ["command", "environment", "run_as_user"].map(|field| &changed[field]);
     assert_eq!((code, json!(fields)), (200, json!([["a", "b"], {}, null])));
     assert_eq!(fixture.found(CONFIGS).await, json!({"configs": [changed]}));
+    assert_eq!(prestart(), Value::Null);
 
     let delete = put.replace("PUT", "DELETE");
     let (code, answer) = call(&fixture, token, &delete, Value::Null).await;

@@ -137,6 +137,7 @@ impl WarmConfigStore {
             "spec": {
                 "replicas": pool.spec.replicas,
                 "claimedBy": pool.spec.claimed_by,
+                "prestart": pool.spec.prestart,
                 "template": {
                     "image": template.image,
                     "command": template.command,
