@@ -29,7 +29,8 @@ pub(super) fn set(state: &ApiState, request: &Request) -> Result<Response, ApiEr
     whole.target.subresource = None;
     let (object, warnings) = write::change(state, &whole, |object| {
         let next = next_scale(request, &view(scale, object))?;
-        let replicas = next["spec"]["replicas"].as_u64().unwrap_or(0);
+        // The schema rejects a negative number.
+        let replicas = next["spec"]["replicas"].as_i64().unwrap_or(0);
         let mut changed = object.clone();
         set_path(&mut changed, &scale.spec, json!(replicas));
         if let Some(revision) = object::resource_version(&next) {

@@ -2,7 +2,7 @@
 
 use kube::{
     Api,
-    api::{ApiResource, DynamicObject, PostParams},
+    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use standalone::api::EmbeddedApi;
@@ -10,8 +10,12 @@ use standalone::api::EmbeddedApi;
 use super::fixtures::{ApiExt as _, clock, message, object};
 
 fn sandboxes() -> Api<DynamicObject> {
+    objects::<crds::Sandbox>()
+}
+
+fn objects<K: kube::Resource<DynamicType = ()>>() -> Api<DynamicObject> {
     let client = EmbeddedApi::in_memory(&crds::schema::all_crds(), clock()).client();
-    Api::default_namespaced_with(client, &ApiResource::erase::<crds::Sandbox>(&()))
+    Api::default_namespaced_with(client, &ApiResource::erase::<K>(&()))
 }
 
 fn sandbox(name: &str, spec: &Value) -> DynamicObject {
@@ -54,4 +58,30 @@ async fn crd_rules_reject_invalid_specs() {
         let refused = message(api.create(&PostParams::default(), &sandbox).await);
         assert!(refused.contains(cells[2]), "{row}: {refused}");
     }
+}
+
+#[tokio::test]
+async fn pool_size_is_bounded_also_by_its_scale() {
+    let api = objects::<crds::SandboxPool>();
+    let pool = |name: &str, replicas: i32| {
+        object::<DynamicObject>(json!({
+            "apiVersion": "openhands.dev/v1alpha1", "kind": "SandboxPool",
+            "metadata": {"name": name}, "spec": {"template": {"image": "i"}, "replicas": replicas},
+        }))
+    };
+    api.add(&pool("p", 10_000)).await;
+    for (replicas, limit) in [
+        (-1, "greater than or equal to 0"),
+        (10_001, "less than or equal to 10000"),
+    ] {
+        let refused = message(
+            api.create(&PostParams::default(), &pool("q", replicas))
+                .await,
+        );
+        assert!(refused.contains(limit), "{refused}");
+        let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        let refused = message(api.patch_scale("p", &PatchParams::default(), &scale).await);
+        assert!(refused.contains(limit), "{refused}");
+    }
+    assert_eq!(api.get("p").await.unwrap().data["spec"]["replicas"], 10_000);
 }
