@@ -5,8 +5,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::watcher::{Config, Event, watcher};
@@ -23,6 +25,7 @@ use super::{NAMESPACE, ScriptedSupervisors};
 /// Plays the node and all its Pods.
 #[allow(missing_debug_implementations, reason = "kube's client has none")]
 pub struct ScriptedNode {
+    client: Client,
     pods: Api<SlimPod>,
     clock: Clock,
     supervisors: Arc<ScriptedSupervisors>,
@@ -42,8 +45,6 @@ struct NodeState {
     duplicates: Vec<String>,
     /// Warm Pods that exist, by the uid of their pool.
     warm: HashMap<String, BTreeSet<String>>,
-    /// The most that any pool has ever had.
-    most_warm: usize,
     /// Sandboxes of claimed Pods.
     claims: HashMap<String, String>,
     created: Vec<String>,
@@ -53,6 +54,9 @@ struct NodeState {
 
 /// The scheduler's words for a claim without a volume.
 const UNBOUND: &str = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims";
+
+/// Time after which the scheduler looks again for a PVC.
+const VOLUME_INTERVAL: Duration = Duration::from_millis(20);
 
 /// One Pod that runs.
 #[derive(Debug, Clone)]
@@ -75,7 +79,6 @@ impl NodeState {
             return;
         }
         warm.insert(uid.to_owned());
-        self.most_warm = self.most_warm.max(warm.len());
         if self.uids.insert(uid.to_owned()) {
             self.created.push(pod.name_any());
         }
@@ -86,7 +89,8 @@ impl ScriptedNode {
     /// A node for Pods of the namespace of all tests.
     pub fn new(client: Client, clock: Clock, supervisors: Arc<ScriptedSupervisors>) -> Self {
         Self {
-            pods: Api::namespaced(client, NAMESPACE),
+            pods: Api::namespaced(client.clone(), NAMESPACE),
+            client,
             clock,
             supervisors,
             state: Mutex::default(),
@@ -209,16 +213,6 @@ impl ScriptedNode {
         }
     }
 
-    /// The most warm Pods that a pool has ever had at once, those that were terminating left out.
-    pub fn most_warm_pods(&self) -> usize {
-        self.state.lock().most_warm
-    }
-
-    /// Number of Pods that were ever claimed.
-    pub fn claimed(&self) -> usize {
-        self.state.lock().claims.len()
-    }
-
     /// Fails if a sandbox ever had two Pods at once, or a Pod two sandboxes.
     pub fn assert_single_pod(&self) {
         let doubles = &self.state.lock().duplicates;
@@ -272,8 +266,50 @@ impl ScriptedNode {
             self.end(pod, &name).await;
         } else if pod.spec.node_name.is_none() && pod.status.conditions.is_empty() {
             self.maybe_inject_fault(pod, &name);
-            self.start(pod, &name).await;
+            match self.missing_claim(pod, &name).await {
+                Some(claim) => {
+                    tokio::spawn(self.clone().start_with_claim(pod.clone(), claim));
+                }
+                None => self.start(pod, &name).await,
+            }
         }
+    }
+
+    /// PVC of a warm Pod, which is created after it, unless it exists.
+    async fn missing_claim(&self, pod: &SlimPod, name: &str) -> Option<String> {
+        pod.owner_references()
+            .iter()
+            .find(|o| o.kind == "SandboxPool")?;
+        let pods = Api::<Pod>::namespaced(self.client.clone(), NAMESPACE);
+        let spec = pods.get_opt(name).await.ok()??.spec?;
+        let mut volumes = spec.volumes.unwrap_or_default().into_iter();
+        let claim = volumes.find_map(|v| v.persistent_volume_claim)?;
+        (!self.has_claim(&claim.claim_name).await).then_some(claim.claim_name)
+    }
+
+    async fn has_claim(&self, name: &str) -> bool {
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), NAMESPACE);
+        matches!(claims.get_metadata_opt(name).await, Ok(Some(_)))
+    }
+
+    /// Starts a Pod when its PVC exists. Meanwhile the scheduler says what it waits for.
+    async fn start_with_claim(self: Arc<Self>, pod: SlimPod, claim: String) {
+        let (name, uid) = (pod.name_any(), pod.uid().unwrap_or_default());
+        let why = format!("0/1 nodes are available: persistentvolumeclaim \"{claim}\" not found.");
+        sleep(VOLUME_INTERVAL).await;
+        let mut is_reported = false;
+        while !self.has_claim(&claim).await {
+            let found = self.pods.get_opt(&name).await.ok().flatten();
+            if found.and_then(|pod| pod.uid()).as_ref() != Some(&uid) {
+                return;
+            }
+            if !is_reported {
+                self.leave(&name, &uid, &why).await;
+            }
+            is_reported = true;
+            sleep(VOLUME_INTERVAL).await;
+        }
+        self.start(&pod, &name).await;
     }
 
     /// Decides what will happen to a new Pod, if accidents happen.

@@ -1,6 +1,6 @@
 //! Supervisors that do what a test says.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -23,6 +23,10 @@ pub struct ScriptedSupervisors {
     idle: Mutex<HashMap<String, Duration>>,
     /// Idle time that all other servers report.
     all_idle: Mutex<Option<Duration>>,
+    /// Uids of Pods and of the Sandboxes that an init message was for.
+    inits: Mutex<BTreeSet<(String, String)>>,
+    /// Uids of Pods that reported ready, and of the Sandboxes that they reported as their owners.
+    ready_reports: Mutex<BTreeSet<(String, String)>>,
     /// All commands were ready before this process began.
     are_ready: bool,
 }
@@ -94,6 +98,17 @@ impl ScriptedSupervisors {
         self.commands.lock().get(ip).is_some_and(|c| c.answered)
     }
 
+    /// Returns whether this Pod has reported ready as that of this Sandbox, both by uid.
+    pub fn has_reported_ready(&self, pod: &str, sandbox: &str) -> bool {
+        let report = (pod.to_owned(), sandbox.to_owned());
+        self.ready_reports.lock().contains(&report)
+    }
+
+    /// Uids of Pods and of the Sandboxes that an init message was for.
+    pub fn inits(&self) -> BTreeSet<(String, String)> {
+        self.inits.lock().clone()
+    }
+
     /// From now on the server at an address says that it has been idle for so long.
     pub fn idle_for(&self, ip: &str, idle: Duration) {
         self.idle.lock().insert(ip.to_owned(), idle);
@@ -108,6 +123,12 @@ impl ScriptedSupervisors {
         let mut commands = self.commands.lock();
         let command = commands.entry(ip.to_owned()).or_default();
         command.answered |= state == SupervisorState::Ready;
+        if let (SupervisorState::Ready, Some(pod), Some(owner)) =
+            (state, &command.pod_uid, &command.owner)
+        {
+            let report = (pod.clone(), owner.sandbox_uid.clone());
+            self.ready_reports.lock().insert(report);
+        }
         ReadyReport {
             owner: command.owner.clone(),
             ..state.into()
@@ -149,9 +170,16 @@ impl Supervisors for ScriptedSupervisors {
         if let Some(message) = message(&token) {
             let mut commands = self.commands.lock();
             let command = commands.entry(at.ip.clone()).or_default();
-            command.enter(message.pod_uid);
-            if let (false, Grant::Init(init)) = (command.is_initialized, message.grant) {
-                command.owner = init.owner();
+            command.enter(message.pod_uid.clone());
+            if let Grant::Init(init) = message.grant {
+                let owner = init.owner();
+                let uid = owner.as_ref().map(|owner| owner.sandbox_uid.clone());
+                self.inits
+                    .lock()
+                    .extend(uid.map(|uid| (message.pod_uid, uid)));
+                if !command.is_initialized {
+                    command.owner = owner;
+                }
             }
             command.is_initialized = true;
         }

@@ -114,18 +114,18 @@ fn pool_with_warm_pods() {
     kubectl_words(&format!("delete sbxp warm -n {SANDBOXES}"));
 }
 
-/// The API server sorts the requests of the operator into its two priority levels.
+/// The API server sorts the requests of the operator by the schemas of the chart.
 pub(crate) fn priority_levels_are_used() {
     let metrics = kubectl_words("get --raw /metrics");
-    for level in ["hot", "bulk"] {
-        let level = format!("priority_level=\"{NAMESPACE}-{NAME}-{level}\"");
+    for schema in ["leases", "hot", "bulk"] {
+        let schema = format!("flow_schema=\"{NAMESPACE}-{NAME}-{schema}\"");
         let dispatched = |line: &&str| {
             line.starts_with("apiserver_flowcontrol_dispatched_requests_total{")
-                && line.contains(&level)
+                && line.contains(&schema)
         };
         let count = metrics.lines().find(dispatched);
         let count = count.and_then(|line| line.rsplit(' ').next()?.parse().ok());
-        assert!(count.is_some_and(|count: f64| count > 5.0), "{level}");
+        assert!(count.is_some_and(|count: f64| count > 5.0), "{schema}");
     }
 }
 

@@ -15,6 +15,7 @@ mod idle;
 mod isolation;
 mod missing_dependencies;
 mod outage;
+mod pool_faults;
 mod pool_revision;
 mod quota;
 mod readiness;

@@ -27,6 +27,12 @@ async fn sandboxes_claim_the_warm_pod_and_another_one_follows() {
             .run("echo $GREETING $(id -un) $PWD; echo x > f")
             .await;
         assert_eq!(said, "hello openhands /workspace", "{session}");
+        // The server is the prestarted one: the command of the claim has no such flag.
+        let server = sandbox.run("tr '\\0' ' ' < /proc/$PPID/cmdline").await;
+        assert!(
+            server.contains("serve") && server.contains("--dormant"),
+            "{server}"
+        );
         assert_eq!(sandbox.run("cat f").await, "x");
     }
     fixture.kubectl("wait --for=jsonpath={.status.claimed}=2 sbxp/warm --timeout=60s");
