@@ -27,7 +27,7 @@ async fn main() {
         let mut times = Vec::new();
         for _ in 0..=ONE_BY_ONE {
             times.push(bench.round(action, 1).await.remove(0));
-            bench.wait_full();
+            Bench::wait_full();
         }
         times.remove(0); // warms file caches
         report(&format!("{action}, one by one"), times);
@@ -45,7 +45,7 @@ async fn main() {
             &format!("{action}, at once"),
             bench.round(action, AT_ONCE).await,
         );
-        bench.wait_full();
+        Bench::wait_full();
     }
 }
 
@@ -102,10 +102,10 @@ impl Bench {
         kubectl_words(&format!(
             "wait --for=jsonpath={{.status.desired}}={members} sbxp/bench --timeout=60s"
         ));
-        self.wait_full();
+        Self::wait_full();
     }
 
-    fn wait_full(&self) {
+    fn wait_full() {
         kubectl_words("wait --for=condition=Ready sbxp/bench --timeout=300s");
     }
 
