@@ -121,9 +121,14 @@ async fn deleted_and_shrunk_pools_leave_claimed_pods_alone() {
     let name = claimed.status.pod_name.clone().unwrap();
     cluster.put_pool(&pool(0, "i")).await;
     reaches(&cluster, |status| status.ready == 0 && status.claimed == 1).await;
+    // Foreground deletion waits for the warm Pods, so none is created any more.
+    cluster.put_pool(&pool(2, "i")).await;
+    reaches(&cluster, |status| status.ready == 2).await;
     let pools: Api<SandboxPool> = cluster.api_of();
-    pools.delete("p", &DeleteParams::default()).await.unwrap();
+    let how = DeleteParams::foreground();
+    pools.delete("p", &how).await.unwrap();
     cluster.wait_until_quiet().await;
+    assert_eq!(cluster.names::<SandboxPool>().await, [""; 0]);
     assert_eq!(cluster.names::<Pod>().await, [name]);
     assert_eq!(cluster.status("a").await.phase, Phase::Running);
 }

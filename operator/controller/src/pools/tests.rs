@@ -101,6 +101,32 @@ async fn stale_pool_state_is_ignored() {
     assert_eq!(image(), None, "gone");
 }
 
+#[tokio::test]
+async fn pool_overlaps_with_one_that_serves_the_same_sandboxes_first() {
+    let index = Index::new(Arc::new(keys()));
+    let pools = PoolIndex::new(Arc::new(index), Arc::default(), Arc::default());
+    let put = |name: &str, image: &str, tenants: &[&str], policy: &str| {
+        let pool = json!({
+            "metadata": {"namespace": "ns", "name": name, "uid": name, "resourceVersion": "1"},
+            "spec": {"template": {"image": image}, "replicas": 1, "claimedBy": policy,
+                "tenants": tenants},
+        });
+        pools.apply(serde_json::from_value(pool).unwrap());
+    };
+    put("a", "i", &["first", "second"], "Matching");
+    put("b", "i", &["second"], "Matching");
+    put("c", "i", &["third"], "Matching");
+    put("d", "j", &[], "Matching");
+    put("e", "i", &[], "Named");
+    let other = |name: &str| {
+        let pool = pools.get(&key(name)).unwrap();
+        let same = |other: &Pool| other.spec.template == pool.spec.template;
+        pools.overlapping(&key(name), &pool, same)
+    };
+    let found = ["a", "b", "c", "d", "e"].map(other);
+    assert_eq!(found, [None, Some("a".to_owned()), None, None, None]);
+}
+
 #[test]
 fn revision_depends_on_template_only() {
     let of = |image: &str, replicas| {

@@ -212,7 +212,6 @@ impl PerSandbox for ReadinessProber {
 impl ProbeTask {
     async fn run(self) {
         let mut backoff = INITIAL_BACKOFF;
-        let mut has_answered = false;
         loop {
             match self.probe_once().await {
                 Ok(ProbeResult::Ready) => {
@@ -220,7 +219,6 @@ impl ProbeTask {
                     return;
                 }
                 Ok(result) => {
-                    has_answered = true;
                     self.record(result);
                     sleep(self.delay(NOT_READY_INTERVAL)).await;
                 }
@@ -228,10 +226,7 @@ impl ProbeTask {
                     tracing::trace!(key = %self.key, %error, "readiness probe failed");
                     if self.run.node_silent && self.since.elapsed() >= UNREACHABLE_TIMEOUT {
                         self.record(ProbeResult::NotReady(Some(error.to_string())));
-                    } else if self.target.is_claimed()
-                        && !has_answered
-                        && self.since.elapsed() >= CLAIMED_SILENCE
-                    {
+                    } else if self.is_silent() {
                         self.record(ProbeResult::Silent);
                     }
                     sleep(self.delay(backoff)).await;
@@ -243,6 +238,12 @@ impl ProbeTask {
 
     fn record(&self, result: ProbeResult) {
         self.prober.record(self, result);
+    }
+
+    /// Returns whether a claimed Pod should have answered by now.
+    fn is_silent(&self) -> bool {
+        let has_answered = self.prober.result(&self.key, &self.run).is_some();
+        self.target.is_claimed() && !has_answered && self.since.elapsed() >= CLAIMED_SILENCE
     }
 
     /// Delay before the next probe: at least `least`, longer in a long start.

@@ -238,6 +238,31 @@ async fn supervisor_of_another_sandbox_is_never_ready() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn claimed_pod_without_any_answer_is_silent() {
+    for (script, is_claimed, result) in [
+        (&[None; 400][..], true, Some(ProbeResult::Silent)),
+        (&[None; 400], false, None),
+        // It has answered before.
+        (
+            &[Some(Starting), None],
+            true,
+            Some(ProbeResult::NotReady(None)),
+        ),
+    ] {
+        let fixture = probe_fixture(script);
+        *fixture.supervisors.owner.lock() = Some(PodOwner {
+            sandbox_uid: "uid".to_owned(),
+            init_digest: String::new(),
+        });
+        let target = supervisor(is_claimed);
+        let prober = &fixture.readiness;
+        prober.ensure_probing(&key("a"), run(0), "10.0.0.1", target);
+        sleep(2 * CLAIMED_SILENCE).await;
+        assert_eq!(prober.result(&key("a"), &run(0)), result, "{is_claimed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn not_ready_requeues_only_once() {
     let fixture = probe_fixture(&[Some(Starting)]);
     fixture.probe(0);

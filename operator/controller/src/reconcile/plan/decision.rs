@@ -18,11 +18,10 @@ pub(super) const CRASH_LOOP_THRESHOLD: u32 = 3;
 /// with them.
 pub(super) const RESIZE_FAILED: &str = "ResizeInfeasible";
 
-/// Loss of a claimed Pod whose supervisor does not answer. After the second one in a row the sandbox
-/// gets a Pod of its own.
+/// Loss of a claimed Pod whose supervisor does not answer.
 pub(super) const CLAIMED_POD_SILENT: &str = "ClaimedPodSilent";
-/// Most claims of Pods that turn out to be dead.
-pub(super) const MAX_SILENT_CLAIMS: usize = 2;
+/// Losses after which the sandbox gets a Pod of its own instead of the next warm one.
+pub(super) const MAX_SILENT_CLAIMS: u32 = 2;
 
 /// Input of one decision besides the facts.
 #[derive(Debug, Clone)]

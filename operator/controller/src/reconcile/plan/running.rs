@@ -148,11 +148,12 @@ impl Planner<'_> {
 
     /// Returns whether the sandbox gets a Pod of its own because of what came of the last claims.
     fn is_unlucky_with_warm_pods(&self) -> bool {
-        let losses = &self.plan.status.restarts.reasons;
-        let silent = losses.iter().rev();
-        let silent = silent.take_while(|reason| *reason == CLAIMED_POD_SILENT);
-        losses.last().is_some_and(|reason| reason == RESIZE_FAILED)
-            || silent.count() >= MAX_SILENT_CLAIMS
+        let losses = &self.plan.status.restarts;
+        match losses.reasons.last().map(String::as_str) {
+            Some(RESIZE_FAILED) => true,
+            Some(CLAIMED_POD_SILENT) => losses.count >= MAX_SILENT_CLAIMS,
+            _ => false,
+        }
     }
 
     /// Returns whether the quota of its API key admits the sandbox. The start timeout applies while

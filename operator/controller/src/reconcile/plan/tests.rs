@@ -261,7 +261,7 @@ pub(super) fn rejection(reason: Reason, is_terminal: bool) -> ActionRejection {
 
 pub(super) fn creates_pod(plan: &Plan) -> Option<u32> {
     plan.actions.iter().find_map(|action| match action {
-        Action::CreatePod { restarts } => Some(*restarts),
+        Action::CreatePod { restarts } | Action::ClaimPod { restarts, .. } => Some(*restarts),
         _ => None,
     })
 }

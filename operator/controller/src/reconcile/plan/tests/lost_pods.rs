@@ -1,6 +1,7 @@
 //! Replacement of lost Pods, once the old Pod is certainly gone.
 
 use super::*;
+use crate::facts::{PodIdentity, WarmMatch, WarmSupply};
 
 #[test]
 fn vanished_pod_is_replaced_at_once() {
@@ -65,6 +66,36 @@ fn unreported_replacement_is_counted_with_reason() {
     assert_eq!(status.phase, Phase::Starting);
     assert_eq!(status.restarts.count, 1);
     assert_eq!(status.restarts.reasons, ["Deleted"]);
+}
+
+#[test]
+fn claimed_pod_that_does_not_answer_is_replaced_by_another_one() {
+    let mut fixture = PlanFixture::new();
+    let warm = WarmSupply::Ready(WarmMatch {
+        pool: "p".into(),
+        shape: "s".into(),
+    });
+    for claims in [true, true, false] {
+        fixture.lose_pod();
+        fixture.facts.warm = warm.clone();
+        let plan = fixture.after(1);
+        let claim = |action: &Action| matches!(action, Action::ClaimPod { .. });
+        assert_eq!(plan.actions.iter().any(claim), claims, "{:?}", plan.actions);
+        if !claims {
+            break;
+        }
+        let mut claimed = pod();
+        claimed.identity = Some(PodIdentity::Pod);
+        claimed.restarts_before = plan.status.restarts.count;
+        fixture.facts.pod = Some(claimed);
+        fixture.facts.warm = WarmSupply::None;
+        fixture.facts.readiness = Some(ProbeResult::Silent);
+        fixture.reaches(Phase::Starting, Reason::PodReplaced);
+    }
+    // It was ready once: its work is kept.
+    let mut fixture = PlanFixture::running();
+    fixture.facts.readiness = Some(ProbeResult::Silent);
+    assert_eq!(fixture.plan_and_apply().actions, []);
 }
 
 #[test]
