@@ -69,8 +69,8 @@ bench-claim: ## Claims of warm Pods on a real API server with fake nodes, beside
 bench-node: ## Warm starts on a real node: /start to the first action, one by one and at once
 	hack/install base cluster
 	cargo build --release --locked -p executor -p operator -p tests --examples --bins
-	hack/image executor $(RELEASE)/sandbox-executor $(STATE)-executor.tar
-	hack/cluster run --name bench-node -- sh -euc 'hack/cluster load-image --name bench-node $(STATE)-executor.tar "$$(hack/image node)"; \
+	hack/image executor $(RELEASE)/sandbox-executor $(TARGET_DIR)/executor.tar
+	hack/cluster run --name bench-node -- sh -euc 'hack/cluster load-image --name bench-node $(TARGET_DIR)/executor.tar "$$(hack/image node)"; \
 		hack/cluster.d/with-operator $(RELEASE)/sandbox-operator $(RELEASE)/examples/bench_node'
 
 bench-proxy: ## Gateway: requests, tunnels, large bodies and memory, beside a direct connection and nginx
