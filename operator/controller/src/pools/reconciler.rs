@@ -1,19 +1,15 @@
 //! Keeps the warm Pods of each pool at their number. Only the leader runs it. A change of a pool or
 //! of its Pods requeues the pool.
 
+mod pod_writes;
+
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crds::names;
-use crds::sandbox::SandboxSpec;
-use futures::{StreamExt as _, stream};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::api::Preconditions;
 use parking_lot::Mutex;
-use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -23,25 +19,20 @@ use super::image_pulls::ImagePuller;
 use super::plan::{PoolPlan, plan};
 use super::refill::Refill;
 use super::replacements::Replacements;
-use super::resize::is_supported;
 use super::shape::{WarmPods, WarmTemplate};
 use super::status::{Observation, StatusWriter};
-use super::warm_pods::{UnansweredCreation, WarmPod};
+use super::warm_pods::WarmPod;
 use crate::context::Context;
 use crate::facts::PodFacts;
-use crate::reconcile::build::{BuildError, PoolRef};
+use crate::reconcile::build::BuildError;
 use shared::index::Key;
 use shared::kubernetes::client::{CallError, with_timeout};
-use shared::kubernetes::owned_objects::{CreateError, create_owned, delete};
+use shared::kubernetes::owned_objects::CreateError;
 use shared::kubernetes::slim::SlimPod;
 use shared::kubernetes::work_queue::{MAX_OUTAGE_BACKOFF, WorkQueue};
 
 /// Pools that are reconciled at once.
 const MAX_CONCURRENT_POOLS: usize = 8;
-/// Pods of one pool that are created or deleted at once. More would delay claims.
-const MAX_CONCURRENT_WRITES: usize = 4;
-/// Pods of one pool that one reconcile creates. The rest follows in the next one.
-const MAX_BATCH: usize = 32;
 /// Time for reconciles to end on shutdown: slightly more than the time limit of one call.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(12);
 /// Time after which a pool with demand is looked at again: demand is forgotten.
@@ -303,140 +294,6 @@ impl PoolReconciler {
         (created.await, held.map(|(_, until)| until))
     }
 
-    async fn create_pods(
-        &self,
-        key: &Key,
-        pool: &Pool,
-        template: &WarmTemplate,
-        count: usize,
-    ) -> Result<(), PoolError> {
-        if count == 0 {
-            return Ok(());
-        }
-        self.isolate(key).await?;
-        let owner = pool_ref(key, pool);
-        let creations = (0..count.min(MAX_BATCH)).map(|_| self.create_pod(key, &owner, template));
-        until_first_error(creations.collect()).await
-    }
-
-    async fn create_pod(
-        &self,
-        pool: &Key,
-        owner: &PoolRef,
-        template: &WarmTemplate,
-    ) -> Result<(), PoolError> {
-        let mut random = [0; 16];
-        SystemRandom::new()
-            .fill(&mut random)
-            .map_err(|_| PoolError::Random)?;
-        let (warm, namespace) = (&self.context.warm_pods, &pool.namespace);
-        let name = warm.take_unanswered(pool);
-        let key = Key {
-            namespace: namespace.clone(),
-            name: name.unwrap_or_else(|| names::warm_pod(&pool.name, &random)),
-        };
-        let is_small = template.idle.is_some() && is_supported(&self.context).await?;
-        let pods = self.warm_pods();
-        let pod = pods.build(key.clone(), owner, template, is_small)?;
-        let mut creation = UnansweredCreation {
-            index: warm,
-            pool,
-            name: &key.name,
-            is_answered: false,
-        };
-        let created = create_owned(&self.context.client, namespace, &pod, &owner.uid).await;
-        creation.is_answered = match &created {
-            Err(CreateError::Call(error)) => error.code().is_some_and(|code| code < 500),
-            _ => true,
-        };
-        drop(creation);
-        let created: SlimPod = created?;
-        warm.apply(pool.clone(), &created, false);
-        let uid = created.metadata.uid.unwrap_or_default();
-        self.create_volume(key, owner, &template.spec, &uid).await
-    }
-
-    /// Creates the PVC of a Pod, if the template has a workspace. The Pod waits for it.
-    async fn create_volume(
-        &self,
-        pod: Key,
-        owner: &PoolRef,
-        spec: &SandboxSpec,
-        pod_uid: &str,
-    ) -> Result<(), PoolError> {
-        let (client, namespace) = (&self.context.client, pod.namespace.clone());
-        if let Some(volume) = self.warm_pods().volume(pod, owner, spec, pod_uid)? {
-            let _: PersistentVolumeClaim =
-                create_owned(client, &namespace, &volume, pod_uid).await?;
-        }
-        Ok(())
-    }
-
-    /// Creates PVCs that Pods lack: the controller ended between the two.
-    async fn create_missing_volumes(
-        &self,
-        key: &Key,
-        pool: &Pool,
-        spec: &SandboxSpec,
-        pods: &[WarmPod],
-    ) -> Result<(), PoolError> {
-        let owner = pool_ref(key, pool);
-        let young = self.context.clock.now() - VOLUME_DELAY;
-        let facts = pods.iter().map(|pod| &pod.facts);
-        for facts in facts.filter(|facts| facts.created_at.is_none_or(|at| at < young)) {
-            if lacks_volume(facts) {
-                let pod = Key {
-                    namespace: key.namespace.clone(),
-                    name: facts.name.clone(),
-                };
-                self.create_volume(pod, &owner, spec, &facts.uid).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn delete_pods(
-        &self,
-        pool: &Key,
-        pods: &[WarmPod],
-        uids: &[String],
-    ) -> Result<(), PoolError> {
-        let mut deletions = Vec::new();
-        for pod in pods {
-            if uids.contains(&pod.facts.uid) {
-                deletions.push(self.delete_pod(pool, pod));
-            }
-        }
-        until_first_error(deletions).await
-    }
-
-    async fn delete_pod(&self, pool: &Key, pod: &WarmPod) -> Result<(), PoolError> {
-        let (warm, uid) = (&self.context.warm_pods, &pod.facts.uid);
-        if !warm.take(pool, uid) {
-            return Ok(());
-        }
-        let (api, name) = (self.context.api::<SlimPod>(pool), &pod.facts.name);
-        // A Pod that has changed may have been claimed by the leader before.
-        let unchanged = Preconditions {
-            uid: Some(uid.clone()),
-            resource_version: Some(pod.resource_version.clone()),
-        };
-        match delete(&api, name, Some(unchanged), None).await {
-            Ok(_) => warm.remove(pool.clone(), name, uid),
-            Err(error) if error.is_conflict() => {
-                if let Some(found) = with_timeout(api.get_opt(name)).await? {
-                    self.context.pods.observe(&found);
-                }
-                warm.give_back(pool, uid);
-            }
-            Err(error) => {
-                warm.give_back(pool, uid);
-                return Err(error.into());
-            }
-        }
-        Ok(())
-    }
-
     /// Writes the status if it has changed, at most every second. Returns the time of a write that
     /// has to wait.
     async fn report(
@@ -461,44 +318,12 @@ impl PoolReconciler {
         Ok(None)
     }
 
-    async fn isolate(&self, pool: &Key) -> Result<(), CreateError> {
-        let context = &self.context;
-        let (namespace, now) = (&pool.namespace, context.clock.now());
-        if context.isolation.is_due(namespace, now) {
-            let api = context.api(pool);
-            context.isolation.ensure(&api, namespace, now).await?;
-        }
-        Ok(())
-    }
-
     fn warm_pods(&self) -> WarmPods<'_> {
         WarmPods {
             config: &self.context.config,
             keys: &self.context.keys,
         }
     }
-}
-
-/// Carries out a few writes at a time. After an error those that have begun are finished, because
-/// their outcome matters, and no other begins: it would meet the same error.
-async fn until_first_error<W: Future<Output = Result<(), PoolError>>>(
-    writes: Vec<W>,
-) -> Result<(), PoolError> {
-    let has_failed = AtomicBool::new(false);
-    let mut attempts = Vec::new();
-    for write in writes {
-        attempts.push(async {
-            if has_failed.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            let result = write.await;
-            has_failed.fetch_or(result.is_err(), Ordering::Relaxed);
-            result
-        });
-    }
-    let attempts = stream::iter(attempts).buffer_unordered(MAX_CONCURRENT_WRITES);
-    let results: Vec<_> = attempts.collect().await;
-    results.into_iter().collect()
 }
 
 /// Finishes a reconcile even if it panics; otherwise the pool would never be handed out again.
@@ -540,11 +365,4 @@ fn next_stuck(pods: &[WarmPod], oldest_start: Timestamp) -> Option<Instant> {
 /// Returns whether the Pod waits for a PVC that does not exist.
 fn lacks_volume(facts: &PodFacts) -> bool {
     facts.is_missing_claim(&names::workspace_claim(&facts.name))
-}
-
-fn pool_ref(key: &Key, pool: &Pool) -> PoolRef {
-    PoolRef {
-        name: key.name.clone(),
-        uid: pool.uid.clone(),
-    }
 }
