@@ -11,6 +11,8 @@
 mod adapter;
 #[path = "bench_claim/agent_sandbox.rs"]
 mod agent_sandbox;
+#[path = "bench_claim/cpu_use.rs"]
+mod cpu_use;
 #[path = "bench_claim/idle.rs"]
 mod idle;
 #[path = "bench_claim/load.rs"]
@@ -30,6 +32,7 @@ use tests::test_cluster::{ScriptedSupervisors, run_controller};
 use tokio_util::sync::CancellationToken;
 
 use adapter::Adapter;
+use cpu_use::CpuUse;
 use load::{LOADS, Load};
 use process::Process;
 
@@ -90,9 +93,10 @@ fn is_chosen(load: &Load, args: &[&str]) -> bool {
 
 async fn measure(adapter: &Adapter, name: &str, load: &Load, controller: &Process) {
     adapter.prepare(load.members).await;
-    let (before, cpu) = (writes(CONTROLLER), controller.cpu());
+    let (before, cpu, all) = (writes(CONTROLLER), controller.cpu(), CpuUse::now());
     let times = load::run(adapter, load).await;
     let cpu = controller.cpu().saturating_sub(cpu);
+    let cores = CpuUse::now().since(&all);
     tokio::time::sleep(AUDIT_DELAY).await;
     let new = difference(&before, &writes(CONTROLLER));
     let count = times.len();
@@ -106,6 +110,7 @@ async fn measure(adapter: &Adapter, name: &str, load: &Load, controller: &Proces
         controller.rss() >> 20,
         controller.peak() >> 20
     );
+    println!("  cores in use: {cores}");
     for (deed, number) in new {
         #[expect(clippy::cast_precision_loss, reason = "small numbers")]
         let each = per(number as f64);

@@ -64,14 +64,7 @@ impl Process {
 
     /// CPU time so far, of all its threads.
     pub(crate) fn cpu(&self) -> Duration {
-        let stat = self.read("stat");
-        let fields = stat.rsplit_once(") ").expect("a stat").1;
-        let mut ticks = fields
-            .split(' ')
-            .skip(11)
-            .map(|n| n.parse::<u64>().unwrap());
-        let (user, system) = (ticks.next().unwrap(), ticks.next().unwrap());
-        Duration::from_millis((user + system) * 10)
+        cpu(&self.read("stat"))
     }
 
     /// Resident memory in bytes.
@@ -94,6 +87,14 @@ impl Process {
     fn read(&self, file: &str) -> String {
         std::fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).expect("a process")
     }
+}
+
+/// CPU time in the contents of a file `/proc/PID/stat`.
+pub(crate) fn cpu(stat: &str) -> Duration {
+    let fields = stat.rsplit_once(") ").expect("a stat").1;
+    let ticks = fields.split(' ').skip(11).take(2);
+    let ticks = ticks.map(|number| number.parse::<u64>().unwrap());
+    Duration::from_millis(ticks.sum::<u64>() * 10)
 }
 
 impl Drop for Process {

@@ -2,6 +2,7 @@
 //! sandboxes is.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use crds::int_or_string::IntOrString;
 use crds::pool::SandboxPoolSpec;
@@ -35,7 +36,7 @@ pub(crate) struct PoolPlan {
 
 impl PoolPlan {
     /// Keeps the Pods of a pool whose template no Pod can be made from.
-    pub(crate) fn blocked(replicas: usize, pods: &[WarmPod]) -> Self {
+    pub(crate) fn blocked(replicas: usize, pods: &[Arc<WarmPod>]) -> Self {
         let existing = pods
             .iter()
             .filter(|pod| !pod.has_ended() && !pod.is_terminating());
@@ -57,7 +58,7 @@ pub(crate) fn plan(
     spec: &SandboxPoolSpec,
     replicas: usize,
     revision: &str,
-    pods: &[WarmPod],
+    pods: &[Arc<WarmPod>],
     oldest_start: Timestamp,
 ) -> PoolPlan {
     let has_ended = |pod: &WarmPod| {
@@ -65,10 +66,11 @@ pub(crate) fn plan(
         pod.has_ended() || is_late && !pod.is_ready() && !pod.is_ending()
     };
     let faulty = pods.iter().filter(|pod| has_ended(pod) && !pod.is_ending());
-    let mut delete: Vec<_> = faulty.map(uid).collect();
+    let mut delete: Vec<_> = faulty.map(|pod| uid(pod)).collect();
     let ended = delete.len();
-    let existing = |pod: &&WarmPod| !has_ended(pod) && !pod.is_terminating();
-    let existing: Vec<&WarmPod> = pods.iter().filter(existing).collect();
+    let existing = pods.iter().map(|pod| &**pod);
+    let existing = existing.filter(|pod| !has_ended(pod) && !pod.is_terminating());
+    let existing: Vec<&WarmPod> = existing.collect();
     let is_current = |pod: &&WarmPod| pod.revision == revision;
     let (current, outdated): (Vec<&WarmPod>, Vec<&WarmPod>) =
         existing.iter().copied().partition(is_current);
@@ -135,8 +137,6 @@ fn share(bound: &IntOrString, replicas: usize, divide: fn(usize, usize) -> usize
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::json;
 
     use super::*;
@@ -144,7 +144,7 @@ mod tests {
     use crate::pools::warm_pods::tests::warm_pod;
 
     /// Pods by a text: `r` ready, `s` starting, `x` ended, `t` taken; capitals are outdated.
-    fn pods(text: &str) -> Vec<WarmPod> {
+    fn pods(text: &str) -> Vec<Arc<WarmPod>> {
         let pod = |(at, letter): (usize, char)| {
             let runs = matches!(letter.to_ascii_lowercase(), 'r' | 't');
             let state = if runs {
@@ -174,7 +174,7 @@ mod tests {
             } else {
                 "new"
             };
-            warm_pod(shape, Arc::new(facts), letter == 't')
+            Arc::new(warm_pod(shape, Arc::new(facts), letter == 't'))
         };
         text.chars().enumerate().map(pod).collect()
     }

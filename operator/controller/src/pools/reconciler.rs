@@ -186,7 +186,10 @@ impl PoolReconciler {
         );
         let mut refill_at = None;
         if plan.create > 0 {
-            match context.warm_pods.refill(key, plan.ready) {
+            match context
+                .warm_pods
+                .refill(key, plan.ready, context.sandbox_queue.is_busy())
+            {
                 Refill::Fully => {}
                 Refill::AtMost(count) => {
                     // The next reconcile asks again.
@@ -205,7 +208,7 @@ impl PoolReconciler {
         let (result, retry_at) = self.carry_out(key, &pool, &template, &pods, &plan).await;
         let problem = match &result {
             Err(error) => Some(error.to_string()),
-            Ok(()) => pods.iter().find_map(WarmPod::problem),
+            Ok(()) => pods.iter().find_map(|pod| pod.problem()),
         };
         let mut observation = Observation::new(plan, problem);
         let puller = &self.image_puller;
@@ -217,7 +220,7 @@ impl PoolReconciler {
         let resize_at = pool.spec.demand.map(|_| Instant::now() + RESIZE_INTERVAL);
         let lacks_volume = pods.iter().any(|pod| lacks_volume(&pod.facts));
         let volume_at = lacks_volume.then(|| Instant::now() + VOLUME_DELAY.unsigned_abs());
-        let overdue_at = pods.iter().filter_map(WarmPod::overdue_at).min();
+        let overdue_at = pods.iter().filter_map(|pod| pod.overdue_at()).min();
         let stuck_at = next_stuck(&pods, oldest_start);
         let times = [
             refill_at, retry_at, report_at, resize_at, volume_at, pulls_at, overdue_at, stuck_at,
@@ -272,7 +275,7 @@ impl PoolReconciler {
         key: &Key,
         pool: &Pool,
         template: &WarmTemplate,
-        pods: &[WarmPod],
+        pods: &[Arc<WarmPod>],
         plan: &PoolPlan,
     ) -> (Result<(), PoolError>, Option<Instant>) {
         if plan.ended > 0 {
@@ -354,7 +357,7 @@ impl Drop for QueueGuard<'_> {
 }
 
 /// Time at which the first Pod that is still starting has taken too long.
-fn next_stuck(pods: &[WarmPod], oldest_start: Timestamp) -> Option<Instant> {
+fn next_stuck(pods: &[Arc<WarmPod>], oldest_start: Timestamp) -> Option<Instant> {
     let starting = pods.iter().filter(|pod| !pod.is_ready());
     let left = starting
         .filter_map(|pod| pod.facts.created_at)

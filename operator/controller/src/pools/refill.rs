@@ -11,8 +11,10 @@ use tokio::time::Instant;
 /// two claims: an API server that hesitates has not seen the end of a burst.
 pub(super) const REFILL_DELAY: Duration = Duration::from_millis(80);
 const QUIET_GAPS: u32 = 8;
-/// Longest time that claims delay a refill.
+/// Longest time that claims delay a refill, and that of a pool that still has ready Pods: most bursts
+/// are over by then.
 const MAX_REFILL_DELAY: Duration = Duration::from_millis(1500);
+const MAX_DELAY_WHILE_READY: Duration = Duration::from_secs(3);
 /// A pool that lasts so long with the present claims gets one Pod for each of them, with twice as
 /// many one for four.
 const RUNWAY: Duration = Duration::from_secs(3);
@@ -60,12 +62,12 @@ impl RecentClaims {
         self.last = now;
     }
 
-    /// Permission for a pool with so many ready Pods, which is then made use of. Claims that the API
-    /// server has not answered yet are no end of a burst.
-    pub(super) fn refill(&mut self, ready: usize, is_claimed_now: bool, now: Instant) -> Refill {
+    /// Permission for a pool with so many ready Pods, which is then made use of. As long as claimed
+    /// sandboxes are being started, the burst has not ended.
+    pub(super) fn refill(&mut self, ready: usize, is_claiming: bool, now: Instant) -> Refill {
         let mean_gap = self.mean_gap.unwrap_or_default();
         let quiet = (mean_gap * QUIET_GAPS).clamp(REFILL_DELAY, MAX_REFILL_DELAY);
-        let last = if is_claimed_now { now } else { self.last };
+        let last = if is_claiming { now } else { self.last };
         let quiet_at = last + quiet;
         if quiet_at <= now {
             return Refill::Fully;
@@ -73,6 +75,7 @@ impl RecentClaims {
         let interval = interval(mean_gap, ready);
         let next = match self.refilled_at {
             Some(at) => at + interval,
+            None if ready > 0 => self.first + MAX_DELAY_WHILE_READY,
             None => self.first + MAX_REFILL_DELAY,
         };
         if next > now {
@@ -121,21 +124,27 @@ mod tests {
     fn pool_is_refilled_beside_claims_the_faster_the_sooner_it_would_be_empty() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        for (ready, interval) in [(600, 320), (300, 80), (150, GAP), (75, 18), (0, 18)] {
+        for (ready, first, interval) in [
+            (600, 3000, 320),
+            (300, 3000, 80),
+            (150, 3000, GAP),
+            (75, 3000, 18),
+            (0, 1500, 18),
+        ] {
             let mut claims = RecentClaims::new(start);
             let mut refill = |ms: u64| {
                 claims.add(at(ms));
                 claims.refill(ready, false, at(ms))
             };
-            for ms in (GAP..1500).step_by(20) {
+            for ms in (GAP..first).step_by(20) {
                 assert!(matches!(refill(ms), Refill::NotBefore(_)), "{ms}");
             }
-            assert_eq!(refill(1500), Refill::AtMost(1), "{ready}");
-            let next = 1500 + interval;
-            for ms in (1500 + GAP..next).step_by(20) {
+            assert_eq!(refill(first), Refill::AtMost(1), "{ready}");
+            let next = first + interval;
+            for ms in (first + GAP..next).step_by(20) {
                 assert!(matches!(refill(ms), Refill::NotBefore(_)), "{ms}");
             }
-            let next = refill(next.max(1500 + GAP));
+            let next = refill(next.max(first + GAP));
             assert_eq!(next, Refill::AtMost(1), "{ready}");
         }
     }

@@ -30,7 +30,7 @@ pub(crate) struct WarmPodIndex {
 #[derive(Debug, Default)]
 struct Tables {
     /// By key of the pool and name of the Pod.
-    by_pool: HashMap<Key, BTreeMap<String, WarmPod>>,
+    by_pool: HashMap<Key, BTreeMap<String, Arc<WarmPod>>>,
     /// Claims since the last full refill, by pool.
     claims: HashMap<Key, RecentClaims>,
     /// Names of Pods whose creation the API server has not answered, by pool.
@@ -148,7 +148,7 @@ impl WarmPodIndex {
     }
 
     /// All Pods of a pool.
-    pub(crate) fn of(&self, pool: &Key) -> Vec<WarmPod> {
+    pub(crate) fn of(&self, pool: &Key) -> Vec<Arc<WarmPod>> {
         let tables = self.tables.lock();
         let pods = tables.by_pool.get(pool);
         pods.into_iter()
@@ -191,7 +191,12 @@ impl WarmPodIndex {
 
     /// Takes a Pod of this shape for a claim: the one that this sandbox has begun to claim, or the
     /// oldest that is ready.
-    pub(crate) fn take_ready(&self, pool: &Key, shape: &str, sandbox: &str) -> Option<WarmPod> {
+    pub(crate) fn take_ready(
+        &self,
+        pool: &Key,
+        shape: &str,
+        sandbox: &str,
+    ) -> Option<Arc<WarmPod>> {
         let mut tables = self.tables.lock();
         let pods = tables.by_pool.get_mut(pool)?.values_mut();
         let fitting = pods.filter(|pod| {
@@ -202,14 +207,14 @@ impl WarmPodIndex {
             let is_other = !pod.is_claimed_by(sandbox);
             (is_other, pod.facts.created_at, pod.version())
         })?;
-        let taken = first.clone();
-        first.taken = Some(Taken {
+        let found = first.clone();
+        Arc::make_mut(first).taken = Some(Taken {
             at: Instant::now(),
             by: Some(sandbox.to_owned()),
         });
         drop(tables);
         self.queue.add_at(pool.clone(), Instant::now() + OVERDUE);
-        Some(taken)
+        Some(found)
     }
 
     /// Takes a Pod for its deletion. `false` if it has been taken or is gone.
@@ -219,7 +224,7 @@ impl WarmPodIndex {
         let mut pods = pods.into_iter().flat_map(BTreeMap::values_mut);
         let found = pods.find(|pod| pod.facts.uid == uid && pod.taken.is_none());
         found.is_some_and(|pod| {
-            pod.taken = Some(Taken {
+            Arc::make_mut(pod).taken = Some(Taken {
                 at: Instant::now(),
                 by: None,
             });
@@ -233,7 +238,7 @@ impl WarmPodIndex {
         let pods = tables.by_pool.get_mut(pool);
         let mut pods = pods.into_iter().flat_map(BTreeMap::values_mut);
         if let Some(pod) = pods.find(|pod| pod.facts.uid == uid) {
-            pod.taken = None;
+            Arc::make_mut(pod).taken = None;
         }
         drop(tables);
         self.queue.add(pool.clone());
@@ -250,7 +255,9 @@ impl WarmPodIndex {
         }
         let pods = tables.by_pool.entry(pool.clone()).or_default();
         if let Some(known) = pods.get_mut(&pod.facts.name) {
-            known.is_confirmed |= is_confirmed;
+            if is_confirmed && !known.is_confirmed {
+                Arc::make_mut(known).is_confirmed = true;
+            }
             if known.version() >= pod.version() {
                 return;
             }
@@ -258,7 +265,7 @@ impl WarmPodIndex {
             pod.taken = known.taken.clone().filter(|_| is_same);
             pod.is_confirmed = known.is_confirmed;
         }
-        pods.insert(pod.facts.name.clone(), pod);
+        pods.insert(pod.facts.name.clone(), Arc::new(pod));
         drop(tables);
         self.queue.add_at(pool, Instant::now() + CHANGE_DELAY);
     }
@@ -310,16 +317,17 @@ impl WarmPodIndex {
         names.pop_first()
     }
 
-    /// Permission to refill a pool with so many ready Pods.
-    pub(crate) fn refill(&self, pool: &Key, ready: usize) -> Refill {
+    /// Permission to refill a pool with so many ready Pods. The queue of sandboxes is busy as long as
+    /// some of them are starting.
+    pub(crate) fn refill(&self, pool: &Key, ready: usize, is_busy: bool) -> Refill {
         let (mut tables, now) = (self.tables.lock(), Instant::now());
         let pods = tables.by_pool.get(pool);
         let mut pods = pods.into_iter().flat_map(BTreeMap::values);
-        let is_claimed_now = pods.any(WarmPod::is_being_claimed);
+        let is_claiming = is_busy || pods.any(|pod| pod.is_being_claimed());
         let Some(claims) = tables.claims.get_mut(pool) else {
             return Refill::Fully;
         };
-        let refill = claims.refill(ready, is_claimed_now, now);
+        let refill = claims.refill(ready, is_claiming, now);
         if refill == Refill::Fully {
             tables.claims.remove(pool);
         }

@@ -116,6 +116,13 @@ impl<K: Clone + Debug + Eq + Hash + Ord> WorkQueue<K> {
         state.order.iter().take_while(|(at, _)| *at <= now).count()
     }
 
+    /// Returns whether a key is handed out, or due to be.
+    pub fn is_busy(&self) -> bool {
+        let state = self.state.lock();
+        let first = state.order.first();
+        !state.processing.is_empty() || first.is_some_and(|(at, _)| *at <= Instant::now())
+    }
+
     /// Time for which no key was taken although one was due.
     pub fn stalled_for(&self) -> Duration {
         let state = self.state.lock();

@@ -1,5 +1,6 @@
 //! Creations and deletions of the warm Pods of a pool, and of their PVCs.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crds::names;
@@ -101,7 +102,7 @@ impl PoolReconciler {
         key: &Key,
         pool: &Pool,
         spec: &SandboxSpec,
-        pods: &[WarmPod],
+        pods: &[Arc<WarmPod>],
     ) -> Result<(), PoolError> {
         let owner = pool_ref(key, pool);
         let young = self.context.clock.now() - VOLUME_DELAY;
@@ -121,7 +122,7 @@ impl PoolReconciler {
     pub(super) async fn delete_pods(
         &self,
         pool: &Key,
-        pods: &[WarmPod],
+        pods: &[Arc<WarmPod>],
         uids: &[String],
     ) -> Result<(), PoolError> {
         let mut deletions = Vec::new();
