@@ -28,10 +28,12 @@ use shared::metrics::ControllerMetrics;
 use shared::token_bucket::TokenBucket;
 use transition::EventContent;
 
-/// Interval of writes after the burst, over all sandboxes.
-const EVENT_INTERVAL: Duration = Duration::from_millis(50);
-/// Burst of the write rate.
-const BURST: u32 = 50;
+/// Intervals of writes after a burst, over all sandboxes: normal Events, of which each start has one,
+/// leave the API server to the starts; warnings come sooner.
+const NORMAL_INTERVAL: Duration = Duration::from_millis(200);
+const WARNING_INTERVAL: Duration = Duration::from_millis(50);
+/// Burst of each write rate.
+const BURST: u32 = 25;
 /// Maximum attempts to write one Event.
 const MAX_ATTEMPTS: u32 = 3;
 /// Delay after the first failed attempt; the next one is twice as long.
@@ -135,12 +137,18 @@ impl EventPublisher {
     /// Writes pending Events until it is cancelled.
     pub(super) async fn run(self: Arc<Self>, client: Client, instance: String) {
         let mut recorder = Recorder::new(client, self.clock, instance);
-        let mut rate = TokenBucket::new(BURST, EVENT_INTERVAL);
+        let mut normal = TokenBucket::new(BURST, NORMAL_INTERVAL);
+        let mut warnings = TokenBucket::new(BURST, WARNING_INTERVAL);
         loop {
             let next = self.pending.lock().next();
             let Some(event) = next else {
                 self.pushed.notified().await;
                 continue;
+            };
+            let rate = if event.content.warning {
+                &mut warnings
+            } else {
+                &mut normal
             };
             sleep(rate.reserve(Duration::MAX).unwrap_or_default()).await;
             let written = write(&mut recorder, &event).await;

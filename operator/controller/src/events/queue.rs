@@ -38,9 +38,11 @@ impl PendingQueue {
         is_full
     }
 
-    /// Takes the oldest Event. The caller calls [`PendingQueue::done`] after it is written.
+    /// Takes the oldest warning, or else the oldest Event. The caller calls [`PendingQueue::done`]
+    /// after it is written.
     pub(super) fn next(&mut self) -> Option<PendingEvent> {
-        let event = self.events.pop_front()?;
+        let warning = self.events.iter().position(|e| e.content.warning);
+        let event = self.events.remove(warning.unwrap_or(0))?;
         self.is_writing = true;
         Some(event)
     }
@@ -83,7 +85,11 @@ impl SandboxTokenBuckets {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
+    use crate::events::Regarding;
+    use crate::events::transition::EventContent;
     use crate::tests::key;
 
     #[tokio::test(start_paused = true)]
@@ -96,6 +102,27 @@ mod tests {
         assert_eq!((0..10).filter(|_| buckets.take(&key("a"))).count(), 2);
         buckets.remove(&key("a"));
         assert_eq!((0..100).filter(|_| buckets.take(&key("a"))).count(), 10);
+    }
+
+    #[test]
+    fn warnings_come_before_normal_events() {
+        let mut queue = PendingQueue::default();
+        for (name, warning) in [("a", false), ("b", true), ("c", false), ("d", true)] {
+            queue.push(PendingEvent {
+                regarding: Regarding::Sandbox,
+                key: key(name),
+                uid: String::new(),
+                at: Timestamp::UNIX_EPOCH,
+                content: EventContent {
+                    warning,
+                    reason: String::new(),
+                    action: "",
+                    note: None,
+                },
+            });
+        }
+        let taken = std::iter::from_fn(|| queue.next()).map(|event| event.key.name);
+        assert_eq!(taken.collect::<Vec<_>>(), ["b", "d", "a", "c"]);
     }
 
     #[test]
