@@ -164,7 +164,7 @@ mod tests {
     use crds::sandbox::SandboxSpec;
 
     use super::*;
-    use crate::tests::entry;
+    use crate::tests::{entry, key};
 
     /// Sandbox of a tenant, `a1` for the first one of `a`. Higher numbers are younger.
     fn sandbox(name: &str) -> Entry {
@@ -184,10 +184,7 @@ mod tests {
     #[test]
     fn tenants_take_turns() {
         let waiting = WaitingSandboxes::new(Arc::default());
-        let pool = Key {
-            namespace: "ns".into(),
-            name: "p".into(),
-        };
+        let pool = key("p");
         for name in ["a3", "a1", "a2", "b4", "a5", "c6", "b7"] {
             waiting.join(&pool, &sandbox(name));
             waiting.join(&pool, &sandbox(name));
@@ -204,10 +201,7 @@ mod tests {
     #[test]
     fn tenant_that_comes_again_and_again_does_not_starve_the_others() {
         let waiting = WaitingSandboxes::new(Arc::default());
-        let pool = Key {
-            namespace: "ns".into(),
-            name: "p".into(),
-        };
+        let pool = key("p");
         for number in 0..4 {
             waiting.join(&pool, &sandbox(&format!("a{number}")));
         }
