@@ -21,9 +21,10 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts this program in another role.
+    /// Starts this program in another role, with one heap as in the chart.
     pub(crate) fn start(args: &[&str]) -> Self {
-        Self::spawn(Command::new(std::env::current_exe().unwrap()).args(args))
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        Self::spawn(command.args(args).env("MALLOC_ARENA_MAX", "1"))
     }
 
     pub(crate) fn spawn(command: &mut Command) -> Self {
