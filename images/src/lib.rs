@@ -1,0 +1,23 @@
+//! OCI images on one machine: registries, a content store and unpacked layers.
+
+mod config;
+mod credentials;
+mod digest;
+mod layer_view;
+pub mod manifest;
+mod progress;
+mod pull;
+mod registry;
+mod store;
+mod unpack;
+
+pub use config::{ImageConfig, Process};
+pub use credentials::{Credentials, CredentialsError};
+pub use digest::{Digest, DigestError, Hasher};
+pub use manifest::{Descriptor, Document, ImageManifest, ManifestError, Platform};
+pub use oci_spec::distribution::Reference;
+pub use progress::Progress;
+pub use pull::{Pull, PullError, Puller};
+pub use registry::{Registry, RegistryError, RegistrySettings};
+pub use store::{Freed, Image, ImageStore, StoreError, StoredImage};
+pub use unpack::{Limits, UnpackError, UnpackedLayer, unpack};

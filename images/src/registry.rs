@@ -1,0 +1,385 @@
+//! Client of registries (OCI distribution specification 1.1, "Pull"). Registries are untrusted:
+//! every document has a limit, and every byte is checked against a digest.
+
+mod download;
+mod part;
+mod response;
+mod token;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{Method, StatusCode};
+use reqwest::{Client, RequestBuilder, Response};
+use serde::Deserialize;
+use tokio::time::sleep;
+
+use self::download::Download;
+use self::response::{bounded, retry_after, words};
+use self::token::{Authorization, Tokens};
+use crate::credentials::{Credentials, Login};
+use crate::manifest::{DOCKER_LIST, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST};
+use crate::{Descriptor, Digest, Reference};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time without a byte after which a request has failed.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes of a manifest or index.
+const MAX_MANIFEST: u64 = 4 << 20;
+/// Attempts of a request that the registry cannot serve at the moment, and the pauses between them.
+const ATTEMPTS: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(500);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
+
+/// Ways to registries.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RegistrySettings {
+    /// `HOST[:PORT]` of registries that are reached over HTTP.
+    pub insecure: BTreeSet<String>,
+    /// Hosts that are asked before a registry, by registry.
+    pub mirrors: BTreeMap<String, Vec<String>>,
+}
+
+/// A registry did not deliver. Texts contain the registry's own words and no secrets.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    #[error("{what}: not found{words}")]
+    NotFound { what: String, words: String },
+    #[error("{what}: access denied{words}")]
+    Denied { what: String, words: String },
+    #[error("{what}: status {status}{words}")]
+    Status {
+        what: String,
+        status: u16,
+        words: String,
+    },
+    #[error("{what}: {cause}")]
+    Unreachable { what: String, cause: String },
+    #[error("{what}: {reason}")]
+    Refused { what: String, reason: String },
+    #[error("{what}: {source}")]
+    Disk {
+        what: String,
+        source: std::io::Error,
+    },
+    #[error("client of registries: {0}")]
+    Client(String),
+}
+
+/// Client of all registries; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Registry(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    client: Client,
+    settings: RegistrySettings,
+    tokens: Tokens,
+    /// Pause after a failed attempt, multiplied by their number.
+    pause: Duration,
+}
+
+/// One host that is asked for a repository.
+#[derive(Debug, Clone)]
+struct Origin<'a> {
+    host: String,
+    repository: &'a str,
+    /// Never those of the registry for its mirror.
+    login: Option<&'a Login>,
+}
+
+impl Registry {
+    /// Proxies come from the usual variables of the environment.
+    pub fn new(settings: &RegistrySettings) -> Result<Self, RegistryError> {
+        Self::with_pause(settings, PAUSE)
+    }
+
+    fn with_pause(settings: &RegistrySettings, pause: Duration) -> Result<Self, RegistryError> {
+        // Another part of the process may have done it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder()
+            .user_agent(concat!("sandbox-operator/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(READ_TIMEOUT)
+            .build()
+            .map_err(|error| RegistryError::Client(causes(&error)))?;
+        Ok(Self(Arc::new(Inner {
+            pause,
+            client,
+            settings: settings.clone(),
+            tokens: Tokens::default(),
+        })))
+    }
+
+    /// Digest of the manifest or index that `reference` names.
+    pub async fn resolve(
+        &self,
+        reference: &Reference,
+        credentials: &Credentials,
+    ) -> Result<Digest, RegistryError> {
+        if let Some(digest) = reference.digest() {
+            let refused = |error: crate::DigestError| RegistryError::Refused {
+                what: reference.whole(),
+                reason: error.to_string(),
+            };
+            return digest.parse().map_err(refused);
+        }
+        let (descriptor, _) = self.manifest(reference, credentials).await?;
+        Ok(descriptor.digest)
+    }
+
+    /// Reads a manifest or index, and checks it if `reference` has a digest.
+    pub async fn manifest(
+        &self,
+        reference: &Reference,
+        credentials: &Credentials,
+    ) -> Result<(Descriptor, Bytes), RegistryError> {
+        let tag = reference.digest().or_else(|| reference.tag());
+        let path = format!("manifests/{}", tag.unwrap_or("latest"));
+        let what = reference.whole();
+        let mut failed = None;
+        for origin in self.origins(reference, credentials) {
+            match self.manifest_from(&origin, &path, &what, reference).await {
+                Ok(found) => return Ok(found),
+                Err(error) => failed = Some(error),
+            }
+        }
+        Err(failed.unwrap_or(RegistryError::Client("no registry".into())))
+    }
+
+    async fn manifest_from(
+        &self,
+        origin: &Origin<'_>,
+        path: &str,
+        what: &str,
+        reference: &Reference,
+    ) -> Result<(Descriptor, Bytes), RegistryError> {
+        let accept = [OCI_MANIFEST, OCI_INDEX, DOCKER_MANIFEST, DOCKER_LIST].join(", ");
+        let request = |request: RequestBuilder| request.header(ACCEPT, &accept);
+        let response = self.get(origin, path, what, request).await?;
+        let media_type = response.headers().get(CONTENT_TYPE);
+        let media_type = media_type.and_then(|value| value.to_str().ok());
+        let media_type = media_type.and_then(|value| value.split(';').next());
+        let media_type = media_type.unwrap_or_default().trim().to_owned();
+        let bytes = bounded(response, MAX_MANIFEST, what).await?;
+        let digest = Digest::of(&bytes);
+        if let Some(stated) = reference.digest() {
+            check(what, stated, &digest)?;
+        }
+        let descriptor = Descriptor {
+            media_type,
+            digest,
+            size: bytes.len() as u64,
+            platform: None,
+            annotations: BTreeMap::new(),
+        };
+        Ok((descriptor, bytes))
+    }
+
+    /// Reads a small blob of at most `limit` bytes.
+    pub async fn blob(
+        &self,
+        reference: &Reference,
+        blob: &Descriptor,
+        credentials: &Credentials,
+        limit: u64,
+    ) -> Result<Bytes, RegistryError> {
+        let what = format!("{} {}", reference.whole(), blob.digest);
+        if blob.size > limit {
+            let reason = format!("{} bytes exceed the limit of {limit}", blob.size);
+            return Err(RegistryError::Refused { what, reason });
+        }
+        let path = format!("blobs/{}", blob.digest);
+        let mut failed = None;
+        for origin in self.origins(reference, credentials) {
+            let read = async {
+                let response = self.get(&origin, &path, &what, |request| request).await?;
+                let bytes = bounded(response, blob.size, &what).await?;
+                check(&what, &blob.digest.to_string(), &Digest::of(&bytes))?;
+                Ok(bytes)
+            };
+            match read.await {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) => failed = Some(error),
+            }
+        }
+        Err(failed.unwrap_or(RegistryError::Client("no registry".into())))
+    }
+
+    /// Downloads a blob to the file `into`, beside which it keeps an unfinished part for the next
+    /// attempt. `progress` gets the number of bytes that were added, those of an earlier attempt
+    /// too.
+    pub async fn download(
+        &self,
+        reference: &Reference,
+        blob: &Descriptor,
+        credentials: &Credentials,
+        into: &Path,
+        progress: impl Fn(u64),
+    ) -> Result<(), RegistryError> {
+        let what = format!("{} {}", reference.whole(), blob.digest);
+        let origins = self.origins(reference, credentials);
+        let download = Download {
+            registry: self,
+            origins: &origins,
+            blob,
+            what: &what,
+        };
+        download.run(into, &progress).await
+    }
+
+    /// Mirrors of the image's registry, and then itself.
+    fn origins<'a>(
+        &self,
+        reference: &'a Reference,
+        credentials: &'a Credentials,
+    ) -> Vec<Origin<'a>> {
+        let registry = reference.registry();
+        let mirrors = self.0.settings.mirrors.get(registry);
+        let mirrors = mirrors.into_iter().flatten().map(|mirror| Origin {
+            host: mirror.clone(),
+            repository: reference.repository(),
+            login: None,
+        });
+        let host = match registry {
+            "docker.io" => "registry-1.docker.io",
+            other => other,
+        };
+        let own = Origin {
+            host: host.to_owned(),
+            repository: reference.repository(),
+            login: credentials.find(reference),
+        };
+        mirrors.chain([own]).collect()
+    }
+
+    /// Sends a request below `/v2/REPOSITORY/`, with a token if the registry asks for one. A
+    /// success is the only result without an error.
+    async fn get(
+        &self,
+        origin: &Origin<'_>,
+        path: &str,
+        what: &str,
+        prepare: impl Fn(RequestBuilder) -> RequestBuilder,
+    ) -> Result<Response, RegistryError> {
+        let scheme = self.scheme(&origin.host);
+        let url = format!("{scheme}://{}/v2/{}/{path}", origin.host, origin.repository);
+        let mut authorization = self.0.tokens.known(origin);
+        let mut is_authorized_anew = false;
+        let mut attempt = 0;
+        loop {
+            let request = prepare(self.0.client.request(Method::GET, &url));
+            let request = match &authorization {
+                Some(authorization) => authorization.apply(request),
+                None => request,
+            };
+            attempt += 1;
+            let response = match request.send().await {
+                Ok(response) => response,
+                Err(error) if attempt < ATTEMPTS && !error.is_connect() => {
+                    sleep(self.0.pause * attempt).await;
+                    continue;
+                }
+                Err(error) => {
+                    let (what, cause) = (what.to_owned(), causes(&error));
+                    return Err(RegistryError::Unreachable { what, cause });
+                }
+            };
+            match response.status() {
+                status if status.is_success() => return Ok(response),
+                StatusCode::UNAUTHORIZED if !is_authorized_anew => {
+                    is_authorized_anew = true;
+                    authorization = self.authorize(origin, &response, what).await?;
+                    if authorization.is_none() {
+                        return Err(failure(response, what).await);
+                    }
+                }
+                status if is_temporary(status) && attempt < ATTEMPTS => {
+                    let pause = retry_after(&response).unwrap_or(self.0.pause * attempt);
+                    sleep(pause.min(MAX_PAUSE)).await;
+                }
+                _ => return Err(failure(response, what).await),
+            }
+        }
+    }
+
+    fn scheme(&self, host: &str) -> &'static str {
+        if self.0.settings.insecure.contains(host) {
+            "http"
+        } else {
+            "https"
+        }
+    }
+
+    /// Answers the challenge of a registry; `None` if there is no way.
+    async fn authorize(
+        &self,
+        origin: &Origin<'_>,
+        response: &Response,
+        what: &str,
+    ) -> Result<Option<Authorization>, RegistryError> {
+        let is_insecure = self.scheme(&origin.host) == "http";
+        let tokens = &self.0.tokens;
+        tokens
+            .authorize(&self.0.client, origin, response, is_insecure, what)
+            .await
+    }
+}
+
+fn is_temporary(status: StatusCode) -> bool {
+    status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
+}
+
+/// Error of a response, with the words of the registry.
+async fn failure(response: Response, what: &str) -> RegistryError {
+    let status = response.status();
+    let what = what.to_owned();
+    let words = words(response).await;
+    match status {
+        StatusCode::NOT_FOUND => RegistryError::NotFound { what, words },
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => RegistryError::Denied { what, words },
+        _ => RegistryError::Status {
+            what,
+            status: status.as_u16(),
+            words,
+        },
+    }
+}
+
+fn check(what: &str, expected: &str, found: &Digest) -> Result<(), RegistryError> {
+    if found.to_string() == expected {
+        return Ok(());
+    }
+    Err(RegistryError::Refused {
+        what: what.to_owned(),
+        reason: format!("content has digest {found}"),
+    })
+}
+
+/// Text of an error and of what caused it, without the URL, which may contain a signature.
+fn causes(error: &reqwest::Error) -> String {
+    let mut text = if error.is_timeout() {
+        "no answer in time".to_owned()
+    } else if error.is_connect() {
+        "cannot connect".to_owned()
+    } else {
+        "request failed".to_owned()
+    };
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let _ = write!(text, ": {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+pub(crate) mod fake;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! Decompression and hashing, on a thread of its own, ahead of the one that writes files.
+
+use std::io::{self, BufRead as _, BufReader, Read};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use flate2::bufread::MultiGzDecoder;
+
+use super::UnpackError;
+use crate::{Digest, Hasher};
+
+/// Bytes of one piece of the content, and pieces that wait to be written.
+const PIECE: usize = 256 << 10;
+const WAITING: usize = 16;
+
+/// A larger archive is refused if it has grown by this factor: no layer of files does.
+const BOMB_BYTES: u64 = 1 << 30;
+const BOMB_FACTOR: u64 = 500;
+
+/// Uncompressed content of a layer.
+#[derive(Debug)]
+pub(super) struct Content {
+    pieces: Receiver<io::Result<Vec<u8>>>,
+    piece: Vec<u8>,
+    at: usize,
+}
+
+/// Runs `unpack` on the content of `layer`; its result, and the digest of the whole content.
+pub(super) fn with_decompressed<T>(
+    layer: impl Read + Send,
+    unpack: impl FnOnce(Content) -> Result<T, UnpackError>,
+) -> Result<(T, Digest), UnpackError> {
+    let (sender, pieces) = sync_channel(WAITING);
+    thread::scope(|scope| {
+        let reading = scope.spawn(move || read(layer, &sender));
+        let content = Content {
+            pieces,
+            piece: Vec::new(),
+            at: 0,
+        };
+        // Drops the content, which ends the reading after an error.
+        let unpacked = unpack(content);
+        let digest = reading.join();
+        let digest = digest.map_err(|_| UnpackError::Format("cannot be decompressed"))?;
+        Ok((unpacked?, digest?))
+    })
+}
+
+/// Sends the decompressed pieces; the digest of all. Ends early if nothing receives.
+fn read(layer: impl Read, sender: &SyncSender<io::Result<Vec<u8>>>) -> Result<Digest, UnpackError> {
+    let compressed = AtomicU64::new(0);
+    let mut content = match decompressed(layer, &compressed) {
+        Ok(content) => content,
+        Err(error) => {
+            let _ = sender.send(Err(error));
+            return Err(UnpackError::Truncated);
+        }
+    };
+    let (mut hasher, mut written) = (Hasher::default(), 0);
+    loop {
+        let mut piece = Vec::with_capacity(PIECE);
+        match content.by_ref().take(PIECE as u64).read_to_end(&mut piece) {
+            Ok(0) => return Ok(hasher.finish()),
+            Ok(_) => {}
+            Err(error) => {
+                let _ = sender.send(Err(error));
+                return Err(UnpackError::Truncated);
+            }
+        }
+        hasher.update(&piece);
+        written += piece.len() as u64;
+        let read = compressed.load(Ordering::Relaxed);
+        if written > BOMB_BYTES && written / BOMB_FACTOR > read {
+            let _ = sender.send(Err(io::Error::other("compressed too strongly")));
+            return Err(UnpackError::Bomb { read, written });
+        }
+        if sender.send(Ok(piece)).is_err() {
+            return Err(UnpackError::Truncated);
+        }
+    }
+}
+
+/// Chooses the decompression by the first bytes; media types are often wrong.
+fn decompressed<'a>(
+    layer: impl Read + 'a,
+    compressed: &'a AtomicU64,
+) -> io::Result<Box<dyn Read + 'a>> {
+    let counted = Counted { layer, compressed };
+    let mut counted = BufReader::with_capacity(PIECE, counted);
+    // A buffer that is not full may be the first part of a slow stream.
+    let first = counted.fill_buf()?;
+    Ok(match first {
+        [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(counted)),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
+            Box::new(zstd::Decoder::with_buffer(counted)?)
+        }
+        _ => Box::new(counted),
+    })
+}
+
+struct Counted<'a, R> {
+    layer: R,
+    compressed: &'a AtomicU64,
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.layer.read(buffer)?;
+        self.compressed.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+impl Content {
+    /// The next bytes, at most `limit`; empty at the end.
+    pub(super) fn next(&mut self, limit: u64) -> io::Result<&[u8]> {
+        while self.at == self.piece.len() {
+            match self.pieces.recv() {
+                Ok(piece) => (self.piece, self.at) = (piece?, 0),
+                Err(_) => return Ok(&[]),
+            }
+        }
+        let left = self.piece.len() - self.at;
+        let taken = usize::try_from(limit).map_or(left, |limit| left.min(limit));
+        let bytes = &self.piece[self.at..self.at + taken];
+        self.at += taken;
+        Ok(bytes)
+    }
+}
