@@ -3,7 +3,7 @@
 # Reads SANDBOX_API_URL and SANDBOX_API_KEY; `make run` prints how to set them.
 # SANDBOX_IMAGE and SANDBOX_USER choose what runs. Needs bash, curl and jq.
 set -euo pipefail
-: "${SANDBOX_API_URL:?}" "${SANDBOX_API_KEY:?}" "${SANDBOX_IMAGE:=debian:12}" "${SANDBOX_USER:=openhands}"
+: "${SANDBOX_API_URL:?}" "${SANDBOX_API_KEY:?}" "${SANDBOX_IMAGE:=host}" "${SANDBOX_USER:=openhands}"
 session=${SESSION:-first-session-$$}
 
 say() { printf '\n== %s\n' "$*"; }

@@ -27,6 +27,8 @@ use crate::state_dir::StateDir;
 
 use components::Components;
 
+pub(crate) use components::{image_pulls, node_state};
+
 /// Namespace of all objects.
 const NAMESPACE: &str = "default";
 

@@ -1,13 +1,15 @@
-//! Command line flags. Every flag but --image is also an environment variable.
+//! Command line flags. Every flag but --image and --registry-mirror is also an environment variable.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use operator::controller::Deadlines;
 use operator::gateway::ApiSettings;
 use operator::urls::UrlForm;
+
+use crate::node::HOST_IMAGE;
 
 /// Run Sandbox Operator on one machine, without a cluster.
 #[derive(Debug, Parser)]
@@ -35,13 +37,17 @@ pub struct Args {
     #[arg(long, env = "SANDBOX_URL_FORM", default_value = "auto")]
     pub url_form: FormChoice,
 
-    /// Root directory of an image, as NAME=DIRECTORY. Other images use the host's own /usr.
+    /// Root directory of an image, as NAME=DIRECTORY, which is copied for each container.
     #[arg(long = "image", value_name = "NAME=DIRECTORY", value_parser = image)]
     pub images: Vec<(String, PathBuf)>,
 
-    /// Reject images without --image.
-    #[arg(long, env = "SANDBOX_NO_HOST_IMAGE")]
-    pub no_host_image: bool,
+    /// Use this machine's own programs in place of every image, as the image `host` does. Nothing
+    /// is pulled.
+    #[arg(long, env = "SANDBOX_HOST_FALLBACK")]
+    pub host_fallback: bool,
+
+    #[command(flatten)]
+    pub registries: RegistryArgs,
 
     /// Number of warm Pods, which sandboxes of the API claim instead of waiting for a Pod of their
     /// own. They are those of the `SandboxPool` warm.
@@ -49,7 +55,7 @@ pub struct Args {
     pub warm_pods: u32,
 
     /// Image of the warm Pods. Sandboxes with another image do not claim them.
-    #[arg(long, env = "SANDBOX_WARM_IMAGE", default_value = "debian:12")]
+    #[arg(long, env = "SANDBOX_WARM_IMAGE", default_value = HOST_IMAGE)]
     pub warm_image: String,
 
     /// Allow sandboxes to connect to private networks, such as the one of this machine.
@@ -75,6 +81,62 @@ pub struct Args {
 
     #[command(flatten)]
     pub deadlines: Deadlines,
+
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// Commands that do not run the server.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Command {
+    /// Manage the pulled images.
+    #[command(subcommand)]
+    Images(ImagesCommand),
+}
+
+/// Commands on the image store of the state directory. The server may run meanwhile.
+#[derive(Debug, Clone, Subcommand)]
+pub enum ImagesCommand {
+    /// Pull images, whether they are there or not.
+    Pull {
+        #[arg(required = true)]
+        images: Vec<String>,
+    },
+    /// List the images.
+    Ls,
+    /// Remove images. Those in use keep their files until their last container ends.
+    Rm {
+        #[arg(required = true)]
+        images: Vec<String>,
+    },
+    /// Remove all images that no container uses.
+    Prune,
+}
+
+/// Registries of images.
+#[derive(Debug, Clone, clap::Args)]
+pub struct RegistryArgs {
+    /// Registries that are reached over HTTP, as HOST[:PORT], separated by commas.
+    #[arg(
+        long = "insecure-registries",
+        env = "SANDBOX_INSECURE_REGISTRIES",
+        value_name = "HOSTS",
+        value_delimiter = ','
+    )]
+    pub insecure: Vec<String>,
+
+    /// Mirror that is asked before a registry, as HOST=MIRROR. May be repeated.
+    #[arg(long = "registry-mirror", value_name = "HOST=MIRROR", value_parser = mirror)]
+    pub mirrors: Vec<(String, String)>,
+
+    /// Credentials of registries, in the format of Docker's config.json.
+    #[arg(long, env = "SANDBOX_REGISTRY_CONFIG", value_name = "FILE")]
+    pub registry_config: Option<PathBuf>,
+
+    /// Size of all pulled images. After a pull, images that are not in use are removed, those used
+    /// longest ago first. 0 is no limit.
+    #[arg(long, env = "SANDBOX_IMAGE_STORE_LIMIT", default_value = "100Gi", value_parser = bytes)]
+    pub image_store_limit: u64,
 }
 
 /// `auto` or a URL form.
@@ -98,6 +160,12 @@ impl FromStr for FormChoice {
 fn bytes(text: &str) -> Result<u64, String> {
     let bytes = operator::quantity::whole(text, 1.0);
     bytes.ok_or_else(|| "not a quantity (examples: 500Mi, 10Gi)".into())
+}
+
+fn mirror(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=');
+    let (host, mirror) = parts.ok_or_else(|| format!("{text:?} is not HOST=MIRROR"))?;
+    Ok((host.into(), mirror.into()))
 }
 
 /// Parses the name of an image and its root directory.

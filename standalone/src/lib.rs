@@ -5,5 +5,6 @@ pub mod api;
 pub mod app;
 pub mod args;
 mod banner;
+pub mod images_command;
 pub mod node;
 mod state_dir;

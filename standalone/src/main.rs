@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use standalone::{app, args::Args, node};
+use standalone::args::{Args, Command};
+use standalone::{app, images_command, node};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1).peekable();
@@ -11,7 +12,12 @@ fn main() -> ExitCode {
     if args.next_if(|arg| arg == node::EXEC_AS).is_some() {
         return node::exec_as(args);
     }
-    match app::run(&Args::parse()) {
+    let args = Args::parse();
+    let ran = match &args.command {
+        None => app::run(&args),
+        Some(Command::Images(command)) => images_command::run(&args, command),
+    };
+    match ran {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("sandbox-standalone: {error:#}");

@@ -15,6 +15,7 @@ mod disk;
 mod environment;
 mod exec_as;
 mod image;
+mod image_pull;
 mod kubelet;
 mod launcher;
 mod leftover_containers;
@@ -22,6 +23,7 @@ mod logs;
 mod mount;
 mod network;
 mod node_user;
+mod overlay;
 mod paths;
 mod pod_worker;
 mod process;
@@ -42,13 +44,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use images::{Credentials, ImageStore, Limits, Puller, Registry, RegistrySettings};
 use kube::Client;
 use rustix::fs::{FlockOperation, flock};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 pub use self::exec_as::{EXEC_AS, exec_as};
-pub use self::image::ImageTable;
+pub use self::image::{HOST_IMAGE, ImageTable};
 pub use self::logs::log_stream;
 pub use self::network::NetworkError;
 pub use self::sessions::RunningContainers;
@@ -57,6 +60,7 @@ use self::capacity::Resources;
 use self::cgroup::NodeCgroups;
 use self::claims::ClaimProvisioner;
 use self::disk::MeasuredPods;
+use self::image_pull::PulledImages;
 use self::launcher::Launcher;
 use self::network::Network;
 use self::node_user::NodeUser;
@@ -78,6 +82,8 @@ pub struct NodeConfig {
     /// Runs containers as root of this machine where they cannot have a user namespace.
     pub allow_host_root: bool,
     pub images: ImageTable,
+    /// Store and registries of pulled images.
+    pub pulls: ImagePullConfig,
     /// Static `sandbox-executor`.
     pub executor_binary: PathBuf,
     /// Static program whose subcommand `exec-as` is [`exec_as`].
@@ -94,6 +100,18 @@ pub struct NodeConfig {
     pub started: Arc<Notify>,
 }
 
+/// Pulls of images from registries.
+#[derive(Debug, Clone, Default)]
+pub struct ImagePullConfig {
+    pub registries: RegistrySettings,
+    /// Credentials for all Pods.
+    pub credentials: Credentials,
+    /// Bytes that the store should take at most; 0 is no limit.
+    pub store_limit: u64,
+    /// Size of one unpacked layer.
+    pub layer_limits: Limits,
+}
+
 impl NodeConfig {
     /// Default settings for these paths.
     pub fn new(
@@ -106,6 +124,7 @@ impl NodeConfig {
             allow_lan: false,
             allow_host_root: false,
             images: ImageTable::default(),
+            pulls: ImagePullConfig::default(),
             executor_binary: executor_binary.into(),
             self_exe: self_exe.into(),
             process_limit: 4096,
@@ -114,6 +133,11 @@ impl NodeConfig {
             containers: RunningContainers::default(),
             started: Arc::default(),
         }
+    }
+
+    /// Directory of pulled images.
+    pub fn image_store(&self) -> PathBuf {
+        image_store(&self.state_dir)
     }
 }
 
@@ -125,6 +149,10 @@ pub enum NodeError {
     State { path: PathBuf, source: io::Error },
     #[error("state directory {0} belongs to another running process")]
     InUse(PathBuf),
+    #[error(transparent)]
+    Images(#[from] images::StoreError),
+    #[error("registries: {0}")]
+    Registries(#[from] images::RegistryError),
     #[error("launcher thread: {0}")]
     Launcher(io::Error),
     #[error(
@@ -134,6 +162,11 @@ pub enum NodeError {
     UserNamespace(io::Error),
     #[error(transparent)]
     Network(#[from] NetworkError),
+}
+
+/// Directory of pulled images below the state directory of a node.
+pub fn image_store(state_dir: &Path) -> PathBuf {
+    state_dir.join("images")
 }
 
 /// State that all Pods share.
@@ -150,6 +183,8 @@ pub(crate) struct Node {
     users: Option<Arc<UserNamespace>>,
     capacity: Resources,
     measured: MeasuredPods,
+    /// None if the node is not root, which unpacking needs.
+    images: Option<PulledImages>,
     starts: Semaphore,
 }
 
@@ -172,6 +207,8 @@ pub async fn run(
     let launcher = Launcher::for_containers().await;
     let launcher = launcher.map_err(NodeError::Launcher)?;
     let user = NodeUser::current();
+    let images = user.is_root().then(|| pulled_images(&config));
+    let images = images.transpose()?;
     paths.create_memory().map_err(|source| NodeError::State {
         path: "/dev/shm".into(),
         source,
@@ -188,6 +225,7 @@ pub async fn run(
     };
     let (users, network) = set_up.await.inspect_err(|_| paths.remove_memory())?;
     let node = Arc::new(Node {
+        images,
         user,
         users,
         capacity: Resources::of_machine(),
@@ -229,6 +267,17 @@ fn open_state(state_dir: &Path) -> Result<(Paths, File), NodeError> {
     flock(&lock, FlockOperation::NonBlockingLockExclusive)
         .map_err(|_| NodeError::InUse(state_dir.to_owned()))?;
     Ok((paths, lock))
+}
+
+fn pulled_images(config: &NodeConfig) -> Result<PulledImages, NodeError> {
+    let pulls = &config.pulls;
+    let store = ImageStore::open(&config.image_store())?;
+    let registry = Registry::new(&pulls.registries)?;
+    Ok(PulledImages {
+        puller: Puller::new(store, registry, pulls.layer_limits),
+        credentials: pulls.credentials.clone(),
+        limit: pulls.store_limit,
+    })
 }
 
 /// Accepts a failed creation only if containers may run as root of this machine.

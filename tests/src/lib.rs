@@ -17,6 +17,7 @@ pub mod fault_injection;
 pub mod free_port;
 pub mod network_policy;
 pub mod plugin_session;
+pub mod registry;
 pub mod session;
 pub mod size;
 pub mod standalone;

@@ -44,6 +44,8 @@ impl Standalone {
             .args(["--api-listen", &format!("127.0.0.1:{api}")])
             // The Pods of a test are the only ones, unless it asks for warm ones.
             .env("SANDBOX_WARM_PODS", "0")
+            // Images of clients are the machine's own programs, unless a test has a registry.
+            .env("SANDBOX_HOST_FALLBACK", (!has_registry(args)).to_string())
             .args(args)
             .stdout(Stdio::piped())
             .process_group(0)
@@ -140,6 +142,10 @@ fn wait_ready(child: &mut Child) {
     );
     // Its later output must not block it.
     std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+}
+
+fn has_registry(args: &[&str]) -> bool {
+    args.contains(&"--insecure-registries")
 }
 
 fn parse_env(text: &str) -> BTreeMap<String, String> {

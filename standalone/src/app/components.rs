@@ -1,10 +1,11 @@
 //! Components of the process and how each one is run.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use images::{Credentials, Limits, RegistrySettings};
 use kube::Client;
 use operator::clock::Clock;
 use operator::controller::{self, ControllerConfig, Deadlines, HttpSupervisors, PeerClients};
@@ -19,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::NAMESPACE;
 use crate::api::EmbeddedApi;
-use crate::args::Args;
-use crate::node::{self, NodeConfig};
+use crate::args::{Args, RegistryArgs};
+use crate::node::{self, ImagePullConfig, NodeConfig};
 
 /// Parts that the components share.
 pub(super) struct Components {
@@ -120,6 +121,34 @@ pub(super) fn gateway_config() -> GatewayConfig {
     }
 }
 
+/// Registries of the flags, with the credentials that they name.
+pub(crate) fn image_pulls(args: &RegistryArgs) -> anyhow::Result<ImagePullConfig> {
+    let mut registries = RegistrySettings::default();
+    registries.insecure.extend(args.insecure.iter().cloned());
+    for (host, mirror) in &args.mirrors {
+        let mirrors = registries.mirrors.entry(host.clone()).or_default();
+        mirrors.push(mirror.clone());
+    }
+    let mut credentials = Credentials::default();
+    if let Some(path) = &args.registry_config {
+        let text = std::fs::read(path);
+        let text = text.with_context(|| format!("--registry-config {}", path.display()))?;
+        let parsed = Credentials::parse(&text);
+        credentials = parsed.with_context(|| format!("--registry-config {}", path.display()))?;
+    }
+    Ok(ImagePullConfig {
+        registries,
+        credentials,
+        store_limit: args.image_store_limit,
+        layer_limits: Limits::default(),
+    })
+}
+
+/// State directory of the node.
+pub(crate) fn node_state(state: &Path) -> PathBuf {
+    state.join("node")
+}
+
 pub(super) fn node_config(args: &Args, state: &Path) -> anyhow::Result<NodeConfig> {
     let this = std::env::current_exe().context("path of this program")?;
     let beside = this.with_file_name("sandbox-executor");
@@ -129,11 +158,12 @@ pub(super) fn node_config(args: &Args, state: &Path) -> anyhow::Result<NodeConfi
         "{} is missing: set --executor to the sandbox-executor binary",
         executor.display()
     );
-    let mut config = NodeConfig::new(state.join("node"), executor, this);
+    let mut config = NodeConfig::new(node_state(state), executor, this);
     config.allow_lan = args.allow_lan;
     config.allow_host_root = args.allow_host_root;
     config.pod_disk_limit = args.pod_disk_limit;
-    config.images.host_fallback = !args.no_host_image;
+    config.images.host_fallback = args.host_fallback;
+    config.pulls = image_pulls(&args.registries)?;
     config.images.directories = args.images.iter().cloned().collect();
     Ok(config)
 }

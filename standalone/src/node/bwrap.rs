@@ -8,11 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::container_user::ContainerUser;
 use super::exec_as::EXEC_AS;
-use super::mount::Mount;
-
-/// Mount point of the node's binary in every container. Its entry is the node's tag, by which
-/// [`super::leftover_containers`] finds containers.
-pub(crate) const MARKER_DIR: &str = "/.sandbox-node";
+use super::mount::{MARKER_DIR, Mount};
 
 /// Size of `/dev/shm`, as in container runtimes.
 const SHM_BYTES: u32 = 64 << 20;
@@ -58,6 +54,9 @@ impl BwrapOptions {
             }
             Mount::Symlink { target, at } => self.add([&"--symlink", target, at]),
             Mount::Dir { at } => self.add([&"--dir", at]),
+            Mount::Mounted(root) => self.add([&"--bind", root, &"/"]),
+            // The launcher has replaced it.
+            Mount::Overlay(_) => {}
         }
     }
 }

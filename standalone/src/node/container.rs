@@ -52,9 +52,13 @@ impl ContainerStartError {
     pub(crate) fn reasons(&self) -> (&'static str, &'static str) {
         match self {
             Self::Image(ImageError::Name(_)) => ("InvalidImageName", "InvalidImageName"),
-            Self::Image(ImageError::Unknown(_) | ImageError::Directory { .. }) => {
-                ("ErrImagePull", "ImagePullBackOff")
-            }
+            Self::Image(ImageError::Never(_)) => ("ErrImageNeverPull", "ErrImageNeverPull"),
+            Self::Image(
+                ImageError::Pull(..)
+                | ImageError::PullSecret(..)
+                | ImageError::NotRoot
+                | ImageError::Directory { .. },
+            ) => ("ErrImagePull", "ImagePullBackOff"),
             Self::Identity(_) | Self::Environment(_) | Self::Volume(_) => {
                 ("CreateContainerConfigError", "CreateContainerConfigError")
             }
@@ -82,28 +86,22 @@ impl PreparedPod {
         name.trim_end_matches(['-', '.']).to_owned()
     }
 
-    /// Starts run `number` of `container`.
+    /// Starts run `number` of `container` from its image.
     pub(crate) async fn start(
         &self,
         container: &Container,
+        image: Image,
         number: i32,
     ) -> Result<Process, ContainerStartError> {
-        let reference = container.image.as_deref().unwrap_or_default();
-        let image = self.node.config.images.resolve(reference)?;
-        if image == Image::Host && number == 0 {
-            let pod = self.name();
-            tracing::info!(
-                pod,
-                image = reference,
-                "the image is replaced by the host root"
-            );
-        }
         let defaults = image.defaults()?;
         let user = container_user::resolve(&self.spec(), container, &defaults, self.node.user)?;
         let variables = self.variables(container, &defaults, &user).await?;
         let command = command(container, &defaults, &variables)?;
-        let volumes = mounts(container, &self.volumes, &variables)?;
-        let root = self.root(image, container).await?;
+        let mut volumes = mounts(container, &self.volumes, &variables)?;
+        for volume in &mut volumes {
+            image.place(volume)?;
+        }
+        let root = self.root(image.clone(), container).await?;
         let directory = container.working_dir.clone();
         let directory = directory.filter(|path| !path.is_empty());
         let mut sandbox = BwrapSpec {
@@ -114,7 +112,7 @@ impl PreparedPod {
             volumes,
             environment: variables.into_pairs(),
             user,
-            directory: directory.map_or(defaults.directory, Into::into),
+            directory: directory.map_or(defaults.directory.clone(), Into::into),
             command,
         };
         let logs = self.node.paths.logs(&self.uid).join(&container.name);
@@ -125,6 +123,8 @@ impl PreparedPod {
             sandbox,
             network: self.attachment.namespace.clone(),
             users: self.node.users.clone(),
+            image,
+            stop_signal: defaults.stop_signal,
         };
         let group = self.group(container, number)?;
         let launcher = &self.node.launcher;
@@ -148,11 +148,11 @@ impl PreparedPod {
         user: &ContainerUser,
     ) -> Result<Variables, ContainerStartError> {
         let mut base = Variables::default();
+        base.set("HOME", defaults.home_of(user.uid()).to_owned());
         for (name, value) in &defaults.environment {
             base.set(name, value.clone());
         }
         base.set("HOSTNAME", self.hostname());
-        base.set("HOME", defaults.home_of(user.uid()).to_owned());
         let address = self.attachment.lease.address.to_string();
         if self.node.network.is_shared() {
             base.set(crds::contract::variable::BIND_ADDRESS, address.clone());
@@ -179,9 +179,11 @@ impl PreparedPod {
             resolv_conf: self.node.network.resolv_conf(),
             node: self.node.user,
         };
+        let users = self.node.users.clone();
+        let owner = move |id| users.as_ref().map_or(id, |users| users.outside(id));
         let made = tokio::task::spawn_blocking(move || {
             remove_tree(&scratch);
-            image.root(&scratch, &executor, &pod_identity)
+            image.root(&scratch, &executor, &pod_identity, owner)
         });
         Ok(made.await.map_err(std::io::Error::other)??)
     }
@@ -199,11 +201,12 @@ fn command(
     let expanded = |list: &Vec<String>| -> Vec<String> {
         list.iter().map(|arg| variables.expand(arg)).collect()
     };
-    let mut command = own.map_or_else(|| defaults.command.clone(), expanded);
-    if own.is_none() && args.is_some() {
-        command.truncate(1);
+    let mut command = own.map_or_else(|| defaults.entrypoint.clone(), expanded);
+    match args {
+        Some(args) => command.extend(expanded(args)),
+        None if own.is_none() => command.extend(defaults.arguments.iter().cloned()),
+        None => {}
     }
-    command.extend(args.map(expanded).unwrap_or_default());
     if command.is_empty() {
         return Err(ContainerStartError::NoCommand);
     }
@@ -239,8 +242,11 @@ mod tests {
             let list = |text: &str| -> Vec<String> {
                 text.split_whitespace().map(str::to_owned).collect()
             };
+            let mut entrypoint = list(image);
+            let arguments = entrypoint.split_off(entrypoint.len().min(1));
             let defaults = ImageDefaults {
-                command: list(image),
+                entrypoint,
+                arguments,
                 ..ImageDefaults::host()
             };
             let container = Container {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::container::{ContainerStartError, PreparedPod};
+use super::image::Image;
 use super::process::{Exit, Process};
 use super::startup_probe::StartupProbe;
 use super::status::{PodState, exit_reason, reason, running, terminated, termination, waiting};
@@ -22,7 +23,8 @@ const MAX_BACKOFF: Duration = Duration::from_mins(5);
 /// Run time after which the backoff is reset.
 const RESET_AFTER: Duration = Duration::from_mins(10);
 
-/// Stop signals of a Pod: `soft` sends SIGTERM, `hard` SIGKILL.
+/// Stop signals of a Pod: `soft` sends SIGTERM or the signal of
+/// the image, `hard` SIGKILL.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StopSignals {
     pub soft: CancellationToken,
@@ -127,6 +129,7 @@ impl ContainerRunner<'_> {
 
     /// The restart count increases when the restart happens, as with the kubelet.
     async fn start(&self, is_restart: bool) -> Result<Process, ContainerStartError> {
+        let image = self.image().await?;
         // The semaphore is closed only with the node.
         let _permit = self.pod.node.starts.acquire().await;
         let state = self.state;
@@ -136,7 +139,7 @@ impl ContainerRunner<'_> {
         if let Some(resources) = state.facts().resized.remove(&container.name) {
             container.resources = Some(resources);
         }
-        let process = self.pod.start(&container, run).await?;
+        let process = self.pod.start(&container, image, run).await?;
         self.state.container(self.number, |status| {
             let id = format!("process://{}/{}/{run}", self.pod.uid, status.name);
             status.container_id = Some(id);
@@ -145,6 +148,16 @@ impl ContainerRunner<'_> {
             status.state = Some(running());
         });
         Ok(process)
+    }
+
+    /// The image, with the progress of its pull as the message of the waiting container.
+    async fn image(&self) -> Result<Image, ContainerStartError> {
+        let report = |message: String| {
+            self.state.container(self.number, |status| {
+                status.state = Some(waiting(reason::CREATING, message));
+            });
+        };
+        Ok(self.pod.image(self.container, report).await?)
     }
 
     async fn wait_with_signals(&self, mut process: Process) -> Exit {
@@ -167,7 +180,7 @@ impl ContainerRunner<'_> {
                 }
                 () = self.stop.soft.cancelled(), if !is_terminating => {
                     is_terminating = true;
-                    process.signal(Signal::TERM);
+                    process.stop();
                 }
             }
         };

@@ -60,8 +60,14 @@ pub(crate) struct RootSwitch {
 /// The security context cannot be satisfied.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum ContainerUserError {
+    /// Texts of the kubelet.
     #[error("container has runAsNonRoot and image will run as root")]
     Root,
+    #[error(
+        "container has runAsNonRoot and image has non-numeric user ({0}), cannot verify user is \
+         non-root"
+    )]
+    NamedUser(String),
     #[error("{0} is not a user or group number")]
     Number(i64),
     #[error("unknown capability {0}")]
@@ -114,10 +120,16 @@ pub(crate) fn resolve(
         });
     }
     let uid = requested.unwrap_or(image.uid);
-    if uid == 0 && own.run_as_non_root.or(shared.run_as_non_root) == Some(true) {
-        return Err(ContainerUserError::Root);
+    if own.run_as_non_root.or(shared.run_as_non_root) == Some(true) {
+        match &image.user_name {
+            _ if uid == 0 => return Err(ContainerUserError::Root),
+            Some(name) if requested.is_none() => {
+                return Err(ContainerUserError::NamedUser(name.clone()));
+            }
+            _ => {}
+        }
     }
-    let mut groups = Vec::new();
+    let mut groups = image.groups_of(uid).to_vec();
     let supplemental = shared.supplemental_groups.iter().flatten();
     for gid in supplemental.chain(&shared.fs_group) {
         groups.extend(number(Some(*gid))?);

@@ -1,14 +1,21 @@
-//! Image references and root file systems. There is no registry: an image is an unpacked directory,
-//! the executor's own image, or the host.
+//! Image references and root file systems: a pulled image, an unpacked directory, the executor's
+//! own image, or the host.
 
 mod directory;
 mod etc_files;
 mod host_root;
+mod pulled;
+mod users;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use images::{PullError, Reference};
 use operator::image_reference::is_image_reference;
+use rustix::process::Signal;
+
+pub(crate) use self::users::Account;
 
 use super::mount::Mount;
 use super::node_user::NodeUser;
@@ -16,27 +23,21 @@ use super::node_user::NodeUser;
 /// Reference of the image that contains only the executor.
 const EXECUTOR_IMAGE: &str = "localhost/sandbox-executor:dev";
 
+/// Reference of the image that has this machine's programs.
+pub const HOST_IMAGE: &str = "host";
+
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Uid and gid of `openhands`, the user of agents.
 const OPENHANDS: u32 = 1000;
 
 /// Image references and their root file systems.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ImageTable {
     /// References to unpacked directories: a root, or an OCI bundle (`rootfs`, `config.json`).
     pub directories: BTreeMap<String, PathBuf>,
-    /// True if every other reference uses the host's own programs.
+    /// True if every other reference uses the host's own programs, and nothing is pulled.
     pub host_fallback: bool,
-}
-
-impl Default for ImageTable {
-    fn default() -> Self {
-        Self {
-            directories: BTreeMap::new(),
-            host_fallback: true,
-        }
-    }
 }
 
 /// The root file system cannot be built.
@@ -45,8 +46,25 @@ pub(crate) enum ImageError {
     /// Text of the kubelet.
     #[error("couldn't parse image name {0:?}: invalid reference format")]
     Name(String),
-    #[error("no --image names {0:?}, and --no-host-image is set")]
-    Unknown(String),
+    /// Texts of the kubelet.
+    #[error("Container image {0:?} is not present with pull policy of Never")]
+    Never(String),
+    #[error("failed to pull image {0:?}: {1}")]
+    Pull(String, Arc<PullError>),
+    #[error("pulled images need a node that runs as root")]
+    NotRoot,
+    #[error("image store: {0}")]
+    Store(#[from] images::StoreError),
+    #[error("pull secret {0}: {1}")]
+    PullSecret(String, String),
+    #[error("image has a symbolic link at {0}, where this node mounts")]
+    Link(PathBuf),
+    #[error("image has no user {0:?}")]
+    User(String),
+    #[error("image has no group {0:?}")]
+    Group(String),
+    #[error("stop signal {0:?} of the image is unknown")]
+    StopSignal(String),
     #[error("image directory {path}: {source}")]
     Directory {
         path: PathBuf,
@@ -58,12 +76,21 @@ pub(crate) enum ImageError {
     Copy(String),
 }
 
-/// Resolved reference.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Image of which a root can be built.
+#[derive(Debug, Clone)]
 pub(crate) enum Image {
     Executor,
     Directory(PathBuf),
     Host,
+    Pulled(Arc<images::Image>),
+}
+
+/// Resolved reference.
+#[derive(Debug, Clone)]
+pub(crate) enum ImageSource {
+    /// There without a registry.
+    Local(Image),
+    Registry(Reference),
 }
 
 impl ImageTable {
@@ -73,21 +100,30 @@ impl ImageTable {
         image.map(|image| directory::root_of(image))
     }
 
-    pub(crate) fn resolve(&self, reference: &str) -> Result<Image, ImageError> {
+    /// True if the host's programs stand in for the image of this name.
+    pub(crate) fn is_replaced(&self, reference: &str) -> bool {
+        let resolved = self.resolve(reference);
+        reference != HOST_IMAGE && matches!(resolved, Ok(ImageSource::Local(Image::Host)))
+    }
+
+    pub(crate) fn resolve(&self, reference: &str) -> Result<ImageSource, ImageError> {
         if let Some(directory) = self.directories.get(reference) {
-            return Ok(Image::Directory(directory.clone()));
+            return Ok(ImageSource::Local(Image::Directory(directory.clone())));
         }
-        if reference == EXECUTOR_IMAGE {
-            return Ok(Image::Executor);
+        match reference {
+            EXECUTOR_IMAGE => return Ok(ImageSource::Local(Image::Executor)),
+            HOST_IMAGE => return Ok(ImageSource::Local(Image::Host)),
+            _ => {}
         }
         // As the kubelet does, so that a manifest that works here does not fail in a cluster.
         if !is_image_reference(reference) {
             return Err(ImageError::Name(reference.to_owned()));
         }
         if self.host_fallback {
-            return Ok(Image::Host);
+            return Ok(ImageSource::Local(Image::Host));
         }
-        Err(ImageError::Unknown(reference.to_owned()))
+        let parsed = reference.parse().map(ImageSource::Registry);
+        parsed.map_err(|_| ImageError::Name(reference.to_owned()))
     }
 }
 
@@ -96,35 +132,58 @@ impl ImageTable {
 pub(crate) struct ImageDefaults {
     pub uid: u32,
     pub gid: u32,
-    pub command: Vec<String>,
+    /// Name of the user, if the image does not give its number.
+    pub user_name: Option<String>,
+    pub entrypoint: Vec<String>,
+    /// Arguments of the entrypoint.
+    pub arguments: Vec<String>,
     pub environment: Vec<(String, String)>,
     pub directory: PathBuf,
-    /// Home directories by uid.
-    pub homes: BTreeMap<u32, String>,
+    pub stop_signal: Signal,
+    /// Users by number.
+    pub accounts: BTreeMap<u32, Account>,
 }
 
 impl ImageDefaults {
     pub(crate) fn host() -> Self {
+        let account = |id, home: &str| {
+            let account = Account {
+                gid: id,
+                home: home.into(),
+                groups: Vec::new(),
+            };
+            (id, account)
+        };
+        let accounts = [account(0, "/root"), account(OPENHANDS, "/home/openhands")];
         Self {
             uid: 0,
             gid: 0,
-            command: Vec::new(),
+            user_name: None,
+            entrypoint: Vec::new(),
+            arguments: Vec::new(),
             environment: vec![("PATH".into(), PATH.into())],
             directory: "/".into(),
-            homes: BTreeMap::from([(0, "/root".into()), (OPENHANDS, "/home/openhands".into())]),
+            stop_signal: Signal::TERM,
+            accounts: BTreeMap::from(accounts),
         }
     }
 
     pub(crate) fn group_of(&self, uid: u32) -> u32 {
-        match uid {
-            _ if uid == self.uid => self.gid,
-            OPENHANDS => OPENHANDS,
-            _ => 0,
+        if uid == self.uid {
+            return self.gid;
         }
+        self.accounts.get(&uid).map_or(0, |account| account.gid)
+    }
+
+    /// Supplementary groups of a user.
+    pub(crate) fn groups_of(&self, uid: u32) -> &[u32] {
+        let account = self.accounts.get(&uid);
+        account.map_or(&[], |account| account.groups.as_slice())
     }
 
     pub(crate) fn home_of(&self, uid: u32) -> &str {
-        self.homes.get(&uid).map_or("/", String::as_str)
+        let account = self.accounts.get(&uid);
+        account.map_or("/", |account| account.home.as_str())
     }
 }
 
@@ -143,21 +202,24 @@ impl Image {
     pub(crate) fn defaults(&self) -> Result<ImageDefaults, ImageError> {
         match self {
             Self::Executor => Ok(ImageDefaults {
-                command: vec!["/sandbox-executor".into()],
-                homes: BTreeMap::new(),
+                entrypoint: vec!["/sandbox-executor".into()],
+                accounts: BTreeMap::new(),
                 ..ImageDefaults::host()
             }),
             Self::Host => Ok(ImageDefaults::host()),
             Self::Directory(path) => directory::defaults(path),
+            Self::Pulled(image) => pulled::defaults(image),
         }
     }
 
-    /// Builds the private parts of the root in the empty directory `scratch`.
+    /// Builds the private parts of the root in the empty directory `scratch`. `owner` gives the
+    /// host's id of an id of the container.
     pub(crate) fn root(
         &self,
         scratch: &Path,
         executor: &Path,
         pod_identity: &PodIdentity,
+        owner: impl Fn(u32) -> u32,
     ) -> Result<Vec<Mount>, ImageError> {
         std::fs::create_dir_all(scratch)?;
         match self {
@@ -168,7 +230,17 @@ impl Image {
             }]),
             Self::Host => Ok(host_root::root(scratch, pod_identity)?),
             Self::Directory(path) => directory::root(path, scratch, pod_identity),
+            Self::Pulled(image) => pulled::root(image, scratch, pod_identity, owner),
         }
+    }
+
+    /// Replaces the mount point of a volume by its place in the image, if links lead elsewhere:
+    /// bubblewrap would follow them out of the image.
+    pub(crate) fn place(&self, mount: &mut Mount) -> Result<(), ImageError> {
+        if let (Self::Pulled(image), Mount::Bind { to, .. }) = (self, mount) {
+            *to = image.resolve(to)?;
+        }
+        Ok(())
     }
 }
 
@@ -177,19 +249,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resolve_matches_exactly_and_falls_back_to_host() {
+    fn resolve_matches_names_exactly_and_pulls_the_others() {
         let mut table = ImageTable::default();
         table.directories.insert("a:1".into(), "/images/a".into());
-        for (reference, image) in [
-            ("a:1", Image::Directory("/images/a".into())),
-            (EXECUTOR_IMAGE, Image::Executor),
-            ("a:2", Image::Host),
+        let resolved = |table: &ImageTable, reference: &str| {
+            let resolved = table.resolve(reference);
+            resolved.map_or_else(|error| error.to_string(), |found| format!("{found:?}"))
+        };
+        for (reference, expected) in [
+            ("a:1", "Local(Directory(\"/images/a\"))"),
+            (EXECUTOR_IMAGE, "Local(Executor)"),
+            ("host", "Local(Host)"),
+            (
+                "A b",
+                "couldn't parse image name \"A b\": invalid reference format",
+            ),
         ] {
-            assert_eq!(table.resolve(reference).unwrap(), image);
+            assert_eq!(resolved(&table, reference), expected);
         }
-        assert!(matches!(table.resolve("A b"), Err(ImageError::Name(_))));
-        table.host_fallback = false;
-        assert!(matches!(table.resolve("a:2"), Err(ImageError::Unknown(_))));
+        let ImageSource::Registry(pulled) = table.resolve("a:2").unwrap() else {
+            panic!("not pulled");
+        };
+        assert_eq!(pulled.whole(), "docker.io/library/a:2");
+        table.host_fallback = true;
+        assert_eq!(resolved(&table, "a:2"), "Local(Host)");
     }
 
     #[test]

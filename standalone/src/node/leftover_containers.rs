@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::bwrap::MARKER_DIR;
+use super::mount::MARKER_DIR;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_POLLS: u32 = 500;

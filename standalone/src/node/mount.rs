@@ -2,6 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+/// Mount point of the node's binary in every container. Its entry is the node's tag, by which
+/// [`super::leftover_containers`] finds containers.
+pub(crate) const MARKER_DIR: &str = "/.sandbox-node";
+
 /// One step, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mount {
@@ -17,12 +21,28 @@ pub(crate) enum Mount {
     Dir {
         at: PathBuf,
     },
+    /// Root of a pulled image; mounted by the node before the container starts.
+    Overlay(OverlayRoot),
+    /// The same when it is mounted on the host.
+    Mounted(PathBuf),
+}
+
+/// Layers of an image below a private directory for changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OverlayRoot {
+    /// Directory of all layers of the store.
+    pub store: PathBuf,
+    /// Names of the layers' directories in the store, topmost first.
+    pub layers: Vec<PathBuf>,
+    /// Empty directory of the container, in which the changes are kept.
+    pub scratch: PathBuf,
 }
 
 impl Mount {
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::Bind { to: at, .. } | Self::Symlink { at, .. } | Self::Dir { at } => at,
+            Self::Overlay(_) | Self::Mounted(_) => Path::new("/"),
         }
     }
 
@@ -30,7 +50,7 @@ impl Mount {
     pub(crate) fn source_mut(&mut self) -> Option<&mut PathBuf> {
         match self {
             Self::Bind { from, .. } => Some(from),
-            Self::Symlink { .. } | Self::Dir { .. } => None,
+            Self::Symlink { .. } | Self::Dir { .. } | Self::Overlay(_) | Self::Mounted(_) => None,
         }
     }
 }

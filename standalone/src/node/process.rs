@@ -23,8 +23,11 @@ use super::BWRAP;
 use super::bwrap::BwrapSpec;
 use super::cgroup::ContainerCgroup;
 use super::exec_as::EXEC_AS;
+use super::image::Image;
 use super::launcher::{HostNamespace, Launcher, inside};
 use super::logs::{LogWriter, last_line};
+use super::mount::Mount;
+use super::overlay::mount_overlay;
 use super::seccomp;
 use super::termination_message::TerminationMessage;
 use super::user_namespace::{MappedMounts, UserNamespace};
@@ -37,6 +40,11 @@ pub(crate) struct LaunchSpec {
     pub network: Option<Arc<OwnedFd>>,
     /// User namespace of the container, if the node is root and the machine supports it.
     pub users: Option<Arc<UserNamespace>>,
+    /// Keeps the layers of a pulled image while the container runs.
+    #[expect(dead_code, reason = "held, not read")]
+    pub image: Image,
+    /// Signal that asks the container to end.
+    pub stop_signal: Signal,
 }
 
 #[derive(Debug)]
@@ -121,6 +129,11 @@ impl Process {
         })
     }
 
+    /// Asks the container to end, by the signal of its image.
+    pub(crate) fn stop(&self) {
+        self.signal(self.container.launch.stop_signal);
+    }
+
     /// Sends a signal to PID 1 of the container.
     pub(crate) fn signal(&self, signal: Signal) {
         if let Err(error) = pidfd_send_signal(&self.container.init, signal) {
@@ -188,6 +201,7 @@ impl LaunchSpec {
         let (gate, inner) = StdUnixStream::pair()?;
         let (output, output_in) = io::pipe()?;
         let mut mounts = MappedMounts::default();
+        self.mount_root(&mut mounts)?;
         let users = self.users.as_deref();
         let namespace = users.map(|users| users.descriptor().try_clone_to_owned());
         let namespace = namespace.transpose()?;
@@ -218,6 +232,31 @@ impl LaunchSpec {
             output,
             mounts,
         })
+    }
+}
+
+impl LaunchSpec {
+    /// Mounts the root of a pulled image, of which bubblewrap makes the root of the container. Runs
+    /// on the launcher thread.
+    fn mount_root(&mut self, mounts: &mut MappedMounts) -> io::Result<()> {
+        for mount in &mut self.sandbox.root {
+            let Mount::Overlay(root) = mount else {
+                continue;
+            };
+            let mut layers = root.store.clone();
+            let target = if let Some(users) = &self.users {
+                users.map(&mut layers, mounts)?;
+                users.mount_point(mounts)?
+            } else {
+                let target = root.scratch.join("root");
+                std::fs::create_dir(&target)?;
+                mounts.add(target.clone());
+                target
+            };
+            mount_overlay(root, &layers, &target)?;
+            *mount = Mount::Mounted(target);
+        }
+        Ok(())
     }
 }
 

@@ -24,6 +24,8 @@ const RANGES: u32 = 0x0fff;
 #[derive(Debug)]
 pub(crate) struct UserNamespace {
     descriptor: OwnedFd,
+    /// Id of the host that is root inside.
+    first: u32,
     directory: PathBuf,
     count: AtomicU64,
 }
@@ -32,11 +34,20 @@ pub(crate) struct UserNamespace {
 #[derive(Debug, Default)]
 pub(crate) struct MappedMounts(Vec<PathBuf>);
 
+impl MappedMounts {
+    /// Unmounts and removes `target` with the others.
+    pub(crate) fn add(&mut self, target: PathBuf) {
+        self.0.push(target);
+    }
+}
+
 impl UserNamespace {
     /// Creates the namespace and checks that `sources` can be mapped into it.
     pub(crate) fn create(range: u32, directory: PathBuf, sources: &[PathBuf]) -> io::Result<Self> {
+        let first = FIRST + (range % RANGES) * IDS;
         let namespace = Self {
-            descriptor: create(FIRST + (range % RANGES) * IDS)?,
+            descriptor: create(first)?,
+            first,
             directory,
             count: AtomicU64::new(0),
         };
@@ -53,20 +64,35 @@ impl UserNamespace {
         Ok(mount("tmpfs", &self.directory, "tmpfs", flags, options)?)
     }
 
+    /// Owner on the host of what `id` owns inside.
+    pub(crate) fn outside(&self, id: u32) -> u32 {
+        self.first + id.min(IDS - 1)
+    }
+
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 
-    /// Replaces `source` by a mapped mount of it. Runs on the launcher thread.
-    pub(crate) fn map(&self, source: &mut PathBuf, mounts: &mut MappedMounts) -> io::Result<()> {
+    /// An empty directory that is unmounted and removed with `mounts`.
+    pub(crate) fn mount_point(&self, mounts: &mut MappedMounts) -> io::Result<PathBuf> {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let target = self.directory.join(number.to_string());
-        if fs::metadata(&source)?.is_dir() {
-            fs::create_dir(&target)?;
-        } else {
-            fs::write(&target, "")?;
-        }
+        fs::create_dir(&target)?;
         mounts.0.push(target.clone());
+        Ok(target)
+    }
+
+    /// Replaces `source` by a mapped mount of it. Runs on the launcher thread.
+    pub(crate) fn map(&self, source: &mut PathBuf, mounts: &mut MappedMounts) -> io::Result<()> {
+        let target = if fs::metadata(&source)?.is_dir() {
+            self.mount_point(mounts)?
+        } else {
+            let number = self.count.fetch_add(1, Ordering::Relaxed);
+            let target = self.directory.join(number.to_string());
+            fs::write(&target, "")?;
+            mounts.0.push(target.clone());
+            target
+        };
         let tree = self.mapped(source)?;
         let from_descriptor = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
         move_mount(&tree, c"", rustix::fs::CWD, &target, from_descriptor)?;
@@ -115,7 +141,7 @@ impl Drop for UserNamespace {
 
 impl Drop for MappedMounts {
     fn drop(&mut self) {
-        for target in &self.0 {
+        for target in self.0.iter().rev() {
             let _ = unmount(target, UnmountFlags::DETACH);
             let _ = fs::remove_file(target).or_else(|_| fs::remove_dir(target));
         }

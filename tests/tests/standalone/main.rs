@@ -5,6 +5,7 @@
 mod blackbox;
 mod first_session;
 mod fixture;
+mod images;
 mod kubectl;
 mod plugins;
 mod readiness;

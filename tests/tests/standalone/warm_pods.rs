@@ -10,7 +10,8 @@ fn object(fixture: &Fixture, name: &str) -> Value {
 
 #[tokio::test]
 async fn sandboxes_claim_the_warm_pod_and_another_one_follows() {
-    let Some(fixture) = fixture_with(&["--warm-pods", "1"]) else {
+    let warm = ["--warm-pods", "1", "--warm-image", "debian:12"];
+    let Some(fixture) = fixture_with(&warm) else {
         return;
     };
     for (claimed, session) in ["first", "second"].into_iter().enumerate() {

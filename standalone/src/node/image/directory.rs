@@ -9,6 +9,7 @@ use std::process::Command;
 use serde::Deserialize;
 
 use super::super::mount::Mount;
+use super::users::{Account, Users};
 use super::{ImageDefaults, ImageError, PodIdentity, etc_files};
 
 /// Process part of an OCI runtime configuration.
@@ -51,7 +52,7 @@ pub(super) fn defaults(image: &Path) -> Result<ImageDefaults, ImageError> {
     };
     fs::read_dir(image).map_err(failed)?;
     let mut defaults = ImageDefaults {
-        homes: homes(&root_of(image)),
+        accounts: accounts(&root_of(image)),
         ..ImageDefaults::host()
     };
     let Ok(text) = fs::read(image.join("config.json")) else {
@@ -62,19 +63,17 @@ pub(super) fn defaults(image: &Path) -> Result<ImageDefaults, ImageError> {
     let pairs = process.env.iter().filter_map(|pair| pair.split_once('='));
     let pairs = pairs.map(|(name, value)| (name.into(), value.into()));
     defaults.environment.extend(pairs);
-    defaults.command = process.args;
+    let mut entrypoint = process.args;
+    defaults.arguments = entrypoint.split_off(entrypoint.len().min(1));
+    defaults.entrypoint = entrypoint;
     defaults.directory = process.cwd.unwrap_or_else(|| "/".into());
     (defaults.uid, defaults.gid) = (process.user.uid, process.user.gid);
     Ok(defaults)
 }
 
-fn homes(root: &Path) -> BTreeMap<u32, String> {
-    let passwd = fs::read_to_string(root.join("etc/passwd")).unwrap_or_default();
-    let homes = passwd.lines().filter_map(|line| {
-        let mut fields = line.split(':').skip(2);
-        Some((fields.next()?.parse().ok()?, fields.nth(2)?.to_owned()))
-    });
-    homes.collect()
+fn accounts(root: &Path) -> BTreeMap<u32, Account> {
+    let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+    Users::parse(&text("etc/passwd"), &text("etc/group")).accounts()
 }
 
 pub(super) fn root(
@@ -120,7 +119,7 @@ mod tests {
         fs::write(image.path().join("config.json"), config).unwrap();
         assert!(defaults(Path::new("/nonexistent/image")).is_err());
         let defaults = defaults(image.path()).unwrap();
-        assert_eq!(defaults.command, ["run"]);
+        assert_eq!(defaults.entrypoint, ["run"]);
         assert!(defaults.environment.contains(&("A".into(), "b=c".into())));
         assert_eq!((defaults.uid, defaults.group_of(7)), (7, 8));
         assert_eq!(defaults.home_of(7), "/home/u");

@@ -67,6 +67,7 @@ impl Machine {
 
     pub(crate) fn node_with(&self, change: impl FnOnce(&mut NodeConfig)) -> RunningNode {
         let mut config = NodeConfig::new(self.state.path(), self_exe(), self_exe());
+        config.images.host_fallback = true;
         change(&mut config);
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(run(self.api.client(), config, shutdown.clone()));

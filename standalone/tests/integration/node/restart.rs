@@ -152,7 +152,8 @@ async fn node_process_entry() {
         return;
     };
     let client = kube::Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
-    let config = standalone::node::NodeConfig::new(state, &program, &program);
+    let mut config = standalone::node::NodeConfig::new(state, &program, &program);
+    config.images.host_fallback = true;
     let shutdown = tokio_util::sync::CancellationToken::new();
     let run = standalone::node::run(client, config, shutdown);
     Box::pin(run).await.unwrap();

@@ -90,12 +90,12 @@ async fn failed_start_reports_reason_without_affecting_other_pods() {
     let secret = json!([{"name": "A", "valueFrom": key}]);
     let host = json!([{"name": "etc", "hostPath": {"path": "/etc"}}]);
     let nothing = || json!([]);
-    let unknown = ("ErrImagePull", "no --image names \"registry/none:1\"");
+    let unreachable = ("ErrImagePull", "127.0.0.1:1/none:1: cannot connect");
     let malformed = ("InvalidImageName", "couldn't parse image name");
     let unconfigured = ("CreateContainerConfigError", "secret \"absent\" not found");
     let unsupported = ("ContainerCreating", "volume etc has an unsupported type");
     for (image, env, volumes, (reason, message)) in [
-        ("registry/none:1", nothing(), nothing(), unknown),
+        ("127.0.0.1:1/none:1", nothing(), nothing(), unreachable),
         ("No Name", nothing(), nothing(), malformed),
         (executor, secret, nothing(), unconfigured),
         (executor, nothing(), host, unsupported),

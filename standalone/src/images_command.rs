@@ -1,0 +1,149 @@
+//! `sandbox-standalone images`: the image store from the command line, beside a running server.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context as _;
+use images::{Freed, ImageStore, Puller, Reference, Registry, StoredImage};
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use tokio::time::sleep;
+
+use crate::app::image_pulls;
+use crate::args::{Args, ImagesCommand};
+use crate::node;
+
+/// Time between two updates of a progress bar.
+const DRAW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Runs one command. Results go to the standard output, progress to the standard error if it is a
+/// terminal.
+#[tokio::main]
+pub async fn run(args: &Args, command: &ImagesCommand) -> anyhow::Result<()> {
+    operator::kubernetes::client::install_crypto();
+    let store = ImageStore::open(&store_path(&args.state_dir))?;
+    match command {
+        ImagesCommand::Pull { images } => pull(args, store, images).await?,
+        ImagesCommand::Ls => print!("{}", table(&store.list()?, SystemTime::now())),
+        ImagesCommand::Rm { images } => remove(&store, images)?,
+        ImagesCommand::Prune => println!("{}", summary(store.prune()?)),
+    }
+    Ok(())
+}
+
+fn store_path(state_dir: &Path) -> std::path::PathBuf {
+    node::image_store(&crate::app::node_state(state_dir))
+}
+
+fn parse(name: &str) -> anyhow::Result<Reference> {
+    name.parse().with_context(|| format!("image {name:?}"))
+}
+
+async fn pull(args: &Args, store: ImageStore, names: &[String]) -> anyhow::Result<()> {
+    let config = image_pulls(&args.registries)?;
+    let puller = Puller::new(
+        store,
+        Registry::new(&config.registries)?,
+        config.layer_limits,
+    );
+    for name in names {
+        let pull = puller.start(&parse(name)?, &config.credentials);
+        let mut progress = pull.progress();
+        let bar = progress_bar(name)?;
+        let drawing = async {
+            while progress.changed().await.is_ok() {
+                let state = *progress.borrow_and_update();
+                bar.set_length(state.total);
+                bar.set_position(state.downloaded);
+                bar.set_message(format!("{}/{} unpacked", state.unpacked, state.layers));
+                sleep(DRAW_INTERVAL).await;
+            }
+            std::future::pending().await
+        };
+        let outcome = tokio::select! {
+            outcome = pull.finish() => outcome,
+            never = drawing => never,
+        };
+        bar.finish_and_clear();
+        println!("{name} {}", outcome?.digest);
+    }
+    Ok(())
+}
+
+fn progress_bar(name: &str) -> anyhow::Result<ProgressBar> {
+    let template = "{prefix} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {msg}";
+    let style = ProgressStyle::with_template(template)?.progress_chars("=> ");
+    let bar = ProgressBar::no_length().with_style(style);
+    Ok(bar.with_prefix(name.to_owned()))
+}
+
+fn remove(store: &ImageStore, names: &[String]) -> anyhow::Result<()> {
+    let mut missing = Vec::new();
+    for name in names {
+        if !store.remove(&parse(name)?)? {
+            missing.push(name.as_str());
+        }
+    }
+    println!("{}", summary(store.sweep()?));
+    anyhow::ensure!(missing.is_empty(), "no such image: {}", missing.join(", "));
+    Ok(())
+}
+
+fn summary(freed: Freed) -> String {
+    let (images, bytes) = (freed.images, HumanBytes(freed.bytes));
+    format!("{images} images removed, {bytes} freed")
+}
+
+/// Images in aligned columns.
+fn table(images: &[StoredImage], now: SystemTime) -> String {
+    let width = images.iter().map(|image| image.reference.len()).max();
+    let width = width.unwrap_or_default().max("IMAGE".len());
+    let mut text = format!(
+        "{:width$}  {:12}  {:>10}  {:10}  USED\n",
+        "IMAGE", "DIGEST", "SIZE", "CREATED"
+    );
+    for image in images {
+        let digest: String = image.digest.hex().chars().take(12).collect();
+        let created: String = image.created.chars().take(10).collect();
+        let used = match now.duration_since(image.last_used) {
+            _ if image.in_use => "now".into(),
+            Ok(age) => format!("{} ago", indicatif::HumanDuration(age)),
+            Err(_) => String::new(),
+        };
+        let size = HumanBytes(image.bytes).to_string();
+        let _ = writeln!(
+            text,
+            "{:width$}  {digest:12}  {size:>10}  {created:10}  {used}",
+            image.reference
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use images::Digest;
+
+    use super::*;
+
+    #[test]
+    fn table_has_one_line_for_each_image() {
+        let used = SystemTime::UNIX_EPOCH;
+        let image = |reference: &str, in_use| StoredImage {
+            reference: reference.into(),
+            digest: Digest::of(b""),
+            bytes: 3 << 20,
+            created: "2026-01-02T03:04:05Z".into(),
+            last_used: used,
+            in_use,
+        };
+        let images = [image("a:1", true), image("registry.example.com/b:2", false)];
+        let table = table(&images, used + Duration::from_hours(2));
+        let expected = "\
+IMAGE                     DIGEST              SIZE  CREATED     USED
+a:1                       e3b0c44298fc    3.00 MiB  2026-01-02  now
+registry.example.com/b:2  e3b0c44298fc    3.00 MiB  2026-01-02  2 hours ago
+";
+        assert_eq!(table, expected);
+    }
+}

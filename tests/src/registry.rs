@@ -1,0 +1,180 @@
+//! Debian's `docker-registry` on a loopback port, and images for it that are made from nothing.
+
+use std::fs;
+use std::io;
+use std::net::TcpStream;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::free_port::free_port;
+
+/// Looks for the port of a starting registry, and the pause between them.
+const MAX_POLLS: u32 = 1000;
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Running registry without authentication; ends with the value.
+#[derive(Debug)]
+pub struct LocalRegistry {
+    directory: TempDir,
+    port: u16,
+    child: Child,
+}
+
+impl LocalRegistry {
+    /// Starts an empty registry. Panics if the program is missing: `hack/install` installs it.
+    pub fn start() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let port = free_port();
+        let child = serve(directory.path(), port).expect("docker-registry, of hack/install");
+        Self {
+            directory,
+            port,
+            child,
+        }
+    }
+
+    /// `HOST:PORT`.
+    pub fn host(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Ends the process; the content stays for [`Self::restart`].
+    pub fn stop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    pub fn restart(&mut self) {
+        self.stop();
+        self.child = serve(self.directory.path(), self.port).expect("docker-registry");
+    }
+
+    /// Adds the image of an OCI layout under a name without host; the reference.
+    pub fn push(&self, layout: &Path, name: &str) -> String {
+        let reference = format!("{}/{name}", self.host());
+        let source = format!("oci:{}", layout.display());
+        let output = Command::new("skopeo")
+            .args(["copy", "--dest-tls-verify=false", "--preserve-digests"])
+            .args([&source, &format!("docker://{reference}")])
+            .output()
+            .expect("skopeo, of hack/install");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "skopeo: {errors}");
+        reference
+    }
+}
+
+impl Drop for LocalRegistry {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn serve(directory: &Path, port: u16) -> io::Result<Child> {
+    let config = json!({
+        "version": "0.1",
+        "storage": {"filesystem": {"rootdirectory": directory.join("data")}},
+        "http": {"addr": format!("127.0.0.1:{port}")},
+    });
+    let path = directory.join("config.yml");
+    fs::write(&path, config.to_string())?;
+    let mut child = Command::new("docker-registry")
+        .arg("serve")
+        .arg(&path)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    for _ in 0..MAX_POLLS {
+        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            return Ok(child);
+        }
+        if child.try_wait()?.is_some() {
+            break;
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    let _ = child.kill();
+    Err(io::Error::other("docker-registry does not listen"))
+}
+
+/// OCI layout of an image with one layer: `root`, as `tar` packs it with root as its owner.
+/// `config` is the `config` of the image's configuration.
+pub fn image_of(root: &Path, config: &Value) -> TempDir {
+    let layout = tempfile::tempdir().expect("a directory");
+    let blobs = layout.path().join("blobs/sha256");
+    fs::create_dir_all(&blobs).expect("a directory");
+    let packed = Command::new("tar")
+        .args(["--owner=0", "--group=0", "--sort=name", "-C"])
+        .arg(root)
+        .args(["-c", "."])
+        .output()
+        .expect("tar");
+    let add = |content: &[u8], media_type: &str| {
+        let digest = ring::digest::digest(&ring::digest::SHA256, content);
+        let hex = data_encoding::HEXLOWER.encode(digest.as_ref());
+        fs::write(blobs.join(&hex), content).expect("a blob");
+        json!({"mediaType": media_type, "digest": format!("sha256:{hex}"), "size": content.len()})
+    };
+    let kind = |kind: &str| format!("application/vnd.oci.image.{kind}");
+    let layer = add(&packed.stdout, &kind("layer.v1.tar"));
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let config = json!({"architecture": architecture, "os": "linux", "config": config,
+        "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]}});
+    let config = add(config.to_string().as_bytes(), &kind("config.v1+json"));
+    let manifest_type = kind("manifest.v1+json");
+    let manifest = json!({"schemaVersion": 2, "mediaType": manifest_type, "config": config,
+        "layers": [layer]});
+    let manifest = add(manifest.to_string().as_bytes(), &manifest_type);
+    let write = |name: &str, document: Value| {
+        fs::write(layout.path().join(name), document.to_string()).expect("a file");
+    };
+    write("oci-layout", json!({"imageLayoutVersion": "1.0.0"}));
+    write(
+        "index.json",
+        json!({"schemaVersion": 2, "manifests": [manifest]}),
+    );
+    layout
+}
+
+/// Root with busybox, bash, and the user `web` (33, group 34).
+pub fn small_root() -> TempDir {
+    let root = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| root.path().join(name);
+    for directory in ["bin", "etc", "tmp", "srv"] {
+        fs::create_dir(path(directory)).expect("a directory");
+    }
+    let open = fs::Permissions::from_mode(0o1777);
+    fs::set_permissions(path("tmp"), open).expect("a mode");
+    for file in std::iter::once("/bin/bash".to_owned()).chain(libraries("/bin/bash")) {
+        let copy = path(file.trim_start_matches('/'));
+        fs::create_dir_all(copy.parent().expect("a directory above")).expect("a directory");
+        fs::copy(&file, copy).expect("a copy");
+    }
+    fs::copy("/bin/busybox", path("bin/busybox")).expect("busybox-static, of hack/install");
+    for program in [
+        "sh", "cat", "echo", "id", "ls", "mkdir", "rm", "sleep", "stat", "touch",
+    ] {
+        symlink("busybox", path("bin").join(program)).expect("a link");
+    }
+    let passwd = "root:x:0:0::/root:/bin/sh\nweb:x:33:34::/srv:/bin/sh\n";
+    fs::write(path("etc/passwd"), passwd).expect("a file");
+    fs::write(path("etc/group"), "root:x:0:\nweb:x:34:\nlog:x:4:web\n").expect("a file");
+    root
+}
+
+/// Paths of the libraries that a program loads.
+fn libraries(program: &str) -> Vec<String> {
+    let output = Command::new("ldd").arg(program).output().expect("ldd");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let words = text.split_whitespace().filter(|word| word.starts_with('/'));
+    words.map(str::to_owned).collect()
+}
