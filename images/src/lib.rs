@@ -1,8 +1,10 @@
 //! OCI images on one machine: registries, a content store and unpacked layers.
 
+mod archive;
 mod config;
 mod credentials;
 mod digest;
+mod install;
 mod layer_view;
 pub mod manifest;
 mod progress;
@@ -11,9 +13,11 @@ mod registry;
 mod store;
 mod unpack;
 
+pub use archive::{LoadError, load, save};
 pub use config::{ImageConfig, Process};
 pub use credentials::{Credentials, CredentialsError};
 pub use digest::{Digest, DigestError, Hasher};
+pub use install::InstallError;
 pub use manifest::{Descriptor, Document, ImageManifest, ManifestError, Platform};
 pub use oci_spec::distribution::Reference;
 pub use progress::Progress;

@@ -111,6 +111,13 @@ pub fn parse(bytes: &[u8], media_type: Option<&str>) -> Result<Document, Manifes
     Ok(Document::Manifest(manifest))
 }
 
+/// Type of a manifest that [`parse`] accepts, for descriptors of it.
+pub(crate) fn media_type(bytes: &[u8]) -> String {
+    let kind = serde_json::from_slice::<Kind>(bytes).ok();
+    let stated = kind.and_then(|kind| kind.media_type);
+    stated.unwrap_or_else(|| OCI_MANIFEST.to_owned())
+}
+
 /// Layers are tar archives, plain or compressed. Others, such as foreign or encrypted layers, have
 /// no content to unpack.
 fn is_layer(media_type: &str) -> Result<(), ManifestError> {

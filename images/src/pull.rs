@@ -15,9 +15,10 @@ pub use self::shared::Pull;
 
 use self::install::Install;
 use self::shared::SharedPulls;
+use crate::install::InstallError;
 use crate::manifest::{self, Document, ManifestError, Platform};
 use crate::store::{Image, ImageStore, StoreError};
-use crate::unpack::{Limits, UnpackError};
+use crate::unpack::Limits;
 use crate::{Credentials, Digest, ImageConfig, ImageManifest, Progress, Reference};
 use crate::{Registry, RegistryError};
 
@@ -33,25 +34,21 @@ pub enum PullError {
     #[error(transparent)]
     Registry(#[from] RegistryError),
     #[error(transparent)]
-    Manifest(#[from] ManifestError),
-    #[error("configuration of the image is not valid: {0}")]
-    Config(serde_json::Error),
-    #[error("image is for {0}")]
-    Platform(String),
-    #[error("image has {layers} layers, but its configuration names {diff_ids}")]
-    LayerCount { layers: usize, diff_ids: usize },
-    #[error("layer {0}: {1}")]
-    Unpack(Digest, UnpackError),
-    #[error("layer {layer} contains {found}, the configuration of the image says {expected}")]
-    DiffId {
-        layer: Digest,
-        expected: Digest,
-        found: Digest,
-    },
-    #[error(transparent)]
-    Store(#[from] StoreError),
+    Install(#[from] InstallError),
     #[error("pull was interrupted")]
     Interrupted,
+}
+
+impl From<StoreError> for PullError {
+    fn from(error: StoreError) -> Self {
+        InstallError::from(error).into()
+    }
+}
+
+impl From<ManifestError> for PullError {
+    fn from(error: ManifestError) -> Self {
+        InstallError::from(error).into()
+    }
 }
 
 /// Pulls images into a store; cheap to clone.
@@ -142,7 +139,7 @@ impl Inner {
             .blob(reference, config, credentials, MAX_CONFIG);
         let blob = blob.await?;
         self.store.add_blob(&config.digest, &blob)?;
-        let config = ImageConfig::parse(&blob).map_err(PullError::Config)?;
+        let config = ImageConfig::parse(&blob).map_err(InstallError::Config)?;
         let record = install.run(digest, &manifest, &config).await?;
         self.store.add(&record)?;
         self.store.set_tag(reference, digest)?;

@@ -102,6 +102,22 @@ pub enum ImagesCommand {
         #[arg(required = true)]
         images: Vec<String>,
     },
+    /// Load the images of a file: an archive of `docker save`, or an OCI layout as an archive or a
+    /// directory.
+    Load {
+        file: PathBuf,
+        /// Name of an image that has none in the file.
+        #[arg(long, value_name = "IMAGE")]
+        name: Option<String>,
+    },
+    /// Save images to an archive, an OCI layout that `docker load` reads too.
+    Save {
+        #[arg(required = true)]
+        images: Vec<String>,
+        /// File of the archive; it must not exist.
+        #[arg(long, short, value_name = "FILE")]
+        output: PathBuf,
+    },
     /// List the images.
     Ls,
     /// Remove images. Those in use keep their files until their last container ends.

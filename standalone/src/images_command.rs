@@ -1,11 +1,12 @@
 //! `sandbox-standalone images`: the image store from the command line, beside a running server.
 
 use std::fmt::Write as _;
+use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
-use images::{Freed, ImageStore, Puller, Reference, Registry, StoredImage};
+use images::{Freed, ImageStore, Limits, Puller, Reference, Registry, StoredImage};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use tokio::time::sleep;
 
@@ -24,6 +25,8 @@ pub async fn run(args: &Args, command: &ImagesCommand) -> anyhow::Result<()> {
     let store = ImageStore::open(&store_path(&args.state_dir))?;
     match command {
         ImagesCommand::Pull { images } => pull(args, store, images).await?,
+        ImagesCommand::Load { file, name } => load(&store, file, name.as_deref())?,
+        ImagesCommand::Save { images, output } => save(&store, images, output)?,
         ImagesCommand::Ls => print!("{}", table(&store.list()?, SystemTime::now())),
         ImagesCommand::Rm { images } => remove(&store, images)?,
         ImagesCommand::Prune => println!("{}", summary(store.prune()?)),
@@ -75,6 +78,45 @@ fn progress_bar(name: &str) -> anyhow::Result<ProgressBar> {
     let style = ProgressStyle::with_template(template)?.progress_chars("=> ");
     let bar = ProgressBar::no_length().with_style(style);
     Ok(bar.with_prefix(name.to_owned()))
+}
+
+fn load(store: &ImageStore, file: &Path, name: Option<&str>) -> anyhow::Result<()> {
+    let name = name.map(parse).transpose()?;
+    let bar = spinner(format!("loading {}", file.display()));
+    let loaded = images::load(store, file, name.as_ref(), &Limits::default());
+    bar.finish_and_clear();
+    let names = loaded.with_context(|| file.display().to_string())?;
+    for name in names {
+        println!("{}", name.whole());
+    }
+    Ok(())
+}
+
+fn save(store: &ImageStore, names: &[String], output: &Path) -> anyhow::Result<()> {
+    let mut saved = Vec::new();
+    for name in names {
+        let reference = parse(name)?;
+        let image = store.find(&reference)?;
+        let image = image.with_context(|| format!("no such image: {name}"))?;
+        saved.push((reference, image));
+    }
+    let file = File::create_new(output);
+    let file = file.with_context(|| output.display().to_string())?;
+    let bar = spinner(format!("saving {}", output.display()));
+    let written = images::save(store, &saved, bar.wrap_write(&file));
+    let written = written.and_then(|()| file.sync_all());
+    bar.finish_and_clear();
+    if written.is_err() {
+        // Half an archive looks like a whole one.
+        let _ = std::fs::remove_file(output);
+    }
+    written.with_context(|| output.display().to_string())
+}
+
+fn spinner(message: String) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_message(message);
+    bar.enable_steady_tick(DRAW_INTERVAL);
+    bar
 }
 
 fn remove(store: &ImageStore, names: &[String]) -> anyhow::Result<()> {

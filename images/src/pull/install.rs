@@ -1,15 +1,12 @@
-//! Download and unpacking of the layers that a store lacks.
-
-use std::fs::{self, File};
-use std::io;
+//! Download of the layers that a store lacks, and their unpacking.
 
 use futures::stream::{self, StreamExt as _};
 use tokio::sync::{mpsc, watch};
 
 use super::{Inner, MAX_DOWNLOADS, PullError, blocking};
+use crate::install::{LayerToUnpack, layers, record, unpack_layer};
 use crate::manifest::MAX_LAYERS;
-use crate::store::{ImageRecord, ImageStore, LayerLock, StoreError};
-use crate::unpack::{Limits, UnpackedLayer, unpack};
+use crate::store::{ImageRecord, ImageStore};
 use crate::{Credentials, Descriptor, Digest, ImageConfig, ImageManifest, Progress, Reference};
 
 pub(super) struct Install<'a> {
@@ -17,16 +14,6 @@ pub(super) struct Install<'a> {
     pub(super) reference: &'a Reference,
     pub(super) credentials: &'a Credentials,
     pub(super) progress: watch::Sender<Progress>,
-}
-
-/// One layer to unpack.
-#[derive(Debug)]
-struct LayerToUnpack {
-    blob: Digest,
-    diff_id: Digest,
-    chain_id: Digest,
-    /// Chain ids of the layers below, topmost first.
-    parents: Vec<Digest>,
 }
 
 impl Install<'_> {
@@ -38,7 +25,6 @@ impl Install<'_> {
         config: &ImageConfig,
     ) -> Result<ImageRecord, PullError> {
         let layers = layers(manifest, config)?;
-        let chain_ids = layers.iter().map(|layer| layer.chain_id).collect();
         self.progress.send_replace(Progress {
             total: manifest.layers.iter().map(|layer| layer.size).sum(),
             layers: layers.len(),
@@ -57,13 +43,7 @@ impl Install<'_> {
         };
         let unpacking = self.unpack(layers, downloaded);
         let (unpacked_bytes, ()) = tokio::try_join!(unpacking, downloading)?;
-        Ok(ImageRecord {
-            manifest: manifest_digest,
-            config: manifest.config.digest,
-            layers: manifest.layers.clone(),
-            chain_ids,
-            unpacked_bytes,
-        })
+        Ok(record(manifest_digest, manifest, config, unpacked_bytes))
     }
 
     /// Unpacks the layers in order, each after its download; bytes of all.
@@ -104,73 +84,4 @@ impl Install<'_> {
         let done = registry.download(self.reference, layer, self.credentials, &path, &add);
         Ok(done.await?)
     }
-}
-
-/// Layers with the digests that they must have when unpacked.
-fn layers(manifest: &ImageManifest, config: &ImageConfig) -> Result<Vec<LayerToUnpack>, PullError> {
-    let diff_ids = &config.rootfs.diff_ids;
-    if manifest.layers.len() != diff_ids.len() {
-        return Err(PullError::LayerCount {
-            layers: manifest.layers.len(),
-            diff_ids: diff_ids.len(),
-        });
-    }
-    let chain_ids = config.chain_ids();
-    let layers = manifest.layers.iter().zip(diff_ids).enumerate();
-    let layers = layers.map(|(number, (layer, diff_id))| LayerToUnpack {
-        blob: layer.digest,
-        diff_id: *diff_id,
-        chain_id: chain_ids[number],
-        parents: chain_ids[..number].iter().rev().copied().collect(),
-    });
-    Ok(layers.collect())
-}
-
-/// Unpacks a layer, unless the store has it. Only the holder of its lock does that.
-fn unpack_layer(
-    store: &ImageStore,
-    layer: &LayerToUnpack,
-    limits: &Limits,
-) -> Result<LayerLock, PullError> {
-    let mut lock = store.lock_layer(layer.chain_id)?;
-    if lock.is_complete() {
-        return Ok(lock);
-    }
-    let blob = store.blob(&layer.blob);
-    let unpacked = unpack_blob(store, layer, &lock, limits);
-    match unpacked {
-        Ok(unpacked) => {
-            lock.unpacked(unpacked.bytes)?;
-            Ok(lock)
-        }
-        Err(error) => {
-            lock.discard();
-            // Refused content is not tried again from the same file.
-            let _ = fs::remove_file(blob);
-            Err(error)
-        }
-    }
-}
-
-fn unpack_blob(
-    store: &ImageStore,
-    layer: &LayerToUnpack,
-    lock: &LayerLock,
-    limits: &Limits,
-) -> Result<UnpackedLayer, PullError> {
-    let blob = store.blob(&layer.blob);
-    let failed = |error: io::Error| StoreError::io(&blob)(error);
-    let file = File::open(&blob).map_err(failed)?;
-    let parents: Vec<_> = layer.parents.iter().map(|id| store.layer(id)).collect();
-    let directory = lock.staged()?;
-    let unpacked = unpack(file, &directory, &parents, limits)
-        .map_err(|error| PullError::Unpack(layer.blob, error))?;
-    if unpacked.diff_id != layer.diff_id {
-        return Err(PullError::DiffId {
-            layer: layer.blob,
-            expected: layer.diff_id,
-            found: unpacked.diff_id,
-        });
-    }
-    Ok(unpacked)
 }

@@ -181,6 +181,12 @@ fn store_is_managed_from_the_command_line() {
         &json!({"command": ["/bin/busybox", "sleep", "300"]}),
     );
     fixture.kubectl("wait --for=condition=Ready pod/uses --timeout=60s");
+    let saved = fixture.state.path().join("saved.tar");
+    let saved = saved.to_str().unwrap();
+    images(&["save", &app, "-o", saved]);
+    assert!(!fixture.images(&["save", &app, "-o", saved], &registry).0);
+    images(&["rm", &app]);
+    assert_eq!(images(&["load", saved]), format!("{app}\n"));
     images(&["rm", &other]);
     let freed = images(&["prune"]);
     assert!(freed.starts_with("0 images removed"), "{freed}");
