@@ -105,15 +105,20 @@ fn serve(directory: &Path, port: u16) -> io::Result<Child> {
 /// OCI layout of an image with one layer: `root`, as `tar` packs it with root as its owner.
 /// `config` is the `config` of the image's configuration.
 pub fn image_of(root: &Path, config: &Value) -> TempDir {
-    let layout = tempfile::tempdir().expect("a directory");
-    let blobs = layout.path().join("blobs/sha256");
-    fs::create_dir_all(&blobs).expect("a directory");
     let packed = Command::new("tar")
         .args(["--owner=0", "--group=0", "--sort=name", "-C"])
         .arg(root)
         .args(["-c", "."])
         .output()
         .expect("tar");
+    image_of_layers(&[packed.stdout], config)
+}
+
+/// OCI layout of an image with these layers, each a tar archive.
+pub fn image_of_layers(layers: &[Vec<u8>], config: &Value) -> TempDir {
+    let layout = tempfile::tempdir().expect("a directory");
+    let blobs = layout.path().join("blobs/sha256");
+    fs::create_dir_all(&blobs).expect("a directory");
     let add = |content: &[u8], media_type: &str| {
         let digest = ring::digest::digest(&ring::digest::SHA256, content);
         let hex = data_encoding::HEXLOWER.encode(digest.as_ref());
@@ -121,18 +126,20 @@ pub fn image_of(root: &Path, config: &Value) -> TempDir {
         json!({"mediaType": media_type, "digest": format!("sha256:{hex}"), "size": content.len()})
     };
     let kind = |kind: &str| format!("application/vnd.oci.image.{kind}");
-    let layer = add(&packed.stdout, &kind("layer.v1.tar"));
+    let layers = layers.iter().map(|layer| add(layer, &kind("layer.v1.tar")));
+    let layers: Vec<Value> = layers.collect();
+    let diff_ids: Vec<&Value> = layers.iter().map(|layer| &layer["digest"]).collect();
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
     };
     let config = json!({"architecture": architecture, "os": "linux", "config": config,
-        "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]}});
+        "rootfs": {"type": "layers", "diff_ids": diff_ids}});
     let config = add(config.to_string().as_bytes(), &kind("config.v1+json"));
     let manifest_type = kind("manifest.v1+json");
     let manifest = json!({"schemaVersion": 2, "mediaType": manifest_type, "config": config,
-        "layers": [layer]});
+        "layers": layers});
     let manifest = add(manifest.to_string().as_bytes(), &manifest_type);
     let write = |name: &str, document: Value| {
         fs::write(layout.path().join(name), document.to_string()).expect("a file");
