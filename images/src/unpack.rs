@@ -99,10 +99,10 @@ pub fn unpack(
         archive.finish()?;
         tree.finish()
     })
-    .map(|((bytes, entries), diff_id)| UnpackedLayer {
+    .map(|(usage, diff_id)| UnpackedLayer {
         diff_id,
-        bytes,
-        entries,
+        bytes: usage.bytes,
+        entries: usage.entries,
     })
 }
 

@@ -1,17 +1,17 @@
 //! Copies of files of the layers below, for hard links to them.
 
 use std::ffi::{CString, OsStr};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, Timespec, lgetxattr, llistxattr, openat, symlinkat};
+use rustix::fs::{FileType, Mode, OFlags, Timespec, lgetxattr, llistxattr, openat, symlinkat};
+use rustix::io::Errno;
 
-use super::entry::Metadata;
-use super::metadata::set_metadata;
+use super::metadata::Metadata;
 
 /// Bytes of the names of all attributes of a file, and of one value, as in the kernel.
 const MAX_LIST: usize = 64 << 10;
@@ -33,7 +33,10 @@ pub(super) fn metadata(place: &Path) -> io::Result<Metadata> {
 
 fn attributes(place: &Path) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut names = vec![0; MAX_LIST];
-    let length = llistxattr(place, &mut names[..])?;
+    let length = match llistxattr(place, &mut names[..]) {
+        Err(Errno::OPNOTSUPP) => 0,
+        length => length?,
+    };
     let names = names[..length].split(|byte| *byte == 0);
     let mut attributes = Vec::new();
     for name in names.filter(|name| !name.is_empty()) {
@@ -45,21 +48,20 @@ fn attributes(place: &Path) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     Ok(attributes)
 }
 
-/// Copies a regular file or symbolic link into a directory; its bytes.
-pub(super) fn copy(place: &Path, parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<u64> {
-    let found = fs::symlink_metadata(place)?;
-    if found.is_symlink() {
+/// Copies a regular file or symbolic link into a directory.
+pub(super) fn copy(place: &Path, directory: &OwnedFd, name: &[u8]) -> io::Result<()> {
+    let metadata = metadata(place)?;
+    if fs::symlink_metadata(place)?.is_symlink() {
         let target = fs::read_link(place)?;
-        symlinkat(target.as_os_str().as_bytes(), parent, name)?;
-        return Ok(0);
+        symlinkat(target.as_os_str().as_bytes(), directory, name)?;
+        return Ok(metadata.apply_at(directory, name, FileType::Symlink)?);
     }
-    if !found.is_file() {
-        return Err(io::ErrorKind::NotFound.into());
-    }
+    let nofollow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
+    let mut original = OpenOptions::new();
+    let mut original = original.read(true).custom_flags(nofollow).open(place)?;
     let create = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-    let copy = openat(parent, name, create, Mode::RUSR | Mode::WUSR)?;
+    let copy = openat(directory, OsStr::from_bytes(name), create, Mode::RUSR)?;
     let mut copy = File::from(copy);
-    let bytes = io::copy(&mut File::open(place)?, &mut copy)?;
-    set_metadata(&OwnedFd::from(copy), &metadata(place)?)?;
-    Ok(bytes)
+    io::copy(&mut original, &mut copy)?;
+    Ok(metadata.apply_with_time(&copy)?)
 }

@@ -1,6 +1,6 @@
 //! One entry of an archive.
 
-use rustix::fs::{Timespec, Timestamps};
+use super::metadata::Metadata;
 
 /// Entry with its extension headers applied.
 #[derive(Debug, Clone)]
@@ -23,29 +23,22 @@ pub(super) enum Kind {
     HardLink(Vec<u8>),
 }
 
-#[derive(Debug, Clone)]
-pub(super) struct Metadata {
-    /// Permissions with set-id and sticky bits.
-    pub(super) mode: u32,
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    pub(super) modified: Timespec,
-    pub(super) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-}
-
-impl Metadata {
-    pub(super) fn times(&self) -> Timestamps {
-        Timestamps {
-            last_access: self.modified,
-            last_modification: self.modified,
-        }
-    }
-}
-
 impl Entry {
     /// Path of the directory, and the last part.
     pub(super) fn split(&self) -> (&[u8], &[u8]) {
         split(&self.path)
+    }
+
+    /// Bytes of content and extended attributes.
+    pub(super) fn bytes(&self) -> u64 {
+        let xattrs = self.metadata.xattrs.iter();
+        let xattrs: usize = xattrs.map(|(name, value)| name.len() + value.len()).sum();
+        let content = if let Kind::File { size } = self.kind {
+            size
+        } else {
+            0
+        };
+        content.saturating_add(xattrs as u64)
     }
 }
 
@@ -56,6 +49,14 @@ pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
+pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    if directory.is_empty() {
+        return name.to_vec();
+    }
+    [directory, name].join(&b'/')
+}
+
+/// The path in an error text.
 pub(super) fn shown(path: &[u8]) -> String {
     String::from_utf8_lossy(path).chars().take(200).collect()
 }

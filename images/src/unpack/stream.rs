@@ -1,6 +1,6 @@
 //! Decompression and hashing, on a thread of its own, ahead of the one that writes files.
 
-use std::io::{self, BufRead as _, BufReader, Read};
+use std::io::{self, BufReader, Cursor, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -21,7 +21,7 @@ const BOMB_FACTOR: u64 = 500;
 /// Uncompressed content of a layer.
 #[derive(Debug)]
 pub(super) struct Content {
-    pieces: Receiver<io::Result<Vec<u8>>>,
+    pieces: Receiver<Result<Vec<u8>, UnpackError>>,
     piece: Vec<u8>,
     at: usize,
 }
@@ -43,56 +43,59 @@ pub(super) fn with_decompressed<T>(
         let unpacked = unpack(content);
         let digest = reading.join();
         let digest = digest.map_err(|_| UnpackError::Format("cannot be decompressed"))?;
-        Ok((unpacked?, digest?))
+        Ok((unpacked?, digest.ok_or(UnpackError::Truncated)?))
     })
 }
 
-/// Sends the decompressed pieces; the digest of all. Ends early if nothing receives.
-fn read(layer: impl Read, sender: &SyncSender<io::Result<Vec<u8>>>) -> Result<Digest, UnpackError> {
-    let compressed = AtomicU64::new(0);
-    let mut content = match decompressed(layer, &compressed) {
-        Ok(content) => content,
+type Pieces = SyncSender<Result<Vec<u8>, UnpackError>>;
+
+/// Sends the decompressed pieces; the digest of all. `None` after an error, which is sent too.
+fn read(layer: impl Read, pieces: &Pieces) -> Option<Digest> {
+    match send_all(layer, pieces) {
+        Ok(digest) => digest,
         Err(error) => {
-            let _ = sender.send(Err(error));
-            return Err(UnpackError::Truncated);
+            let _ = pieces.send(Err(error));
+            None
         }
-    };
+    }
+}
+
+/// The digest of the whole content; `None` if nothing receives the rest.
+fn send_all(layer: impl Read, pieces: &Pieces) -> Result<Option<Digest>, UnpackError> {
+    let compressed = AtomicU64::new(0);
+    let mut content = decompressed(layer, &compressed).map_err(UnpackError::Read)?;
     let (mut hasher, mut written) = (Hasher::default(), 0);
     loop {
         let mut piece = Vec::with_capacity(PIECE);
-        match content.by_ref().take(PIECE as u64).read_to_end(&mut piece) {
-            Ok(0) => return Ok(hasher.finish()),
-            Ok(_) => {}
-            Err(error) => {
-                let _ = sender.send(Err(error));
-                return Err(UnpackError::Truncated);
-            }
+        let mut next = content.by_ref().take(PIECE as u64);
+        if next.read_to_end(&mut piece).map_err(UnpackError::Read)? == 0 {
+            return Ok(Some(hasher.finish()));
         }
         hasher.update(&piece);
         written += piece.len() as u64;
         let read = compressed.load(Ordering::Relaxed);
         if written > BOMB_BYTES && written / BOMB_FACTOR > read {
-            let _ = sender.send(Err(io::Error::other("compressed too strongly")));
             return Err(UnpackError::Bomb { read, written });
         }
-        if sender.send(Ok(piece)).is_err() {
-            return Err(UnpackError::Truncated);
+        if pieces.send(Ok(piece)).is_err() {
+            return Ok(None);
         }
     }
 }
 
 /// Chooses the decompression by the first bytes; media types are often wrong.
 fn decompressed<'a>(
-    layer: impl Read + 'a,
+    mut layer: impl Read + 'a,
     compressed: &'a AtomicU64,
 ) -> io::Result<Box<dyn Read + 'a>> {
-    let counted = Counted { layer, compressed };
-    let mut counted = BufReader::with_capacity(PIECE, counted);
-    // A buffer that is not full may be the first part of a slow stream.
-    let first = counted.fill_buf()?;
-    Ok(match first {
+    let mut first = Vec::with_capacity(4);
+    layer.by_ref().take(4).read_to_end(&mut first)?;
+    let magic: [u8; 4] = first.as_slice().try_into().unwrap_or_default();
+    let layer = Cursor::new(first).chain(layer);
+    let counted = BufReader::with_capacity(PIECE, Counted { layer, compressed });
+    Ok(match magic {
         [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(counted)),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
+        [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
             Box::new(zstd::Decoder::with_buffer(counted)?)
         }
         _ => Box::new(counted),
@@ -114,7 +117,7 @@ impl<R: Read> Read for Counted<'_, R> {
 
 impl Content {
     /// The next bytes, at most `limit`; empty at the end.
-    pub(super) fn next(&mut self, limit: u64) -> io::Result<&[u8]> {
+    pub(super) fn next(&mut self, limit: u64) -> Result<&[u8], UnpackError> {
         while self.at == self.piece.len() {
             match self.pieces.recv() {
                 Ok(piece) => (self.piece, self.at) = (piece?, 0),

@@ -156,7 +156,8 @@ fn entries_have_type_owner_mode_and_time() {
         .link("again", "sticky/file");
     place.unpack(&archive.end()).unwrap();
     let stat = |path: &str| fs::symlink_metadata(place.top(path)).unwrap();
-    assert_eq!((stat("").uid(), stat("").mode() & 0o7777), (7, 0o755));
+    // As in containerd, the entry of the root does not count.
+    assert_eq!((stat("").uid(), stat("").mode() & 0o7777), (0, 0o755));
     assert_eq!(
         (stat("sticky").mode() & 0o7777, stat("sticky").mtime()),
         (0o1777, 1000)
@@ -225,7 +226,7 @@ fn numbers_of_headers_may_be_binary_or_empty() {
     let stat = |path: &str| fs::symlink_metadata(place.top(path)).unwrap();
     assert_eq!(
         (stat("a").uid(), stat("a").gid(), stat("a").mtime()),
-        (65538, 0, -1)
+        (65538, 0, 0)
     );
     assert_eq!(stat("b").mode() & 0o7777, 0o644);
     let negative = Layer::default()
