@@ -164,9 +164,9 @@ impl Archive {
 
     /// Content of an extension header.
     fn extension(&mut self, size: u64, extension: &mut Extension) -> Result<Vec<u8>, UnpackError> {
-        let stored = size.saturating_add(BLOCK);
-        extension.bytes = extension.bytes.saturating_add(stored);
-        within("extension header", extension.bytes, MAX_EXTENSION)?;
+        let bytes = extension.bytes.saturating_add(size);
+        within("extension header", bytes, MAX_EXTENSION)?;
+        extension.bytes = bytes + BLOCK;
         self.begin(size);
         let mut content = Vec::new();
         loop {

@@ -153,6 +153,7 @@ fn entries_have_type_owner_mode_and_time() {
         .file("sticky/file", "content")
         .symlink("link", "/nowhere/../x")
         .raw(b'6', "fifo", "", b"")
+        .pax(&[("mtime", "1234.5"), ("uid", "100000")])
         .link("again", "sticky/file");
     place.unpack(&archive.end()).unwrap();
     let stat = |path: &str| fs::symlink_metadata(place.top(path)).unwrap();
