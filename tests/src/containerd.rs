@@ -25,11 +25,11 @@ impl Containerd {
         let directory = tempfile::tempdir().expect("a directory");
         let path = |name: &str| directory.path().join(name);
         let config = format!(
-            "version = 2\nroot = {:?}\nstate = {:?}\n\
-             disabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n[grpc]\naddress = {:?}\n",
-            path("root"),
-            path("state"),
-            path("socket"),
+            "version = 2\nroot = '{}'\nstate = '{}'\n\
+             disabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n[grpc]\naddress = '{}'\n",
+            path("root").display(),
+            path("state").display(),
+            path("socket").display(),
         );
         fs::write(path("config.toml"), config).expect("a file");
         let child = Command::new("containerd")

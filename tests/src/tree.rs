@@ -1,6 +1,7 @@
 //! Listing of a directory tree by everything that a container sees of its files.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -41,7 +42,7 @@ pub fn listing(root: &Path) -> io::Result<Listing> {
         names.sort();
         for name in &names {
             if let Some(line) = lines.get_mut(name) {
-                *line += &format!(" links={names:?}");
+                let _ = write!(line, " links={names:?}");
             }
         }
     }
@@ -51,7 +52,7 @@ pub fn listing(root: &Path) -> io::Result<Listing> {
 fn content(path: &Path, metadata: &fs::Metadata) -> io::Result<String> {
     let kind = metadata.file_type();
     Ok(if kind.is_symlink() {
-        format!("-> {:?}", fs::read_link(path)?)
+        format!("-> {}", fs::read_link(path)?.display())
     } else if kind.is_file() {
         let hash = digest(&SHA256, &fs::read(path)?);
         format!("{} {}", metadata.len(), HEXLOWER.encode(hash.as_ref()))
@@ -73,7 +74,7 @@ fn attributes(path: &Path) -> io::Result<String> {
         let mut value = vec![0; 64 << 10];
         let length = rustix::fs::lgetxattr(path, name, &mut value[..])?;
         let name = String::from_utf8_lossy(name);
-        text += &format!(" {name}={}", HEXLOWER.encode(&value[..length]));
+        let _ = write!(text, " {name}={}", HEXLOWER.encode(&value[..length]));
     }
     Ok(text)
 }
@@ -86,6 +87,13 @@ pub fn difference(left: &Listing, right: &Listing) -> Vec<String> {
         .into_iter()
         .filter(|name| left.get(*name) != right.get(*name));
     differ
-        .map(|name| format!("{name:?}: {:?} / {:?}", left.get(name), right.get(name)))
+        .map(|name| {
+            format!(
+                "{}: {:?} / {:?}",
+                name.display(),
+                left.get(name),
+                right.get(name)
+            )
+        })
         .collect()
 }

@@ -149,7 +149,7 @@ impl<'a> Tree<'a> {
                 self.remove(parent, name)?;
                 self.directories.make(parent, name, metadata)?
             }
-            made => made?,
+            done => done?,
         };
         if is_opaque {
             set_opaque(&made)?;
@@ -207,7 +207,7 @@ impl<'a> Tree<'a> {
                 self.remove(parent, name)?;
                 make()?;
             }
-            made => made?,
+            done => done?,
         }
         entry.metadata.apply_at(directory, name, kind)
     }
