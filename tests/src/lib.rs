@@ -19,6 +19,7 @@ pub mod free_port;
 pub mod network_policy;
 pub mod plugin_session;
 pub mod registry;
+pub mod runtime_tags;
 pub mod session;
 pub mod size;
 pub mod standalone;
