@@ -10,6 +10,12 @@ pub mod conditions;
 #[cfg(feature = "kube")]
 pub mod duration;
 #[cfg(feature = "kube")]
+#[allow(
+    unreachable_pub,
+    reason = "the derive repeats the public types in a private module"
+)]
+pub mod image_build;
+#[cfg(feature = "kube")]
 pub mod int_or_string;
 #[cfg(feature = "kube")]
 pub mod names;
@@ -28,6 +34,8 @@ pub mod sandbox;
 #[cfg(feature = "kube")]
 pub mod schema;
 
+#[cfg(feature = "kube")]
+pub use image_build::ImageBuild;
 #[cfg(feature = "kube")]
 pub use pool::SandboxPool;
 #[cfg(feature = "kube")]

@@ -97,6 +97,12 @@ pub fn session_label(tenant: &str, session: &str) -> String {
     encode_letters(digest(&SHA256, text.as_bytes()).as_ref(), 32)
 }
 
+/// Name of the image build of a target, one per tenant.
+pub fn image_build(tenant: &str, target: &str) -> String {
+    let text = format!("{}:{tenant}{target}", tenant.len());
+    encode_letters(digest(&SHA256, text.as_bytes()).as_ref(), 32)
+}
+
 /// A runtime id made from at least 16 bytes of hash: a DNS label of 16 letters without hyphens
 /// (`docs/specs/runtime-api.md`, section 0.4, rule 14).
 pub fn runtime_id(hash: &[u8]) -> String {
@@ -144,6 +150,13 @@ mod tests {
     fn session_labels_separate_tenant_and_session() {
         assert_ne!(session_label("a", "bc"), session_label("ab", "c"));
         assert_eq!(session_label("a", "bc").len(), 32);
+    }
+
+    #[test]
+    fn image_builds_of_tenants_have_distinct_names() {
+        assert_ne!(image_build("a", "bc"), image_build("ab", "c"));
+        let name = image_build("a", "r.example/runtime:1");
+        assert!(name.len() == 32 && name.bytes().all(|b| b.is_ascii_lowercase()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "test helpers")]
 
-use crds::Sandbox;
+use crds::{ImageBuild, Sandbox};
 use serde_json::{Value, json};
 
 /// A sandbox with an image and these fields.
@@ -109,5 +109,29 @@ fn change_of_sandbox_is_checked() {
         let rejection = Some(rejection).filter(|text| !text.is_empty());
         let result = after.validate_cel_update(&before);
         assert_rejection(result, rejection, &format!("{old} to {new}"));
+    }
+}
+
+#[test]
+fn spec_of_image_build_is_immutable() {
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let spec = json!({"tenant": "t", "target": "r/runtime:1", "tags": ["r/runtime:2"],
+        "base": "debian:12", "contextDigest": digest, "mode": "Alias"});
+    let build = |spec: &Value| ImageBuild::new("a", serde_json::from_value(spec.clone()).unwrap());
+    let before = build(&spec);
+    let mut finished = before.clone();
+    finished.status = Some(serde_json::from_value(json!({"phase": "Succeeded"})).unwrap());
+    let same = finished.validate_cel_update(&before);
+    assert_rejection(same, None, "a status");
+    for (field, value) in [
+        ("tenant", json!("u")),
+        ("target", json!("r/runtime:3")),
+        ("tags", json!([])),
+        ("base", Value::Null),
+    ] {
+        let mut changed = spec.clone();
+        changed[field] = value;
+        let result = build(&changed).validate_cel_update(&before);
+        assert_rejection(result, Some("spec is immutable"), field);
     }
 }

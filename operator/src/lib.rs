@@ -7,6 +7,6 @@ pub mod key_secret;
 pub use controller;
 pub use gateway;
 pub use shared::{
-    admin_server, clock, diagnostics, image_reference, index, keys, kubernetes, logging, metrics,
-    quantity, runtime_class, tenants, traffic, urls,
+    admin_server, clock, diagnostics, image_builds, image_reference, index, keys, kubernetes,
+    logging, metrics, quantity, runtime_class, tenants, traffic, urls,
 };

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use operator::gateway::{self, Tenants};
+use operator::gateway::{self, ApiSettings, Tenants};
+use operator::image_builds::ImageBuilds;
 use operator::index::Index;
 use operator::kubernetes::{client::install_crypto, root_key};
 use tokio::net::TcpListener;
@@ -127,13 +128,21 @@ async fn assemble(
         node: components::node_config(args, &state.path)?,
         public: args.public,
         deadlines: args.deadlines,
-        settings: args.settings.clone(),
+        settings: settings(args),
         vitals: Arc::default(),
         api,
         client,
         keys,
         urls,
     })
+}
+
+/// There is no registry to build into, so an image that a client builds is an alias.
+fn settings(args: &Args) -> ApiSettings {
+    ApiSettings {
+        image_builds: args.settings.image_builds.or(Some(ImageBuilds::Alias)),
+        ..args.settings.clone()
+    }
 }
 
 /// Starts the components: the gateway until `frontend` is cancelled, the others until `backend` is,

@@ -15,7 +15,7 @@ pub use exception::ClientException;
 pub use http_client::{HttpClient, JsonReply, Reply, text};
 pub use runtime_api::RuntimeApi;
 pub use sdk::Sdk;
-pub use v0::{V0, V0Config};
+pub use v0::{BuildConfig, V0, V0Config};
 pub use v1::{Enterprise, SandboxStatus, V1App};
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Names of V0 runtime images, as the client computes them (`docs/builds.md`): hashes of the base
+//! Names of V0 runtime images, as the client computes them: hashes of the base
 //! image, of the lock files and of the client's source, shortened to 16 characters.
 
 mod source;

@@ -43,6 +43,8 @@ readinessProbe:
   value: {{ .Values.logFormat | quote }}
 - name: RUST_LOG
   value: {{ .Values.logLevel | quote }}
+- name: SANDBOX_IMAGE_BUILDS
+  value: {{ .Values.sandboxes.imageBuilds | quote }}
 {{- if not .Values.sandboxes.allNamespaces }}
 - name: SANDBOX_NAMESPACE
   value: {{ include "sandboxes" . | quote }}

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{Affinity, Toleration};
 use k8s_openapi::api::networking::v1::NetworkPolicySpec;
 
 use shared::diagnostics::Diagnostics;
+use shared::image_builds::ImageBuilds;
 use shared::index::Entry;
 use shared::kubernetes::leader::LeaseConfig;
 use shared::tenants::Tenants;
@@ -36,6 +37,8 @@ pub struct ControllerConfig {
     pub native_executor: bool,
     /// Patterns of images that start as root with the capabilities of `sudo`; `*` is any text.
     pub sudo_images: Vec<String>,
+    /// Image builds, of which the controller deletes those that are not used.
+    pub image_builds: ImageBuilds,
     /// Lease of the leader election; `None` for the only controller of a cluster.
     pub leader: Option<LeaseConfig>,
     /// Tenants and their quotas.
@@ -81,6 +84,7 @@ impl ControllerConfig {
             classes: ClassPolicy::default(),
             native_executor: true,
             sudo_images: Vec::new(),
+            image_builds: ImageBuilds::Off,
             leader: None,
             tenants: Tenants::fixed([]),
             vitals: Arc::default(),

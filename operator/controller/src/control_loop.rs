@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::PeerClients;
 use crate::config::ControllerConfig;
 use crate::context::Context;
+use crate::image_builds;
 use crate::pools;
 use crate::pools::reconciler::PoolReconciler;
 use crds::names;
@@ -195,7 +196,11 @@ async fn lead(worker: &Arc<Worker>, shutdown: &CancellationToken) -> bool {
 async fn run_leader_tasks(worker: &Arc<Worker>, shutdown: &CancellationToken) -> bool {
     let context = &worker.context;
     let pools = PoolReconciler::new(context.clone());
-    let (sandboxes, pools) = tokio::join!(worker.run(shutdown), pools.run(shutdown));
+    let (sandboxes, pools, _) = tokio::join!(
+        worker.run(shutdown),
+        pools.run(shutdown),
+        shutdown.run_until_cancelled(image_builds::delete_unused(context)),
+    );
     sandboxes && pools
 }
 

@@ -9,6 +9,7 @@ pub mod reconcile;
 mod context;
 mod control_loop;
 mod events;
+mod image_builds;
 mod pod_index;
 mod pools;
 mod quota;

@@ -8,6 +8,7 @@ mod audit;
 mod auth;
 mod batch;
 mod body;
+mod build;
 mod endpoint;
 mod error;
 mod image;
@@ -30,10 +31,12 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
 use super::admin_auth::AdminAuth;
+use super::builds::Builds;
 use super::sandboxes::{SandboxError, Sandboxes};
 use super::warm_configs::WarmConfigStore;
 use super::{GatewayConfig, Tenants};
 use endpoint::{Access, Endpoint, OPERATION};
+use shared::image_builds::ImageBuilds;
 use shared::tenants::TenantError;
 
 pub(super) use error::{ApiError, OutcomeTag, error_response};
@@ -46,6 +49,7 @@ pub(super) struct Api {
     sandboxes: Sandboxes,
     tenants: Tenants,
     configs: WarmConfigStore,
+    builds: Arc<Builds>,
     /// `None` without a password.
     admin: Option<Arc<AdminAuth>>,
 }
@@ -53,7 +57,12 @@ pub(super) struct Api {
 type Shared = State<Arc<Api>>;
 
 impl Api {
-    pub(super) fn new(client: &kube::Client, sandboxes: Sandboxes, tenants: Tenants) -> Self {
+    pub(super) fn new(
+        client: &kube::Client,
+        sandboxes: Sandboxes,
+        tenants: Tenants,
+        builds: Arc<Builds>,
+    ) -> Self {
         let settings = &sandboxes.config.settings;
         let password = settings.admin_password.clone();
         // Charts set the variable of an absent value to the empty text.
@@ -64,6 +73,7 @@ impl Api {
             admin: admin.map(Arc::new),
             sandboxes,
             tenants,
+            builds,
         }
     }
 
@@ -73,7 +83,7 @@ impl Api {
 }
 
 /// Returns all endpoints, in the order of the document.
-fn endpoints() -> Vec<Endpoint> {
+fn endpoints(builds: ImageBuilds) -> Vec<Endpoint> {
     let mut all = vec![start::endpoint()];
     all.extend(state_change::endpoints());
     all.extend(session::list_endpoints());
@@ -82,7 +92,10 @@ fn endpoints() -> Vec<Endpoint> {
         batch::endpoint(),
         session::endpoint(),
     ]);
-    all.extend(image::endpoints());
+    match builds {
+        ImageBuilds::Off => all.extend(image::endpoints()),
+        ImageBuilds::Alias => all.extend(build::endpoints()),
+    }
     all.extend([admin::configs_endpoint(), health_endpoint()]);
     all.extend(openapi::endpoints());
     all.extend(admin::endpoints());
@@ -114,7 +127,7 @@ async fn health(State(api): Shared) -> Result<Json<Health>, ApiError> {
 }
 
 pub(super) fn router(api: Api) -> Router {
-    let endpoints = endpoints();
+    let endpoints = endpoints(api.config().image_builds());
     let document = openapi::Document::of(&endpoints);
     let routes = endpoints.into_iter();
     routes

@@ -15,6 +15,7 @@ use secrecy::SecretString;
 use crate::proxy::pod_network::PodNetwork;
 use crate::serve::tls::Certificate;
 use shared::diagnostics::Diagnostics;
+use shared::image_builds::ImageBuilds;
 use shared::urls::{Scheme, UrlForm, Urls};
 
 /// Mount path of the workspaces of the API's sandboxes.
@@ -256,6 +257,12 @@ pub struct ApiSettings {
         default_value = "ghcr.io/openhands"
     )]
     pub registry_prefix: String,
+
+    /// Image builds of clients that name no image: off rejects them and reports every image as
+    /// existing, alias makes the built image another name of its base image. Default: off, in a
+    /// standalone process alias.
+    #[arg(long, env = "SANDBOX_IMAGE_BUILDS")]
+    pub image_builds: Option<ImageBuilds>,
 }
 
 impl Default for GatewayConfig {
@@ -279,6 +286,10 @@ fn without_flags<T: clap::Args>() -> T {
 }
 
 impl GatewayConfig {
+    pub fn image_builds(&self) -> ImageBuilds {
+        self.settings.image_builds.unwrap_or_default()
+    }
+
     /// Workspace of the API's sandboxes.
     pub fn workspace(&self) -> Workspace {
         Workspace {

@@ -1,12 +1,13 @@
 //! The gateway: the remote runtime API for clients, and the reverse proxy to their sandboxes, on
 //! one listener. It is stateless, so any number of replicas serve the same sandboxes.
 //!
-//! Reads come from the [`Index`]; the only objects that the gateway writes are Sandboxes and
-//! `SandboxPool`s.
+//! Reads come from the [`Index`]; the only objects that the gateway writes are
+//! Sandboxes, `SandboxPool`s and `ImageBuild`s.
 
 mod access_log;
 mod admin_auth;
 mod api;
+pub mod builds;
 mod client_address;
 mod client_memory;
 pub mod config;
@@ -27,6 +28,8 @@ use futures::future::{BoxFuture, OptionFuture};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use builds::Builds;
+use builds::index::BuildIndex;
 use client_memory::ClientMemory;
 use proxy::Proxy;
 use shared::diagnostics::Diagnostics;
@@ -51,6 +54,7 @@ pub struct Gateway(Arc<GatewayParts>);
 struct GatewayParts {
     config: Arc<GatewayConfig>,
     api: Router,
+    builds: Arc<Builds>,
     proxy: Proxy,
     metrics: Arc<GatewayMetrics>,
     /// Memory of client connections and request heads.
@@ -71,9 +75,12 @@ impl Gateway {
         let registry = &config.vitals.metrics;
         registry.add(|registry| metrics.register(registry));
         refresh_gauges(&config.vitals, &memory, &metrics);
+        let builds = Arc::new(Builds::new(client, config.clone(), metrics.clone()));
         let sandboxes = sandboxes::Sandboxes::new(client, config.clone(), index, keys);
+        let api = api::Api::new(client, sandboxes.clone(), tenants, builds.clone());
         Self(Arc::new(GatewayParts {
-            api: api::router(api::Api::new(client, sandboxes.clone(), tenants)),
+            api: api::router(api),
+            builds,
             proxy: Proxy::new(sandboxes, metrics.clone()),
             config,
             metrics,
@@ -83,6 +90,11 @@ impl Gateway {
 
     pub fn metrics(&self) -> &Arc<GatewayMetrics> {
         &self.0.metrics
+    }
+
+    /// Index of image builds, which [`run`] keeps up to date.
+    pub fn image_builds(&self) -> &Arc<BuildIndex> {
+        &self.0.builds.index
     }
 
     pub fn traffic_of(&self, sandbox: &Key) -> Traffic {
@@ -129,11 +141,13 @@ pub async fn run(gateway: Gateway, listener: TcpListener, shutdown: Cancellation
         drained.cancel();
     };
     let follow_pods = gateway.0.proxy.follow_pods();
+    let follow_builds = gateway.0.builds.follow(drained.clone());
     let certificate = gateway.0.config.certificate.clone();
     let follow_files = certificate.map(Certificate::follow_files);
     tokio::join!(
         serving,
         drained.run_until_cancelled(follow_pods),
+        follow_builds,
         drained.run_until_cancelled(OptionFuture::from(follow_files)),
     );
 }

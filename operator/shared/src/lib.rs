@@ -5,6 +5,7 @@
 pub mod admin_server;
 pub mod clock;
 pub mod diagnostics;
+pub mod image_builds;
 pub mod image_reference;
 pub mod index;
 pub mod keys;

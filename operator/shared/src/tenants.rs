@@ -52,6 +52,8 @@ pub struct Tenant {
     pub url_form: Option<UrlForm>,
     /// Calls per second without delay. Absent: no limit.
     pub calls_per_second: Option<u32>,
+    /// Image repository that replaces that of the installation, without `/runtime`.
+    pub registry_prefix: Option<String>,
 }
 
 /// Quota of one tenant; absent values do not limit. Of several keys, the tightest values apply.
@@ -263,6 +265,10 @@ impl Tenant {
         own.memory = tighter(own.memory, others.memory);
         own.waiting = own.waiting.min(others.waiting);
         self.url_form = self.url_form.or(other.url_form);
+        self.registry_prefix = self
+            .registry_prefix
+            .take()
+            .or_else(|| other.registry_prefix.clone());
         self.calls_per_second = tighter(self.calls_per_second, other.calls_per_second);
     }
 }

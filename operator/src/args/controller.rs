@@ -10,6 +10,7 @@ use super::{Installation, shutdown_on_signal};
 use controller::{self, ControllerConfig, Deadlines, HttpSupervisors, PeerClients, PodArgs};
 use shared::clock::Clock;
 use shared::diagnostics::Diagnostics;
+use shared::image_builds::ImageBuilds;
 use shared::index::Index;
 use shared::keys::Keys;
 use shared::kubernetes::leader::LeaseConfig;
@@ -38,6 +39,10 @@ pub(super) struct ControllerArgs {
     /// are queried before an idle pause. Absent: there are no gateways.
     #[arg(long, env = "GATEWAYS", value_delimiter = ',')]
     gateways: Vec<String>,
+    /// Image builds of clients: off or alias; must be the same for the gateway. Unused ones are
+    /// deleted.
+    #[arg(long, env = "SANDBOX_IMAGE_BUILDS", default_value_t)]
+    image_builds: ImageBuilds,
     #[command(flatten)]
     admin: AdminArgs,
     // Last: their help headings apply to all flags that follow.
@@ -98,6 +103,7 @@ impl ControllerArgs {
         }
         config.namespace = self.namespace.filter(|namespace| !namespace.is_empty());
         config.defaults.lifecycle = self.deadlines;
+        config.image_builds = self.image_builds;
         self.pods.apply(&mut config);
         Ok(config)
     }

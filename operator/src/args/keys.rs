@@ -69,6 +69,10 @@ struct CreateArgs {
     /// Calls per second; faster ones are delayed; 0 means no limit [default: 100].
     #[arg(long)]
     calls_per_second: Option<u32>,
+    /// Image repository for clients that name no image; they append /runtime. Default: that of the
+    /// installation.
+    #[arg(long)]
+    registry_prefix: Option<String>,
     /// Time until the key expires, for example 720h. Default: never.
     #[arg(long, value_parser = expiry)]
     expires_in: Option<jiff::SignedDuration>,
@@ -125,6 +129,7 @@ impl CreateArgs {
             max_waiting: self.max_waiting,
             url_form: self.url_form.map(|form| form.to_string()),
             calls_per_second: self.calls_per_second,
+            registry_prefix: self.registry_prefix.clone(),
             expires_at: self
                 .expires_in
                 .map(|after| (Timestamp::now() + after).strftime("%FT%TZ").to_string()),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a fake for tests")]
 
 mod captured_log;
+pub mod image_build;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -93,8 +94,11 @@ impl FakeApi {
             return std::future::pending().await;
         }
         let body = body.collect().await.unwrap().to_bytes();
+        // The status is part of the object here.
+        let path = head.uri.path();
+        let path = path.strip_suffix("/status").unwrap_or(path);
         let sent: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let (code, object) = self.0.lock().act(&head.method, head.uri.path(), sent);
+        let (code, object) = self.0.lock().act(&head.method, path, sent);
         let body = Body::from(serde_json::to_vec(&object).unwrap());
         Response::builder().status(code).body(body).unwrap()
     }

@@ -8,6 +8,8 @@ mod api;
 #[cfg(test)]
 mod bad_input;
 #[cfg(test)]
+mod builds;
+#[cfg(test)]
 mod memory_attack;
 #[cfg(test)]
 mod observability;

@@ -1,5 +1,6 @@
 //! Fixtures of the gateway tests: a gateway on a fake Kubernetes API, and that gateway on a socket
 //! with a sandbox behind it.
 
+pub(crate) mod build_client;
 pub(crate) mod gateway_fixture;
 pub(crate) mod socket_fixture;

@@ -71,6 +71,7 @@ impl Components {
         config.defaults.lifecycle = self.deadlines;
         config.tenants = self.tenants.clone();
         config.vitals = self.vitals.clone();
+        config.image_builds = self.settings.image_builds.unwrap_or_default();
         let clients = PeerClients {
             supervisors: Arc::new(HttpSupervisors::default()),
             gateways: Arc::new(gateway),

@@ -15,6 +15,7 @@ use tokio::time::sleep;
 use super::exception::{index, text};
 use super::{ClientException, HttpClient, POLL, Reply};
 
+pub use build::BuildConfig;
 pub use nested::{NestedManager, Routing};
 
 /// The settings that matter, with the client's defaults.
@@ -25,6 +26,7 @@ pub struct V0Config {
     pub sid: String,
     /// `runtime_container_image`; without one an image is built.
     pub image: Option<String>,
+    pub build: BuildConfig,
     pub command: Vec<String>,
     pub environment: Map<String, Value>,
     pub resource_factor: f64,
@@ -46,6 +48,7 @@ impl V0Config {
             api_key: api_key.into(),
             sid: sid.into(),
             image: Some("debian:12".into()),
+            build: BuildConfig::default(),
             command: v0_command("", "openhands"),
             environment: Map::new(),
             resource_factor: 1.0,

@@ -40,7 +40,7 @@ fn hash(directory: &Path, above: &mut HashSet<PathBuf>) -> io::Result<Option<[u8
             if let Some(inner) = hash(&path, above)? {
                 entries.push(format!("dirhash:{}\0name:{name}", hex(inner)));
             }
-        } else if !name.ends_with(".pyc") {
+        } else if !is_compiled(&name) {
             let content = hex(md5([fs::read(&path)?.as_slice()]));
             entries.push(format!("data:{content}\0name:{name}"));
         }
@@ -52,5 +52,10 @@ fn hash(directory: &Path, above: &mut HashSet<PathBuf>) -> io::Result<Option<[u8
 }
 
 fn is_excluded_directory(name: &str) -> bool {
-    name.starts_with('.') || name == "__pycache__" || name.ends_with(".pyc")
+    name.starts_with('.') || name == "__pycache__" || is_compiled(name)
+}
+
+/// The client's patterns distinguish upper and lower case.
+fn is_compiled(name: &str) -> bool {
+    name.strip_suffix(".pyc").is_some()
 }

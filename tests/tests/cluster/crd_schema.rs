@@ -12,7 +12,7 @@ use tests::cli_tools::{apply, kubectl, manifest, try_kubectl};
 async fn api_server_accepts_the_schemas() {
     let ns = TestNamespace::of_gateway().await;
     let crds: Api<CustomResourceDefinition> = Api::all(ns.client.clone());
-    for plural in ["sandboxes", "sandboxpools"] {
+    for plural in ["sandboxes", "sandboxpools", "imagebuilds"] {
         let crd = crds.get(&format!("{plural}.openhands.dev")).await.unwrap();
         let conditions = crd.status.unwrap().conditions.unwrap_or_default();
         let state = |kind: &str| {

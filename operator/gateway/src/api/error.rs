@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::admin_auth::AdminError;
+use crate::builds::BuildError;
 use crate::exec_limits::ExecLimitError;
 use crate::sandboxes::SandboxError;
 use crate::warm_configs::ConfigError;
@@ -44,6 +45,8 @@ pub(crate) enum ApiError {
     PoolExhausted(String),
     #[error("image builds are not supported: set runtime_container_image to an existing image")]
     NoBuilder,
+    #[error(transparent)]
+    Build(#[from] BuildError),
     #[error("no such build")]
     UnknownBuild,
     #[error(transparent)]
@@ -106,6 +109,7 @@ impl ApiError {
             Self::PoolExhausted(_) => (StatusCode::SERVICE_UNAVAILABLE, "pool-exhausted"),
             Self::QueueFull => (StatusCode::SERVICE_UNAVAILABLE, "queue-full"),
             Self::NoBuilder => (StatusCode::NOT_IMPLEMENTED, "no-builder"),
+            Self::Build(error) => error.kind(),
             Self::UnknownBuild => (StatusCode::NOT_FOUND, "unknown-build"),
             Self::Admin(error) => error.kind(),
             Self::WarmConfig(error) => match error {

@@ -1,4 +1,4 @@
-//! Images. V0 clients that name none ask for the registry prefix and whether the image exists. The
+//! Images, without image builds. V0 clients that name none ask for the registry prefix and whether the image exists. The
 //! gateway has no access to registries and reports every image as existing; a start fails if the
 //! cluster cannot pull it (`docs/specs/runtime-api.md`, section 7, rule 37). Builds are not
 //! supported (section 1.10); clients that name an image do not call them.
@@ -25,18 +25,18 @@ const MAX_CONTEXT_BYTES: usize = 256 << 20;
 const CONTEXT_TIMEOUT: Duration = Duration::from_secs(25);
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct RegistryPrefix {
-    registry_prefix: String,
+pub(super) struct RegistryPrefix {
+    pub(super) registry_prefix: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct ImageExists {
+pub(super) struct ImageExists {
     exists: bool,
     image: Image,
 }
 
 /// Clients require both fields and log them.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 struct Image {
     upload_time: &'static str,
     image_size_bytes: u64,
@@ -48,13 +48,37 @@ struct BuildStatus {
 }
 
 #[derive(Debug, Deserialize)]
-struct ImageQuery {
+pub(super) struct ImageQuery {
     image: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct BuildStatusQuery {
+pub(super) struct BuildStatusQuery {
     build_id: Option<String>,
+}
+
+impl ImageExists {
+    /// Answer for an image of which no more is known.
+    pub(super) fn yes() -> Self {
+        Self {
+            exists: true,
+            image: Image::default(),
+        }
+    }
+}
+
+impl ImageQuery {
+    pub(super) fn reference(self) -> Result<String, ApiError> {
+        let image = self.image.filter(|image| !image.is_empty());
+        image.ok_or_else(|| ApiError::bad_request("image is required"))
+    }
+}
+
+impl BuildStatusQuery {
+    pub(super) fn id(self) -> Result<String, ApiError> {
+        let id = self.build_id.filter(|id| !id.is_empty());
+        id.ok_or_else(|| ApiError::bad_request("build_id is required"))
+    }
 }
 
 pub(super) fn endpoints() -> [Endpoint; 4] {
@@ -82,10 +106,12 @@ pub(super) fn endpoints() -> [Endpoint; 4] {
     ]
 }
 
-async fn registry_prefix(State(api): Shared, _: RateLimitedCaller) -> Json<RegistryPrefix> {
-    let prefix = api.config().settings.registry_prefix.trim_end_matches('/');
+pub(super) async fn registry_prefix(
+    State(api): Shared,
+    caller: RateLimitedCaller,
+) -> Json<RegistryPrefix> {
     Json(RegistryPrefix {
-        registry_prefix: prefix.to_owned(),
+        registry_prefix: api.builds.registry_prefix(&caller.tenant).to_owned(),
     })
 }
 
@@ -93,16 +119,9 @@ async fn image_exists(
     _: RateLimitedCaller,
     query: Result<Query<ImageQuery>, QueryRejection>,
 ) -> Result<Json<ImageExists>, ApiError> {
-    let Query(ImageQuery { image }) = query?;
-    let image = image.filter(|image| !image.is_empty());
-    image.ok_or_else(|| ApiError::bad_request("image is required"))?;
-    Ok(Json(ImageExists {
-        exists: true,
-        image: Image {
-            upload_time: "",
-            image_size_bytes: 0,
-        },
-    }))
+    let Query(query) = query?;
+    query.reference()?;
+    Ok(Json(ImageExists::yes()))
 }
 
 async fn build(_: RateLimitedCaller, request: Request) -> ApiError {
@@ -125,8 +144,7 @@ async fn build_status(
     _: RateLimitedCaller,
     query: Result<Query<BuildStatusQuery>, QueryRejection>,
 ) -> Result<Json<BuildStatus>, ApiError> {
-    let Query(BuildStatusQuery { build_id }) = query?;
-    let id = build_id.filter(|id| !id.is_empty());
-    id.ok_or_else(|| ApiError::bad_request("build_id is required"))?;
+    let Query(query) = query?;
+    query.id()?;
     Err(ApiError::UnknownBuild)
 }

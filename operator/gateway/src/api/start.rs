@@ -65,8 +65,11 @@ async fn start(
     caller: RateLimitedCaller,
     Body(request): Body<StartRequest>,
 ) -> Result<(StatusCode, Json<RuntimeInfo>), ApiError> {
-    let start = request.check(api.config())?;
+    let mut start = request.check(api.config())?;
     let tenant = &caller.tenant;
+    if let Some(image) = api.builds.runnable(tenant, &start.image).await? {
+        start.image = image;
+    }
     let obtained = timeout(caller.remaining_time(), api.get_or_create(tenant, &start)).await;
     let obtained = obtained.unwrap_or(Err(SandboxError::Timeout.into()));
     let runtime = obtained.as_ref().map_or("", |entry| &entry.runtime_id);

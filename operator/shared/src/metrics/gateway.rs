@@ -37,6 +37,14 @@ role_metrics! {
         "gateway_client_memory_bytes", "Memory in use by client connections and request heads";
     pub upstream_connections: Gauge = Gauge::default(),
         "gateway_upstream_connections", "Open connections to sandboxes";
+    image_builds: Family<Labels<2>, Counter> = Family::default(),
+        "gateway_image_builds", "Image builds of clients by mode and result";
+    image_build_seconds: DurationFamily<1> = durations(),
+        "gateway_image_build_duration_seconds",
+        "Time from the begin of the upload until the image build has finished, by mode";
+    pub image_build_mismatches: Counter = Counter::default(),
+        "gateway_image_build_mismatches",
+        "Image builds of a target that exists with another build context";
     /// By `resource`: the age of what the index says at most.
     pub watch_age: Family<Labels<1>, Gauge> = Family::default(),
         "gateway_watch_age_seconds",
@@ -57,6 +65,19 @@ impl GatewayMetrics {
     pub fn requests(&self, target: &'static str, outcome: &'static str) -> u64 {
         let labels = [("target", target), ("outcome", outcome)];
         self.requests.get_or_create(&labels).get()
+    }
+
+    /// Records an image build: `succeeded`, `failed`, `existing`, or `rejected` for a bad upload.
+    pub fn record_image_build(&self, mode: &'static str, result: &'static str, took: Duration) {
+        let labels = [("mode", mode), ("result", result)];
+        self.image_builds.get_or_create(&labels).inc();
+        let seconds = self.image_build_seconds.get_or_create(&[("mode", mode)]);
+        seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn image_builds(&self, mode: &'static str, result: &'static str) -> u64 {
+        let labels = [("mode", mode), ("result", result)];
+        self.image_builds.get_or_create(&labels).get()
     }
 
     /// Records an attempt to wake a sandbox: `ok` or `error`.

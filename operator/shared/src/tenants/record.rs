@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{
     DEFAULT_CALLS_PER_SECOND, DEFAULT_MAX_WAITING, Limits, MAX_NAME_LEN, SECRET_KEY, Tenant,
 };
-use crate::quantity;
+use crate::{image_reference, quantity};
 
 /// SHA-256 of a key.
 pub(super) type Hash = [u8; SHA256_OUTPUT_LEN];
@@ -53,6 +53,8 @@ pub struct RawRecord {
     pub url_form: Option<String>,
     /// 0: no limit.
     pub calls_per_second: Option<u32>,
+    /// Image repository for clients that name no image; they append `/runtime`.
+    pub registry_prefix: Option<String>,
 }
 
 impl Record {
@@ -65,6 +67,7 @@ impl Record {
                 limits: Limits::default(),
                 url_form: None,
                 calls_per_second: None,
+                registry_prefix: None,
             }),
             expires_at: None,
             fixed: true,
@@ -89,10 +92,27 @@ impl RawRecord {
                 limits: self.limits()?,
                 url_form: form.map_err(|_| "urlForm is unknown")?,
                 calls_per_second: Some(rate).filter(|rate| *rate > 0),
+                registry_prefix: self.registry_prefix()?,
             }),
             expires_at: expiry.map_err(|_| "expiresAt is not an RFC 3339 time")?,
             fixed: false,
         })
+    }
+
+    fn registry_prefix(&self) -> Result<Option<String>, &'static str> {
+        let prefix = self.registry_prefix.as_deref();
+        let prefix = prefix.map(|prefix| prefix.trim_end_matches('/'));
+        let is_repository = |prefix: &str| {
+            let text = format!("{prefix}/runtime");
+            let parsed = image_reference::parse(&text);
+            parsed.is_some_and(|parsed| parsed.repository == text)
+        };
+        match prefix {
+            Some(prefix) if !is_repository(prefix) => Err(
+                "registryPrefix is not an image repository (example: registry.example.com/team)",
+            ),
+            prefix => Ok(prefix.map(str::to_owned)),
+        }
     }
 
     fn limits(&self) -> Result<Limits, &'static str> {
@@ -143,7 +163,7 @@ mod tests {
             ..RawRecord::default()
         };
         assert!(good.check().is_ok());
-        let bad: [fn(&mut RawRecord); 7] = [
+        let bad: [fn(&mut RawRecord); 9] = [
             |r| r.name = String::new(),
             |r| r.name = "x".repeat(64),
             |r| r.sha256 = "zz".repeat(32),
@@ -151,6 +171,8 @@ mod tests {
             |r| r.max_memory = Some("-1".into()),
             |r| r.url_form = Some("round".into()),
             |r| r.expires_at = Some("tomorrow".into()),
+            |r| r.registry_prefix = Some("a b".into()),
+            |r| r.registry_prefix = Some("a/b:1".into()),
         ];
         for spoil in bad {
             let mut record = good.clone();

@@ -4,10 +4,11 @@
 use http::{Method, Request};
 
 /// Resources that the operator uses. Any other is `other`, so that the labels stay few.
-const RESOURCES: [&str; 13] = [
+const RESOURCES: [&str; 14] = [
     "configmaps",
     "customresourcedefinitions",
     "events",
+    "imagebuilds",
     "leases",
     "namespaces",
     "networkpolicies",

@@ -1,0 +1,143 @@
+//! `ImageBuild`, the resource of a runtime image that a client asked the runtime API to build.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
+
+/// A runtime image that a client asked the runtime API to build.
+#[skip_serializing_none]
+#[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[kube(
+    group = "openhands.dev",
+    version = "v1alpha1",
+    kind = "ImageBuild",
+    plural = "imagebuilds",
+    shortname = "imgb",
+    category = "openhands",
+    namespaced,
+    status = "ImageBuildStatus",
+    doc = "A runtime image that a client asked the runtime API to build. Image builds are made by the gateway.",
+    derive = "PartialEq",
+    derive = "Default",
+    printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Target", type_ = "string", json_path = ".spec.target"),
+    printcolumn(name = "Digest", type_ = "string", json_path = ".status.digest"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("self.spec == oldSelf.spec").message("spec is immutable"),
+)]
+#[cfg_attr(feature = "cel", kube(cel))]
+#[serde(rename_all = "camelCase")]
+pub struct ImageBuildSpec {
+    /// Tenant that asked for the image. Only its sandboxes can use it.
+    #[schemars(length(min = 1, max = 63))]
+    pub tenant: String,
+    /// Reference of the image, with the tag that the client starts.
+    #[schemars(length(min = 1, max = 512))]
+    pub target: String,
+    /// More references of the image.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = 512)))]
+    pub tags: Vec<String>,
+    /// Image that the build starts from. Absent if the build context names none.
+    #[schemars(length(min = 1, max = 512))]
+    pub base: Option<String>,
+    /// Digest of the base image, if it is known.
+    #[schemars(length(max = 71), regex(pattern = "^sha256:[0-9a-f]{64}$"))]
+    pub base_digest: Option<String>,
+    /// Digest of the paths, modes and contents of the build context.
+    #[schemars(length(max = 71), regex(pattern = "^sha256:[0-9a-f]{64}$"))]
+    pub context_digest: String,
+    pub mode: BuildMode,
+}
+
+/// Way in which an image comes into being.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum BuildMode {
+    /// The image is another name of its base image: the executor is added at the start of a sandbox.
+    #[default]
+    Alias,
+}
+
+impl BuildMode {
+    /// Name for logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alias => "alias",
+        }
+    }
+}
+
+/// Progress of an image build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum BuildPhase {
+    /// Not begun.
+    #[default]
+    Queued,
+    /// In progress.
+    Running,
+    /// The image can be used.
+    Succeeded,
+    /// There is no image; the message says why.
+    Failed,
+}
+
+/// Observed state of an image build.
+#[skip_serializing_none]
+#[derive(KubeSchema, Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageBuildStatus {
+    #[serde(default)]
+    pub phase: BuildPhase,
+    /// Digest of the image, if it is known.
+    #[schemars(length(max = 71))]
+    pub digest: Option<String>,
+    /// Time at which the build began.
+    pub started_at: Option<Time>,
+    /// Time at which the build succeeded or failed.
+    pub finished_at: Option<Time>,
+    /// Time at which a client last asked for the image or started it, to the hour.
+    pub last_used_at: Option<Time>,
+    /// Cause of a failure, as one word.
+    #[schemars(length(max = 64))]
+    pub reason: Option<String>,
+    /// Explanation for people.
+    #[schemars(length(max = 1024))]
+    pub message: Option<String>,
+}
+
+impl ImageBuild {
+    /// Progress of the build; a new object has no status yet.
+    pub fn phase(&self) -> BuildPhase {
+        let status = self.status.as_ref();
+        status.map(|status| status.phase).unwrap_or_default()
+    }
+
+    pub fn is_finished(&self) -> bool {
+        matches!(self.phase(), BuildPhase::Succeeded | BuildPhase::Failed)
+    }
+
+    /// Returns whether sandboxes can be started from the image.
+    pub fn is_usable(&self) -> bool {
+        self.phase() == BuildPhase::Succeeded
+    }
+
+    /// All references of the image.
+    pub fn references(&self) -> impl Iterator<Item = &str> {
+        let tags = self.spec.tags.iter();
+        std::iter::once(&self.spec.target)
+            .chain(tags)
+            .map(String::as_str)
+    }
+
+    /// Reference of the image that a sandbox runs: the base image, by its digest if it is known.
+    pub fn runnable(&self) -> Option<String> {
+        let base = self.spec.base.as_ref()?;
+        match &self.spec.base_digest {
+            Some(digest) if !base.contains('@') => Some(format!("{base}@{digest}")),
+            _ => Some(base.clone()),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Images of V0 clients that name none, with image builds (`docs/specs/runtime-api.md`, section
+//! 1.10). Builds and image references are those of the caller's tenant.
+
+use axum::Json;
+use axum::extract::multipart::MultipartRejection;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{FromRequest as _, Multipart, Query, Request, State};
+use axum::routing::{get, post};
+use crds::ImageBuild;
+use crds::image_build::BuildPhase;
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::auth::{Poller, RateLimitedCaller};
+use super::endpoint::{Endpoint, IMAGES};
+use super::image::{BuildStatusQuery, ImageExists, ImageQuery, RegistryPrefix, registry_prefix};
+use super::{ApiError, Shared, audit};
+use crate::builds::{BuildError, BuildForm, MAX_FORM_BYTES};
+
+/// Age of a build that is not finished, although finishing takes milliseconds: the replica that
+/// accepted it has ended.
+const MAX_UNFINISHED: SignedDuration = SignedDuration::from_mins(1);
+
+/// Answer to the question for an image.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+enum ImageAnswer {
+    Exists(ImageExists),
+    Missing { exists: bool },
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct AcceptedBuild {
+    /// Id for `/build_status`.
+    build_id: String,
+}
+
+/// Progress of a build.
+#[derive(Debug, Serialize, JsonSchema)]
+struct BuildProgress {
+    status: BuildWord,
+    /// Reference of the image.
+    image: String,
+    /// Explanation of a failure.
+    error: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+enum BuildWord {
+    Queued,
+    Working,
+    Success,
+    Failure,
+    InternalError,
+}
+
+pub(super) fn endpoints() -> [Endpoint; 4] {
+    [
+        Endpoint::new(IMAGES, "GET", "/registry_prefix", get(registry_prefix))
+            .documented("getRegistryPrefix", "Returns the image repository of runtimes.")
+            .response::<RegistryPrefix>(200)
+            .errors(&[401]),
+        Endpoint::new(IMAGES, "GET", "/image_exists", get(image_exists))
+            .documented(
+                "checkImage",
+                "Says whether an image was built. Other repositories than the caller's are not queried.",
+            )
+            .query("image", "Image reference.", false)
+            .response::<ImageAnswer>(200)
+            .errors(&[400, 401, 503]),
+        Endpoint::new(IMAGES, "POST", "/build", post(build))
+            .documented(
+                "buildImage",
+                "Builds an image from a form: context (base64 of a compressed tar archive), target_image \
+                 and any number of tags.",
+            )
+            .response::<AcceptedBuild>(202)
+            .errors(&[400, 401, 413, 503])
+            .max_body(MAX_FORM_BYTES),
+        Endpoint::new(IMAGES, "GET", "/build_status", get(build_status))
+            .documented("getBuildStatus", "Returns the progress of a build.")
+            .query("build_id", "Id of the build.", false)
+            .response::<BuildProgress>(200)
+            .errors(&[400, 401, 404, 503]),
+    ]
+}
+
+async fn image_exists(
+    State(api): Shared,
+    caller: RateLimitedCaller,
+    query: Result<Query<ImageQuery>, QueryRejection>,
+) -> Result<Json<ImageAnswer>, ApiError> {
+    let Query(query) = query?;
+    let exists = api
+        .builds
+        .exists(&caller.tenant, &query.reference()?)
+        .await?;
+    Ok(Json(match exists {
+        Some(false) => ImageAnswer::Missing { exists: false },
+        Some(true) | None => ImageAnswer::Exists(ImageExists::yes()),
+    }))
+}
+
+async fn build(
+    State(api): Shared,
+    caller: RateLimitedCaller,
+    request: Request,
+) -> Result<(StatusCode, Json<AcceptedBuild>), ApiError> {
+    let form = async {
+        let form = Multipart::from_request(request, &()).await;
+        BuildForm::read(form.map_err(|error| not_a_form(&error))?).await
+    };
+    let submitted = api.builds.submit(&caller.tenant, form).await;
+    let submitted = submitted.map_err(ApiError::from);
+    let id = submitted.as_ref().map_or("", String::as_str);
+    audit::tenant("build", &caller, id, submitted.as_ref().map(drop));
+    let build_id = submitted?;
+    Ok((StatusCode::ACCEPTED, Json(AcceptedBuild { build_id })))
+}
+
+fn not_a_form(error: &MultipartRejection) -> BuildError {
+    BuildError::Form(error.body_text())
+}
+
+async fn build_status(
+    State(api): Shared,
+    Poller(tenant): Poller,
+    query: Result<Query<BuildStatusQuery>, QueryRejection>,
+) -> Result<Json<BuildProgress>, ApiError> {
+    let Query(query) = query?;
+    let build = api.builds.finished(&tenant, &query.id()?).await?;
+    let build = build.ok_or(ApiError::UnknownBuild)?;
+    Ok(Json(progress(&build)))
+}
+
+fn progress(build: &ImageBuild) -> BuildProgress {
+    let created_at = build.creation_timestamp().map(|time| time.0);
+    let is_old = created_at.is_none_or(|at| Timestamp::now().duration_since(at) > MAX_UNFINISHED);
+    let message = build
+        .status
+        .as_ref()
+        .and_then(|status| status.message.clone());
+    let (status, error) = match build.phase() {
+        BuildPhase::Succeeded => (BuildWord::Success, None),
+        BuildPhase::Failed => (BuildWord::Failure, message),
+        BuildPhase::Queued | BuildPhase::Running if is_old => {
+            let interrupted = "the build was interrupted; start again".to_owned();
+            (BuildWord::InternalError, Some(interrupted))
+        }
+        BuildPhase::Queued => (BuildWord::Queued, None),
+        BuildPhase::Running => (BuildWord::Working, None),
+    };
+    BuildProgress {
+        status,
+        image: build.spec.target.clone(),
+        error,
+    }
+}
