@@ -24,6 +24,11 @@ KNOWN = {
     ("debian:11", "lock", False): "d85acae9238e4b45b3178567d97af31e",
     ("ubuntu:24.04", "scratch", True): "819c7c90180d56afef79967e8f1e4a2d",
 }
+# Base images of all sorts, which must be recognized.
+COMMON = """debian:11 ubuntu ubuntu:22.04 ubuntu:24.04 ubuntu:latest python:3.12-bookworm node:22-bookworm
+nikolaik/python-nodejs:python3.12-nodejs22 registry.example.com:5000/team/ubuntu-dev:latest
+docker.io/swebench/sweb.eval.x86_64.django_1776_django-11039:latest mswebench/a_m_b:pr-1 mswebench/ubuntu:latest
+betty1202/sweb.eval.x86_64.a:latest ghcr.io/openhands/runtime:0.62-nikolaik""".split()
 # Base image in the samples.
 PLACEHOLDER = "BASE_IMAGE"
 
@@ -53,11 +58,15 @@ def template_hash(dockerfile, base):
 
 
 def base_images(template):
-    """One base image for each set of the words that the template looks for in its name."""
-    words = sorted(set(re.findall(r"'([^']+)' (?:not )?in base_image", template)))
+    """One base image for each set of the words that the template looks for in its name, and for each end of it."""
+    word, end = r"'([^']+)' (?:not )?in base_image", r"base_image\.endswith\('(:[^']+)'\)"
+    rest = re.sub(f"{word}|{end}|{{{{ base_image }}}}", "", template)
+    assert "base_image" not in rest, "the template uses the base image in another way"
+    words, ends = (sorted(set(re.findall(pattern, template))) for pattern in (word, end))
     for size in range(len(words) + 1):
         for chosen in itertools.combinations(words, size):
-            yield "/".join(["example", *chosen]) + ":1"
+            for tag in [":1", *ends]:
+                yield "/".join(["example", *chosen]) + tag
 
 
 def render(template, base, kind, browser, extra_deps=""):
@@ -84,6 +93,8 @@ def main():
             rendered = hashlib.md5(render(template, base, kind, browser).encode()).hexdigest()
             assert rendered == expected, (base, kind, browser, rendered)
         for kind in KINDS:
+            if kind == "versioned" and "build_from_versioned" not in template:
+                continue
             rendered = render(template, PLACEHOLDER, kind, browser=True)
             Path(sys.argv[3], f"{release}-{kind}.Dockerfile").write_text(rendered)
         for base, kind, browser in itertools.product(base_images(template), KINDS, (True, False)):
@@ -93,6 +104,8 @@ def main():
             if hashed not in seen:
                 seen.add(hashed)
                 print(hashed, kind, release)
+        for base, kind, browser in itertools.product(COMMON, KINDS, (True, False)):
+            assert template_hash(render(template, base, kind, browser), base) in seen, (release, base, kind)
 
 
 main()
