@@ -161,11 +161,7 @@ pub fn small_root() -> TempDir {
     }
     let open = fs::Permissions::from_mode(0o1777);
     fs::set_permissions(path("tmp"), open).expect("a mode");
-    for file in std::iter::once("/bin/bash".to_owned()).chain(libraries("/bin/bash")) {
-        let copy = path(file.trim_start_matches('/'));
-        fs::create_dir_all(copy.parent().expect("a directory above")).expect("a directory");
-        fs::copy(&file, copy).expect("a copy");
-    }
+    add_program(root.path(), "/bin/bash");
     fs::copy("/bin/busybox", path("bin/busybox")).expect("busybox-static, of hack/install");
     for program in [
         "sh", "cat", "echo", "id", "ls", "mkdir", "rm", "sleep", "stat", "touch",
@@ -176,6 +172,15 @@ pub fn small_root() -> TempDir {
     fs::write(path("etc/passwd"), passwd).expect("a file");
     fs::write(path("etc/group"), "root:x:0:\nweb:x:34:\nlog:x:4:web\n").expect("a file");
     root
+}
+
+/// Adds a program of this machine with its libraries to a root.
+pub fn add_program(root: &Path, program: &str) {
+    for file in std::iter::once(program.to_owned()).chain(libraries(program)) {
+        let copy = root.join(file.trim_start_matches('/'));
+        fs::create_dir_all(copy.parent().expect("a directory above")).expect("a directory");
+        fs::copy(&file, copy).expect("a copy");
+    }
 }
 
 /// Paths of the libraries that a program loads.

@@ -44,7 +44,8 @@ impl Fixture {
         (is_success, String::from_utf8(text).unwrap())
     }
 
-    fn pod(&self, name: &str, image: &str, more: &Value) {
+    /// Applies a Pod with one container that runs once, with these fields.
+    pub(crate) fn pod(&self, name: &str, image: &str, more: &Value) {
         let mut container = json!({"name": "main", "image": image});
         for (field, value) in more.as_object().unwrap() {
             container[field] = value.clone();

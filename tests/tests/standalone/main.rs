@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod blackbox;
+mod escapes;
 mod first_session;
 mod fixture;
 mod images;
