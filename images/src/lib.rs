@@ -10,6 +10,7 @@ pub mod manifest;
 mod progress;
 mod pull;
 mod registry;
+mod remove_tree;
 mod store;
 mod unpack;
 
@@ -23,5 +24,6 @@ pub use oci_spec::distribution::Reference;
 pub use progress::Progress;
 pub use pull::{Pull, PullError, Puller};
 pub use registry::{Registry, RegistryError, RegistrySettings};
+pub use remove_tree::remove_tree;
 pub use store::{Freed, Image, ImageStore, StoreError, StoredImage};
 pub use unpack::{Limits, UnpackError, UnpackedLayer, unpack};

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lock::Lock;
 use super::{ImageStore, StoreError, record};
-use crate::Digest;
+use crate::{Digest, remove_tree};
 
 /// Record of a complete layer, beside its directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,7 +90,7 @@ impl LayerLock {
         let (staged, path) = (self.staging_path(), self.store.layer(&self.chain_id));
         let rename = || {
             // One without a record is of unknown content.
-            match fs::remove_dir_all(&path) {
+            match remove_tree(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
@@ -103,7 +103,7 @@ impl LayerLock {
 
     /// Removes what is unpacked so far.
     pub(crate) fn discard(&self) {
-        let _ = fs::remove_dir_all(self.staging_path());
+        let _ = remove_tree(&self.staging_path());
     }
 
     fn staging_path(&self) -> PathBuf {

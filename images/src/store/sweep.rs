@@ -180,7 +180,7 @@ fn remove_tree(path: &Path) -> Result<u64, StoreError> {
         return Ok(metadata.len());
     }
     let bytes = tree_bytes(path);
-    fs::remove_dir_all(path).map_err(failed(path))?;
+    crate::remove_tree(path).map_err(failed(path))?;
     Ok(bytes)
 }
 

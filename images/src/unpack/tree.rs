@@ -220,7 +220,7 @@ impl<'a> Tree<'a> {
         }
         self.directories.forget(&join(&parent.path, name));
         let place = descriptor_path(&parent.descriptor, name);
-        std::fs::remove_dir_all(OsStr::from_bytes(&place))
+        crate::remove_tree(Path::new(OsStr::from_bytes(&place)))
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 }

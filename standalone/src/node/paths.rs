@@ -120,12 +120,12 @@ impl Paths {
     }
 }
 
-/// Removes a tree. A failure is logged; the next start tries again.
+/// Removes a tree of any depth. A failure is logged; the next start tries again.
 pub(crate) fn remove_tree(path: &Path) {
-    let removed = fs::remove_dir_all(path).or_else(|error| match error.kind() {
+    let removed = images::remove_tree(path).or_else(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => {
             open_up(path);
-            fs::remove_dir_all(path)
+            images::remove_tree(path)
         }
         _ => Err(error),
     });
