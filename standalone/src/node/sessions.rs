@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt as _, iter, once, select_all};
 use parking_lot::Mutex;
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -101,9 +101,12 @@ fn chunks(channel: u8, from: impl AsyncRead + Send + 'static) -> BoxStream<'stat
 /// the container's own devpts, so that programs find it by name, and to the user of its `init`.
 fn open_terminal(init: Pid) -> io::Result<(OwnedFd, OwnedFd)> {
     let process = format!("/proc/{}", init.as_raw_nonzero());
-    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    let path = format!("{process}/root/dev/pts/ptmx");
-    let master = open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = open(format!("{process}/root"), flags, Mode::empty())?;
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    // `init` can choose another root, in which links lead out of the container.
+    let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
+    let master = openat2(root, "dev/pts/ptmx", flags, Mode::empty(), inside)?;
     unlockpt(&master)?;
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let slave = ioctl_tiocgptpeer(&master, flags)?;
