@@ -13,6 +13,9 @@ use super::mount::{MARKER_DIR, Mount};
 /// Size of `/dev/shm`, as in container runtimes.
 const SHM_BYTES: u32 = 64 << 20;
 
+/// Size of the directory with the node's binary, which is a mount: one page.
+const MARKER_BYTES: u32 = 4096;
+
 /// Input of bubblewrap for one container.
 #[derive(Debug, Clone)]
 pub(crate) struct BwrapSpec {
@@ -55,21 +58,13 @@ impl BwrapOptions {
             Mount::Symlink { target, at } => self.add([&"--symlink", target, at]),
             Mount::Dir { at } => self.add([&"--dir", at]),
             Mount::Mounted(root) => self.add([&"--bind", root, &"/"]),
-            // The launcher has replaced it.
-            Mount::Overlay(_) => {}
+            // The launcher has replaced them.
+            Mount::Overlay(_) | Mount::Volume { .. } => {}
         }
     }
 }
 
 impl BwrapSpec {
-    /// Files and directories of the host that are mounted.
-    pub(crate) fn sources_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
-        let mounts = self.root.iter_mut().chain(&mut self.volumes);
-        mounts
-            .filter_map(Mount::source_mut)
-            .chain([&mut self.self_exe])
-    }
-
     /// Options in the NUL-terminated format of `--args`.
     pub(crate) fn options(&self) -> Vec<u8> {
         let args = self.args();
@@ -111,7 +106,11 @@ impl BwrapSpec {
         options.add([&"--proc", &"/proc", &"--dev", &"/dev"]);
         options.add([&"--perms", &"1777", &"--size", &SHM_BYTES.to_string()]);
         options.add([&"--tmpfs", &"/dev/shm"]);
+        // A mount of its own cannot be renamed, nor can what is in it.
+        options.add([&"--perms", &"0755", &"--size", &MARKER_BYTES.to_string()]);
+        options.add([&"--tmpfs", &MARKER_DIR]);
         options.add([&"--ro-bind", &self.self_exe, &self.marker()]);
+        options.add([&"--remount-ro", &MARKER_DIR]);
         for volume in &self.volumes {
             options.parents(volume.path());
             options.mount(volume);
@@ -192,7 +191,9 @@ mod tests {
             --cap-add CAP_SETGID\n--cap-add CAP_SETUID\n--cap-add CAP_SETPCAP\n\
             --ro-bind /usr /usr\n--symlink usr/bin /bin\n--dir /workspace\n--proc /proc\n\
             --dev /dev\n--perms 1777\n--size 67108864\n--tmpfs /dev/shm\n\
-            --ro-bind /bin/standalone /.sandbox-node/abcde\n--dir /dev\n--bind /v /dev/shm\n\
+            --perms 0755\n--size 4096\n--tmpfs /.sandbox-node\n\
+            --ro-bind /bin/standalone /.sandbox-node/abcde\n--remount-ro /.sandbox-node\n\
+            --dir /dev\n--bind /v /dev/shm\n\
             --setenv LD_PRELOAD /x.so";
         assert_eq!(text(&sandbox.args()), expected);
         let expected = "/.sandbox-node/abcde exec-as\n--uid 1000\n--gid 1000\n--groups 2000\n\

@@ -8,6 +8,8 @@ mod pulled;
 mod users;
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -223,12 +225,18 @@ impl Image {
     ) -> Result<Vec<Mount>, ImageError> {
         std::fs::create_dir_all(scratch)?;
         match self {
-            Self::Executor => Ok(vec![Mount::Bind {
-                from: executor.to_owned(),
-                to: "/sandbox-executor".into(),
-                writable: false,
-            }]),
-            Self::Host => Ok(host_root::root(scratch, pod_identity)?),
+            Self::Executor => {
+                let executor = Mount::Bind {
+                    from: executor.to_owned(),
+                    to: "/sandbox-executor".into(),
+                    writable: false,
+                };
+                Ok(vec![empty_root(scratch)?, executor])
+            }
+            Self::Host => {
+                let parts = host_root::root(scratch, pod_identity)?;
+                Ok([vec![empty_root(scratch)?], parts].concat())
+            }
             Self::Directory(path) => directory::root(path, scratch, pod_identity),
             Self::Pulled(image) => pulled::root(image, scratch, pod_identity, owner),
         }
@@ -237,11 +245,25 @@ impl Image {
     /// Replaces the mount point of a volume by its place in the image, if links lead elsewhere:
     /// bubblewrap would follow them out of the image.
     pub(crate) fn place(&self, mount: &mut Mount) -> Result<(), ImageError> {
-        if let (Self::Pulled(image), Mount::Bind { to, .. }) = (self, mount) {
+        if let (Self::Pulled(image), Mount::Bind { to, .. } | Mount::Volume { to, .. }) =
+            (self, mount)
+        {
             *to = image.resolve(to)?;
         }
         Ok(())
     }
+}
+
+/// Root for mount points, on disk: that of bubblewrap is in memory, and has no limit.
+fn empty_root(scratch: &Path) -> std::io::Result<Mount> {
+    let from = scratch.join("root-of-mounts");
+    std::fs::create_dir(&from)?;
+    std::fs::set_permissions(&from, Permissions::from_mode(0o755))?;
+    Ok(Mount::Bind {
+        from,
+        to: "/".into(),
+        writable: true,
+    })
 }
 
 #[cfg(test)]

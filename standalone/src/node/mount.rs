@@ -14,6 +14,13 @@ pub(crate) enum Mount {
         to: PathBuf,
         writable: bool,
     },
+    /// A volume, or what is below it at `below`, as it is found when the container starts.
+    Volume {
+        directory: PathBuf,
+        below: PathBuf,
+        to: PathBuf,
+        writable: bool,
+    },
     Symlink {
         target: PathBuf,
         at: PathBuf,
@@ -41,16 +48,11 @@ pub(crate) struct OverlayRoot {
 impl Mount {
     pub(crate) fn path(&self) -> &Path {
         match self {
-            Self::Bind { to: at, .. } | Self::Symlink { at, .. } | Self::Dir { at } => at,
+            Self::Bind { to: at, .. }
+            | Self::Volume { to: at, .. }
+            | Self::Symlink { at, .. }
+            | Self::Dir { at } => at,
             Self::Overlay(_) | Self::Mounted(_) => Path::new("/"),
-        }
-    }
-
-    /// The mounted file or directory of the host.
-    pub(crate) fn source_mut(&mut self) -> Option<&mut PathBuf> {
-        match self {
-            Self::Bind { from, .. } => Some(from),
-            Self::Symlink { .. } | Self::Dir { .. } | Self::Overlay(_) | Self::Mounted(_) => None,
         }
     }
 }

@@ -31,6 +31,7 @@ use super::overlay::mount_overlay;
 use super::seccomp;
 use super::termination_message::TerminationMessage;
 use super::user_namespace::{MappedMounts, UserNamespace};
+use super::volumes::open_inside;
 
 const SETUP_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -210,8 +211,11 @@ impl LaunchSpec {
             let number = inheritable(namespace)?;
             command = Command::new(&self.sandbox.self_exe);
             command.args([EXEC_AS, "--user-namespace", &number, "--", BWRAP]);
-            let mut sources = self.sandbox.sources_mut();
-            sources.try_for_each(|source| users.map(source, &mut mounts))?;
+            users.map(&mut self.sandbox.self_exe, &mut mounts)?;
+        }
+        let (root, volumes) = (&mut self.sandbox.root, &mut self.sandbox.volumes);
+        for mount in root.iter_mut().chain(volumes) {
+            bind(mount, users, &mut mounts)?;
         }
         let options = memory_file(&self.sandbox.options())?;
         let filter = memory_file(&seccomp::program())?;
@@ -258,6 +262,43 @@ impl LaunchSpec {
         }
         Ok(())
     }
+}
+
+/// Finds what is mounted, and maps its ids. Runs on the launcher thread.
+fn bind(
+    mount: &mut Mount,
+    users: Option<&UserNamespace>,
+    mounts: &mut MappedMounts,
+) -> io::Result<()> {
+    match mount {
+        Mount::Bind { from, .. } => {
+            if let Some(users) = users {
+                users.map(from, mounts)?;
+            }
+        }
+        Mount::Volume {
+            directory,
+            below,
+            to,
+            writable,
+        } => {
+            let from = match users {
+                Some(users) if below.as_os_str().is_empty() => {
+                    users.map(directory, mounts)?;
+                    directory.clone()
+                }
+                Some(users) => users.map_file(&open_inside(directory, below)?, mounts)?,
+                None => directory.join(below),
+            };
+            *mount = Mount::Bind {
+                from,
+                to: to.clone(),
+                writable: *writable,
+            };
+        }
+        Mount::Symlink { .. } | Mount::Dir { .. } | Mount::Overlay(_) | Mount::Mounted(_) => {}
+    }
+    Ok(())
 }
 
 /// Lets only this child inherit a descriptor, which the caller closes; its number.

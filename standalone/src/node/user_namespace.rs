@@ -3,12 +3,13 @@
 
 use std::fs;
 use std::io::{self, Read as _};
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::libc;
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::mount::{
     MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, move_mount, open_tree, unmount,
 };
@@ -52,7 +53,8 @@ impl UserNamespace {
             count: AtomicU64::new(0),
         };
         for source in sources {
-            namespace.mapped(source)?;
+            let opened = open(source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+            namespace.mapped(opened)?;
         }
         fs::create_dir_all(&namespace.directory)?;
         Ok(namespace)
@@ -84,7 +86,20 @@ impl UserNamespace {
 
     /// Replaces `source` by a mapped mount of it. Runs on the launcher thread.
     pub(crate) fn map(&self, source: &mut PathBuf, mounts: &mut MappedMounts) -> io::Result<()> {
-        let target = if fs::metadata(&source)?.is_dir() {
+        let opened = open(&*source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        *source = self.map_file(&opened, mounts)?;
+        Ok(())
+    }
+
+    /// Path of a mapped mount of an open file or directory. Runs on the launcher thread, which must
+    /// have opened it.
+    pub(crate) fn map_file(
+        &self,
+        opened: &OwnedFd,
+        mounts: &mut MappedMounts,
+    ) -> io::Result<PathBuf> {
+        let kind = FileType::from_raw_mode(fstat(opened)?.st_mode);
+        let target = if kind.is_dir() {
             self.mount_point(mounts)?
         } else {
             let number = self.count.fetch_add(1, Ordering::Relaxed);
@@ -93,20 +108,20 @@ impl UserNamespace {
             mounts.0.push(target.clone());
             target
         };
-        let tree = self.mapped(source)?;
+        let tree = self.mapped(opened)?;
         let from_descriptor = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
         move_mount(&tree, c"", rustix::fs::CWD, &target, from_descriptor)?;
-        *source = target;
-        Ok(())
+        Ok(target)
     }
 
-    /// A detached copy of the mount at `source`, with its ids mapped.
+    /// A detached copy of the mount of an open file or directory, with its ids mapped.
     #[expect(unsafe_code, reason = "no library has the system call")]
-    fn mapped(&self, source: &Path) -> io::Result<OwnedFd> {
+    fn mapped(&self, source: impl AsFd) -> io::Result<OwnedFd> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_EMPTY_PATH
             | OpenTreeFlags::AT_RECURSIVE;
-        let tree = open_tree(rustix::fs::CWD, source, flags)?;
+        let tree = open_tree(source, c"", flags)?;
         let descriptor = u64::try_from(self.descriptor.as_raw_fd()).unwrap_or_default();
         let attributes = libc::mount_attr {
             attr_set: libc::MOUNT_ATTR_IDMAP,

@@ -1,5 +1,6 @@
 //! Volumes of a Pod as host directories, and their mounts.
 
+mod group;
 mod subpath;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, KeyToPath, Pod, Volume};
 
+pub(crate) use self::subpath::open_inside;
+
+use self::group::hand_over;
 use super::Node;
 use super::container_user::volume_group;
 use super::environment::{DataRef, EnvironmentError, Variables};
@@ -136,24 +140,6 @@ pub(crate) fn make_shared(directory: &Path, group: Option<u32>) -> io::Result<()
     fs::set_permissions(directory, fs::Permissions::from_mode(GROUP))
 }
 
-/// Sets the group of everything below `path`, without following links.
-fn hand_over(path: &Path, group: u32) -> io::Result<()> {
-    let metadata = fs::symlink_metadata(path)?;
-    lchown(path, None, Some(group))?;
-    if metadata.is_symlink() {
-        return Ok(());
-    }
-    let mode = metadata.permissions().mode();
-    let shared = if metadata.is_dir() { 0o2070 } else { 0o060 };
-    fs::set_permissions(path, fs::Permissions::from_mode(mode | shared))?;
-    if metadata.is_dir() {
-        for entry in fs::read_dir(path)? {
-            hand_over(&entry?.path(), group)?;
-        }
-    }
-    Ok(())
-}
-
 /// File of a `ConfigMap` or `Secret` volume.
 #[derive(Debug, PartialEq, Eq)]
 struct ProjectedFile {
@@ -222,8 +208,9 @@ pub(crate) fn mounts(
             (None, Some(expression)) => variables.expand(expression),
             (None, None) => String::new(),
         };
-        mounts.push(Mount::Bind {
-            from: subpath::inside(&volume.directory, &below, volume.read_only)?,
+        mounts.push(Mount::Volume {
+            below: subpath::inside(&volume.directory, &below, volume.read_only)?,
+            directory: volume.directory.clone(),
             to: Path::new("/").join(&wanted.mount_path),
             writable: !(volume.read_only || wanted.read_only == Some(true)),
         });
