@@ -2,6 +2,7 @@
 //! that it would be seen.
 
 mod attempts;
+mod files;
 mod program;
 mod setting;
 

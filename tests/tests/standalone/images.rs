@@ -20,7 +20,8 @@ fn with_registry(registry: &LocalRegistry) -> Option<Fixture> {
 }
 
 impl Fixture {
-    async fn run_image(&self, session: &str, image: &str) -> tests::session::Session {
+    /// A sandbox of the image.
+    pub(crate) async fn run_image(&self, session: &str, image: &str) -> tests::session::Session {
         let mut body = command(image);
         body["session_id"] = json!(session);
         tests::session::Session::start(self.api(), self.key(), &body).await

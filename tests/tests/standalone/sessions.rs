@@ -121,10 +121,10 @@ fn command_is_confined_as_its_container() {
     );
 }
 
-type Socket = WebSocketStream<TcpStream>;
+pub(crate) type Socket = WebSocketStream<TcpStream>;
 
 /// Opens a session with a Pod; the error is the HTTP status.
-async fn open(fixture: &Fixture, path: &str) -> Result<Socket, u16> {
+pub(crate) async fn open(fixture: &Fixture, path: &str) -> Result<Socket, u16> {
     let kubeconfig = std::fs::read_to_string(&fixture.standalone.env["KUBECONFIG"]).unwrap();
     let kubeconfig: Value = serde_yaml::from_str(&kubeconfig).unwrap();
     let server = kubeconfig["clusters"][0]["cluster"]["server"]
@@ -147,7 +147,7 @@ async fn open(fixture: &Fixture, path: &str) -> Result<Socket, u16> {
 }
 
 /// Reads a channel until it contains `expected` or the session ends; what came.
-async fn read(socket: &mut Socket, channel: u8, expected: &str) -> String {
+pub(crate) async fn read(socket: &mut Socket, channel: u8, expected: &str) -> String {
     let mut text = String::new();
     while !text.contains(expected) {
         match timeout(TIMEOUT, socket.next()).await.expect(&text) {

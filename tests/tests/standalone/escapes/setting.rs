@@ -112,7 +112,7 @@ impl Setting {
     /// Runs a script in a Pod that runs; what it prints, also on its standard error.
     pub(super) fn exec(&self, pod: &str, script: &str) -> String {
         let mut command = self.fixture.standalone.command("kubectl");
-        command.args(["exec", pod, "--", "sh", "-c", script]);
+        command.args(["exec", pod, "-c", "main", "--", "sh", "-c", script]);
         let output = command.output().unwrap();
         let text = [output.stdout, output.stderr].concat();
         String::from_utf8(text).unwrap()
