@@ -72,6 +72,16 @@ pub struct Args {
     #[arg(long, env = "SANDBOX_POD_DISK_LIMIT", default_value = "10Gi", value_parser = bytes)]
     pub pod_disk_limit: u64,
 
+    /// Largest number of processes and threads of a container.
+    #[arg(long, env = "SANDBOX_PROCESS_LIMIT", default_value_t = 4096,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub process_limit: u64,
+
+    /// Bytes per second that a container reads from the disk of the state directory, and writes to
+    /// it. 0 is no limit. Without the cgroup controller for disks, the start fails with a limit.
+    #[arg(long, env = "SANDBOX_DISK_RATE_LIMIT", default_value = "0", value_parser = bytes)]
+    pub disk_rate_limit: u64,
+
     /// Path of the executor binary. Default: `sandbox-executor` beside this program.
     #[arg(long, env = "SANDBOX_EXECUTOR")]
     pub executor: Option<PathBuf>,

@@ -57,7 +57,7 @@ pub use self::network::NetworkError;
 pub use self::sessions::RunningContainers;
 
 use self::capacity::Resources;
-use self::cgroup::NodeCgroups;
+use self::cgroup::{Device, DiskRate, NodeCgroups};
 use self::claims::ClaimProvisioner;
 use self::disk::MeasuredPods;
 use self::image_pull::PulledImages;
@@ -90,6 +90,9 @@ pub struct NodeConfig {
     pub self_exe: PathBuf,
     /// Maximum number of processes and threads of one container.
     pub process_limit: u64,
+    /// Bytes per second that a container reads from the disk of the state directory, and writes to
+    /// it. 0 is no limit.
+    pub disk_rate_limit: u64,
     /// Limit of ephemeral storage, in bytes, of a Pod whose containers have none. 0 is no limit.
     pub pod_disk_limit: u64,
     /// Time between two measurements of the Pods' files.
@@ -128,6 +131,7 @@ impl NodeConfig {
             executor_binary: executor_binary.into(),
             self_exe: self_exe.into(),
             process_limit: 4096,
+            disk_rate_limit: 0,
             pod_disk_limit: 10 << 30,
             disk_interval: Duration::from_secs(10),
             containers: RunningContainers::default(),
@@ -160,6 +164,8 @@ pub enum NodeError {
          this machine"
     )]
     UserNamespace(io::Error),
+    #[error("the disk use of containers cannot be limited: {0}; --disk-rate-limit 0 does without")]
+    DiskRate(io::Error),
     #[error(transparent)]
     Network(#[from] NetworkError),
 }
@@ -179,6 +185,7 @@ pub(crate) struct Node {
     network: Network,
     claims: ClaimProvisioner,
     cgroups: NodeCgroups,
+    disk_rate: Option<DiskRate>,
     /// User namespace of containers under a root node.
     users: Option<Arc<UserNamespace>>,
     capacity: Resources,
@@ -209,11 +216,16 @@ pub async fn run(
     let user = NodeUser::current();
     let images = user.is_root().then(|| pulled_images(&config));
     let images = images.transpose()?;
+    let capacity = Resources::of_machine();
+    let disk_rate = disk_rate(&config).map_err(NodeError::DiskRate)?;
     paths.create_memory().map_err(|source| NodeError::State {
         path: "/dev/shm".into(),
         source,
     })?;
     let set_up = async {
+        let record = paths.cgroup_record();
+        let cgroups = NodeCgroups::create(&paths.tag, &record, capacity.memory, disk_rate);
+        let cgroups = cgroups.map_err(NodeError::DiskRate)?;
         let users = if user.is_root() {
             let created = user_namespace(&config, &paths, &launcher).await;
             require_user_namespace(created, config.allow_host_root)?
@@ -221,16 +233,22 @@ pub async fn run(
             None
         };
         let network = Network::start(user.is_root(), config.allow_lan, &paths, &commands).await?;
-        Ok::<_, NodeError>((users, network))
+        Ok::<_, NodeError>((cgroups, users, network))
     };
-    let (users, network) = set_up.await.inspect_err(|_| paths.remove_memory())?;
+    let made = set_up.await;
+    if made.is_err() {
+        paths.remove_memory();
+        cgroup::remove_recorded(&paths.cgroup_record()).await;
+    }
+    let (cgroups, users, network) = made?;
     let node = Arc::new(Node {
         images,
         user,
         users,
-        capacity: Resources::of_machine(),
+        capacity,
         claims: ClaimProvisioner::new(&paths),
-        cgroups: NodeCgroups::create(&paths.tag, &paths.cgroup_record()),
+        cgroups,
+        disk_rate,
         measured: MeasuredPods::default(),
         starts: Semaphore::new(MAX_CONCURRENT_STARTS),
         client,
@@ -278,6 +296,16 @@ fn pulled_images(config: &NodeConfig) -> Result<PulledImages, NodeError> {
         credentials: pulls.credentials.clone(),
         limit: pulls.store_limit,
     })
+}
+
+/// Limit of the disk use of containers, if one is configured.
+fn disk_rate(config: &NodeConfig) -> io::Result<Option<DiskRate>> {
+    let bytes = Some(config.disk_rate_limit).filter(|bytes| *bytes > 0);
+    let rate = |bytes| {
+        let device = Device::of(&config.state_dir)?;
+        Ok(DiskRate { device, bytes })
+    };
+    bytes.map(rate).transpose()
 }
 
 /// Accepts a failed creation only if containers may run as root of this machine.

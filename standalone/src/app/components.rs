@@ -163,6 +163,8 @@ pub(super) fn node_config(args: &Args, state: &Path) -> anyhow::Result<NodeConfi
     config.allow_lan = args.allow_lan;
     config.allow_host_root = args.allow_host_root;
     config.pod_disk_limit = args.pod_disk_limit;
+    config.process_limit = args.process_limit;
+    config.disk_rate_limit = args.disk_rate_limit;
     config.images.host_fallback = args.host_fallback;
     config.pulls = image_pulls(&args.registries)?;
     config.images.directories = args.images.iter().cloned().collect();

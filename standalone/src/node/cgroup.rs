@@ -1,46 +1,37 @@
-//! Limits of memory, processes and CPU by cgroup v1 or v2. A controller that this machine lacks
-//! limits nothing, and the log reports it once.
+//! Limits of memory, processes, CPU and disk by cgroup v1 or v2. A controller that this machine
+//! lacks limits nothing, and the log reports it once; only the limit of the disk, which a flag asks
+//! for, is required then.
+
+mod disk;
+mod hierarchy;
+mod removal;
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use tokio::runtime::Handle;
 
-/// CPU time is granted per period of this many microseconds.
-const CPU_PERIOD: u64 = 100_000;
+pub(crate) use self::disk::{Device, DiskRate};
+pub(crate) use self::removal::remove_recorded;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+use self::hierarchy::{Controller, Hierarchy, Version, hierarchy};
+use self::removal::remove;
+
+const CONTROLLERS: [Controller; 3] = [Controller::Memory, Controller::Processes, Controller::Cpu];
+
+/// Part of the machine's memory that containers leave to the rest of it, and its lower bound.
+const RESERVED_PART: u64 = 20;
+const MIN_RESERVED: u64 = 256 << 20;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// Bytes.
     pub memory: Option<u64>,
     pub processes: u64,
     /// Thousandths of a CPU.
     pub cpu: Option<u64>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Controller {
-    Memory,
-    Processes,
-    Cpu,
-}
-
-const CONTROLLERS: [Controller; 3] = [Controller::Memory, Controller::Processes, Controller::Cpu];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
-    One,
-    Two,
-}
-
-/// The node's cgroup of one controller.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Hierarchy {
-    controller: Controller,
-    path: PathBuf,
-    version: Version,
+    pub disk: Option<DiskRate>,
 }
 
 /// The node's cgroups, parents of the container cgroups.
@@ -51,36 +42,57 @@ pub(crate) struct NodeCgroups(Vec<Hierarchy>);
 #[derive(Debug)]
 pub(crate) struct ContainerCgroup(Vec<Hierarchy>);
 
-impl Controller {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Processes => "pids",
-            Self::Cpu => "cpu",
-        }
-    }
-}
-
 impl NodeCgroups {
-    /// Creates the node's cgroups and records their paths.
-    pub(crate) fn create(tag: &str, record: &Path) -> Self {
+    /// Creates the node's cgroups and records their paths. `memory` is that of the machine.
+    pub(crate) fn create(
+        tag: &str,
+        record: &Path,
+        memory: u64,
+        disk: Option<DiskRate>,
+    ) -> io::Result<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mut cgroups = Self::default();
-        for controller in CONTROLLERS {
+        // Proves that limits work here.
+        let probe = Limits {
+            memory: Some(64 << 20),
+            processes: 1024,
+            cpu: Some(1000),
+            disk,
+        };
+        let all = of_node(memory);
+        for controller in CONTROLLERS
+            .into_iter()
+            .chain(disk.map(|_| Controller::Disk))
+        {
             let created = hierarchy(&mounts, &own, controller)
                 .ok_or_else(|| io::Error::other("not mounted"))
-                .and_then(|parent| cgroups.add(parent, tag, record));
-            if let Err(error) = created {
-                let controller = controller.name();
-                tracing::info!(controller, %error, "cgroup limits are not enforced");
+                .and_then(|parent| cgroups.add(&parent, tag, record, probe));
+            let name = controller.name();
+            match created {
+                Ok(node) => drop(node.limit_node(all).inspect_err(|error| {
+                    tracing::info!(controller = name, %error, "no limit for all containers");
+                })),
+                Err(error) if controller == Controller::Disk => {
+                    let text = format!("cgroup controller {name}: {error}");
+                    return Err(io::Error::other(text));
+                }
+                Err(error) => {
+                    tracing::info!(controller = name, %error, "cgroup limits are not enforced");
+                }
             }
         }
-        cgroups
+        Ok(cgroups)
     }
 
-    fn add(&mut self, mut node: Hierarchy, tag: &str, record: &Path) -> io::Result<()> {
-        node.path.push(format!("sandbox-standalone-{tag}"));
+    fn add(
+        &mut self,
+        parent: &Hierarchy,
+        tag: &str,
+        record: &Path,
+        probe: Limits,
+    ) -> io::Result<&Hierarchy> {
+        let node = parent.below(&format!("sandbox-standalone-{tag}"));
         fs::create_dir_all(&node.path)?;
         let nodes = self.0.iter().chain([&node]);
         let mut lines: Vec<_> = nodes.map(|node| node.path.to_string_lossy()).collect();
@@ -90,68 +102,41 @@ impl NodeCgroups {
             let enable = format!("+{}", node.controller.name());
             fs::write(node.path.join("cgroup.subtree_control"), enable)?;
         }
-        // Proves that limits work here.
-        let probe = Limits {
-            memory: Some(64 << 20),
-            processes: 1024,
-            cpu: Some(1000),
-        };
         drop(Self(vec![node.clone()]).container("probe", probe)?);
         self.0.push(node);
-        Ok(())
+        self.0.last().ok_or_else(|| io::Error::other("no cgroup"))
     }
 
     pub(crate) fn container(&self, name: &str, limits: Limits) -> io::Result<ContainerCgroup> {
         let mut container = ContainerCgroup(Vec::new());
         for node in &self.0 {
-            let own = Hierarchy {
-                path: node.path.join(name),
-                ..node.clone()
-            };
+            let own = node.below(name);
             fs::create_dir_all(&own.path)?;
             container.0.push(own.clone());
             own.limit(limits)?;
         }
         Ok(container)
     }
-}
 
-impl NodeCgroups {
     /// Changes the limits of a container that runs.
     pub(crate) fn resize(&self, name: &str, limits: Limits) -> io::Result<()> {
-        let own = self.0.iter().map(|node| Hierarchy {
-            path: node.path.join(name),
-            ..node.clone()
-        });
+        let own = self.0.iter().map(|node| node.below(name));
         own.filter(|own| own.path.is_dir())
             .try_for_each(|own| own.limit(limits))
     }
 }
 
-impl Hierarchy {
-    fn limit(&self, limits: Limits) -> io::Result<()> {
-        let memory = limits.memory.map(|bytes| bytes.to_string());
-        let quota = limits.cpu.map(|cpu| (cpu * CPU_PERIOD / 1000).max(1000));
-        let (file, value) = match (self.controller, self.version) {
-            (Controller::Processes, _) => ("pids.max", Some(limits.processes.to_string())),
-            (Controller::Memory, Version::One) => ("memory.limit_in_bytes", memory),
-            (Controller::Memory, Version::Two) => ("memory.max", memory),
-            (Controller::Cpu, Version::One) => {
-                ("cpu.cfs_quota_us", quota.map(|quota| quota.to_string()))
-            }
-            (Controller::Cpu, Version::Two) => (
-                "cpu.max",
-                quota.map(|quota| format!("{quota} {CPU_PERIOD}")),
-            ),
-        };
-        let Some(value) = value else { return Ok(()) };
-        fs::write(self.path.join(file), value)?;
-        if file == "memory.max" {
-            let _ = fs::write(self.path.join("memory.swap.max"), "0");
-            // Kills the whole container on OOM, as the kubelet does.
-            let _ = fs::write(self.path.join("memory.oom.group"), "1");
-        }
-        Ok(())
+/// Limits of all containers together: some memory and numbers of processes are left to the rest of
+/// the machine, so that containers without limits end first.
+fn of_node(memory: u64) -> Limits {
+    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse().ok();
+    let paths = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
+    let processes: Option<u64> = paths.into_iter().filter_map(number).min();
+    let reserved = (memory / RESERVED_PART).max(MIN_RESERVED);
+    Limits {
+        memory: memory.checked_sub(reserved).filter(|left| *left > 0),
+        processes: processes.unwrap_or(32_768) / 4 * 3,
+        ..Limits::default()
     }
 }
 
@@ -194,115 +179,6 @@ impl Drop for ContainerCgroup {
                 }
                 _ => {}
             }
-        }
-    }
-}
-
-/// Finds the parent cgroup: with version 1 below the process's own cgroup, with version 2 at the
-/// root, because a v2 cgroup with processes cannot have children.
-fn hierarchy(mounts: &str, own: &str, controller: Controller) -> Option<Hierarchy> {
-    let fields = |line: &str| -> Option<(PathBuf, PathBuf, String, String)> {
-        let (left, right) = line.split_once(" - ")?;
-        let mut left = left.split(' ').skip(3);
-        let (root, point) = (left.next()?.into(), left.next()?.into());
-        let mut right = right.split(' ');
-        let kind = right.next()?.to_owned();
-        Some((root, point, kind, right.nth(1)?.to_owned()))
-    };
-    let mounts: Vec<_> = mounts.lines().filter_map(fields).collect();
-    let is_listed = |list: &str| list.split(',').any(|name| name == controller.name());
-    let mut ones = mounts.iter().filter(|mount| mount.2 == "cgroup");
-    let one = ones.find(|(.., options)| is_listed(options));
-    let (path, version) = if let Some((root, point, ..)) = one {
-        let path = own.lines().find_map(|line| {
-            let (names, path) = line.split_once(':')?.1.split_once(':')?;
-            is_listed(names).then_some(path)
-        })?;
-        let path = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
-        let nested = Some(point.join(path)).filter(|nested| nested.is_dir());
-        (nested.unwrap_or_else(|| point.clone()), Version::One)
-    } else {
-        let two = mounts.iter().find(|(_, _, kind, _)| kind == "cgroup2")?;
-        (two.1.clone(), Version::Two)
-    };
-    Some(Hierarchy {
-        controller,
-        path,
-        version,
-    })
-}
-
-/// Kills the processes in the recorded cgroups and removes them.
-pub(crate) async fn remove_recorded(record: &Path) {
-    let Ok(paths) = fs::read_to_string(record) else {
-        return;
-    };
-    for base in paths.lines().map(Path::new) {
-        remove(base).await;
-    }
-    let _ = fs::remove_file(record);
-}
-
-async fn remove(base: &Path) {
-    for _ in 0..100 {
-        if !base.exists() || remove_tree(base) {
-            return;
-        }
-        // A killed process leaves its cgroup asynchronously.
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    tracing::warn!(path = %base.display(), "cannot remove cgroup");
-}
-
-fn remove_tree(base: &Path) -> bool {
-    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
-        if entry.path().is_dir() {
-            kill_all(&entry.path());
-            let _ = fs::remove_dir(entry.path());
-        }
-    }
-    fs::remove_dir(base).is_ok()
-}
-
-fn kill_all(group: &Path) {
-    use rustix::process::{Pid, Signal, kill_process};
-    let processes = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-    let pid = |line: &str| Pid::from_raw(line.parse().ok()?);
-    for pid in processes.lines().filter_map(pid) {
-        let _ = kill_process(pid, Signal::KILL);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hierarchy_finds_both_cgroup_versions() {
-        let one = "30 23 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
-                   32 23 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
-                   31 23 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
-        let own = "4:memory:/nonexistent\n2:cpu,cpuacct:/\n0::/\n";
-        let two = "31 23 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
-        let (memory, cpu, processes) = (Controller::Memory, Controller::Cpu, Controller::Processes);
-        let (first, second) = (Version::One, Version::Two);
-        let in_slice = "0::/user.slice\n";
-        for (mounts, own, controller, expected) in [
-            (one, own, memory, Some(("/sys/fs/cgroup/memory", first))),
-            (one, own, cpu, Some(("/sys/fs/cgroup/cpu/", first))),
-            (
-                one,
-                own,
-                processes,
-                Some(("/sys/fs/cgroup/unified", second)),
-            ),
-            (two, in_slice, processes, Some(("/sys/fs/cgroup", second))),
-            ("", "", memory, None),
-        ] {
-            let found = hierarchy(mounts, own, controller);
-            let found = found.as_ref();
-            let found = found.map(|found| (found.path.to_str().unwrap(), found.version));
-            assert_eq!(found, expected, "{controller:?}");
         }
     }
 }

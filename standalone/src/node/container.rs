@@ -137,7 +137,7 @@ impl PreparedPod {
 
     fn group(&self, container: &Container, number: i32) -> std::io::Result<ContainerCgroup> {
         let name = group_name(&self.uid, &container.name, number);
-        let limits = limits(container, self.node.config.process_limit);
+        let limits = self.node.limits(container);
         self.node.cgroups.container(&name, limits)
     }
 
@@ -218,11 +218,15 @@ pub(crate) fn group_name(pod_uid: &str, container: &str, run: i32) -> String {
     format!("{pod_uid}-{container}-{run}")
 }
 
-pub(crate) fn limits(container: &Container, processes: u64) -> Limits {
-    Limits {
-        memory: limit(container, "memory", 1.0).filter(|bytes| *bytes > 0),
-        processes,
-        cpu: limit(container, "cpu", 1000.0).filter(|cpu| *cpu > 0),
+impl Node {
+    /// Limits of a container that the kernel enforces.
+    pub(crate) fn limits(&self, container: &Container) -> Limits {
+        Limits {
+            memory: limit(container, "memory", 1.0).filter(|bytes| *bytes > 0),
+            processes: self.config.process_limit,
+            cpu: limit(container, "cpu", 1000.0).filter(|cpu| *cpu > 0),
+            disk: self.disk_rate,
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::Node;
-use super::container::{PreparedPod, group_name, limits};
+use super::container::{PreparedPod, group_name};
 use super::container_runner::{ContainerRunner, RestartPolicy, StopSignals};
 use super::network::NetworkError;
 use super::paths::remove_tree;
@@ -243,7 +243,7 @@ impl PodWorker {
             let running = self.state.facts().containers;
             let status = running.iter().find(|own| own.name == container.name);
             let run = status.map_or(0, |status| status.restart_count);
-            let limits = limits(container, self.node.config.process_limit);
+            let limits = self.node.limits(container);
             let group = group_name(&self.uid, &container.name, run);
             if let Err(error) = self.node.cgroups.resize(&group, limits) {
                 let container = &container.name;

@@ -164,6 +164,12 @@ pub(crate) async fn eventually(condition_text: &str, mut condition: impl FnMut()
 }
 
 impl RunningNode {
+    /// Waits for an end without a call of [`Self::stop`].
+    pub(crate) async fn ended(&mut self) -> Result<(), NodeError> {
+        let ended = tokio::time::timeout(WAIT_TIMEOUT, &mut self.task).await;
+        ended.expect("the node ends in time").unwrap()
+    }
+
     pub(crate) async fn stop(self) {
         self.shutdown.cancel();
         let ended = tokio::time::timeout(WAIT_TIMEOUT, self.task).await;

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
+use standalone::node::NodeError;
 
 use super::harness::{Machine, ended, eventually, running, started, termination};
 
@@ -105,6 +106,72 @@ async fn processes_and_shared_memory_are_limited() {
     let is_limited = record.contains("pids") || record.lines().count() == 1;
     let expected = if is_limited { 10..20 } else { 40..41 };
     assert!(expected.contains(&log.matches("forked").count()), "{log}");
+    node.stop().await;
+}
+
+/// The control writes as much without a limit, while the container does not come to its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn disk_rate_limit_slows_down_containers() {
+    const WRITE: &str = "dd if=/dev/zero bs=1M count=16 oflag=direct status=none of=";
+    let machine = Machine::new();
+    let mut node = machine.node_with(|config| config.disk_rate_limit = 64 << 10);
+    let main = json!({"command": ["bash", "-c", format!("{WRITE}/tmp/f; echo end; sleep 1000")]});
+    machine.create_once("pod", main).await;
+    tokio::select! {
+        _ = machine.wait("pod", running) => {}
+        Err(NodeError::DiskRate(error)) = node.ended() => {
+            return eprintln!("SKIPPED, no limits for disks: {error}");
+        }
+    }
+    let write = format!("{WRITE}{}", machine.path("f").display());
+    let written = std::process::Command::new("bash")
+        .args(["-c", &write])
+        .status();
+    assert!(written.unwrap().success());
+    assert_eq!(machine.log("pod"), "");
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_does_not_start_without_the_limit_of_the_disk_that_is_asked_for() {
+    let machine = Machine {
+        state: tempfile::tempdir_in("/dev/shm").unwrap(),
+        ..Machine::new()
+    };
+    let mut node = machine.node_with(|config| config.disk_rate_limit = 1 << 20);
+    let error = node.ended().await.unwrap_err().to_string();
+    let expected = "the disk use of containers cannot be limited: the file system of /dev/shm";
+    assert!(error.starts_with(expected), "{error}");
+    assert!(
+        error.ends_with("; --disk-rate-limit 0 does without"),
+        "{error}"
+    );
+    assert!(!machine.path("cgroups").exists());
+}
+
+/// So containers without limits of their own end before the rest of the machine does.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_containers_together_leave_memory_and_processes_to_the_machine() {
+    let (machine, node) = started();
+    machine.once("pod", "true").await;
+    let record = std::fs::read_to_string(machine.path("cgroups")).unwrap_or_default();
+    let limit = |files: &[&str]| {
+        let groups = record.lines().map(Path::new);
+        let mut paths = groups.flat_map(|node| files.iter().map(|file| node.join(file)));
+        let text = paths.find_map(|path| std::fs::read_to_string(path).ok())?;
+        text.trim().parse::<u64>().ok()
+    };
+    let total = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let total = total.split_whitespace().nth(1).unwrap();
+    let total = total.parse::<u64>().unwrap() << 10;
+    if !record.is_empty() {
+        let memory = limit(&["memory.limit_in_bytes", "memory.max"]).unwrap();
+        assert!(
+            (total / 2..total - (200 << 20)).contains(&memory),
+            "{memory} of {total}"
+        );
+        assert!(limit(&["pids.max"]).unwrap() >= 4096);
+    }
     node.stop().await;
 }
 
