@@ -3,6 +3,8 @@
 
 mod attempts;
 mod files;
+mod limits;
+mod network;
 mod program;
 mod setting;
 
