@@ -6,6 +6,8 @@
 mod install;
 mod shared;
 
+use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,7 +20,7 @@ use self::shared::SharedPulls;
 use crate::install::InstallError;
 use crate::manifest::{self, Document, ManifestError, Platform};
 use crate::store::{Image, ImageStore, StoreError};
-use crate::unpack::Limits;
+use crate::unpack::{Limits, UnpackError};
 use crate::{Credentials, Digest, ImageConfig, ImageManifest, Progress, Reference};
 use crate::{Registry, RegistryError};
 
@@ -35,8 +37,31 @@ pub enum PullError {
     Registry(#[from] RegistryError),
     #[error(transparent)]
     Install(#[from] InstallError),
+    #[error(
+        "no space left in the image store {path}: {free} MB are free; `images prune` removes unused \
+         images"
+    )]
+    Full { path: PathBuf, free: u64 },
     #[error("pull was interrupted")]
     Interrupted,
+}
+
+impl PullError {
+    /// True if the disk of the store has no space left.
+    fn is_lack_of_space(&self) -> bool {
+        let (Self::Registry(RegistryError::Disk { source, .. })
+        | Self::Install(
+            InstallError::Unpack(_, UnpackError::Write(_, source))
+            | InstallError::Store(StoreError::Io { source, .. }),
+        )) = self
+        else {
+            return false;
+        };
+        matches!(
+            source.kind(),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+        )
+    }
 }
 
 impl From<StoreError> for PullError {
@@ -116,13 +141,20 @@ impl Inner {
         };
         let pulled = self.pull_with(&install).await;
         drop(lock);
-        if let Err(error) = &pulled
-            && !matches!(error, PullError::Registry(_))
-        {
-            // Nothing of a refused image stays. Others that pull now sweep later.
-            let _ = blocking(&self.store, ImageStore::try_sweep).await;
+        // Nothing of a refused image stays. Others that pull now sweep later.
+        match pulled {
+            Err(error) if error.is_lack_of_space() => {
+                blocking(&self.store, ImageStore::try_sweep_parts).await??;
+                let (path, free) = self.store.free_space()?;
+                let free = free / 1_000_000;
+                Err(PullError::Full { path, free })
+            }
+            Err(error) if !matches!(error, PullError::Registry(_)) => {
+                let _ = blocking(&self.store, ImageStore::try_sweep).await;
+                Err(error)
+            }
+            pulled => pulled,
         }
-        pulled
     }
 
     async fn pull_with(&self, install: &Install<'_>) -> Result<Image, PullError> {

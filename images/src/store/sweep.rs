@@ -36,18 +36,36 @@ impl ImageStore {
     /// running pulls.
     pub fn sweep(&self) -> Result<Freed, StoreError> {
         let _alone = Lock::exclusive(&self.root.join("lock"))?;
-        self.sweep_alone()
+        self.sweep_alone(PARTIAL_AGE)
     }
 
     /// As [`Self::sweep`], unless a pull is running.
     pub(crate) fn try_sweep(&self) -> Result<Freed, StoreError> {
+        self.try_sweep_older(PARTIAL_AGE)
+    }
+
+    /// As [`Self::try_sweep`], and removes all unfinished downloads.
+    pub(crate) fn try_sweep_parts(&self) -> Result<Freed, StoreError> {
+        self.try_sweep_older(Duration::ZERO)
+    }
+
+    fn try_sweep_older(&self, age: Duration) -> Result<Freed, StoreError> {
         match Lock::try_exclusive(&self.root.join("lock"))? {
-            Some(_alone) => self.sweep_alone(),
+            Some(_alone) => self.sweep_alone(age),
             None => Ok(Freed::default()),
         }
     }
 
-    fn sweep_alone(&self) -> Result<Freed, StoreError> {
+    /// Directory of the store, and the bytes that are free on its disk.
+    pub(crate) fn free_space(&self) -> Result<(PathBuf, u64), StoreError> {
+        let found = rustix::fs::statvfs(&*self.root);
+        let found = found.map_err(|error| StoreError::io(&self.root)(error.into()))?;
+        let free = found.f_bavail.saturating_mul(found.f_frsize);
+        Ok((self.root.to_path_buf(), free))
+    }
+
+    /// Keeps unfinished downloads that are younger than `age`.
+    fn sweep_alone(&self, age: Duration) -> Result<Freed, StoreError> {
         let named: HashSet<Digest> = self.tags()?.iter().map(|(_, tag)| tag.manifest).collect();
         let mut freed = Freed::default();
         for left in files(&self.staging())? {
@@ -77,8 +95,8 @@ impl ImageStore {
                 layers.insert(OsString::from(name));
             }
         }
-        freed.bytes += self.keep_only("layers", &layers)?;
-        freed.bytes += self.keep_only("blobs", &blobs)?;
+        freed.bytes += self.keep_only("layers", &layers, age)?;
+        freed.bytes += self.keep_only("blobs", &blobs, age)?;
         Ok(freed)
     }
 
@@ -138,11 +156,16 @@ impl ImageStore {
         Ok(())
     }
 
-    fn keep_only(&self, directory: &str, keep: &HashSet<OsString>) -> Result<u64, StoreError> {
+    fn keep_only(
+        &self,
+        directory: &str,
+        keep: &HashSet<OsString>,
+        age: Duration,
+    ) -> Result<u64, StoreError> {
         let mut bytes = 0;
         for path in files(&self.root.join(directory))? {
             let name = path.file_name().unwrap_or_default();
-            if keep.contains(name) || is_recent_part(&path) {
+            if keep.contains(name) || is_part_younger(&path, age) {
                 continue;
             }
             // Under another name first, so that a crash leaves no layer with missing files.
@@ -155,13 +178,13 @@ impl ImageStore {
 }
 
 /// True for a download that may be resumed.
-fn is_recent_part(path: &Path) -> bool {
+fn is_part_younger(path: &Path, limit: Duration) -> bool {
     let is_part = path
         .extension()
         .is_some_and(|extension| extension == "part");
     let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
     let age = modified.map(|modified| SystemTime::now().duration_since(modified));
-    is_part && matches!(age, Ok(Ok(age)) if age < PARTIAL_AGE)
+    is_part && matches!(age, Ok(Ok(age)) if age < limit)
 }
 
 fn remove(path: &Path) -> Result<(), StoreError> {

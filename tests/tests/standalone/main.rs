@@ -6,6 +6,7 @@ mod blackbox;
 mod escapes;
 mod first_session;
 mod fixture;
+mod image_disk;
 mod images;
 mod kubectl;
 mod plugins;
