@@ -1,5 +1,7 @@
 //! Debian's `docker-registry` on a loopback port, and images for it that are made from nothing.
 
+mod tokens;
+
 use std::fs;
 use std::io;
 use std::net::TcpStream;
@@ -11,31 +13,53 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+pub use self::tokens::{PASSWORD, USER};
+
+use self::tokens::TokenServer;
 use crate::free_port::free_port;
 
 /// Looks for the port of a starting registry, and the pause between them.
 const MAX_POLLS: u32 = 1000;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Running registry without authentication; ends with the value.
+/// Running registry; ends with the value.
 #[derive(Debug)]
 pub struct LocalRegistry {
     directory: TempDir,
     port: u16,
     child: Child,
+    tokens: Option<TokenServer>,
 }
 
 impl LocalRegistry {
-    /// Starts an empty registry. Panics if the program is missing: `hack/install` installs it.
+    /// Starts an empty registry without authentication. Panics if the program is missing: `hack/install` installs it.
     pub fn start() -> Self {
+        Self::start_with(|_| None)
+    }
+
+    /// Starts an empty registry that serves nothing without a token, which [`USER`] gets.
+    pub fn with_tokens() -> Self {
+        Self::start_with(|directory| Some(TokenServer::start(directory)))
+    }
+
+    fn start_with(tokens: impl FnOnce(&Path) -> Option<TokenServer>) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let port = free_port();
-        let child = serve(directory.path(), port).expect("docker-registry, of hack/install");
+        let tokens = tokens(directory.path());
+        let child = serve(directory.path(), port, tokens.as_ref());
         Self {
+            child: child.expect("docker-registry, of hack/install"),
             directory,
             port,
-            child,
+            tokens,
         }
+    }
+
+    /// Tokens that were given out.
+    pub fn issued_tokens(&self) -> Vec<String> {
+        self.tokens
+            .as_ref()
+            .map_or_else(Vec::new, TokenServer::issued)
     }
 
     /// `HOST:PORT`.
@@ -51,7 +75,8 @@ impl LocalRegistry {
 
     pub fn restart(&mut self) {
         self.stop();
-        self.child = serve(self.directory.path(), self.port).expect("docker-registry");
+        let child = serve(self.directory.path(), self.port, self.tokens.as_ref());
+        self.child = child.expect("docker-registry");
     }
 
     /// Adds the image of an OCI layout under a name without host; the reference.
@@ -60,6 +85,11 @@ impl LocalRegistry {
         let source = format!("oci:{}", layout.display());
         let output = Command::new("skopeo")
             .args(["copy", "--dest-tls-verify=false", "--preserve-digests"])
+            .args(
+                self.tokens
+                    .iter()
+                    .map(|_| format!("--dest-creds={USER}:{PASSWORD}")),
+            )
             .args([&source, &format!("docker://{reference}")])
             .output()
             .expect("skopeo, of hack/install");
@@ -75,12 +105,15 @@ impl Drop for LocalRegistry {
     }
 }
 
-fn serve(directory: &Path, port: u16) -> io::Result<Child> {
-    let config = json!({
+fn serve(directory: &Path, port: u16, tokens: Option<&TokenServer>) -> io::Result<Child> {
+    let mut config = json!({
         "version": "0.1",
         "storage": {"filesystem": {"rootdirectory": directory.join("data")}},
         "http": {"addr": format!("127.0.0.1:{port}")},
     });
+    if let Some(tokens) = tokens {
+        config["auth"] = tokens.auth.clone();
+    }
     let path = directory.join("config.yml");
     fs::write(&path, config.to_string())?;
     let mut child = Command::new("docker-registry")

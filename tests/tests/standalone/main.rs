@@ -10,6 +10,7 @@ mod image_disk;
 mod images;
 mod kubectl;
 mod plugins;
+mod pull_secrets;
 mod readiness;
 mod replay_admin;
 mod replay_enterprise;
