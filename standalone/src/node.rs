@@ -14,6 +14,7 @@ mod container_user;
 mod disk;
 mod environment;
 mod exec_as;
+mod executor_image;
 mod image;
 mod image_pull;
 mod kubelet;
@@ -208,6 +209,10 @@ pub async fn run(
     }
     let (paths, _lock) = open_state(&config.state_dir)?;
     leftover_containers::kill_containers(&paths.tag).await;
+    executor_image::create(&paths, &config.executor_binary).map_err(|source| NodeError::State {
+        path: paths.executor(),
+        source,
+    })?;
     cgroup::remove_recorded(&paths.cgroup_record()).await;
     let commands = Launcher::for_commands().await;
     let commands = commands.map_err(NodeError::Launcher)?;
@@ -334,6 +339,7 @@ async fn user_namespace(
         paths.pods(),
         paths.memory(),
         config.self_exe.clone(),
+        paths.executor(),
         config.executor_binary.clone(),
     ];
     let create = move || UserNamespace::create(range, directory, &sources);

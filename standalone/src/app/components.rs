@@ -8,7 +8,9 @@ use anyhow::Context as _;
 use images::{Credentials, Limits, RegistrySettings};
 use kube::Client;
 use operator::clock::Clock;
-use operator::controller::{self, ControllerConfig, Deadlines, HttpSupervisors, PeerClients};
+use operator::controller::{
+    self, ControllerConfig, Deadlines, HttpSupervisors, Injection, PeerClients,
+};
 use operator::diagnostics::Diagnostics;
 use operator::gateway::{ApiSettings, Gateway, GatewayConfig, Tenants};
 use operator::index::Index;
@@ -69,6 +71,7 @@ impl Components {
     ) -> anyhow::Result<()> {
         let mut config = ControllerConfig::new(self.urls.clone());
         config.defaults.lifecycle = self.deadlines;
+        config.pods.injection = Injection::ImageVolume;
         config.tenants = self.tenants.clone();
         config.vitals = self.vitals.clone();
         config.image_builds = self.settings.image_builds.unwrap_or_default();

@@ -41,6 +41,11 @@ impl Paths {
         self.pods().join(uid)
     }
 
+    /// Content of the executor's image.
+    pub(crate) fn executor(&self) -> PathBuf {
+        self.state.join("executor")
+    }
+
     pub(crate) fn logs(&self, uid: &str) -> PathBuf {
         self.pod(uid).join("logs")
     }

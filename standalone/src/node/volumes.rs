@@ -9,7 +9,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, lchown};
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, KeyToPath, Pod, Volume};
+use k8s_openapi::api::core::v1::{
+    Container, EmptyDirVolumeSource, ImageVolumeSource, KeyToPath, Pod, Volume,
+};
 
 pub(crate) use self::subpath::open_inside;
 
@@ -17,6 +19,8 @@ use self::group::hand_over;
 use super::Node;
 use super::container_user::volume_group;
 use super::environment::{DataRef, EnvironmentError, Variables};
+use super::executor_image;
+use super::image::{Image, ImageSource};
 use super::mount::Mount;
 use super::paths::Paths;
 
@@ -29,6 +33,8 @@ const GROUP: u32 = 0o2775;
 pub(crate) enum VolumeError {
     #[error("volume {0} has an unsupported type")]
     Kind(String),
+    #[error("volume {0}: image {1:?} cannot be a volume here, only the executor's image can")]
+    Image(String, String),
     #[error("volume {0} is not defined")]
     Undefined(String),
     #[error("bad path {0:?} in a volume")]
@@ -79,6 +85,9 @@ async fn provide_one(
         directory = node.paths.volumes().join(claim_uid);
         read_only = claim.read_only == Some(true);
         make_shared(&directory, group).map_err(failed)?;
+    } else if let Some(image) = &volume.image {
+        directory = image_content(node, volume, image)?;
+        read_only = true;
     } else {
         let (source, items, mode) = if let Some(map) = &volume.config_map {
             let source = DataRef::config_map(&map.name, map.optional);
@@ -100,6 +109,23 @@ async fn provide_one(
         directory,
         read_only,
     })
+}
+
+/// Content of an image that is on this machine without a registry.
+fn image_content(
+    node: &Node,
+    volume: &Volume,
+    source: &ImageVolumeSource,
+) -> Result<PathBuf, VolumeError> {
+    let reference = source.reference.as_deref().unwrap_or_default();
+    match node.config.images.resolve(reference) {
+        Ok(ImageSource::Local(Image::Executor)) => executor_image::content(&node.paths)
+            .map_err(|error| VolumeError::Io(volume.name.clone(), error)),
+        _ => Err(VolumeError::Image(
+            volume.name.clone(),
+            reference.to_owned(),
+        )),
+    }
 }
 
 pub(crate) fn empty_dir(
