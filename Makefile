@@ -8,7 +8,7 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-long lint generate bench-start bench-executor bench-controller bench-claim bench-node bench-proxy fuzz clean
+.PHONY: help run test test-cluster test-long lint generate bench-start bench-executor bench-controller bench-claim bench-images bench-node bench-proxy fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,11 @@ bench-claim: ## Claims of warm Pods on a real API server with fake nodes, beside
 	$(if $(findstring agent-sandbox,$(ARGS)),hack/agent-sandbox/build)
 	cargo build --release --locked -p tests --examples
 	hack/cluster run --name bench-claim --audit --fake-nodes 100 -- $(RELEASE)/examples/bench_claim $(ARGS)
+
+bench-images: ## Images in standalone: pulls beside skopeo and containerd, starts by size, disk of 50 sandboxes
+	hack/install base cluster images
+	cargo build --release --locked -p executor -p standalone -p tests --bins --examples
+	$(RELEASE)/examples/bench_images $(RELEASE)
 
 bench-node: ## Warm starts on a real node: /start to the first action, one by one and at once
 	hack/install base cluster
