@@ -5,8 +5,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may fail")]
 
+#[path = "bench_images/content.rs"]
 mod content;
+#[path = "bench_images/pulls.rs"]
 mod pulls;
+#[path = "bench_images/starts.rs"]
 mod starts;
 
 use std::path::PathBuf;
@@ -21,16 +24,16 @@ async fn main() {
     let registry = LocalRegistry::start();
     let blobs = content::push_plain(&registry, &content::random_files(8, 128 << 20), "blobs:1");
     println!("1 GiB in 8 files that cannot be compressed:");
-    pulls::compare(&binaries, &registry, &blobs);
+    let blob_stores = pulls::compare(&binaries, &registry, &blobs);
 
     let root = content::many_files(100_000, 20 << 10);
     let many = content::push_compressed(&registry, &root, "many:1");
-    drop(root);
     println!("2 GB in 100 000 files, gzip:");
-    pulls::compare(&binaries, &registry, &many);
+    let stores = pulls::compare(&binaries, &registry, &many);
 
     let small = content::push_plain(&registry, &small_root(), "small:1");
     starts::compare(&binaries, &registry, &small, &many).await;
+    drop((root, blob_stores, stores));
 }
 
 fn percentile(samples: &[Duration], percent: usize) -> Duration {
