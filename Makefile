@@ -69,7 +69,7 @@ bench-claim: ## Claims of warm Pods on a real API server with fake nodes, beside
 bench-images: ## Images in standalone: pulls beside skopeo and containerd, starts by size, disk of 50 sandboxes
 	hack/install base cluster images
 	cargo build --release --locked -p executor -p standalone -p tests --bins --examples
-	$(RELEASE)/examples/bench_images $(RELEASE)
+	RUST_LOG=warn $(RELEASE)/examples/bench_images $(RELEASE)
 
 bench-node: ## Warm starts on a real node: /start to the first action, one by one and at once
 	hack/install base cluster

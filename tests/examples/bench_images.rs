@@ -24,7 +24,7 @@ async fn main() {
     let registry = LocalRegistry::start();
     let blobs = content::push_plain(&registry, &content::random_files(8, 128 << 20), "blobs:1");
     println!("1 GiB in 8 files that cannot be compressed:");
-    let blob_stores = pulls::compare(&binaries, &registry, &blobs);
+    drop(pulls::compare(&binaries, &registry, &blobs));
 
     let root = content::many_files(100_000, 20 << 10);
     let many = content::push_compressed(&registry, &root, "many:1");
@@ -33,7 +33,7 @@ async fn main() {
 
     let small = content::push_plain(&registry, &small_root(), "small:1");
     starts::compare(&binaries, &registry, &small, &many).await;
-    drop((root, blob_stores, stores));
+    drop((root, stores));
 }
 
 fn percentile(samples: &[Duration], percent: usize) -> Duration {

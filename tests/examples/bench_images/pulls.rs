@@ -28,21 +28,19 @@ pub(crate) fn compare(binaries: &Path, registry: &LocalRegistry, image: &str) ->
     let (mut copies, mut own, mut others) = (Vec::new(), Vec::new(), Vec::new());
     let mut memory = 0;
     for _ in 0..ROUNDS {
-        copies.push(timed(&mut kept, || {
-            let target = tempfile::tempdir().unwrap();
-            content::download(image, &target.path().join("layout"));
-            target
+        let target = tempfile::tempdir().unwrap();
+        copies.push(timed(|| {
+            content::download(image, &target.path().join("layout"))
         }));
-        own.push(timed(&mut kept, || {
-            let state = tempfile::tempdir().unwrap();
+        drop(target);
+        let state = tempfile::tempdir().unwrap();
+        own.push(timed(|| {
             memory = memory.max(pull(&program, registry, image, state.path()));
-            state
         }));
+        kept.push(Box::new(state));
         let containerd = Containerd::start();
-        others.push(timed(&mut kept, || {
-            containerd.pull(image);
-            containerd
-        }));
+        others.push(timed(|| containerd.pull(image)));
+        kept.push(Box::new(containerd));
     }
     let reference = percentile(&copies, 50);
     println!("  skopeo copy (no unpacking):  p50 {reference:.2?}");
@@ -56,10 +54,10 @@ pub(crate) fn compare(binaries: &Path, registry: &LocalRegistry, image: &str) ->
 }
 
 /// Time of the work, with what it has written on the disk.
-fn timed<T: Any>(kept: &mut Kept, work: impl FnOnce() -> T) -> Duration {
+fn timed(work: impl FnOnce()) -> Duration {
     rustix::fs::sync();
     let begin = Instant::now();
-    kept.push(Box::new(work()));
+    work();
     rustix::fs::sync();
     begin.elapsed()
 }
