@@ -30,7 +30,7 @@ pub(crate) fn compare(binaries: &Path, registry: &LocalRegistry, image: &str) ->
     for _ in 0..ROUNDS {
         let target = tempfile::tempdir().unwrap();
         copies.push(timed(|| {
-            content::download(image, &target.path().join("layout"))
+            content::download(image, &target.path().join("layout"));
         }));
         drop(target);
         let state = tempfile::tempdir().unwrap();
