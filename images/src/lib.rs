@@ -23,7 +23,7 @@ pub use manifest::{Descriptor, Document, ImageManifest, ManifestError, Platform}
 pub use oci_spec::distribution::Reference;
 pub use progress::Progress;
 pub use pull::{Pull, PullError, Puller};
-pub use registry::{Registry, RegistryError, RegistrySettings};
 pub use remove_tree::remove_tree;
+pub use registry::{Content, Registry, RegistryError, RegistrySettings};
 pub use store::{Freed, Image, ImageStore, StoreError, StoredImage};
 pub use unpack::{Limits, UnpackError, UnpackedLayer, unpack};

@@ -3,25 +3,26 @@
 
 mod download;
 mod part;
+mod push;
 mod response;
+mod send;
 mod token;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{Method, StatusCode};
-use reqwest::{Client, RequestBuilder, Response};
+use reqwest::{Client, RequestBuilder};
 use serde::Deserialize;
-use tokio::time::sleep;
 
 use self::download::Download;
-use self::response::{bounded, retry_after, words};
-use self::token::{Authorization, Tokens};
+pub use self::push::Content;
+use self::response::bounded;
+use self::send::causes;
+use self::token::Tokens;
 use crate::credentials::{Credentials, Login};
 use crate::manifest::{DOCKER_LIST, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST};
 use crate::{Descriptor, Digest, Reference};
@@ -29,12 +30,17 @@ use crate::{Descriptor, Digest, Reference};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time without a byte after which a request has failed.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time of a request of an upload that carries little.
+const UPLOAD_START_TIMEOUT: Duration = Duration::from_mins(1);
 /// Bytes of a manifest or index.
 const MAX_MANIFEST: u64 = 4 << 20;
 /// Attempts of a request that the registry cannot serve at the moment, and the pauses between them.
 const ATTEMPTS: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(10);
+/// Actions that a token allows.
+const PULL: &str = "pull";
+const PUSH: &str = "pull,push";
 
 /// Ways to registries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -79,6 +85,8 @@ pub struct Registry(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     client: Client,
+    /// Client without a limit for the time until the response begins.
+    uploads: Client,
     settings: RegistrySettings,
     tokens: Tokens,
     /// Pause after a failed attempt, multiplied by their number.
@@ -92,6 +100,8 @@ struct Origin<'a> {
     repository: &'a str,
     /// Never those of the registry for its mirror.
     login: Option<&'a Login>,
+    /// Actions of tokens.
+    actions: &'static str,
 }
 
 impl Registry {
@@ -103,15 +113,18 @@ impl Registry {
     fn with_pause(settings: &RegistrySettings, pause: Duration) -> Result<Self, RegistryError> {
         // Another part of the process may have done it.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder()
-            .user_agent(concat!("sandbox-operator/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(READ_TIMEOUT)
-            .build()
-            .map_err(|error| RegistryError::Client(causes(&error)))?;
+        let builder = || {
+            Client::builder()
+                .user_agent(concat!("sandbox-operator/", env!("CARGO_PKG_VERSION")))
+                .connect_timeout(CONNECT_TIMEOUT)
+        };
+        let failed = |error: reqwest::Error| RegistryError::Client(causes(&error));
+        let client = builder().read_timeout(READ_TIMEOUT).build();
+        let uploads = builder().timeout(UPLOAD_START_TIMEOUT).build();
         Ok(Self(Arc::new(Inner {
             pause,
-            client,
+            client: client.map_err(failed)?,
+            uploads: uploads.map_err(failed)?,
             settings: settings.clone(),
             tokens: Tokens::default(),
         })))
@@ -246,109 +259,29 @@ impl Registry {
             host: mirror.clone(),
             repository: reference.repository(),
             login: None,
+            actions: PULL,
         });
-        let host = match registry {
-            "docker.io" => "registry-1.docker.io",
-            other => other,
-        };
-        let own = Origin {
-            host: host.to_owned(),
-            repository: reference.repository(),
-            login: credentials.find(reference),
-        };
-        mirrors.chain([own]).collect()
-    }
-
-    /// Sends a request below `/v2/REPOSITORY/`, with a token if the registry asks for one. A
-    /// success is the only result without an error.
-    async fn get(
-        &self,
-        origin: &Origin<'_>,
-        path: &str,
-        what: &str,
-        prepare: impl Fn(RequestBuilder) -> RequestBuilder,
-    ) -> Result<Response, RegistryError> {
-        let scheme = self.scheme(&origin.host);
-        let url = format!("{scheme}://{}/v2/{}/{path}", origin.host, origin.repository);
-        let mut authorization = self.0.tokens.known(origin);
-        let mut is_authorized_anew = false;
-        let mut attempt = 0;
-        loop {
-            let request = prepare(self.0.client.request(Method::GET, &url));
-            let request = match &authorization {
-                Some(authorization) => authorization.apply(request),
-                None => request,
-            };
-            attempt += 1;
-            let response = match request.send().await {
-                Ok(response) => response,
-                Err(error) if attempt < ATTEMPTS && !error.is_connect() => {
-                    sleep(self.0.pause * attempt).await;
-                    continue;
-                }
-                Err(error) => {
-                    let (what, cause) = (what.to_owned(), causes(&error));
-                    return Err(RegistryError::Unreachable { what, cause });
-                }
-            };
-            match response.status() {
-                status if status.is_success() => return Ok(response),
-                StatusCode::UNAUTHORIZED if !is_authorized_anew => {
-                    is_authorized_anew = true;
-                    authorization = self.authorize(origin, &response, what).await?;
-                    if authorization.is_none() {
-                        return Err(failure(response, what).await);
-                    }
-                }
-                status if is_temporary(status) && attempt < ATTEMPTS => {
-                    let pause = retry_after(&response).unwrap_or(self.0.pause * attempt);
-                    sleep(pause.min(MAX_PAUSE)).await;
-                }
-                _ => return Err(failure(response, what).await),
-            }
-        }
-    }
-
-    fn scheme(&self, host: &str) -> &'static str {
-        if self.0.settings.insecure.contains(host) {
-            "http"
-        } else {
-            "https"
-        }
-    }
-
-    /// Answers the challenge of a registry; `None` if there is no way.
-    async fn authorize(
-        &self,
-        origin: &Origin<'_>,
-        response: &Response,
-        what: &str,
-    ) -> Result<Option<Authorization>, RegistryError> {
-        let is_insecure = self.scheme(&origin.host) == "http";
-        let tokens = &self.0.tokens;
-        tokens
-            .authorize(&self.0.client, origin, response, is_insecure, what)
-            .await
+        mirrors
+            .chain([own_origin(reference, credentials, PULL)])
+            .collect()
     }
 }
 
-fn is_temporary(status: StatusCode) -> bool {
-    status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
-}
-
-/// Error of a response, with the words of the registry.
-async fn failure(response: Response, what: &str) -> RegistryError {
-    let status = response.status();
-    let what = what.to_owned();
-    let words = words(response).await;
-    match status {
-        StatusCode::NOT_FOUND => RegistryError::NotFound { what, words },
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => RegistryError::Denied { what, words },
-        _ => RegistryError::Status {
-            what,
-            status: status.as_u16(),
-            words,
-        },
+/// The registry of an image itself.
+fn own_origin<'a>(
+    reference: &'a Reference,
+    credentials: &'a Credentials,
+    actions: &'static str,
+) -> Origin<'a> {
+    let host = match reference.registry() {
+        "docker.io" => "registry-1.docker.io",
+        other => other,
+    };
+    Origin {
+        host: host.to_owned(),
+        repository: reference.repository(),
+        login: credentials.find(reference),
+        actions,
     }
 }
 
@@ -360,23 +293,6 @@ fn check(what: &str, expected: &str, found: &Digest) -> Result<(), RegistryError
         what: what.to_owned(),
         reason: format!("content has digest {found}"),
     })
-}
-
-/// Text of an error and of what caused it, without the URL, which may contain a signature.
-fn causes(error: &reqwest::Error) -> String {
-    let mut text = if error.is_timeout() {
-        "no answer in time".to_owned()
-    } else if error.is_connect() {
-        "cannot connect".to_owned()
-    } else {
-        "request failed".to_owned()
-    };
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        let _ = write!(text, ": {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use reqwest::{RequestBuilder, Response};
 use tokio::time::sleep;
 
 use super::part::Part;
-use super::{Origin, Registry, RegistryError, causes};
+use super::send::causes;
+use super::{Origin, Registry, RegistryError};
 use crate::Descriptor;
 
 /// Attempts in a row without a new byte after which a download has failed.

@@ -7,7 +7,8 @@ use http::header::RETRY_AFTER;
 use reqwest::Response;
 use serde::Deserialize;
 
-use super::{RegistryError, causes};
+use super::RegistryError;
+use super::send::causes;
 
 /// Bytes of a body that explains an error, and characters that are shown of it.
 const MAX_WORDS: usize = 8 << 10;

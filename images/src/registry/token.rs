@@ -13,7 +13,8 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::response::bounded;
-use super::{Origin, RegistryError, causes, failure};
+use super::send::{causes, failure};
+use super::{Origin, RegistryError};
 use crate::credentials::Login;
 
 /// Bytes of the answer of a token server.
@@ -32,11 +33,11 @@ pub(super) enum Authorization {
     Bearer(SecretString),
 }
 
-/// Tokens by host, repository and user. A token is never used for another of them.
+/// Tokens by host, repository, actions and user. A token is never used for another of them.
 #[derive(Debug, Default)]
 pub(super) struct Tokens(Mutex<BTreeMap<Key, Token>>);
 
-type Key = (String, String, Option<(String, String)>);
+type Key = (String, String, &'static str, Option<(String, String)>);
 
 #[derive(Debug, Clone)]
 struct Token {
@@ -68,7 +69,12 @@ fn key(origin: &Origin<'_>) -> Key {
         let password = crate::Digest::of(login.password.expose_secret().as_bytes());
         (login.user.clone(), password.hex())
     });
-    (origin.host.clone(), origin.repository.to_owned(), login)
+    (
+        origin.host.clone(),
+        origin.repository.to_owned(),
+        origin.actions,
+        login,
+    )
 }
 
 impl Tokens {
@@ -151,7 +157,7 @@ async fn request(
         ));
     }
     // The registry's own scope could name other repositories.
-    let scope = format!("repository:{}:pull", origin.repository);
+    let scope = format!("repository:{}:{}", origin.repository, origin.actions);
     if let Some(service) = parameter("service") {
         url.query_pairs_mut().append_pair("service", &service);
     }

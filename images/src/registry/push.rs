@@ -1,0 +1,125 @@
+//! Uploads to registries (OCI distribution specification 1.1, "Push").
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
+use reqwest::{Body, RequestBuilder, Response, Url};
+use tokio_util::io::ReaderStream;
+
+use super::{Origin, PUSH, Registry, RegistryError, own_origin};
+use crate::{Credentials, Descriptor, Digest, Reference};
+
+/// Time of the upload of one blob.
+const UPLOAD_TIMEOUT: Duration = Duration::from_mins(20);
+
+/// Bytes of a blob.
+#[derive(Debug, Clone, Copy)]
+pub enum Content<'a> {
+    Bytes(&'a Bytes),
+    File(&'a Path),
+}
+
+impl Content<'_> {
+    /// Body of one attempt.
+    fn body(&self) -> Body {
+        match self {
+            Self::Bytes(bytes) => Body::from((*bytes).clone()),
+            Self::File(path) => match File::open(path) {
+                Ok(file) => Body::wrap_stream(ReaderStream::new(tokio::fs::File::from_std(file))),
+                Err(error) => Body::wrap_stream(stream::iter([io::Result::<Bytes>::Err(error)])),
+            },
+        }
+    }
+}
+
+impl Registry {
+    /// Uploads a blob to the repository of `reference`, unless it is there already. Returns whether
+    /// it was uploaded.
+    pub async fn push_blob(
+        &self,
+        reference: &Reference,
+        blob: &Descriptor,
+        content: Content<'_>,
+        credentials: &Credentials,
+    ) -> Result<bool, RegistryError> {
+        let what = format!("{} {}", reference.whole(), blob.digest);
+        let origin = own_origin(reference, credentials, PUSH);
+        let head = self.url(&origin, &format!("blobs/{}", blob.digest));
+        match self
+            .send(&origin, &what, || self.0.client.head(&head))
+            .await
+        {
+            Ok(_) => return Ok(false),
+            Err(RegistryError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let start = self.url(&origin, "blobs/uploads/");
+        let empty = |request: RequestBuilder| request.header(CONTENT_LENGTH, 0);
+        let started = self.send(&origin, &what, || empty(self.0.uploads.post(&start)));
+        let mut url = self.location(&origin, &started.await?, &start, &what)?;
+        let digest = blob.digest.to_string();
+        url.query_pairs_mut().append_pair("digest", &digest);
+        let put = || {
+            let request = self.0.uploads.put(url.clone());
+            let request = request.header(CONTENT_TYPE, "application/octet-stream");
+            let request = request.header(CONTENT_LENGTH, blob.size);
+            request.timeout(UPLOAD_TIMEOUT).body(content.body())
+        };
+        self.send(&origin, &what, put).await?;
+        Ok(true)
+    }
+
+    /// Names a manifest or index, whose parts were uploaded before, by the tag of `reference`.
+    pub async fn push_manifest(
+        &self,
+        reference: &Reference,
+        media_type: &str,
+        manifest: &Bytes,
+        credentials: &Credentials,
+    ) -> Result<Digest, RegistryError> {
+        let what = reference.whole();
+        let origin = own_origin(reference, credentials, PUSH);
+        let digest = Digest::of(manifest);
+        let name = reference
+            .tag()
+            .map_or_else(|| digest.to_string(), str::to_owned);
+        let url = self.url(&origin, &format!("manifests/{name}"));
+        let put = || {
+            let request = self.0.uploads.put(&url).header(CONTENT_TYPE, media_type);
+            request.body(manifest.clone())
+        };
+        self.send(&origin, &what, put).await?;
+        Ok(digest)
+    }
+
+    /// Place of an upload. A registry cannot lead credentials to another host, nor an upload from
+    /// HTTPS to HTTP.
+    fn location(
+        &self,
+        origin: &Origin<'_>,
+        response: &Response,
+        base: &str,
+        what: &str,
+    ) -> Result<Url, RegistryError> {
+        let refused = |reason: &str| RegistryError::Refused {
+            what: what.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let base = Url::parse(base).map_err(|_| refused("name of the registry is not valid"))?;
+        let location = response.headers().get(LOCATION);
+        let location = location.and_then(|value| value.to_str().ok());
+        let location = location.and_then(|value| base.join(value).ok());
+        let location = location.ok_or_else(|| refused("registry names no place for the upload"))?;
+        let is_own = location.host() == base.host()
+            && location.port_or_known_default() == base.port_or_known_default();
+        if !is_own || location.scheme() != self.scheme(&origin.host) {
+            return Err(refused("registry wants the upload at another host"));
+        }
+        Ok(location)
+    }
+}
