@@ -9,6 +9,7 @@ mod layer_view;
 pub mod manifest;
 mod progress;
 mod pull;
+mod push;
 mod registry;
 mod remove_tree;
 mod store;
@@ -23,7 +24,8 @@ pub use manifest::{Descriptor, Document, ImageManifest, ManifestError, Platform}
 pub use oci_spec::distribution::Reference;
 pub use progress::Progress;
 pub use pull::{Pull, PullError, Puller};
-pub use remove_tree::remove_tree;
+pub use push::{PushError, push};
 pub use registry::{Content, Registry, RegistryError, RegistrySettings};
+pub use remove_tree::remove_tree;
 pub use store::{Freed, Image, ImageStore, StoreError, StoredImage};
 pub use unpack::{Limits, UnpackError, UnpackedLayer, unpack};

@@ -20,8 +20,7 @@ use serde::Deserialize;
 
 use self::download::Download;
 pub use self::push::Content;
-use self::response::bounded;
-use self::send::causes;
+use self::response::{bounded, causes};
 use self::token::Tokens;
 use crate::credentials::{Credentials, Login};
 use crate::manifest::{DOCKER_LIST, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST};

@@ -128,6 +128,13 @@ pub enum ImagesCommand {
         #[arg(long, short, value_name = "FILE")]
         output: PathBuf,
     },
+    /// Push an image to a registry. Parts that the repository has already are not uploaded.
+    Push {
+        image: String,
+        /// Name in the registry. Default: that of the image.
+        #[arg(long, value_name = "IMAGE")]
+        to: Option<String>,
+    },
     /// List the images.
     Ls,
     /// Remove images. Those in use keep their files until their last container ends.

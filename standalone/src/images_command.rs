@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
-use images::{Freed, ImageStore, Limits, Puller, Reference, Registry, StoredImage};
+use images::{Freed, Image, ImageStore, Limits, Puller, Reference, Registry, StoredImage};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use tokio::time::sleep;
 
@@ -27,6 +27,9 @@ pub async fn run(args: &Args, command: &ImagesCommand) -> anyhow::Result<()> {
         ImagesCommand::Pull { images } => pull(args, store, images).await?,
         ImagesCommand::Load { file, name } => load(&store, file, name.as_deref())?,
         ImagesCommand::Save { images, output } => save(&store, images, output)?,
+        ImagesCommand::Push { image, to } => {
+            push(args, &store, image, to.as_deref().unwrap_or(image)).await?;
+        }
         ImagesCommand::Ls => print!("{}", table(&store.list()?, SystemTime::now())),
         ImagesCommand::Rm { images } => remove(&store, images)?,
         ImagesCommand::Prune => println!("{}", summary(store.prune()?)),
@@ -95,10 +98,7 @@ fn load(store: &ImageStore, file: &Path, name: Option<&str>) -> anyhow::Result<(
 fn save(store: &ImageStore, names: &[String], output: &Path) -> anyhow::Result<()> {
     let mut saved = Vec::new();
     for name in names {
-        let reference = parse(name)?;
-        let image = store.find(&reference)?;
-        let image = image.with_context(|| format!("no such image: {name}"))?;
-        saved.push((reference, image));
+        saved.push(find(store, name)?);
     }
     let file = File::create_new(output);
     let file = file.with_context(|| output.display().to_string())?;
@@ -111,6 +111,38 @@ fn save(store: &ImageStore, names: &[String], output: &Path) -> anyhow::Result<(
         let _ = std::fs::remove_file(output);
     }
     written.with_context(|| output.display().to_string())
+}
+
+fn find(store: &ImageStore, name: &str) -> anyhow::Result<(Reference, Image)> {
+    let reference = parse(name)?;
+    let image = store.find(&reference)?;
+    let image = image.with_context(|| format!("no such image: {name}"))?;
+    Ok((reference, image))
+}
+
+async fn push(args: &Args, store: &ImageStore, name: &str, target: &str) -> anyhow::Result<()> {
+    let (_, image) = find(store, name)?;
+    let target = parse(target)?;
+    anyhow::ensure!(
+        target.digest().is_none(),
+        "{target} has a digest, a tag is needed"
+    );
+    let config = image_pulls(&args.registries)?;
+    let registry = Registry::new(&config.registries)?;
+    let bar = spinner(format!("pushing {}", target.whole()));
+    let progress = |bytes| bar.inc(bytes);
+    let pushed = images::push(
+        store,
+        &image,
+        &target,
+        &registry,
+        &config.credentials,
+        progress,
+    )
+    .await;
+    bar.finish_and_clear();
+    println!("{} {}", target.whole(), pushed?);
+    Ok(())
 }
 
 fn spinner(message: String) -> ProgressBar {

@@ -9,7 +9,7 @@ use reqwest::{RequestBuilder, Response};
 use tokio::time::sleep;
 
 use super::part::Part;
-use super::send::causes;
+use super::response::causes;
 use super::{Origin, Registry, RegistryError};
 use crate::Descriptor;
 

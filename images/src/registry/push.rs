@@ -55,7 +55,8 @@ impl Registry {
             .await
         {
             Ok(_) => return Ok(false),
-            Err(RegistryError::NotFound { .. }) => {}
+            // The response to HEAD has no body that says why; that of the upload has one.
+            Err(RegistryError::NotFound { .. } | RegistryError::Denied { .. }) => {}
             Err(error) => return Err(error),
         }
         let start = self.url(&origin, "blobs/uploads/");
@@ -123,3 +124,6 @@ impl Registry {
         Ok(location)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,15 @@
 //! Bodies and headers of responses, within limits.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::StatusCode;
 use http::header::RETRY_AFTER;
 use reqwest::Response;
 use serde::Deserialize;
 
 use super::RegistryError;
-use super::send::causes;
 
 /// Bytes of a body that explains an error, and characters that are shown of it.
 const MAX_WORDS: usize = 8 << 10;
@@ -60,7 +61,7 @@ struct Entry {
 }
 
 /// The registry's explanation, as `: WORDS`, or nothing. Control characters are removed.
-pub(super) async fn words(mut response: Response) -> String {
+async fn words(mut response: Response) -> String {
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
         body.extend_from_slice(&chunk[..chunk.len().min(MAX_WORDS - body.len())]);
@@ -90,4 +91,37 @@ pub(super) async fn words(mut response: Response) -> String {
         return shown;
     }
     format!(": {shown}")
+}
+
+/// Error of a response, with the words of the registry.
+pub(super) async fn failure(response: Response, what: &str) -> RegistryError {
+    let status = response.status();
+    let what = what.to_owned();
+    let words = words(response).await;
+    match status {
+        StatusCode::NOT_FOUND => RegistryError::NotFound { what, words },
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => RegistryError::Denied { what, words },
+        _ => RegistryError::Status {
+            what,
+            status: status.as_u16(),
+            words,
+        },
+    }
+}
+
+/// Text of an error and of what caused it, without the URL, which may contain a signature.
+pub(super) fn causes(error: &reqwest::Error) -> String {
+    let mut text = if error.is_timeout() {
+        "no answer in time".to_owned()
+    } else if error.is_connect() {
+        "cannot connect".to_owned()
+    } else {
+        "request failed".to_owned()
+    };
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let _ = write!(text, ": {cause}");
+        source = cause.source();
+    }
+    text
 }

@@ -1,12 +1,10 @@
 //! Requests to registries, with authorization and bounded attempts.
 
-use std::fmt::Write as _;
-
 use http::StatusCode;
 use reqwest::{RequestBuilder, Response};
 use tokio::time::sleep;
 
-use super::response::{retry_after, words};
+use super::response::{causes, failure, retry_after};
 use super::token::Authorization;
 use super::{ATTEMPTS, MAX_PAUSE, Origin, Registry, RegistryError};
 
@@ -100,37 +98,4 @@ impl Registry {
 
 fn is_temporary(status: StatusCode) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
-}
-
-/// Error of a response, with the words of the registry.
-pub(super) async fn failure(response: Response, what: &str) -> RegistryError {
-    let status = response.status();
-    let what = what.to_owned();
-    let words = words(response).await;
-    match status {
-        StatusCode::NOT_FOUND => RegistryError::NotFound { what, words },
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => RegistryError::Denied { what, words },
-        _ => RegistryError::Status {
-            what,
-            status: status.as_u16(),
-            words,
-        },
-    }
-}
-
-/// Text of an error and of what caused it, without the URL, which may contain a signature.
-pub(super) fn causes(error: &reqwest::Error) -> String {
-    let mut text = if error.is_timeout() {
-        "no answer in time".to_owned()
-    } else if error.is_connect() {
-        "cannot connect".to_owned()
-    } else {
-        "request failed".to_owned()
-    };
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        let _ = write!(text, ": {cause}");
-        source = cause.source();
-    }
-    text
 }

@@ -12,8 +12,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::response::bounded;
-use super::send::{causes, failure};
+use super::response::{bounded, causes, failure};
 use super::{Origin, RegistryError};
 use crate::credentials::Login;
 

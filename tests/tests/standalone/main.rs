@@ -7,6 +7,7 @@ mod escapes;
 mod first_session;
 mod fixture;
 mod image_disk;
+mod image_push;
 mod images;
 mod kubectl;
 mod plugins;
