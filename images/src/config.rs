@@ -7,6 +7,9 @@ use serde::{Deserialize, Deserializer};
 
 use crate::Digest;
 
+/// Bytes of a configuration.
+pub(crate) const MAX_CONFIG: u64 = 4 << 20;
+
 /// Configuration of an image. Fields that are missing or null are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct ImageConfig {

@@ -1,10 +1,13 @@
 //! OCI images on one machine: registries, a content store and unpacked layers.
 
+mod append;
 mod archive;
 mod config;
 mod credentials;
 mod digest;
+mod inspect;
 mod install;
+mod layer;
 mod layer_view;
 pub mod manifest;
 mod progress;
@@ -15,11 +18,14 @@ mod remove_tree;
 mod store;
 mod unpack;
 
+pub use append::{Addition, AppendError, Appended, Parent};
 pub use archive::{LoadError, load, save};
 pub use config::{ImageConfig, Process};
 pub use credentials::{Credentials, CredentialsError};
 pub use digest::{Digest, DigestError, Hasher};
+pub use inspect::{InspectError, Inspection, inspect};
 pub use install::InstallError;
+pub use layer::{Layer, LayerWriter, Owner};
 pub use manifest::{Descriptor, Document, ImageManifest, ManifestError, Platform};
 pub use oci_spec::distribution::Reference;
 pub use progress::Progress;

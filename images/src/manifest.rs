@@ -111,11 +111,13 @@ pub fn parse(bytes: &[u8], media_type: Option<&str>) -> Result<Document, Manifes
     Ok(Document::Manifest(manifest))
 }
 
-/// Type of a manifest that [`parse`] accepts, for descriptors of it.
+/// Type of a manifest or index that [`parse`] accepts, for descriptors of it.
 pub(crate) fn media_type(bytes: &[u8]) -> String {
     let kind = serde_json::from_slice::<Kind>(bytes).ok();
+    let is_index = kind.as_ref().is_some_and(|kind| kind.manifests.is_some());
+    let default = if is_index { OCI_INDEX } else { OCI_MANIFEST };
     let stated = kind.and_then(|kind| kind.media_type);
-    stated.unwrap_or_else(|| OCI_MANIFEST.to_owned())
+    stated.unwrap_or_else(|| default.to_owned())
 }
 
 /// Layers are tar archives, plain or compressed. Others, such as foreign or encrypted layers, have
@@ -131,6 +133,26 @@ fn is_layer(media_type: &str) -> Result<(), ManifestError> {
         return Ok(());
     }
     Err(ManifestError::Layer(media_type.chars().take(120).collect()))
+}
+
+impl Descriptor {
+    /// Describes a blob for an upload, which has no type.
+    pub(crate) fn blob(digest: Digest, size: u64) -> Self {
+        Self {
+            media_type: String::new(),
+            digest,
+            size,
+            platform: None,
+            annotations: BTreeMap::new(),
+        }
+    }
+
+    /// Returns whether an entry of an index is an image, and not an attestation of one.
+    pub(crate) fn is_image(&self) -> bool {
+        let platform = self.platform.as_ref();
+        let is_known = platform.is_none_or(|platform| platform.os != "unknown");
+        is_known && matches!(&*self.media_type, OCI_MANIFEST | DOCKER_MANIFEST)
+    }
 }
 
 impl Platform {

@@ -17,6 +17,7 @@ pub use self::shared::Pull;
 
 use self::install::Install;
 use self::shared::SharedPulls;
+use crate::config::MAX_CONFIG;
 use crate::install::InstallError;
 use crate::manifest::{self, Document, ManifestError, Platform};
 use crate::store::{Image, ImageStore, StoreError};
@@ -26,9 +27,6 @@ use crate::{Registry, RegistryError};
 
 /// Downloads at a time, of all pulls.
 const MAX_DOWNLOADS: usize = 6;
-
-/// Bytes of a configuration.
-const MAX_CONFIG: u64 = 4 << 20;
 
 /// An image cannot be pulled.
 #[derive(Debug, thiserror::Error)]

@@ -2,6 +2,7 @@
 //! every document has a limit, and every byte is checked against a digest.
 
 mod download;
+mod head;
 mod part;
 mod push;
 mod response;
@@ -152,8 +153,7 @@ impl Registry {
         reference: &Reference,
         credentials: &Credentials,
     ) -> Result<(Descriptor, Bytes), RegistryError> {
-        let tag = reference.digest().or_else(|| reference.tag());
-        let path = format!("manifests/{}", tag.unwrap_or("latest"));
+        let path = manifest_path(reference);
         let what = reference.whole();
         let mut failed = None;
         for origin in self.origins(reference, credentials) {
@@ -172,9 +172,7 @@ impl Registry {
         what: &str,
         reference: &Reference,
     ) -> Result<(Descriptor, Bytes), RegistryError> {
-        let accept = [OCI_MANIFEST, OCI_INDEX, DOCKER_MANIFEST, DOCKER_LIST].join(", ");
-        let request = |request: RequestBuilder| request.header(ACCEPT, &accept);
-        let response = self.get(origin, path, what, request).await?;
+        let response = self.get(origin, path, what, accept_manifests).await?;
         let media_type = response.headers().get(CONTENT_TYPE);
         let media_type = media_type.and_then(|value| value.to_str().ok());
         let media_type = media_type.and_then(|value| value.split(';').next());
@@ -264,6 +262,17 @@ impl Registry {
             .chain([own_origin(reference, credentials, PULL)])
             .collect()
     }
+}
+
+fn manifest_path(reference: &Reference) -> String {
+    let tag = reference.digest().or_else(|| reference.tag());
+    format!("manifests/{}", tag.unwrap_or("latest"))
+}
+
+/// Without all four types, registries answer 404 for manifests that they have.
+fn accept_manifests(request: RequestBuilder) -> RequestBuilder {
+    let types = [OCI_MANIFEST, OCI_INDEX, DOCKER_MANIFEST, DOCKER_LIST];
+    request.header(ACCEPT, types.join(", "))
 }
 
 /// The registry of an image itself.
