@@ -24,6 +24,7 @@ use serde_with_macros::skip_serializing_none;
     printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Target", type_ = "string", json_path = ".spec.target"),
+    printcolumn(name = "Size", type_ = "integer", format = "int64", json_path = ".status.sizeBytes", priority = 1),
     printcolumn(name = "Digest", type_ = "string", json_path = ".status.digest"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.spec == oldSelf.spec").message("spec is immutable"),
@@ -44,7 +45,7 @@ pub struct ImageBuildSpec {
     /// Image that the build starts from. Absent if the build context names none.
     #[schemars(length(min = 1, max = 512))]
     pub base: Option<String>,
-    /// Digest of the base image, if it is known.
+    /// Digest of the base image, if its reference has one.
     #[schemars(length(max = 71), regex(pattern = "^sha256:[0-9a-f]{64}$"))]
     pub base_digest: Option<String>,
     /// Digest of the paths, modes and contents of the build context.
@@ -59,6 +60,8 @@ pub enum BuildMode {
     /// The image is another name of its base image: the executor is added at the start of a sandbox.
     #[default]
     Alias,
+    /// The files of the build context are one more layer on the base image, in its registry.
+    Append,
 }
 
 impl BuildMode {
@@ -66,6 +69,7 @@ impl BuildMode {
     pub fn name(self) -> &'static str {
         match self {
             Self::Alias => "alias",
+            Self::Append => "append",
         }
     }
 }
@@ -94,6 +98,9 @@ pub struct ImageBuildStatus {
     /// Digest of the image, if it is known.
     #[schemars(length(max = 71))]
     pub digest: Option<String>,
+    /// Bytes of the image in its registry, for one platform, if they are known.
+    #[schemars(range(min = 0))]
+    pub size_bytes: Option<i64>,
     /// Time at which the build began.
     pub started_at: Option<Time>,
     /// Time at which the build succeeded or failed.
@@ -132,12 +139,20 @@ impl ImageBuild {
             .map(String::as_str)
     }
 
-    /// Reference of the image that a sandbox runs: the base image, by its digest if it is known.
+    /// Reference of the image that a sandbox runs, by its digest if it is known: the base image, or
+    /// the image that was made of it.
     pub fn runnable(&self) -> Option<String> {
-        let base = self.spec.base.as_ref()?;
-        match &self.spec.base_digest {
-            Some(digest) if !base.contains('@') => Some(format!("{base}@{digest}")),
-            _ => Some(base.clone()),
+        let image = match self.spec.mode {
+            BuildMode::Alias => self.spec.base.as_ref()?,
+            BuildMode::Append => &self.spec.target,
+        };
+        let digest = self
+            .status
+            .as_ref()
+            .and_then(|status| status.digest.as_ref());
+        match digest {
+            Some(digest) if !image.contains('@') => Some(format!("{image}@{digest}")),
+            _ => Some(image.clone()),
         }
     }
 }

@@ -19,7 +19,8 @@ pub struct Credentials(Vec<Entry>);
 struct Entry {
     /// `HOST[:PORT][/PATH]`; parts of the host may be `*`.
     key: String,
-    login: Login,
+    /// Absent if the entry only names a registry.
+    login: Option<Login>,
 }
 
 /// User and password for HTTP Basic authentication and for tokens.
@@ -56,19 +57,19 @@ struct Auth {
 }
 
 impl Credentials {
-    /// Parses a `config.json` of Docker. Entries without a password are left out: they name
-    /// helpers.
+    /// Parses a `config.json` of Docker. Entries without a password name registries that are asked
+    /// without credentials here.
     pub fn parse(json: &[u8]) -> Result<Self, CredentialsError> {
         let config: Config = serde_json::from_slice(json).map_err(|_| CredentialsError::Json)?;
         let mut entries = Vec::new();
         for (name, auth) in config.auths {
             let is_empty = auth.is_empty();
-            if let Some(login) = auth.login() {
-                let key = key(&name);
-                entries.push(Entry { key, login });
-            } else if !is_empty {
+            let login = auth.login();
+            if login.is_none() && !is_empty {
                 return Err(CredentialsError::Entry(name));
             }
+            let key = key(&name);
+            entries.push(Entry { key, login });
         }
         Ok(Self(entries))
     }
@@ -80,17 +81,31 @@ impl Credentials {
 
     /// The credentials whose key is the longest for this image.
     pub(crate) fn find(&self, reference: &Reference) -> Option<&Login> {
-        let (host, path) = (canonical_host(reference.registry()), reference.repository());
-        let fitting = self.0.iter().filter(|entry| entry.fits(host, path));
+        let with_login = self
+            .fitting(reference)
+            .filter(|entry| entry.login.is_some());
         // The first of equal length wins.
-        let best = fitting.rev().max_by_key(|entry| entry.key.len());
-        best.map(|entry| &entry.login)
+        let best = with_login.rev().max_by_key(|entry| entry.key.len());
+        best.and_then(|entry| entry.login.as_ref())
+    }
+
+    /// Returns whether an entry names the image's registry, with a password or without.
+    pub fn names(&self, reference: &Reference) -> bool {
+        self.fitting(reference).next().is_some()
+    }
+
+    fn fitting(&self, reference: &Reference) -> impl DoubleEndedIterator<Item = &Entry> {
+        let (host, path) = (canonical_host(reference.registry()), reference.repository());
+        self.0.iter().filter(move |entry| entry.fits(host, path))
     }
 
     /// Tells different credentials apart, without giving them away.
     pub(crate) fn fingerprint(&self) -> String {
         let mut text = String::new();
         for Entry { key, login } in &self.0 {
+            let Some(login) = login else {
+                continue;
+            };
             let password = login.password.expose_secret();
             let _ = write!(text, "{key:?}{:?}{password:?}", login.user);
         }
@@ -213,6 +228,9 @@ mod tests {
             );
         }
         let first = r#"{"auths": {"docker.io": {"username": "first", "password": "x"}}}"#;
+        let names = |reference: &str| credentials.names(&reference.parse().unwrap());
+        assert!(names("helper.example.com/b") && names("debian"));
+        assert!(!names("elsewhere.example.com/debian"));
         let mut both = Credentials::parse(first.as_bytes()).unwrap();
         both.extend(credentials.clone());
         assert_eq!(found(&both, "debian").as_deref(), Some("first:x"));

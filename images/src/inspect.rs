@@ -6,7 +6,7 @@ use crate::config::MAX_CONFIG;
 use crate::manifest::{self, Document, ManifestError, Platform};
 use crate::{Credentials, Digest, ImageConfig, ImageManifest, Reference, Registry, RegistryError};
 
-/// What a registry says of an image.
+/// Description of an image by its registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inspection {
     /// Digest of the manifest or index.

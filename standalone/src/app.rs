@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use operator::gateway::{self, ApiSettings, Tenants};
+use operator::gateway::{self, ApiSettings, RegistryArgs, Tenants};
 use operator::image_builds::ImageBuilds;
 use operator::index::Index;
 use operator::kubernetes::{client::install_crypto, root_key};
@@ -63,7 +63,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 
     let components = Arc::new(assemble(args, &state, urls, &banner.api_key).await?);
     let (frontend, backend) = (CancellationToken::new(), CancellationToken::new());
-    let mut tasks = start(&components, gateway, api, secret_path, &frontend, &backend);
+    let mut tasks = start(&components, gateway, api, secret_path, &frontend, &backend)?;
     let announced = async {
         wait_ready(&components).await?;
         println!("{banner}");
@@ -129,6 +129,10 @@ async fn assemble(
         public: args.public,
         deadlines: args.deadlines,
         settings: settings(args),
+        registries: RegistryArgs {
+            config: args.registries.registry_config.clone(),
+            insecure: args.registries.insecure.clone(),
+        },
         vitals: Arc::default(),
         api,
         client,
@@ -154,13 +158,13 @@ fn start(
     secret_path: String,
     frontend: &CancellationToken,
     backend: &CancellationToken,
-) -> JoinSet<anyhow::Result<()>> {
+) -> anyhow::Result<JoinSet<anyhow::Result<()>>> {
     let mut tasks = JoinSet::new();
     let own = || components.clone();
     tasks.spawn(own().run_node(backend.clone()));
     tasks.spawn(own().serve_api(api, secret_path, backend.clone()));
     tasks.spawn(own().run_tenants(backend.clone()));
-    let gateway = components.gateway();
+    let gateway = components.gateway()?;
     tasks.spawn(own().run_controller(gateway.clone(), backend.clone()));
     let serving = gateway::run(gateway, listener, frontend.clone());
     let clients_served = backend.clone();
@@ -169,7 +173,7 @@ fn start(
         clients_served.cancel();
         Ok(())
     });
-    tasks
+    Ok(tasks)
 }
 
 /// Waits for the first signal. A second signal ends the process at once.

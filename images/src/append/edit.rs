@@ -28,7 +28,7 @@ pub enum EditError {
     Json(#[from] serde_json::Error),
 }
 
-/// What to add to an image.
+/// Additions to an image.
 #[derive(Debug)]
 pub(super) struct Edit<'a> {
     pub(super) layer: &'a Layer,

@@ -94,7 +94,7 @@ fn endpoints(builds: ImageBuilds) -> Vec<Endpoint> {
     ]);
     match builds {
         ImageBuilds::Off => all.extend(image::endpoints()),
-        ImageBuilds::Alias => all.extend(build::endpoints()),
+        ImageBuilds::Alias | ImageBuilds::Append => all.extend(build::endpoints()),
     }
     all.extend([admin::configs_endpoint(), health_endpoint()]);
     all.extend(openapi::endpoints());

@@ -2,13 +2,19 @@
 //!
 //! Sandboxes get the executor at their start, so an image that a client wants built only has to be
 //! another name of its base image. An `ImageBuild` records it; the gateway answers from an index of
-//! them, and starts the base image.
+//! them, and starts the base image. If the parent of an image is in the tenant's registry, the image
+//! is made there instead.
 
 mod context;
 mod dockerfile;
 mod error;
 mod form;
 pub mod index;
+mod judgement;
+mod layer;
+mod make;
+mod outcome;
+mod registries;
 mod store;
 mod submit;
 mod usage;
@@ -17,6 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::ImageBuild;
+use images::Reference;
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use shared::image_reference;
 use shared::kubernetes::watch;
@@ -25,6 +33,7 @@ use shared::tenants::Tenant;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::GatewayConfig;
 use index::BuildIndex;
@@ -33,6 +42,8 @@ use usage::UsageRecorder;
 
 pub(crate) use error::BuildError;
 pub(crate) use form::BuildForm;
+pub use registries::{Registries, RegistryArgs};
+
 /// Bytes of the form of a build, most of them its context.
 pub(crate) const MAX_FORM_BYTES: usize = 256 << 20;
 /// Time for the whole form to arrive.
@@ -42,8 +53,18 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time that a status request waits for the end of a build. Clients wait for 60 seconds, and poll
 /// again only 30 seconds after a response.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(50);
-/// Build contexts that are read at once, each with a thread and less than 1 MiB.
+/// Build contexts that are read at once, each with a thread and less than 1 MiB, or 8 MiB if its
+/// files are kept, which take up to 256 MiB of disk until the image is made.
 const MAX_CONCURRENT_UPLOADS: usize = 16;
+/// Age at which a build that is not finished was interrupted: its replica has ended.
+const MAX_UNFINISHED: SignedDuration = SignedDuration::from_secs(150);
+/// Time for the ends of interrupted builds to be written.
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+/// Reasons of failures that are not the client's fault.
+pub(crate) const REGISTRY_ERROR: &str = "RegistryError";
+pub(crate) const DISK_ERROR: &str = "DiskError";
+pub(crate) const INTERRUPTED: &str = "Interrupted";
+pub(crate) const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
 
 /// Image builds of one namespace.
 #[derive(Debug)]
@@ -52,8 +73,23 @@ pub(crate) struct Builds {
     pub(crate) index: Arc<BuildIndex>,
     store: BuildStore,
     usage: UsageRecorder,
-    uploads: Semaphore,
+    uploads: Arc<Semaphore>,
     metrics: Arc<GatewayMetrics>,
+    /// Builds in the background, and their end with the process.
+    running: TaskTracker,
+    stopping: CancellationToken,
+}
+
+/// Knowledge of an image.
+#[derive(Debug)]
+pub(crate) enum ImageState {
+    Missing,
+    Exists {
+        /// RFC 3339; empty if it is not known.
+        time: String,
+        /// 0 if it is not known.
+        size: u64,
+    },
 }
 
 impl Builds {
@@ -66,7 +102,9 @@ impl Builds {
         let store = BuildStore::new(client, &config.namespace, index.clone());
         Self {
             usage: UsageRecorder::new(store.clone()),
-            uploads: Semaphore::new(MAX_CONCURRENT_UPLOADS),
+            uploads: Arc::new(Semaphore::new(MAX_CONCURRENT_UPLOADS)),
+            running: TaskTracker::new(),
+            stopping: CancellationToken::new(),
             store,
             index,
             config,
@@ -95,40 +133,104 @@ impl Builds {
         prefix.trim_end_matches('/')
     }
 
+    fn registries(&self) -> Option<Arc<Registries>> {
+        self.config.registries.clone()
+    }
+
     /// Returns whether a reference is in the tenant's repository of runtime images.
     fn is_own(&self, tenant: &Tenant, repository: &str) -> bool {
         let path = repository.strip_prefix(self.registry_prefix(tenant));
         path == Some("/runtime")
     }
 
-    /// Answers for a reference; `None` for images that the gateway knows nothing of.
-    pub(crate) async fn exists(
+    /// Returns whether the registry can have runtime images for a tenant. Others could put theirs
+    /// into a repository that is not the tenant's own.
+    pub(crate) fn has_registry(&self, tenant: &Tenant) -> bool {
+        let owner = self.config.registry_owner.as_ref();
+        let is_owner = tenant.registry_prefix.is_some() || owner == Some(&tenant.name);
+        is_owner && self.config.registries.is_some()
+    }
+
+    /// Returns whether the registry may be asked for a runtime image of the tenant.
+    fn is_in_registry(&self, tenant: &Tenant, reference: &str) -> bool {
+        let parsed = image_reference::parse(reference);
+        let is_own = parsed.is_some_and(|parsed| self.is_own(tenant, parsed.repository));
+        is_own && self.has_registry(tenant)
+    }
+
+    /// Describes the image of a reference. Images that the gateway cannot know count as existing:
+    /// the nodes find out.
+    pub(crate) async fn state(
         &self,
         tenant: &Tenant,
         reference: &str,
-    ) -> Result<Option<bool>, BuildError> {
-        let Some(parsed) = image_reference::parse(reference) else {
-            return Ok(Some(false));
+    ) -> Result<ImageState, BuildError> {
+        let parsed = image_reference::parse(reference);
+        let (Some(parsed), Ok(image)) = (parsed, reference.parse::<Reference>()) else {
+            return Ok(ImageState::Missing);
         };
-        if !self.is_own(tenant, parsed.repository) {
-            return Ok(None);
+        let is_own = self.is_own(tenant, parsed.repository);
+        if is_own {
+            if let Some(build) = self.find(tenant, reference).await? {
+                return Ok(ImageState::of(&build));
+            }
+            if !self.has_registry(tenant) {
+                return Ok(ImageState::Missing);
+            }
         }
-        Ok(Some(self.find(tenant, reference).await?.is_some()))
+        let Some(registries) = self.registries() else {
+            return Ok(ImageState::unknown());
+        };
+        let found = match registries.names(&image).await {
+            Ok(false) if !is_own => return Ok(ImageState::unknown()),
+            Ok(_) => registries.find(&image).await,
+            Err(error) => Err(error),
+        };
+        match found {
+            Ok(None) => Ok(ImageState::Missing),
+            Ok(Some(found)) => Ok(ImageState::Exists {
+                time: found.created,
+                size: found.size,
+            }),
+            // A false "no" would make the client build in vain.
+            Err(error) if is_own => Err(BuildError::Registry(error)),
+            // Many registries say so of an image that does not exist.
+            Err(error) if error.is_denied() => Ok(ImageState::Missing),
+            Err(error) => {
+                tracing::info!(image = reference, %error, "registry does not answer");
+                Ok(ImageState::unknown())
+            }
+        }
     }
 
-    /// Image to run in place of a reference of the tenant that was built.
+    /// Image to run in place of a runtime image of the tenant: that of its build, or the same by
+    /// its digest.
     pub(crate) async fn runnable(
         &self,
         tenant: &Tenant,
         reference: &str,
     ) -> Result<Option<String>, BuildError> {
         let parsed = image_reference::parse(reference);
-        let is_own = parsed.is_some_and(|parsed| self.is_own(tenant, parsed.repository));
-        if !self.is_on() || !is_own {
+        let Some(parsed) = parsed.filter(|parsed| self.is_own(tenant, parsed.repository)) else {
+            return Ok(None);
+        };
+        if !self.is_on() {
             return Ok(None);
         }
-        let build = self.find(tenant, reference).await?;
-        Ok(build.and_then(|build| build.runnable()))
+        if let Some(build) = self.find(tenant, reference).await? {
+            return Ok(build.runnable());
+        }
+        let registries = self.registries().filter(|_| self.has_registry(tenant));
+        let image = reference.parse::<Reference>().ok();
+        let Some((registries, image)) = registries.zip(image) else {
+            return Ok(None);
+        };
+        let digest = match parsed.digest {
+            Some(_) => None,
+            // The node says why there is no such image.
+            None => registries.digest(&image).await.ok().flatten(),
+        };
+        Ok(digest.map(|digest| format!("{reference}@{digest}")))
     }
 
     /// Finds the succeeded build of a reference, and records its use. Another replica may have made
@@ -185,10 +287,45 @@ impl Builds {
         build
     }
 
+    /// Ends the builds in the background, and writes that they were interrupted.
+    pub(crate) async fn stop(&self) {
+        self.stopping.cancel();
+        self.running.close();
+        if timeout(STOP_TIMEOUT, self.running.wait()).await.is_err() {
+            tracing::warn!("image builds did not stop in time");
+        }
+    }
+
     async fn synced(&self) -> Result<(), BuildError> {
         if self.index.wait_synced(SYNC_TIMEOUT).await {
             return Ok(());
         }
         Err(BuildError::NotSynced)
     }
+}
+
+impl ImageState {
+    fn of(build: &ImageBuild) -> Self {
+        let status = build.status.as_ref();
+        let time = status.and_then(|status| status.finished_at.as_ref());
+        let size = status.and_then(|status| status.size_bytes);
+        Self::Exists {
+            time: time.map(|time| time.0.to_string()).unwrap_or_default(),
+            size: size.and_then(|size| size.try_into().ok()).unwrap_or(0),
+        }
+    }
+
+    fn unknown() -> Self {
+        Self::Exists {
+            time: String::new(),
+            size: 0,
+        }
+    }
+}
+
+/// Returns whether a build will not finish any more.
+pub(crate) fn is_interrupted(build: &ImageBuild, now: Timestamp) -> bool {
+    let created_at = build.creation_timestamp().map(|time| time.0);
+    let is_old = created_at.is_none_or(|at| now.duration_since(at) > MAX_UNFINISHED);
+    is_old && !build.is_finished()
 }

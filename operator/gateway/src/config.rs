@@ -12,6 +12,7 @@ use crds::sandbox::Workspace;
 use ipnet::IpNet;
 use secrecy::SecretString;
 
+use crate::builds::{Registries, RegistryArgs};
 use crate::proxy::pod_network::PodNetwork;
 use crate::serve::tls::Certificate;
 use shared::diagnostics::Diagnostics;
@@ -186,6 +187,12 @@ pub struct GatewayConfig {
     /// Content of the TLS files; `None` is plain HTTP.
     #[arg(skip)]
     pub certificate: Option<Arc<Certificate>>,
+    /// Tenant to which the repository of `registry_prefix` belongs; it is shared otherwise.
+    #[arg(skip)]
+    pub registry_owner: Option<String>,
+    /// Registries of image builds, if any are used.
+    #[arg(skip)]
+    pub registries: Option<Arc<Registries>>,
 }
 
 /// Runtime classes of the cluster, and the handling of unknown ones.
@@ -259,8 +266,9 @@ pub struct ApiSettings {
     pub registry_prefix: String,
 
     /// Image builds of clients that name no image: off rejects them and reports every image as
-    /// existing, alias makes the built image another name of its base image. Default: off, in a
-    /// standalone process alias.
+    /// existing, alias makes the built image another name of its base image, append adds a layer to
+    /// parents in the registry of the API key, and else is as alias. Default: off, in a standalone
+    /// process alias.
     #[arg(long, env = "SANDBOX_IMAGE_BUILDS")]
     pub image_builds: Option<ImageBuilds>,
 }
@@ -286,6 +294,14 @@ fn without_flags<T: clap::Args>() -> T {
 }
 
 impl GatewayConfig {
+    /// Prepares the access to registries that the mode of image builds needs.
+    pub fn open_registries(&mut self, args: &RegistryArgs) -> Result<(), images::RegistryError> {
+        if self.image_builds() == ImageBuilds::Append {
+            self.registries = Some(Arc::new(Registries::new(args)?));
+        }
+        Ok(())
+    }
+
     pub fn image_builds(&self) -> ImageBuilds {
         self.settings.image_builds.unwrap_or_default()
     }

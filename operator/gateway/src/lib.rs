@@ -38,6 +38,7 @@ use shared::keys::Keys;
 use shared::metrics::GatewayMetrics;
 use shared::traffic::{Gateways, GatewaysError, Traffic};
 
+pub use builds::{Registries, RegistryArgs};
 pub use client_address::ClientConnection;
 pub use config::{ApiSettings, GatewayConfig, RuntimeClasses};
 pub use proxy::pod_network::{PodNetwork, PodStream};
@@ -138,6 +139,7 @@ pub async fn run(gateway: Gateway, listener: TcpListener, shutdown: Cancellation
     let drained = CancellationToken::new();
     let serving = async {
         serve::serve(&gateway, listener, &shutdown).await;
+        gateway.0.builds.stop().await;
         drained.cancel();
     };
     let follow_pods = gateway.0.proxy.follow_pods();

@@ -11,6 +11,8 @@ pub enum ImageBuilds {
     Off,
     /// A built image is another name of its base image.
     Alias,
+    /// As alias; but an image whose parent is in the registry is made there, by one more layer.
+    Append,
 }
 
 impl ImageBuilds {
@@ -27,7 +29,8 @@ impl FromStr for ImageBuilds {
             // Charts set the variable of an absent value to the empty text.
             "off" | "" => Ok(Self::Off),
             "alias" => Ok(Self::Alias),
-            _ => Err("must be off or alias"),
+            "append" => Ok(Self::Append),
+            _ => Err("must be off, alias or append"),
         }
     }
 }
@@ -37,6 +40,7 @@ impl fmt::Display for ImageBuilds {
         f.write_str(match self {
             Self::Off => "off",
             Self::Alias => "alias",
+            Self::Append => "append",
         })
     }
 }

@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::admin_server::{self, AdminArgs};
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
-use gateway::{self, Certificate, Gateway, GatewayConfig};
+use gateway::{self, Certificate, Gateway, GatewayConfig, RegistryArgs};
 use shared::clock::Clock;
 use shared::diagnostics::Diagnostics;
 use shared::index::Index;
@@ -33,6 +33,8 @@ pub(super) struct GatewayRoleArgs {
     urls: UrlArgs,
     #[command(flatten)]
     admin: AdminArgs,
+    #[command(flatten)]
+    registries: RegistryArgs,
     #[command(flatten)]
     config: GatewayConfig,
 }
@@ -79,12 +81,13 @@ impl GatewayRoleArgs {
             vitals.clone(),
             served.clone(),
         ));
-        let config = GatewayConfig {
+        let mut config = GatewayConfig {
             urls: self.urls.into(),
             vitals: vitals.clone(),
             certificate,
             ..self.config
         };
+        config.open_registries(&self.registries)?;
         let gateway = Gateway::new(
             &client,
             config,

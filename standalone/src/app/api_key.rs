@@ -9,7 +9,8 @@ use operator::tenants::record::RawRecord;
 
 use super::NAMESPACE;
 
-const TENANT: &str = "default";
+/// Tenant of that key.
+pub(super) const TENANT: &str = "default";
 
 /// Adds the record unless the Secret has it.
 pub(super) async fn register(client: &Client, key: &str) -> anyhow::Result<()> {

@@ -12,7 +12,7 @@ use operator::controller::{
     self, ControllerConfig, Deadlines, HttpSupervisors, Injection, PeerClients,
 };
 use operator::diagnostics::Diagnostics;
-use operator::gateway::{ApiSettings, Gateway, GatewayConfig, Tenants};
+use operator::gateway::{self, ApiSettings, Gateway, GatewayConfig, Tenants};
 use operator::index::Index;
 use operator::keys::Keys;
 use operator::tenants;
@@ -21,6 +21,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::NAMESPACE;
+use super::api_key::TENANT;
 use crate::api::EmbeddedApi;
 use crate::args::{Args, RegistryArgs};
 use crate::node::{self, ImagePullConfig, NodeConfig};
@@ -37,6 +38,7 @@ pub(super) struct Components {
     pub(super) public: bool,
     pub(super) deadlines: Deadlines,
     pub(super) settings: ApiSettings,
+    pub(super) registries: gateway::RegistryArgs,
     /// One set of diagnostics for the whole process.
     pub(super) vitals: Arc<Diagnostics>,
 }
@@ -100,16 +102,19 @@ impl Components {
         Ok(())
     }
 
-    pub(super) fn gateway(&self) -> Gateway {
-        let config = GatewayConfig {
+    pub(super) fn gateway(&self) -> anyhow::Result<Gateway> {
+        let mut config = GatewayConfig {
             urls: self.urls.clone(),
             local_only: !self.public,
             settings: self.settings.clone(),
+            registry_owner: Some(TENANT.to_owned()),
             vitals: self.vitals.clone(),
             ..gateway_config()
         };
+        config.open_registries(&self.registries)?;
         let (keys, index) = (self.keys.clone(), self.index.clone());
-        Gateway::new(&self.client, config, keys, index, self.tenants.clone())
+        let tenants = self.tenants.clone();
+        Ok(Gateway::new(&self.client, config, keys, index, tenants))
     }
 }
 

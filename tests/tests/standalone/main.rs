@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+mod append_builds;
 mod blackbox;
 mod escapes;
 mod first_session;

@@ -9,8 +9,7 @@ use axum::routing::{get, post};
 use crds::ImageBuild;
 use crds::image_build::BuildPhase;
 use http::StatusCode;
-use jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt as _;
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -18,11 +17,10 @@ use super::auth::{Poller, RateLimitedCaller};
 use super::endpoint::{Endpoint, IMAGES};
 use super::image::{BuildStatusQuery, ImageExists, ImageQuery, RegistryPrefix, registry_prefix};
 use super::{ApiError, Shared, audit};
-use crate::builds::{BuildError, BuildForm, MAX_FORM_BYTES};
-
-/// Age of a build that is not finished, although finishing takes milliseconds: the replica that
-/// accepted it has ended.
-const MAX_UNFINISHED: SignedDuration = SignedDuration::from_mins(1);
+use crate::builds::{
+    BuildError, BuildForm, DEADLINE_EXCEEDED, DISK_ERROR, INTERRUPTED, ImageState, MAX_FORM_BYTES,
+    REGISTRY_ERROR, is_interrupted,
+};
 
 /// Answer to the question for an image.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -56,6 +54,7 @@ enum BuildWord {
     Success,
     Failure,
     InternalError,
+    Timeout,
 }
 
 pub(super) fn endpoints() -> [Endpoint; 4] {
@@ -67,11 +66,11 @@ pub(super) fn endpoints() -> [Endpoint; 4] {
         Endpoint::new(IMAGES, "GET", "/image_exists", get(image_exists))
             .documented(
                 "checkImage",
-                "Says whether an image was built. Other repositories than the caller's are not queried.",
+                "Says whether an image was built, or is in a registry that the gateway knows.",
             )
             .query("image", "Image reference.", false)
             .response::<ImageAnswer>(200)
-            .errors(&[400, 401, 503]),
+            .errors(&[400, 401, 500, 503]),
         Endpoint::new(IMAGES, "POST", "/build", post(build))
             .documented(
                 "buildImage",
@@ -95,13 +94,11 @@ async fn image_exists(
     query: Result<Query<ImageQuery>, QueryRejection>,
 ) -> Result<Json<ImageAnswer>, ApiError> {
     let Query(query) = query?;
-    let exists = api
-        .builds
-        .exists(&caller.tenant, &query.reference()?)
-        .await?;
-    Ok(Json(match exists {
-        Some(false) => ImageAnswer::Missing { exists: false },
-        Some(true) | None => ImageAnswer::Exists(ImageExists::yes()),
+    let reference = query.reference()?;
+    let state = api.builds.state(&caller.tenant, &reference).await?;
+    Ok(Json(match state {
+        ImageState::Missing => ImageAnswer::Missing { exists: false },
+        ImageState::Exists { time, size } => ImageAnswer::Exists(ImageExists::with(time, size)),
     }))
 }
 
@@ -112,7 +109,8 @@ async fn build(
 ) -> Result<(StatusCode, Json<AcceptedBuild>), ApiError> {
     let form = async {
         let form = Multipart::from_request(request, &()).await;
-        BuildForm::read(form.map_err(|error| not_a_form(&error))?).await
+        let form = form.map_err(|error| not_a_form(&error))?;
+        BuildForm::read(form, api.builds.has_registry(&caller.tenant)).await
     };
     let submitted = api.builds.submit(&caller.tenant, form).await;
     let submitted = submitted.map_err(ApiError::from);
@@ -138,16 +136,13 @@ async fn build_status(
 }
 
 fn progress(build: &ImageBuild) -> BuildProgress {
-    let created_at = build.creation_timestamp().map(|time| time.0);
-    let is_old = created_at.is_none_or(|at| Timestamp::now().duration_since(at) > MAX_UNFINISHED);
-    let message = build
-        .status
-        .as_ref()
-        .and_then(|status| status.message.clone());
+    let failed = build.status.as_ref();
+    let message = failed.and_then(|status| status.message.clone());
+    let reason = failed.and_then(|status| status.reason.as_deref());
     let (status, error) = match build.phase() {
         BuildPhase::Succeeded => (BuildWord::Success, None),
-        BuildPhase::Failed => (BuildWord::Failure, message),
-        BuildPhase::Queued | BuildPhase::Running if is_old => {
+        BuildPhase::Failed => (failure_word(reason), message),
+        BuildPhase::Queued | BuildPhase::Running if is_interrupted(build, Timestamp::now()) => {
             let interrupted = "the build was interrupted; start again".to_owned();
             (BuildWord::InternalError, Some(interrupted))
         }
@@ -158,5 +153,13 @@ fn progress(build: &ImageBuild) -> BuildProgress {
         status,
         image: build.spec.target.clone(),
         error,
+    }
+}
+
+fn failure_word(reason: Option<&str>) -> BuildWord {
+    match reason {
+        Some(REGISTRY_ERROR | DISK_ERROR | INTERRUPTED) => BuildWord::InternalError,
+        Some(DEADLINE_EXCEEDED) => BuildWord::Timeout,
+        _ => BuildWord::Failure,
     }
 }

@@ -36,9 +36,9 @@ pub(super) struct ImageExists {
 }
 
 /// Clients require both fields and log them.
-#[derive(Debug, Default, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Image {
-    upload_time: &'static str,
+    upload_time: String,
     image_size_bytes: u64,
 }
 
@@ -60,9 +60,17 @@ pub(super) struct BuildStatusQuery {
 impl ImageExists {
     /// Answer for an image of which no more is known.
     pub(super) fn yes() -> Self {
+        Self::with(String::new(), 0)
+    }
+
+    pub(super) fn with(upload_time: String, image_size_bytes: u64) -> Self {
+        let image = Image {
+            upload_time,
+            image_size_bytes,
+        };
         Self {
             exists: true,
-            image: Image::default(),
+            image,
         }
     }
 }

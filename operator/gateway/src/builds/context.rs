@@ -1,7 +1,8 @@
-//! Build contexts: base64 text of a compressed tar archive. They are read as a stream; only the
-//! Dockerfile and a digest of the rest are kept.
+//! Build contexts: base64 text of a compressed tar archive. They are read as a stream. The
+//! Dockerfile and a digest of the rest are kept, and the files if an image is to be made of them.
 
 mod archive;
+mod files;
 mod path;
 
 use std::io::{self, Read};
@@ -12,9 +13,16 @@ use flate2::read::GzDecoder;
 
 use archive::Archive;
 
+pub(super) use files::{ContextEntry, ContextFiles};
+
 const LIMITS: Limits = Limits {
     bytes: 512 << 20,
     entries: 100_000,
+};
+/// Limits of a context whose files are kept on disk.
+const KEPT_LIMITS: Limits = Limits {
+    bytes: 128 << 20,
+    ..LIMITS
 };
 
 /// Size of the largest archive.
@@ -26,23 +34,27 @@ struct Limits {
 }
 
 /// The parts of a build context that count.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct BuildContext {
     pub(super) dockerfile: String,
     /// Digest of paths, modes and contents in any order, `sha256:` and 64 digits.
     pub(super) digest: String,
+    /// All entries but the Dockerfile, if they are kept.
+    pub(super) files: Option<ContextFiles>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ContextError {
     #[error("it is not base64 text of a compressed tar archive: {0}")]
     Malformed(io::Error),
-    #[error("it exceeds {} MiB after decompression", LIMITS.bytes >> 20)]
-    TooLarge,
+    #[error("it exceeds {} MiB after decompression", max >> 20)]
+    TooLarge { max: u64 },
     #[error("it has more than {max} entries")]
     ManyEntries { max: usize },
     #[error("a header of an entry exceeds {max} bytes")]
     LongHeader { max: u64 },
+    #[error("its paths exceed {max} bytes")]
+    LongPaths { max: usize },
     #[error("the path {0:?} leads out of it")]
     PathOutside(String),
     #[error("the link {0:?} leads out of it")]
@@ -57,35 +69,48 @@ pub(crate) enum ContextError {
     LongDockerfile { max: u64 },
     #[error("the Dockerfile is not UTF-8 text")]
     BinaryDockerfile,
+    #[error("its files cannot be kept: {0}")]
+    Disk(io::Error),
 }
 
 impl From<io::Error> for ContextError {
     fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::QuotaExceeded => Self::TooLarge,
-            _ => Self::Malformed(error),
-        }
+        Self::Malformed(error)
     }
 }
 
 /// Reads a context to its end.
-pub(super) fn read(base64: impl Read) -> Result<BuildContext, ContextError> {
-    read_limited(base64, LIMITS)
+pub(super) fn read(base64: impl Read, keep_files: bool) -> Result<BuildContext, ContextError> {
+    let files = keep_files.then(ContextFiles::create).transpose()?;
+    let limits = if keep_files { KEPT_LIMITS } else { LIMITS };
+    read_limited(base64, limits, files)
 }
 
-fn read_limited(base64: impl Read, limits: Limits) -> Result<BuildContext, ContextError> {
+fn read_limited(
+    base64: impl Read,
+    limits: Limits,
+    files: Option<ContextFiles>,
+) -> Result<BuildContext, ContextError> {
     let compressed = DecoderReader::new(base64, &STANDARD);
     let mut plain = Limited {
         inner: GzDecoder::new(compressed),
         left: limits.bytes,
     };
-    let context = Archive::default().read(&mut plain, limits.entries)?;
-    // The checksum is at the end.
-    io::copy(&mut plain, &mut io::sink())?;
-    Ok(context)
+    let read = |plain: &mut Limited<_>| {
+        let context = Archive::new(files).read(&mut *plain, limits.entries)?;
+        // The checksum is at the end.
+        io::copy(plain, &mut io::sink())?;
+        Ok(context)
+    };
+    read(&mut plain).map_err(|error| match error {
+        ContextError::Malformed(error) if error.kind() == io::ErrorKind::QuotaExceeded => {
+            ContextError::TooLarge { max: limits.bytes }
+        }
+        error => error,
+    })
 }
 
-/// Reader that fails after a number of bytes.
+/// Reader that fails after a number of bytes, with [`io::ErrorKind::QuotaExceeded`].
 struct Limited<R> {
     inner: R,
     left: u64,

@@ -23,8 +23,10 @@ const MAX_SEARCHED: usize = 8;
 pub(super) enum TemplateKind {
     /// From any base image.
     Scratch,
-    /// From an earlier runtime image.
-    Parent,
+    /// From a runtime image with other lock files.
+    Versioned,
+    /// From a runtime image with the same lock files: only the client's program is newer.
+    Lock,
 }
 
 /// Recognition of a Dockerfile.
@@ -41,7 +43,8 @@ fn template(line: &str) -> Option<(&str, TemplateKind)> {
     let (hash, kind) = (words.next()?, words.next()?);
     let kind = match kind {
         "scratch" => TemplateKind::Scratch,
-        "lock" | "versioned" => TemplateKind::Parent,
+        "versioned" => TemplateKind::Versioned,
+        "lock" => TemplateKind::Lock,
         _ => return None,
     };
     Some((hash, kind))

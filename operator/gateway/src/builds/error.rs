@@ -3,6 +3,7 @@
 use http::StatusCode;
 
 use super::context::ContextError;
+use super::registries::QuestionError;
 use crate::sandboxes::SandboxError;
 
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,8 @@ pub(crate) enum BuildError {
     TooMany { max: usize },
     #[error("the gateway has not listed all image builds yet; try again")]
     NotSynced,
+    #[error("the registry of runtime images: {0}")]
+    Registry(QuestionError),
     #[error(transparent)]
     Cluster(#[from] SandboxError),
     #[error("cannot read the context: internal error")]
@@ -45,6 +48,11 @@ impl BuildError {
             Self::NotSynced => (StatusCode::SERVICE_UNAVAILABLE, "not-synced"),
             Self::Cluster(SandboxError::Refused(_)) => (StatusCode::BAD_REQUEST, "refused"),
             Self::Cluster(error) => (StatusCode::SERVICE_UNAVAILABLE, error.category()),
+            Self::Registry(error) if error.is_denied() => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "registry-denied")
+            }
+            Self::Registry(_) => (StatusCode::SERVICE_UNAVAILABLE, "registry"),
+            Self::Context(ContextError::Disk(_)) => (StatusCode::INTERNAL_SERVER_ERROR, "disk"),
             Self::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "panicked"),
             _ => (StatusCode::BAD_REQUEST, "bad-build"),
         }

@@ -34,6 +34,7 @@ pub(crate) struct BuildForm {
 /// Parts of a form that have arrived.
 #[derive(Debug, Default)]
 struct Parts {
+    keep_files: bool,
     context: Option<BuildContext>,
     target: Option<String>,
     tags: Vec<String>,
@@ -42,8 +43,14 @@ struct Parts {
 impl BuildForm {
     /// Reads a form. A faulty one is read to its end as well: a client that gets its response while
     /// it is still sending sees a broken connection instead.
-    pub(crate) async fn read(mut form: Multipart) -> Result<Self, BuildError> {
-        let (mut parts, mut fault) = (Parts::default(), None);
+    ///
+    /// The files of the context are kept on disk if `keep_files`.
+    pub(crate) async fn read(mut form: Multipart, keep_files: bool) -> Result<Self, BuildError> {
+        let mut parts = Parts {
+            keep_files,
+            ..Parts::default()
+        };
+        let mut fault = None;
         while let Some(mut field) = form.next_field().await? {
             if fault.is_none() {
                 fault = parts.read(&mut field).await.err();
@@ -61,7 +68,9 @@ impl Parts {
     async fn read(&mut self, field: &mut Field<'_>) -> Result<(), BuildError> {
         let has = (self.context.is_some(), self.target.is_some());
         match (field.name(), has) {
-            (Some(CONTEXT), (false, false)) => self.context = Some(read_context(field).await?),
+            (Some(CONTEXT), (false, false)) => {
+                self.context = Some(read_context(field, self.keep_files).await?);
+            }
             (Some(TARGET), (true, false)) => self.target = Some(read_text(field, TARGET).await?),
             (Some(TAGS), (true, true)) if self.tags.len() >= MAX_TAGS => {
                 return Err(BuildError::ManyTags { max: MAX_TAGS });
@@ -101,9 +110,9 @@ async fn read_text(field: &mut Field<'_>, part: &'static str) -> Result<String, 
 }
 
 /// Reads a context on a thread of its own, which ends with the field or with the request.
-async fn read_context(field: &mut Field<'_>) -> Result<BuildContext, BuildError> {
+async fn read_context(field: &mut Field<'_>, keep_files: bool) -> Result<BuildContext, BuildError> {
     let (sender, receiver) = mpsc::channel(MAX_QUEUED_CHUNKS);
-    let reading = spawn_blocking(move || context::read(ChunkReader::new(receiver)));
+    let reading = spawn_blocking(move || context::read(ChunkReader::new(receiver), keep_files));
     while let Some(chunk) = field.chunk().await? {
         if sender.send(chunk).await.is_err() {
             break;

@@ -2,7 +2,6 @@
 //! that `create` is also the check for a concurrent build, across any number of replicas.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crds::ImageBuild;
 use crds::image_build::{BuildMode, BuildPhase, ImageBuildSpec, ImageBuildStatus};
@@ -14,89 +13,90 @@ use shared::image_reference;
 use shared::tenants::Tenant;
 use tokio::time::{Instant, timeout};
 
-use super::dockerfile::{self, Recognition, TemplateKind};
 use super::form::BuildForm;
-use super::{BuildError, Builds, UPLOAD_TIMEOUT};
+use super::judgement::Judgement;
+use super::make::Task;
+use super::outcome::{Failure, Made};
+use super::{BuildError, Builds, UPLOAD_TIMEOUT, is_interrupted};
 use crate::sandboxes::SandboxError;
 
 /// Image builds of one tenant, about 1 KiB each.
 const MAX_BUILDS_PER_TENANT: usize = 5000;
 /// Attempts to find or create. A lost attempt means that another caller replaced the build.
 const MAX_ROUNDS: u32 = 4;
-
-/// Time after which a build that another request has created is finished in its place.
-const TAKEOVER_DELAY: Duration = Duration::from_secs(1);
-
-/// Base image of a build, or the reason for which there is none.
-struct Judgement {
-    base: Option<String>,
-    failure: Option<Failure>,
-}
-
-/// Cause of a failed build, with advice for the user of the client.
-struct Failure {
-    reason: &'static str,
-    message: String,
-}
+/// Characters of the message of a failure.
+const MAX_MESSAGE: usize = 1000;
 
 impl Builds {
     /// Reads a form and accepts its build. Returns the id.
     pub(crate) async fn submit(
-        &self,
+        self: &Arc<Self>,
         tenant: &Tenant,
         form: impl Future<Output = Result<BuildForm, BuildError>>,
     ) -> Result<String, BuildError> {
         let began = (Instant::now(), Timestamp::now());
-        let submitted = self.submit_form(tenant, form, began.1).await;
-        let (id, result) = match submitted {
-            Ok((id, result)) => (Ok(id), result),
-            Err(error) => (Err(error), "rejected"),
+        let submitted = self.submit_form(tenant, form, began).await;
+        let (id, ended) = match submitted {
+            Ok((id, ended)) => (Ok(id), ended),
+            Err(error) => (Err(error), Some((BuildMode::Alias, "rejected"))),
         };
-        let mode = BuildMode::Alias.name();
-        self.metrics
-            .record_image_build(mode, result, began.0.elapsed());
+        if let Some((mode, result)) = ended {
+            let took = began.0.elapsed();
+            self.metrics.record_image_build(mode.name(), result, took);
+        }
         id
     }
 
+    /// Returns the id, and the result unless it follows in the background.
     async fn submit_form(
-        &self,
+        self: &Arc<Self>,
         tenant: &Tenant,
         form: impl Future<Output = Result<BuildForm, BuildError>>,
-        began: Timestamp,
-    ) -> Result<(String, &'static str), BuildError> {
+        began: (Instant, Timestamp),
+    ) -> Result<(String, Option<(BuildMode, &'static str)>), BuildError> {
         let reading = async {
             // The semaphore is never closed.
-            let _permit = self.uploads.acquire().await;
-            form.await
+            let permit = self.uploads.clone().acquire_owned().await;
+            Ok((form.await?, permit.map_err(|_| BuildError::Panicked)?))
         };
-        let form = timeout(UPLOAD_TIMEOUT, reading).await;
-        let form = form.unwrap_or(Err(BuildError::Timeout))?;
+        let read = timeout(UPLOAD_TIMEOUT, reading).await;
+        let (mut form, permit) = read.unwrap_or(Err(BuildError::Timeout))?;
         self.synced().await?;
         let judgement = self.judge(tenant, &form);
-        let spec = self.spec(tenant, form, judgement.base.clone())?;
+        let files = form.context.files.take();
+        let spec = self.spec(tenant, form, &judgement)?;
         for _ in 0..MAX_ROUNDS {
-            let known = self.store.look_up(&tenant.name, &spec.target).await?;
-            let Some(known) = known else {
-                if self.index.count(&tenant.name) >= MAX_BUILDS_PER_TENANT {
-                    let max = MAX_BUILDS_PER_TENANT;
-                    return Err(BuildError::TooMany { max });
-                }
-                let Some(created) = self.store.create(spec.clone()).await? else {
+            if let Some(known) = self.store.look_up(&tenant.name, &spec.target).await? {
+                if known.phase() == BuildPhase::Failed || is_interrupted(&known, Timestamp::now()) {
+                    self.store.delete(&known).await?;
                     continue;
-                };
-                return self.finish(&created, &judgement, began).await;
-            };
-            match known.phase() {
-                BuildPhase::Failed => self.store.delete(&known).await?,
-                BuildPhase::Succeeded => return Ok(self.reuse(&known, &spec)),
-                // Another request is about to finish it, or its replica has ended.
-                BuildPhase::Queued | BuildPhase::Running => {
-                    let waited = self.wait_finished(known, TAKEOVER_DELAY).await;
-                    if let Some(known) = waited.filter(|known| !known.is_finished()) {
-                        return self.finish(&known, &judgement, began).await;
-                    }
                 }
+                return Ok(self.reuse(&known, &spec));
             }
+            if self.index.count(&tenant.name) >= MAX_BUILDS_PER_TENANT {
+                let max = MAX_BUILDS_PER_TENANT;
+                return Err(BuildError::TooMany { max });
+            }
+            let Some(build) = self.store.create(spec.clone()).await? else {
+                continue;
+            };
+            let (id, mode) = (build.name_any(), spec.mode);
+            let registries = self.registries().filter(|_| judgement.failure.is_none());
+            let Some(registries) = registries else {
+                let outcome = judgement.failure.map_or(Ok(Made::default()), Err);
+                let result = self.finish(&build, outcome, began.1).await?;
+                return Ok((id, Some((mode, result))));
+            };
+            let task = Task {
+                build,
+                files: files
+                    .filter(|_| mode == BuildMode::Append)
+                    .map(|files| (files, permit)),
+                is_foreign_parent: judgement.is_foreign_parent,
+                began,
+            };
+            self.running.spawn(self.clone().make(registries, task));
+            return Ok((id, None));
         }
         Err(SandboxError::Timeout.into())
     }
@@ -106,7 +106,7 @@ impl Builds {
         &self,
         tenant: &Tenant,
         form: BuildForm,
-        base: Option<String>,
+        judgement: &Judgement,
     ) -> Result<ImageBuildSpec, BuildError> {
         let target = form.target;
         if !is_tagged(&target) {
@@ -126,6 +126,7 @@ impl Builds {
                 });
             }
         }
+        let base = judgement.base.clone();
         let digest = base.as_deref().and_then(image_reference::parse);
         Ok(ImageBuildSpec {
             tenant: tenant.name.clone(),
@@ -134,71 +135,52 @@ impl Builds {
             tags,
             base,
             context_digest: form.context.digest,
-            mode: BuildMode::Alias,
+            mode: judgement.mode,
         })
     }
 
-    /// Finds the base image of a build.
-    fn judge(&self, tenant: &Tenant, form: &BuildForm) -> Judgement {
-        let (from, recognition) = dockerfile::recognize(&form.context.dockerfile);
-        let Some(from) = from.filter(|from| image_reference::parse(from).is_some()) else {
-            return Judgement::failed(None, "InvalidBase", INVALID_BASE.to_owned());
-        };
-        let named = Some(from.clone());
-        match recognition {
-            Recognition::ExtraDependencies => {
-                Judgement::failed(named, "ExtraDependencies", EXTRA_DEPENDENCIES.to_owned())
-            }
-            Recognition::Unknown => {
-                Judgement::failed(named, "UnknownDockerfile", UNKNOWN_DOCKERFILE.to_owned())
-            }
-            Recognition::Template(kind) => {
-                let parent = self.index.by_reference(&tenant.name, &from);
-                match parent.and_then(|parent| parent.runnable()) {
-                    Some(base) => Judgement::base(base),
-                    None if kind == TemplateKind::Scratch => Judgement::base(from),
-                    None => {
-                        let message = format!(
-                            "{from}, from which the image is to be built, is not known here: start \
-                             again, or set runtime_container_image to an existing image"
-                        );
-                        Judgement::failed(named, "UnknownParent", message)
-                    }
-                }
-            }
-        }
-    }
-
-    /// Writes the end of a build.
-    async fn finish(
+    /// Writes the end of a build. Returns its result, for the metrics.
+    pub(super) async fn finish(
         &self,
         build: &ImageBuild,
-        judgement: &Judgement,
+        made: Result<Made, Failure>,
         began: Timestamp,
-    ) -> Result<(String, &'static str), BuildError> {
-        let failure = judgement.failure.as_ref();
+    ) -> Result<&'static str, BuildError> {
+        let (made, failure) = match made {
+            Ok(made) => (made, None),
+            Err(failure) => (Made::default(), Some(failure)),
+        };
         let status = ImageBuildStatus {
-            phase: failure.map_or(BuildPhase::Succeeded, |_| BuildPhase::Failed),
-            digest: build.spec.base_digest.clone(),
+            phase: match &failure {
+                None => BuildPhase::Succeeded,
+                Some(_) => BuildPhase::Failed,
+            },
+            digest: made.digest.or_else(|| build.spec.base_digest.clone()),
+            size_bytes: made.size_bytes,
             started_at: Some(Time(began)),
             finished_at: Some(Time(Timestamp::now())),
-            reason: failure.map(|failure| failure.reason.to_owned()),
-            message: failure.map(|failure| failure.message.clone()),
+            reason: failure.as_ref().map(|failure| failure.reason.to_owned()),
+            message: failure.map(|failure| failure.message.chars().take(MAX_MESSAGE).collect()),
             last_used_at: None,
         };
         let finished = self.store.report(build, &json!(status)).await?;
-        let result = if finished.is_usable() {
+        Ok(if finished.is_usable() {
             "succeeded"
         } else {
             "failed"
-        };
-        Ok((build.name_any(), result))
+        })
     }
 
-    fn reuse(&self, known: &Arc<ImageBuild>, spec: &ImageBuildSpec) -> (String, &'static str) {
+    fn reuse(
+        &self,
+        known: &Arc<ImageBuild>,
+        spec: &ImageBuildSpec,
+    ) -> (String, Option<(BuildMode, &'static str)>) {
         self.note_mismatch(known, spec);
-        self.usage.record(known);
-        (known.name_any(), "existing")
+        if known.is_usable() {
+            self.usage.record(known);
+        }
+        (known.name_any(), Some((known.spec.mode, "existing")))
     }
 
     /// Notes that the target was built from another context: the first one wins, as in a registry.
@@ -210,29 +192,6 @@ impl Builds {
                 tenant = spec.tenant,
                 "the image exists, built from another context"
             );
-        }
-    }
-}
-
-const INVALID_BASE: &str = "the Dockerfile does not begin with FROM and an image reference: set \
-    runtime_container_image to an existing image";
-const EXTRA_DEPENDENCIES: &str = "runtime_extra_deps cannot be installed here: leave it empty, or \
-    set runtime_container_image to an image that has them";
-const UNKNOWN_DOCKERFILE: &str = "the Dockerfile is not that of a known OpenHands release: use a \
-    released version, or set runtime_container_image to an existing image";
-
-impl Judgement {
-    fn base(base: String) -> Self {
-        Self {
-            base: Some(base),
-            failure: None,
-        }
-    }
-
-    fn failed(base: Option<String>, reason: &'static str, message: String) -> Self {
-        Self {
-            base,
-            failure: Some(Failure { reason, message }),
         }
     }
 }

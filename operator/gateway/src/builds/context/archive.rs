@@ -8,7 +8,7 @@ use ring::digest::{Context as Hasher, SHA256, SHA256_OUTPUT_LEN};
 use tar::{Entry, EntryType, PaxExtensions};
 
 use super::path::{normalize, resolve_link};
-use super::{BuildContext, ContextError};
+use super::{BuildContext, ContextError, ContextFiles};
 
 /// Bytes of a pax header or a long name.
 const MAX_HEADER_BYTES: u64 = 64 << 10;
@@ -30,9 +30,18 @@ pub(super) struct Archive {
     /// Path and link target of the next entry, from headers before it.
     path: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
+    files: Option<ContextFiles>,
 }
 
 impl Archive {
+    /// Archive whose files are kept in `files`.
+    pub(super) fn new(files: Option<ContextFiles>) -> Self {
+        Self {
+            files,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn read(
         mut self,
         from: impl Read,
@@ -53,6 +62,7 @@ impl Archive {
         Ok(BuildContext {
             dockerfile,
             digest: format!("sha256:{digest}"),
+            files: self.files,
         })
     }
 
@@ -80,7 +90,7 @@ impl Archive {
                 b"path" => self.path = Some(extension.value_bytes().to_vec()),
                 b"linkpath" => self.link = Some(extension.value_bytes().to_vec()),
                 // Only files above 8 GiB need it.
-                b"size" => return Err(ContextError::TooLarge),
+                b"size" => return Err(io::Error::from(io::ErrorKind::QuotaExceeded).into()),
                 _ => {}
             }
         }
@@ -95,26 +105,39 @@ impl Archive {
         link: &[u8],
     ) -> Result<(), ContextError> {
         let path = normalize(raw).ok_or_else(|| ContextError::PathOutside(shown(raw)))?;
+        let mode = entry.header().mode()? & 0o7777;
         let mut hash = Hasher::new(&SHA256);
         hash.update(&[kind.as_byte()]);
-        hash.update(&(entry.header().mode()? & 0o7777).to_be_bytes());
+        hash.update(&mode.to_be_bytes());
         hash.update(&length(&path).to_be_bytes());
         hash.update(&path);
+        let mut files = self.files.as_mut();
+        let mut keep = |kind: EntryType, link: &[u8]| {
+            let kept = files.as_mut();
+            kept.map_or(Ok(()), |files| files.begin(&path, kind, mode, link))
+        };
         match kind {
-            EntryType::Directory => {}
+            EntryType::Directory => keep(kind, b"")?,
             EntryType::Regular | EntryType::Continuous if path == DOCKERFILE => {
                 let text = self.read_dockerfile(entry)?;
                 hash.update(text.as_bytes());
                 self.dockerfile = Some(text);
             }
-            EntryType::Regular | EntryType::Continuous => hash_content(entry, &mut hash)?,
-            EntryType::Symlink | EntryType::Link => {
-                let target = match kind {
-                    EntryType::Symlink => resolve_link(&path, link),
-                    _ => normalize(link),
-                };
-                target.ok_or_else(|| ContextError::LinkOutside(shown(raw)))?;
+            EntryType::Regular | EntryType::Continuous => {
+                keep(EntryType::Regular, b"")?;
+                read_content(entry, &mut hash, files)?;
+            }
+            EntryType::Symlink => {
+                let inside = resolve_link(&path, link);
+                inside.ok_or_else(|| ContextError::LinkOutside(shown(raw)))?;
                 hash.update(link);
+                keep(kind, link)?;
+            }
+            EntryType::Link => {
+                let target = normalize(link);
+                let target = target.ok_or_else(|| ContextError::LinkOutside(shown(raw)))?;
+                hash.update(link);
+                keep(kind, &target)?;
             }
             _ => return Err(ContextError::SpecialFile(shown(raw))),
         }
@@ -137,17 +160,25 @@ impl Archive {
     }
 }
 
-/// Hashes a file. The library ends one early if the archive ends in it.
-fn hash_content(entry: &mut Entry<impl Read>, hash: &mut Hasher) -> io::Result<()> {
+/// Hashes a file, and keeps it. The library ends one early if the archive ends in it.
+fn read_content(
+    entry: &mut Entry<impl Read>,
+    hash: &mut Hasher,
+    mut files: Option<&mut ContextFiles>,
+) -> Result<(), ContextError> {
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut left = entry.size();
     loop {
         match entry.read(&mut chunk)? {
             0 if left == 0 => return Ok(()),
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             count => {
-                hash.update(&chunk[..count]);
-                left = left.saturating_sub(length(&chunk[..count]));
+                let chunk = &chunk[..count];
+                hash.update(chunk);
+                if let Some(files) = &mut files {
+                    files.write(chunk)?;
+                }
+                left = left.saturating_sub(length(chunk));
             }
         }
     }
@@ -171,7 +202,7 @@ fn read_all(entry: &mut Entry<impl Read>) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-fn length(bytes: &[u8]) -> u64 {
+pub(super) fn length(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 

@@ -45,7 +45,7 @@ fn read_tar(fill: impl FnOnce(&mut Tar)) -> Result<BuildContext, ContextError> {
     let mut tar = Builder::new(Vec::new());
     fill(&mut tar);
     let tar = tar.into_inner().unwrap_or_default();
-    read_limited(encode(&tar).as_bytes(), TEST_LIMITS)
+    read_limited(encode(&tar).as_bytes(), TEST_LIMITS, None)
 }
 
 #[track_caller]
@@ -76,7 +76,10 @@ fn dockerfile_and_digest_are_kept() {
     });
     assert_eq!(one.dockerfile, "FROM a\n");
     assert!(one.digest.starts_with("sha256:") && one.digest.len() == 71);
-    assert_eq!(one, other);
+    assert_eq!(
+        (&one.dockerfile, &one.digest),
+        (&other.dockerfile, &other.digest)
+    );
     let changed = read_tar(|tar| file(tar, "Dockerfile", b"FROM a\n")).unwrap();
     assert_ne!(one.digest, changed.digest);
 }
@@ -136,7 +139,7 @@ fn hostile_entries_are_rejected() {
             .unwrap();
         raw(tar, EntryType::Regular, b"a", b"");
     };
-    assert_rejected(huge, "exceeds 512 MiB");
+    assert_rejected(huge, "exceeds 4 MiB");
 }
 
 #[test]
@@ -180,8 +183,8 @@ fn decompression_bomb_is_rejected() {
     }
     let bomb = STANDARD.encode(compressed.finish().unwrap());
     assert!(bomb.len() < 64 << 10);
-    let read = read_limited(bomb.as_bytes(), TEST_LIMITS);
-    assert!(matches!(read, Err(ContextError::TooLarge)));
+    let read = read_limited(bomb.as_bytes(), TEST_LIMITS, None);
+    assert!(matches!(read, Err(ContextError::TooLarge { .. })));
 }
 
 #[test]
@@ -201,12 +204,12 @@ fn text_that_is_not_an_archive_is_rejected() {
     file(&mut tar, "code", &[b'x'; 5000]);
     let tar = tar.into_inner().unwrap();
     let whole = encode(&tar);
-    assert!(read(whole.as_bytes()).is_ok());
+    assert!(read(whole.as_bytes(), false).is_ok());
     let truncated = encode(&tar[..2000]);
     let half = &whole[..whole.len() / 8 * 4];
     let plain = STANDARD.encode(&tar);
     for text in ["", "no base64!", "AAAA", half, &truncated, &plain] {
-        let error = read(text.as_bytes()).unwrap_err();
+        let error = read(text.as_bytes(), false).unwrap_err();
         let expected = matches!(
             error,
             ContextError::Malformed(_) | ContextError::NoDockerfile

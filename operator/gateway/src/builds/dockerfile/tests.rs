@@ -5,13 +5,13 @@ use super::*;
 /// Dockerfiles of three releases.
 const SAMPLES: [(Release, Rung, TemplateKind); 8] = [
     (Release::V0_10, Rung::Scratch, TemplateKind::Scratch),
-    (Release::V0_10, Rung::Lock, TemplateKind::Parent),
+    (Release::V0_10, Rung::Lock, TemplateKind::Lock),
     (Release::V0_54, Rung::Scratch, TemplateKind::Scratch),
-    (Release::V0_54, Rung::Versioned, TemplateKind::Parent),
-    (Release::V0_54, Rung::Lock, TemplateKind::Parent),
+    (Release::V0_54, Rung::Versioned, TemplateKind::Versioned),
+    (Release::V0_54, Rung::Lock, TemplateKind::Lock),
     (Release::V0_62, Rung::Scratch, TemplateKind::Scratch),
-    (Release::V0_62, Rung::Versioned, TemplateKind::Parent),
-    (Release::V0_62, Rung::Lock, TemplateKind::Parent),
+    (Release::V0_62, Rung::Versioned, TemplateKind::Versioned),
+    (Release::V0_62, Rung::Lock, TemplateKind::Lock),
 ];
 
 fn sample(rung: Rung) -> String {
@@ -66,7 +66,7 @@ fn changed_dockerfile_is_unknown() {
 
 #[test]
 fn comments_and_blank_lines_do_not_count() {
-    let (lock, kind) = (sample(Rung::Lock), TemplateKind::Parent);
+    let (lock, kind) = (sample(Rung::Lock), TemplateKind::Lock);
     let noted = lock.replace("RUN \\\n", "# a note\nRUN \\\n\n    # another\n");
     assert_ne!(noted, lock);
     let noted = format!("\n# syntax=x\n{noted}\n\n# end");

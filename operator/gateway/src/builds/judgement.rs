@@ -1,0 +1,97 @@
+//! Base image and mode of a build, or the reason for which there is no image.
+
+use crds::image_build::BuildMode;
+use shared::image_reference;
+use shared::tenants::Tenant;
+
+use super::Builds;
+use super::dockerfile::{self, Recognition, TemplateKind};
+use super::form::BuildForm;
+use super::outcome::Failure;
+
+#[derive(Debug)]
+pub(super) struct Judgement {
+    pub(super) base: Option<String>,
+    pub(super) mode: BuildMode,
+    /// The base image is an earlier runtime image that only the registry can have.
+    pub(super) is_foreign_parent: bool,
+    pub(super) failure: Option<Failure>,
+}
+
+impl Builds {
+    /// Finds the base image of a build.
+    pub(super) fn judge(&self, tenant: &Tenant, form: &BuildForm) -> Judgement {
+        let (from, recognition) = dockerfile::recognize(&form.context.dockerfile);
+        let from = from.filter(|from| image_reference::parse(from).is_some());
+        let Some(from) = from else {
+            return Judgement::failed(None, "InvalidBase", INVALID_BASE.to_owned());
+        };
+        let failed = |reason, message: &str| {
+            Judgement::failed(Some(from.clone()), reason, message.to_owned())
+        };
+        let kind = match recognition {
+            Recognition::ExtraDependencies => {
+                return failed("ExtraDependencies", EXTRA_DEPENDENCIES);
+            }
+            Recognition::Unknown => {
+                return failed("UnknownDockerfile", UNKNOWN_DOCKERFILE);
+            }
+            Recognition::Template(kind) => kind,
+        };
+        let parent = self.index.by_reference(&tenant.name, &from);
+        let is_appended = kind == TemplateKind::Lock && form.context.files.is_some();
+        let mode = if is_appended {
+            BuildMode::Append
+        } else {
+            BuildMode::Alias
+        };
+        match parent {
+            // An image that was made here has another version of the client's program.
+            Some(parent) if is_appended && parent.spec.mode == mode => Judgement::base(from, mode),
+            Some(parent) => match parent.runnable() {
+                Some(base) => Judgement::base(base, BuildMode::Alias),
+                None => failed("UnknownParent", &unknown_parent(&from)),
+            },
+            None if kind == TemplateKind::Scratch => Judgement::base(from, mode),
+            None if self.is_in_registry(tenant, &from) => Judgement {
+                is_foreign_parent: true,
+                ..Judgement::base(from, mode)
+            },
+            None => failed("UnknownParent", &unknown_parent(&from)),
+        }
+    }
+}
+
+const INVALID_BASE: &str = "the Dockerfile does not begin with FROM and an image reference: set \
+    runtime_container_image to an existing image";
+const EXTRA_DEPENDENCIES: &str = "runtime_extra_deps cannot be installed here: leave it empty, or \
+    set runtime_container_image to an image that has them";
+const UNKNOWN_DOCKERFILE: &str = "the Dockerfile is not that of a known OpenHands release: use a \
+    released version, or set runtime_container_image to an existing image";
+
+pub(super) fn unknown_parent(from: &str) -> String {
+    format!(
+        "{from}, from which the image is to be built, is not known here: start again, or set \
+         runtime_container_image to an existing image"
+    )
+}
+
+impl Judgement {
+    fn base(base: String, mode: BuildMode) -> Self {
+        Self {
+            base: Some(base),
+            mode,
+            is_foreign_parent: false,
+            failure: None,
+        }
+    }
+
+    fn failed(base: Option<String>, reason: &'static str, message: String) -> Self {
+        Self {
+            base,
+            mode: BuildMode::Alias,
+            is_foreign_parent: false,
+            failure: Some(Failure { reason, message }),
+        }
+    }
+}
