@@ -45,6 +45,9 @@ pub struct ImageBuildSpec {
     /// Image that the build starts from. Absent if the build context names none.
     #[schemars(length(min = 1, max = 512))]
     pub base: Option<String>,
+    /// Operand of the first `FROM` of the Dockerfile, if it names the base image in another way.
+    #[schemars(length(min = 1, max = 512))]
+    pub from: Option<String>,
     /// Digest of the base image, if its reference has one.
     #[schemars(length(max = 71), regex(pattern = "^sha256:[0-9a-f]{64}$"))]
     pub base_digest: Option<String>,
@@ -62,6 +65,8 @@ pub enum BuildMode {
     Alias,
     /// The files of the build context are one more layer on the base image, in its registry.
     Append,
+    /// The instructions of the Dockerfile run in a Pod of the controller.
+    Full,
 }
 
 impl BuildMode {
@@ -70,6 +75,7 @@ impl BuildMode {
         match self {
             Self::Alias => "alias",
             Self::Append => "append",
+            Self::Full => "full",
         }
     }
 }
@@ -95,6 +101,15 @@ pub enum BuildPhase {
 pub struct ImageBuildStatus {
     #[serde(default)]
     pub phase: BuildPhase,
+    /// Build context in the registry, by its digest. The controller runs a full build that has it.
+    #[schemars(length(max = 600))]
+    pub context: Option<String>,
+    /// Base image by its digest, if the registry of the build context has it.
+    #[schemars(length(max = 600))]
+    pub base_image: Option<String>,
+    /// Number of Pods that were created for a full build.
+    #[schemars(range(min = 0))]
+    pub attempts: Option<u32>,
     /// Digest of the image, if it is known.
     #[schemars(length(max = 71))]
     pub digest: Option<String>,
@@ -110,8 +125,8 @@ pub struct ImageBuildStatus {
     /// Cause of a failure, as one word.
     #[schemars(length(max = 64))]
     pub reason: Option<String>,
-    /// Explanation for people.
-    #[schemars(length(max = 1024))]
+    /// Explanation for people. Of a full build, it ends with the end of the log.
+    #[schemars(length(max = 4096))]
     pub message: Option<String>,
 }
 
@@ -144,7 +159,7 @@ impl ImageBuild {
     pub fn runnable(&self) -> Option<String> {
         let image = match self.spec.mode {
             BuildMode::Alias => self.spec.base.as_ref()?,
-            BuildMode::Append => &self.spec.target,
+            BuildMode::Append | BuildMode::Full => &self.spec.target,
         };
         let digest = self
             .status

@@ -21,6 +21,12 @@ pub const POOL_LABEL: &str = "openhands.dev/pool";
 pub const RUNTIME_ID_LABEL: &str = "openhands.dev/runtime-id";
 /// Label of the Pods that pull the images of a pool: the name of the pool.
 pub const IMAGES_LABEL: &str = "openhands.dev/images-of";
+/// Label of image builds that the controller makes, and its value.
+pub const BUILD_MODE_LABEL: &str = "openhands.dev/build-mode";
+pub const FULL_BUILD: &str = "full";
+/// Labels of what belongs to an image build in the namespace of builds: its name and namespace.
+pub const BUILD_LABEL: &str = "openhands.dev/image-build";
+pub const BUILD_NAMESPACE_LABEL: &str = "openhands.dev/image-build-namespace";
 /// Label of every object of this operator.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 

@@ -41,6 +41,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// Actions that a token allows.
 const PULL: &str = "pull";
 const PUSH: &str = "pull,push";
+const DELETE: &str = "pull,push,delete";
 
 /// Ways to registries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

@@ -4,6 +4,7 @@ mod admin_server;
 mod check;
 mod controller;
 mod gateway;
+mod image_build;
 mod keys;
 mod logs;
 mod purge;
@@ -36,6 +37,9 @@ enum Role {
     Controller(Box<controller::ControllerArgs>),
     /// Run the gateway (runtime API and proxy)
     Gateway(Box<gateway::GatewayRoleArgs>),
+    /// Run a step of a full image build
+    #[command(subcommand, hide = true)]
+    ImageBuild(image_build::ImageBuildCommand),
     /// Create, list and revoke API keys, and rotate the root key
     Keys(keys::KeysArgs),
     /// Print the session key of a Sandbox
@@ -66,6 +70,7 @@ impl Args {
         match self.role {
             Role::Controller(args) => args.run().await,
             Role::Gateway(args) => args.run().await,
+            Role::ImageBuild(command) => command.run().await,
             Role::Keys(args) => args.run().await,
             Role::Token(args) => args.run().await,
             Role::Logs(args) => args.run().await,

@@ -133,6 +133,7 @@ async fn assemble(
             config: args.registries.registry_config.clone(),
             insecure: args.registries.insecure.clone(),
         },
+        builder: components::builder_config(args, &state.path),
         vitals: Arc::default(),
         api,
         client,
@@ -141,7 +142,7 @@ async fn assemble(
     })
 }
 
-/// There is no registry to build into, so an image that a client builds is an alias.
+/// Without a registry to build into, an image that a client builds is an alias.
 fn settings(args: &Args) -> ApiSettings {
     ApiSettings {
         image_builds: args.settings.image_builds.or(Some(ImageBuilds::Alias)),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Parser, Subcommand};
-use operator::controller::Deadlines;
+use operator::controller::{BUILDER_IMAGE, Deadlines};
 use operator::gateway::ApiSettings;
 use operator::urls::UrlForm;
 
@@ -81,6 +81,10 @@ pub struct Args {
     /// it. 0 is no limit. Without the cgroup controller for disks, the start fails with a limit.
     #[arg(long, env = "SANDBOX_DISK_RATE_LIMIT", default_value = "0", value_parser = bytes)]
     pub disk_rate_limit: u64,
+
+    /// Image with BuildKit, which runs the builds of --image-builds full.
+    #[arg(long, env = "SANDBOX_BUILDER_IMAGE", default_value = BUILDER_IMAGE)]
+    pub builder_image: String,
 
     /// Path of the executor binary. Default: `sandbox-executor` beside this program.
     #[arg(long, env = "SANDBOX_EXECUTOR")]

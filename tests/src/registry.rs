@@ -97,6 +97,25 @@ impl LocalRegistry {
         assert!(output.status.success(), "skopeo: {errors}");
         reference
     }
+
+    /// Tags of a repository that has had some.
+    pub fn tags(&self, repository: &str) -> Vec<String> {
+        let name = format!("docker://{}/{repository}", self.host());
+        let output = Command::new("skopeo")
+            .args(["list-tags", "--tls-verify=false"])
+            .args(
+                self.tokens
+                    .iter()
+                    .map(|_| format!("--creds={USER}:{PASSWORD}")),
+            )
+            .arg(&name)
+            .output()
+            .expect("skopeo, of hack/install");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "skopeo: {errors}");
+        let listed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        serde_json::from_value(listed["Tags"].clone()).expect("tags")
+    }
 }
 
 impl Drop for LocalRegistry {
@@ -108,7 +127,9 @@ impl Drop for LocalRegistry {
 fn serve(directory: &Path, port: u16, tokens: Option<&TokenServer>) -> io::Result<Child> {
     let mut config = json!({
         "version": "0.1",
-        "storage": {"filesystem": {"rootdirectory": directory.join("data")}},
+        "storage": {
+            "filesystem": {"rootdirectory": directory.join("data")}, "delete": {"enabled": true},
+        },
         "http": {"addr": format!("127.0.0.1:{port}")},
     });
     if let Some(tokens) = tokens {

@@ -44,16 +44,21 @@ ingress:
 egress:
   {{- include "netpol.dns" $v | trim | nindent 2 }}
   {{- if $v.sandboxes.internet }}
-  - to:
-      {{- range $world := list "0.0.0.0/0" "::/0" }}
-      {{- $except := list }}
-      {{- range $v.sandboxes.blockedCIDRs }}{{ if eq (contains ":" .) (contains ":" $world) }}{{ $except = append $except . }}{{ end }}{{ end }}
-      - ipBlock:
-          cidr: {{ quote $world }}
-          {{- with $except }}
-          except: {{- toYaml . | nindent 12 }}
-          {{- end }}
-      {{- end }}
+  {{- include "netpol.internet" $v.sandboxes.blockedCIDRs | trim | nindent 2 }}
   {{- end }}
   {{- with $v.sandboxes.extraEgress }}{{ toYaml . | nindent 2 }}{{ end }}
+{{- end }}
+
+{{- /* Everything but these addresses: a list. */}}
+{{- define "netpol.internet" }}
+- to:
+    {{- range $world := list "0.0.0.0/0" "::/0" }}
+    {{- $except := list }}
+    {{- range $ }}{{ if eq (contains ":" .) (contains ":" $world) }}{{ $except = append $except . }}{{ end }}{{ end }}
+    - ipBlock:
+        cidr: {{ quote $world }}
+        {{- with $except }}
+        except: {{- toYaml . | nindent 10 }}
+        {{- end }}
+    {{- end }}
 {{- end }}

@@ -45,6 +45,10 @@ readinessProbe:
   value: {{ .Values.logLevel | quote }}
 - name: SANDBOX_IMAGE_BUILDS
   value: {{ .Values.sandboxes.imageBuilds | quote }}
+{{- if eq .Values.sandboxes.imageBuilds "full" }}
+- name: SANDBOX_BUILD_NAMESPACE
+  value: {{ .Values.builds.namespace | quote }}
+{{- end }}
 {{- if not .Values.sandboxes.allNamespaces }}
 - name: SANDBOX_NAMESPACE
   value: {{ include "sandboxes" . | quote }}

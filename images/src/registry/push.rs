@@ -11,7 +11,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use reqwest::{Body, RequestBuilder, Response, Url};
 use tokio_util::io::ReaderStream;
 
-use super::{Origin, PUSH, Registry, RegistryError, own_origin};
+use super::{DELETE, Origin, PUSH, Registry, RegistryError, own_origin};
 use crate::{Credentials, Descriptor, Digest, Reference};
 
 /// Time of the upload of one blob.
@@ -96,6 +96,19 @@ impl Registry {
         };
         self.send(&origin, &what, put).await?;
         Ok(digest)
+    }
+
+    /// Deletes a manifest that `reference` names by its digest. Many registries do not allow it.
+    pub async fn delete_manifest(
+        &self,
+        reference: &Reference,
+        credentials: &Credentials,
+    ) -> Result<(), RegistryError> {
+        let origin = own_origin(reference, credentials, DELETE);
+        let url = self.url(&origin, &super::manifest_path(reference));
+        let delete = || self.0.client.delete(&url);
+        self.send(&origin, &reference.whole(), delete).await?;
+        Ok(())
     }
 
     /// Place of an upload. A registry cannot lead credentials to another host, nor an upload from

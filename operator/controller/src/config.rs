@@ -1,6 +1,7 @@
 //! Configuration of the controller: defaults, limits and settings of one installation, with the
 //! flags and environment variables that set them.
 
+mod build_args;
 mod deadlines;
 mod pod_args;
 
@@ -19,6 +20,9 @@ use shared::kubernetes::leader::LeaseConfig;
 use shared::tenants::Tenants;
 use shared::urls::Urls;
 
+pub use build_args::{
+    BUILDER_IMAGE, BuildArgs, BuildLimits, BuildSteps, BuilderConfig, BuilderIsolation,
+};
 pub use deadlines::Deadlines;
 pub use pod_args::PodArgs;
 
@@ -37,8 +41,9 @@ pub struct ControllerConfig {
     pub native_executor: bool,
     /// Patterns of images that start as root with the capabilities of `sudo`; `*` is any text.
     pub sudo_images: Vec<String>,
-    /// Image builds, of which the controller deletes those that are not used.
+    /// Image builds, of which the controller runs those of a Dockerfile, and deletes unused ones.
     pub image_builds: ImageBuilds,
+    pub builder: BuilderConfig,
     /// Lease of the leader election; `None` for the only controller of a cluster.
     pub leader: Option<LeaseConfig>,
     /// Tenants and their quotas.
@@ -85,6 +90,7 @@ impl ControllerConfig {
             native_executor: true,
             sudo_images: Vec::new(),
             image_builds: ImageBuilds::Off,
+            builder: BuilderConfig::default(),
             leader: None,
             tenants: Tenants::fixed([]),
             vitals: Arc::default(),

@@ -14,6 +14,7 @@ use tokio::sync::OnceCell;
 use crate::PeerClients;
 use crate::config::ControllerConfig;
 use crate::events::EventPublisher;
+use crate::image_builds::queue::BuildQueue;
 use crate::pod_index::PodIndex;
 use crate::pools::PoolIndex;
 use crate::pools::demand::DemandIndex;
@@ -39,6 +40,7 @@ pub(crate) struct Context {
     pub(crate) pools: Arc<PoolIndex>,
     pub(crate) waiting: Arc<WaitingSandboxes>,
     pub(crate) demand: DemandIndex,
+    pub(crate) builds: Arc<BuildQueue>,
     pub(crate) sandbox_queue: Arc<WorkQueue<Key>>,
     /// Pools whose warm Pods have to be looked at.
     pub(crate) pool_queue: Arc<WorkQueue<Key>>,
@@ -94,6 +96,7 @@ impl Context {
             memory: states.own(SandboxMemory::default()),
             quota: states.own(QuotaQueue::new(config.tenants.clone(), queue.clone())),
             demand: DemandIndex::default(),
+            builds: Arc::default(),
             waiting: states.own(WaitingSandboxes::new(pool_queue.clone())),
             events: states.own(EventPublisher::new(clock, metrics.clone())),
             sandbox_states: states,

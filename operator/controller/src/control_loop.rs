@@ -22,6 +22,7 @@ use crate::pools::reconciler::PoolReconciler;
 use crds::names;
 use shared::clock::Clock;
 use shared::diagnostics::Diagnostics;
+use shared::image_builds::ImageBuilds;
 use shared::index::{Index, Key};
 use shared::keys::Keys;
 use shared::kubernetes::leader::{LeaderElection, LeaderError};
@@ -117,8 +118,18 @@ fn spawn_watches(tasks: &mut JoinSet<()>, context: &Context) {
         Some(format!("{label}={value}")),
         context.pods.clone(),
         vitals.clone(),
-        shutdown,
+        shutdown.clone(),
     ));
+    if context.config.image_builds == ImageBuilds::Full {
+        let (label, value) = (names::BUILD_MODE_LABEL, names::FULL_BUILD);
+        tasks.spawn(watch::run(
+            watch::api(client, namespace),
+            Some(format!("{label}={value}")),
+            context.builds.clone(),
+            vitals.clone(),
+            shutdown,
+        ));
+    }
 }
 
 /// Makes the process unready as soon as the shutdown begins.
@@ -199,7 +210,7 @@ async fn run_leader_tasks(worker: &Arc<Worker>, shutdown: &CancellationToken) ->
     let (sandboxes, pools, _) = tokio::join!(
         worker.run(shutdown),
         pools.run(shutdown),
-        shutdown.run_until_cancelled(image_builds::delete_unused(context)),
+        shutdown.run_until_cancelled(image_builds::run(context)),
     );
     sandboxes && pools
 }

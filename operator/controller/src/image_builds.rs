@@ -1,113 +1,60 @@
-//! Deletion of image builds that are not used any more. The gateway makes them and records their
-//! use; the leader lists them from time to time, so that no process but the gateway has to keep
-//! them in memory.
+//! Image builds. The gateway makes most of them by itself; the leader runs those of a Dockerfile,
+//! each in a Pod of its own, and deletes builds that are not used any more.
 
+mod failure;
+mod log;
+mod pod;
+mod progress;
+pub(crate) mod queue;
+mod run;
+mod status;
+mod steps;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod unused;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use crds::ImageBuild;
-use crds::image_build::BuildPhase;
-use crds::sandbox::Phase;
-use jiff::{SignedDuration, Timestamp};
-use kube::api::{DeleteParams, ListParams, Preconditions};
-use kube::{Api, ResourceExt as _};
-use shared::index::{Entry, Index};
-use shared::kubernetes::client::{CallError, with_timeout};
+use shared::image_builds::ImageBuilds;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::context::Context;
 
-/// Time between two looks at all image builds.
-const INTERVAL: Duration = Duration::from_hours(1);
-/// Time of the first look after the controller began to lead, when there is more urgent work.
-const FIRST_DELAY: Duration = Duration::from_mins(1);
-/// Time after which an image that no client has asked for or started is deleted.
-const MAX_UNUSED: SignedDuration = SignedDuration::from_hours(14 * 24);
-/// Time for which a failed or interrupted build is kept for the administrator.
-const MAX_FAILED: SignedDuration = SignedDuration::from_hours(24);
-const PAGE_SIZE: u32 = 100;
+/// Longest time between two looks at the queue: builds expire in it.
+const INTERVAL: Duration = Duration::from_secs(30);
 
-/// Deletes unused image builds, now and then. Never ends.
-pub(crate) async fn delete_unused(context: &Context) {
-    if !context.config.image_builds.is_on() {
+/// Runs and deletes image builds. Never ends.
+pub(crate) async fn run(context: &Arc<Context>) {
+    tokio::join!(unused::delete_unused(context), run_full(context));
+}
+
+/// Runs full builds, as many at once as the limits allow.
+async fn run_full(context: &Arc<Context>) {
+    if context.config.image_builds != ImageBuilds::Full {
         return std::future::pending().await;
     }
-    sleep(FIRST_DELAY).await;
+    context.builds.wait_synced().await;
+    sweep::delete_leftovers(context).await;
+    let (queue, limits) = (&context.builds, &context.config.builder.limits);
+    let mut changes = queue.changes();
+    let mut running = JoinSet::new();
     loop {
-        match delete_once(context).await {
-            Ok(0) => {}
-            Ok(deleted) => tracing::info!(deleted, "deleted unused image builds"),
-            Err(error) => tracing::warn!(%error, "cannot delete unused image builds; retrying"),
+        for build in queue.expired(context.clock.now()) {
+            status::expire(context, &build).await;
         }
-        sleep(INTERVAL).await;
-    }
-}
-
-/// Deletes all image builds that are due, and returns their number.
-async fn delete_once(context: &Context) -> Result<usize, CallError> {
-    let api = api(context, context.config.namespace.as_deref());
-    let (now, mut deleted) = (context.clock.now(), 0);
-    let mut page = ListParams::default().limit(PAGE_SIZE);
-    loop {
-        let builds = with_timeout(api.list(&page)).await?;
-        let due = builds.items.iter().filter(|build| is_due(build, now));
-        for build in due.filter(|build| !is_in_use(build, &context.index)) {
-            delete(context, build).await?;
-            deleted += 1;
+        while let Some(build) = queue.take(limits) {
+            running.spawn(run::run(context.clone(), build));
         }
-        match builds.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(deleted),
+        let (waiting, running_now) = queue.counts();
+        context.metrics.record_build_queue(waiting, running_now);
+        tokio::select! {
+            // The sender lives in the queue, so this cannot fail.
+            _ = changes.changed() => {}
+            Some(_) = running.join_next() => {}
+            () = sleep(INTERVAL) => {}
         }
     }
 }
-
-fn api(context: &Context, namespace: Option<&str>) -> Api<ImageBuild> {
-    match namespace {
-        Some(namespace) => Api::namespaced(context.client.clone(), namespace),
-        None => Api::all(context.client.clone()),
-    }
-}
-
-/// Deletes a build as it was listed: one that was used since stays.
-async fn delete(context: &Context, build: &ImageBuild) -> Result<(), CallError> {
-    let params = DeleteParams::default().preconditions(Preconditions {
-        uid: build.uid(),
-        resource_version: build.resource_version(),
-    });
-    let api = api(context, build.namespace().as_deref());
-    match with_timeout(api.delete(&build.name_any(), &params)).await {
-        Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Returns whether a build is old enough to be deleted.
-fn is_due(build: &ImageBuild, now: Timestamp) -> bool {
-    let status = build.status.as_ref();
-    let used = status.and_then(|status| status.last_used_at.as_ref());
-    let finished = status.and_then(|status| status.finished_at.as_ref());
-    let created = build.metadata.creation_timestamp.as_ref();
-    let Some(since) = used.or(finished).or(created) else {
-        return false;
-    };
-    let kept = match build.phase() {
-        BuildPhase::Succeeded => MAX_UNUSED,
-        BuildPhase::Queued | BuildPhase::Running | BuildPhase::Failed => MAX_FAILED,
-    };
-    now.duration_since(since.0) > kept
-}
-
-/// Returns whether the tenant has a sandbox of the image, also a paused one.
-fn is_in_use(build: &ImageBuild, index: &Index) -> bool {
-    let Some(image) = build.runnable() else {
-        return false;
-    };
-    let runs = |entry: &Entry| {
-        entry.spec.image.as_ref() == Some(&image) && entry.status.phase != Phase::Stopped
-    };
-    let sandboxes = index.of_tenant(&build.spec.tenant);
-    build.is_usable() && sandboxes.iter().any(|entry| runs(entry))
-}
-
-#[cfg(test)]
-mod tests;

@@ -21,7 +21,9 @@ use std::sync::Arc;
 
 use shared::traffic::Gateways;
 
+pub use builder::RegistryAccess;
 pub use config::{
+    BUILDER_IMAGE, BuildArgs, BuildLimits, BuildSteps, BuilderConfig, BuilderIsolation,
     ClassPolicy, ConfigMapMount, ControllerConfig, Deadlines, Defaults, Injection, PodArgs,
     PodSettings,
 };

@@ -9,6 +9,7 @@ mod auth;
 mod batch;
 mod body;
 mod build;
+mod build_logs;
 mod endpoint;
 mod error;
 mod image;
@@ -95,6 +96,10 @@ fn endpoints(builds: ImageBuilds) -> Vec<Endpoint> {
     match builds {
         ImageBuilds::Off => all.extend(image::endpoints()),
         ImageBuilds::Alias | ImageBuilds::Append => all.extend(build::endpoints()),
+        ImageBuilds::Full => {
+            all.extend(build::endpoints());
+            all.push(build_logs::endpoint());
+        }
     }
     all.extend([admin::configs_endpoint(), health_endpoint()]);
     all.extend(openapi::endpoints());

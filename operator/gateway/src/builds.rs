@@ -9,9 +9,11 @@ mod context;
 mod dockerfile;
 mod error;
 mod form;
+mod full;
 pub mod index;
 mod judgement;
 mod layer;
+pub(crate) mod logs;
 mod make;
 mod outcome;
 mod registries;
@@ -26,6 +28,7 @@ use crds::ImageBuild;
 use images::Reference;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
+use shared::image_builds::ImageBuilds;
 use shared::image_reference;
 use shared::kubernetes::watch;
 use shared::metrics::GatewayMetrics;
@@ -58,13 +61,10 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(50);
 const MAX_CONCURRENT_UPLOADS: usize = 16;
 /// Age at which a build that is not finished was interrupted: its replica has ended.
 const MAX_UNFINISHED: SignedDuration = SignedDuration::from_secs(150);
+/// The same of a full build, which the controller ends, also in the queue.
+const MAX_UNFINISHED_FULL: SignedDuration = SignedDuration::from_mins(35);
 /// Time for the ends of interrupted builds to be written.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
-/// Reasons of failures that are not the client's fault.
-pub(crate) const REGISTRY_ERROR: &str = "RegistryError";
-pub(crate) const DISK_ERROR: &str = "DiskError";
-pub(crate) const INTERRUPTED: &str = "Interrupted";
-pub(crate) const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
 
 /// Image builds of one namespace.
 #[derive(Debug)]
@@ -74,8 +74,9 @@ pub(crate) struct Builds {
     store: BuildStore,
     usage: UsageRecorder,
     uploads: Arc<Semaphore>,
+    logs: Arc<Semaphore>,
     metrics: Arc<GatewayMetrics>,
-    /// Builds in the background, and their end with the process.
+    /// Builds and logs in the background, and their end with the process.
     running: TaskTracker,
     stopping: CancellationToken,
 }
@@ -102,6 +103,7 @@ impl Builds {
         let store = BuildStore::new(client, &config.namespace, index.clone());
         Self {
             usage: UsageRecorder::new(store.clone()),
+            logs: Arc::new(Semaphore::new(logs::MAX_CONCURRENT)),
             uploads: Arc::new(Semaphore::new(MAX_CONCURRENT_UPLOADS)),
             running: TaskTracker::new(),
             stopping: CancellationToken::new(),
@@ -114,6 +116,12 @@ impl Builds {
 
     pub(crate) fn is_on(&self) -> bool {
         self.config.image_builds().is_on()
+    }
+
+    /// Builds that are made for a tenant.
+    pub(crate) fn policy(&self, tenant: &Tenant) -> ImageBuilds {
+        let own = tenant.image_builds.unwrap_or(ImageBuilds::Full);
+        own.min(self.config.image_builds())
     }
 
     /// Keeps the index up to date until `shutdown`.
@@ -148,7 +156,8 @@ impl Builds {
     pub(crate) fn has_registry(&self, tenant: &Tenant) -> bool {
         let owner = self.config.registry_owner.as_ref();
         let is_owner = tenant.registry_prefix.is_some() || owner == Some(&tenant.name);
-        is_owner && self.config.registries.is_some()
+        let is_allowed = self.policy(tenant) >= ImageBuilds::Append;
+        is_owner && is_allowed && self.config.registries.is_some()
     }
 
     /// Returns whether the registry may be asked for a runtime image of the tenant.
@@ -169,6 +178,9 @@ impl Builds {
         let (Some(parsed), Ok(image)) = (parsed, reference.parse::<Reference>()) else {
             return Ok(ImageState::Missing);
         };
+        if !self.policy(tenant).is_on() {
+            return Ok(ImageState::unknown());
+        }
         let is_own = self.is_own(tenant, parsed.repository);
         if is_own {
             if let Some(build) = self.find(tenant, reference).await? {
@@ -214,7 +226,7 @@ impl Builds {
         let Some(parsed) = parsed.filter(|parsed| self.is_own(tenant, parsed.repository)) else {
             return Ok(None);
         };
-        if !self.is_on() {
+        if !self.policy(tenant).is_on() {
             return Ok(None);
         }
         if let Some(build) = self.find(tenant, reference).await? {
@@ -252,15 +264,16 @@ impl Builds {
         Ok(found)
     }
 
-    /// Returns a build of the tenant, finished if it finishes in time.
+    /// Returns a build of the tenant, finished if it finishes in time; or `None` in place of one that
+    /// is deleted meanwhile.
     pub(crate) async fn finished(
         &self,
         tenant: &Tenant,
         id: &str,
-    ) -> Result<Option<Arc<ImageBuild>>, BuildError> {
+    ) -> Result<Option<Option<Arc<ImageBuild>>>, BuildError> {
         self.synced().await?;
         match self.store.find_by_id(&tenant.name, id).await? {
-            Some(build) => Ok(self.wait_finished(build, STATUS_TIMEOUT).await),
+            Some(build) => Ok(Some(self.wait_finished(build, STATUS_TIMEOUT).await)),
             None => Ok(None),
         }
     }
@@ -326,6 +339,11 @@ impl ImageState {
 /// Returns whether a build will not finish any more.
 pub(crate) fn is_interrupted(build: &ImageBuild, now: Timestamp) -> bool {
     let created_at = build.creation_timestamp().map(|time| time.0);
-    let is_old = created_at.is_none_or(|at| now.duration_since(at) > MAX_UNFINISHED);
+    let status = build.status.as_ref();
+    let limit = match status.and_then(|status| status.context.as_ref()) {
+        Some(_) => MAX_UNFINISHED_FULL,
+        None => MAX_UNFINISHED,
+    };
+    let is_old = created_at.is_none_or(|at| now.duration_since(at) > limit);
     is_old && !build.is_finished()
 }

@@ -16,7 +16,7 @@ use crate::builds::{Registries, RegistryArgs};
 use crate::proxy::pod_network::PodNetwork;
 use crate::serve::tls::Certificate;
 use shared::diagnostics::Diagnostics;
-use shared::image_builds::ImageBuilds;
+use shared::image_builds::{DEFAULT_NAMESPACE, ImageBuilds};
 use shared::urls::{Scheme, UrlForm, Urls};
 
 /// Mount path of the workspaces of the API's sandboxes.
@@ -267,10 +267,14 @@ pub struct ApiSettings {
 
     /// Image builds of clients that name no image: off rejects them and reports every image as
     /// existing, alias makes the built image another name of its base image, append adds a layer to
-    /// parents in the registry of the API key, and else is as alias. Default: off, in a standalone
-    /// process alias.
+    /// parents in the registry of the API key, full runs every other Dockerfile in a Pod, and both
+    /// are as alias else. Default: off, in a standalone process alias.
     #[arg(long, env = "SANDBOX_IMAGE_BUILDS")]
     pub image_builds: Option<ImageBuilds>,
+
+    /// Namespace of the Pods of full builds.
+    #[arg(long, env = "SANDBOX_BUILD_NAMESPACE", default_value = DEFAULT_NAMESPACE)]
+    pub build_namespace: String,
 }
 
 impl Default for GatewayConfig {
@@ -296,7 +300,7 @@ fn without_flags<T: clap::Args>() -> T {
 impl GatewayConfig {
     /// Prepares the access to registries that the mode of image builds needs.
     pub fn open_registries(&mut self, args: &RegistryArgs) -> Result<(), images::RegistryError> {
-        if self.image_builds() == ImageBuilds::Append {
+        if self.image_builds() >= ImageBuilds::Append {
             self.registries = Some(Arc::new(Registries::new(args)?));
         }
         Ok(())

@@ -3,8 +3,26 @@
 use std::fmt;
 use std::str::FromStr;
 
+/// Namespace of the Pods of full builds, and of their logs.
+pub const DEFAULT_NAMESPACE: &str = "sandbox-builds";
+/// Key of the log of a full build in its ConfigMap, which has the name of the build.
+pub const LOG_KEY: &str = "log";
+/// Container that runs the instructions of a Dockerfile.
+pub const BUILD_CONTAINER: &str = "build";
+
+/// Reasons of failures that are not the client's fault.
+pub mod reason {
+    pub const REGISTRY_ERROR: &str = "RegistryError";
+    pub const DISK_ERROR: &str = "DiskError";
+    pub const INTERRUPTED: &str = "Interrupted";
+    pub const BUILDER_ERROR: &str = "BuilderError";
+    pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
+    /// The build never began.
+    pub const QUEUE_EXPIRED: &str = "QueueExpired";
+}
+
 /// Answer of the runtime API to clients that want an image built (`docs/builds.md`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ImageBuilds {
     /// Builds are rejected, and every image counts as existing.
     #[default]
@@ -13,6 +31,8 @@ pub enum ImageBuilds {
     Alias,
     /// As alias; but an image whose parent is in the registry is made there, by one more layer.
     Append,
+    /// As append; and a Dockerfile of any other kind runs in a Pod.
+    Full,
 }
 
 impl ImageBuilds {
@@ -30,7 +50,8 @@ impl FromStr for ImageBuilds {
             "off" | "" => Ok(Self::Off),
             "alias" => Ok(Self::Alias),
             "append" => Ok(Self::Append),
-            _ => Err("must be off, alias or append"),
+            "full" => Ok(Self::Full),
+            _ => Err("must be off, alias, append or full"),
         }
     }
 }
@@ -41,6 +62,7 @@ impl fmt::Display for ImageBuilds {
             Self::Off => "off",
             Self::Alias => "alias",
             Self::Append => "append",
+            Self::Full => "full",
         })
     }
 }

@@ -20,6 +20,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::image_builds::ImageBuilds;
 use crate::token_bucket::TokenBucket;
 use crate::urls::{UrlForm, Urls};
 use record::{Hash, Record};
@@ -54,6 +55,8 @@ pub struct Tenant {
     pub calls_per_second: Option<u32>,
     /// Image repository that replaces that of the installation, without `/runtime`.
     pub registry_prefix: Option<String>,
+    /// Image builds beyond these are not made. Absent: those of the installation.
+    pub image_builds: Option<ImageBuilds>,
 }
 
 /// Quota of one tenant; absent values do not limit. Of several keys, the tightest values apply.
@@ -269,6 +272,7 @@ impl Tenant {
             .registry_prefix
             .take()
             .or_else(|| other.registry_prefix.clone());
+        self.image_builds = tighter(self.image_builds, other.image_builds);
         self.calls_per_second = tighter(self.calls_per_second, other.calls_per_second);
     }
 }

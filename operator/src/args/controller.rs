@@ -7,7 +7,9 @@ use kube::Client;
 use super::admin_server::{self, AdminArgs};
 use super::urls::UrlArgs;
 use super::{Installation, shutdown_on_signal};
-use controller::{self, ControllerConfig, Deadlines, HttpSupervisors, PeerClients, PodArgs};
+use controller::{
+    self, BuildArgs, ControllerConfig, Deadlines, HttpSupervisors, PeerClients, PodArgs,
+};
 use shared::clock::Clock;
 use shared::diagnostics::Diagnostics;
 use shared::image_builds::ImageBuilds;
@@ -39,8 +41,7 @@ pub(super) struct ControllerArgs {
     /// are queried before an idle pause. Absent: there are no gateways.
     #[arg(long, env = "GATEWAYS", value_delimiter = ',')]
     gateways: Vec<String>,
-    /// Image builds of clients: off or alias; must be the same for the gateway. Unused ones are
-    /// deleted.
+    /// Image builds of clients: off, alias, append or full; must be the same for the gateway.
     #[arg(long, env = "SANDBOX_IMAGE_BUILDS", default_value_t)]
     image_builds: ImageBuilds,
     #[command(flatten)]
@@ -50,6 +51,8 @@ pub(super) struct ControllerArgs {
     deadlines: Deadlines,
     #[command(flatten)]
     pods: PodArgs,
+    #[command(flatten)]
+    builds: BuildArgs,
 }
 
 impl ControllerArgs {
@@ -104,6 +107,7 @@ impl ControllerArgs {
         config.namespace = self.namespace.filter(|namespace| !namespace.is_empty());
         config.defaults.lifecycle = self.deadlines;
         config.image_builds = self.image_builds;
+        config.builder = self.builds.into();
         self.pods.apply(&mut config);
         Ok(config)
     }

@@ -11,6 +11,7 @@ use kube::Client;
 
 use super::Installation;
 use crate::key_secret::{load_document, secrets, update_secret};
+use shared::image_builds::ImageBuilds;
 use shared::kubernetes::client::with_timeout;
 use shared::kubernetes::root_key;
 use shared::quantity;
@@ -73,6 +74,10 @@ struct CreateArgs {
     /// installation.
     #[arg(long)]
     registry_prefix: Option<String>,
+    /// Image builds: off, alias, append or full. Default: those of the installation, which are the
+    /// most that a key gets.
+    #[arg(long)]
+    image_builds: Option<ImageBuilds>,
     /// Time until the key expires, for example 720h. Default: never.
     #[arg(long, value_parser = expiry)]
     expires_in: Option<jiff::SignedDuration>,
@@ -130,6 +135,7 @@ impl CreateArgs {
             url_form: self.url_form.map(|form| form.to_string()),
             calls_per_second: self.calls_per_second,
             registry_prefix: self.registry_prefix.clone(),
+            image_builds: self.image_builds.map(|builds| builds.to_string()),
             expires_at: self
                 .expires_in
                 .map(|after| (Timestamp::now() + after).strftime("%FT%TZ").to_string()),

@@ -9,7 +9,8 @@ use images::{Credentials, Limits, RegistrySettings};
 use kube::Client;
 use operator::clock::Clock;
 use operator::controller::{
-    self, ControllerConfig, Deadlines, HttpSupervisors, Injection, PeerClients,
+    self, BuildSteps, BuilderConfig, BuilderIsolation, ControllerConfig, Deadlines,
+    HttpSupervisors, Injection, PeerClients, RegistryAccess,
 };
 use operator::diagnostics::Diagnostics;
 use operator::gateway::{self, ApiSettings, Gateway, GatewayConfig, Tenants};
@@ -39,6 +40,7 @@ pub(super) struct Components {
     pub(super) deadlines: Deadlines,
     pub(super) settings: ApiSettings,
     pub(super) registries: gateway::RegistryArgs,
+    pub(super) builder: BuilderConfig,
     /// One set of diagnostics for the whole process.
     pub(super) vitals: Arc<Diagnostics>,
 }
@@ -77,6 +79,7 @@ impl Components {
         config.tenants = self.tenants.clone();
         config.vitals = self.vitals.clone();
         config.image_builds = self.settings.image_builds.unwrap_or_default();
+        config.builder = self.builder.clone();
         let clients = PeerClients {
             supervisors: Arc::new(HttpSupervisors::default()),
             gateways: Arc::new(gateway),
@@ -151,6 +154,30 @@ pub(crate) fn image_pulls(args: &RegistryArgs) -> anyhow::Result<ImagePullConfig
         store_limit: args.image_store_limit,
         layer_limits: Limits::default(),
     })
+}
+
+/// Full image builds: BuildKit as root of a user namespace of the node, and the rest in this process.
+pub(super) fn builder_config(args: &Args, state: &Path) -> BuilderConfig {
+    let registries = &args.registries;
+    BuilderConfig {
+        image: args.builder_image.clone(),
+        isolation: BuilderIsolation::UserNamespace,
+        steps: BuildSteps::Local {
+            directory: image_builds(state),
+            registries: RegistryAccess {
+                config: registries.registry_config.clone(),
+                insecure: registries.insecure.clone(),
+            },
+        },
+        insecure_registries: registries.insecure.clone(),
+        namespace: args.settings.build_namespace.clone(),
+        ..BuilderConfig::default()
+    }
+}
+
+/// Directory that the builder shares with this process.
+fn image_builds(state: &Path) -> PathBuf {
+    state.join("image-builds")
 }
 
 /// State directory of the node.

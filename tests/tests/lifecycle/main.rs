@@ -9,6 +9,7 @@ mod day_of_claims;
 mod entrypoint_secret;
 mod failover;
 mod faults;
+mod full_builds;
 mod gateway_replicas;
 mod health;
 mod idle;

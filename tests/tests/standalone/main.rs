@@ -7,6 +7,7 @@ mod blackbox;
 mod escapes;
 mod first_session;
 mod fixture;
+mod full_builds;
 mod image_disk;
 mod image_push;
 mod images;

@@ -11,7 +11,7 @@ use super::{ClassPolicy, ConfigMapMount, ControllerConfig, Injection, PodSetting
 use shared::quantity;
 
 /// A value in JSON; `None` if it is empty. As an alias, the field is a plain value for clap.
-type Json<T> = Option<T>;
+pub(super) type Json<T> = Option<T>;
 
 /// Flags of the Pods of sandboxes.
 #[derive(Debug, Clone, clap::Args)]
@@ -146,7 +146,7 @@ fn present(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 
-fn present_all(texts: Vec<String>) -> Vec<String> {
+pub(super) fn present_all(texts: Vec<String>) -> Vec<String> {
     texts.into_iter().filter(|text| !text.is_empty()).collect()
 }
 
@@ -165,7 +165,7 @@ fn parse_mount(text: &str) -> Result<Option<ConfigMapMount>, String> {
 }
 
 /// Parses JSON; `None` for the empty value of a chart.
-fn parse_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<Json<T>, String> {
+pub(super) fn parse_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<Json<T>, String> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -174,7 +174,7 @@ fn parse_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<Json<T>, Str
         .map_err(|error| format!("{}: {}", error.path(), error.inner()))
 }
 
-fn parse_label(text: &str) -> Result<(String, String), String> {
+pub(super) fn parse_label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ if text.is_empty() => Ok((String::new(), String::new())),

@@ -1,129 +1,125 @@
-use std::collections::BTreeSet;
+//! Pods of full builds.
 
-use crds::sandbox::{SandboxSpec, Session};
-use crds::{Sandbox, names};
-use serde_json::{Value, json};
-use shared::clock::Clock;
-use shared::image_builds::ImageBuilds;
-use testing::FakeApi;
+use crds::ImageBuild;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
 
-use super::*;
-use crate::tests::{config, context, keys};
+use super::pod::BuildPod;
+use crate::config::{BuildSteps, BuilderConfig, BuilderIsolation};
 
-const BUILDS: &str = "/apis/openhands.dev/v1alpha1/namespaces/ns/imagebuilds";
-const NOW: &str = "2026-11-20T00:00:00Z";
-
-/// A build of this base image with this status, in the API server.
-fn put(api: &FakeApi, target: &str, base: &str, status: &Value) {
-    let digest = format!("sha256:{}", "0".repeat(64));
-    let spec = json!({"tenant": "default", "target": target, "base": base,
-        "contextDigest": digest, "mode": "Alias"});
-    let name = names::image_build("default", target);
-    let object = json!({
+fn build(spec: &serde_json::Value, base_image: Option<&str>) -> ImageBuild {
+    let mut object = json!({
         "apiVersion": "openhands.dev/v1alpha1", "kind": "ImageBuild",
-        "metadata": {"name": name}, "spec": spec, "status": status,
+        "metadata": {"name": "abc", "namespace": "sandboxes", "uid": "1"},
+        "spec": {"tenant": "alice", "target": "r.example/a/runtime:oh_v1_l_s",
+            "tags": ["r.example/a/runtime:oh_v1_l"], "contextDigest": "sha256:c", "mode": "Full"},
+        "status": {"context": "r.example/a/runtime@sha256:cc"},
     });
-    api.put(&format!("{BUILDS}/{name}"), object);
+    for (name, value) in spec.as_object().unwrap() {
+        object["spec"][name] = value.clone();
+    }
+    object["status"]["baseImage"] = json!(base_image);
+    serde_json::from_value(object).unwrap()
 }
 
-fn targets(api: &FakeApi) -> BTreeSet<String> {
-    let objects = api.objects();
-    let targets = objects.iter().map(|object| &object["spec"]["target"]);
-    targets
-        .map(|target| target.as_str().unwrap().to_owned())
-        .collect()
-}
-
-fn test_context(api: &FakeApi, builds: ImageBuilds) -> Context {
-    let mut config = config();
-    config.namespace = Some("ns".into());
-    config.image_builds = builds;
-    let clock = Clock::starting_at(NOW.parse().unwrap());
-    context(api.client(), config, clock)
-}
-
-/// A sandbox of a session that runs this image, in this phase.
-fn sandbox(context: &Context, session: &str, image: &str, phase: &str) {
-    let name = keys().session_runtime_id("ns", "default", session, 0);
-    let spec = SandboxSpec {
-        image: Some(image.into()),
-        session: Some(Session {
-            tenant: "default".into(),
-            id: session.into(),
-            ..Session::default()
-        }),
-        ..SandboxSpec::default()
+fn pod(build: &ImageBuild, config: &BuilderConfig) -> Pod {
+    let pod = BuildPod {
+        build,
+        config,
+        seconds: 1700,
     };
-    let mut sandbox = Sandbox::new(&name, spec);
-    sandbox.metadata.namespace = Some("ns".into());
-    sandbox.metadata.uid = Some(name);
-    sandbox.metadata.resource_version = Some("1".into());
-    sandbox.status = serde_json::from_value(json!({"phase": phase})).unwrap();
-    context.index.apply(&sandbox).unwrap();
+    pod.pod()
 }
 
-#[tokio::test(start_paused = true)]
-async fn unused_and_failed_builds_are_deleted() {
-    let api = FakeApi::default();
-    let succeeded = |at: &str| json!({"phase": "Succeeded", "finishedAt": at});
-    put(&api, "r:old", "a", &succeeded("2026-11-05T00:00:00Z"));
-    put(&api, "r:new", "a", &succeeded("2026-11-07T00:00:00Z"));
-    let mut used = succeeded("2026-01-01T00:00:00Z");
-    used["lastUsedAt"] = "2026-11-19T00:00:00Z".into();
-    put(&api, "r:used", "a", &used);
-    let failed = |at: &str| json!({"phase": "Failed", "finishedAt": at});
-    put(&api, "r:failed", "a", &failed("2026-11-18T23:00:00Z"));
-    put(&api, "r:failed-now", "a", &failed("2026-11-19T23:00:00Z"));
-    // It was created in January.
-    put(&api, "r:interrupted", "a", &json!({}));
-    let context = test_context(&api, ImageBuilds::Alias);
-    assert_eq!(delete_once(&context).await.unwrap(), 3);
-    let left = ["r:failed-now", "r:new", "r:used"].map(str::to_owned);
-    assert_eq!(targets(&api), BTreeSet::from(left));
-}
-
-#[tokio::test(start_paused = true)]
-async fn build_of_a_sandbox_is_kept() {
-    let api = FakeApi::default();
-    let old = json!({"phase": "Succeeded", "finishedAt": "2026-01-01T00:00:00Z"});
-    for base in ["paused", "running", "stopped", "unused"] {
-        put(&api, &format!("r:{base}"), base, &old);
+fn with_secret(isolation: BuilderIsolation) -> BuilderConfig {
+    BuilderConfig {
+        isolation,
+        steps: BuildSteps::Containers {
+            image: "operator:1".into(),
+            registry_secret: Some("registries".into()),
+        },
+        insecure_registries: vec!["10.0.0.1:5000".into()],
+        ..BuilderConfig::default()
     }
-    let context = test_context(&api, ImageBuilds::Alias);
-    sandbox(&context, "1", "paused", "Paused");
-    sandbox(&context, "2", "running", "Running");
-    sandbox(&context, "3", "stopped", "Stopped");
-    assert_eq!(delete_once(&context).await.unwrap(), 2);
-    let left = ["r:paused", "r:running"].map(str::to_owned);
-    assert_eq!(targets(&api), BTreeSet::from(left));
 }
 
-#[tokio::test(start_paused = true)]
-async fn builds_are_looked_at_every_hour_also_after_an_outage() {
-    let api = FakeApi::default();
-    let context = test_context(&api, ImageBuilds::Alias);
-    api.set_unavailable(true);
-    let later = async {
-        sleep(INTERVAL).await;
-        api.set_unavailable(false);
-        put(&api, "r:late", "a", &json!({}));
-        assert_eq!(targets(&api).len(), 1);
-        sleep(INTERVAL).await;
-        assert!(targets(&api).is_empty());
+#[test]
+fn steps_have_the_credentials_and_the_builder_has_none() {
+    let config = with_secret(BuilderIsolation::Rootless);
+    let build = build(
+        &json!({"base": "debian:12"}),
+        Some("docker.io/library/debian@sha256:b"),
+    );
+    let pod = pod(&build, &config);
+    let spec = pod.spec.clone().unwrap();
+    let init = spec.init_containers.unwrap();
+    let has_credentials = |name: &str| {
+        let all = init.iter().chain(&spec.containers);
+        let mut found = all.filter(|container| container.name == name);
+        let mounts = found.next().unwrap().volume_mounts.clone().unwrap();
+        mounts.iter().any(|mount| mount.name == "registry")
     };
-    tokio::select! {
-        () = delete_unused(&context) => unreachable!("it never ends"),
-        () = later => {}
-    }
+    assert!(has_credentials("fetch") && has_credentials("push") && !has_credentials("build"));
+    insta::assert_yaml_snapshot!(pod);
 }
 
-#[tokio::test(start_paused = true)]
-async fn builds_are_not_listed_when_they_are_off() {
-    let api = FakeApi::default();
-    let context = test_context(&api, ImageBuilds::Off);
-    tokio::select! {
-        () = delete_unused(&context) => unreachable!("it never ends"),
-        () = sleep(INTERVAL * 3) => {}
+#[test]
+fn builder_is_root_only_in_a_user_namespace() {
+    let config = with_secret(BuilderIsolation::UserNamespace);
+    let pod = pod(&build(&json!({}), None), &config).spec.unwrap();
+    assert_eq!(pod.host_users, Some(false));
+    let builder = &pod.init_containers.unwrap()[1];
+    let security = builder.security_context.clone().unwrap();
+    assert_eq!(
+        (security.privileged, security.run_as_user),
+        (Some(true), Some(0))
+    );
+    let rootless = with_secret(BuilderIsolation::Rootless);
+    let pod = self::pod(&build(&json!({}), None), &rootless).spec.unwrap();
+    assert_eq!(pod.host_users, None);
+    let security = pod.init_containers.unwrap()[1]
+        .security_context
+        .clone()
+        .unwrap();
+    assert_eq!(security.privileged, None);
+}
+
+#[test]
+fn builder_gets_the_base_image_under_its_name_in_the_dockerfile() {
+    let digest = format!("sha256:{}", "b".repeat(64));
+    let fetched = format!("r.example/base@{digest}");
+    let options = |spec: serde_json::Value, base: Option<&str>| {
+        let pod = pod(&build(&spec, base), &BuilderConfig::default());
+        let init = pod.spec.unwrap().init_containers.unwrap();
+        let command = init[1].command.clone().unwrap();
+        let is_base = |arg: &String| arg.contains("context:") || arg.starts_with("--oci-layout");
+        command.into_iter().filter(is_base).collect::<Vec<_>>()
+    };
+    let layout = "--oci-layout=base=/build/source/base".to_owned();
+    for (from, name) in [
+        ("debian", "debian"),
+        ("docker.io/library/debian:12", "debian:12"),
+        ("python:latest", "python"),
+        ("docker.io/me/app:1", "me/app:1"),
+        ("index.docker.io/me/app:1", "me/app:1"),
+        ("ghcr.io/a/b:latest", "ghcr.io/a/b"),
+        ("127.0.0.1:5000/a/b:1", "127.0.0.1:5000/a/b:1"),
+    ] {
+        let context = format!("--opt=context:{name}=oci-layout://base@{digest}");
+        assert_eq!(
+            options(json!({"base": from}), Some(&fetched)),
+            [layout.clone(), context]
+        );
     }
-    assert!(api.calls().is_empty());
+    // Not fetched: the builder pulls it, under the name of an earlier alias.
+    assert_eq!(
+        options(json!({"base": "debian:12"}), None),
+        <[String; 0]>::default()
+    );
+    let alias = json!({"base": "debian:12", "from": "r.example/a/runtime:oh_v1_l"});
+    assert_eq!(
+        options(alias, None),
+        ["--opt=context:r.example/a/runtime:oh_v1_l=docker-image://debian:12"]
+    );
+    assert_eq!(options(json!({}), None), <[String; 0]>::default());
 }

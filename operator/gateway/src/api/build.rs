@@ -15,11 +15,13 @@ use serde::Serialize;
 
 use super::auth::{Poller, RateLimitedCaller};
 use super::endpoint::{Endpoint, IMAGES};
-use super::image::{BuildStatusQuery, ImageExists, ImageQuery, RegistryPrefix, registry_prefix};
+use super::image::{
+    self, BuildStatusQuery, ImageExists, ImageQuery, RegistryPrefix, registry_prefix,
+};
 use super::{ApiError, Shared, audit};
-use crate::builds::{
-    BuildError, BuildForm, DEADLINE_EXCEEDED, DISK_ERROR, INTERRUPTED, ImageState, MAX_FORM_BYTES,
-    REGISTRY_ERROR, is_interrupted,
+use crate::builds::{BuildError, BuildForm, ImageState, MAX_FORM_BYTES, is_interrupted};
+use shared::image_builds::reason::{
+    BUILDER_ERROR, DEADLINE_EXCEEDED, DISK_ERROR, INTERRUPTED, QUEUE_EXPIRED, REGISTRY_ERROR,
 };
 
 /// Answer to the question for an image.
@@ -38,7 +40,7 @@ struct AcceptedBuild {
 
 /// Progress of a build.
 #[derive(Debug, Serialize, JsonSchema)]
-struct BuildProgress {
+pub(super) struct BuildProgress {
     status: BuildWord,
     /// Reference of the image.
     image: String,
@@ -55,6 +57,8 @@ enum BuildWord {
     Failure,
     InternalError,
     Timeout,
+    Cancelled,
+    Expired,
 }
 
 pub(super) fn endpoints() -> [Endpoint; 4] {
@@ -107,6 +111,10 @@ async fn build(
     caller: RateLimitedCaller,
     request: Request,
 ) -> Result<(StatusCode, Json<AcceptedBuild>), ApiError> {
+    if !api.builds.policy(&caller.tenant).is_on() {
+        image::discard_form(request).await;
+        return Err(ApiError::NoBuilder);
+    }
     let form = async {
         let form = Multipart::from_request(request, &()).await;
         let form = form.map_err(|error| not_a_form(&error))?;
@@ -132,10 +140,23 @@ async fn build_status(
     let Query(query) = query?;
     let build = api.builds.finished(&tenant, &query.id()?).await?;
     let build = build.ok_or(ApiError::UnknownBuild)?;
-    Ok(Json(progress(&build)))
+    Ok(Json(build.map_or_else(BuildProgress::cancelled, |build| {
+        progress(&build)
+    })))
 }
 
-fn progress(build: &ImageBuild) -> BuildProgress {
+impl BuildProgress {
+    /// End of a build that was deleted meanwhile.
+    pub(super) fn cancelled() -> Self {
+        Self {
+            status: BuildWord::Cancelled,
+            image: String::new(),
+            error: Some("the build was deleted".to_owned()),
+        }
+    }
+}
+
+pub(super) fn progress(build: &ImageBuild) -> BuildProgress {
     let failed = build.status.as_ref();
     let message = failed.and_then(|status| status.message.clone());
     let reason = failed.and_then(|status| status.reason.as_deref());
@@ -158,8 +179,9 @@ fn progress(build: &ImageBuild) -> BuildProgress {
 
 fn failure_word(reason: Option<&str>) -> BuildWord {
     match reason {
-        Some(REGISTRY_ERROR | DISK_ERROR | INTERRUPTED) => BuildWord::InternalError,
+        Some(REGISTRY_ERROR | DISK_ERROR | INTERRUPTED | BUILDER_ERROR) => BuildWord::InternalError,
         Some(DEADLINE_EXCEEDED) => BuildWord::Timeout,
+        Some(QUEUE_EXPIRED) => BuildWord::Expired,
         _ => BuildWord::Failure,
     }
 }

@@ -133,9 +133,13 @@ async fn image_exists(
 }
 
 async fn build(_: RateLimitedCaller, request: Request) -> ApiError {
-    // The response is the same for an incomplete upload.
-    let _ = timeout(CONTEXT_TIMEOUT, discard(request.into_body())).await;
+    discard_form(request).await;
     ApiError::NoBuilder
+}
+
+/// Reads a form to its end. The response is the same for an incomplete upload.
+pub(super) async fn discard_form(request: Request) {
+    let _ = timeout(CONTEXT_TIMEOUT, discard(request.into_body())).await;
 }
 
 async fn discard(mut body: Body) {

@@ -72,6 +72,11 @@ pub(super) fn recognize(text: &str) -> (Option<String>, Recognition) {
     (Some(base), recognition)
 }
 
+/// Image in the rest of an instruction `FROM`, which may have flags before it and a name behind it.
+pub(super) fn operand(rest: &str) -> Option<&str> {
+    rest.split_whitespace().find(|word| !word.starts_with("--"))
+}
+
 /// Joins continued lines, and drops comments, empty lines and indentation.
 fn instructions(text: &str) -> Vec<String> {
     let (mut found, mut line) = (Vec::new(), String::new());

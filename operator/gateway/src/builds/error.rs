@@ -30,6 +30,8 @@ pub(crate) enum BuildError {
     Timeout,
     #[error("this API key has {max} image builds; those that are not used for 14 days are deleted")]
     TooMany { max: usize },
+    #[error("too many logs are being read; try again")]
+    ManyLogs,
     #[error("the gateway has not listed all image builds yet; try again")]
     NotSynced,
     #[error("the registry of runtime images: {0}")]
@@ -45,6 +47,7 @@ impl BuildError {
     pub(crate) fn kind(&self) -> (StatusCode, &'static str) {
         match self {
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too-large"),
+            Self::ManyLogs => (StatusCode::SERVICE_UNAVAILABLE, "many-logs"),
             Self::NotSynced => (StatusCode::SERVICE_UNAVAILABLE, "not-synced"),
             Self::Cluster(SandboxError::Refused(_)) => (StatusCode::BAD_REQUEST, "refused"),
             Self::Cluster(error) => (StatusCode::SERVICE_UNAVAILABLE, error.category()),

@@ -1,6 +1,7 @@
 //! Base image and mode of a build, or the reason for which there is no image.
 
 use crds::image_build::BuildMode;
+use shared::image_builds::ImageBuilds;
 use shared::image_reference;
 use shared::tenants::Tenant;
 
@@ -12,8 +13,10 @@ use super::outcome::Failure;
 #[derive(Debug)]
 pub(super) struct Judgement {
     pub(super) base: Option<String>,
+    /// Name of the base image in the Dockerfile, if it is another one.
+    pub(super) from: Option<String>,
     pub(super) mode: BuildMode,
-    /// The base image is an earlier runtime image that only the registry can have.
+    /// The base image is an earlier runtime image that only the tenant's registry can have.
     pub(super) is_foreign_parent: bool,
     pub(super) failure: Option<Failure>,
 }
@@ -22,6 +25,11 @@ impl Builds {
     /// Finds the base image of a build.
     pub(super) fn judge(&self, tenant: &Tenant, form: &BuildForm) -> Judgement {
         let (from, recognition) = dockerfile::recognize(&form.context.dockerfile);
+        let is_template = matches!(recognition, Recognition::Template(_));
+        if !is_template && self.policy(tenant) == ImageBuilds::Full && form.context.files.is_some()
+        {
+            return self.full(tenant, from.as_deref());
+        }
         let from = from.filter(|from| image_reference::parse(from).is_some());
         let Some(from) = from else {
             return Judgement::failed(None, "InvalidBase", INVALID_BASE.to_owned());
@@ -60,6 +68,34 @@ impl Builds {
             None => failed("UnknownParent", &unknown_parent(&from)),
         }
     }
+
+    /// Returns whether an image is below the tenant's prefix, where the credentials of the gateway
+    /// are used for the tenant.
+    fn is_of_tenant(&self, tenant: &Tenant, reference: &str) -> bool {
+        let prefix = self.registry_prefix(tenant);
+        let below = reference.strip_prefix(prefix);
+        below.is_some_and(|below| below.starts_with('/')) && self.has_registry(tenant)
+    }
+
+    /// A Dockerfile that runs as it is. Its base image may be another name of an image.
+    fn full(&self, tenant: &Tenant, from: Option<&str>) -> Judgement {
+        let from = from.and_then(dockerfile::operand);
+        let from = from.filter(|from| image_reference::parse(from).is_some());
+        let parent = from.and_then(|from| self.index.by_reference(&tenant.name, from));
+        let known = parent.and_then(|parent| parent.runnable());
+        let base = known.or_else(|| from.map(str::to_owned));
+        Judgement {
+            from: from
+                .filter(|from| base.as_deref() != Some(from))
+                .map(str::to_owned),
+            is_foreign_parent: base
+                .as_deref()
+                .is_some_and(|base| self.is_of_tenant(tenant, base)),
+            base,
+            mode: BuildMode::Full,
+            failure: None,
+        }
+    }
 }
 
 const INVALID_BASE: &str = "the Dockerfile does not begin with FROM and an image reference: set \
@@ -80,6 +116,7 @@ impl Judgement {
     fn base(base: String, mode: BuildMode) -> Self {
         Self {
             base: Some(base),
+            from: None,
             mode,
             is_foreign_parent: false,
             failure: None,
@@ -89,6 +126,7 @@ impl Judgement {
     fn failed(base: Option<String>, reason: &'static str, message: String) -> Self {
         Self {
             base,
+            from: None,
             mode: BuildMode::Alias,
             is_foreign_parent: false,
             failure: Some(Failure { reason, message }),

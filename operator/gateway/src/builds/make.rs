@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::ImageBuild;
-use crds::image_build::ImageBuildSpec;
+use crds::image_build::{BuildMode, ImageBuildSpec};
 use images::{Addition, AppendError, Layer, Owner, Parent, Reference, RegistryError};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -14,12 +14,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
+use super::Builds;
 use super::context::ContextFiles;
 use super::judgement::unknown_parent;
 use super::layer::{self, LayerError};
 use super::outcome::{Failure, Made};
 use super::registries::Registries;
-use super::{Builds, DEADLINE_EXCEEDED, DISK_ERROR, INTERRUPTED, REGISTRY_ERROR};
+use shared::image_builds::reason::{DEADLINE_EXCEEDED, DISK_ERROR, INTERRUPTED, REGISTRY_ERROR};
 
 /// Time of one build.
 pub(super) const DEADLINE: Duration = Duration::from_mins(2);
@@ -30,8 +31,8 @@ const DEFAULT_OWNER: Owner = Owner {
     uid: 1000,
     gid: 1000,
 };
-const CONTEXT_LABEL: &str = "openhands.dev/context-digest";
-const TENANT_LABEL: &str = "openhands.dev/tenant";
+pub(super) const CONTEXT_LABEL: &str = "openhands.dev/context-digest";
+pub(super) const TENANT_LABEL: &str = "openhands.dev/tenant";
 
 /// A build to make.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub(super) struct Task {
     pub(super) build: Arc<ImageBuild>,
     /// Files for a layer, with what bounds their number on disk.
     pub(super) files: Option<(ContextFiles, OwnedSemaphorePermit)>,
+    /// Instructions of a full build.
+    pub(super) dockerfile: String,
     /// The base image has to be in the registry.
     pub(super) is_foreign_parent: bool,
     pub(super) began: (Instant, Timestamp),
@@ -49,7 +52,9 @@ impl Builds {
     pub(super) async fn make(self: Arc<Self>, registries: Arc<Registries>, mut task: Task) {
         let making = Box::pin(timeout(DEADLINE, self.make_image(&registries, &mut task)));
         let made = match self.stopping.run_until_cancelled(making).await {
-            Some(Ok(made)) => made,
+            // The controller ends it.
+            Some(Ok(Ok(None))) => return,
+            Some(Ok(made)) => made.map(Option::unwrap_or_default),
             Some(Err(_)) => Err(Failure::new(
                 DEADLINE_EXCEEDED,
                 &format!("the build took longer than {} s", DEADLINE.as_secs()),
@@ -76,7 +81,20 @@ impl Builds {
         self.metrics.record_image_build(name, result, took);
     }
 
-    async fn make_image(&self, registries: &Registries, task: &mut Task) -> Result<Made, Failure> {
+    /// Returns `None` if the controller makes the image.
+    async fn make_image(
+        &self,
+        registries: &Registries,
+        task: &mut Task,
+    ) -> Result<Option<Made>, Failure> {
+        if task.build.spec.mode == BuildMode::Full {
+            return self.hand_over(registries, task).await;
+        }
+        let made = self.make_here(registries, task).await;
+        made.map(Some)
+    }
+
+    async fn make_here(&self, registries: &Registries, task: &mut Task) -> Result<Made, Failure> {
         let base = task.build.spec.base.as_deref().unwrap_or_default();
         let parsed = base.parse::<Reference>();
         let base =

@@ -2,7 +2,8 @@
 
 use images::Inspection;
 
-use super::REGISTRY_ERROR;
+use shared::image_builds::reason::REGISTRY_ERROR;
+
 use super::registries::QuestionError;
 
 /// Facts of an image that was made.

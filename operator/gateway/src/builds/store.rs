@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::ImageBuild;
-use crds::image_build::ImageBuildSpec;
-use crds::names::{self, GATEWAY_FIELD_MANAGER, MANAGED_BY_LABEL};
+use crds::image_build::{BuildMode, ImageBuildSpec};
+use crds::names::{self, BUILD_MODE_LABEL, FULL_BUILD, GATEWAY_FIELD_MANAGER, MANAGED_BY_LABEL};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
@@ -90,6 +90,10 @@ impl BuildStore {
         let mut build = ImageBuild::new(&name, spec);
         let labels = build.labels_mut();
         labels.insert(MANAGED_BY_LABEL.into(), GATEWAY_FIELD_MANAGER.into());
+        if build.spec.mode == BuildMode::Full {
+            let labels = build.labels_mut();
+            labels.insert(BUILD_MODE_LABEL.into(), FULL_BUILD.into());
+        }
         let params = create_params();
         match retrying(|| self.api.create(&params, &build)).await {
             Ok(created) => {

@@ -64,6 +64,7 @@ impl Builds {
         self.synced().await?;
         let judgement = self.judge(tenant, &form);
         let files = form.context.files.take();
+        let dockerfile = std::mem::take(&mut form.context.dockerfile);
         let spec = self.spec(tenant, form, &judgement)?;
         for _ in 0..MAX_ROUNDS {
             if let Some(known) = self.store.look_up(&tenant.name, &spec.target).await? {
@@ -90,8 +91,9 @@ impl Builds {
             let task = Task {
                 build,
                 files: files
-                    .filter(|_| mode == BuildMode::Append)
+                    .filter(|_| mode != BuildMode::Alias)
                     .map(|files| (files, permit)),
+                dockerfile,
                 is_foreign_parent: judgement.is_foreign_parent,
                 began,
             };
@@ -134,6 +136,7 @@ impl Builds {
             target,
             tags,
             base,
+            from: judgement.from.clone(),
             context_digest: form.context.digest,
             mode: judgement.mode,
         })
@@ -161,7 +164,7 @@ impl Builds {
             finished_at: Some(Time(Timestamp::now())),
             reason: failure.as_ref().map(|failure| failure.reason.to_owned()),
             message: failure.map(|failure| failure.message.chars().take(MAX_MESSAGE).collect()),
-            last_used_at: None,
+            ..ImageBuildStatus::default()
         };
         let finished = self.store.report(build, &json!(status)).await?;
         Ok(if finished.is_usable() {

@@ -30,6 +30,11 @@ role_metrics! {
         "warm_pods", "Warm Pods by state";
     claims: Family<Labels<1>, Counter> = Family::default(),
         "claims", "Claims of warm Pods by outcome";
+    image_builds: DurationFamily<1> = durations(),
+        "image_build_duration_seconds",
+        "Time from the request of a full image build to its end, by result";
+    builds_unfinished: Family<Labels<1>, Gauge> = Family::default(),
+        "image_builds_unfinished", "Full image builds that have not ended, by state";
     pub queued: Gauge = Gauge::default(),
         "queue_depth", "Keys due in the work queue";
     pub in_progress: Gauge = Gauge::default(),
@@ -71,6 +76,19 @@ impl ControllerMetrics {
     pub fn started(&self, kind: &'static str, took: Duration) {
         let starts = self.starts.get_or_create(&[("kind", kind)]);
         starts.observe(took.as_secs_f64());
+    }
+
+    /// Records the end of a full image build: `succeeded` or `failed`.
+    pub fn record_image_build(&self, result: &'static str, took: Duration) {
+        let builds = self.image_builds.get_or_create(&[("result", result)]);
+        builds.observe(took.as_secs_f64());
+    }
+
+    pub fn record_build_queue(&self, waiting: usize, running: usize) {
+        for (state, count) in [("waiting", waiting), ("running", running)] {
+            let gauge = self.builds_unfinished.get_or_create(&[("state", state)]);
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
     }
 
     pub fn event(&self, outcome: &'static str) {

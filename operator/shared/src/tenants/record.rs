@@ -55,6 +55,8 @@ pub struct RawRecord {
     pub calls_per_second: Option<u32>,
     /// Image repository for clients that name no image; they append `/runtime`.
     pub registry_prefix: Option<String>,
+    /// `off`, `alias`, `append` or `full`.
+    pub image_builds: Option<String>,
 }
 
 impl Record {
@@ -68,6 +70,7 @@ impl Record {
                 url_form: None,
                 calls_per_second: None,
                 registry_prefix: None,
+                image_builds: None,
             }),
             expires_at: None,
             fixed: true,
@@ -81,6 +84,7 @@ impl RawRecord {
             return Err("name must have 1 to 63 bytes");
         }
         let form = self.url_form.as_deref().map(str::parse).transpose();
+        let builds = self.image_builds.as_deref().map(str::parse).transpose();
         let expiry = self.expires_at.as_deref().map(str::parse).transpose();
         let rate = self.calls_per_second.unwrap_or(DEFAULT_CALLS_PER_SECOND);
         let sha256 = HEXLOWER_PERMISSIVE.decode(self.sha256.as_bytes()).ok();
@@ -93,6 +97,7 @@ impl RawRecord {
                 url_form: form.map_err(|_| "urlForm is unknown")?,
                 calls_per_second: Some(rate).filter(|rate| *rate > 0),
                 registry_prefix: self.registry_prefix()?,
+                image_builds: builds.map_err(|_| "imageBuilds is unknown")?,
             }),
             expires_at: expiry.map_err(|_| "expiresAt is not an RFC 3339 time")?,
             fixed: false,
@@ -163,7 +168,7 @@ mod tests {
             ..RawRecord::default()
         };
         assert!(good.check().is_ok());
-        let bad: [fn(&mut RawRecord); 9] = [
+        let bad: [fn(&mut RawRecord); 10] = [
             |r| r.name = String::new(),
             |r| r.name = "x".repeat(64),
             |r| r.sha256 = "zz".repeat(32),
@@ -171,6 +176,7 @@ mod tests {
             |r| r.max_memory = Some("-1".into()),
             |r| r.url_form = Some("round".into()),
             |r| r.expires_at = Some("tomorrow".into()),
+            |r| r.image_builds = Some("all".into()),
             |r| r.registry_prefix = Some("a b".into()),
             |r| r.registry_prefix = Some("a/b:1".into()),
         ];

@@ -1,0 +1,270 @@
+//! One full build, from its Pod to the status. A later leader goes on with the Pod that it finds.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use builder::{BuiltImage, FetchArgs, PushArgs};
+use crds::ImageBuild;
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use shared::image_builds::reason;
+use shared::kubernetes::client::{CallError, with_timeout};
+use tokio::time::{sleep, timeout};
+
+use super::failure::Failure;
+use super::pod::{self, BuildPod, local_directory};
+use super::progress::{Progress, has_log, progress};
+use super::queue::{MIN_BUILD_TIME, RunningBuild, remaining};
+use super::{log, status};
+use crate::config::BuildSteps;
+use crate::context::Context;
+
+/// Time between two looks at a Pod.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Time before a build goes on after a failed call.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
+/// Pods of one build; more than one if a node was lost.
+const MAX_ATTEMPTS: u32 = 3;
+/// Time after its deadline in which a Pod must have ended.
+const DEADLINE_GRACE: SignedDuration = SignedDuration::from_secs(20);
+/// Time for a Pod to be gone.
+const DELETE_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Runs a build until it has finished or was deleted. After an error it waits, and stays in the
+/// queue.
+pub(super) async fn run(context: Arc<Context>, running: RunningBuild) {
+    let run = BuildRun {
+        pods: Api::namespaced(context.client.clone(), &context.config.builder.namespace),
+        context: &context,
+        running: &running,
+        name: running.build.name_any(),
+    };
+    if let Err(error) = run.run().await {
+        let name = &run.name;
+        tracing::warn!(name, %error, "image build is delayed; retrying");
+        sleep(RETRY_DELAY).await;
+    }
+}
+
+struct BuildRun<'a> {
+    context: &'a Context,
+    running: &'a RunningBuild,
+    pods: Api<Pod>,
+    name: String,
+}
+
+/// End of a Pod.
+enum Ended {
+    Built(Result<BuiltImage, Failure>),
+    /// Its node was lost, not the build.
+    Lost(String),
+    /// The build was deleted.
+    Deleted,
+}
+
+impl BuildRun<'_> {
+    async fn run(&self) -> Result<(), CallError> {
+        let mut last = "its Pods were lost".to_owned();
+        while let Some(build) = self.current() {
+            let attempts = build.status.as_ref().and_then(|status| status.attempts);
+            let found = with_timeout(self.pods.get_opt(&self.name)).await?;
+            if found.is_none() && attempts.unwrap_or_default() >= MAX_ATTEMPTS {
+                let failure = Failure::new(reason::INTERRUPTED, last);
+                return status::finish(self.context, &build, &Err(failure)).await;
+            }
+            if found.is_none() && !self.begin(&build).await? {
+                continue;
+            }
+            match self.wait().await? {
+                Ended::Built(made) => return self.finish(&build, made).await,
+                Ended::Deleted => break,
+                Ended::Lost(message) => last = message,
+            }
+            self.delete_pod().await?;
+        }
+        self.delete_pod().await?;
+        self.remove_directory(&self.running.build).await;
+        Ok(())
+    }
+
+    /// The build, unless it has finished or was deleted.
+    fn current(&self) -> Option<Arc<ImageBuild>> {
+        let uid = self.running.build.metadata.uid.as_deref();
+        self.context.builds.unfinished(&self.running.key, uid)
+    }
+
+    /// Creates the Pod. Returns whether there is one.
+    async fn begin(&self, build: &ImageBuild) -> Result<bool, CallError> {
+        status::begin(self.context, build).await?;
+        let left = remaining(build, self.context.clock.now()).max(MIN_BUILD_TIME);
+        if let Err(failure) = self.fetch(build).await {
+            status::finish(self.context, build, &Err(failure)).await?;
+            return Ok(false);
+        }
+        let pod = BuildPod {
+            build,
+            config: &self.context.config.builder,
+            seconds: left.as_secs(),
+        };
+        match with_timeout(self.pods.create(&PostParams::default(), &pod.pod())).await {
+            Err(error) if error.is_already_exists() => Ok(true),
+            Err(error) if !error.is_server_error() => {
+                let message = format!("the Pod of the build is not accepted: {error}");
+                let failure = Failure::new(reason::BUILDER_ERROR, message);
+                status::finish(self.context, build, &Err(failure)).await?;
+                Ok(false)
+            }
+            created => created.map(|_| true),
+        }
+    }
+
+    /// Waits until the Pod has ended.
+    async fn wait(&self) -> Result<Ended, CallError> {
+        loop {
+            let Some(build) = self.current() else {
+                return Ok(Ended::Deleted);
+            };
+            let Some(pod) = with_timeout(self.pods.get_opt(&self.name)).await? else {
+                return Ok(Ended::Lost("its Pod was deleted".to_owned()));
+            };
+            let is_over = remaining(&build, self.context.clock.now()) < -DEADLINE_GRACE;
+            match progress(&pod) {
+                Progress::Unfinished if is_over => {
+                    return Ok(Ended::Built(Err(Failure::deadline())));
+                }
+                Progress::Unfinished if pod.metadata.deletion_timestamp.is_none() => {}
+                Progress::Unfinished => return Ok(Ended::Lost("its Pod was deleted".to_owned())),
+                Progress::Succeeded(Some(built)) => return Ok(Ended::Built(Ok(built))),
+                Progress::Succeeded(None) => return Ok(Ended::Built(self.push(&build).await)),
+                Progress::Failed(failure) => return Ok(Ended::Built(Err(failure))),
+                Progress::Lost(message) => return Ok(Ended::Lost(message)),
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// Keeps the log, then writes the status, and only then deletes the Pod.
+    async fn finish(
+        &self,
+        build: &ImageBuild,
+        made: Result<BuiltImage, Failure>,
+    ) -> Result<(), CallError> {
+        let pod = with_timeout(self.pods.get_opt(&self.name)).await?;
+        let log = match pod.filter(has_log) {
+            Some(_) => log::read(&self.pods, &self.name).await,
+            None => String::new(),
+        };
+        let made = made.map_err(|failure| match failure.reason {
+            reason::REGISTRY_ERROR | reason::BUILDER_ERROR => failure,
+            _ => failure.with_log(&log),
+        });
+        if !log.is_empty() {
+            log::keep(self.context, build, log).await?;
+        }
+        if let Err(failure) = &made {
+            let (name, reason) = (&self.name, failure.reason);
+            tracing::info!(
+                name,
+                target = build.spec.target,
+                reason,
+                "image build failed"
+            );
+        }
+        status::finish(self.context, build, &made).await?;
+        self.delete_pod().await?;
+        self.remove_directory(build).await;
+        Ok(())
+    }
+
+    /// Deletes the Pod and waits until its name is free.
+    async fn delete_pod(&self) -> Result<(), CallError> {
+        match with_timeout(self.pods.delete(&self.name, &DeleteParams::default())).await {
+            Err(error) if error.is_not_found() => return Ok(()),
+            deleted => drop(deleted?),
+        }
+        let gone = async {
+            while with_timeout(self.pods.get_opt(&self.name)).await?.is_some() {
+                sleep(POLL_INTERVAL).await;
+            }
+            Ok(())
+        };
+        timeout(DELETE_TIMEOUT, gone)
+            .await
+            .unwrap_or(Err(CallError::Timeout))
+    }
+}
+
+/// Steps of this process, if the Pod runs on this machine.
+impl BuildRun<'_> {
+    /// Directory of a build on this machine, with the access to registries.
+    fn local(&self, build: &ImageBuild) -> Option<(PathBuf, &builder::RegistryAccess)> {
+        match &self.context.config.builder.steps {
+            BuildSteps::Local {
+                directory,
+                registries,
+            } => Some((local_directory(directory, build), registries)),
+            BuildSteps::Containers { .. } => None,
+        }
+    }
+
+    async fn fetch(&self, build: &ImageBuild) -> Result<(), Failure> {
+        let Some((directory, registries)) = self.local(build) else {
+            return Ok(());
+        };
+        let status = build.status.as_ref();
+        let context = status.and_then(|status| status.context.as_deref());
+        let base = status.and_then(|status| status.base_image.as_deref());
+        let illegal = |_| Failure::new(reason::BUILDER_ERROR, "the build has no legal references");
+        let fetch = FetchArgs {
+            context: context.unwrap_or_default().parse().map_err(illegal)?,
+            base: base.map(str::parse).transpose().map_err(illegal)?,
+            directory: directory.join(pod::SOURCE),
+            registries: registries.clone(),
+        };
+        pod::make_directories(&directory).map_err(|error| {
+            Failure::new(
+                reason::DISK_ERROR,
+                format!("{}: {error}", directory.display()),
+            )
+        })?;
+        let fetched = fetch.run().await;
+        fetched.map_err(|error| Failure::new(reason::REGISTRY_ERROR, error.to_string()))
+    }
+
+    async fn push(&self, build: &ImageBuild) -> Result<BuiltImage, Failure> {
+        let lost = || Failure::new(reason::BUILDER_ERROR, "the image of the build is lost");
+        let (directory, registries) = self.local(build).ok_or_else(lost)?;
+        let context = build
+            .status
+            .as_ref()
+            .and_then(|status| status.context.as_deref());
+        let push = PushArgs {
+            targets: build
+                .references()
+                .filter_map(|target| target.parse().ok())
+                .collect(),
+            context: context.and_then(|context| context.parse().ok()),
+            layout: directory.join(pod::IMAGE),
+            registries: registries.clone(),
+        };
+        let pushed = push.run().await;
+        pushed.map_err(|error| Failure::new(reason::REGISTRY_ERROR, error.to_string()))
+    }
+
+    async fn remove_directory(&self, build: &ImageBuild) {
+        let Some((directory, _)) = self.local(build) else {
+            return;
+        };
+        let shown = directory.display().to_string();
+        let removed = tokio::task::spawn_blocking(move || images::remove_tree(&directory)).await;
+        if !matches!(removed, Ok(Ok(()))) {
+            tracing::warn!(
+                directory = shown,
+                "cannot remove the files of an image build"
+            );
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Logs of full builds: of the Pod while it runs, and afterwards what the controller has kept.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::ImageBuild;
+use futures::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::LogParams;
+use kube::{Api, ResourceExt as _};
+use shared::image_builds::{BUILD_CONTAINER, LOG_KEY};
+use shared::kubernetes::client::with_timeout;
+use shared::tenants::Tenant;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::timeout;
+
+use super::{BuildError, Builds};
+
+/// Logs that are followed at once.
+pub(super) const MAX_CONCURRENT: usize = 64;
+/// Longest time for which a log is followed: that of a build, in the queue too.
+const MAX_FOLLOWED: Duration = Duration::from_mins(35);
+/// Time between two looks for the log of a build that has not begun.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes of a line; a longer one becomes several.
+const MAX_LINE_BYTES: u64 = 16 << 10;
+/// Lines on their way to a client.
+const MAX_QUEUED_LINES: usize = 64;
+
+/// Part of a log.
+#[derive(Debug)]
+pub(crate) enum LogPart {
+    /// Without the end of the line.
+    Line(String),
+    /// The last part: the build has finished, or is followed no longer. `None` if it was deleted.
+    End(Option<Arc<ImageBuild>>),
+}
+
+/// Log of one build on its way to a client.
+struct Follower {
+    builds: Arc<Builds>,
+    lines: mpsc::Sender<LogPart>,
+    /// Lines were sent.
+    has_begun: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The client has gone.
+struct Gone;
+
+impl Builds {
+    /// Follows the log of a build of the tenant. `None` if there is no such build.
+    pub(crate) async fn follow_log(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        id: &str,
+    ) -> Result<Option<mpsc::Receiver<LogPart>>, BuildError> {
+        self.synced().await?;
+        let Some(build) = self.store.find_by_id(&tenant.name, id).await? else {
+            return Ok(None);
+        };
+        let permit = self.logs.clone().try_acquire_owned();
+        let (lines, receiver) = mpsc::channel(MAX_QUEUED_LINES);
+        let follower = Follower {
+            builds: self.clone(),
+            lines,
+            has_begun: false,
+            _permit: permit.map_err(|_| BuildError::ManyLogs)?,
+        };
+        let stopping = self.stopping.clone();
+        self.running.spawn(async move {
+            let follow = timeout(MAX_FOLLOWED, follower.run(build));
+            stopping.run_until_cancelled(follow).await;
+        });
+        Ok(Some(receiver))
+    }
+}
+
+impl Follower {
+    async fn run(mut self, build: Arc<ImageBuild>) {
+        let mut build = Some(build);
+        while let Some(unfinished) = build.as_ref().filter(|build| !build.is_finished()).cloned() {
+            if self.copy_pod_log(&unfinished.name_any()).await.is_err() {
+                return;
+            }
+            build = self.builds.wait_finished(unfinished, POLL_INTERVAL).await;
+        }
+        if let Some(finished) = &build
+            && !self.has_begun
+            && self.copy_kept_log(&finished.name_any()).await.is_err()
+        {
+            return;
+        }
+        let _ = self.lines.send(LogPart::End(build)).await;
+    }
+
+    /// Copies the log of the Pod to its end, if the builder has begun and nothing was sent before.
+    async fn copy_pod_log(&mut self, name: &str) -> Result<(), Gone> {
+        if self.has_begun {
+            return self.is_wanted();
+        }
+        let params = LogParams {
+            container: Some(BUILD_CONTAINER.to_owned()),
+            follow: true,
+            ..LogParams::default()
+        };
+        let pods: Api<Pod> = self.api();
+        // Before the builder begins, the API server refuses.
+        let opened = with_timeout(pods.log_stream(name, &params)).await;
+        match opened {
+            Ok(log) => self.copy(log).await,
+            Err(_) => self.is_wanted(),
+        }
+    }
+
+    async fn copy_kept_log(&mut self, name: &str) -> Result<(), Gone> {
+        let kept: Api<ConfigMap> = self.api();
+        let found = with_timeout(kept.get_opt(name)).await.ok().flatten();
+        let log = found.and_then(|found| found.data?.remove(LOG_KEY));
+        self.copy(log.unwrap_or_default().as_bytes()).await
+    }
+
+    async fn copy(&mut self, mut log: impl AsyncBufRead + Unpin) -> Result<(), Gone> {
+        loop {
+            let mut line = Vec::new();
+            let mut limited = (&mut log).take(MAX_LINE_BYTES);
+            // The client learns the end from the build.
+            if !matches!(limited.read_until(b'\n', &mut line).await, Ok(1..)) {
+                return Ok(());
+            }
+            self.has_begun = true;
+            let line = String::from_utf8_lossy(&line);
+            // A carriage return is the end of a field in the client's stream.
+            let line = line.trim_end().replace('\r', " ");
+            let sent = self.lines.send(LogPart::Line(line)).await;
+            sent.map_err(|_| Gone)?;
+        }
+    }
+
+    fn is_wanted(&self) -> Result<(), Gone> {
+        if self.lines.is_closed() {
+            Err(Gone)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        let namespace = &self.builds.config.settings.build_namespace;
+        Api::namespaced(self.builds.store.client(), namespace)
+    }
+}
