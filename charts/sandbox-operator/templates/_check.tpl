@@ -21,8 +21,10 @@
 {{- if le (float64 $v.sandboxes.maxResourceFactor) 0.0 }}{{ fail (printf "sandboxes.maxResourceFactor is %v: it must be greater than 0" $v.sandboxes.maxResourceFactor) }}{{ end -}}
 {{- if and $v.sandboxes.createNamespace (eq (include "sandboxes" .) .Release.Namespace) }}{{ fail "sandboxes.createNamespace is true: name another namespace than the release's in sandboxes.namespace" }}{{ end -}}
 
-{{- if and (eq $v.sandboxes.imageBuilds "full") (has $v.builds.namespace (list (include "sandboxes" .) .Release.Namespace)) }}{{ fail (printf "builds.namespace is %q: builds need a namespace of their own" $v.builds.namespace) }}{{ end -}}
+{{- if eq $v.sandboxes.imageBuilds "full" -}}
+{{- if has $v.builds.namespace (list (include "sandboxes" .) .Release.Namespace) }}{{ fail (printf "builds.namespace is %q: builds need a namespace of their own" $v.builds.namespace) }}{{ end -}}
 {{- range list "cpu" "memory" "disk" }}{{ include "check.quantity" (list (printf "builds.%s" .) (index $v.builds .)) }}{{ end -}}
+{{- end -}}
 
 {{- if lt (int $v.controller.replicas) 1 }}{{ fail (printf "controller.replicas is %v: one at least has to act" $v.controller.replicas) }}{{ end -}}
 {{- if $v.gateway.autoscaling.enabled -}}

@@ -51,6 +51,8 @@ const REFUSED: &str = r#"
     gateway.proxyProtocol=true | name the proxies in gateway.trustedProxies
     pool.enabled=true | the pool needs an image
     sandboxes.extraConfigMaps[0].name=a,sandboxes.extraConfigMaps[0].path=b | it must begin with /
+    sandboxes.imageBuilds=full,sandboxes.namespace=sandbox-builds | builds need a namespace of their own
+    sandboxes.imageBuilds=full,builds.memory=much | builds.memory is "much": it is no quantity
     uninstall.purge=true,sandboxes.allNamespaces=true | purge knows one namespace
     gateway.replicas=two | at '/gateway/replicas': got string, want integer
     gatway.replicas=2 | additional properties 'gatway' not allowed

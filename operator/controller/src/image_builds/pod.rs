@@ -36,7 +36,6 @@ const REGISTRY_FILE: &str = "/registry/config.json";
 /// Without a user namespace of the Pod, the builder cannot mount `/proc` for its processes.
 const NO_PROCESS_SANDBOX: &str = "--oci-worker-no-process-sandbox";
 const STATE_PATH: &str = "/home/user/.local/share/buildkit";
-const ROOT_STATE_PATH: &str = "/var/lib/buildkit";
 const USER: i64 = 1000;
 /// Time for a stopped builder to end.
 const GRACE_SECONDS: i64 = 5;
@@ -100,11 +99,6 @@ impl BuildPod<'_> {
 
     /// The container with untrusted instructions. It gets no credentials.
     fn builder(&self) -> Container {
-        let state = if self.is_root() {
-            ROOT_STATE_PATH
-        } else {
-            STATE_PATH
-        };
         let limits = &self.config.limits;
         let memory = ("memory", &*limits.memory);
         let disk = ("ephemeral-storage", &*limits.disk);
@@ -124,7 +118,7 @@ impl BuildPod<'_> {
             volume_mounts: Some(vec![
                 read_only(mount(SOURCE, SOURCE_PATH)),
                 mount(IMAGE, IMAGE_PATH),
-                mount(STATE, state),
+                mount(STATE, STATE_PATH),
             ]),
             working_dir: Some("/tmp".into()),
             ..Container::default()
@@ -133,8 +127,9 @@ impl BuildPod<'_> {
 
     fn environment(&self) -> Vec<EnvVar> {
         let config = format!("--config={SOURCE_PATH}/{}", directory::BUILDER_CONFIG);
+        // As root of a namespace, it must not want the control groups and directories of a machine.
         let flags = if self.is_root() {
-            config
+            format!("--rootless --root={STATE_PATH} {config}")
         } else {
             format!("{NO_PROCESS_SANDBOX} {config}")
         };
@@ -264,6 +259,7 @@ impl BuildPod<'_> {
             return SecurityContext {
                 privileged: Some(true),
                 run_as_user: Some(0),
+                run_as_group: Some(0),
                 ..SecurityContext::default()
             };
         }
