@@ -156,6 +156,9 @@ pub enum Injection {
     /// Its image is mounted as a volume. Requires Kubernetes 1.33 and a container runtime that does
     /// not mount such volumes noexec.
     ImageVolume,
+    /// Its image is mounted once a probe has shown that this works, except under runtime classes
+    /// that may not share the kernel of the node.
+    Auto,
 }
 
 /// A `ConfigMap` in the namespace of the sandbox and its mount path.

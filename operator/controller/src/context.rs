@@ -15,6 +15,7 @@ use crate::PeerClients;
 use crate::config::ControllerConfig;
 use crate::events::EventPublisher;
 use crate::image_builds::queue::BuildQueue;
+use crate::injection::ExecutorInjection;
 use crate::pod_index::PodIndex;
 use crate::pools::PoolIndex;
 use crate::pools::demand::DemandIndex;
@@ -52,6 +53,7 @@ pub(crate) struct Context {
     pub(crate) memory: Arc<SandboxMemory>,
     pub(crate) quota: Arc<QuotaQueue>,
     pub(crate) isolation: Isolation,
+    pub(crate) injection: ExecutorInjection,
     /// The cluster changes the resources of Pods in place.
     pub(crate) resizes: OnceCell<bool>,
     pub(crate) events: Arc<EventPublisher>,
@@ -75,6 +77,7 @@ impl Context {
         Self {
             installation: installation(&config),
             resizes: OnceCell::new(),
+            injection: ExecutorInjection::new(config.pods.injection),
             isolation: Isolation::new(config.pods.network_policy.clone()),
             pods: Arc::new(PodIndex::new(clock, queue.clone(), warm_pods.clone())),
             warm_pods,

@@ -17,6 +17,7 @@ use crate::PeerClients;
 use crate::config::ControllerConfig;
 use crate::context::Context;
 use crate::image_builds;
+use crate::image_volume_probe;
 use crate::pools;
 use crate::pools::reconciler::PoolReconciler;
 use crds::names;
@@ -207,10 +208,11 @@ async fn lead(worker: &Arc<Worker>, shutdown: &CancellationToken) -> bool {
 async fn run_leader_tasks(worker: &Arc<Worker>, shutdown: &CancellationToken) -> bool {
     let context = &worker.context;
     let pools = PoolReconciler::new(context.clone());
-    let (sandboxes, pools, _) = tokio::join!(
+    let (sandboxes, pools, ..) = tokio::join!(
         worker.run(shutdown),
         pools.run(shutdown),
         shutdown.run_until_cancelled(image_builds::run(context)),
+        image_volume_probe::probe(context, shutdown),
     );
     sandboxes && pools
 }

@@ -41,6 +41,12 @@ pub const WARM_RESTARTS_ANNOTATION: &str = "openhands.dev/restarts-before-claim"
 /// Annotation of a Pod that was created with other resources than those of its sandbox: these
 /// resources, as JSON.
 pub const IDLE_RESOURCES_ANNOTATION: &str = "openhands.dev/idle-resources";
+/// Annotation of a Pod that mounts the executor image because a probe has shown that this works.
+pub const EXECUTOR_ANNOTATION: &str = "openhands.dev/executor";
+/// Value of [`EXECUTOR_ANNOTATION`].
+pub const IMAGE_VOLUME: &str = "image-volume";
+/// Reason of a Pod whose node cannot mount the executor image after all.
+pub const NOT_MOUNTED: &str = "ExecutorNotMounted";
 /// Annotation of a Pod that deviates from the spec: a note for the owner.
 pub const NOTE_ANNOTATION: &str = "openhands.dev/note";
 
@@ -261,6 +267,13 @@ impl PodFacts {
             let number = pod.annotation(annotation).and_then(|n| n.parse().ok());
             number.unwrap_or(0)
         };
+        let all = status.init_container_statuses.iter();
+        let mut all = all.chain(&status.container_statuses);
+        let start_problem = all.find_map(StartProblem::read);
+        let not_mounted = start_problem.as_ref().filter(|problem| {
+            let is_mounted = pod.annotation(EXECUTOR_ANNOTATION) == Some(IMAGE_VOLUME);
+            is_mounted && problem.is_mount_failure()
+        });
         Some(Self {
             name: pod.metadata.name.clone()?,
             uid: pod.metadata.uid.clone()?,
@@ -268,7 +281,11 @@ impl PodFacts {
             claimed_at: pod
                 .annotation(CLAIMED_ANNOTATION)
                 .and_then(|at| at.parse().ok()),
-            phase: phase(status.phase.as_deref()),
+            // It will not run, and another Pod can.
+            phase: match not_mounted {
+                Some(_) => PodPhase::Failed,
+                None => phase(status.phase.as_deref()),
+            },
             ip: status.pod_ip.clone().filter(|ip| !ip.is_empty()),
             node: pod.spec.node_name.clone(),
             grace_ends_at: pod.metadata.deletion_timestamp.as_ref().map(|t| t.0),
@@ -277,8 +294,12 @@ impl PodFacts {
             ),
             ready: pod.condition("Ready").is_some_and(|c| c.status == "True"),
             node_silent: is_node_silent(pod),
-            reason: status.reason.clone(),
-            message: status.message.clone(),
+            reason: not_mounted
+                .map(|_| NOT_MOUNTED.to_owned())
+                .or_else(|| status.reason.clone()),
+            message: not_mounted
+                .map(|problem| problem.message.clone())
+                .or_else(|| status.message.clone()),
             disruption: pod
                 .condition("DisruptionTarget")
                 .filter(|c| c.status == "True")
@@ -301,11 +322,7 @@ impl PodFacts {
                 .map(|own| Container::read(own, has_termination_message(pod)))
                 .map(|own| own.without_restarts(count(WARM_RESTARTS_ANNOTATION)))
                 .unwrap_or_default(),
-            start_problem: status
-                .init_container_statuses
-                .iter()
-                .chain(&status.container_statuses)
-                .find_map(StartProblem::read),
+            start_problem,
         })
     }
 
@@ -338,6 +355,12 @@ impl PodFacts {
     pub fn is_missing_claim(&self, claim: &str) -> bool {
         let message = self.unschedulable.as_deref().unwrap_or_default();
         api_messages::is_claim_missing(message, claim)
+    }
+
+    /// Returns why the node could not mount the executor image, if it could not.
+    pub(crate) fn mount_failure(&self) -> Option<&str> {
+        let failed = self.reason.as_deref() == Some(NOT_MOUNTED);
+        self.message.as_deref().filter(|_| failed)
     }
 
     /// Returns whether a container waits for the environment Secret of this Pod.

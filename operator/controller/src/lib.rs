@@ -10,6 +10,8 @@ mod context;
 mod control_loop;
 mod events;
 mod image_builds;
+mod image_volume_probe;
+mod injection;
 mod pod_index;
 mod pools;
 mod quota;

@@ -47,6 +47,9 @@ pub(crate) async fn reconcile(
     let plan = plan(&observed.plan_input(), &observed.facts, now);
     record_demand(context, &observed, &plan);
     record_useless_claim(context, &observed);
+    if let Some(pod) = &observed.facts.pod {
+        context.injection.record_pod(pod);
+    }
     join_waiting(context, &observed, &plan);
     let (requeue_at, writes, lost) = (plan.requeue_at, plan.write_status, plan.pod_lost);
     // On the heap: the future of a reconcile would exceed 16 KiB.

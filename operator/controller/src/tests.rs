@@ -73,6 +73,7 @@ pub(crate) fn build_context<'a>(
         url: "https://abcdefghijklmnop.rt.example.com",
         deadlines: Deadlines::default(),
         pool: None,
+        injection: config.pods.injection,
     }
 }
 

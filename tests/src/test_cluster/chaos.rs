@@ -19,6 +19,12 @@ pub enum PodScript {
     LacksVolume,
     /// A Secret that its environment names does not exist.
     LacksSecret,
+    /// Its node cannot mount the executor image. It runs if it copies the executor.
+    CannotMount,
+    /// Its command ends without an error.
+    Succeeds,
+    /// Its command ends with an error.
+    Fails,
     /// Deleted immediately by another client.
     Vanishes,
 }

@@ -14,6 +14,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use operator::clock::Clock;
+use operator::controller::facts::EXECUTOR_ANNOTATION;
 use operator::kubernetes::slim::SlimPod;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -391,10 +392,17 @@ impl ScriptedNode {
                     "message": "secret \"keys\" not found"});
                 self.hold(name, &uid, &waiting).await;
             }
+            PodScript::CannotMount if pod.annotation(EXECUTOR_ANNOTATION).is_some() => {
+                let waiting = json!({"reason": "CreateContainerError",
+                    "message": "failed to mkdir \"\": mkdir : no such file or directory"});
+                self.hold(name, &uid, &waiting).await;
+            }
+            PodScript::Succeeds => self.say(name, &uid, &json!({"phase": "Succeeded"})).await,
+            PodScript::Fails => self.say(name, &uid, &json!({"phase": "Failed"})).await,
             fate => {
                 let running = self.admit(pod, name);
                 self.supervisors
-                    .set_can_become_ready(&running.ip, fate == PodScript::Runs);
+                    .set_can_become_ready(&running.ip, fate != PodScript::NeverReady);
                 self.bind(name).await;
                 self.say(name, &uid, &self.running_status(&running)).await;
             }

@@ -9,6 +9,7 @@ mod crd_schema;
 mod entrypoint_environment;
 mod failures;
 mod gitops;
+mod image_volume;
 mod images;
 mod installation;
 mod isolation;

@@ -13,6 +13,7 @@ mod full_builds;
 mod gateway_replicas;
 mod health;
 mod idle;
+mod image_volume;
 mod isolation;
 mod missing_dependencies;
 mod outage;

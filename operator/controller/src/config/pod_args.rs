@@ -25,7 +25,7 @@ pub struct PodArgs {
     )]
     executor_image: String,
     /// Injection of the executor binary. `image-volume` requires Kubernetes 1.33 and a container
-    /// runtime that does not mount such volumes noexec.
+    /// runtime that does not mount such volumes noexec. `auto` finds out whether that works.
     #[arg(
         long,
         env = "EXECUTOR_INJECTION",

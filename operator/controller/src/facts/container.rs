@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use crds::conditions::Reason;
+use crds::contract::path;
 use jiff::Timestamp;
 
 use shared::kubernetes::api_messages;
@@ -153,6 +154,12 @@ impl StartProblem {
             self.kind,
             StartProblemKind::ImageName | StartProblemKind::NoCommand
         )
+    }
+
+    /// Returns whether the container runtime could not mount the executor image, or not run it.
+    pub(super) fn is_mount_failure(&self) -> bool {
+        self.kind == StartProblemKind::ContainerConfig
+            && api_messages::is_mount_failure(&self.message, path::BIN_DIR)
     }
 
     pub(super) fn read(status: &SlimContainerStatus) -> Option<Self> {

@@ -111,3 +111,27 @@ fn container_without_command_can_never_start() {
         "the image of container sandbox has no command, and the spec gives none"
     );
 }
+
+#[test]
+fn pod_counts_as_failed_when_its_node_cannot_mount_the_executor() {
+    let facts = |executor: Option<&str>, message: &str| {
+        let waiting = json!({"reason": "CreateContainerError", "message": message});
+        let pod = json!({
+            "metadata": {"name": "a", "uid": "u", "annotations": executor.map(|it| json!({EXECUTOR_ANNOTATION: it}))},
+            "status": {"phase": "Pending", "containerStatuses": [
+                {"name": "sandbox", "state": {"waiting": waiting}},
+            ]},
+        });
+        PodFacts::read(&serde_json::from_value(pod).unwrap()).unwrap()
+    };
+    let text = "failed to mkdir \"\": mkdir : no such file or directory";
+    let failed = facts(Some(IMAGE_VOLUME), text);
+    assert_eq!(failed.phase, PodPhase::Failed);
+    assert!(failed.mount_failure().unwrap().ends_with(text));
+    for (executor, message) in [
+        (None, text),
+        (Some(IMAGE_VOLUME), "context deadline exceeded"),
+    ] {
+        assert_eq!(facts(executor, message).phase, PodPhase::Pending);
+    }
+}

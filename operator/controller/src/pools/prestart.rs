@@ -134,6 +134,7 @@ mod tests {
     use super::super::Pool;
     use super::super::shape::{WarmPods, WarmTemplate};
     use super::*;
+    use crate::config::Injection;
     use crate::reconcile::build::PoolRef;
     use crate::tests::{config, key, keys, words};
 
@@ -154,6 +155,7 @@ mod tests {
         let pods = WarmPods {
             config: &config(),
             keys: &keys(),
+            injection: Injection::default(),
         };
         pods.template(&pool(prestart, command))
     }
@@ -163,6 +165,7 @@ mod tests {
         let pods = WarmPods {
             config: &config(),
             keys: &keys(),
+            injection: Injection::default(),
         };
         let owner = PoolRef {
             name: "p".into(),

@@ -175,6 +175,9 @@ impl PoolReconciler {
         };
         self.settle_claims(key).await?;
         let pods = context.warm_pods.of(key);
+        for pod in &pods {
+            context.injection.record_pod(&pod.facts);
+        }
         let replicas = self.replicas(key, &pool);
         let oldest_start = self.oldest_start(&template);
         let mut plan = plan(
@@ -325,6 +328,7 @@ impl PoolReconciler {
         WarmPods {
             config: &self.context.config,
             keys: &self.context.keys,
+            injection: self.context.injection.current(),
         }
     }
 }

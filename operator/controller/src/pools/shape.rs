@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceRequirement
 
 use super::fixed_variables::is_fixed;
 use super::{Pool, idle_resources, prestart};
-use crate::config::{ControllerConfig, Deadlines};
+use crate::config::{ControllerConfig, Deadlines, Injection};
 use crate::facts::{REVISION_ANNOTATION, SHAPE_ANNOTATION};
 use crate::reconcile::build::pod::pod;
 use crate::reconcile::build::resources::requirements;
@@ -39,6 +39,9 @@ pub(crate) struct WarmTemplate {
 pub(crate) struct WarmPods<'a> {
     pub(crate) config: &'a ControllerConfig,
     pub(crate) keys: &'a Keys,
+    /// Injection into the Pods of [`Self::build`]. It is not part of their shape: it makes no
+    /// difference to a sandbox, and a probe may change it at any time.
+    pub(crate) injection: Injection,
 }
 
 impl WarmPods<'_> {
@@ -52,7 +55,7 @@ impl WarmPods<'_> {
             name: "pool".into(),
             uid: String::new(),
         };
-        Ok(super::hash(&self.unmarked(key, &pool, spec)?))
+        Ok(super::hash(&self.copying().unmarked(key, &pool, spec)?))
     }
 
     /// The warm Pod of this name.
@@ -76,14 +79,21 @@ impl WarmPods<'_> {
         Ok(pod)
     }
 
-    /// A Pod with all images of the warm Pods.
+    fn copying(self) -> Self {
+        Self {
+            injection: Injection::InitContainer,
+            ..self
+        }
+    }
+
+    /// A Pod with all images of the warm Pods, that of the executor as a container.
     pub(super) fn images(
         self,
         key: &Key,
         pool: &PoolRef,
         spec: &SandboxSpec,
     ) -> Result<Pod, BuildError> {
-        self.unmarked(key.clone(), pool, spec)
+        self.copying().unmarked(key.clone(), pool, spec)
     }
 
     /// Template of the warm Pods of a pool.
@@ -169,6 +179,7 @@ impl WarmPods<'_> {
             url: "",
             deadlines: Deadlines::default(),
             pool,
+            injection: self.injection,
         }
     }
 
@@ -233,6 +244,7 @@ mod tests {
         let pods = WarmPods {
             config: &config,
             keys: &keys,
+            injection: Injection::default(),
         };
         pods.shape(&spec).unwrap()
     }

@@ -3,7 +3,7 @@
 pub mod command;
 mod container;
 pub mod environment_secret;
-mod init_container;
+pub(crate) mod init_container;
 pub mod pod;
 mod pod_template;
 pub mod resources;
@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 
-use crate::config::{ControllerConfig, Deadlines};
+use crate::config::{ControllerConfig, Deadlines, Injection};
 use shared::index::Entry;
 use shared::keys::{KeySet, Keys};
 
@@ -33,6 +33,8 @@ pub struct BuildContext<'a> {
     pub deadlines: Deadlines,
     /// Pool whose warm Pod is built: the entry stands for the Pod then. `None`: a sandbox.
     pub pool: Option<&'a PoolRef>,
+    /// Injection of the executor binary; `Auto`: image volumes are known to work.
+    pub injection: Injection,
 }
 
 /// Name and uid of a pool.

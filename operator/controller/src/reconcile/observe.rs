@@ -56,6 +56,7 @@ fn warm_supply(context: &Context, entry: &Entry) -> WarmSupply {
     let warm = WarmPods {
         config: &context.config,
         keys,
+        injection: context.injection.current(),
     };
     let Ok(shape) = warm.shape(spec) else {
         return WarmSupply::None;

@@ -27,6 +27,11 @@ pub fn is_command_missing(message: &str) -> bool {
         .contains("no command specified")
 }
 
+/// The container runtime cannot mount an image at this path, or run a program from there.
+pub fn is_mount_failure(message: &str, mount_path: &str) -> bool {
+    message.contains("failed to mkdir \"\"") || message.contains(mount_path)
+}
+
 /// The admission plug-in `RuntimeClass` rejects a Pod because the cluster lacks this class.
 pub fn is_runtime_class_missing(message: &str, class: &str) -> bool {
     message.contains(&format!("RuntimeClass \"{class}\" not found"))
@@ -100,6 +105,15 @@ mod tests {
                 "Error response from daemon: No command specified",
             ],
             &["exec: \"x\": executable file not found in $PATH"],
+        );
+        assert_recognized(
+            |text| is_mount_failure(text, "/opt/bin"),
+            &[
+                // containerd 1.6, and runc with a mount that is noexec.
+                r#"failed to generate spec: failed to mkdir "": mkdir : no such file or directory"#,
+                r#"exec: "/opt/bin/executor": permission denied"#,
+            ],
+            &["context deadline exceeded"],
         );
     }
 

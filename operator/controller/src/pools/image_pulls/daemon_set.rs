@@ -129,15 +129,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::config::Injection;
     use crate::pools::shape::WarmPods;
     use crate::tests::{config, key, keys};
 
     #[test]
     fn images_are_held_on_the_nodes_of_warm_pods() {
-        let (config, keys, key) = (config(), keys(), key("p"));
+        let (mut config, keys, key) = (config(), keys(), key("p"));
+        config.pods.pull_secrets = vec!["registry".into()];
         let pods = WarmPods {
             config: &config,
             keys: &keys,
+            // An init container pulls and holds the executor image in any case.
+            injection: Injection::ImageVolume,
         };
         let pod_spec = json!({
             "nodeSelector": {"gpu": "true"},

@@ -12,7 +12,7 @@ use super::volumes::{BIN, WORK, mount, workspace_path};
 use crate::config::Injection;
 
 /// User that copies the binary: any user but root.
-const NON_ROOT_UID: i64 = 65534;
+pub(crate) const NON_ROOT_UID: i64 = 65534;
 /// Path of the binary in the executor image.
 const PROGRAM: &str = "/sandbox-executor";
 
@@ -22,7 +22,7 @@ pub(super) fn init_container(context: &BuildContext<'_>) -> Option<Container> {
     if !context.is_supervised() {
         return directory(context).map(|path| working_dir_init(context, image, path));
     }
-    let copies = context.config.pods.injection == Injection::InitContainer;
+    let copies = context.injection == Injection::InitContainer;
     copies.then(|| executor_init(image))
 }
 
@@ -71,7 +71,7 @@ fn directory<'a>(context: &BuildContext<'a>) -> Option<&'a str> {
     (plain && below.starts_with('/') && below.len() > 1).then_some(requested)
 }
 
-fn minimal_container(image: &str) -> Container {
+pub(crate) fn minimal_container(image: &str) -> Container {
     let amounts = |cpu: &str, memory: &str| {
         Some(BTreeMap::from([
             ("cpu".to_owned(), Quantity(cpu.to_owned())),
@@ -90,7 +90,7 @@ fn minimal_container(image: &str) -> Container {
     }
 }
 
-fn restricted_security_context() -> SecurityContext {
+pub(crate) fn restricted_security_context() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         capabilities: Some(Capabilities {

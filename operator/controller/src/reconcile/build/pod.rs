@@ -15,9 +15,10 @@ use super::{
     BuildContext, BuildError, PodParams, init_container, pod_template, security_profile,
     template_policy, volumes,
 };
+use crate::config::Injection;
 use crate::facts::{
-    ENVIRONMENT_ANNOTATION, IDENTITY_ANNOTATION, KEY_ROTATION_ANNOTATION, NOTE_ANNOTATION,
-    PodIdentity, RESTARTS_ANNOTATION,
+    ENVIRONMENT_ANNOTATION, EXECUTOR_ANNOTATION, IDENTITY_ANNOTATION, IMAGE_VOLUME,
+    KEY_ROTATION_ANNOTATION, NOTE_ANNOTATION, PodIdentity, RESTARTS_ANNOTATION,
 };
 use shared::runtime_class;
 
@@ -26,6 +27,22 @@ const NODE_LOST_TOLERATION_SECONDS: i64 = 30;
 
 /// Builds the Pod.
 pub fn pod(context: &BuildContext<'_>, params: &PodParams<'_>) -> Result<Pod, BuildError> {
+    let pod = pod_as_chosen(context, params)?;
+    let class = pod
+        .spec
+        .as_ref()
+        .and_then(|s| s.runtime_class_name.as_deref());
+    if context.injection != Injection::Auto || class.is_none_or(runtime_class::shares_kernel) {
+        return Ok(pod);
+    }
+    let copying = BuildContext {
+        injection: Injection::InitContainer,
+        ..*context
+    };
+    pod_as_chosen(&copying, params)
+}
+
+fn pod_as_chosen(context: &BuildContext<'_>, params: &PodParams<'_>) -> Result<Pod, BuildError> {
     let entry = context.entry;
     let mut meta = context.metadata(names::pod(&entry.key.name));
     if let (Some(labels), Some(pool)) = (&mut meta.labels, &entry.spec.pool) {
@@ -103,6 +120,9 @@ fn pod_annotations(context: &BuildContext<'_>, params: &PodParams<'_>) -> BTreeM
     }
     if params.restarts > 0 {
         notes.insert(RESTARTS_ANNOTATION.to_owned(), params.restarts.to_string());
+    }
+    if context.is_supervised() && context.injection == Injection::Auto {
+        notes.insert(EXECUTOR_ANNOTATION.to_owned(), IMAGE_VOLUME.to_owned());
     }
     let rotation = key_rotation(&context.entry.spec);
     if rotation > 0 {

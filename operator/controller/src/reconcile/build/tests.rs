@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use crds::int_or_string::IntOrString;
 use crds::sandbox::SandboxSpec;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Volume};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::config::{ConfigMapMount, Injection, PodSettings};
+use crate::facts::EXECUTOR_ANNOTATION;
 use crate::reconcile::init_message;
 use crate::tests::{build_context, built, config, entry, keys, plain, session, v0, v1};
 
@@ -114,6 +115,38 @@ fn pod_with_operator_settings() {
     };
     config.defaults.runtime_class_name = Some("runsc".into());
     insta::assert_yaml_snapshot!(built(plain(), &config, &PodParams::default()).unwrap());
+}
+
+#[test]
+fn pod_copies_the_executor_under_a_class_that_may_be_a_virtual_machine() {
+    let template = |class: &str| json!({"podTemplate": {"spec": {"runtimeClassName": class}}});
+    for (default, spec, mounts) in [
+        (None, json!({}), true),
+        (None, json!({"runtimeClassName": "runc"}), true),
+        (None, json!({"runtimeClassName": "gvisor"}), false),
+        (None, template("kata"), false),
+        (Some("kata"), json!({}), false),
+        (Some("kata"), template("crun"), true),
+    ] {
+        let mut config = config();
+        config.pods.injection = Injection::Auto;
+        config.defaults.runtime_class_name = default.map(str::to_owned);
+        let pod = built(changed(plain(), &spec), &config, &PodParams::default()).unwrap();
+        let has_image = |volume: &Volume| volume.image.is_some();
+        let pod_spec = pod.spec.unwrap();
+        assert_eq!(
+            pod_spec.volumes.iter().flatten().any(has_image),
+            mounts,
+            "{spec}"
+        );
+        assert_eq!(pod_spec.init_containers.is_none(), mounts, "{spec}");
+        let is_marked = pod
+            .metadata
+            .annotations
+            .unwrap()
+            .contains_key(EXECUTOR_ANNOTATION);
+        assert_eq!(is_marked, mounts, "{spec}");
+    }
 }
 
 #[test]

@@ -121,16 +121,21 @@ fn workspace(context: &BuildContext<'_>) -> Volume {
 }
 
 fn executor(context: &BuildContext<'_>) -> Volume {
-    match context.config.pods.injection {
+    match context.injection {
         Injection::InitContainer => empty(BIN, EmptyDirVolumeSource::default()),
-        Injection::ImageVolume => Volume {
-            name: BIN.into(),
-            image: Some(ImageVolumeSource {
-                reference: Some(context.config.executor_image.clone()),
-                pull_policy: Some("IfNotPresent".into()),
-            }),
-            ..Volume::default()
-        },
+        Injection::ImageVolume | Injection::Auto => image(&context.config.executor_image),
+    }
+}
+
+/// Volume with the files of the executor image.
+pub(crate) fn image(reference: &str) -> Volume {
+    Volume {
+        name: BIN.into(),
+        image: Some(ImageVolumeSource {
+            reference: Some(reference.to_owned()),
+            pull_policy: Some("IfNotPresent".into()),
+        }),
+        ..Volume::default()
     }
 }
 
