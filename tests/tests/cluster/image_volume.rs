@@ -1,6 +1,6 @@
-//! The executor as an image volume: with a node whose containerd can mount images, a second one whose
-//! cannot and is cordoned, and a controller with `--executor-injection auto`: `hack/test-cluster
-//! image_volume`.
+//! The executor as an image volume or copied, as a controller with `--executor-injection auto` finds
+//! out. `hack/test-cluster image_volume` has a node whose containerd can mount images, and a cordoned
+//! one whose cannot; `hack/test-cluster cluster` has an API server that drops such volumes.
 
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use serde_json::json;
 
 use crate::test_namespace::TestNamespace;
 use tests::cli_tools::kubectl;
+
+const PROBE: &str = "sandbox-executor-probe";
 
 /// Applies a Sandbox for this node and waits until it is ready. Returns the spec of its Pod.
 async fn pod_on(ns: &TestNamespace, name: &str, node: &str) -> PodSpec {
@@ -23,23 +25,29 @@ async fn pod_on(ns: &TestNamespace, name: &str, node: &str) -> PodSpec {
     ns.get::<Pod>(name).await.spec.unwrap()
 }
 
-/// Waits until the Pod of the probe has been there and is gone. It is in the controller's namespace.
-async fn wait_for_probe() {
-    let ns = TestNamespace::of_gateway().await;
-    let name = "sandbox-executor-probe";
-    let params =
-        ListParams::default().fields(&format!("involvedObject.name={name},reason=Started"));
-    while ns
-        .api::<Event>()
-        .list(&params)
-        .await
-        .unwrap()
-        .items
-        .is_empty()
-        || ns.pods().get_opt(name).await.unwrap().is_some()
-    {
+/// Waits until the Pod of the probe has run and is gone. It is in the controller's namespace.
+async fn wait_for_probe(ns: &TestNamespace) {
+    let selector = format!("involvedObject.name={PROBE},reason=Started");
+    let params = ListParams::default().fields(&selector);
+    let has_run = async || {
+        !ns.api::<Event>()
+            .list(&params)
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    };
+    for _ in 0..600 {
+        if has_run().await && !has_probe(ns).await {
+            return;
+        }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    panic!("{PROBE} does not end");
+}
+
+async fn has_probe(ns: &TestNamespace) -> bool {
+    ns.pods().get_opt(PROBE).await.unwrap().is_some()
 }
 
 fn mounts_image(pod: &PodSpec) -> bool {
@@ -49,7 +57,7 @@ fn mounts_image(pod: &PodSpec) -> bool {
 #[tokio::test]
 #[ignore = "needs a cluster with containerd 2: make test-cluster"]
 async fn image_volume_is_used_until_a_node_cannot_mount_it() {
-    wait_for_probe().await;
+    wait_for_probe(&TestNamespace::of_gateway().await).await;
     let ns = TestNamespace::new("volume").await;
     let pod = pod_on(&ns, "mounts", "node").await;
     assert!(mounts_image(&pod) && pod.init_containers.is_none());
@@ -61,4 +69,12 @@ async fn image_volume_is_used_until_a_node_cannot_mount_it() {
     let restarts = ns.ready("copies").await.restarts;
     assert_eq!(restarts.reasons, ["ExecutorNotMounted"]);
     assert!(!mounts_image(&pod_on(&ns, "later", "node").await));
+}
+
+#[tokio::test]
+#[ignore = "needs a cluster: make test-cluster"]
+async fn executor_is_copied_when_the_api_server_drops_image_volumes() {
+    let ns = TestNamespace::new("copied").await;
+    assert!(!mounts_image(&pod_on(&ns, "copies", "node").await));
+    assert!(!has_probe(&TestNamespace::of_gateway().await).await);
 }
