@@ -16,6 +16,7 @@ mod environment;
 mod exec_as;
 mod executor_image;
 mod image;
+mod image_builds;
 mod image_pull;
 mod kubelet;
 mod launcher;
@@ -46,6 +47,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use images::{Credentials, ImageStore, Limits, Puller, Registry, RegistrySettings};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use rustix::fs::{FlockOperation, flock};
 use tokio::sync::{Notify, Semaphore};
@@ -53,6 +55,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::exec_as::{EXEC_AS, exec_as};
 pub use self::image::{HOST_IMAGE, ImageTable};
+pub use self::image_builds::ImageBuildPods;
 pub use self::logs::log_stream;
 pub use self::network::NetworkError;
 pub use self::sessions::RunningContainers;
@@ -66,7 +69,7 @@ use self::launcher::Launcher;
 use self::network::Network;
 use self::node_user::NodeUser;
 use self::paths::Paths;
-use self::user_namespace::UserNamespace;
+use self::user_namespace::{IdRange, UserNamespace, UserNamespaces};
 
 const NODE_NAME: &str = "standalone";
 
@@ -85,6 +88,8 @@ pub struct NodeConfig {
     pub images: ImageTable,
     /// Store and registries of pulled images.
     pub pulls: ImagePullConfig,
+    /// Pods that may be privileged in a user namespace of their own; none by default.
+    pub image_builds: Option<ImageBuildPods>,
     /// Static `sandbox-executor`.
     pub executor_binary: PathBuf,
     /// Static program whose subcommand `exec-as` is [`exec_as`].
@@ -129,6 +134,7 @@ impl NodeConfig {
             allow_host_root: false,
             images: ImageTable::default(),
             pulls: ImagePullConfig::default(),
+            image_builds: None,
             executor_binary: executor_binary.into(),
             self_exe: self_exe.into(),
             process_limit: 4096,
@@ -187,8 +193,8 @@ pub(crate) struct Node {
     claims: ClaimProvisioner,
     cgroups: NodeCgroups,
     disk_rate: Option<DiskRate>,
-    /// User namespace of containers under a root node.
-    users: Option<Arc<UserNamespace>>,
+    /// User namespaces of containers under a root node.
+    users: Option<UserNamespaces>,
     capacity: Resources,
     measured: MeasuredPods,
     /// None if the node is not root, which unpacking needs.
@@ -232,7 +238,7 @@ pub async fn run(
         let cgroups = NodeCgroups::create(&paths.tag, &record, capacity.memory, disk_rate);
         let cgroups = cgroups.map_err(NodeError::DiskRate)?;
         let users = if user.is_root() {
-            let created = user_namespace(&config, &paths, &launcher).await;
+            let created = user_namespaces(&config, &paths, &launcher).await;
             require_user_namespace(created, config.allow_host_root)?
         } else {
             None
@@ -328,13 +334,12 @@ fn require_user_namespace<T>(
 }
 
 /// Without a user namespace, root in a container is root of the host, with few capabilities.
-async fn user_namespace(
+async fn user_namespaces(
     config: &NodeConfig,
     paths: &Paths,
     launcher: &Launcher,
-) -> io::Result<Arc<UserNamespace>> {
-    let (range, directory) = (paths.hash, paths.mapped_mounts());
-    let sources = [
+) -> io::Result<UserNamespaces> {
+    let mut sources = vec![
         "/usr".into(),
         paths.pods(),
         paths.memory(),
@@ -342,11 +347,46 @@ async fn user_namespace(
         paths.executor(),
         config.executor_binary.clone(),
     ];
-    let create = move || UserNamespace::create(range, directory, &sources);
+    let sandboxes = user_namespace(IdRange::Sandboxes, paths, sources.clone(), launcher).await?;
+    let Some(builds) = &config.image_builds else {
+        return Ok(UserNamespaces::new(sandboxes, None));
+    };
+    let mut private = std::fs::DirBuilder::new();
+    private
+        .recursive(true)
+        .mode(0o700)
+        .create(&builds.directory)?;
+    sources.push(builds.directory.clone());
+    let builds = user_namespace(IdRange::ImageBuilds, paths, sources, launcher).await?;
+    Ok(UserNamespaces::new(sandboxes, Some(builds)))
+}
+
+async fn user_namespace(
+    range: IdRange,
+    paths: &Paths,
+    sources: Vec<PathBuf>,
+    launcher: &Launcher,
+) -> io::Result<Arc<UserNamespace>> {
+    let (number, directory) = (paths.hash, paths.mapped_mounts(range.name()));
+    let create = move || UserNamespace::create(range, number, directory, &sources);
     let users = Arc::new(tokio::task::spawn_blocking(create).await??);
     let prepared = Arc::clone(&users);
     launcher.run(move |_| prepared.prepare()).await?;
     Ok(users)
+}
+
+impl Node {
+    /// True if containers of the Pod may be privileged and mount directories of the host.
+    pub(crate) fn is_image_build(&self, pod: &Pod) -> bool {
+        let builds = self.config.image_builds.as_ref();
+        self.users.is_some() && builds.is_some_and(|builds| builds.contain(pod))
+    }
+
+    /// User namespace of the Pod's containers.
+    pub(crate) fn users_of(&self, pod: &Pod) -> Option<Arc<UserNamespace>> {
+        let users = self.users.as_ref()?;
+        Some(users.of(self.is_image_build(pod)))
+    }
 }
 
 /// Removes everything outside of the state directory.

@@ -25,7 +25,7 @@ use super::NAMESPACE;
 use super::api_key::TENANT;
 use crate::api::EmbeddedApi;
 use crate::args::{Args, RegistryArgs};
-use crate::node::{self, ImagePullConfig, NodeConfig};
+use crate::node::{self, ImageBuildPods, ImagePullConfig, NodeConfig};
 
 /// Parts that the components share.
 pub(super) struct Components {
@@ -202,6 +202,13 @@ pub(super) fn node_config(args: &Args, state: &Path) -> anyhow::Result<NodeConfi
     config.disk_rate_limit = args.disk_rate_limit;
     config.images.host_fallback = args.host_fallback;
     config.pulls = image_pulls(&args.registries)?;
+    config.image_builds = args.image_build_namespace.clone().map(|namespace| {
+        let directory = state.join("image-builds");
+        ImageBuildPods {
+            namespace,
+            directory,
+        }
+    });
     config.images.directories = args.images.iter().cloned().collect();
     Ok(config)
 }

@@ -94,7 +94,10 @@ impl PreparedPod {
         number: i32,
     ) -> Result<Process, ContainerStartError> {
         let defaults = image.defaults()?;
-        let user = container_user::resolve(&self.spec(), container, &defaults, self.node.user)?;
+        let allows_privileged = self.node.is_image_build(&self.pod);
+        let node = self.node.user;
+        let spec = self.spec();
+        let user = container_user::resolve(&spec, container, &defaults, node, allows_privileged)?;
         let variables = self.variables(container, &defaults, &user).await?;
         let command = command(container, &defaults, &variables)?;
         let mut volumes = mounts(container, &self.volumes, &variables)?;
@@ -122,7 +125,7 @@ impl PreparedPod {
         let launch = LaunchSpec {
             sandbox,
             network: self.attachment.namespace.clone(),
-            users: self.node.users.clone(),
+            users: self.node.users_of(&self.pod),
             image,
             stop_signal: defaults.stop_signal,
         };
@@ -179,7 +182,7 @@ impl PreparedPod {
             resolv_conf: self.node.network.resolv_conf(),
             node: self.node.user,
         };
-        let users = self.node.users.clone();
+        let users = self.node.users_of(&self.pod);
         let owner = move |id| users.as_ref().map_or(id, |users| users.outside(id));
         let made = tokio::task::spawn_blocking(move || {
             remove_tree(&scratch);

@@ -6,6 +6,7 @@ use rustix::thread::CapabilitySet;
 
 use super::image::ImageDefaults;
 use super::node_user::NodeUser;
+use super::seccomp::FilterKind;
 
 /// Docker's default set without raw sockets, device nodes and file capabilities.
 const DEFAULT_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
@@ -74,7 +75,10 @@ pub(crate) enum ContainerUserError {
     Capability(String),
     #[error("capability {0} is never granted by this node")]
     Refused(String),
-    #[error("privileged containers are refused by this node")]
+    #[error(
+        "privileged containers are refused by this node, except those of image builds, with \
+         hostUsers: false"
+    )]
     Privileged,
 }
 
@@ -92,6 +96,15 @@ impl RootSwitch {
 }
 
 impl ContainerUser {
+    pub(crate) fn filter(&self) -> FilterKind {
+        match self {
+            Self::Switched(switch) if switch.capabilities.contains(CapabilitySet::SYS_ADMIN) => {
+                FilterKind::ImageBuild
+            }
+            _ => FilterKind::Sandbox,
+        }
+    }
+
     pub(crate) fn uid(&self) -> u32 {
         match self {
             Self::Switched(RootSwitch { uid, .. }) | Self::Mapped { uid, .. } => *uid,
@@ -105,10 +118,12 @@ pub(crate) fn resolve(
     container: &Container,
     image: &ImageDefaults,
     node: NodeUser,
+    allows_privileged: bool,
 ) -> Result<ContainerUser, ContainerUserError> {
     let own = container.security_context.clone().unwrap_or_default();
     let shared = pod.security_context.clone().unwrap_or_default();
-    if own.privileged == Some(true) {
+    let is_privileged = own.privileged == Some(true);
+    if is_privileged && !allows_privileged {
         return Err(ContainerUserError::Privileged);
     }
     let requested = number(own.run_as_user.or(shared.run_as_user))?;
@@ -138,7 +153,10 @@ pub(crate) fn resolve(
         uid,
         gid: group.unwrap_or_else(|| image.group_of(uid)),
         groups,
-        capabilities: capabilities(own.capabilities.as_ref())?,
+        capabilities: match own.capabilities.as_ref() {
+            _ if is_privileged => CapabilitySet::all(),
+            requested => capabilities(requested)?,
+        },
     }))
 }
 
@@ -198,9 +216,19 @@ mod tests {
         container: &Value,
         node: NodeUser,
     ) -> Result<ContainerUser, ContainerUserError> {
+        resolved_for(pod, container, node, false)
+    }
+
+    fn resolved_for(
+        pod: &Value,
+        container: &Value,
+        node: NodeUser,
+        is_image_build: bool,
+    ) -> Result<ContainerUser, ContainerUserError> {
         let pod = read(json!({"containers": [], "securityContext": pod}));
         let container = read(json!({"name": "c", "securityContext": container}));
-        resolve(&pod, &container, &ImageDefaults::host(), node)
+        let image = ImageDefaults::host();
+        resolve(&pod, &container, &image, node, is_image_build)
     }
 
     #[test]
@@ -253,6 +281,25 @@ mod tests {
         ] {
             assert_eq!(resolved(&json!({}), &container, ROOT), Err(error));
         }
+    }
+
+    #[test]
+    fn image_builds_may_have_all_capabilities_of_their_user_namespace() {
+        let filter_and_admin = |container: &Value, is_image_build| {
+            let user = resolved_for(&json!({}), container, ROOT, is_image_build).unwrap();
+            let ContainerUser::Switched(switch) = &user else {
+                panic!("{user:?}");
+            };
+            let admin = switch.capabilities.contains(CapabilitySet::SYS_ADMIN);
+            (user.filter(), admin)
+        };
+        let privileged = json!({"privileged": true});
+        let expected = (FilterKind::ImageBuild, true);
+        assert_eq!(filter_and_admin(&privileged, true), expected);
+        let plain = (FilterKind::Sandbox, false);
+        assert_eq!(filter_and_admin(&json!({}), true), plain);
+        let error = resolved_for(&json!({}), &privileged, ROOT, false);
+        assert_eq!(error, Err(ContainerUserError::Privileged));
     }
 
     #[test]

@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
-use nix::sched::{CloneFlags, setns};
+use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{Gid, Uid, close, setgid, setgroups, setuid};
 use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount};
 use rustix::process::{Signal, ioctl_tiocsctty, set_parent_process_death_signal, setsid};
 use rustix::stdio::{dup2_stdin, stdin};
 use rustix::thread::{
@@ -123,6 +124,9 @@ impl ExecStep {
             return Err(run_and_exit(program, arguments));
         }
         close_inherited();
+        if self.gate && self.caps.contains(CapabilitySet::SYS_ADMIN) {
+            mount_cgroup().map_err(privileges("mount the cgroup"))?;
+        }
         if let Some(directory) = &self.cwd {
             // Container runtimes create a missing working directory as root.
             let _ = std::fs::create_dir_all(directory);
@@ -188,6 +192,17 @@ fn enter_user_namespace(descriptor: u32) -> Result<(), ExecError> {
     setgroups(&[]).map_err(privileges("set groups"))?;
     setgid(Gid::from_raw(0)).map_err(privileges("set the group"))?;
     setuid(Uid::from_raw(0)).map_err(privileges("set the user"))
+}
+
+/// Mounts the container's own cgroup, which runtimes of nested containers look for. Its files belong
+/// to the host's root, so that no limit can be changed.
+fn mount_cgroup() -> std::io::Result<()> {
+    const TARGET: &str = "/sys/fs/cgroup";
+    // bubblewrap made one before the node moved the container to its cgroup.
+    unshare(CloneFlags::CLONE_NEWCGROUP)?;
+    std::fs::create_dir_all(TARGET)?;
+    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    Ok(mount("cgroup2", TARGET, "cgroup2", flags, None)?)
 }
 
 /// Reports to the node, waits for its permission, and replaces standard input by `/dev/null`.

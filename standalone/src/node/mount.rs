@@ -20,6 +20,8 @@ pub(crate) enum Mount {
         below: PathBuf,
         to: PathBuf,
         writable: bool,
+        /// False if its files have ids of the container's user namespace.
+        mapped: bool,
     },
     Symlink {
         target: PathBuf,

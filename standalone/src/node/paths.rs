@@ -96,9 +96,9 @@ impl Paths {
         self.state.join("memory-volumes")
     }
 
-    /// Directory of the mounts that are mapped into the user namespace.
-    pub(crate) fn mapped_mounts(&self) -> PathBuf {
-        Path::new("/run").join(format!("sandbox-standalone-{}", self.tag))
+    /// Directory of the mounts that are mapped into a user namespace.
+    pub(crate) fn mapped_mounts(&self, namespace: &str) -> PathBuf {
+        Path::new("/run").join(format!("sandbox-standalone-{}{namespace}", self.tag))
     }
 
     /// Private roots of a Pod's containers.

@@ -30,7 +30,7 @@ use super::mount::Mount;
 use super::overlay::mount_overlay;
 use super::seccomp;
 use super::termination_message::TerminationMessage;
-use super::user_namespace::{MappedMounts, UserNamespace};
+use super::user_namespace::{MappedMounts, MountAttributes, UserNamespace};
 use super::volumes::open_inside;
 
 const SETUP_TIMEOUT: Duration = Duration::from_mins(1);
@@ -211,14 +211,15 @@ impl LaunchSpec {
             let number = inheritable(namespace)?;
             command = Command::new(&self.sandbox.self_exe);
             command.args([EXEC_AS, "--user-namespace", &number, "--", BWRAP]);
-            users.map(&mut self.sandbox.self_exe, &mut mounts)?;
+            let exe = &mut self.sandbox.self_exe;
+            users.map(exe, MountAttributes::READ_ONLY, &mut mounts)?;
         }
         let (root, volumes) = (&mut self.sandbox.root, &mut self.sandbox.volumes);
         for mount in root.iter_mut().chain(volumes) {
             bind(mount, users, &mut mounts)?;
         }
         let options = memory_file(&self.sandbox.options())?;
-        let filter = memory_file(&seccomp::program())?;
+        let filter = memory_file(&seccomp::program(self.sandbox.user.filter()))?;
         command.env_clear();
         command.args(["--seccomp", &inheritable(&filter)?]);
         command.args(["--args", &inheritable(&options)?, "--"]);
@@ -249,7 +250,7 @@ impl LaunchSpec {
             };
             let mut layers = root.store.clone();
             let target = if let Some(users) = &self.users {
-                users.map(&mut layers, mounts)?;
+                users.map(&mut layers, MountAttributes::READ_ONLY, mounts)?;
                 users.mount_point(mounts)?
             } else {
                 let target = root.scratch.join("root");
@@ -271,9 +272,9 @@ fn bind(
     mounts: &mut MappedMounts,
 ) -> io::Result<()> {
     match mount {
-        Mount::Bind { from, .. } => {
+        Mount::Bind { from, writable, .. } => {
             if let Some(users) = users {
-                users.map(from, mounts)?;
+                users.map(from, MountAttributes::mapped(*writable), mounts)?;
             }
         }
         Mount::Volume {
@@ -281,13 +282,21 @@ fn bind(
             below,
             to,
             writable,
+            mapped,
         } => {
+            let attributes = MountAttributes {
+                writable: *writable,
+                mapped: *mapped,
+            };
             let from = match users {
                 Some(users) if below.as_os_str().is_empty() => {
-                    users.map(directory, mounts)?;
+                    users.map(directory, attributes, mounts)?;
                     directory.clone()
                 }
-                Some(users) => users.map_file(&open_inside(directory, below)?, mounts)?,
+                Some(users) => {
+                    let opened = open_inside(directory, below)?;
+                    users.map_file(&opened, attributes, mounts)?
+                }
                 None => directory.join(below),
             };
             *mount = Mount::Bind {

@@ -3,20 +3,15 @@
 
 use nix::libc;
 
-/// Denied with EPERM: kernel modules, mounts, namespaces, clocks, keys, tracing of the kernel.
-const DENIED: [i64; 57] = [
+/// Denied with EPERM to all containers: kernel modules, clocks, tracing of the kernel.
+const DENIED: [i64; 40] = [
     libc::SYS_acct,
-    libc::SYS_add_key,
     libc::SYS_bpf,
     libc::SYS_clock_adjtime,
     libc::SYS_clock_settime,
     libc::SYS_delete_module,
     libc::SYS_fanotify_init,
     libc::SYS_finit_module,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fsopen,
-    libc::SYS_fspick,
     libc::SYS_get_mempolicy,
     libc::SYS_init_module,
     libc::SYS_io_uring_enter,
@@ -25,36 +20,24 @@ const DENIED: [i64; 57] = [
     libc::SYS_kcmp,
     libc::SYS_kexec_file_load,
     libc::SYS_kexec_load,
-    libc::SYS_keyctl,
     libc::SYS_lookup_dcookie,
     libc::SYS_mbind,
     libc::SYS_migrate_pages,
-    libc::SYS_mount,
-    libc::SYS_mount_setattr,
-    libc::SYS_move_mount,
     libc::SYS_move_pages,
     libc::SYS_nfsservctl,
     libc::SYS_open_by_handle_at,
-    libc::SYS_open_tree,
     libc::SYS_perf_event_open,
     libc::SYS_pidfd_getfd,
-    libc::SYS_pivot_root,
     libc::SYS_process_madvise,
     libc::SYS_quotactl,
     libc::SYS_quotactl_fd,
     libc::SYS_reboot,
-    libc::SYS_request_key,
     libc::SYS_set_mempolicy,
     libc::SYS_set_mempolicy_home_node,
-    libc::SYS_setdomainname,
-    libc::SYS_sethostname,
-    libc::SYS_setns,
     libc::SYS_settimeofday,
     libc::SYS_swapoff,
     libc::SYS_swapon,
     libc::SYS_syslog,
-    libc::SYS_umount2,
-    libc::SYS_unshare,
     libc::SYS_userfaultfd,
     libc::SYS_vhangup,
     // statmount, listmount and the three lsm_ calls.
@@ -63,6 +46,27 @@ const DENIED: [i64; 57] = [
     459,
     460,
     461,
+];
+
+/// Keys of the kernel. Programs do without them if they get ENOSYS, which runc needs.
+const KEYS: [i64; 3] = [libc::SYS_add_key, libc::SYS_keyctl, libc::SYS_request_key];
+
+/// Denied with EPERM except to image builds: mounts and namespaces.
+const DENIED_TO_SANDBOXES: [i64; 14] = [
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_pivot_root,
+    libc::SYS_setdomainname,
+    libc::SYS_sethostname,
+    libc::SYS_setns,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
 ];
 
 /// Denied as well, where they exist.
@@ -83,6 +87,10 @@ const LAST_KNOWN: u32 = 462;
 
 /// `CLONE_NEW…` flags that an unprivileged process may not use.
 const NAMESPACE_FLAGS: u32 = 0x7e02_0000;
+
+/// Flags that image builds may not use: what makes a user or network namespace can reach far more of
+/// the kernel in it.
+const USER_OR_NETWORK: u32 = 0x5000_0000;
 
 /// Execution domains: Linux, `UNAME26` of 32 bits, and the query.
 const PERSONALITIES: [u32; 5] = [0, 8, 0x2_0000, 0x2_0008, u32::MAX];
@@ -145,8 +153,16 @@ fn number(call: i64) -> u32 {
     u32::try_from(call).unwrap_or(u32::MAX)
 }
 
+/// Container that a filter is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FilterKind {
+    Sandbox,
+    /// Privileged in its user namespace.
+    ImageBuild,
+}
+
 /// The program, as `struct sock_filter` entries.
-pub(crate) fn program() -> Vec<u8> {
+pub(crate) fn program(kind: FilterKind) -> Vec<u8> {
     let mut program = Program::default();
     program.push(LOAD, 0, 0, ARCH);
     program.push(EQUAL, 1, 0, ARCHITECTURE);
@@ -159,10 +175,22 @@ pub(crate) fn program() -> Vec<u8> {
     for call in DENIED.iter().chain(DENIED_ON_X86) {
         program.end_if(EQUAL, number(*call), EPERM);
     }
-    program.on_call(libc::SYS_clone, |body| {
-        body.end_if(ANY_BIT, NAMESPACE_FLAGS, EPERM);
-        body.push(RETURN, 0, 0, ALLOW);
-    });
+    let (denied, on_keys, flags) = match kind {
+        FilterKind::Sandbox => (&DENIED_TO_SANDBOXES[..], EPERM, NAMESPACE_FLAGS),
+        FilterKind::ImageBuild => (&[][..], ENOSYS, USER_OR_NETWORK),
+    };
+    for call in denied {
+        program.end_if(EQUAL, number(*call), EPERM);
+    }
+    for call in KEYS {
+        program.end_if(EQUAL, number(call), on_keys);
+    }
+    for call in [libc::SYS_clone, libc::SYS_unshare] {
+        program.on_call(call, |body| {
+            body.end_if(ANY_BIT, flags, EPERM);
+            body.push(RETURN, 0, 0, ALLOW);
+        });
+    }
     program.on_call(libc::SYS_socket, |body| {
         body.end_if(EQUAL, AF_VSOCK, EPERM);
         body.push(RETURN, 0, 0, ALLOW);
@@ -182,8 +210,8 @@ mod tests {
     use super::*;
 
     /// Runs the program on a call, as the kernel would.
-    fn evaluate(arch: u32, call: u32, argument: u32) -> u32 {
-        let program = program();
+    fn evaluate(kind: FilterKind, arch: u32, call: u32, argument: u32) -> u32 {
+        let program = program(kind);
         let (mut at, mut value) = (0, 0);
         loop {
             let entry = &program[at * 8..][..8];
@@ -229,10 +257,28 @@ mod tests {
             ("unknown", 10_000, 0, ENOSYS),
             ("x32", i64::from(X32 | 1), 0, ENOSYS),
         ] {
-            let result = evaluate(ARCHITECTURE, number(call), argument);
+            let result = evaluate(FilterKind::Sandbox, ARCHITECTURE, number(call), argument);
             assert_eq!(result, expected, "{name}");
         }
-        let foreign = evaluate(ARCHITECTURE ^ 1, 0, 0);
+        let foreign = evaluate(FilterKind::Sandbox, ARCHITECTURE ^ 1, 0, 0);
         assert_eq!(foreign, KILL, "another architecture");
+    }
+
+    #[test]
+    fn filter_of_image_builds_allows_mounts_and_namespaces_only() {
+        for (name, call, argument, expected) in [
+            ("mount", libc::SYS_mount, 0, ALLOW),
+            ("mount namespace", libc::SYS_unshare, 0x0002_0000, ALLOW),
+            ("process namespace", libc::SYS_clone, 0x2000_0011, ALLOW),
+            ("user namespace", libc::SYS_unshare, 0x1000_0000, EPERM),
+            ("network namespace", libc::SYS_clone, 0x4000_0011, EPERM),
+            ("bpf", libc::SYS_bpf, 0, EPERM),
+            ("keyctl", libc::SYS_keyctl, 0, ENOSYS),
+            ("open by handle", libc::SYS_open_by_handle_at, 0, EPERM),
+            ("vsock", libc::SYS_socket, AF_VSOCK, EPERM),
+        ] {
+            let result = evaluate(FilterKind::ImageBuild, ARCHITECTURE, number(call), argument);
+            assert_eq!(result, expected, "{name}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::libc;
@@ -16,10 +17,75 @@ use rustix::mount::{
 
 /// Ids of the namespace, from 0.
 const IDS: u32 = 65_536;
-/// First id outside; higher than those of users and of systemd's containers.
-const FIRST: u32 = 0x7000_0000;
 /// Ranges of ids, of which a node takes one.
 const RANGES: u32 = 0x0fff;
+
+/// Range of ids on the host; all are higher than those of users and of systemd's containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IdRange {
+    Sandboxes,
+    ImageBuilds,
+}
+
+impl IdRange {
+    const fn first(self) -> u32 {
+        match self {
+            Self::Sandboxes => 0x7000_0000,
+            Self::ImageBuilds => 0x6000_0000,
+        }
+    }
+
+    /// End of the name of the directory for mounts.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Sandboxes => "",
+            Self::ImageBuilds => "-builds",
+        }
+    }
+}
+
+/// Namespaces of a node. Image builds have all capabilities of theirs, and share it with no sandbox.
+#[derive(Debug)]
+pub(crate) struct UserNamespaces {
+    sandboxes: Arc<UserNamespace>,
+    image_builds: Option<Arc<UserNamespace>>,
+}
+
+impl UserNamespaces {
+    pub(crate) fn new(
+        sandboxes: Arc<UserNamespace>,
+        image_builds: Option<Arc<UserNamespace>>,
+    ) -> Self {
+        Self {
+            sandboxes,
+            image_builds,
+        }
+    }
+
+    pub(crate) fn of(&self, is_image_build: bool) -> Arc<UserNamespace> {
+        let builds = self.image_builds.as_ref().filter(|_| is_image_build);
+        Arc::clone(builds.unwrap_or(&self.sandboxes))
+    }
+}
+
+/// Attributes of a mount for a container.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MountAttributes {
+    pub writable: bool,
+    /// False if the owners on disk are already ids of the namespace.
+    pub mapped: bool,
+}
+
+impl MountAttributes {
+    pub(crate) const READ_ONLY: Self = Self::mapped(false);
+
+    pub(crate) const fn mapped(writable: bool) -> Self {
+        Self {
+            writable,
+            mapped: true,
+        }
+    }
+}
 
 /// The namespace and the directory in which mapped mounts are made.
 #[derive(Debug)]
@@ -44,8 +110,13 @@ impl MappedMounts {
 
 impl UserNamespace {
     /// Creates the namespace and checks that `sources` can be mapped into it.
-    pub(crate) fn create(range: u32, directory: PathBuf, sources: &[PathBuf]) -> io::Result<Self> {
-        let first = FIRST + (range % RANGES) * IDS;
+    pub(crate) fn create(
+        range: IdRange,
+        number: u32,
+        directory: PathBuf,
+        sources: &[PathBuf],
+    ) -> io::Result<Self> {
+        let first = range.first() + (number % RANGES) * IDS;
         let namespace = Self {
             descriptor: create(first)?,
             first,
@@ -54,7 +125,7 @@ impl UserNamespace {
         };
         for source in sources {
             let opened = open(source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-            namespace.mapped(opened)?;
+            namespace.copy(opened, MountAttributes::READ_ONLY)?;
         }
         fs::create_dir_all(&namespace.directory)?;
         Ok(namespace)
@@ -84,18 +155,24 @@ impl UserNamespace {
         Ok(target)
     }
 
-    /// Replaces `source` by a mapped mount of it. Runs on the launcher thread.
-    pub(crate) fn map(&self, source: &mut PathBuf, mounts: &mut MappedMounts) -> io::Result<()> {
+    /// Replaces `source` by a mount of it. Runs on the launcher thread.
+    pub(crate) fn map(
+        &self,
+        source: &mut PathBuf,
+        attributes: MountAttributes,
+        mounts: &mut MappedMounts,
+    ) -> io::Result<()> {
         let opened = open(&*source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        *source = self.map_file(&opened, mounts)?;
+        *source = self.map_file(&opened, attributes, mounts)?;
         Ok(())
     }
 
-    /// Path of a mapped mount of an open file or directory. Runs on the launcher thread, which must
-    /// have opened it.
+    /// Path of a mount of an open file or directory. Runs on the launcher thread, which must have
+    /// opened it.
     pub(crate) fn map_file(
         &self,
         opened: &OwnedFd,
+        attributes: MountAttributes,
         mounts: &mut MappedMounts,
     ) -> io::Result<PathBuf> {
         let kind = FileType::from_raw_mode(fstat(opened)?.st_mode);
@@ -108,43 +185,60 @@ impl UserNamespace {
             mounts.0.push(target.clone());
             target
         };
-        let tree = self.mapped(opened)?;
+        let tree = self.copy(opened, attributes)?;
         let from_descriptor = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
         move_mount(&tree, c"", rustix::fs::CWD, &target, from_descriptor)?;
         Ok(target)
     }
 
-    /// A detached copy of the mount of an open file or directory, with its ids mapped.
-    #[expect(unsafe_code, reason = "no library has the system call")]
-    fn mapped(&self, source: impl AsFd) -> io::Result<OwnedFd> {
+    /// A detached copy of the mount of an open file or directory. The kernel locks its attributes
+    /// when the container's mount namespace is made, so that no capability inside changes them.
+    fn copy(&self, source: impl AsFd, attributes: MountAttributes) -> io::Result<OwnedFd> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
             | OpenTreeFlags::AT_EMPTY_PATH
             | OpenTreeFlags::AT_RECURSIVE;
         let tree = open_tree(source, c"", flags)?;
-        let descriptor = u64::try_from(self.descriptor.as_raw_fd()).unwrap_or_default();
-        let attributes = libc::mount_attr {
-            attr_set: libc::MOUNT_ATTR_IDMAP,
-            attr_clr: 0,
-            propagation: 0,
-            userns_fd: descriptor,
-        };
-        // SAFETY: the descriptor is open, the path is a string and the size is that of the struct.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_mount_setattr,
-                tree.as_raw_fd(),
-                c"".as_ptr(),
-                libc::AT_EMPTY_PATH,
-                &raw const attributes,
-                size_of::<libc::mount_attr>(),
-            )
-        };
-        if result == 0 {
-            Ok(tree)
-        } else {
-            Err(io::Error::last_os_error())
+        if !attributes.writable {
+            set_attribute(&tree, libc::AT_RECURSIVE, libc::MOUNT_ATTR_RDONLY, None)?;
         }
+        if attributes.mapped {
+            let users = Some(self.descriptor());
+            set_attribute(&tree, 0, libc::MOUNT_ATTR_IDMAP, users)?;
+        }
+        Ok(tree)
+    }
+}
+
+#[expect(unsafe_code, reason = "no library has the system call")]
+fn set_attribute(
+    tree: &OwnedFd,
+    flags: libc::c_int,
+    attribute: u64,
+    users: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let users = users.map_or(0, |users| users.as_raw_fd());
+    let attributes = libc::mount_attr {
+        attr_set: attribute,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: u64::try_from(users).unwrap_or_default(),
+    };
+    // SAFETY: the descriptors are open, the path is a string and the size is that of the struct.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | flags,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
     }
 }
 

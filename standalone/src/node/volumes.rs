@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{
     Container, EmptyDirVolumeSource, ImageVolumeSource, KeyToPath, Pod, Volume,
 };
 
-pub(crate) use self::subpath::open_inside;
+pub(crate) use self::subpath::{open_inside, relative};
 
 use self::group::hand_over;
 use super::Node;
@@ -37,6 +37,10 @@ pub(crate) enum VolumeError {
     Image(String, String),
     #[error("volume {0} is not defined")]
     Undefined(String),
+    #[error(
+        "hostPath {0:?} is refused by this node, which mounts directories of image builds only"
+    )]
+    HostPath(String),
     #[error("bad path {0:?} in a volume")]
     Path(String),
     #[error("volume {0}: {1}")]
@@ -49,6 +53,8 @@ pub(crate) enum VolumeError {
 pub(crate) struct ProvidedVolume {
     directory: PathBuf,
     read_only: bool,
+    /// False if its files have ids of the container's user namespace.
+    mapped: bool,
 }
 
 /// Volumes of one Pod by name.
@@ -76,10 +82,20 @@ async fn provide_one(
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let failed = |error| VolumeError::Io(volume.name.clone(), error);
     let mut directory = node.paths.pod_volumes(uid).join(&volume.name);
-    let mut read_only = false;
+    let (mut read_only, mut mapped) = (false, true);
     if let Some(source) = &volume.empty_dir {
         directory = empty_dir(&node.paths, uid, &volume.name, source);
-        make_shared(&directory, group).map_err(failed)?;
+        if let Some(users) = node.users_of(pod).filter(|_| node.is_image_build(pod)) {
+            // An overlay cannot have a mapped mount as its upper directory.
+            mapped = false;
+            make_shared(&directory, group.map(|group| users.outside(group))).map_err(failed)?;
+            let root = users.outside(0);
+            lchown(&directory, Some(root), group.is_none().then_some(root)).map_err(failed)?;
+        } else {
+            make_shared(&directory, group).map_err(failed)?;
+        }
+    } else if let Some(source) = &volume.host_path {
+        directory = host_path(node, pod, &source.path)?;
     } else if let Some(claim) = &volume.persistent_volume_claim {
         let claim_uid = node.claims.bound(namespace, &claim.claim_name).await;
         directory = node.paths.volumes().join(claim_uid);
@@ -108,7 +124,21 @@ async fn provide_one(
     Ok(ProvidedVolume {
         directory,
         read_only,
+        mapped,
     })
+}
+
+/// Directory of the host, for Pods that build images.
+fn host_path(node: &Node, pod: &Pod, path: &str) -> Result<PathBuf, VolumeError> {
+    let builds = node.config.image_builds.as_ref();
+    let builds = builds.filter(|_| node.is_image_build(pod));
+    let builds = builds.ok_or_else(|| VolumeError::HostPath(path.to_owned()))?;
+    let directory = builds.host_path(path)?;
+    match directory.metadata() {
+        Ok(found) if found.is_dir() => Ok(directory),
+        Ok(_) => Err(VolumeError::HostPath(path.to_owned())),
+        Err(error) => Err(VolumeError::Io(path.to_owned(), error)),
+    }
 }
 
 /// Content of an image that is on this machine without a registry.
@@ -239,6 +269,7 @@ pub(crate) fn mounts(
             directory: volume.directory.clone(),
             to: Path::new("/").join(&wanted.mount_path),
             writable: !(volume.read_only || wanted.read_only == Some(true)),
+            mapped: volume.mapped,
         });
     }
     Ok(mounts)

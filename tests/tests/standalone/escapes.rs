@@ -3,6 +3,7 @@
 
 mod attempts;
 mod files;
+mod image_builds;
 mod limits;
 mod network;
 mod program;

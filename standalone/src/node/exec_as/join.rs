@@ -12,7 +12,7 @@ use nix::sched::{CloneFlags, setns};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::set_no_new_privs;
 
-use crate::node::seccomp;
+use crate::node::seccomp::{self, FilterKind};
 
 /// Enters the container with the first process `init`, a pidfd; child processes will be inside.
 #[expect(unsafe_code, reason = "descriptors are inherited by number")]
@@ -36,7 +36,7 @@ pub(super) fn enter(init: RawFd, has_users: bool, cgroups: &[PathBuf]) -> io::Re
 pub(super) fn confine() -> io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     set_no_new_privs(true)?;
-    let mut program = seccomp::program();
+    let mut program = seccomp::program(FilterKind::Sandbox);
     let filter = libc::sock_fprog {
         len: u16::try_from(program.len() / 8).map_err(io::Error::other)?,
         filter: program.as_mut_ptr().cast::<libc::c_void>().cast(),

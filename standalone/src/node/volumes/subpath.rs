@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::VolumeError;
 
 /// Normalizes a relative path; rejects paths that leave the directory.
-pub(super) fn relative(path: &str) -> Result<PathBuf, VolumeError> {
+pub(crate) fn relative(path: &str) -> Result<PathBuf, VolumeError> {
     let bad = || VolumeError::Path(path.to_owned());
     let mut clean = PathBuf::new();
     for component in Path::new(path).components() {

@@ -114,6 +114,10 @@ pub(super) const EVERYWHERE: &[Attempt] = &[
         grep { can('>>', \"/sys/fs/cgroup/$_/cgroup.procs\") } files('/sys/fs/cgroup')",
     ),
     (
+        "move to another cgroup by a new mount",
+        "sys('mount', 'none', $tmp, 'cgroup2', 0, '') == 0 && can('>>', \"$tmp/cgroup.procs\")",
+    ),
+    (
         "move by the root of init",
         "can('>>', '/proc/1/root/sys/fs/cgroup/cgroup.procs') || \
         grep { can('>>', \"/proc/1/root/sys/fs/cgroup/$_/cgroup.procs\") } files('/proc/1/root/sys/fs/cgroup')",
@@ -235,6 +239,10 @@ pub(super) const ON_SOME_MACHINES: &[Attempt] = &[
     (
         "mount old cgroups",
         "sys('mount', 'none', $tmp, 'cgroup', 0, 'pids') == 0",
+    ),
+    (
+        "move to another old cgroup",
+        "sys('mount', 'none', $tmp, 'cgroup', 0, 'pids') == 0 && can('>>', \"$tmp/cgroup.procs\")",
     ),
     ("load a module", "reach('init_module', '', 0, '')"),
     ("load a module by file", "reach('finit_module', -1, '', 0)"),
