@@ -12,9 +12,9 @@
 int main(int argc, char **argv) {
 	char text[4096] = "", path[64];
 	size_t length = 0;
-	for (int i = 2; i < argc; i++)
-		length += snprintf(text + length, length < sizeof text ? sizeof text - length : 0, "%s%c", argv[i], (i - 2) % 3 == 2 ? '\n' : ' ');
-	if (argc < 5 || (argc - 2) % 3 || length >= sizeof text || strspn(argv[1], "0123456789") != strlen(argv[1]))
+	for (int i = 2; i < argc && length < sizeof text; i++)
+		length += snprintf(text + length, sizeof text - length, "%s%c", argv[i], i % 3 == 1 ? '\n' : ' ');
+	if (argc < 5 || argc % 3 != 2 || length >= sizeof text || strspn(argv[1], "0123456789") != strlen(argv[1]))
 		return 2;
 	snprintf(path, sizeof path, "/proc/%.10s/%s", argv[1], strstr(argv[0], "newgidmap") ? "gid_map" : "uid_map");
 	struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};

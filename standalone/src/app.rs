@@ -2,6 +2,7 @@
 //! client.
 
 mod api_key;
+mod build_namespace;
 mod components;
 mod urls;
 mod warm_pool;
@@ -122,10 +123,14 @@ async fn assemble(
     api_key::register(&client, api_key).await?;
     let workspace = components::gateway_config().workspace();
     warm_pool::apply(&client, args.warm_pods, &args.warm_image, workspace).await?;
+    let node = components::node_config(args, &state.path)?;
+    if let Some(builds) = &node.image_builds {
+        build_namespace::create(&client, &builds.namespace).await?;
+    }
     Ok(Components {
         index: Arc::new(Index::new(keys.clone())),
         tenants: Tenants::pending(),
-        node: components::node_config(args, &state.path)?,
+        node,
         public: args.public,
         deadlines: args.deadlines,
         settings: settings(args),

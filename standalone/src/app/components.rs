@@ -14,6 +14,7 @@ use operator::controller::{
 };
 use operator::diagnostics::Diagnostics;
 use operator::gateway::{self, ApiSettings, Gateway, GatewayConfig, Tenants};
+use operator::image_builds::ImageBuilds;
 use operator::index::Index;
 use operator::keys::Keys;
 use operator::tenants;
@@ -202,13 +203,12 @@ pub(super) fn node_config(args: &Args, state: &Path) -> anyhow::Result<NodeConfi
     config.disk_rate_limit = args.disk_rate_limit;
     config.images.host_fallback = args.host_fallback;
     config.pulls = image_pulls(&args.registries)?;
-    config.image_builds = args.image_build_namespace.clone().map(|namespace| {
-        let directory = state.join("image-builds");
-        ImageBuildPods {
-            namespace,
-            directory,
-        }
-    });
+    if args.settings.image_builds == Some(ImageBuilds::Full) {
+        config.image_builds = Some(ImageBuildPods {
+            namespace: args.settings.build_namespace.clone(),
+            directory: image_builds(state),
+        });
+    }
     config.images.directories = args.images.iter().cloned().collect();
     Ok(config)
 }

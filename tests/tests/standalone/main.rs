@@ -8,7 +8,6 @@ mod escapes;
 mod first_session;
 mod fixture;
 mod full_builds;
-mod image_build_pods;
 mod image_disk;
 mod image_push;
 mod images;

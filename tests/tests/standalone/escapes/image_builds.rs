@@ -9,7 +9,8 @@ use super::attempts::{EVERYWHERE, ON_SOME_MACHINES};
 use super::disks;
 use super::program::{END, names, program};
 use super::setting::{Running, setting};
-use crate::image_build_pods::NAMESPACE;
+
+const NAMESPACE: &str = "sandbox-builds";
 
 /// Attempts that a build needs, or that end at its namespaces.
 const ALLOWED: &[&str] = &[
@@ -32,7 +33,8 @@ const ALLOWED: &[&str] = &[
 
 #[test]
 fn image_build_reaches_nothing_outside_although_it_is_privileged() {
-    let Some(setting) = setting(&["--image-build-namespace", NAMESPACE]) else {
+    let Some(setting) = setting(&["--image-builds", "full", "--registry-prefix", "127.0.0.1/x"])
+    else {
         return;
     };
     let (mut victim, secret) = (Running::idle(), setting.secret());
@@ -64,7 +66,6 @@ fn image_build_reaches_nothing_outside_although_it_is_privileged() {
     });
     let path = fixture.state.path().join("build.json");
     fs::write(&path, pod.to_string()).unwrap();
-    fixture.kubectl(&format!("create namespace {NAMESPACE}"));
     fixture.kubectl(&format!("-n {NAMESPACE} apply -f {}", path.display()));
     let ended = "jsonpath={.status.phase}=Succeeded";
     fixture.kubectl(&format!(
