@@ -124,7 +124,11 @@ fn write_context(files: &ContextFiles, dockerfile: &str, to: &Path) -> io::Resul
     let mut writer = LayerWriter::new(std::fs::File::create(to)?, ROOT);
     let size = dockerfile.len() as u64;
     writer.file(DOCKERFILE, DOCKERFILE_MODE, size, dockerfile.as_bytes())?;
-    let entries = files.entries().iter();
+    // That of the context itself has no path.
+    let entries = files
+        .entries()
+        .iter()
+        .filter(|entry| !entry.path.is_empty());
     let entries: BTreeMap<_, _> = entries.map(|entry| (&entry.path, entry)).collect();
     let is_hard_link = |entry: &&&ContextEntry| entry.kind == EntryType::Link;
     for entry in entries.values().filter(|entry| !is_hard_link(entry)) {
