@@ -1,10 +1,10 @@
-//! Debian's `docker-registry` on a loopback port, and images for it that are made from nothing.
+//! Debian's `docker-registry` on a port of this machine, and images for it that are made from nothing.
 
 mod tokens;
 
 use std::fs;
 use std::io;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -26,7 +26,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct LocalRegistry {
     directory: TempDir,
-    port: u16,
+    address: SocketAddr,
     child: Child,
     tokens: Option<TokenServer>,
 }
@@ -34,23 +34,27 @@ pub struct LocalRegistry {
 impl LocalRegistry {
     /// Starts an empty registry without authentication. Panics if the program is missing: `hack/install` installs it.
     pub fn start() -> Self {
-        Self::start_with(|_| None)
+        Self::start_with(loopback(), |_| None)
+    }
+
+    /// Starts an empty registry without authentication at this address.
+    pub fn start_at(address: SocketAddr) -> Self {
+        Self::start_with(address, |_| None)
     }
 
     /// Starts an empty registry that serves nothing without a token, which [`USER`] gets.
     pub fn with_tokens() -> Self {
-        Self::start_with(|directory| Some(TokenServer::start(directory)))
+        Self::start_with(loopback(), |directory| Some(TokenServer::start(directory)))
     }
 
-    fn start_with(tokens: impl FnOnce(&Path) -> Option<TokenServer>) -> Self {
+    fn start_with(address: SocketAddr, tokens: impl FnOnce(&Path) -> Option<TokenServer>) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let port = free_port();
         let tokens = tokens(directory.path());
-        let child = serve(directory.path(), port, tokens.as_ref());
+        let child = serve(directory.path(), address, tokens.as_ref());
         Self {
             child: child.expect("docker-registry, of hack/install"),
             directory,
-            port,
+            address,
             tokens,
         }
     }
@@ -64,7 +68,7 @@ impl LocalRegistry {
 
     /// `HOST:PORT`.
     pub fn host(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        self.address.to_string()
     }
 
     /// Ends the process; the content stays for [`Self::restart`].
@@ -75,7 +79,7 @@ impl LocalRegistry {
 
     pub fn restart(&mut self) {
         self.stop();
-        let child = serve(self.directory.path(), self.port, self.tokens.as_ref());
+        let child = serve(self.directory.path(), self.address, self.tokens.as_ref());
         self.child = child.expect("docker-registry");
     }
 
@@ -124,13 +128,17 @@ impl Drop for LocalRegistry {
     }
 }
 
-fn serve(directory: &Path, port: u16, tokens: Option<&TokenServer>) -> io::Result<Child> {
+fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], free_port()))
+}
+
+fn serve(directory: &Path, address: SocketAddr, tokens: Option<&TokenServer>) -> io::Result<Child> {
     let mut config = json!({
         "version": "0.1",
         "storage": {
             "filesystem": {"rootdirectory": directory.join("data")}, "delete": {"enabled": true},
         },
-        "http": {"addr": format!("127.0.0.1:{port}")},
+        "http": {"addr": address.to_string()},
     });
     if let Some(tokens) = tokens {
         config["auth"] = tokens.auth.clone();
@@ -144,7 +152,7 @@ fn serve(directory: &Path, port: u16, tokens: Option<&TokenServer>) -> io::Resul
         .stderr(Stdio::null())
         .spawn()?;
     for _ in 0..MAX_POLLS {
-        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+        if TcpStream::connect(address).is_ok() {
             return Ok(child);
         }
         if child.try_wait()?.is_some() {

@@ -302,6 +302,26 @@ async fn status_request_is_held_until_the_build_has_finished() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn status_request_of_a_build_that_is_deleted_ends_as_cancelled() {
+    let api = FakeApi::default();
+    let fixture = fixture(&api);
+    let id = build_from_scratch(&fixture).await;
+    let path = format!("/apis/openhands.dev/v1alpha1/namespaces/sandboxes/imagebuilds/{id}");
+    let mut queued = api.object(&path);
+    queued.as_object_mut().unwrap().remove("status");
+    api.put(&path, queued);
+    let other = crate::support::build_client::fixture(&api);
+    let delete = async {
+        tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+        let uid = api.object(&path)["metadata"]["uid"].clone();
+        let index = other.gateway.image_builds();
+        index.forget(&id, uid.as_str().unwrap());
+    };
+    let (progress, ()) = tokio::join!(other.progress(&id), delete);
+    assert_eq!(progress["status"], "CANCELLED", "{progress}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn use_of_an_image_is_recorded_at_most_once_an_hour() {
     let api = FakeApi::default();
     let fixture = fixture(&api);

@@ -8,6 +8,7 @@
 mod crd_schema;
 mod entrypoint_environment;
 mod failures;
+mod full_builds;
 mod gitops;
 mod image_volume;
 mod images;

@@ -216,13 +216,7 @@ async fn deleted_build_ends_with_its_pod() {
     fixture.kubectl(&format!(
         "wait imgb/{id} --for=jsonpath={{.status.phase}}=Running --timeout=60s"
     ));
-    let ended = scene.end(&id);
-    let deleted = async {
-        let delete = format!("delete imgb {id}");
-        fixture.kubectl(&delete)
-    };
-    let (progress, _) = tokio::join!(ended, deleted);
-    assert_eq!(progress["status"], "CANCELLED", "{progress}");
+    fixture.kubectl(&format!("delete imgb {id}"));
     fixture.kubectl(&format!(
         "wait -n sandbox-builds pod/{id} --for=delete --timeout=60s"
     ));
