@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use reqwest::{Client, RequestBuilder};
+use reqwest::{Certificate, Client, ClientBuilder, RequestBuilder};
 use serde::Deserialize;
 
 use self::download::Download;
@@ -119,13 +119,10 @@ impl Registry {
                 .user_agent(concat!("sandbox-operator/", env!("CARGO_PKG_VERSION")))
                 .connect_timeout(CONNECT_TIMEOUT)
         };
-        let failed = |error: reqwest::Error| RegistryError::Client(causes(&error));
-        let client = builder().read_timeout(READ_TIMEOUT).build();
-        let uploads = builder().timeout(UPLOAD_START_TIMEOUT).build();
         Ok(Self(Arc::new(Inner {
             pause,
-            client: client.map_err(failed)?,
-            uploads: uploads.map_err(failed)?,
+            client: build(|| builder().read_timeout(READ_TIMEOUT))?,
+            uploads: build(|| builder().timeout(UPLOAD_START_TIMEOUT))?,
             settings: settings.clone(),
             tokens: Tokens::default(),
         })))
@@ -263,6 +260,18 @@ impl Registry {
             .chain([own_origin(reference, credentials, PULL)])
             .collect()
     }
+}
+
+/// Builds a client. Where there are no certificates of authorities, as in an image of one program, it
+/// has those of Mozilla.
+fn build(builder: impl Fn() -> ClientBuilder) -> Result<Client, RegistryError> {
+    let built = builder().build().or_else(|_| {
+        let authorities = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
+        let authorities = authorities.map(|authority| Certificate::from_der(authority));
+        let authorities: Vec<_> = authorities.collect::<Result<_, _>>()?;
+        builder().tls_certs_only(authorities).build()
+    });
+    built.map_err(|error| RegistryError::Client(causes(&error)))
 }
 
 fn manifest_path(reference: &Reference) -> String {
