@@ -16,6 +16,7 @@ pub use self::container::{Container, ContainerState, StartProblem, StartProblemK
 pub(crate) use self::resize::RESIZED;
 
 mod container;
+mod preparation;
 mod resize;
 pub mod spec_revision;
 
@@ -79,6 +80,8 @@ pub struct Facts {
     pub orphan: Option<PodFacts>,
     /// The Pod was created from another spec.
     pub spec_changed: bool,
+    /// Time at which this process last wrote another message of the status.
+    pub message_written_at: Option<Timestamp>,
     /// Number of Sandboxes in the cluster that start now.
     pub starts_in_progress: usize,
     /// The `NetworkPolicy` of the namespace has to be checked.
@@ -208,6 +211,8 @@ pub struct PodFacts {
     pub container: Container,
     /// Problem that prevents a container from starting.
     pub start_problem: Option<StartProblem>,
+    /// Work of the node before the container runs, for users.
+    pub preparation: Option<String>,
 }
 
 /// Reason for which a Pod does not get the resources of its sandbox.
@@ -323,6 +328,7 @@ impl PodFacts {
                 .map(|own| own.without_restarts(count(WARM_RESTARTS_ANNOTATION)))
                 .unwrap_or_default(),
             start_problem,
+            preparation: preparation::describe(pod),
         })
     }
 

@@ -59,6 +59,9 @@ pub(crate) async fn reconcile(
     };
     if writes {
         patch_status(context, &observed.entry, &status).await?;
+        if status.message != observed.entry.status.message {
+            context.memory.record_message(key, now);
+        }
     }
     if lost {
         context.memory.record_replacement(key, now);

@@ -66,6 +66,8 @@ struct Memory {
     adopted_claim: Option<String>,
     /// Pod whose resources the API server refused to raise, and why.
     refused_resize: Option<(String, ResizeProblem)>,
+    /// Time of the last status write with another message.
+    message_written_at: Option<Timestamp>,
     /// Begin and kind of the start in progress. Status timestamps have whole seconds and a warm
     /// start takes milliseconds.
     start: Option<(Instant, &'static str)>,
@@ -134,6 +136,15 @@ impl SandboxMemory {
         let all = self.0.lock();
         let (uid, problem) = all.get(key)?.refused_resize.as_ref()?;
         (uid == pod_uid).then(|| problem.clone())
+    }
+
+    /// Records that the status was written with another message.
+    pub(crate) fn record_message(&self, key: &Key, now: Timestamp) {
+        self.with(key, |memory| memory.message_written_at = Some(now));
+    }
+
+    pub(crate) fn message_written_at(&self, key: &Key) -> Option<Timestamp> {
+        self.0.lock().get(key)?.message_written_at
     }
 
     /// Records that a lost Pod was replaced.

@@ -11,6 +11,8 @@ pub enum PodScript {
     Runs,
     /// It runs, and its command never becomes ready.
     NeverReady,
+    /// Its image is being pulled, until the test heals it.
+    Pulls,
     /// Its image cannot be pulled.
     CannotPull,
     /// No node takes it.

@@ -136,6 +136,14 @@ impl ScriptedNode {
         self.say(name, &running.uid, &status).await;
     }
 
+    /// The node reports the progress of the pull that a Pod waits for.
+    pub async fn report_progress(&self, name: &str, progress: &str) {
+        let waiting = json!({"reason": "ContainerCreating", "message": progress});
+        let pod = self.pods.get_opt(name).await.ok().flatten();
+        let uid = pod.and_then(|pod| pod.uid()).unwrap_or_default();
+        self.hold(name, &uid, &waiting).await;
+    }
+
     /// The Pod of a sandbox is evicted.
     pub async fn evict(&self, name: &str) {
         let status = json!({"phase": "Failed", "reason": "Evicted", "message": "out of memory"});
@@ -382,6 +390,10 @@ impl ScriptedNode {
             PodScript::Vanishes => {
                 let now = DeleteParams::default().grace_period(0);
                 let _ = self.pods.delete(name, &now).await;
+            }
+            PodScript::Pulls => {
+                self.hold(name, &uid, &json!({"reason": "ContainerCreating"}))
+                    .await;
             }
             PodScript::CannotPull => {
                 self.hold(name, &uid, &json!({"reason": "ErrImagePull"}))

@@ -68,6 +68,40 @@ async fn lifecycle_steps_take_expected_writes() {
     assert_eq!(taken(&cluster), [END, claim, STATUS], "stop");
 }
 
+#[tokio::test(start_paused = true)]
+async fn progress_of_a_pull_is_shown_in_a_bounded_number_of_writes() {
+    let cluster = TestCluster::new();
+    cluster.node.script_next_pod("a", PodScript::Pulls);
+    cluster.create("a").await;
+    let told = "node scripted is mounting volumes, pulling images or creating containers";
+    let shows = |text: &str| {
+        cluster
+            .index
+            .list(|e| e.status.message.as_deref() == Some(text))
+    };
+    cluster
+        .wait("a", |e| e.status.message.as_deref() == Some(told))
+        .await
+        .unwrap();
+    cluster.wait_until_quiet().await;
+    taken(&cluster);
+    for second in 1..=60 {
+        let progress = format!("{second} of 60 MB");
+        cluster.node.report_progress("a", &progress).await;
+        sleep(Duration::from_secs(1)).await;
+    }
+    cluster.wait_until_quiet().await;
+    assert_eq!(shows("60 of 60 MB").len(), 1);
+    let writes = taken(&cluster);
+    assert!((15..=21).contains(&writes.len()), "{writes:?}");
+    assert!(writes.iter().all(|write| write == STATUS), "{writes:?}");
+
+    cluster.node.heal("a").await;
+    cluster.wait_for_phase("a", Phase::Running).await;
+    cluster.wait_until_quiet().await;
+    assert_eq!(taken(&cluster), [STATUS]);
+}
+
 /// Sandboxes in every state that lasts.
 async fn every_state() -> TestCluster {
     use Phase::{Failed, Paused, Pending, Running, Starting, Stopped};

@@ -144,6 +144,7 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
             .orphan(key, Some(&entry.uid))
             .map(Arc::unwrap_or_clone),
         spec_changed: false,
+        message_written_at: context.memory.message_written_at(key),
         starts_in_progress: context.index.starts_in_progress(),
         isolation_due: context.isolation.is_due(&key.namespace, now),
     };

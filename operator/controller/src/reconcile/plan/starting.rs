@@ -21,7 +21,10 @@ impl Planner<'_> {
     /// Reports what the start waits for, and requeues at its timeout.
     pub(super) fn report_starting(&mut self, pod: &PodFacts, first: bool) {
         let was_running = self.plan.status.phase == Phase::Running;
-        let (reason, message, routine) = self.waiting_reason(pod);
+        let (reason, mut message, routine) = self.waiting_reason(pod);
+        if reason == Reason::CreatingPod {
+            message = self.paced_message(message);
+        }
         let run = pod
             .container
             .running_since()
@@ -54,6 +57,20 @@ impl Planner<'_> {
         } else {
             self.enforce_start_timeout();
         }
+    }
+
+    /// Progress of a pull changes every second. A written message stands for the detail delay, so
+    /// that all starts together write about two statuses a second.
+    fn paced_message(&mut self, message: Option<String>) -> Option<String> {
+        let status = &self.plan.status;
+        let written = status.message.clone();
+        let shown = status.reason == Some(Reason::CreatingPod) && written.is_some();
+        let since = self.facts.message_written_at.filter(|_| shown);
+        let until = since.and_then(|since| deadline_after(since, Some(self.detail_delay())));
+        if until.is_none() || message == written || self.is_due(until) {
+            return message;
+        }
+        written
     }
 
     fn detail_delay(&self) -> Duration {
@@ -98,7 +115,7 @@ impl Planner<'_> {
             return (Reason::PodReplaced, status.message.clone(), true);
         }
         if !matches!(container.state, ContainerState::Running { .. }) {
-            return (Reason::CreatingPod, None, true);
+            return (Reason::CreatingPod, pod.preparation.clone(), true);
         }
         match &self.facts.readiness {
             Some(ProbeResult::NotReady(detail)) => {

@@ -50,6 +50,34 @@ fn detail_delay_grows_with_the_number_of_starts() {
 }
 
 #[test]
+fn progress_of_a_pull_is_written_once_per_detail_delay() {
+    let mut fixture = PlanFixture::new();
+    fixture.facts.pod = Some(waiting_pod());
+    fixture.facts.starts_in_progress = 20;
+    let mut written = Vec::new();
+    for second in 1..=35 {
+        fixture.pod().preparation = Some(format!("{second} of 99 MB"));
+        let before = fixture.status().message.clone();
+        fixture.after(1);
+        if fixture.status().message != before {
+            written.extend(fixture.status().message.clone());
+            fixture.facts.message_written_at = Some(fixture.now);
+        }
+    }
+    assert_eq!(written, ["10 of 99 MB", "20 of 99 MB", "30 of 99 MB"]);
+    // The last report is written although the Pod does not change any more.
+    assert_eq!(fixture.plan().requeue_at, fixture.at(5));
+    fixture.advance(5);
+    let last = fixture.reaches(Phase::Starting, Reason::CreatingPod);
+    assert_eq!(last.status.message.as_deref(), Some("35 of 99 MB"));
+    // Other reasons do not wait.
+    fixture.facts.message_written_at = Some(fixture.now);
+    let problem = start_problem(StartProblemKind::ImagePull, fixture.now);
+    fixture.pod().start_problem = Some(problem);
+    fixture.reaches(Phase::Starting, Reason::ImagePullBackOff);
+}
+
+#[test]
 fn sandbox_without_workspace_gets_no_pvc_and_a_note() {
     let mut fixture = PlanFixture::new();
     fixture.spec().workspace = None;
