@@ -6,5 +6,6 @@ pub mod app;
 pub mod args;
 mod banner;
 pub mod images_command;
+pub mod network_policy;
 pub mod node;
 mod state_dir;

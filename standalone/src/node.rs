@@ -251,7 +251,7 @@ pub async fn run(
         paths.remove_memory();
         cgroup::remove_recorded(&paths.cgroup_record()).await;
     }
-    let (cgroups, users, network) = made?;
+    let (cgroups, users, (network, policy_feed)) = made?;
     let node = Arc::new(Node {
         images,
         user,
@@ -272,6 +272,7 @@ pub async fn run(
     tokio::join!(
         watch::pods(Arc::clone(&node), shutdown.clone()),
         watch::claims(Arc::clone(&node), shutdown.clone()),
+        watch::policies(Arc::clone(&node), policy_feed, shutdown.clone()),
         disk::enforce(Arc::clone(&node), shutdown.clone()),
         shutdown.run_until_cancelled(capacity::publish(&node.client, node.capacity))
     );

@@ -1,4 +1,4 @@
-//! Network policies as the kernel enforces them with the rules of `tests::network_policy`, against
+//! Network policies as the kernel enforces them with the rules of `standalone::network_policy`, against
 //! an independent analyzer (`hack/python-analyzer`): both get the same objects and have to agree on
 //! each connection of a table.
 
@@ -11,12 +11,13 @@ use kube::ResourceExt as _;
 use rustix::net::{AddressFamily, SendFlags, SocketType, bind, ipproto, sendto, socket};
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
+use standalone::network_policy::PolicyInput;
 use tests::binaries::is_root_or_skips;
 use tests::cli_tools::{feed, file, run, text};
-use tests::network_policy::PolicyInput;
 
-/// By name, which is that of the namespace too. No range contains Pods, since the analyzer takes
-/// ranges as outside of the cluster. `Exists` selects no peers, since it misses other namespaces.
+/// By name, which is that of the namespace too. The analyzer has limits: it takes ranges as outside of
+/// the cluster, so that none contains Pods; with `Exists` it misses other namespaces; and a port
+/// without a number it takes for none.
 const POLICIES: &str = "
 kube-system: {podSelector: {}, policyTypes: [Ingress, Egress], ingress: [{}], egress: [{}]}
 no-ingress: {podSelector: {}, policyTypes: [Ingress]}
@@ -36,15 +37,10 @@ range-or-label: {podSelector: {}, policyTypes: [Ingress], ingress: [{ports: [{po
 ports: {podSelector: {}, policyTypes: [Ingress, Egress],
   ingress: [{ports: [{port: 53, protocol: UDP}, {port: 8081}, {port: http}]}],
   egress: [{to: [{namespaceSelector: {}}], ports: [{port: http}]}]}
+ranges: {podSelector: {}, policyTypes: [Ingress, Egress], egress: [{ports: [{port: 8080, endPort: 8081}]}],
+  ingress: [{ports: [{port: 50, endPort: 53, protocol: UDP}, {port: 8000, endPort: 8080}]}]}
 other-ports: {podSelector: {}, policyTypes: [Ingress],
   ingress: [{ports: [{port: http, protocol: UDP}, {port: unknown}, {port: 53}]}]}
-";
-const UNSUPPORTED: &str = "
-no-types: {podSelector: {}, ingress: []}
-operator: {podSelector: {matchExpressions: [{key: a, operator: Like}]}, policyTypes: [Ingress]}
-protocol: {podSelector: {}, policyTypes: [Ingress], ingress: [{ports: [{port: 1, protocol: SCTP}]}]}
-end-port: {podSelector: {}, policyTypes: [Ingress], ingress: [{ports: [{port: 1, endPort: 9}]}]}
-range: {podSelector: {}, policyTypes: [Ingress], ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8; accept}}]}]}
 ";
 const OUTSIDE: [&str; 4] = ["8.8.8.8", "169.254.169.254", "192.0.2.127", "192.0.2.128"];
 /// The last is called outside only: the chart opens it for ranges that contain the Pods.
@@ -136,14 +132,14 @@ fn kernel_enforces_policies_as_analyzer_reads_them() {
     let documents = documents.map(|d| Value::deserialize(d).unwrap());
     let chart = documents.filter(|d| d["kind"] == "NetworkPolicy");
     let cluster = cluster(&chart.chain(policies(POLICIES)).collect::<Vec<_>>());
-    assert_eq!(cluster.policies.len(), 13);
+    assert_eq!(cluster.policies.len(), 14);
     let Some(analysis) = analysis(&cluster).filter(|_| is_root_or_skips()) else {
         return;
     };
     // All addresses are local in a network of this thread: what would be forwarded is output there.
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
     let setup = "ip link set lo up; ip route add local default dev lo; nft -f -";
-    let rules = cluster.ruleset().unwrap();
+    let rules = cluster.ruleset("test");
     let rules = rules.replace("hook forward", "hook output");
     feed(Command::new("sh").args(["-ec", setup]), &rules).unwrap();
     let mut places = OUTSIDE.map(|ip| (ip.to_owned(), ip.to_owned())).to_vec();
@@ -168,12 +164,4 @@ fn kernel_enforces_policies_as_analyzer_reads_them() {
         }
     }
     assert!(differences.is_empty(), "kernel, analyzer: {differences:#?}");
-}
-
-#[test]
-fn unsupported_policy_is_an_error() {
-    for policy in policies(UNSUPPORTED) {
-        let cluster = cluster(std::slice::from_ref(&policy));
-        assert!(cluster.ruleset().is_err(), "{policy}");
-    }
 }

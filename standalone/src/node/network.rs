@@ -5,6 +5,7 @@ mod firewall;
 mod ip_forward;
 mod ipam;
 mod namespaces;
+mod policies;
 mod resolver;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,9 +13,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use ipnet::Ipv4Net;
+use k8s_openapi::api::core::v1::Pod;
 
 use self::ipam::{AddressLease, AddressPool};
 use self::namespaces::Namespaces;
+pub(crate) use self::policies::PolicyFeed;
+use self::policies::{NetworkPolicies, PolicyMember};
 use super::launcher::Launcher;
 use super::paths::Paths;
 
@@ -38,11 +42,14 @@ pub enum NetworkError {
 pub(crate) struct Network {
     addresses: Arc<AddressPool>,
     namespaces: Option<Namespaces>,
+    pub policies: Arc<NetworkPolicies>,
 }
 
 /// Connection of a Pod; removed when it is dropped and no process of the Pod is left.
 #[derive(Debug)]
 pub(crate) struct Attachment {
+    /// Dropped first: the address is free after it.
+    _policies: PolicyMember,
     pub lease: AddressLease,
     pub namespace: Option<Arc<OwnedFd>>,
 }
@@ -55,33 +62,44 @@ impl Network {
         allow_lan: bool,
         paths: &Paths,
         launcher: &Launcher,
-    ) -> Result<Self, NetworkError> {
-        if !is_root {
-            let number = paths.hash % ipam::parts(LOOPBACK_RANGE);
-            return Ok(Self {
-                addresses: AddressPool::new(ipam::part(LOOPBACK_RANGE, number)),
-                namespaces: None,
-            });
-        }
-        let namespaces = Namespaces::start(allow_lan, paths, launcher).await?;
-        Ok(Self {
-            addresses: AddressPool::new(namespaces.part),
-            namespaces: Some(namespaces),
-        })
+    ) -> Result<(Self, PolicyFeed), NetworkError> {
+        let namespaces = if is_root {
+            Some(Namespaces::start(allow_lan, paths, launcher).await?)
+        } else {
+            None
+        };
+        let number = paths.hash % ipam::parts(LOOPBACK_RANGE);
+        let shared = || ipam::part(LOOPBACK_RANGE, number);
+        let range = namespaces.as_ref().map_or_else(shared, |own| own.part);
+        let table = namespaces.as_ref().map(Namespaces::policy_table);
+        let table = table.map(|table| (launcher.clone(), table));
+        let (policies, feed) = NetworkPolicies::new(table);
+        let network = Self {
+            addresses: AddressPool::new(range),
+            namespaces,
+            policies,
+        };
+        Ok((network, feed))
     }
 
     /// Connects a Pod, at `preferred` if that address is free.
     pub(crate) async fn attach(
         &self,
+        pod: &Pod,
         preferred: Option<Ipv4Addr>,
     ) -> Result<Attachment, NetworkError> {
         let lease = self.addresses.take(preferred);
         let lease = lease.ok_or(NetworkError::Exhausted)?;
+        let member = self.policies.admit(pod, lease.address).await?;
         let namespace = match &self.namespaces {
             Some(namespaces) => Some(Arc::new(namespaces.connect(lease.address).await?)),
             None => None,
         };
-        Ok(Attachment { lease, namespace })
+        Ok(Attachment {
+            _policies: member,
+            lease,
+            namespace,
+        })
     }
 
     /// True if Pods share the host's network.

@@ -182,7 +182,7 @@ impl PodWorker {
     async fn try_prepare(&self) -> Result<PreparedPod, PrepareError> {
         let status = self.pod.status.as_ref();
         let before = status.and_then(|status| status.pod_ip.as_ref()?.parse().ok());
-        let attachment = self.node.network.attach(before).await?;
+        let attachment = self.node.network.attach(&self.pod, before).await?;
         self.link_logs()?;
         let volumes = provide(&self.node, &self.pod).await?;
         self.state.update(|facts| {

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::network::PolicyFeed;
 use super::paths::remove_tree;
 use super::pod_worker::{self, WatchedPod};
 use super::{NODE_NAME, Node};
@@ -56,6 +57,14 @@ pub(crate) async fn pods(node: Arc<Node>, shutdown: CancellationToken) {
     }
     pods.tasks.close();
     pods.tasks.wait().await;
+}
+
+/// Follows network policies until `shutdown`.
+pub(crate) async fn policies(node: Arc<Node>, feed: PolicyFeed, shutdown: CancellationToken) {
+    let (namespaces, policies) = (events(&node.client), events(&node.client));
+    // On the heap: the future would exceed 16 KiB.
+    let following = Box::pin(node.network.policies.run(feed, namespaces, policies));
+    shutdown.run_until_cancelled(following).await;
 }
 
 /// Decoded objects of all namespaces. Errors are logged; the watch restarts itself.
@@ -115,6 +124,7 @@ impl Pods {
             return;
         };
         pod.metadata.managed_fields = None;
+        self.node.network.policies.relabel(&pod);
         let seen = WatchedPod {
             pod: Arc::new(pod),
             is_deleted: false,

@@ -1,19 +1,21 @@
 //! A sandbox reaches nothing of the cluster once the chart's network policies are enforced. The test
 //! cluster does not enforce them, so they are loaded as packet filter rules into the node's network
-//! namespace (`tests::network_policy`). The same addresses are reached before that, as a control.
+//! namespace (`standalone::network_policy`). The same addresses are reached before that, as a control.
 
 use std::process::Command;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use standalone::network_policy::{PolicyInput, validate};
 use tests::clients::text;
-use tests::network_policy::{PolicyInput, TABLE};
 
 use crate::rbac::sandbox;
 use crate::release::{IMAGE, NAMESPACE, Release, SANDBOXES};
 use crate::upgrade::{exec, start};
 use tests::cli_tools::{feed, get, kubectl_words, wait};
 
+/// Name of the nftables table.
+const TABLE: &str = "network-policies";
 /// Metadata address of cloud machines.
 const METADATA: &str = "169.254.169.254";
 
@@ -50,7 +52,7 @@ pub(crate) async fn holds_where_policies_are_enforced(release: &Release) {
     // Allowed clients still reach it, and only with its own key.
     let session = start(release).await;
     assert_eq!(session.run("echo still here").await, "still here");
-    in_node("nft", &["delete", "table", "ip", TABLE], "");
+    in_node("nft", &["delete", "table", "inet", TABLE], "");
     in_node("ip", &["addr", "del", &metadata, "dev", "lo"], "");
     kubectl_words(&format!("delete sandbox neighbour -n {SANDBOXES}"));
 }
@@ -67,7 +69,10 @@ fn rules() -> String {
         namespaces: all("namespaces"),
     };
     assert_eq!(cluster.policies.len(), 3);
-    cluster.ruleset().unwrap()
+    for policy in &cluster.policies {
+        validate(policy).unwrap();
+    }
+    cluster.ruleset(TABLE)
 }
 
 fn all<T: DeserializeOwned>(kind: &str) -> Vec<T> {

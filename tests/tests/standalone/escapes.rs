@@ -5,7 +5,7 @@ mod attempts;
 mod files;
 mod image_builds;
 mod limits;
-mod network;
+pub(crate) mod network;
 mod program;
 mod setting;
 

@@ -12,6 +12,7 @@ mod image_disk;
 mod image_push;
 mod images;
 mod kubectl;
+mod network_policies;
 mod plugins;
 mod pull_secrets;
 mod readiness;

@@ -9,13 +9,19 @@ use crate::api::{
     object::{self, as_object, child_mut, items},
     registry::Kind,
 };
+use crate::network_policy;
 
 /// Fills in the defaults of the server.
 pub(super) fn complete(kind: &Kind, object: &mut Value) {
     match (kind.group.as_str(), kind.plural.as_str()) {
         ("", "pods") => complete_pod(object),
         ("", "secrets") => complete_secret(object),
-        ("", "namespaces") => default_at(object, "status", "phase", json!("Active")),
+        ("", "namespaces") => {
+            default_at(object, "status", "phase", json!("Active"));
+            let name = json!(object::name(object));
+            let metadata = child_mut(as_object(object), "metadata");
+            child_mut(metadata, "labels").insert("kubernetes.io/metadata.name".into(), name);
+        }
         ("", "persistentvolumeclaims") => {
             default_at(object, "status", "phase", json!("Pending"));
             default_at(object, "spec", "volumeMode", json!("Filesystem"));
@@ -81,6 +87,9 @@ fn complete_secret(secret: &mut Value) {
 
 /// Checks requirements of a built-in kind beyond its types.
 pub(super) fn check(kind: &Kind, object: &Value) -> Vec<Cause> {
+    if kind.is("networking.k8s.io", "networkpolicies") {
+        return check_network_policy(object).into_iter().collect();
+    }
     if !kind.is_pod() {
         return Vec::new();
     }
@@ -105,6 +114,13 @@ pub(super) fn check(kind: &Kind, object: &Value) -> Vec<Cause> {
         }
     }
     causes
+}
+
+fn check_network_policy(object: &Value) -> Option<Cause> {
+    let policy = serde_json::from_value(object.clone()).ok()?;
+    let error = network_policy::validate(&policy).err()?;
+    let message = format!("Invalid value: {error}");
+    Some(Cause::new(CauseReason::FieldValueInvalid, "spec", message))
 }
 
 /// Rejects changes of immutable fields.

@@ -8,13 +8,21 @@ use ipnet::Ipv4Net;
 /// Prefix of the interfaces of all standalone nodes.
 pub(super) const INTERFACES: &str = "sbx";
 
+const POLICIES: &str = "_policies";
+
 /// Table name of node `tag` with part `part`.
 pub(super) fn table(tag: &str, part: u32) -> String {
     format!("sandbox_{part}_{tag}")
 }
 
-/// Part and tag in a table name.
+/// Table name of the network policies of a node.
+pub(super) fn policy_table(tag: &str, part: u32) -> String {
+    table(tag, part) + POLICIES
+}
+
+/// Part and tag in the name of either table.
 pub(super) fn read_table(name: &str) -> Option<(u32, &str)> {
+    let name = name.strip_suffix(POLICIES).unwrap_or(name);
     let (part, tag) = name.strip_prefix("sandbox_")?.split_once('_')?;
     Some((part.parse().ok()?, tag))
 }
@@ -71,7 +79,9 @@ mod tests {
 
     #[test]
     fn table_name_round_trips() {
-        assert_eq!(read_table(&table("abcde", 7)), Some((7, "abcde")));
+        for name in [table("abcde", 7), policy_table("abcde", 7)] {
+            assert_eq!(read_table(&name), Some((7, "abcde")), "{name}");
+        }
         assert_eq!(["filter", "sandbox_x_y"].map(read_table), [None, None]);
     }
 

@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use super::super::launcher::{HostNamespace, Launcher, inside, new_network_namespace, run_to_end};
 use super::super::paths::Paths;
-use super::firewall::{INTERFACES, read_table, rules, table};
+use super::firewall::{INTERFACES, policy_table, read_table, rules};
 use super::{NetworkError, POD_RANGE, ip_forward, ipam, resolver};
 
 /// Firewall table and address part of the node.
@@ -26,6 +26,8 @@ pub(super) struct Namespaces {
     launcher: Launcher,
     tag: String,
     pub(super) part: Ipv4Net,
+    /// Number of the part.
+    number: u32,
     /// Holds the claim on the part.
     _claim: UnixListener,
 }
@@ -57,8 +59,14 @@ impl Namespaces {
             launcher: launcher.clone(),
             tag,
             part,
+            number,
             _claim: claim,
         })
+    }
+
+    /// Name of the table of network policies.
+    pub(super) fn policy_table(&self) -> String {
+        policy_table(&self.tag, self.number)
     }
 
     pub(super) fn gateway(&self) -> Ipv4Addr {
@@ -88,7 +96,7 @@ impl Namespaces {
             .await
     }
 
-    /// Removes the table and, as the last node, forwarding. The next start removes what fails here.
+    /// Removes the tables and, as the last node, forwarding. The next start removes what fails here.
     pub(super) async fn stop(&self) {
         let _lock = self.launcher.run(|_| ip_forward::lock()).await;
         let removed = remove_tables(&self.launcher, &self.tag).await;
@@ -120,7 +128,7 @@ fn connect(host: &HostNamespace, link: &str, within: &str, outside: &str) -> io:
 }
 
 /// Both are in `sbin`, which is not in the `PATH` of ordinary users.
-fn program(name: &str, arguments: &[&str]) -> Command {
+pub(super) fn program(name: &str, arguments: &[&str]) -> Command {
     let candidates =
         ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(|directory| Path::new(directory).join(name));
     let found = candidates.into_iter().find(|path| path.exists());
@@ -156,7 +164,7 @@ async fn remove_tables(launcher: &Launcher, tag: &str) -> io::Result<()> {
         };
         let dead = claim(part);
         if owner == tag || dead.is_some() {
-            let delete = format!("delete table inet {}\n", table(owner, part));
+            let delete = format!("delete table inet {name}\n");
             launcher
                 .command(program("nft", &["-f", "-"]), delete)
                 .await?;

@@ -13,12 +13,12 @@ use tests::standalone::Standalone;
 use super::setting::Running;
 
 /// Address of a server beyond the machine that sandboxes may reach.
-const PUBLIC: &str = "198.51.100.2";
+pub(crate) const PUBLIC: &str = "198.51.100.2";
 /// Others, which they may not.
 const CLOSED: [&str; 3] = ["10.99.66.2", "169.254.169.254", "192.168.99.2"];
 
-/// Answers on a port of all addresses.
-const SERVER: &str = "use IO::Socket::INET; my $s = IO::Socket::INET->new(LocalPort => 8080, \
+/// Answers on a port of all addresses, by default 8080.
+pub(crate) const SERVER: &str = "use IO::Socket::INET; my $s = IO::Socket::INET->new(LocalPort => $ARGV[0] // 8080, \
     Listen => 9, ReuseAddr => 1) or die; $| = 1; print \"on\\n\"; \
     while (my $c = $s->accept) { print $c \"hello\"; close $c }";
 
@@ -27,7 +27,7 @@ const REACH: &str = "reach() { timeout 2 bash -c \"exec 3<>/dev/tcp/${1%:*}/${1#
     until reach $1; do :; done; for a; do reach $a && echo $a; done; echo end";
 
 /// A network namespace that ends with the value.
-struct Machine(Running);
+pub(crate) struct Machine(Running);
 
 impl Machine {
     fn new() -> Self {
@@ -51,22 +51,22 @@ impl Machine {
         ["nsenter".to_owned(), namespace].into()
     }
 
-    fn command(&self, program: &str, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
         let enter = self.enter();
         let mut command = Command::new(&enter[0]);
         command.args(&enter[1..]).arg(program).args(args);
         command
     }
 
-    fn sh(&self, script: &str) -> String {
+    pub(crate) fn sh(&self, script: &str) -> String {
         let output = self.command("bash", &["-c", script]).output().unwrap();
         assert!(output.status.success(), "{script}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
 
     /// A server on all addresses of this machine.
-    fn serve(&self) -> Running {
-        let mut command = self.command("perl", &["-e", SERVER]);
+    pub(crate) fn serve(&self, port: u16) -> Running {
+        let mut command = self.command("perl", &["-e", SERVER, &port.to_string()]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let stdout = child.stdout.as_mut().unwrap();
         std::io::Read::read_exact(stdout, &mut [0; 3]).unwrap();
@@ -74,7 +74,7 @@ impl Machine {
     }
 
     /// Starts standalone on this machine.
-    fn start(&self, state: &Path, flags: &[&str]) -> Standalone {
+    pub(crate) fn start(&self, state: &Path, flags: &[&str]) -> Standalone {
         let program = state.join("start-inside");
         let (enter, binary) = (self.enter().join(" "), binary("sandbox-standalone"));
         let text = format!("#!/bin/sh\nexec {enter} {} \"$@\"\n", binary.display());
@@ -83,7 +83,7 @@ impl Machine {
         Standalone::start_binary(&program, state, flags)
     }
 
-    fn kubectl(&self, standalone: &Standalone, words: &str) -> String {
+    pub(crate) fn kubectl(&self, standalone: &Standalone, words: &str) -> String {
         let words: Vec<_> = words.split(' ').collect();
         let mut command = self.command("kubectl", &words);
         let output = command.envs(&standalone.env).output().unwrap();
@@ -93,7 +93,7 @@ impl Machine {
 }
 
 /// Two machines with a link, and the addresses of the second one.
-fn machines() -> (Machine, Machine) {
+pub(crate) fn machines() -> (Machine, Machine) {
     let (machine, outside) = (Machine::new(), Machine::new());
     let id = outside.0.0.id();
     machine.sh(&format!(
@@ -114,7 +114,7 @@ fn sandboxes_reach_neither_private_networks_nor_the_machine_nor_each_other() {
         return;
     }
     let (machine, outside) = machines();
-    let _servers = (outside.serve(), machine.serve());
+    let _servers = (outside.serve(8080), machine.serve(8080));
     for flags in [&[][..], &["--allow-lan"]] {
         let state = tempfile::tempdir().unwrap();
         let standalone = machine.start(state.path(), flags);

@@ -33,7 +33,7 @@ const GRANTABLE: [&str; 18] = [
 
 /// A process that ends with the value.
 #[derive(Debug)]
-pub(super) struct Running(pub(super) Child);
+pub(crate) struct Running(pub(super) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
