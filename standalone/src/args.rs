@@ -86,6 +86,18 @@ pub struct Args {
     #[arg(long, env = "SANDBOX_BUILDER_IMAGE", default_value = BUILDER_IMAGE)]
     pub builder_image: String,
 
+    /// Directories of CDI specifications, separated by commas. Sandboxes get the devices that these
+    /// describe by a limit with the name of their kind, such as `nvidia.com/gpu: 1`. Of two devices
+    /// with one name, that of the later directory counts. They are read at the start.
+    #[arg(
+        long,
+        env = "SANDBOX_CDI_DIRS",
+        value_name = "DIRECTORIES",
+        value_delimiter = ',',
+        default_value = "/etc/cdi,/var/run/cdi"
+    )]
+    pub cdi_dirs: Vec<PathBuf>,
+
     /// Path of the executor binary. Default: `sandbox-executor` beside this program.
     #[arg(long, env = "SANDBOX_EXECUTOR")]
     pub executor: Option<PathBuf>,

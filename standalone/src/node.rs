@@ -11,6 +11,7 @@ mod claims;
 mod container;
 mod container_runner;
 mod container_user;
+mod devices;
 mod disk;
 mod environment;
 mod exec_as;
@@ -63,6 +64,7 @@ pub use self::sessions::RunningContainers;
 use self::capacity::Resources;
 use self::cgroup::{Device, DiskRate, NodeCgroups};
 use self::claims::ClaimProvisioner;
+use self::devices::Devices;
 use self::disk::MeasuredPods;
 use self::image_pull::PulledImages;
 use self::launcher::Launcher;
@@ -103,6 +105,8 @@ pub struct NodeConfig {
     pub pod_disk_limit: u64,
     /// Time between two measurements of the Pods' files.
     pub disk_interval: Duration,
+    /// Directories of CDI specifications, from which Pods get devices.
+    pub cdi_dirs: Vec<PathBuf>,
     /// Containers that run, for the sessions of the embedded API.
     pub containers: RunningContainers,
     /// Notified once, when the node is set up and accepts Pods.
@@ -141,6 +145,7 @@ impl NodeConfig {
             disk_rate_limit: 0,
             pod_disk_limit: 10 << 30,
             disk_interval: Duration::from_secs(10),
+            cdi_dirs: Vec::new(),
             containers: RunningContainers::default(),
             started: Arc::default(),
         }
@@ -196,6 +201,7 @@ pub(crate) struct Node {
     /// User namespaces of containers under a root node.
     users: Option<UserNamespaces>,
     capacity: Resources,
+    devices: Arc<Devices>,
     measured: MeasuredPods,
     /// None if the node is not root, which unpacking needs.
     images: Option<PulledImages>,
@@ -257,6 +263,7 @@ pub async fn run(
         user,
         users,
         capacity,
+        devices: Devices::read(&config.cdi_dirs),
         claims: ClaimProvisioner::new(&paths),
         cgroups,
         disk_rate,
@@ -274,7 +281,7 @@ pub async fn run(
         watch::claims(Arc::clone(&node), shutdown.clone()),
         watch::policies(Arc::clone(&node), policy_feed, shutdown.clone()),
         disk::enforce(Arc::clone(&node), shutdown.clone()),
-        shutdown.run_until_cancelled(capacity::publish(&node.client, node.capacity))
+        shutdown.run_until_cancelled(capacity::publish(&node))
     );
     clean_up(&node).await;
     Ok(())

@@ -201,6 +201,7 @@ pub(super) fn node_config(args: &Args, state: &Path) -> anyhow::Result<NodeConfi
     config.pod_disk_limit = args.pod_disk_limit;
     config.process_limit = args.process_limit;
     config.disk_rate_limit = args.disk_rate_limit;
+    config.cdi_dirs.clone_from(&args.cdi_dirs);
     config.images.host_fallback = args.host_fallback;
     config.pulls = image_pulls(&args.registries)?;
     if args.settings.image_builds == Some(ImageBuilds::Full) {

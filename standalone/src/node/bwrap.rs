@@ -55,6 +55,7 @@ impl BwrapOptions {
                 let kind = if *writable { "--bind" } else { "--ro-bind" };
                 self.add([&kind, from, to]);
             }
+            Mount::Host { from, to, bind } => self.add([bind, from, to]),
             Mount::Symlink { target, at } => self.add([&"--symlink", target, at]),
             Mount::Dir { at } => self.add([&"--dir", at]),
             Mount::Mounted(root) => self.add([&"--bind", root, &"/"]),

@@ -8,9 +8,10 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use operator::kubernetes::error_text;
 use operator::quantity::whole;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::NODE_NAME;
+use super::devices::Devices;
+use super::{NODE_NAME, Node};
 
 /// Container limits up to this always fit: they follow from the operator's defaults (2 CPUs and
 /// 2 GiB, times at most 8). A larger limit was asked for.
@@ -88,17 +89,18 @@ impl Resources {
 }
 
 /// Publishes the Node object, until it succeeds.
-pub(crate) async fn publish(client: &Client, machine: Resources) {
-    while let Err(error) = try_publish(client, machine).await {
+pub(crate) async fn publish(node: &Node) {
+    while let Err(error) = try_publish(&node.client, node.capacity, &node.devices).await {
         let error = error_text::error_text(&error);
         tracing::warn!(error, "cannot publish the Node object");
         tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
-async fn try_publish(client: &Client, machine: Resources) -> kube::Result<()> {
+async fn try_publish(client: &Client, machine: Resources, devices: &Devices) -> kube::Result<()> {
     let nodes = Api::<NodeObject>::all(client.clone());
-    if nodes.get_opt(NODE_NAME).await?.is_none() {
+    let known = nodes.get_opt(NODE_NAME).await?;
+    if known.is_none() {
         let labels = [
             ("kubernetes.io/hostname", NODE_NAME),
             ("kubernetes.io/os", "linux"),
@@ -109,10 +111,20 @@ async fn try_publish(client: &Client, machine: Resources) -> kube::Result<()> {
         node.metadata.labels = Some(labels.into());
         nodes.create(&PostParams::default(), &node).await?;
     }
-    let capacity = json!({
+    let mut capacity = json!({
         "cpu": format!("{}m", machine.cpu), "memory": machine.memory.to_string(),
         "pods": MAX_PODS.to_string(),
     });
+    // Kinds of devices that an earlier run had are removed by null.
+    let earlier = known
+        .and_then(|node| node.status?.capacity)
+        .unwrap_or_default();
+    for name in earlier.keys().filter(|name| name.contains('/')) {
+        capacity[name] = Value::Null;
+    }
+    for (kind, count) in devices.capacity() {
+        capacity[kind] = json!(count.to_string());
+    }
     let now = Timestamp::now().round(jiff::Unit::Second);
     let now = now.unwrap_or_default();
     let status = json!({"status": {

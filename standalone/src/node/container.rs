@@ -9,6 +9,7 @@ use super::bwrap::BwrapSpec;
 use super::capacity::limit;
 use super::cgroup::{ContainerCgroup, Limits};
 use super::container_user::{self, ContainerUser, ContainerUserError};
+use super::devices::Allocation;
 use super::environment::{DownwardApi, EnvironmentError, Variables, resolve};
 use super::image::{Image, ImageDefaults, ImageError, PodIdentity};
 use super::logs::LogWriter;
@@ -28,6 +29,7 @@ pub(crate) struct PreparedPod {
     pub pod: Arc<Pod>,
     pub uid: String,
     pub attachment: Attachment,
+    pub devices: Arc<Allocation>,
     pub volumes: Volumes,
 }
 
@@ -98,9 +100,14 @@ impl PreparedPod {
         let node = self.node.user;
         let spec = self.spec();
         let user = container_user::resolve(&spec, container, &defaults, node, allows_privileged)?;
-        let variables = self.variables(container, &defaults, &user).await?;
+        let mut variables = self.variables(container, &defaults, &user).await?;
+        let devices = self.devices.of_container(&spec, &container.name);
+        for (name, value) in devices.iter().flat_map(|device| &device.environment) {
+            variables.set(name, value.clone());
+        }
         let command = command(container, &defaults, &variables)?;
         let mut volumes = mounts(container, &self.volumes, &variables)?;
+        volumes.extend(devices.iter().flat_map(|device| device.mounts.clone()));
         for volume in &mut volumes {
             image.place(volume)?;
         }

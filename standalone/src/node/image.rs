@@ -245,8 +245,10 @@ impl Image {
     /// Replaces the mount point of a volume by its place in the image, if links lead elsewhere:
     /// bubblewrap would follow them out of the image.
     pub(crate) fn place(&self, mount: &mut Mount) -> Result<(), ImageError> {
-        if let (Self::Pulled(image), Mount::Bind { to, .. } | Mount::Volume { to, .. }) =
-            (self, mount)
+        if let (
+            Self::Pulled(image),
+            Mount::Bind { to, .. } | Mount::Volume { to, .. } | Mount::Host { to, .. },
+        ) = (self, mount)
         {
             *to = image.resolve(to)?;
         }

@@ -23,6 +23,12 @@ pub(crate) enum Mount {
         /// False if its files have ids of the container's user namespace.
         mapped: bool,
     },
+    /// Device or file of the host, with the ids of the host, and bubblewrap's option for it.
+    Host {
+        from: PathBuf,
+        to: PathBuf,
+        bind: &'static str,
+    },
     Symlink {
         target: PathBuf,
         at: PathBuf,
@@ -52,6 +58,7 @@ impl Mount {
         match self {
             Self::Bind { to: at, .. }
             | Self::Volume { to: at, .. }
+            | Self::Host { to: at, .. }
             | Self::Symlink { at, .. }
             | Self::Dir { at } => at,
             Self::Overlay(_) | Self::Mounted(_) => Path::new("/"),

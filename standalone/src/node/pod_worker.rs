@@ -1,6 +1,7 @@
 //! Pod worker: prepares, initializes, runs, terminates and removes one Pod.
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::Node;
 use super::container::{PreparedPod, group_name};
 use super::container_runner::{ContainerRunner, RestartPolicy, StopSignals};
+use super::devices::Allocation;
 use super::network::NetworkError;
 use super::paths::remove_tree;
 use super::status::PodState;
@@ -48,19 +50,22 @@ pub(crate) async fn run(
     shutdown: CancellationToken,
 ) {
     let pod = Arc::clone(&observed.borrow_and_update().pod);
+    let state = PodState::new(&pod, node.capacity);
     let worker = PodWorker {
         uid: pod.metadata.uid.clone().unwrap_or_default(),
-        state: PodState::new(&pod, node.capacity),
+        is_too_large: state.facts().unschedulable.is_some(),
+        state,
         stop: StopSignals::default(),
         node,
         pod,
     };
+    let has_ended = has_ended(&worker.pod);
+    let devices = if has_ended { None } else { worker.allocate() };
     let mut status_writer = StatusWriter::new(&worker.node.client, &worker.pod, &worker.state);
     let ended = CancellationToken::new();
-    let has_ended = has_ended(&worker.pod);
     let containers = async {
         if !has_ended {
-            worker.containers().await;
+            worker.containers(devices).await;
         }
         ended.cancel();
     };
@@ -116,22 +121,52 @@ struct PodWorker {
     node: Arc<Node>,
     pod: Arc<Pod>,
     uid: String,
+    /// The machine can never hold the Pod.
+    is_too_large: bool,
     state: PodState,
     stop: StopSignals,
 }
 
 impl PodWorker {
     /// Runs all containers until they terminate.
-    async fn containers(&self) {
-        if self.state.facts().unschedulable.is_some() {
-            // The capacity of the machine does not change.
-            return self.stop.soft.cancelled().await;
-        }
+    async fn containers(&self, devices: Option<Allocation>) {
+        let devices = tokio::select! {
+            devices = self.await_devices(devices) => Arc::new(devices),
+            () = self.stop.soft.cancelled() => return,
+        };
         tokio::select! {
-            prepared = self.prepare() => self.run_containers(&prepared).await,
+            prepared = self.prepare(&devices) => self.run_containers(&prepared).await,
             () = self.stop.soft.cancelled() => {}
         }
         self.state.update(|facts| facts.is_finished = true);
+    }
+
+    /// Takes the devices that the Pod asks for, if the machine can hold it.
+    fn allocate(&self) -> Option<Allocation> {
+        let spec = self.pod.spec.clone().unwrap_or_default();
+        // The capacity of the machine does not change.
+        if self.is_too_large {
+            return None;
+        }
+        let allocated = self.node.devices.allocate(&spec);
+        let lack = allocated.as_ref().err().cloned();
+        if lack != self.state.facts().unschedulable {
+            self.state.update(|facts| facts.unschedulable = lack);
+        }
+        allocated.ok()
+    }
+
+    /// Waits until devices are free that the Pod asks for.
+    async fn await_devices(&self, first: Option<Allocation>) -> Allocation {
+        let mut devices = first;
+        loop {
+            let mut freed = pin!(self.node.devices.freed());
+            freed.as_mut().enable();
+            if let Some(devices) = devices.take().or_else(|| self.allocate()) {
+                return devices;
+            }
+            freed.await;
+        }
     }
 
     /// Runs the init containers one after the other and then the others together.
@@ -159,10 +194,10 @@ impl PodWorker {
     }
 
     /// Prepares network and volumes, with backoff.
-    async fn prepare(&self) -> PreparedPod {
+    async fn prepare(&self, devices: &Arc<Allocation>) -> PreparedPod {
         let mut delay = INITIAL_BACKOFF;
         loop {
-            let error = match self.try_prepare().await {
+            let error = match self.try_prepare(devices).await {
                 Ok(prepared) => return prepared,
                 Err(error) => error,
             };
@@ -179,7 +214,7 @@ impl PodWorker {
         }
     }
 
-    async fn try_prepare(&self) -> Result<PreparedPod, PrepareError> {
+    async fn try_prepare(&self, devices: &Arc<Allocation>) -> Result<PreparedPod, PrepareError> {
         let status = self.pod.status.as_ref();
         let before = status.and_then(|status| status.pod_ip.as_ref()?.parse().ok());
         let attachment = self.node.network.attach(&self.pod, before).await?;
@@ -194,6 +229,7 @@ impl PodWorker {
             pod: Arc::clone(&self.pod),
             uid: self.uid.clone(),
             attachment,
+            devices: Arc::clone(devices),
             volumes,
         })
     }

@@ -305,7 +305,11 @@ fn bind(
                 writable: *writable,
             };
         }
-        Mount::Symlink { .. } | Mount::Dir { .. } | Mount::Overlay(_) | Mount::Mounted(_) => {}
+        Mount::Host { .. }
+        | Mount::Symlink { .. }
+        | Mount::Dir { .. }
+        | Mount::Overlay(_)
+        | Mount::Mounted(_) => {}
     }
     Ok(())
 }

@@ -43,12 +43,13 @@ impl<'a> StatusWriter<'a> {
     /// Writes the status until `done`, and then once more.
     pub(crate) async fn run(&mut self, done: &CancellationToken) {
         let spec = self.pod.spec.as_ref();
-        let is_bound = spec.is_some_and(|spec| spec.node_name.is_some());
-        if !is_bound && self.state.facts().unschedulable.is_none() {
-            self.persist(PendingWrite::Node).await;
-        }
+        let mut is_bound = spec.is_some_and(|spec| spec.node_name.is_some());
         loop {
             let last = done.is_cancelled();
+            if !is_bound && self.state.facts().unschedulable.is_none() {
+                self.persist(PendingWrite::Node).await;
+                is_bound = true;
+            }
             self.persist(PendingWrite::Status).await;
             if last {
                 return;

@@ -4,6 +4,7 @@
 
 mod append_builds;
 mod blackbox;
+mod cdi_devices;
 mod escapes;
 mod first_session;
 mod fixture;
