@@ -9,6 +9,7 @@ mod hostile_commands;
 mod keys;
 mod messages;
 mod multiple_commands;
+mod posix_shell;
 mod sandbox_setup;
 mod scenarios;
 mod sequences;

@@ -39,7 +39,7 @@ const NO_BROWSER: &str = "Browser functionality is not supported or disabled.";
 pub(super) enum ExecuteError {
     #[error(transparent)]
     Action(#[from] ActionError),
-    #[error("{0}: {cause}", cause = cause(.0))]
+    #[error("{0}{cause}", cause = cause(.0))]
     Shell(#[from] ShellError),
     #[error(transparent)]
     Jupyter(#[from] JupyterError),
@@ -54,7 +54,19 @@ pub(super) enum ExecuteError {
 }
 
 fn cause(error: &ShellError) -> String {
-    std::error::Error::source(error).map_or_else(String::new, ToString::to_string)
+    let source = std::error::Error::source(error);
+    source.map_or_else(String::new, |source| format!(": {source}"))
+}
+
+/// An image without a shell is served without one.
+fn unless_missing(started: Result<Session, ShellError>) -> Result<Option<Session>, ShellError> {
+    match started {
+        Err(error @ ShellError::Missing) => {
+            tracing::warn!(%error, "commands cannot run");
+            Ok(None)
+        }
+        started => started.map(Some),
+    }
 }
 
 #[derive(Debug)]
@@ -67,8 +79,10 @@ pub(super) struct Executor {
     pub(super) mcp: Mcp,
     pub(super) launch_context: LaunchContext,
     no_change: Duration,
-    /// Absent once the server shuts down.
+    /// Absent in an image without a shell, and once the server shuts down.
     session: Mutex<Option<Session>>,
+    /// Name of the shell, if there is one.
+    shell: Lock<Option<String>>,
     /// Directory of the shell after its last command, readable while the shell is busy.
     working_dir: Lock<PathBuf>,
     editor: Arc<Editor>,
@@ -79,15 +93,16 @@ pub(super) struct Executor {
 }
 
 impl Executor {
-    /// Starts the shell; the executor can serve when this returns.
+    /// Starts the shell, if the image has one; the executor can serve when this returns.
     pub(super) async fn start(
         start: LaunchContext,
         options: &ServeOptions,
     ) -> Result<Self, ShellError> {
-        let session = Session::start(start.clone(), options.no_change(), true).await?;
+        let session = Session::start(start.clone(), options.no_change(), true).await;
         let editor = Arc::new(Editor::new());
         let plugins = Plugins::new(options, &start, &editor);
-        Ok(Self::new(start, session, editor, plugins))
+        let session = unless_missing(session)?;
+        Ok(Self::new(start, session, options, editor, plugins))
     }
 
     /// Continues an executor without requests with other settings. Its shell and its plugins stay
@@ -105,7 +120,8 @@ impl Executor {
             }
         };
         let (plugins, session) = tokio::join!(resuming, session);
-        Ok(Self::new(start, session?, self.editor, plugins))
+        let session = unless_missing(session)?;
+        Ok(Self::new(start, session, options, self.editor, plugins))
     }
 
     /// Keeps the shell of an executor without requests in memory.
@@ -116,16 +132,25 @@ impl Executor {
         }
     }
 
-    fn new(start: LaunchContext, session: Session, editor: Arc<Editor>, plugins: Plugins) -> Self {
+    fn new(
+        start: LaunchContext,
+        session: Option<Session>,
+        options: &ServeOptions,
+        editor: Arc<Editor>,
+        plugins: Plugins,
+    ) -> Self {
+        let directory = session.as_ref().map(|session| &session.working_dir);
+        let directory = directory.unwrap_or(&start.working_dir).clone();
         Self {
             activity: Activity::new(),
             background_command: Lock::default(),
             meter: Meter::new(),
             plugins,
             mcp: Mcp::new(start.clone()),
-            working_dir: Lock::new(session.working_dir.clone()),
-            no_change: session.no_change,
-            session: Mutex::new(Some(session)),
+            working_dir: Lock::new(directory),
+            no_change: options.no_change(),
+            shell: Lock::new(session.as_ref().map(|session| session.shell().to_owned())),
+            session: Mutex::new(session),
             launch_context: start,
             static_slots: Semaphore::new(MAX_ISOLATED_SHELLS as usize),
             action_slots: Semaphore::new(MAX_ACTIONS),
@@ -133,6 +158,11 @@ impl Executor {
             transfers: Arc::new(Semaphore::new(MAX_TRANSFERS)),
             stop: CancellationToken::new(),
         }
+    }
+
+    /// Name of the shell; `None` in an image without one.
+    pub(super) fn shell(&self) -> Option<String> {
+        self.shell.lock().clone()
     }
 
     /// Ends the shell, the plugins and all their processes, also during a command.
@@ -205,6 +235,13 @@ impl Executor {
 
     async fn run_in_session(&self, request: &Request) -> Result<RunResponse, ExecuteError> {
         let mut guard = self.session.lock().await;
+        if guard.is_none() && !self.stop.is_cancelled() {
+            // The agent may have added a shell since.
+            let start = self.launch_context.clone();
+            let session = Session::start(start, self.no_change, true).await?;
+            *self.shell.lock() = Some(session.shell().to_owned());
+            *guard = Some(session);
+        }
         let session = guard.as_mut().ok_or(ExecuteError::Closed)?;
         let response = tokio::select! {
             response = session.run(request) => response?,

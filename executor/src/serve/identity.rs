@@ -97,6 +97,12 @@ impl Identity {
         (&self.user, self.switch) == (&other.user, other.switch)
     }
 
+    /// Name in the prompt of bash.
+    pub(super) fn username(&self) -> &str {
+        let user = self.user.as_ref();
+        user.map_or("I have no name!", |user| &user.name)
+    }
+
     /// Uid and primary group of the sandbox user, if this server may change owners to them.
     pub(super) fn owner(&self) -> Option<(u32, u32)> {
         let user = self.user.as_ref().filter(|_| self.switch)?;
@@ -105,15 +111,16 @@ impl Identity {
 
     /// Makes a command run as this user, with the variables that a login sets.
     pub(super) fn apply_to(&self, command: &mut Command) {
-        let Some(user) = &self.user else {
-            return;
+        let variables = match &self.user {
+            Some(user) => vec![
+                ("HOME", user.home.as_os_str()),
+                ("USER", user.name.as_ref()),
+                ("LOGNAME", user.name.as_ref()),
+                ("SHELL", user.shell.as_os_str()),
+            ],
+            // As container runtimes do for a user without an entry.
+            None => vec![("HOME", "/".as_ref())],
         };
-        let variables = [
-            ("HOME", user.home.as_os_str()),
-            ("USER", user.name.as_ref()),
-            ("LOGNAME", user.name.as_ref()),
-            ("SHELL", user.shell.as_os_str()),
-        ];
         for (name, value) in variables {
             // Without a change of user, variables of the container have precedence.
             let given = command.as_std().get_envs().any(|(given, _)| given == name);
@@ -121,9 +128,9 @@ impl Identity {
                 command.env(name, value);
             }
         }
-        if !self.switch {
+        let Some(user) = self.user.as_ref().filter(|_| self.switch) else {
             return;
-        }
+        };
         let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
         let groups: Vec<Gid> = user.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
         system::run_as(command, uid, gid, groups);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::identity::Identity;
+use crate::system;
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -29,6 +30,15 @@ pub(super) async fn launch_dir(
 /// Uses the rights of the sandbox user. Fails if the file system does not respond.
 pub(super) async fn is_dir(identity: &Identity, path: PathBuf) -> io::Result<bool> {
     run(identity, move || path.is_dir()).await
+}
+
+/// The first of the files that can be executed. Fails if a file system does not respond.
+pub(super) async fn first_executable(
+    identity: &Identity,
+    files: Vec<PathBuf>,
+) -> io::Result<Option<PathBuf>> {
+    let find = move || files.into_iter().find(|file| system::is_executable(file));
+    run(identity, find).await
 }
 
 async fn run<T: Send + 'static>(

@@ -76,6 +76,8 @@ fn make_user(name: &str, uid: u32) -> Result<(), SandboxSetupError> {
             if users::has_uid(&passwd, uid) {
                 return Err(failed(format!("UID {uid} is not unique")));
             }
+            // An image of one program may have no `/etc`.
+            let _ = fs::create_dir("/etc");
             allow_sudo().map_err(SandboxSetupError::Sudoer)?;
             create(name, uid, &passwd).map_err(failed)
         }
@@ -103,7 +105,7 @@ fn create(name: &str, uid: u32, passwd: &str) -> Result<(), String> {
     const SHADOW: &str = "/etc/shadow";
     let home = PathBuf::from(format!("/home/{name}"));
     let failed = |path| move |error| format!("cannot write {path}: {error}");
-    let line = format!("{name}:x:{uid}:0::{}:/bin/bash", home.display());
+    let line = format!("{name}:x:{uid}:0::{}:{}", home.display(), login_shell());
     append(users::PASSWD, passwd, &line, 0o644).map_err(failed(users::PASSWD))?;
     if let Ok(known) = fs::read_to_string(SHADOW) {
         let line = format!("{name}:!:1::::::");
@@ -114,6 +116,14 @@ fn create(name: &str, uid: u32, passwd: &str) -> Result<(), String> {
         tracing::warn!(%error, home = %home.display(), "cannot create the home directory");
     }
     Ok(())
+}
+
+/// `/bin/sh` in images that have it without bash.
+fn login_shell() -> &'static str {
+    match ["/bin/bash", "/bin/sh"].map(|shell| Path::new(shell).exists()) {
+        [false, true] => "/bin/sh",
+        _ => "/bin/bash",
+    }
 }
 
 fn is_valid(name: &str) -> bool {

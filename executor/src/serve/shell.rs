@@ -1,4 +1,5 @@
-//! The agent's shell: one persistent interactive bash on a pseudo-terminal.
+//! The agent's shell: one persistent interactive bash on a pseudo-terminal, or a POSIX shell in
+//! images without bash.
 //!
 //! `terminal` owns the process and reads its output; `session` types commands and composes the
 //! responses. Nothing polls: the shell reports the start and the end of each command.
@@ -8,6 +9,8 @@ mod display;
 mod grid;
 mod key_names;
 mod messages;
+mod posix_rc;
+mod program;
 mod prompt_report;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) mod properties;

@@ -57,12 +57,16 @@ impl Cases {
     /// Checks the cases one after the other in one server, as each user.
     pub(super) fn check_in_one(&self) {
         for environment in environments() {
-            let process = environment.serve("cases");
-            for (name, steps) in &self.0 {
-                check(name, steps, &process, environment.user);
-            }
-            eprintln!("{} cases as {}", self.0.len(), environment.user);
+            self.check_in(&environment.serve("cases"), environment.user);
         }
+    }
+
+    /// Checks the cases one after the other in this server.
+    pub(super) fn check_in(&self, process: &TestProcess, user: &str) {
+        for (name, steps) in &self.0 {
+            check(name, steps, process, user);
+        }
+        eprintln!("{} cases as {user}", self.0.len());
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) fn environments() -> Vec<CaseEnvironment> {
 }
 
 /// Runs a script in a private mount namespace; arguments can be added.
-pub(super) fn in_mount_namespace(script: &str) -> Command {
+pub(crate) fn in_mount_namespace(script: &str) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private"]);
     command.args(["sh", "-c", script, "sh"]);

@@ -26,7 +26,7 @@ pub(super) struct CheckArgs {
     /// API key. Absent: only the health of the gateway is checked.
     #[arg(long, env = "SANDBOX_API_KEY", hide_env_values = true)]
     api_key: Option<SecretString>,
-    /// Image of a sandbox to start, call and stop; it needs bash. Absent: no sandbox is started.
+    /// Image of a sandbox to start, call and stop; it needs a shell. Absent: no sandbox is started.
     #[arg(long, env = "CHECK_IMAGE")]
     image: Option<String>,
     /// Timeout in seconds.

@@ -19,15 +19,20 @@ pub(super) struct ServerInfo {
     /// Additional to the fields of the Python server.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     plugins: BTreeMap<&'static str, Health>,
+    /// Additional as well: name of the shell, or `none`; absent if it is bash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shell: Option<String>,
 }
 
 pub(super) async fn get(State(executor): State<Arc<Executor>>) -> Json<ServerInfo> {
     // Read before the uptime, so that the idle time never exceeds it.
     let idle_time = executor.activity.idle().as_secs_f64();
+    let shell = executor.shell().unwrap_or_else(|| "none".to_owned());
     Json(ServerInfo {
         uptime: executor.activity.uptime().as_secs_f64(),
         idle_time,
         resources: executor.meter.measure(),
         plugins: executor.plugins.health(),
+        shell: (shell != "bash").then_some(shell),
     })
 }

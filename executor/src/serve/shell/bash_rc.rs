@@ -59,7 +59,7 @@ pub(super) fn enter_text(directory: &Path, variables: &EnvironmentChanges) -> Ve
 }
 
 /// A word of the shell with exactly these bytes.
-fn quote(value: &OsStr) -> Vec<u8> {
+pub(super) fn quote(value: &OsStr) -> Vec<u8> {
     let parts: Vec<_> = value.as_bytes().split(|byte| *byte == b'\'').collect();
     [b"'", &*parts.join(&br"'\''"[..]), b"'"].concat()
 }

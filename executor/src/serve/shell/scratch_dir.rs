@@ -19,6 +19,15 @@ const ONCE: &str = "once";
 /// no free space: the one that frees some must still reach the shell.
 const RESERVED_BYTES: usize = 64 << 10;
 
+/// Content of the file with the next command.
+#[derive(Debug)]
+pub(super) enum CommandText {
+    /// A command that is read up to a zero byte; the file keeps its reserve.
+    Reserved(Vec<u8>),
+    /// A script that is read to the end of the file. Only its first page needs no free space.
+    Exact(Vec<u8>),
+}
+
 #[derive(Debug)]
 pub(super) struct ScratchDir {
     private: PrivateDir,
@@ -30,10 +39,10 @@ impl ScratchDir {
     pub(super) async fn create(
         identity: &Arc<Identity>,
         fallback: &Path,
-        files: impl FnOnce(&Path) -> [String; 2] + Send + 'static,
+        files: impl FnOnce(&Path) -> [Vec<u8>; 2] + Send + 'static,
     ) -> io::Result<Self> {
         let files = |directory: &Path| {
-            let [rc, hooks] = files(directory).map(String::into_bytes);
+            let [rc, hooks] = files(directory);
             let reserved = vec![0; RESERVED_BYTES];
             vec![("rc", rc), ("hooks", hooks), (COMMAND, reserved)]
         };
@@ -63,7 +72,7 @@ impl ScratchDir {
     }
 
     /// Stores the next command. Creates the directory again if it was deleted.
-    pub(super) async fn write_command(&self, command: String) -> io::Result<()> {
+    pub(super) async fn write_command(&self, command: CommandText) -> io::Result<()> {
         let directory = self.private.directory.clone();
         let written = self.identity.run(move || {
             let file = directory.join(COMMAND);
@@ -83,14 +92,22 @@ impl ScratchDir {
     }
 }
 
-/// The shell reads up to the zero byte. Space beyond the reserve is freed with the next command.
-fn write_in_place(path: &Path, command: &str) -> io::Result<()> {
+/// Space beyond the reserve is freed with the next command.
+fn write_in_place(path: &Path, command: &CommandText) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
     let mut file = options.open(path)?;
     if file.metadata()?.len() > RESERVED_BYTES as u64 {
         file.set_len(RESERVED_BYTES as u64)?;
     }
-    file.write_all(command.as_bytes())?;
-    file.write_all(&[0])
+    match command {
+        CommandText::Reserved(text) => {
+            file.write_all(text)?;
+            file.write_all(&[0])
+        }
+        CommandText::Exact(text) => {
+            file.write_all(text)?;
+            file.set_len(text.len() as u64)
+        }
+    }
 }

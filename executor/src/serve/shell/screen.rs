@@ -14,6 +14,8 @@ pub(super) struct Screen {
     pub(super) earlier_output: String,
     pub(super) prompts: u64,
     pub(super) at_prompt: bool,
+    /// True from the start of a command to the prompt after it.
+    is_running: bool,
     pub(super) report: Option<PromptReport>,
     pub(super) changed: Instant,
     /// Exit status of the shell, once it has ended.
@@ -27,6 +29,7 @@ impl Screen {
             earlier_output: String::new(),
             prompts: 0,
             at_prompt: false,
+            is_running: true,
             report: None,
             changed: Instant::now(),
             ended: None,
@@ -43,15 +46,21 @@ impl Screen {
                 Some(Event::Started) => {
                     self.drop_echo();
                     self.at_prompt = false;
+                    self.is_running = true;
                 }
                 Some(Event::Prompt(report)) => {
                     self.text.leave_alternate();
                     self.report = Some(report);
                     self.prompts += 1;
                     self.at_prompt = true;
+                    self.is_running = false;
                 }
                 None => {}
             }
+        }
+        if !self.is_running {
+            // The line editor of busybox asks; the next command could read a late answer.
+            self.text.replies.clear();
         }
     }
 

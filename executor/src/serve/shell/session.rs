@@ -115,7 +115,8 @@ impl Session {
         start: LaunchContext,
         no_change: Duration,
     ) -> Result<Self, ShellError> {
-        if let Some(variables) = self.start.changes(&start) {
+        let changes = self.start.changes(&start);
+        if let Some(variables) = changes.filter(|_| self.terminal.program.is_bash()) {
             let directory = start.launch_dir(Path::new("")).await;
             let directory = directory.map_err(ShellError::Directory)?;
             if self.terminal.enter(&directory, &variables).await.is_ok() {
@@ -169,7 +170,7 @@ impl Session {
         if let Some(refusal) = self.no_command_running(request) {
             return Ok(RunResponse::Outcome(refusal));
         }
-        if request.only_one && !request.is_input {
+        if request.only_one && !request.is_input && self.terminal.program.is_bash() {
             let several = syntax::split_commands(&request.command, &self.start.identity).await;
             if let Some(commands) = several {
                 return Ok(RunResponse::Refused(messages::several(&commands)));
@@ -263,9 +264,16 @@ impl Session {
         Ok(WaitTarget::Prompts(prompts + 1))
     }
 
+    /// Name of the shell.
+    pub(in crate::serve) fn shell(&self) -> &str {
+        self.terminal.program.name()
+    }
+
     /// True for a command that bash would ask to complete.
     async fn must_be_typed(&self, command: &str) -> bool {
-        is_typable(command) && syntax::is_incomplete(command, &self.start.identity).await
+        self.terminal.program.is_bash()
+            && is_typable(command)
+            && syntax::is_incomplete(command, &self.start.identity).await
     }
 
     async fn wait(&self, request: &Request, target: WaitTarget) -> WaitResult {

@@ -1,6 +1,6 @@
-//! One bash process on its pseudo-terminal, and the `Screen` that its output makes.
+//! One shell process on its pseudo-terminal, and the `Screen` that its output makes.
 //!
-//! The start-up file makes bash report every prompt and every start of a command in escape
+//! The start-up file makes it report every prompt and every start of a command in escape
 //! sequences with a random token. One task per terminal reads them.
 
 use std::ffi::OsString;
@@ -21,8 +21,11 @@ use tokio::task::JoinHandle;
 
 use super::bash_rc;
 use super::grid::SIZE;
+use super::posix_rc::{self, PosixPrompt};
+use super::program::ShellProgram;
+use super::prompt_report::PromptReport;
 use super::scanner::Scanner;
-use super::scratch_dir::ScratchDir;
+use super::scratch_dir::{CommandText, ScratchDir};
 use super::screen::Screen;
 use crate::serve::environment::{self, Environment, EnvironmentChanges};
 use crate::serve::identity::Identity;
@@ -31,26 +34,33 @@ use crate::serve::private_dir;
 use crate::serve::process_tree::{OwnedChild, ProcessSet, register_child};
 use crate::serve::python_environment::Variables;
 
+/// Variable that names the shell of a sandbox.
+const REQUESTED_SHELL: &str = "SANDBOX_SHELL";
 /// Timeout of the user's own start-up files.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 /// Time for a running shell to take an environment. It is idle.
 const ENTER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for the remaining output of a shell that has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
+/// Added to the signal in the status of a program that it ended.
+const SIGNAL_STATUS: i32 = 128;
 /// A program that does not read its input must not block the server.
 const TYPE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
 pub(in crate::serve) enum ShellError {
-    #[error("cannot start bash in this directory")]
+    /// Files, the editor and transfers work without a shell.
+    #[error("there is no shell in this image: neither bash nor sh was found")]
+    Missing,
+    #[error("cannot start the shell in this directory")]
     Directory(#[source] io::Error),
     #[error("cannot prepare the shell's directory")]
     Scratch(#[source] io::Error),
     #[error("cannot open a terminal")]
     Terminal(#[source] pty_process::Error),
-    #[error("cannot start bash")]
+    #[error("cannot start the shell")]
     Spawn(#[source] pty_process::Error),
-    #[error("bash did not come up")]
+    #[error("the shell did not come up")]
     Start,
     #[error("cannot reach the shell")]
     Type(#[source] io::Error),
@@ -106,6 +116,7 @@ impl LaunchContext {
 #[derive(Debug)]
 pub(super) struct Terminal {
     session: Pid,
+    pub(super) program: ShellProgram,
     pub(super) screen: watch::Sender<Screen>,
     input: OwnedWritePty,
     control: OwnedFd,
@@ -122,10 +133,8 @@ impl Terminal {
         let directory = directory.map_err(ShellError::Directory)?;
         let token = private_dir::token().map_err(ShellError::Scratch)?;
         let (rc_token, fallback) = (token.clone(), start.working_dir.as_path());
-        let files = move |directory: &Path| {
-            let rc = bash_rc::rc_text(directory, main);
-            [rc, bash_rc::hooks_text(&rc_token, directory)]
-        };
+        let program = find_program(start).await?;
+        let files = start_files(start, &program, rc_token, main);
         let scratch = ScratchDir::create(&start.identity, fallback, files)
             .await
             .map_err(ShellError::Scratch)?;
@@ -135,7 +144,7 @@ impl Terminal {
         let control = pty.as_fd().try_clone_to_owned();
         // Without ownership, programs can use the terminal but not open it by name.
         let _ = start.identity.own_terminal(&pts);
-        let child = command(start, &directory, &scratch.rc())
+        let child = command(start, &program, &directory, &scratch.rc())
             .spawn(pts)
             .map_err(ShellError::Spawn)?;
         let owned = register_child(child.id());
@@ -148,6 +157,7 @@ impl Terminal {
         let following = follow(output, replies, scanner, screen.clone(), (child, owned));
         let mut terminal = Self {
             session: session.ok_or(ShellError::Start)?,
+            program,
             screen,
             input,
             control: control.map_err(ShellError::Scratch)?,
@@ -182,12 +192,23 @@ impl Terminal {
     pub(super) async fn run(&mut self, command: &str) -> Result<u64, ShellError> {
         // Bash variables cannot hold a zero byte.
         let command = command.replace('\0', "");
-        let put = self.scratch.write_command(command.clone()).await;
+        self.commands += 1;
+        let killed = |report: &PromptReport| report.exit_code > SIGNAL_STATUS;
+        let killed = self.screen.borrow().report.as_ref().is_some_and(killed);
+        let (text, line) = if self.program.is_bash() {
+            let export_hooks = bash_rc::may_start_shell(&command);
+            let line = bash_rc::run_line(self.commands, export_hooks);
+            (CommandText::Reserved(command.into_bytes()), line)
+        } else {
+            let text = posix_rc::command_text(&command);
+            (
+                CommandText::Exact(text),
+                posix_rc::run_line(self.commands, killed),
+            )
+        };
+        let put = self.scratch.write_command(text).await;
         put.map_err(ShellError::Scratch)?;
         self.restore_modes();
-        self.commands += 1;
-        let export_hooks = bash_rc::may_start_shell(&command);
-        let line = bash_rc::run_line(self.commands, export_hooks);
         self.type_in(&line).await?;
         Ok(self.commands)
     }
@@ -300,21 +321,62 @@ async fn follow(
     };
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
     let code = ended.ok().and_then(|status| {
-        let signal = status.signal().map(|signal| 128 + signal);
+        let signal = status.signal().map(|signal| SIGNAL_STATUS + signal);
         status.code().or(signal)
     });
     screen.send_modify(|screen| screen.ended = Some(code.unwrap_or(-1)));
 }
 
-fn command(start: &LaunchContext, directory: &Path, rc: &Path) -> pty_process::Command {
-    let mut command = tokio::process::Command::new("bash");
-    command
-        .args(["--noediting", "--rcfile"])
-        .arg(rc)
-        .arg("-i")
-        .current_dir(directory)
-        .kill_on_drop(true);
+async fn find_program(start: &LaunchContext) -> Result<ShellProgram, ShellError> {
+    let [requested, path] = [REQUESTED_SHELL, "PATH"].map(|name| start.variable(name));
+    let found = ShellProgram::find(&start.identity, requested, path).await;
+    found
+        .map_err(ShellError::Directory)?
+        .ok_or(ShellError::Missing)
+}
+
+/// Makes the start-up files `rc` and `hooks` for their directory.
+fn start_files(
+    start: &LaunchContext,
+    program: &ShellProgram,
+    token: String,
+    main: bool,
+) -> impl FnOnce(&Path) -> [Vec<u8>; 2] + Send + use<> {
+    let is_bash = program.is_bash();
+    let prompt = PosixPrompt {
+        token,
+        user: start.identity.username().to_owned(),
+        host: host(),
+        env_file: start.variable("ENV"),
+    };
+    move |directory: &Path| {
+        if !is_bash {
+            return [posix_rc::rc_text(&prompt, directory, main), Vec::new()];
+        }
+        let hooks = bash_rc::hooks_text(&prompt.token, directory);
+        [bash_rc::rc_text(directory, main), hooks].map(String::into_bytes)
+    }
+}
+
+/// Name of the machine up to the first dot, as in the prompt of bash.
+fn host() -> String {
+    let system = rustix::system::uname();
+    let name = system.nodename().to_string_lossy();
+    name.split('.').next().unwrap_or_default().to_owned()
+}
+
+fn command(
+    start: &LaunchContext,
+    program: &ShellProgram,
+    directory: &Path,
+    rc: &Path,
+) -> pty_process::Command {
+    let mut command = program.command(rc);
+    command.current_dir(directory).kill_on_drop(true);
     start.apply_to(&mut command);
+    if !program.is_bash() {
+        command.env("ENV", rc);
+    }
     command.env("TERM", "xterm-256color");
     command.env_remove("PROMPT_COMMAND");
     command.into()
