@@ -1,5 +1,6 @@
 //! Debian's `docker-registry` on a port of this machine, and images for it that are made from nothing.
 
+mod odd_layers;
 mod tokens;
 
 use std::fs;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+pub use self::odd_layers::odd_layers;
 pub use self::tokens::{PASSWORD, USER};
 
 use self::tokens::TokenServer;
@@ -85,8 +87,16 @@ impl LocalRegistry {
 
     /// Adds the image of an OCI layout under a name without host; the reference.
     pub fn push(&self, layout: &Path, name: &str) -> String {
+        self.copy(&format!("oci:{}", layout.display()), name)
+    }
+
+    /// Adds the image of an archive as `hack/image` and `docker save` write them; the reference.
+    pub fn push_archive(&self, archive: &Path, name: &str) -> String {
+        self.copy(&format!("docker-archive:{}", archive.display()), name)
+    }
+
+    fn copy(&self, source: &str, name: &str) -> String {
         let reference = format!("{}/{name}", self.host());
-        let source = format!("oci:{}", layout.display());
         let output = Command::new("skopeo")
             .args(["copy", "--dest-tls-verify=false", "--preserve-digests"])
             .args(
@@ -94,7 +104,7 @@ impl LocalRegistry {
                     .iter()
                     .map(|_| format!("--dest-creds={USER}:{PASSWORD}")),
             )
-            .args([&source, &format!("docker://{reference}")])
+            .args([source, &format!("docker://{reference}")])
             .output()
             .expect("skopeo, of hack/install");
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -167,13 +177,18 @@ fn serve(directory: &Path, address: SocketAddr, tokens: Option<&TokenServer>) ->
 /// OCI layout of an image with one layer: `root`, as `tar` packs it with root as its owner.
 /// `config` is the `config` of the image's configuration.
 pub fn image_of(root: &Path, config: &Value) -> TempDir {
+    image_of_layers(&[layer_of(root)], config)
+}
+
+/// Archive of `root` with root as the owner of all files.
+pub fn layer_of(root: &Path) -> Vec<u8> {
     let packed = Command::new("tar")
         .args(["--owner=0", "--group=0", "--sort=name", "-C"])
         .arg(root)
         .args(["-c", "."])
         .output()
         .expect("tar");
-    image_of_layers(&[packed.stdout], config)
+    packed.stdout
 }
 
 /// OCI layout of an image with these layers, each a tar archive.

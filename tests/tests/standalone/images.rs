@@ -15,7 +15,7 @@ fn command(image: &str) -> Value {
 }
 
 /// Standalone that pulls from `registry`.
-fn with_registry(registry: &LocalRegistry) -> Option<Fixture> {
+pub(crate) fn with_registry(registry: &LocalRegistry) -> Option<Fixture> {
     fixture_with(&["--insecure-registries", &registry.host()])
 }
 

@@ -17,6 +17,7 @@ mod network_policies;
 mod plugins;
 mod pull_secrets;
 mod readiness;
+mod real_images;
 mod replay_admin;
 mod replay_enterprise;
 mod replay_images;

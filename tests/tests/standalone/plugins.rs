@@ -4,28 +4,21 @@
 use std::path::Path;
 use std::process::Command;
 
-use tests::binaries::{is_root_or_skips, root};
+use tests::binaries::is_root_or_skips;
+use tests::image_archive::sandbox_archive;
 use tests::plugin_session::{IMAGE, PluginSession};
 use tests::standalone::Standalone;
 
 /// Unpacks the image; the flag of standalone that names it. Absent where it cannot be built.
 fn image(state: &Path) -> Option<String> {
-    let tool = Command::new("mmdebstrap").arg("--version").output();
-    if tool.is_err() {
-        eprintln!("SKIPPED, needs mmdebstrap (hack/install cluster): a session with every plugin");
-        return None;
-    }
-    let mut script = Command::new(root().join("hack/image"));
-    let built = script.arg("sandbox").output().unwrap();
-    assert!(built.status.success(), "{built:?}");
-    let archive = String::from_utf8(built.stdout).unwrap();
+    let archive = sandbox_archive("a session with every plugin")?;
     let directory = state.join("image");
     std::fs::create_dir_all(&directory).unwrap();
     let unpack = "tar -xOf \"$1\" layer.tar | tar -x --numeric-owner -C \"$2\"";
     let mut unpacking = Command::new("sh");
     unpacking
-        .args(["-euc", unpack, "sh", archive.trim()])
-        .arg(&directory);
+        .args(["-euc", unpack, "sh"])
+        .args([&archive, &directory]);
     assert!(unpacking.status().unwrap().success());
     Some(format!("--image={IMAGE}={}", directory.display()))
 }
