@@ -63,9 +63,8 @@ impl FetchArgs {
     fn builder_config(&self) -> String {
         let insecure = self.registries.insecure.iter();
         let insecure = insecure.filter(|host| !host.is_empty() && !host.contains(['"', '\\']));
-        insecure
-            .map(|host| format!("[registry.\"{host}\"]\nhttp = true\n"))
-            .collect()
+        let tables = insecure.map(|host| format!("[registry.\"{host}\"]\nhttp = true\n"));
+        tables.collect::<Vec<_>>().concat()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Full image builds: one Pod each, whatever becomes of the controller, the Pods and the builds.
+//! Full image builds have one Pod each, also if controller, Pods and builds are lost or deleted.
 
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 use shared::image_builds::BUILD_CONTAINER;
 
-use super::steps;
+use super::steps::{BuildCommands, IMAGE_PATH, SOURCE_PATH};
 use crate::config::{BuildSteps, BuilderConfig, BuilderIsolation};
 
 pub(super) const FETCH_CONTAINER: &str = "fetch";
@@ -29,8 +29,6 @@ pub(super) const SOURCE: &str = "source";
 pub(super) const IMAGE: &str = "image";
 const STATE: &str = "state";
 const REGISTRY: &str = "registry";
-pub(super) const SOURCE_PATH: &str = "/build/source";
-pub(super) const IMAGE_PATH: &str = "/build/image";
 const REGISTRY_PATH: &str = "/registry";
 const REGISTRY_FILE: &str = "/registry/config.json";
 /// Without a user namespace of the Pod, the builder cannot mount `/proc` for its processes.
@@ -89,8 +87,8 @@ impl BuildPod<'_> {
     fn containers(&self) -> (Vec<Container>, Container) {
         match &self.config.steps {
             BuildSteps::Containers { image, .. } => {
-                let fetch = self.step(FETCH_CONTAINER, image, steps::fetch_args(self), SOURCE);
-                let push = self.step(PUSH_CONTAINER, image, steps::push_args(self), IMAGE);
+                let fetch = self.step(FETCH_CONTAINER, image, self.commands().fetch(), SOURCE);
+                let push = self.step(PUSH_CONTAINER, image, self.commands().push(), IMAGE);
                 (vec![fetch, self.builder()], push)
             }
             BuildSteps::Local { .. } => (Vec::new(), self.builder()),
@@ -106,7 +104,7 @@ impl BuildPod<'_> {
             name: BUILD_CONTAINER.into(),
             image: Some(self.config.image.clone()),
             image_pull_policy: Some("IfNotPresent".into()),
-            command: Some(steps::build_command(self)),
+            command: Some(self.commands().build()),
             env: Some(self.environment()),
             resources: Some(ResourceRequirements {
                 requests: Some(quantities(&[("cpu", "250m"), ("memory", "512Mi")])),
@@ -178,7 +176,7 @@ impl BuildPod<'_> {
         }
     }
 
-    pub(super) fn registry_secret(&self) -> Option<&str> {
+    fn registry_secret(&self) -> Option<&str> {
         match &self.config.steps {
             BuildSteps::Containers {
                 registry_secret, ..
@@ -187,9 +185,12 @@ impl BuildPod<'_> {
         }
     }
 
-    /// File with the credentials, in the containers that have them.
-    pub(super) fn registry_file(&self) -> Option<&'static str> {
-        self.registry_secret().map(|_| REGISTRY_FILE)
+    fn commands(&self) -> BuildCommands<'_> {
+        BuildCommands {
+            build: self.build,
+            registry_file: self.registry_secret().map(|_| REGISTRY_FILE),
+            insecure_registries: &self.config.insecure_registries,
+        }
     }
 
     fn volumes(&self) -> Vec<Volume> {

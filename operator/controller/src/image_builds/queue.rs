@@ -90,7 +90,7 @@ impl BuildQueue {
         let waiting = builds.unfinished.iter().filter(|(key, build)| {
             !builds.running.contains_key(key) && has_room(&build.spec.tenant)
         });
-        // What an earlier leader has begun goes on first.
+        // Builds that an earlier leader has begun go on first.
         let first = waiting.min_by_key(|(_, build)| (is_waiting(build), created_at(build)));
         let (key, build) = first.map(|(key, build)| (key.clone(), build.clone()))?;
         let tenant = build.spec.tenant.clone();

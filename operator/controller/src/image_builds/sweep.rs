@@ -1,4 +1,4 @@
-//! What earlier leaders have left in the namespace of builds.
+//! Clean-up of the namespace of builds: Pods of earlier leaders, and old logs.
 
 use crds::names::{BUILD_LABEL, BUILD_NAMESPACE_LABEL, CONTROLLER_FIELD_MANAGER, MANAGED_BY_LABEL};
 use jiff::SignedDuration;
