@@ -211,7 +211,7 @@ async fn run_leader_tasks(worker: &Arc<Worker>, shutdown: &CancellationToken) ->
     let (sandboxes, pools, ..) = tokio::join!(
         worker.run(shutdown),
         pools.run(shutdown),
-        shutdown.run_until_cancelled(image_builds::run(context)),
+        shutdown.run_until_cancelled(Box::pin(image_builds::run(context))),
         image_volume_probe::probe(context, shutdown),
     );
     sandboxes && pools

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// Namespace of the Pods of full builds, and of their logs.
 pub const DEFAULT_NAMESPACE: &str = "sandbox-builds";
-/// Key of the log of a full build in its ConfigMap, which has the name of the build.
+/// Key of the log of a full build in its `ConfigMap`, which has the name of the build.
 pub const LOG_KEY: &str = "log";
 /// Container that runs the instructions of a Dockerfile.
 pub const BUILD_CONTAINER: &str = "build";

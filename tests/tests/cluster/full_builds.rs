@@ -1,4 +1,4 @@
-//! Full image builds on a real node: `BuildKit` without root, and a containerd that pulls the image.
+//! Full image builds on a real node: BuildKit without root, and a containerd that pulls the image.
 
 use http::Method;
 use serde_json::{Value, json};

@@ -44,10 +44,10 @@ pub struct BuildLimits {
 /// Confinement of the instructions of a Dockerfile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum BuilderIsolation {
-    /// `BuildKit` runs as user 1000 and makes a user namespace itself. Works on most nodes.
+    /// BuildKit runs as user 1000 and makes a user namespace itself. Works on most nodes.
     #[default]
     Rootless,
-    /// The Pod has a user namespace in which `BuildKit` is root (`hostUsers: false`).
+    /// The Pod has a user namespace in which BuildKit is root (`hostUsers: false`).
     UserNamespace,
 }
 

@@ -60,8 +60,8 @@ mod tests {
         let short = failure().with_log("\u{1b}[31mboom\r\n\n");
         assert_eq!(short.message, "exit code 1\n[31mboom");
         assert_eq!(failure().with_log("").message, "exit code 1");
-        let lines: String = (0..1000).map(|line| format!("line {line}\n")).collect();
-        let long = failure().with_log(&lines).message;
+        let lines: Vec<_> = (0..1000).map(|line| format!("line {line}\n")).collect();
+        let long = failure().with_log(&lines.concat()).message;
         assert!(
             long.starts_with("…\nline ") && long.ends_with("line 999"),
             "{long}"

@@ -137,7 +137,7 @@ impl BuildRun<'_> {
                 }
                 Progress::Unfinished if pod.metadata.deletion_timestamp.is_none() => {}
                 Progress::Unfinished => return Ok(Ended::Lost("its Pod was deleted".to_owned())),
-                Progress::Succeeded(Some(built)) => return Ok(Ended::Built(Ok(built))),
+                Progress::Succeeded(Some(image)) => return Ok(Ended::Built(Ok(image))),
                 Progress::Succeeded(None) => return Ok(Ended::Built(self.push(&build).await)),
                 Progress::Failed(failure) => return Ok(Ended::Built(Err(failure))),
                 Progress::Lost(message) => return Ok(Ended::Lost(message)),

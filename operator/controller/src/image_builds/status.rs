@@ -33,15 +33,15 @@ pub(super) async fn finish(
     build: &ImageBuild,
     made: &Result<BuiltImage, Failure>,
 ) -> Result<(), CallError> {
-    let built = made.as_ref().ok();
+    let image = made.as_ref().ok();
     let failure = made.as_ref().err();
     let status = ImageBuildStatus {
         phase: match failure {
             None => BuildPhase::Succeeded,
             Some(_) => BuildPhase::Failed,
         },
-        digest: built.map(|built| built.digest.clone()),
-        size_bytes: built.and_then(|built| i64::try_from(built.size_bytes).ok()),
+        digest: image.map(|image| image.digest.clone()),
+        size_bytes: image.and_then(|image| i64::try_from(image.size_bytes).ok()),
         finished_at: Some(Time(context.clock.now())),
         reason: failure.map(|failure| failure.reason.to_owned()),
         message: failure.map(|failure| failure.message.clone()),
