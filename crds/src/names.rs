@@ -24,8 +24,9 @@ pub const IMAGES_LABEL: &str = "openhands.dev/images-of";
 /// Label of image builds that the controller makes, and its value.
 pub const BUILD_MODE_LABEL: &str = "openhands.dev/build-mode";
 pub const FULL_BUILD: &str = "full";
-/// Labels of what belongs to an image build in the namespace of builds: its name and namespace.
+/// Labels of what belongs to an image build in the namespace of builds: its name, uid and namespace.
 pub const BUILD_LABEL: &str = "openhands.dev/image-build";
+pub const BUILD_UID_LABEL: &str = "openhands.dev/image-build-uid";
 pub const BUILD_NAMESPACE_LABEL: &str = "openhands.dev/image-build-namespace";
 /// Label of every object of this operator.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";

@@ -17,6 +17,7 @@ pub mod fake_agent_server;
 pub mod fault_injection;
 pub mod free_port;
 pub mod image_archive;
+pub mod image_builds;
 pub mod plugin_session;
 pub mod registry;
 pub mod runtime_tags;

@@ -4,7 +4,7 @@ use tests::binaries::root;
 use tokio::time::Instant;
 
 use crate::release::{IMAGE, NAME, NAMESPACE, Release, SANDBOXES, api_key, client, names};
-use crate::{admin, dns, generated_files, idle, isolation, limits, rbac, render, upgrade};
+use crate::{admin, builds, dns, generated_files, idle, isolation, limits, rbac, render, upgrade};
 use tests::cli_tools::{CRDS_CHART, apply, get, helm, kubectl, run, text, until, wait};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,6 +46,8 @@ async fn the_charts_on_a_real_cluster() {
     steps.done("isolation of the network");
     rbac::granted_is_what_is_used();
     rbac::priority_levels_are_used();
+    builds::are_made_where_only_the_controller_creates_pods(&release).await;
+    steps.done("a full image build");
     uninstall_leaves_the_data(&release).await;
     steps.done("uninstall and install anew");
     purge_leaves_nothing(&release);

@@ -6,6 +6,7 @@
 
 mod admin;
 mod audit;
+mod builds;
 mod dns;
 mod generated_files;
 mod idle;

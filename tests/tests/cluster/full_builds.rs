@@ -1,42 +1,16 @@
 //! Full image builds on a real node: BuildKit without root, and a containerd that pulls the image.
 
-use http::Method;
-use serde_json::{Value, json};
-use testing::image_build::{FORM_TYPE, context, form};
-use tests::cli_tools::{get, kubectl_words};
-use tests::clients::HttpClient;
+use serde_json::json;
+use tests::cli_tools::get;
 use tests::clients::v0::v0_command;
+use tests::image_builds::Builder;
 use tests::registry::{LocalRegistry, image_of, small_root};
 use tests::session::Session;
-use tokio::time::Duration;
 
 use crate::installation::api;
 
 /// Key of the tenant whose images are built; `with-operator` has its hash.
 const KEY: &str = "cluster-builder-key";
-/// Time of a held request.
-const LIMIT: Duration = Duration::from_mins(2);
-
-/// Builds an image; the id, and the end.
-async fn build(dockerfile: &str, target: &str) -> (String, Value) {
-    let wire = HttpClient::with_headers(&[("X-API-Key", KEY), ("Content-Type", FORM_TYPE)]);
-    let form = form(&context(dockerfile, 1), target, &[]);
-    let url = format!("{}/build", api());
-    let reply = wire.send(Method::POST, &url, form.into(), LIMIT).await;
-    let accepted = reply.unwrap().success().unwrap();
-    let id = accepted["build_id"].as_str().unwrap().to_owned();
-    let url = format!("{}/build_status?build_id={id}", api());
-    for _ in 0..4 {
-        let reply = HttpClient::new(KEY).try_get(&url, LIMIT).await;
-        let progress = reply.unwrap().success().unwrap();
-        if !["QUEUED", "WORKING"].contains(&progress["status"].as_str().unwrap()) {
-            return (id, progress);
-        }
-    }
-    let seen = kubectl_words("describe pods,imgb -n sandbox-builds");
-    panic!("the build does not end: {seen}");
-}
-
 #[tokio::test]
 #[ignore = "needs a real cluster: make test-cluster"]
 async fn dockerfile_runs_without_root_and_its_image_starts() {
@@ -49,14 +23,17 @@ async fn dockerfile_runs_without_root_and_its_image_starts() {
         "FROM {base}\nRUN echo built by $(id -u) > /made && mkdir /owned && chown 33:34 /owned\n\
          COPY code/poetry.lock /copied\n"
     );
-    let (_, progress) = build(&dockerfile, &target).await;
+    let (api, key) = (api(), KEY);
+    let builder = Builder { api: &api, key };
+    let id = builder.submit(&dockerfile, &target).await;
+    let progress = builder.end(&id).await;
     assert_eq!(progress["status"], "SUCCESS", "{progress}");
 
     let started = json!({
         "session_id": "built", "image": target, "working_dir": "/workspace",
         "command": v0_command("", "root"),
     });
-    let session = Session::start(&api(), KEY, &started).await;
+    let session = Session::start(&api, KEY, &started).await;
     let found = session
         .run("cat /made /copied; stat -c %u:%g:%a /owned /")
         .await;
@@ -66,7 +43,9 @@ async fn dockerfile_runs_without_root_and_its_image_starts() {
     );
 
     let failing = format!("FROM {base}\nRUN echo the trouble is here >&2; exit 7\n");
-    let (id, progress) = build(&failing, &format!("{address}/team/runtime:failing")).await;
+    let target = format!("{address}/team/runtime:failing");
+    let id = builder.submit(&failing, &target).await;
+    let progress = builder.end(&id).await;
     assert_eq!(progress["status"], "FAILURE");
     let error = progress["error"].as_str().unwrap();
     assert!(error.contains("the trouble is here"), "{error}");

@@ -243,3 +243,26 @@ async fn pod_of_a_deleted_build_is_deleted() {
     builds.submit("two", "alice").await;
     builds.pod("two").await;
 }
+
+/// A failed build is replaced by one of the same name, of which the leftover Pod knows nothing.
+#[tokio::test(start_paused = true)]
+async fn pod_of_an_earlier_build_of_the_name_is_replaced() {
+    let mut builds = Builds::new().await;
+    builds.submit("one", "alice").await;
+    let uid = builds.pod("one").await;
+    builds.0.stop_controller();
+    let params = DeleteParams::default();
+    builds.builds().delete("one", &params).await.unwrap();
+    builds.submit("one", "alice").await;
+    builds.succeed("one").await;
+    builds.0.start_controller();
+    while builds.pod("one").await == uid {
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(
+        builds.builds().get("one").await.unwrap().phase(),
+        BuildPhase::Running
+    );
+    builds.succeed("one").await;
+    assert_eq!(builds.end("one").await, (BuildPhase::Succeeded, None, 1));
+}

@@ -3,16 +3,14 @@
 use std::fs;
 use std::process::Command;
 
-use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testing::image_build::{FORM_TYPE, context, form};
 use tests::binaries::{binary, root};
-use tests::clients::HttpClient;
+use tests::image_builds::Builder;
 use tests::registry::{LocalRegistry, PASSWORD, USER, image_of, small_root};
 use tests::session::Session;
 
-use crate::fixture::{CALL_TIMEOUT, Fixture, fixture_with};
+use crate::fixture::{Fixture, fixture_with};
 
 const BUILDER: &str = "localhost/buildkit:1";
 
@@ -81,49 +79,24 @@ impl Scene {
         format!("{}/team/runtime:{tag}", self.registry.host())
     }
 
+    fn builder(&self) -> Builder<'_> {
+        Builder {
+            api: self.fixture.api(),
+            key: self.fixture.key(),
+        }
+    }
+
     /// `POST /build`; the id.
     async fn submit(&self, dockerfile: &str, tag: &str) -> String {
-        let fixture = &self.fixture;
-        let form = form(&context(dockerfile, 1), &self.image(tag), &[]);
-        let headers = [("X-API-Key", fixture.key()), ("Content-Type", FORM_TYPE)];
-        let wire = HttpClient::with_headers(&headers);
-        let url = fixture.url("/build");
-        let reply = wire
-            .send(Method::POST, &url, form.into(), CALL_TIMEOUT)
-            .await;
-        let reply = reply.unwrap();
-        assert_eq!(reply.status, 202);
-        let id = reply.json().unwrap()["build_id"].clone();
-        id.as_str().unwrap().to_owned()
+        self.builder().submit(dockerfile, &self.image(tag)).await
     }
 
-    /// End of a build; each request is held.
     async fn end(&self, id: &str) -> Value {
-        for _ in 0..4 {
-            let url = self.fixture.url(&format!("/build_status?build_id={id}"));
-            let reply = self.fixture.wire().try_get(&url, 6 * CALL_TIMEOUT).await;
-            let progress = reply.unwrap().success().unwrap();
-            if !["QUEUED", "WORKING"].contains(&progress["status"].as_str().unwrap()) {
-                return progress;
-            }
-        }
-        panic!(
-            "the build {id} does not end: {}",
-            self.fixture.kubectl("get imgb,pods -A -o yaml")
-        );
+        self.builder().end(id).await
     }
 
-    /// The whole stream of a log.
     async fn log(&self, id: &str) -> String {
-        let url = self.fixture.url(&format!("/build_logs?build_id={id}"));
-        let reply = self
-            .fixture
-            .wire()
-            .try_get(&url, 12 * CALL_TIMEOUT)
-            .await
-            .unwrap();
-        assert_eq!(reply.status, 200);
-        String::from_utf8_lossy(&reply.body).into_owned()
+        self.builder().log(id).await
     }
 }
 

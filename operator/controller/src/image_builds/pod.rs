@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use builder::directory;
 use crds::ImageBuild;
-use crds::names::{BUILD_LABEL, BUILD_NAMESPACE_LABEL, CONTROLLER_FIELD_MANAGER, MANAGED_BY_LABEL};
+use crds::names::{
+    BUILD_LABEL, BUILD_NAMESPACE_LABEL, BUILD_UID_LABEL, CONTROLLER_FIELD_MANAGER, MANAGED_BY_LABEL,
+};
 use k8s_openapi::api::core::v1::{
     AppArmorProfile, Capabilities, Container, EmptyDirVolumeSource, EnvVar, HostPathVolumeSource,
     KeyToPath, LocalObjectReference, Pod, PodSecurityContext, PodSpec, ResourceRequirements,
@@ -295,12 +297,18 @@ pub(super) fn make_directories(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns whether a Pod is that of the build, and not of an earlier one of its name.
+pub(super) fn belongs_to(pod: &Pod, build: &ImageBuild) -> bool {
+    pod.labels().get(BUILD_UID_LABEL) == build.metadata.uid.as_ref()
+}
+
 /// Labels of what belongs to a build.
 pub(super) fn labels(build: &ImageBuild) -> BTreeMap<String, String> {
     let namespace = build.namespace().unwrap_or_default();
     let manager = format!("{CONTROLLER_FIELD_MANAGER}-builds");
     BTreeMap::from([
         (BUILD_LABEL.to_owned(), build.name_any()),
+        (BUILD_UID_LABEL.to_owned(), build.uid().unwrap_or_default()),
         (BUILD_NAMESPACE_LABEL.to_owned(), namespace),
         (MANAGED_BY_LABEL.to_owned(), manager),
     ])

@@ -18,6 +18,8 @@ const HOPELESS: [&str; 4] = [
     "RunContainerError",
 ];
 const OUT_OF_MEMORY: &str = "OOMKilled";
+/// Exit code of the builder if the Dockerfile cannot be built, whatever the reason.
+const STEP_FAILED: i32 = 1;
 
 /// State of the Pod of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,10 +77,9 @@ fn failed(status: &PodStatus) -> Progress {
         _ if is_out_of_memory(container) => {
             Failure::new("OutOfMemory", "the build exceeded its memory limit")
         }
-        _ => Failure::new(
-            "BuildFailed",
-            format!("the build ended with exit code {code}"),
-        ),
+        _ if code == STEP_FAILED => Failure::new("BuildFailed", "an instruction has failed"),
+        // Signals, or a node that has restarted.
+        _ => return Progress::Lost(format!("the builder ended with exit code {code}")),
     };
     Progress::Failed(failure)
 }

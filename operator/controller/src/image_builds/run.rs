@@ -71,6 +71,13 @@ impl BuildRun<'_> {
         while let Some(build) = self.current() {
             let attempts = build.status.as_ref().and_then(|status| status.attempts);
             let found = with_timeout(self.pods.get_opt(&self.name)).await?;
+            if found
+                .as_ref()
+                .is_some_and(|pod| !pod::belongs_to(pod, &build))
+            {
+                self.delete_pod().await?;
+                continue;
+            }
             if found.is_none() && attempts.unwrap_or_default() >= MAX_ATTEMPTS {
                 let failure = Failure::new(reason::INTERRUPTED, last);
                 return status::finish(self.context, &build, &Err(failure)).await;
@@ -161,8 +168,10 @@ impl BuildRun<'_> {
             reason::REGISTRY_ERROR | reason::BUILDER_ERROR => failure,
             _ => failure.with_log(&log),
         });
-        if !log.is_empty() {
-            log::keep(self.context, build, log).await?;
+        if !log.is_empty()
+            && let Err(error) = log::keep(self.context, build, log).await
+        {
+            tracing::warn!(name = self.name, %error, "the log of an image build is not kept");
         }
         if let Err(failure) = &made {
             let (name, reason) = (&self.name, failure.reason);

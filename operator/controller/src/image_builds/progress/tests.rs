@@ -48,10 +48,10 @@ fn failure_is_that_of_the_container_or_of_the_node() {
         failure(&fetch),
         (reason::REGISTRY_ERROR, "r: access denied".into())
     );
-    let build = failed(&[fetched.clone(), ended("build", 2, "ignored")]);
+    let build = failed(&[fetched.clone(), ended("build", 1, "ignored")]);
     assert_eq!(
         failure(&build),
-        ("BuildFailed", "the build ended with exit code 2".into())
+        ("BuildFailed", "an instruction has failed".into())
     );
     let mut killed = ended("build", 137, "");
     killed["state"]["terminated"]["reason"] = "OOMKilled".into();
@@ -68,6 +68,8 @@ fn failure_is_that_of_the_container_or_of_the_node() {
         progress(&pod(&evicted)),
         Progress::Lost("disk pressure".into())
     );
+    let restarted = progress(&pod(&failed(&[ended("build", 137, "")])));
+    assert!(matches!(restarted, Progress::Lost(_)), "{restarted:?}");
     let bare = progress(&pod(&json!({"phase": "Failed"})));
     assert!(matches!(bare, Progress::Lost(_)), "{bare:?}");
 }
