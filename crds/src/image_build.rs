@@ -107,7 +107,7 @@ pub struct ImageBuildStatus {
     /// Base image by its digest, if the registry of the build context has it.
     #[schemars(length(max = 600))]
     pub base_image: Option<String>,
-    /// Number of Pods that were created for a full build.
+    /// Number of attempts to make a Pod for a full build.
     #[schemars(range(min = 0))]
     pub attempts: Option<u32>,
     /// Digest of the image, if it is known.

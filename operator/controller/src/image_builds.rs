@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use shared::image_builds::ImageBuilds;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::Context;
 
-/// Longest time between two looks at the queue: builds expire in it.
+/// Time between two looks for builds that expire in the queue, and for what ended ones have left.
 const INTERVAL: Duration = Duration::from_secs(30);
 
 /// Runs and deletes image builds. Never ends.
@@ -37,10 +37,11 @@ async fn run_full(context: &Arc<Context>) {
         return std::future::pending().await;
     }
     context.builds.wait_synced().await;
-    sweep::delete_leftovers(context).await;
     let (queue, limits) = (&context.builds, &context.config.builder.limits);
     let mut changes = queue.changes();
     let mut running = JoinSet::new();
+    let mut clean_up = interval(INTERVAL);
+    clean_up.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         for build in queue.expired(context.clock.now()) {
             status::expire(context, &build).await;
@@ -54,7 +55,7 @@ async fn run_full(context: &Arc<Context>) {
             // The sender lives in the queue, so this cannot fail.
             _ = changes.changed() => {}
             Some(_) = running.join_next() => {}
-            () = sleep(INTERVAL) => {}
+            _ = clean_up.tick() => sweep::delete_leftovers(context).await,
         }
     }
 }

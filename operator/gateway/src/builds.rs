@@ -40,6 +40,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::GatewayConfig;
 use index::BuildIndex;
+use logs::FollowedLogs;
 use store::BuildStore;
 use usage::UsageRecorder;
 
@@ -74,7 +75,7 @@ pub(crate) struct Builds {
     store: BuildStore,
     usage: UsageRecorder,
     uploads: Arc<Semaphore>,
-    logs: Arc<Semaphore>,
+    logs: Arc<FollowedLogs>,
     metrics: Arc<GatewayMetrics>,
     /// Builds and logs in the background, and their end with the process.
     running: TaskTracker,
@@ -103,7 +104,7 @@ impl Builds {
         let store = BuildStore::new(client, &config.namespace, index.clone());
         Self {
             usage: UsageRecorder::new(store.clone()),
-            logs: Arc::new(Semaphore::new(logs::MAX_CONCURRENT)),
+            logs: Arc::default(),
             uploads: Arc::new(Semaphore::new(MAX_CONCURRENT_UPLOADS)),
             running: TaskTracker::new(),
             stopping: CancellationToken::new(),

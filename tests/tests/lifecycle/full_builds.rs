@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crds::ImageBuild;
 use crds::image_build::BuildPhase;
+use crds::{ImageBuild, names};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -33,11 +33,13 @@ impl Builds {
     }
 
     /// A build as gateways hand it over.
-    async fn submit(&self, name: &str, tenant: &str) {
+    async fn submit(&self, tag: &str, tenant: &str) -> String {
+        let target = format!("r.example/runtime:{tag}");
+        let name = names::image_build(tenant, &target);
         let build = json!({
             "apiVersion": "openhands.dev/v1alpha1", "kind": "ImageBuild",
             "metadata": {"name": name, "labels": {"openhands.dev/build-mode": "full"}},
-            "spec": {"tenant": tenant, "target": format!("r.example/runtime:{name}"),
+            "spec": {"tenant": tenant, "target": target,
                 "contextDigest": format!("sha256:{}", "0".repeat(64)), "mode": "Full"},
         });
         let build = serde_json::from_value(build).unwrap();
@@ -49,9 +51,10 @@ impl Builds {
         let status = Patch::Merge(json!({"status": {"context": context}}));
         let params = PatchParams::default();
         self.builds()
-            .patch_status(name, &params, &status)
+            .patch_status(&name, &params, &status)
             .await
             .unwrap();
+        name
     }
 
     fn builds(&self) -> Api<ImageBuild> {
@@ -125,15 +128,15 @@ impl Builds {
 #[tokio::test(start_paused = true)]
 async fn image_that_the_pod_pushed_is_reported() {
     let builds = Builds::new().await;
-    builds.submit("one", "alice").await;
-    builds.pod("one").await;
+    let one = &builds.submit("one", "alice").await;
+    builds.pod(one).await;
     assert_eq!(
-        builds.builds().get("one").await.unwrap().phase(),
+        builds.builds().get(one).await.unwrap().phase(),
         BuildPhase::Running
     );
-    builds.succeed("one").await;
-    assert_eq!(builds.end("one").await, (BuildPhase::Succeeded, None, 1));
-    let status = builds.builds().get("one").await.unwrap().status.unwrap();
+    builds.succeed(one).await;
+    assert_eq!(builds.end(one).await, (BuildPhase::Succeeded, None, 1));
+    let status = builds.builds().get(one).await.unwrap().status.unwrap();
     assert_eq!(status.size_bytes, Some(7));
     assert!(PUSHED.contains(&status.digest.unwrap()));
 }
@@ -141,16 +144,16 @@ async fn image_that_the_pod_pushed_is_reported() {
 #[tokio::test(start_paused = true)]
 async fn lost_pods_are_replaced_three_times_at_most() {
     let builds = Builds::new().await;
-    builds.submit("one", "alice").await;
+    let one = &builds.submit("one", "alice").await;
     let mut seen = Vec::new();
     for _ in 0..3 {
-        let uid = builds.pod("one").await;
+        let uid = builds.pod(one).await;
         assert!(!seen.contains(&uid));
         seen.push(uid);
-        builds.lose("one").await;
+        builds.lose(one).await;
         while builds
             .pods()
-            .get_opt("one")
+            .get_opt(one)
             .await
             .unwrap()
             .is_some_and(|pod| pod.uid() == seen.last().cloned())
@@ -158,14 +161,14 @@ async fn lost_pods_are_replaced_three_times_at_most() {
             sleep(Duration::from_millis(500)).await;
         }
     }
-    let (phase, reason, attempts) = builds.end("one").await;
+    let (phase, reason, attempts) = builds.end(one).await;
     assert_eq!(
         (phase, reason.as_deref(), attempts),
         (BuildPhase::Failed, Some("Interrupted"), 3)
     );
     let message = builds
         .builds()
-        .get("one")
+        .get(one)
         .await
         .unwrap()
         .status
@@ -177,27 +180,28 @@ async fn lost_pods_are_replaced_three_times_at_most() {
 #[tokio::test(start_paused = true)]
 async fn builds_of_a_tenant_take_turns_and_expire_in_the_queue() {
     let builds = Builds::new().await;
-    for (name, tenant) in [
-        ("a1", "alice"),
-        ("b1", "bob"),
-        ("a2", "alice"),
-        ("a3", "alice"),
-    ] {
-        builds.submit(name, tenant).await;
+    let mut names = Vec::new();
+    for (tag, tenant) in [("1", "alice"), ("1", "bob"), ("2", "alice"), ("3", "alice")] {
+        names.push(builds.submit(tag, tenant).await);
         sleep(Duration::from_secs(1)).await;
     }
+    let [first, other, second, third] = &names[..] else {
+        unreachable!();
+    };
     sleep(Duration::from_mins(20)).await;
-    assert_eq!(builds.pod_names().await, ["a1", "b1"]);
-    builds.succeed("a1").await;
-    assert_eq!(builds.end("a1").await.0, BuildPhase::Succeeded);
-    builds.pod("a2").await;
+    let mut running = builds.pod_names().await;
+    running.sort_by_key(|name| name == other);
+    assert_eq!(running.iter().collect::<Vec<_>>(), [first, other]);
+    builds.succeed(first).await;
+    assert_eq!(builds.end(first).await.0, BuildPhase::Succeeded);
+    builds.pod(second).await;
     // The kubelet is silent; the controller keeps the deadline. What has waited until then is late.
-    let (phase, reason, _) = builds.end("a2").await;
+    let (phase, reason, _) = builds.end(second).await;
     assert_eq!(
         (phase, reason.as_deref()),
         (BuildPhase::Failed, Some("DeadlineExceeded"))
     );
-    let (phase, reason, attempts) = builds.end("a3").await;
+    let (phase, reason, attempts) = builds.end(third).await;
     assert_eq!(
         (phase, reason.as_deref(), attempts),
         (BuildPhase::Failed, Some("QueueExpired"), 0)
@@ -207,62 +211,62 @@ async fn builds_of_a_tenant_take_turns_and_expire_in_the_queue() {
 #[tokio::test(start_paused = true)]
 async fn next_controller_goes_on_with_the_pod_and_removes_leftovers() {
     let mut builds = Builds::new().await;
-    builds.submit("one", "alice").await;
-    builds.submit("deleted", "bob").await;
-    let uid = builds.pod("one").await;
-    builds.pod("deleted").await;
+    let one = &builds.submit("one", "alice").await;
+    let deleted = &builds.submit("deleted", "bob").await;
+    let uid = builds.pod(one).await;
+    builds.pod(deleted).await;
     builds.0.stop_controller();
     builds
         .builds()
-        .delete("deleted", &DeleteParams::default())
+        .delete(deleted, &DeleteParams::default())
         .await
         .unwrap();
     builds.0.start_controller();
-    while builds.pod_names().await != ["one"] {
+    while builds.pod_names().await != [one.clone()] {
         sleep(Duration::from_secs(1)).await;
     }
-    assert_eq!(builds.pod("one").await, uid);
-    builds.succeed("one").await;
-    assert_eq!(builds.end("one").await, (BuildPhase::Succeeded, None, 1));
+    assert_eq!(builds.pod(one).await, uid);
+    builds.succeed(one).await;
+    assert_eq!(builds.end(one).await, (BuildPhase::Succeeded, None, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn pod_of_a_deleted_build_is_deleted() {
     let builds = Builds::new().await;
-    builds.submit("one", "alice").await;
-    builds.pod("one").await;
+    let one = &builds.submit("one", "alice").await;
+    builds.pod(one).await;
     builds
         .builds()
-        .delete("one", &DeleteParams::default())
+        .delete(one, &DeleteParams::default())
         .await
         .unwrap();
     while !builds.pod_names().await.is_empty() {
         sleep(Duration::from_secs(1)).await;
     }
     // Its place is free again.
-    builds.submit("two", "alice").await;
-    builds.pod("two").await;
+    let two = &builds.submit("two", "alice").await;
+    builds.pod(two).await;
 }
 
 /// A failed build is replaced by one of the same name, of which the leftover Pod knows nothing.
 #[tokio::test(start_paused = true)]
 async fn pod_of_an_earlier_build_of_the_name_is_replaced() {
     let mut builds = Builds::new().await;
-    builds.submit("one", "alice").await;
-    let uid = builds.pod("one").await;
+    let one = &builds.submit("one", "alice").await;
+    let uid = builds.pod(one).await;
     builds.0.stop_controller();
     let params = DeleteParams::default();
-    builds.builds().delete("one", &params).await.unwrap();
-    builds.submit("one", "alice").await;
-    builds.succeed("one").await;
+    builds.builds().delete(one, &params).await.unwrap();
+    let one = &builds.submit("one", "alice").await;
+    builds.succeed(one).await;
     builds.0.start_controller();
-    while builds.pod("one").await == uid {
+    while builds.pod(one).await == uid {
         sleep(Duration::from_secs(1)).await;
     }
     assert_eq!(
-        builds.builds().get("one").await.unwrap().phase(),
+        builds.builds().get(one).await.unwrap().phase(),
         BuildPhase::Running
     );
-    builds.succeed("one").await;
-    assert_eq!(builds.end("one").await, (BuildPhase::Succeeded, None, 1));
+    builds.succeed(one).await;
+    assert_eq!(builds.end(one).await, (BuildPhase::Succeeded, None, 1));
 }

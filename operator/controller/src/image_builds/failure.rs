@@ -17,12 +17,14 @@ impl Failure {
     pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             reason,
-            message: message.into(),
+            message: tail(&message.into(), MAX_MESSAGE),
         }
     }
 
-    pub(super) fn deadline() -> Self {
+    /// `waiting` is what the Pod still waits for.
+    pub(super) fn deadline(waiting: Option<&str>) -> Self {
         let text = "the build did not end within 29 minutes of its request";
+        let text = waiting.map_or(text.to_owned(), |waiting| format!("{text}: {waiting}"));
         Self::new(reason::DEADLINE_EXCEEDED, text)
     }
 
@@ -30,10 +32,7 @@ impl Failure {
     /// status allows.
     pub(super) fn with_log(self, log: &str) -> Self {
         let text = format!("{}\n{}", self.message, log.trim());
-        Self {
-            message: tail(text.trim(), MAX_MESSAGE),
-            ..self
-        }
+        Self::new(self.reason, text.trim())
     }
 }
 

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crds::ImageBuild;
-use crds::names::CONTROLLER_FIELD_MANAGER;
 use futures::AsyncReadExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{LogParams, ObjectMeta, Patch, PatchParams};
+use kube::api::{DeleteParams, LogParams, ObjectMeta, PostParams};
 use kube::{Api, ResourceExt as _};
 use shared::image_builds::{BUILD_CONTAINER, LOG_KEY};
 use shared::kubernetes::client::{CallError, with_timeout};
@@ -64,8 +63,11 @@ pub(super) async fn keep(
         ..ConfigMap::default()
     };
     let api = Api::<ConfigMap>::namespaced(context.client.clone(), namespace);
-    let params = PatchParams::apply(CONTROLLER_FIELD_MANAGER).force();
-    let (name, patch) = (build.name_any(), Patch::Apply(&kept));
-    with_timeout(api.patch(&name, &params, &patch)).await?;
+    // That of an earlier build of the name, whose age is another.
+    match with_timeout(api.delete(&build.name_any(), &DeleteParams::default())).await {
+        Err(error) if !error.is_not_found() => return Err(error),
+        _ => {}
+    }
+    with_timeout(api.create(&PostParams::default(), &kept)).await?;
     Ok(())
 }

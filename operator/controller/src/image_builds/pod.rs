@@ -109,7 +109,11 @@ impl BuildPod<'_> {
             command: Some(self.commands().build()),
             env: Some(self.environment()),
             resources: Some(ResourceRequirements {
-                requests: Some(quantities(&[("cpu", "250m"), ("memory", "512Mi")])),
+                requests: Some(quantities(&[
+                    ("cpu", "250m"),
+                    ("memory", "512Mi"),
+                    ("ephemeral-storage", "1Gi"),
+                ])),
                 limits: Some(quantities(&[("cpu", &limits.cpu), memory, disk])),
                 claims: None,
             }),

@@ -10,6 +10,11 @@ use super::pod::{FETCH_CONTAINER, PUSH_CONTAINER};
 /// Reasons with which a Pod fails by itself; every other failure without one of a container is that
 /// of its node.
 const DEADLINE: &str = "DeadlineExceeded";
+const EVICTED: &str = "Evicted";
+/// Word of the messages of evictions for a limit of the Pod; those for the node lack it.
+const LIMIT: &str = "limit";
+/// Reasons of containers that did not start.
+const NOT_STARTED: [&str; 2] = ["ContainerCannotRun", "StartError"];
 /// Waiting reasons that do not go away by themselves.
 const HOPELESS: [&str; 4] = [
     "CreateContainerConfigError",
@@ -60,7 +65,11 @@ fn succeeded(status: &PodStatus) -> Progress {
 
 fn failed(status: &PodStatus) -> Progress {
     if status.reason.as_deref() == Some(DEADLINE) {
-        return Progress::Failed(Failure::deadline());
+        return Progress::Failed(Failure::deadline(waiting_for(status).as_deref()));
+    }
+    let said = status.message.as_deref().unwrap_or_default();
+    if status.reason.as_deref() == Some(EVICTED) && said.contains(LIMIT) {
+        return Progress::Failed(Failure::new("OutOfDisk", said));
     }
     let ended = containers(status).filter_map(|container| {
         let (code, message) = terminated(container)?;
@@ -74,7 +83,8 @@ fn failed(status: &PodStatus) -> Progress {
     };
     let failure = match container.name.as_str() {
         FETCH_CONTAINER | PUSH_CONTAINER => Failure::new(reason::REGISTRY_ERROR, message),
-        _ if is_out_of_memory(container) => {
+        _ if has_reason(container, &NOT_STARTED) => Failure::new(reason::BUILDER_ERROR, message),
+        _ if has_reason(container, &[OUT_OF_MEMORY]) => {
             Failure::new("OutOfMemory", "the build exceeded its memory limit")
         }
         _ if code == STEP_FAILED => Failure::new("BuildFailed", "an instruction has failed"),
@@ -113,10 +123,22 @@ fn terminated(container: &ContainerStatus) -> Option<(i32, String)> {
     ))
 }
 
-fn is_out_of_memory(container: &ContainerStatus) -> bool {
+fn has_reason(container: &ContainerStatus, reasons: &[&str]) -> bool {
     let state = container.state.as_ref();
     let terminated = state.and_then(|state| state.terminated.as_ref());
-    terminated.is_some_and(|ended| ended.reason.as_deref() == Some(OUT_OF_MEMORY))
+    let reason = terminated.and_then(|ended| ended.reason.as_deref());
+    reason.is_some_and(|reason| reasons.contains(&reason))
+}
+
+/// What a Pod that has not ended waits for: a node, or an image.
+pub(super) fn waiting_for(status: &PodStatus) -> Option<String> {
+    let waiting = containers(status).find_map(|container| {
+        let waiting = container.state.as_ref()?.waiting.as_ref()?;
+        waiting.message.clone()
+    });
+    let conditions = status.conditions.iter().flatten();
+    let mut unmet = conditions.filter(|condition| condition.status == "False");
+    waiting.or_else(|| unmet.find_map(|condition| condition.message.clone()))
 }
 
 /// Returns whether the builder has written a log.

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use crds::ImageBuild;
+use crds::image_build::BuildMode;
+use crds::{ImageBuild, names};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
+use shared::image_reference;
 use shared::index::Key;
 use shared::kubernetes::watch::WatchSink;
 use tokio::sync::watch;
@@ -63,9 +65,17 @@ impl BuildQueue {
         let _ = self.synced.subscribe().wait_for(|done| *done).await;
     }
 
-    /// Returns whether a build has not finished.
+    /// Returns whether a build has not finished, or a task of this process still cleans up after it.
     pub(super) fn has(&self, key: &Key) -> bool {
-        self.builds.lock().unfinished.contains_key(key)
+        let builds = self.builds.lock();
+        builds.unfinished.contains_key(key) || builds.running.contains_key(key)
+    }
+
+    /// The same by its name alone, which is that of its directory.
+    pub(super) fn has_name(&self, name: &str) -> bool {
+        let builds = self.builds.lock();
+        let mut keys = builds.unfinished.keys().chain(builds.running.keys());
+        keys.any(|key| key.name == name)
     }
 
     /// The current version of a build; `None` if it has finished or was deleted or replaced.
@@ -141,16 +151,24 @@ fn created_at(build: &ImageBuild) -> Option<Timestamp> {
     build.creation_timestamp().map(|at| at.0)
 }
 
-fn has_context(build: &ImageBuild) -> bool {
+/// Returns whether a gateway has handed the build over: its name derives from tenant and target, and
+/// its context is beside its image.
+fn is_handed_over(build: &ImageBuild) -> bool {
+    let spec = &build.spec;
     let status = build.status.as_ref();
-    status.is_some_and(|status| status.context.is_some())
+    let context = status.and_then(|status| status.context.as_deref());
+    let repository =
+        |reference: &str| Some(image_reference::parse(reference)?.repository.to_owned());
+    let is_beside = context.is_some_and(|context| repository(context) == repository(&spec.target));
+    let is_own = build.name_any() == names::image_build(&spec.tenant, &spec.target);
+    spec.mode == BuildMode::Full && is_beside && is_own
 }
 
 impl WatchSink<ImageBuild> for BuildQueue {
     fn apply(&self, build: ImageBuild) {
         let key = key_of(&build);
         let mut builds = self.builds.lock();
-        if build.is_finished() || !has_context(&build) {
+        if build.is_finished() || !is_handed_over(&build) {
             builds.unfinished.remove(&key);
         } else if builds
             .unfinished

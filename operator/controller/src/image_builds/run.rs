@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use builder::{BuiltImage, FetchArgs, PushArgs};
+use builder::{BuiltImage, FetchArgs, PushArgs, StepError};
 use crds::ImageBuild;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use super::failure::Failure;
 use super::pod::{self, BuildPod, local_directory};
-use super::progress::{Progress, has_log, progress};
+use super::progress::{Progress, has_log, progress, waiting_for};
 use super::queue::{MIN_BUILD_TIME, RunningBuild, remaining};
 use super::{log, status};
 use crate::config::BuildSteps;
@@ -30,8 +30,8 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 const MAX_ATTEMPTS: u32 = 3;
 /// Time after its deadline in which a Pod must have ended.
 const DEADLINE_GRACE: SignedDuration = SignedDuration::from_secs(20);
-/// Time for a Pod to be gone.
-const DELETE_TIMEOUT: Duration = Duration::from_mins(1);
+/// Time for a Pod to be gone, with its grace period and without.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs a build until it has finished or was deleted. After an error it waits, and stays in the
 /// queue.
@@ -82,8 +82,9 @@ impl BuildRun<'_> {
                 let failure = Failure::new(reason::INTERRUPTED, last);
                 return status::finish(self.context, &build, &Err(failure)).await;
             }
+            // After an end, a late event may show the build as unfinished once more.
             if found.is_none() && !self.begin(&build).await? {
-                continue;
+                break;
             }
             match self.wait().await? {
                 Ended::Built(made) => return self.finish(&build, made).await,
@@ -118,7 +119,7 @@ impl BuildRun<'_> {
         };
         match with_timeout(self.pods.create(&PostParams::default(), &pod.pod())).await {
             Err(error) if error.is_already_exists() => Ok(true),
-            Err(error) if !error.is_server_error() => {
+            Err(error) if !error.is_server_error() && !is_quota(&error) => {
                 let message = format!("the Pod of the build is not accepted: {error}");
                 let failure = Failure::new(reason::BUILDER_ERROR, message);
                 status::finish(self.context, build, &Err(failure)).await?;
@@ -140,7 +141,9 @@ impl BuildRun<'_> {
             let is_over = remaining(&build, self.context.clock.now()) < -DEADLINE_GRACE;
             match progress(&pod) {
                 Progress::Unfinished if is_over => {
-                    return Ok(Ended::Built(Err(Failure::deadline())));
+                    let waiting = pod.status.as_ref().and_then(waiting_for);
+                    let failure = Failure::deadline(waiting.as_deref());
+                    return Ok(Ended::Built(Err(failure)));
                 }
                 Progress::Unfinished if pod.metadata.deletion_timestamp.is_none() => {}
                 Progress::Unfinished => return Ok(Ended::Lost("its Pod was deleted".to_owned())),
@@ -188,22 +191,35 @@ impl BuildRun<'_> {
         Ok(())
     }
 
-    /// Deletes the Pod and waits until its name is free.
+    /// Deletes the Pod and waits until its name is free. The kubelet of a lost node does not end
+    /// it; builds share nothing, so it need not.
     async fn delete_pod(&self) -> Result<(), CallError> {
-        match with_timeout(self.pods.delete(&self.name, &DeleteParams::default())).await {
-            Err(error) if error.is_not_found() => return Ok(()),
-            deleted => drop(deleted?),
-        }
-        let gone = async {
-            while with_timeout(self.pods.get_opt(&self.name)).await?.is_some() {
-                sleep(POLL_INTERVAL).await;
+        for params in [
+            DeleteParams::default(),
+            DeleteParams::default().grace_period(0),
+        ] {
+            match with_timeout(self.pods.delete(&self.name, &params)).await {
+                Err(error) if error.is_not_found() => return Ok(()),
+                deleted => drop(deleted?),
             }
-            Ok(())
-        };
-        timeout(DELETE_TIMEOUT, gone)
-            .await
-            .unwrap_or(Err(CallError::Timeout))
+            let gone = async {
+                while with_timeout(self.pods.get_opt(&self.name)).await?.is_some() {
+                    sleep(POLL_INTERVAL).await;
+                }
+                Ok(())
+            };
+            if let Ok(gone) = timeout(DELETE_TIMEOUT, gone).await {
+                return gone;
+            }
+        }
+        Err(CallError::Timeout)
     }
+}
+
+/// Returns whether there is no room for the Pod at the moment.
+fn is_quota(error: &CallError) -> bool {
+    let status = error.status();
+    status.is_some_and(|status| status.code == 403 && status.message.contains("exceeded quota"))
 }
 
 /// Steps of this process, if the Pod runs on this machine.
@@ -239,8 +255,30 @@ impl BuildRun<'_> {
                 format!("{}: {error}", directory.display()),
             )
         })?;
-        let fetched = fetch.run().await;
-        fetched.map_err(|error| Failure::new(reason::REGISTRY_ERROR, error.to_string()))
+        self.step(build, fetch.run()).await
+    }
+
+    /// Runs a step, at most until the client gives up, or until the build is deleted.
+    async fn step<T>(
+        &self,
+        build: &ImageBuild,
+        step: impl Future<Output = Result<T, StepError>>,
+    ) -> Result<T, Failure> {
+        let left = remaining(build, self.context.clock.now()).max(MIN_BUILD_TIME);
+        let deleted = async {
+            while self.current().is_some() {
+                sleep(POLL_INTERVAL).await;
+            }
+        };
+        tokio::select! {
+            done = timeout(left.unsigned_abs(), step) => match done {
+                Ok(done) => {
+                    done.map_err(|error| Failure::new(reason::REGISTRY_ERROR, error.to_string()))
+                }
+                Err(_) => Err(Failure::deadline(Some("the registry is slow"))),
+            },
+            () = deleted => Err(Failure::new(reason::INTERRUPTED, "the build was deleted")),
+        }
     }
 
     async fn push(&self, build: &ImageBuild) -> Result<BuiltImage, Failure> {
@@ -259,8 +297,7 @@ impl BuildRun<'_> {
             layout: directory.join(pod::IMAGE),
             registries: registries.clone(),
         };
-        let pushed = push.run().await;
-        pushed.map_err(|error| Failure::new(reason::REGISTRY_ERROR, error.to_string()))
+        self.step(build, push.run()).await
     }
 
     async fn remove_directory(&self, build: &ImageBuild) {

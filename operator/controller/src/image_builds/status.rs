@@ -24,7 +24,9 @@ pub(super) async fn begin(context: &Context, build: &ImageBuild) -> Result<(), C
         started_at: known.started_at.or(Some(Time(context.clock.now()))),
         ..ImageBuildStatus::default()
     };
-    write(context, build, &status).await
+    // Not over an end that this process has not seen.
+    let version = build.metadata.resource_version.as_deref();
+    write(context, build, version, &status).await
 }
 
 /// Writes the end of a build.
@@ -47,7 +49,7 @@ pub(super) async fn finish(
         message: failure.map(|failure| failure.message.clone()),
         ..ImageBuildStatus::default()
     };
-    write(context, build, &status).await?;
+    write(context, build, None, &status).await?;
     let result = if failure.is_none() {
         "succeeded"
     } else {
@@ -71,15 +73,20 @@ pub(super) async fn expire(context: &Context, build: &ImageBuild) {
     }
 }
 
-/// Fails if the build was deleted or replaced.
+/// Fails if the build was deleted or replaced, or has another version than this.
 async fn write(
     context: &Context,
     build: &ImageBuild,
+    version: Option<&str>,
     status: &ImageBuildStatus,
 ) -> Result<(), CallError> {
     let namespace = build.namespace().unwrap_or_default();
     let api = Api::<ImageBuild>::namespaced(context.client.clone(), &namespace);
-    let patch = json!({"metadata": {"uid": build.metadata.uid}, "status": status});
+    let mut metadata = json!({"uid": build.metadata.uid});
+    if let Some(version) = version {
+        metadata["resourceVersion"] = version.into();
+    }
+    let patch = json!({"metadata": metadata, "status": status});
     let params = PatchParams::apply(CONTROLLER_FIELD_MANAGER);
     let (name, patch) = (build.name_any(), Patch::Merge(patch));
     let written = with_timeout(api.patch_status(&name, &params, &patch)).await?;

@@ -46,7 +46,7 @@ impl BuildCommands<'_> {
         args
     }
 
-    /// The builder's command. It reads no instructions but those of the Dockerfile.
+    /// The builder's command.
     pub(super) fn build(&self) -> Vec<String> {
         let context = format!("{SOURCE_PATH}/{}", directory::CONTEXT);
         let spec = &self.build.spec;

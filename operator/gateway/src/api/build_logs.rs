@@ -25,7 +25,7 @@ pub(super) fn endpoint() -> Endpoint {
         .documented(
             "getBuildLogs",
             "Streams the log of a build as server-sent events, one per line. The last one is named \
-             end and has the status of the build.",
+             end and has the status of the build. Without it, the stream was cut: ask again.",
         )
         .query("build_id", "Id of the build.", false)
         .errors(&[400, 401, 404, 503])

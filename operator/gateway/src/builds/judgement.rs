@@ -69,12 +69,13 @@ impl Builds {
         }
     }
 
-    /// Returns whether an image is below the tenant's prefix, where the credentials of the gateway
-    /// are used for the tenant.
+    /// Returns whether an image is directly below the tenant's prefix, where the credentials of the
+    /// gateway are used for the tenant. Further below, there may be the prefix of another one.
     fn is_of_tenant(&self, tenant: &Tenant, reference: &str) -> bool {
-        let prefix = self.registry_prefix(tenant);
-        let below = reference.strip_prefix(prefix);
-        below.is_some_and(|below| below.starts_with('/')) && self.has_registry(tenant)
+        let repository = image_reference::parse(reference).map(|parsed| parsed.repository);
+        let below = repository.and_then(|name| name.strip_prefix(self.registry_prefix(tenant)));
+        let name = below.and_then(|below| below.strip_prefix('/'));
+        name.is_some_and(|name| !name.contains('/')) && self.has_registry(tenant)
     }
 
     /// A Dockerfile that runs as it is. Its base image may be another name of an image.

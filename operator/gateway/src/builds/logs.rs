@@ -1,23 +1,29 @@
 //! Logs of full builds: of the Pod while it runs, and afterwards what the controller has kept.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crds::ImageBuild;
+use crds::names::BUILD_UID_LABEL;
 use futures::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::LogParams;
 use kube::{Api, ResourceExt as _};
+use parking_lot::Mutex;
 use shared::image_builds::{BUILD_CONTAINER, LOG_KEY};
 use shared::kubernetes::client::with_timeout;
 use shared::tenants::Tenant;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::{BuildError, Builds};
 
-/// Logs that are followed at once.
-pub(super) const MAX_CONCURRENT: usize = 64;
+/// Logs that are followed at once, and those of one tenant.
+const MAX_CONCURRENT: usize = 64;
+const MAX_CONCURRENT_PER_TENANT: usize = 8;
+/// Time for a client to read a line.
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
 /// Longest time for which a log is followed: that of a build, in the queue too.
 const MAX_FOLLOWED: Duration = Duration::from_mins(35);
 /// Time between two looks for the log of a build that has not begun.
@@ -36,17 +42,54 @@ pub(crate) enum LogPart {
     End(Option<Arc<ImageBuild>>),
 }
 
+/// Logs that are followed, by tenant.
+#[derive(Debug, Default)]
+pub(super) struct FollowedLogs(Mutex<HashMap<String, usize>>);
+
+/// Permission to follow a log, until it is dropped.
+struct LogPermit {
+    followed: Arc<FollowedLogs>,
+    tenant: String,
+}
+
 /// Log of one build on its way to a client.
 struct Follower {
     builds: Arc<Builds>,
     lines: mpsc::Sender<LogPart>,
     /// Lines were sent.
     has_begun: bool,
-    _permit: OwnedSemaphorePermit,
+    _permit: LogPermit,
 }
 
-/// The client has gone.
+/// The client has gone, or reads nothing.
 struct Gone;
+
+impl FollowedLogs {
+    fn permit(self: &Arc<Self>, tenant: &str) -> Option<LogPermit> {
+        let mut counts = self.0.lock();
+        let own = counts.get(tenant).copied().unwrap_or_default();
+        if own >= MAX_CONCURRENT_PER_TENANT || counts.values().sum::<usize>() >= MAX_CONCURRENT {
+            return None;
+        }
+        counts.insert(tenant.to_owned(), own + 1);
+        Some(LogPermit {
+            followed: self.clone(),
+            tenant: tenant.to_owned(),
+        })
+    }
+}
+
+impl Drop for LogPermit {
+    fn drop(&mut self) {
+        let mut counts = self.followed.0.lock();
+        if let Some(count) = counts.get_mut(&self.tenant) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.tenant);
+            }
+        }
+    }
+}
 
 impl Builds {
     /// Follows the log of a build of the tenant. `None` if there is no such build.
@@ -59,13 +102,13 @@ impl Builds {
         let Some(build) = self.store.find_by_id(&tenant.name, id).await? else {
             return Ok(None);
         };
-        let permit = self.logs.clone().try_acquire_owned();
+        let permit = self.logs.permit(&tenant.name);
         let (lines, receiver) = mpsc::channel(MAX_QUEUED_LINES);
         let follower = Follower {
             builds: self.clone(),
             lines,
             has_begun: false,
-            _permit: permit.map_err(|_| BuildError::ManyLogs)?,
+            _permit: permit.ok_or(BuildError::ManyLogs)?,
         };
         let stopping = self.stopping.clone();
         self.running.spawn(async move {
@@ -87,7 +130,7 @@ impl Follower {
         }
         if let Some(finished) = &build
             && !self.has_begun
-            && self.copy_kept_log(&finished.name_any()).await.is_err()
+            && self.copy_kept_log(finished).await.is_err()
         {
             return;
         }
@@ -113,9 +156,13 @@ impl Follower {
         }
     }
 
-    async fn copy_kept_log(&mut self, name: &str) -> Result<(), Gone> {
+    async fn copy_kept_log(&mut self, build: &ImageBuild) -> Result<(), Gone> {
         let kept: Api<ConfigMap> = self.api();
-        let found = with_timeout(kept.get_opt(name)).await.ok().flatten();
+        let found = with_timeout(kept.get_opt(&build.name_any())).await;
+        let found = found.ok().flatten();
+        // Not that of an earlier build of the name.
+        let is_own = |kept: &ConfigMap| kept.labels().get(BUILD_UID_LABEL) == build.uid().as_ref();
+        let found = found.filter(is_own);
         let log = found.and_then(|found| found.data?.remove(LOG_KEY));
         self.copy(log.unwrap_or_default().as_bytes()).await
     }
@@ -132,8 +179,8 @@ impl Follower {
             let line = String::from_utf8_lossy(&line);
             // A carriage return is the end of a field in the client's stream.
             let line = line.trim_end().replace('\r', " ");
-            let sent = self.lines.send(LogPart::Line(line)).await;
-            sent.map_err(|_| Gone)?;
+            let sent = self.lines.send_timeout(LogPart::Line(line), READ_TIMEOUT);
+            sent.await.map_err(|_| Gone)?;
         }
     }
 
@@ -151,5 +198,24 @@ impl Follower {
     {
         let namespace = &self.builds.config.settings.build_namespace;
         Api::namespaced(self.builds.store.client(), namespace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_tenant_leaves_logs_to_others() {
+        let logs = Arc::<FollowedLogs>::default();
+        let own: Vec<_> = std::iter::from_fn(|| logs.permit("a")).collect();
+        assert_eq!(own.len(), MAX_CONCURRENT_PER_TENANT);
+        let tenants = (0..MAX_CONCURRENT).map(|number| number.to_string());
+        let others: Vec<_> = tenants.filter_map(|tenant| logs.permit(&tenant)).collect();
+        assert_eq!(own.len() + others.len(), MAX_CONCURRENT);
+        drop(own);
+        assert!(logs.permit("a").is_some());
+        drop(others);
+        assert!(logs.0.lock().is_empty());
     }
 }

@@ -93,7 +93,10 @@ async fn failed_start_reports_reason_without_affecting_other_pods() {
     let unreachable = ("ErrImagePull", "127.0.0.1:1/none:1: cannot connect");
     let malformed = ("InvalidImageName", "couldn't parse image name");
     let unconfigured = ("CreateContainerConfigError", "secret \"absent\" not found");
-    let unsupported = ("ContainerCreating", "volume etc has an unsupported type");
+    let unsupported = (
+        "ContainerCreating",
+        "hostPath \"/etc\" is refused by this node",
+    );
     for (image, env, volumes, (reason, message)) in [
         ("127.0.0.1:1/none:1", nothing(), nothing(), unreachable),
         ("No Name", nothing(), nothing(), malformed),

@@ -59,8 +59,18 @@ fn failure_is_that_of_the_container_or_of_the_node() {
         failure(&failed(&[fetched.clone(), killed])).0,
         "OutOfMemory"
     );
-    let late = json!({"phase": "Failed", "reason": "DeadlineExceeded"});
-    assert_eq!(failure(&late).0, reason::DEADLINE_EXCEEDED);
+    let mut unstarted = ended("build", 128, "no such program");
+    unstarted["state"]["terminated"]["reason"] = "StartError".into();
+    let unstarted = failure(&failed(&[fetched.clone(), unstarted]));
+    assert_eq!(unstarted, (reason::BUILDER_ERROR, "no such program".into()));
+    let late = json!({"phase": "Failed", "reason": "DeadlineExceeded",
+        "initContainerStatuses": [waiting("ImagePullBackOff")]});
+    let (reason, message) = failure(&late);
+    assert_eq!(reason, "DeadlineExceeded");
+    assert!(message.ends_with(": why"), "{message}");
+    let full = json!({"phase": "Failed", "reason": "Evicted",
+        "message": "Usage of EmptyDir volume \"state\" exceeds the limit \"30Gi\"."});
+    assert_eq!(failure(&full).0, "OutOfDisk");
     let mut evicted = failed(&[fetched, ended("build", 137, "")]);
     evicted["reason"] = "Evicted".into();
     evicted["message"] = "disk pressure".into();

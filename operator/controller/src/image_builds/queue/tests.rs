@@ -10,17 +10,23 @@ const LIMITS: BuildLimits = BuildLimits {
     disk: String::new(),
 };
 
-/// A build of this age in minutes.
-fn build(name: &str, tenant: &str, age: i64, status: &Value) -> ImageBuild {
+/// A build of this tag, and of this age in minutes.
+fn build(tag: &str, tenant: &str, age: i64, status: &Value) -> ImageBuild {
     let created_at = now() - SignedDuration::from_mins(age);
+    let target = format!("r/runtime:{tag}");
+    let name = names::image_build(tenant, &target);
     let object = json!({
         "apiVersion": "openhands.dev/v1alpha1", "kind": "ImageBuild",
-        "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "5",
+        "metadata": {"name": name, "namespace": "ns", "uid": tag, "resourceVersion": "5",
             "creationTimestamp": created_at.to_string()},
-        "spec": {"tenant": tenant, "target": "r:1", "contextDigest": "", "mode": "Full"},
+        "spec": {"tenant": tenant, "target": target, "contextDigest": "", "mode": "Full"},
         "status": status,
     });
     serde_json::from_value(object).unwrap()
+}
+
+fn tag(build: &ImageBuild) -> &str {
+    build.spec.target.rsplit(':').next().unwrap()
 }
 
 fn now() -> Timestamp {
@@ -34,11 +40,11 @@ fn queue_of(builds: impl IntoIterator<Item = ImageBuild>) -> Arc<BuildQueue> {
 }
 
 fn waiting() -> Value {
-    json!({"context": "r@sha256:1"})
+    json!({"context": format!("r/runtime@sha256:{}", "1".repeat(64))})
 }
 
 fn begun() -> Value {
-    json!({"context": "r@sha256:1", "phase": "Running", "attempts": 1})
+    json!({"context": format!("r/runtime@sha256:{}", "1".repeat(64)), "phase": "Running", "attempts": 1})
 }
 
 #[test]
@@ -54,11 +60,11 @@ fn oldest_build_that_the_limits_allow_is_next() {
             "finished",
             "e",
             9,
-            &json!({"context": "r", "phase": "Failed"}),
+            &json!({"context": "r/runtime:1", "phase": "Failed"}),
         ),
     ]);
     let taken: Vec<_> = std::iter::from_fn(|| queue.take(&LIMITS)).collect();
-    let names: Vec<_> = taken.iter().map(|taken| taken.key.name.as_str()).collect();
+    let names: Vec<_> = taken.iter().map(|taken| tag(&taken.build)).collect();
     assert_eq!(names, ["begun", "first", "other"]);
     assert_eq!(queue.counts(), (2, 3));
     // Of the same tenant, and the next one.
@@ -66,7 +72,7 @@ fn oldest_build_that_the_limits_allow_is_next() {
     queue.apply(build("first", "a", 3, &json!({"phase": "Succeeded"})));
     drop((first, other));
     let next: Vec<_> = std::iter::from_fn(|| queue.take(&LIMITS)).collect();
-    let names: Vec<_> = next.iter().map(|next| next.key.name.as_str()).collect();
+    let names: Vec<_> = next.iter().map(|next| tag(&next.build)).collect();
     assert_eq!(names, ["second", "other"]);
 }
 
@@ -78,7 +84,7 @@ fn only_builds_that_never_began_expire() {
         build("begun", "b", 40, &begun()),
     ]);
     let expired = queue.expired(now());
-    let names: Vec<_> = expired.iter().map(|build| build.name_any()).collect();
+    let names: Vec<_> = expired.iter().map(|build| tag(build)).collect();
     assert_eq!(names, ["old"]);
 }
 
@@ -94,4 +100,20 @@ fn own_write_is_not_undone_by_a_late_event() {
     assert!(queue.unfinished(&key, Some("another uid")).is_none());
     queue.retain(&HashSet::new());
     assert!(!queue.has(&key));
+}
+
+#[test]
+fn build_that_no_gateway_has_handed_over_is_left_alone() {
+    let good = build("1", "a", 0, &waiting());
+    let mut renamed = good.clone();
+    renamed.metadata.name = Some("planted".into());
+    let mut alias = good.clone();
+    alias.spec.mode = BuildMode::Alias;
+    let foreign = format!("r/other@sha256:{}", "1".repeat(64));
+    let foreign = build("1", "a", 0, &json!({"context": foreign}));
+    for bad in [renamed, alias, foreign] {
+        let queue = queue_of([bad]);
+        assert!(queue.take(&LIMITS).is_none());
+    }
+    assert!(queue_of([good]).take(&LIMITS).is_some());
 }
