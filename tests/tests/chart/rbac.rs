@@ -180,9 +180,8 @@ pub(crate) fn granted_is_what_is_used() {
 pub(crate) fn purge_uses_its_rights() {
     let user = format!("system:serviceaccount:{NAMESPACE}:{NAME}-purge");
     let own = "delete leases.coordination.k8s.io, delete secrets";
-    // Without --set sandboxes.imageBuilds there are none to delete.
-    let of_sandboxes = "delete sandboxes.openhands.dev, delete sandboxpools.openhands.dev, \
-        list imagebuilds.openhands.dev, list sandboxes.openhands.dev, \
+    let of_sandboxes = "delete imagebuilds.openhands.dev, delete sandboxes.openhands.dev, \
+        delete sandboxpools.openhands.dev, list imagebuilds.openhands.dev, list sandboxes.openhands.dev, \
         list sandboxpools.openhands.dev";
     for (namespace, deeds) in [(NAMESPACE, own), (SANDBOXES, of_sandboxes)] {
         let record = record(&user, Some(namespace));
