@@ -66,10 +66,10 @@ bench-claim: ## Claims of warm Pods on a real API server with fake nodes, beside
 	cargo build --release --locked -p tests --examples
 	hack/cluster run --name bench-claim --audit --fake-nodes 100 -- $(RELEASE)/examples/bench_claim $(ARGS)
 
-bench-images: ## Images in standalone: pulls beside skopeo and containerd, starts by size, disk of 50 sandboxes
-	hack/install base cluster images
+bench-images: ## Images in standalone: pulls beside skopeo and containerd, starts by size, disk, builds beside buildah (ARGS="builds")
+	hack/install base bench cluster images
 	cargo build --release --locked -p executor -p standalone -p tests --bins --examples
-	RUST_LOG=warn $(RELEASE)/examples/bench_images $(RELEASE)
+	RUST_LOG=warn $(RELEASE)/examples/bench_images $(RELEASE) $(ARGS)
 
 bench-node: ## Warm starts on a real node: /start to the first action, one by one and at once
 	hack/install base cluster

@@ -73,6 +73,11 @@ impl LocalRegistry {
         self.address.to_string()
     }
 
+    /// Directory with everything that was pushed.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     /// Ends the process; the content stays for [`Self::restart`].
     pub fn stop(&mut self) {
         let _ = self.child.kill();

@@ -60,11 +60,9 @@ fn samples() -> PathBuf {
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
 }
 
-/// Build context of a Dockerfile with a few files of code: base64 text of a compressed pax archive.
-/// `seconds` is the time of all entries, which differs at every call of a client.
+/// Build context of a Dockerfile with a few files of code, as [`context_of`] makes it.
 pub fn context(dockerfile: &str, seconds: u64) -> String {
-    let mut tar = Builder::new(Vec::new());
-    for (path, content) in [
+    let entries = [
         (".", None),
         ("./Dockerfile", Some(dockerfile)),
         ("./code", None),
@@ -72,7 +70,16 @@ pub fn context(dockerfile: &str, seconds: u64) -> String {
         ("./code/openhands/__init__.py", Some("")),
         ("./code/poetry.lock", Some("lock\n")),
         ("./code/pyproject.toml", Some("[p]\n")),
-    ] {
+    ];
+    context_of(&entries, seconds)
+}
+
+/// Build context with these paths and their contents, directories without: base64 text of a
+/// compressed pax archive. `seconds` is the time of all entries, which differs at every call of a
+/// client.
+pub fn context_of(entries: &[(&str, Option<&str>)], seconds: u64) -> String {
+    let mut tar = Builder::new(Vec::new());
+    for &(path, content) in entries {
         let mtime = format!("{seconds}.1234567");
         tar.append_pax_extensions([("mtime", mtime.as_bytes())])
             .unwrap();

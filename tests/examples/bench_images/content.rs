@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::json;
 use tempfile::TempDir;
-use tests::registry::{LocalRegistry, image_of, small_root};
+use tests::registry::{LocalRegistry, image_of, image_of_layers, layer_of, small_root};
 
 const FILES_PER_DIRECTORY: usize = 1000;
 
@@ -41,14 +41,29 @@ pub(crate) fn many_files(count: usize, size: usize) -> TempDir {
     root
 }
 
+/// OCI layout of an image with this many layers, each as [`many_files`] in a directory of its own.
+pub(crate) fn image_of_many_files(layers: usize, files: usize, size: usize) -> TempDir {
+    let layer = |number: usize| {
+        let root = many_files(files, size);
+        let directory = root.path().join("data");
+        fs::rename(
+            &directory,
+            directory.with_file_name(format!("data-{number}")),
+        )
+        .unwrap();
+        layer_of(root.path())
+    };
+    let layers: Vec<_> = (0..layers).map(layer).collect();
+    image_of_layers(&layers, &json!({"Env": ["PATH=/bin"]}))
+}
+
 /// Adds an image with one uncompressed layer; its reference.
 pub(crate) fn push_plain(registry: &LocalRegistry, root: &TempDir, name: &str) -> String {
     registry.push(image_of(root.path(), &json!({})).path(), name)
 }
 
-/// Adds an image with one layer, which skopeo compresses; its reference.
-pub(crate) fn push_compressed(registry: &LocalRegistry, root: &TempDir, name: &str) -> String {
-    let layout = image_of(root.path(), &json!({}));
+/// Adds the image of an OCI layout, whose layers skopeo compresses; its reference.
+pub(crate) fn push_compressed(registry: &LocalRegistry, layout: &TempDir, name: &str) -> String {
     let reference = format!("{}/{name}", registry.host());
     let source = format!("oci:{}", layout.path().display());
     copy(&[

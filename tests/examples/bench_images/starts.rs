@@ -1,7 +1,6 @@
 //! Starts of sandboxes by the size of their image, and the disk that they use.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -10,7 +9,7 @@ use tests::registry::LocalRegistry;
 use tests::standalone::Standalone;
 use tokio::time::Instant;
 
-use crate::percentile;
+use crate::{disk_use, percentile};
 
 const ROUNDS: usize = 30;
 const SANDBOXES: usize = 50;
@@ -83,15 +82,4 @@ async fn first_action(info: &Value) {
     let url = format!("{}/execute_action", text(info, "url"));
     let answer = sandbox.post(&url, &action).await;
     assert_eq!(answer.body["content"], "hi", "{}", answer.body);
-}
-
-/// KiB below a directory.
-fn disk_use(directory: &Path) -> u64 {
-    let output = Command::new("du")
-        .args(["-skx"])
-        .arg(directory)
-        .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.split_whitespace().next().unwrap().parse().unwrap()
 }
