@@ -21,6 +21,7 @@ pub const FORM_TYPE: &str = "multipart/form-data; boundary=f54d8a8f1c0e4b1b";
 /// main branch rendered at version 0.62.0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
+    V0_9,
     V0_10,
     V0_54,
     V0_62,
@@ -34,19 +35,22 @@ pub enum Rung {
     Lock,
 }
 
-/// Dockerfile of a release, as its package renders it. The oldest one has no versioned kind.
+/// Dockerfile of a release, as its package renders it. The two oldest have one kind for all runtime
+/// images: 0.9 installs the dependencies again, 0.10 does not.
 pub fn dockerfile(release: Release, rung: Rung, base: &str) -> String {
-    let release = match release {
+    let version = match release {
+        Release::V0_9 => "0.9.8",
         Release::V0_10 => "0.10.0",
         Release::V0_54 => "0.54.0",
         Release::V0_62 => "1.0.0",
     };
-    let rung = match rung {
-        Rung::Scratch => "scratch",
-        Rung::Versioned if release != "0.10.0" => "versioned",
-        Rung::Versioned | Rung::Lock => "lock",
+    let rung = match (rung, release) {
+        (Rung::Scratch, _) => "scratch",
+        (Rung::Versioned, Release::V0_9 | Release::V0_54 | Release::V0_62)
+        | (Rung::Lock, Release::V0_9) => "versioned",
+        (Rung::Versioned | Rung::Lock, _) => "lock",
     };
-    let path = samples().join(format!("{release}-{rung}.Dockerfile"));
+    let path = samples().join(format!("{version}-{rung}.Dockerfile"));
     let text = std::fs::read_to_string(path).unwrap();
     text.replace("BASE_IMAGE", base)
 }

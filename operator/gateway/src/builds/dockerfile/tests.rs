@@ -2,8 +2,10 @@ use testing::image_build::{Release, Rung, dockerfile};
 
 use super::*;
 
-/// Dockerfiles of three releases.
-const SAMPLES: [(Release, Rung, TemplateKind); 8] = [
+/// Dockerfiles of four releases.
+const SAMPLES: [(Release, Rung, TemplateKind); 10] = [
+    (Release::V0_9, Rung::Scratch, TemplateKind::Scratch),
+    (Release::V0_9, Rung::Versioned, TemplateKind::Versioned),
     (Release::V0_10, Rung::Scratch, TemplateKind::Scratch),
     (Release::V0_10, Rung::Lock, TemplateKind::Lock),
     (Release::V0_54, Rung::Scratch, TemplateKind::Scratch),
