@@ -3,7 +3,7 @@
 //! The references, in the same run, are `skopeo copy`, which downloads without unpacking, `ctr
 //! images pull` of containerd, which unpacks as well, and `buildah`.
 
-#![allow(clippy::unwrap_used, reason = "a benchmark may fail")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a benchmark may fail")]
 
 #[path = "bench_images/buildah.rs"]
 mod buildah;

@@ -23,7 +23,7 @@ const HOPELESS: [&str; 4] = [
     "RunContainerError",
 ];
 const OUT_OF_MEMORY: &str = "OOMKilled";
-/// Exit code of the builder if the Dockerfile cannot be built, whatever the reason.
+/// Exit code of the builder if the Dockerfile cannot be built.
 const STEP_FAILED: i32 = 1;
 
 /// State of the Pod of a build.
@@ -130,7 +130,7 @@ fn has_reason(container: &ContainerStatus, reasons: &[&str]) -> bool {
     reason.is_some_and(|reason| reasons.contains(&reason))
 }
 
-/// What a Pod that has not ended waits for: a node, or an image.
+/// Reason for which a Pod has not ended, for example no node or no image.
 pub(super) fn waiting_for(status: &PodStatus) -> Option<String> {
     let waiting = containers(status).find_map(|container| {
         let waiting = container.state.as_ref()?.waiting.as_ref()?;
