@@ -73,7 +73,7 @@ impl Random {
     fn text(&mut self) -> String {
         let mut text = String::with_capacity(FILE_BYTES + 64);
         while text.len() < FILE_BYTES {
-            let (name, value) = (self.next() % 0x1000, self.next() % 0x10_0000);
+            let (name, value) = (self.next() >> 48, self.next() >> 24);
             writeln!(text, "    name_{name} = call(value_{value})").unwrap();
         }
         text.truncate(FILE_BYTES);
