@@ -10,8 +10,11 @@ use crds::sandbox::{ExecutorMode, SandboxSpec};
 
 use python_launcher::PythonLaunch;
 
-/// Module of the Python action execution server.
-const ACTION_SERVER: &str = "openhands.runtime.action_execution_server";
+/// Modules of the Python action execution server; the second one is that of releases before 0.12.
+const ACTION_SERVERS: [&str; 2] = [
+    "openhands.runtime.action_execution_server",
+    "openhands.runtime.client.client",
+];
 /// Module and program of the agent-server.
 const AGENT_SERVER: [&str; 2] = ["openhands.agent_server", "openhands-agent-server"];
 /// Flags of the Python server that the native one accepts (`docs/specs/executor.md`, section 1.1).
@@ -67,13 +70,14 @@ pub fn is_agent_server(command: &[String]) -> bool {
 
 /// Returns whether an argument mentions the Python server, also within a shell command line.
 fn is_action_server(command: &[String]) -> bool {
-    command.iter().any(|word| word.contains(ACTION_SERVER))
+    let mentions = |word: &String| ACTION_SERVERS.iter().any(|server| word.contains(server));
+    command.iter().any(mentions)
 }
 
 /// The command with the native executor in place of the Python server and its wrappers.
 fn native_command(command: &[String]) -> Option<Vec<String>> {
     let launch = PythonLaunch::read(command)?;
-    if launch.module != ACTION_SERVER || !has_known_flags_only(launch.arguments) {
+    if !ACTION_SERVERS.contains(&&*launch.module) || !has_known_flags_only(launch.arguments) {
         return None;
     }
     let mut words = launch.environment.to_vec();
@@ -94,6 +98,8 @@ fn has_known_flags_only(arguments: &[String]) -> bool {
 mod tests {
     use super::*;
     use crate::tests::words;
+
+    const ACTION_SERVER: &str = ACTION_SERVERS[0];
 
     /// The command of a spec in an installation with the native executor.
     fn effective(command: &str) -> Vec<String> {
@@ -127,6 +133,15 @@ mod tests {
         let command = format!("{variables} python -u -m {ACTION_SERVER} {ARGUMENTS}");
         let expected = [words(variables), native()].concat();
         assert_eq!(effective(&command), expected);
+    }
+
+    #[test]
+    fn python_server_of_every_release_is_replaced() {
+        for server in ACTION_SERVERS {
+            let command = format!("poetry run python -u -m {server} {ARGUMENTS}");
+            assert_eq!(effective(&command), native());
+            assert!(is_sandbox_server(&words(&command)));
+        }
     }
 
     #[test]
