@@ -77,7 +77,7 @@ fn is_action_server(command: &[String]) -> bool {
 /// The command with the native executor in place of the Python server and its wrappers.
 fn native_command(command: &[String]) -> Option<Vec<String>> {
     let launch = PythonLaunch::read(command)?;
-    if !ACTION_SERVERS.contains(&&*launch.module) || !has_known_flags_only(launch.arguments) {
+    if !ACTION_SERVERS.contains(&launch.module) || !has_known_flags_only(launch.arguments) {
         return None;
     }
     let mut words = launch.environment.to_vec();
