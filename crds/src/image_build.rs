@@ -141,6 +141,21 @@ impl ImageBuild {
         matches!(self.phase(), BuildPhase::Succeeded | BuildPhase::Failed)
     }
 
+    /// Returns whether this is a later version of the same object: an own write may be ahead of the
+    /// watch.
+    pub fn is_newer_than(&self, other: &Self) -> bool {
+        let version = |build: &Self| {
+            build
+                .metadata
+                .resource_version
+                .as_ref()?
+                .parse::<u64>()
+                .ok()
+        };
+        let versions = version(self).zip(version(other));
+        self.metadata.uid == other.metadata.uid && versions.is_some_and(|(own, that)| own > that)
+    }
+
     /// Returns whether sandboxes can be started from the image.
     pub fn is_usable(&self) -> bool {
         self.phase() == BuildPhase::Succeeded

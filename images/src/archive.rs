@@ -183,13 +183,13 @@ impl Loader<'_> {
         for layer in &image.layers {
             let (digest, size) = self.files.digest(layer)?;
             self.files.copy(layer, &self.store.blob(&digest))?;
-            layers.push(descriptor(DOCKER_LAYER, digest, size));
+            layers.push(Descriptor::new(DOCKER_LAYER, digest, size));
         }
         let config_digest = Digest::of(&config);
         self.store.add_blob(&config_digest, &config)?;
         let manifest = json!({
             "schemaVersion": 2, "mediaType": DOCKER_MANIFEST, "layers": layers,
-            "config": descriptor(DOCKER_CONFIG, config_digest, config.len() as u64),
+            "config": Descriptor::new(DOCKER_CONFIG, config_digest, config.len() as u64),
         });
         let manifest = manifest.to_string().into_bytes();
         let digest = Digest::of(&manifest);
@@ -267,16 +267,6 @@ fn blob_name(digest: &Digest) -> String {
 fn parse(name: &str) -> Result<Reference, LoadError> {
     let shown = || LoadError::Name(name.chars().take(200).collect());
     name.parse().map_err(|_| shown())
-}
-
-fn descriptor(media_type: &str, digest: Digest, size: u64) -> Descriptor {
-    Descriptor {
-        media_type: media_type.to_owned(),
-        digest,
-        size,
-        platform: None,
-        annotations: std::collections::BTreeMap::new(),
-    }
 }
 
 #[cfg(test)]

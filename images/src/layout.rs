@@ -11,7 +11,7 @@ use futures::stream::{self, StreamExt as _};
 use rustix::fs::OFlags;
 use serde_json::json;
 
-use crate::inspect::stored_bytes;
+use crate::inspect::{InspectError, one_manifest, stored_bytes};
 use crate::manifest::{self, Document, Index, ManifestError, OCI_INDEX, Platform};
 use crate::{Content, Credentials, Digest, ImageManifest, Reference};
 use crate::{Registry, RegistryError};
@@ -29,6 +29,8 @@ pub enum LayoutError {
     Registry(#[from] RegistryError),
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    #[error(transparent)]
+    Platform(#[from] InspectError),
     #[error("{path}: {source}")]
     Disk { path: String, source: io::Error },
     #[error("{0} in the layout is not a regular file")]
@@ -67,9 +69,9 @@ pub async fn fetch_layout(
         Document::Index(index) => {
             let own = index.select(&Platform::here())?.digest;
             let part = reference.clone_with_digest(own.to_string());
-            let (descriptor, bytes) = registry.manifest(&part, credentials).await?;
+            let (manifest, bytes) = one_manifest(registry, &part, credentials).await?;
             write(&blob(&own), &bytes)?;
-            one(manifest::parse(&bytes, Some(&descriptor.media_type))?)?
+            manifest
         }
     };
     let parts = manifest.layers.iter().chain([&manifest.config]);

@@ -136,15 +136,19 @@ fn is_layer(media_type: &str) -> Result<(), ManifestError> {
 }
 
 impl Descriptor {
-    /// Describes a blob for an upload, which has no type.
-    pub(crate) fn blob(digest: Digest, size: u64) -> Self {
+    pub fn new(media_type: &str, digest: Digest, size: u64) -> Self {
         Self {
-            media_type: String::new(),
+            media_type: media_type.to_owned(),
             digest,
             size,
             platform: None,
             annotations: BTreeMap::new(),
         }
+    }
+
+    /// Describes a blob for an upload, which has no type.
+    pub(crate) fn blob(digest: Digest, size: u64) -> Self {
+        Self::new("", digest, size)
     }
 
     /// Returns whether an entry of an index is an image, and not an attestation of one.

@@ -180,13 +180,7 @@ impl Registry {
         if let Some(stated) = reference.digest() {
             check(what, stated, &digest)?;
         }
-        let descriptor = Descriptor {
-            media_type,
-            digest,
-            size: bytes.len() as u64,
-            platform: None,
-            annotations: BTreeMap::new(),
-        };
+        let descriptor = Descriptor::new(&media_type, digest, bytes.len() as u64);
         Ok((descriptor, bytes))
     }
 

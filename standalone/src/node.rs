@@ -37,6 +37,7 @@ mod status;
 mod status_writer;
 mod termination_message;
 mod user_namespace;
+mod user_namespaces;
 mod volumes;
 mod watch;
 
@@ -48,7 +49,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use images::{Credentials, ImageStore, Limits, Puller, Registry, RegistrySettings};
-use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use rustix::fs::{FlockOperation, flock};
 use tokio::sync::{Notify, Semaphore};
@@ -71,7 +71,7 @@ use self::launcher::Launcher;
 use self::network::Network;
 use self::node_user::NodeUser;
 use self::paths::Paths;
-use self::user_namespace::{IdRange, UserNamespace, UserNamespaces};
+use self::user_namespace::UserNamespaces;
 
 const NODE_NAME: &str = "standalone";
 
@@ -244,7 +244,7 @@ pub async fn run(
         let cgroups = NodeCgroups::create(&paths.tag, &record, capacity.memory, disk_rate);
         let cgroups = cgroups.map_err(NodeError::DiskRate)?;
         let users = if user.is_root() {
-            let created = user_namespaces(&config, &paths, &launcher).await;
+            let created = user_namespaces::create(&config, &paths, &launcher).await;
             require_user_namespace(created, config.allow_host_root)?
         } else {
             None
@@ -338,62 +338,6 @@ fn require_user_namespace<T>(
             Ok(None)
         }
         created => created.map(Some).map_err(NodeError::UserNamespace),
-    }
-}
-
-/// Without a user namespace, root in a container is root of the host, with few capabilities.
-async fn user_namespaces(
-    config: &NodeConfig,
-    paths: &Paths,
-    launcher: &Launcher,
-) -> io::Result<UserNamespaces> {
-    let mut sources = vec![
-        "/usr".into(),
-        paths.pods(),
-        paths.memory(),
-        config.self_exe.clone(),
-        paths.executor(),
-        config.executor_binary.clone(),
-    ];
-    let sandboxes = user_namespace(IdRange::Sandboxes, paths, sources.clone(), launcher).await?;
-    let Some(builds) = &config.image_builds else {
-        return Ok(UserNamespaces::new(sandboxes, None));
-    };
-    let mut private = std::fs::DirBuilder::new();
-    private
-        .recursive(true)
-        .mode(0o700)
-        .create(&builds.directory)?;
-    sources.push(builds.directory.clone());
-    let builds = user_namespace(IdRange::ImageBuilds, paths, sources, launcher).await?;
-    Ok(UserNamespaces::new(sandboxes, Some(builds)))
-}
-
-async fn user_namespace(
-    range: IdRange,
-    paths: &Paths,
-    sources: Vec<PathBuf>,
-    launcher: &Launcher,
-) -> io::Result<Arc<UserNamespace>> {
-    let (number, directory) = (paths.hash, paths.mapped_mounts(range.name()));
-    let create = move || UserNamespace::create(range, number, directory, &sources);
-    let users = Arc::new(tokio::task::spawn_blocking(create).await??);
-    let prepared = Arc::clone(&users);
-    launcher.run(move |_| prepared.prepare()).await?;
-    Ok(users)
-}
-
-impl Node {
-    /// True if containers of the Pod may be privileged and mount directories of the host.
-    pub(crate) fn is_image_build(&self, pod: &Pod) -> bool {
-        let builds = self.config.image_builds.as_ref();
-        self.users.is_some() && builds.is_some_and(|builds| builds.contain(pod))
-    }
-
-    /// User namespace of the Pod's containers.
-    pub(crate) fn users_of(&self, pod: &Pod) -> Option<Arc<UserNamespace>> {
-        let users = self.users.as_ref()?;
-        Some(users.of(self.is_image_build(pod)))
     }
 }
 

@@ -19,13 +19,7 @@ fn broken(content: &[u8]) -> Body {
 }
 
 fn blob(content: &[u8]) -> Descriptor {
-    Descriptor {
-        media_type: String::new(),
-        digest: Digest::of(content),
-        size: content.len() as u64,
-        platform: None,
-        annotations: BTreeMap::new(),
-    }
+    Descriptor::blob(Digest::of(content), content.len() as u64)
 }
 
 fn credentials(host: &str) -> Credentials {

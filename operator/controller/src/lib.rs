@@ -12,6 +12,7 @@ mod events;
 mod image_builds;
 mod image_volume_probe;
 mod injection;
+mod log_tail;
 mod pod_index;
 mod pools;
 mod quota;

@@ -4,13 +4,7 @@ use super::super::fake::{FakeRegistry, response};
 use super::*;
 
 fn blob(content: &[u8]) -> Descriptor {
-    Descriptor {
-        media_type: String::new(),
-        digest: Digest::of(content),
-        size: content.len() as u64,
-        platform: None,
-        annotations: std::collections::BTreeMap::new(),
-    }
+    Descriptor::blob(Digest::of(content), content.len() as u64)
 }
 
 /// Registry that has no blob, takes an upload at `location`, and the result of a push to it.

@@ -173,7 +173,7 @@ impl WatchSink<ImageBuild> for BuildQueue {
         } else if builds
             .unfinished
             .get(&key)
-            .is_none_or(|known| !is_newer(known, &build))
+            .is_none_or(|known| !known.is_newer_than(&build))
         {
             builds.unfinished.insert(key, Arc::new(build));
         }
@@ -193,14 +193,6 @@ impl WatchSink<ImageBuild> for BuildQueue {
         self.synced.send_replace(true);
         self.changed();
     }
-}
-
-/// Returns whether `known` is a later version of the same object: an own write may be ahead of the
-/// watch.
-fn is_newer(known: &ImageBuild, other: &ImageBuild) -> bool {
-    let version = |build: &ImageBuild| build.resource_version()?.parse::<u64>().ok();
-    let versions = version(known).zip(version(other));
-    known.metadata.uid == other.metadata.uid && versions.is_some_and(|(this, that)| this > that)
 }
 
 pub(super) fn key_of(build: &ImageBuild) -> Key {

@@ -1,10 +1,11 @@
 //! One full build, from its Pod to the status. A later leader goes on with the Pod that it finds.
 
-use std::path::PathBuf;
+mod local_steps;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use builder::{BuiltImage, FetchArgs, PushArgs, StepError};
+use builder::BuiltImage;
 use crds::ImageBuild;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
@@ -15,11 +16,10 @@ use shared::kubernetes::client::{CallError, with_timeout};
 use tokio::time::{sleep, timeout};
 
 use super::failure::Failure;
-use super::pod::{self, BuildPod, local_directory};
+use super::pod::{self, BuildPod};
 use super::progress::{Progress, has_log, progress, waiting_for};
 use super::queue::{MIN_BUILD_TIME, RunningBuild, remaining};
 use super::{log, status};
-use crate::config::BuildSteps;
 use crate::context::Context;
 
 /// Time between two looks at a Pod.
@@ -220,97 +220,4 @@ impl BuildRun<'_> {
 fn is_quota(error: &CallError) -> bool {
     let status = error.status();
     status.is_some_and(|status| status.code == 403 && status.message.contains("exceeded quota"))
-}
-
-/// Steps of this process, if the Pod runs on this machine.
-impl BuildRun<'_> {
-    /// Directory of a build on this machine, with the access to registries.
-    fn local(&self, build: &ImageBuild) -> Option<(PathBuf, &builder::RegistryAccess)> {
-        match &self.context.config.builder.steps {
-            BuildSteps::Local {
-                directory,
-                registries,
-            } => Some((local_directory(directory, build), registries)),
-            BuildSteps::Containers { .. } => None,
-        }
-    }
-
-    async fn fetch(&self, build: &ImageBuild) -> Result<(), Failure> {
-        let Some((directory, registries)) = self.local(build) else {
-            return Ok(());
-        };
-        let status = build.status.as_ref();
-        let context = status.and_then(|status| status.context.as_deref());
-        let base = status.and_then(|status| status.base_image.as_deref());
-        let illegal = |_| Failure::new(reason::BUILDER_ERROR, "the build has no legal references");
-        let fetch = FetchArgs {
-            context: context.unwrap_or_default().parse().map_err(illegal)?,
-            base: base.map(str::parse).transpose().map_err(illegal)?,
-            directory: directory.join(pod::SOURCE),
-            registries: registries.clone(),
-        };
-        pod::make_directories(&directory).map_err(|error| {
-            Failure::new(
-                reason::DISK_ERROR,
-                format!("{}: {error}", directory.display()),
-            )
-        })?;
-        self.step(build, fetch.run()).await
-    }
-
-    /// Runs a step, at most until the client gives up, or until the build is deleted.
-    async fn step<T>(
-        &self,
-        build: &ImageBuild,
-        step: impl Future<Output = Result<T, StepError>>,
-    ) -> Result<T, Failure> {
-        let left = remaining(build, self.context.clock.now()).max(MIN_BUILD_TIME);
-        let deleted = async {
-            while self.current().is_some() {
-                sleep(POLL_INTERVAL).await;
-            }
-        };
-        tokio::select! {
-            done = timeout(left.unsigned_abs(), step) => match done {
-                Ok(done) => {
-                    done.map_err(|error| Failure::new(reason::REGISTRY_ERROR, error.to_string()))
-                }
-                Err(_) => Err(Failure::deadline(Some("the registry is slow"))),
-            },
-            () = deleted => Err(Failure::new(reason::INTERRUPTED, "the build was deleted")),
-        }
-    }
-
-    async fn push(&self, build: &ImageBuild) -> Result<BuiltImage, Failure> {
-        let lost = || Failure::new(reason::BUILDER_ERROR, "the image of the build is lost");
-        let (directory, registries) = self.local(build).ok_or_else(lost)?;
-        let context = build
-            .status
-            .as_ref()
-            .and_then(|status| status.context.as_deref());
-        let push = PushArgs {
-            targets: build
-                .references()
-                .filter_map(|target| target.parse().ok())
-                .collect(),
-            context: context.and_then(|context| context.parse().ok()),
-            layout: directory.join(pod::IMAGE),
-            registries: registries.clone(),
-        };
-        self.step(build, push.run()).await
-    }
-
-    async fn remove_directory(&self, build: &ImageBuild) {
-        let Some((directory, _)) = self.local(build) else {
-            return;
-        };
-        let shown = directory.display().to_string();
-        let removed = tokio::task::spawn_blocking(move || images::remove_tree(&directory)).await;
-        if !matches!(removed, Ok(Ok(()))) {
-            tracing::warn!(
-                directory = shown,
-                "cannot remove the files of an image build"
-            );
-        }
-    }
 }

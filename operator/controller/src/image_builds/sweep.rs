@@ -63,7 +63,7 @@ where
         let found = with_timeout(api.list(&page)).await?;
         for object in found.items.iter().filter(|object| is_due(object)) {
             let (name, params) = (object.name_any(), DeleteParams::default());
-            match Box::pin(with_timeout(api.delete(&name, &params))).await {
+            match with_timeout(api.delete(&name, &params)).await {
                 Err(error) if !error.is_not_found() => return Err(error),
                 _ => {}
             }

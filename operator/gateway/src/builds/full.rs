@@ -104,10 +104,10 @@ async fn push_context(
     let credentials = registries.credentials().await?;
     let client = &registries.client;
     let failed = |error: images::RegistryError| Failure::new(REGISTRY_ERROR, &error);
-    let blob = blob(LAYER_TYPE, layer.digest, layer.size);
+    let blob = Descriptor::new(LAYER_TYPE, layer.digest, layer.size);
     let pushed = client.push_blob(target, &blob, Content::File(file.path()), &credentials);
     pushed.await.map_err(failed)?;
-    let blob = self::blob(CONFIG_TYPE, Digest::of(&config), config.len() as u64);
+    let blob = Descriptor::new(CONFIG_TYPE, Digest::of(&config), config.len() as u64);
     let pushed = client.push_blob(target, &blob, Content::Bytes(&config), &credentials);
     pushed.await.map_err(failed)?;
     // The tag keeps the context from the registry's garbage collection.
@@ -159,17 +159,7 @@ fn config(build: &ImageBuild, layer: &Layer) -> Value {
 fn manifest(layer: &Layer, config: &[u8]) -> Value {
     json!({
         "schemaVersion": 2, "mediaType": OCI_MANIFEST,
-        "config": blob(CONFIG_TYPE, Digest::of(config), config.len() as u64),
-        "layers": [blob(LAYER_TYPE, layer.digest, layer.size)],
+        "config": Descriptor::new(CONFIG_TYPE, Digest::of(config), config.len() as u64),
+        "layers": [Descriptor::new(LAYER_TYPE, layer.digest, layer.size)],
     })
-}
-
-fn blob(media_type: &str, digest: Digest, size: u64) -> Descriptor {
-    Descriptor {
-        media_type: media_type.to_owned(),
-        digest,
-        size,
-        platform: None,
-        annotations: BTreeMap::new(),
-    }
 }

@@ -55,7 +55,7 @@ impl BuildIndex {
         }
         let mut tables = self.tables.write();
         if let Some(known) = tables.by_name.get(&name) {
-            if is_newer(known, &build) {
+            if known.is_newer_than(&build) {
                 return Some(known.clone());
             }
             tables.remove(&name);
@@ -155,13 +155,6 @@ impl Tables {
 fn age(build: &ImageBuild) -> Age {
     let created_at = build.creation_timestamp().map(|time| time.0);
     (created_at, build.name_any())
-}
-
-/// Returns whether `known` is a later version of the same object.
-fn is_newer(known: &ImageBuild, other: &ImageBuild) -> bool {
-    let version = |build: &ImageBuild| build.resource_version()?.parse::<u64>().ok();
-    let versions = version(known).zip(version(other));
-    known.metadata.uid == other.metadata.uid && versions.is_some_and(|(this, that)| this > that)
 }
 
 impl WatchSink<ImageBuild> for BuildIndex {
