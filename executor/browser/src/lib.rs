@@ -1,0 +1,8 @@
+//! Drives Chromium over the DevTools protocol for the actions `browse` and `browse_interactive`
+//! (`docs/specs/browser.md`): a program of calls in, an observation of the active page out.
+//!
+//! `program` and `render` are pure; `cdp` is the transport; nothing here knows the executor.
+
+pub mod program;
+pub mod render;
+pub mod snapshot;

@@ -1,0 +1,1 @@
+//! The action language (`docs/specs/browser.md`, section 2.1).
