@@ -1,4 +1,4 @@
-//! Drives Chromium over the DevTools protocol for the actions `browse` and `browse_interactive`
+//! Drives Chromium over the `DevTools` protocol for the actions `browse` and `browse_interactive`
 //! (`docs/specs/browser.md`): a program of calls in, an observation of the active page out.
 //!
 //! `program` and `render` are pure; `cdp` is the transport; nothing here knows the executor.
