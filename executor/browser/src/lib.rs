@@ -3,6 +3,10 @@
 //!
 //! `program` and `render` are pure; `cdp` is the transport; nothing here knows the executor.
 
+pub mod cdp;
+pub mod chromium;
+pub mod error;
 pub mod program;
 pub mod render;
 pub mod snapshot;
+pub mod tabs;
