@@ -43,7 +43,6 @@ mod process_tree;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod properties;
 mod python_environment;
-mod python_repr;
 mod resource_usage;
 mod sandbox_setup;
 mod settings;

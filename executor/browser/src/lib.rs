@@ -6,7 +6,9 @@
 pub mod cdp;
 pub mod chromium;
 pub mod error;
+pub mod keys;
 pub mod program;
+pub mod python_repr;
 pub mod render;
 pub mod snapshot;
 pub mod tabs;

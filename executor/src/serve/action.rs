@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use self::arguments::Arguments;
-use super::python_repr::repr;
+use browser::python_repr::repr;
 
 mod arguments;
 

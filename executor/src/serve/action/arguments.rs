@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{ActionError, Range};
-use crate::serve::python_repr::repr;
+use browser::python_repr::repr;
 
 pub(super) struct Arguments<'a> {
     envelope: &'a Map<String, Value>,

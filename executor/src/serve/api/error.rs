@@ -7,8 +7,8 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::serve::executor::ExecuteError;
-use crate::serve::python_repr::repr;
 use crate::serve::transfer::TransferError;
+use browser::python_repr::repr;
 
 /// `{"detail": …}`
 pub(super) fn detail(status: StatusCode, text: &str) -> Response {

@@ -7,7 +7,7 @@ use super::directory_view;
 use super::edit_commands::lines;
 use super::edit_target::EditTarget;
 use super::line_numbers::number;
-use crate::serve::python_repr::repr;
+use browser::python_repr::repr;
 
 /// Shows a file or directory. `converted` is the text of a document, which the caller has read.
 pub(super) fn view(

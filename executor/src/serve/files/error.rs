@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use serde_json::Value;
 
-use crate::serve::python_repr::repr;
+use browser::python_repr::repr;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
