@@ -15,6 +15,7 @@ mod download;
 mod event_types;
 mod events;
 mod frame;
+mod navigation;
 mod script;
 mod setup;
 mod state;

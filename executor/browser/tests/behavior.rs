@@ -4,4 +4,5 @@
 #![cfg(test)]
 
 mod fixture;
+mod operations;
 mod tabs;

@@ -118,6 +118,7 @@ impl TabsState {
                     frames: [(tab.main_frame(), main)].into(),
                     tab,
                     frame_count: 1,
+                    navigation_count: 0,
                     mouse: (0.0, 0.0),
                     file_chooser: None,
                     drag: None,
@@ -268,10 +269,7 @@ impl TabsState {
         let Some(frame) = state.frames.get_mut(&id) else {
             return;
         };
-        if frame.loader != event.loader_id {
-            frame.begin_document(&event.loader_id);
-        }
-        frame.is_navigating = false;
+        state.navigation_count += u64::from(frame.begin_document(&event.loader_id));
         let url = event.url + event.url_fragment.as_deref().unwrap_or_default();
         frame.url.clone_from(&url);
         if is_main {
@@ -293,6 +291,7 @@ impl TabsState {
         if let Some(frame) = state.frames.get_mut(&id) {
             frame.url = event.url;
             frame.is_navigating = false;
+            state.navigation_count += 1;
         }
     }
 
@@ -305,7 +304,9 @@ impl TabsState {
             return;
         };
         match event.name.as_str() {
-            "init" | "commit" => frame.begin_document(&event.loader_id),
+            "init" | "commit" => {
+                state.navigation_count += u64::from(frame.begin_document(&event.loader_id));
+            }
             "DOMContentLoaded" if frame.loader == event.loader_id => frame.is_ready = true,
             "load" if frame.loader == event.loader_id => {
                 (frame.is_ready, frame.is_loaded) = (true, true);

@@ -88,12 +88,14 @@ impl FrameState {
         }
     }
 
-    /// Begins a new document, unless it is known already.
-    pub(super) fn begin_document(&mut self, loader: &str) {
-        if self.loader != loader {
+    /// Begins a new document. Returns false if it is known already.
+    pub(super) fn begin_document(&mut self, loader: &str) -> bool {
+        self.is_navigating = false;
+        let is_new = self.loader != loader;
+        if is_new {
             loader.clone_into(&mut self.loader);
             (self.is_ready, self.is_loaded) = (false, false);
         }
-        self.is_navigating = false;
+        is_new
     }
 }
