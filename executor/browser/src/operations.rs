@@ -30,6 +30,9 @@ mod upload;
 
 use self::page::Page;
 
+/// Time until the `load` event of a new document (section 1.5).
+const NAVIGATION_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Runs the operations of one program, in their order.
 #[derive(Debug)]
 pub struct Operations {
@@ -38,6 +41,7 @@ pub struct Operations {
     current: TargetId,
     /// Paths of files to upload are relative to it.
     directory: PathBuf,
+    navigation_timeout: Duration,
 }
 
 impl Operations {
@@ -46,7 +50,14 @@ impl Operations {
             tabs,
             current,
             directory,
+            navigation_timeout: NAVIGATION_TIMEOUT,
         }
+    }
+
+    #[must_use]
+    pub fn with_navigation_timeout(mut self, limit: Duration) -> Self {
+        self.navigation_timeout = limit;
+        self
     }
 
     pub fn current(&self) -> &TargetId {
@@ -67,9 +78,18 @@ impl Operations {
             Operation::NewTab => self.open_tab().await,
             Operation::TabClose => self.close_tab().await,
             Operation::TabFocus { index } => self.focus_tab(index).await,
-            Operation::Goto { url } => self.page("Page.goto")?.go_to(&url).await,
-            Operation::GoBack => self.page("Page.go_back")?.go_in_history(-1).await,
-            Operation::GoForward => self.page("Page.go_forward")?.go_in_history(1).await,
+            Operation::Goto { url } => {
+                let page = self.page("Page.goto")?;
+                page.go_to(&url, self.navigation_timeout).await
+            }
+            Operation::GoBack => {
+                let page = self.page("Page.go_back")?;
+                page.go_in_history(-1, self.navigation_timeout).await
+            }
+            Operation::GoForward => {
+                let page = self.page("Page.go_forward")?;
+                page.go_in_history(1, self.navigation_timeout).await
+            }
             Operation::Scroll { delta_x, delta_y } => {
                 let page = self.page("Mouse.wheel")?;
                 page.turn_wheel(delta_x, delta_y).await

@@ -1,6 +1,8 @@
 //! Errors of operations on elements in the words of section 2.2. Of the log, they have the lines
 //! that tell something; the original repeats them for every try.
 
+use std::time::Duration;
+
 use super::page::closed_error;
 use crate::cdp::CdpError;
 use crate::error::StepError;
@@ -31,8 +33,9 @@ pub(super) struct CallLog {
 }
 
 impl CallLog {
-    pub(super) fn timeout(&self, milliseconds: u128) -> StepError {
+    pub(super) fn timeout(&self, limit: Duration) -> StepError {
         let method = self.words.method;
+        let milliseconds = limit.as_millis();
         let message = format!("{method}: Timeout {milliseconds}ms exceeded.\n{self}");
         StepError::new("TimeoutError", message)
     }
@@ -42,11 +45,9 @@ impl CallLog {
         StepError::new("Error", format!("{method}: {text}\n{self}"))
     }
 
-    pub(super) fn of_script(&self, error: &ScriptError, milliseconds: u128) -> StepError {
+    pub(super) fn of_script(&self, error: &ScriptError, limit: Duration) -> StepError {
         match error {
-            ScriptError::Browser(CdpError::Timeout(_)) | ScriptError::Gone => {
-                self.timeout(milliseconds)
-            }
+            ScriptError::Browser(CdpError::Timeout(_)) | ScriptError::Gone => self.timeout(limit),
             ScriptError::Browser(CdpError::Closed) => closed_error(self.words.method),
             ScriptError::Browser(error) => self.error(&error.to_string()),
             ScriptError::Exception(text) => self.error(text),

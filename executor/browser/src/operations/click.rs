@@ -2,14 +2,14 @@
 
 use super::aim::Aim;
 use super::call_log::Words;
-use super::element_call::ElementCall;
+use super::element_call::{ElementCall, TryError};
 use super::geometry::Point;
 use super::mouse::MouseEvent;
 use super::page::Page;
+use crate::cdp::CdpError;
 use crate::error::StepError;
 use crate::keys::{Key, Modifier, parse_combination};
 use crate::program::{Click, Deferred};
-use crate::tabs::ScriptError;
 
 const CLICK: Words = Words {
     method: "Locator.click",
@@ -46,28 +46,38 @@ impl Page {
         click: Deferred<Click>,
         count: u8,
     ) -> Result<(), StepError> {
-        let (call, mut target) = ElementCall::begin(self, bid, CLICK).await?;
+        let mut call = ElementCall::begin(self, bid, CLICK).await?;
         let click = click?;
         let before = self.navigations();
-        let clicking = async |point| call.click_at(point, &click, count).await;
-        let clicked = call.point(&mut target, CLICK_AIM, clicking).await;
+        let clicked = call.click(&click, count).await;
         self.wait_for_navigations(&before).await;
-        clicked.map(drop)
+        clicked
     }
 
     pub(super) async fn hover(&self, bid: &str) -> Result<(), StepError> {
-        let (call, mut target) = ElementCall::begin(self, bid, HOVER).await?;
-        let moving = async |point| {
-            let events = [MouseEvent::moved(point, 0)];
-            Ok(self.send_mouse(call.input_limit(), &events).await?)
-        };
-        call.point(&mut target, HOVER_AIM, moving).await.map(drop)
+        let mut call = ElementCall::begin(self, bid, HOVER).await?;
+        call.hover().await.map(drop)
     }
 }
 
 impl ElementCall<'_> {
-    async fn click_at(&self, point: Point, click: &Click, count: u8) -> Result<(), ScriptError> {
-        let limit = self.input_limit();
+    async fn click(&mut self, click: &Click, count: u8) -> Result<(), StepError> {
+        loop {
+            let result = self.try_click(click, count).await;
+            if self.conclude(result).await?.is_some() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn try_click(&self, click: &Click, count: u8) -> Result<Point, TryError> {
+        let point = self.aim(CLICK_AIM).await?;
+        let sent = self.click_at(point, click, count).await;
+        self.release_pointer(point, sent).await
+    }
+
+    async fn click_at(&self, point: Point, click: &Click, count: u8) -> Result<(), CdpError> {
+        let limit = self.limit();
         let keys = modifier_keys(&click.modifiers);
         let modifiers = keys.last().map_or(0, |key| key.modifiers);
         let mut events = vec![MouseEvent::moved(point, modifiers)];
@@ -75,14 +85,30 @@ impl ElementCall<'_> {
             let press = MouseEvent::pressed(point, click.button, modifiers, number);
             events.extend([press, press.released()]);
         }
-        let page = self.page;
-        let result = async {
-            page.hold_keys(limit, &keys).await?;
-            page.send_mouse(limit, &events).await
-        };
-        let result = result.await;
-        let released = page.release_keys(limit, &keys).await;
-        Ok(result.and(released)?)
+        let mut result = self.page.hold_keys(limit, &keys).await;
+        if result.is_ok() {
+            result = self.page.send_mouse(limit, &events).await;
+        }
+        // Also after an error: the keys must not stay down.
+        let released = self.page.release_keys(limit, &keys).await;
+        result.and(released)
+    }
+
+    /// Moves the mouse to the element.
+    pub(super) async fn hover(&mut self) -> Result<Point, StepError> {
+        loop {
+            let result = self.try_hover().await;
+            if let Some(point) = self.conclude(result).await? {
+                return Ok(point);
+            }
+        }
+    }
+
+    async fn try_hover(&self) -> Result<Point, TryError> {
+        let point = self.aim(HOVER_AIM).await?;
+        let events = [MouseEvent::moved(point, 0)];
+        let sent = self.page.send_mouse(self.limit(), &events).await;
+        self.release_pointer(point, sent).await
     }
 }
 

@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::click::{HOVER, HOVER_AIM};
-use super::element_call::ElementCall;
+use super::element_call::{ElementCall, TryError};
 use super::geometry::Point;
 use super::mouse::MouseEvent;
 use super::page::Page;
@@ -16,24 +15,20 @@ use super::scripts;
 use crate::cdp::CdpError;
 use crate::error::StepError;
 use crate::program::{Deferred, MouseButton};
-use crate::tabs::{Element, ScriptError};
+use crate::tabs::Element;
 
 /// Time for an event that ends a drag.
 const END_TIMEOUT: Duration = Duration::from_millis(500);
-/// Releases the button where no element gets a click.
+/// Distance at which a press becomes a drag, in pixels.
+const PULL: f64 = 5.0;
+/// Place to release the button where no element gets a click.
 const OUTSIDE: Point = Point { x: -1.0, y: -1.0 };
 
 /// A pressed button on its way.
 struct Drag<'a> {
     page: &'a Page,
-    /// Element under the button when it was pressed.
-    source: &'a Element,
-    state: Mutex<DragState>,
-}
-
-struct DragState {
     press: MouseEvent,
-    /// Data of a drag that the page has started.
+    /// Data of the drag that the page has started.
     data: Option<Value>,
 }
 
@@ -43,29 +38,21 @@ impl Page {
         from_bid: &str,
         to_bid: Deferred<String>,
     ) -> Result<(), StepError> {
-        let (from, mut source) = ElementCall::begin(self, from_bid, HOVER).await?;
-        let moving = async |point| {
-            let events = [MouseEvent::moved(point, 0)];
-            Ok(self.send_mouse(from.input_limit(), &events).await?)
-        };
-        let start = from.point(&mut source, HOVER_AIM, moving).await?;
+        let mut from = ElementCall::begin(self, from_bid, HOVER).await?;
+        let start = from.hover().await?;
         let to_bid = to_bid?;
         // Before the button is pressed: there is less to undo.
-        let (to, mut target) = ElementCall::begin(self, &to_bid, HOVER).await?;
-        let press = MouseEvent::pressed(start, MouseButton::Left, 0, 1);
-        let drag = Drag {
-            page: self,
-            source: &source.element,
-            state: Mutex::new(DragState { press, data: None }),
-        };
+        let mut to = ElementCall::begin(self, &to_bid, HOVER).await?;
         let before = self.navigations();
-        let pressed = self.send_mouse(to.input_limit(), &[press]).await;
-        let dragged = match pressed {
-            Ok(()) => {
-                let moving = async |point| drag.move_to(point, to.input_limit()).await;
-                to.point(&mut target, HOVER_AIM, moving).await
-            }
-            Err(error) => Err(to.error(&target, &error.into()).await),
+        let mut drag = Drag {
+            page: self,
+            press: MouseEvent::pressed(start, MouseButton::Left, 0, 1),
+            data: None,
+        };
+        let pulled = drag.pull(start, &from.target.element, to.limit()).await;
+        let dragged = match pulled {
+            Ok(()) => drag.move_over(&mut to).await,
+            Err(error) => Err(StepError::new("Error", format!("Mouse.down: {error}"))),
         };
         let ended = match &dragged {
             Ok(point) => drag.drop_at(*point).await,
@@ -78,39 +65,27 @@ impl Page {
 }
 
 impl Drag<'_> {
-    async fn move_to(&self, point: Point, limit: Duration) -> Result<(), ScriptError> {
-        let data = self.state.lock().data.clone();
-        if data.is_none() {
-            let started = self.start(point, limit).await?;
-            self.state.lock().data.clone_from(&started);
-            if started.is_some() {
-                self.send("dragEnter", point, limit).await?;
-            }
-        }
-        self.send("dragOver", point, limit).await?;
-        Ok(())
-    }
-
-    /// Moves the mouse, which may start a drag: then returns its data.
-    async fn start(&self, point: Point, limit: Duration) -> Result<Option<Value>, ScriptError> {
+    /// Presses the button and pulls, so that the page can start a drag of its own.
+    async fn pull(
+        &mut self,
+        start: Point,
+        source: &Element,
+        limit: Duration,
+    ) -> Result<(), CdpError> {
         let Page { tabs, tab } = self.page;
         tabs.forget_interceptions(&tab.id);
-        let source = self.source;
+        self.page.send_mouse(limit, &[self.press]).await?;
         // Without an answer, the source is gone, and there is nothing to drag.
         let _ = source.call::<Value>(limit, scripts::WATCH_DRAG, &[]).await;
         self.intercept(true, limit).await?;
-        let events = [MouseEvent::dragged(point)];
-        let moved = self.page.send_mouse(limit, &events).await;
+        let events = [MouseEvent::dragged(pulled(start))];
+        let pulled = self.page.send_mouse(limit, &events).await;
         let started = source.call::<bool>(limit, scripts::HAS_DRAG_STARTED, &[]);
-        let has_started = moved.is_ok() && started.await.unwrap_or(false);
-        let data = if has_started {
-            tabs.drag(&tab.id, limit).await
-        } else {
-            None
-        };
+        if pulled.is_ok() && started.await.unwrap_or(false) {
+            self.data = tabs.drag(&tab.id, limit).await;
+        }
         self.intercept(false, limit).await?;
-        moved?;
-        Ok(data)
+        pulled
     }
 
     async fn intercept(&self, is_on: bool, limit: Duration) -> Result<(), CdpError> {
@@ -120,33 +95,76 @@ impl Drag<'_> {
         self.page.input(async { switching.await.map(drop) }).await
     }
 
-    /// Sends an event of the drag, if there is one.
-    async fn send(&self, r#type: &str, point: Point, limit: Duration) -> Result<(), CdpError> {
-        let Some(data) = self.state.lock().data.clone() else {
-            return Ok(());
+    async fn move_over(&self, call: &mut ElementCall<'_>) -> Result<Point, StepError> {
+        loop {
+            let result = self.try_move_over(call).await;
+            if let Some(point) = call.conclude(result).await? {
+                return Ok(point);
+            }
+        }
+    }
+
+    async fn try_move_over(&self, call: &ElementCall<'_>) -> Result<Point, TryError> {
+        let point = call.aim(HOVER_AIM).await?;
+        let sent = self.move_to(point, call.limit()).await;
+        call.release_pointer(point, sent).await
+    }
+
+    async fn move_to(&self, point: Point, limit: Duration) -> Result<(), CdpError> {
+        let Some(data) = &self.data else {
+            let events = [MouseEvent::dragged(point)];
+            return self.page.send_mouse(limit, &events).await;
         };
+        self.send("dragEnter", data, point, limit).await?;
+        self.send("dragOver", data, point, limit).await
+    }
+
+    async fn drop_at(&self, point: Point) -> Result<(), CdpError> {
+        match &self.data {
+            None => self.release_at(point).await,
+            Some(data) => {
+                self.page
+                    .tabs
+                    .set_mouse(&self.page.tab.id, (point.x, point.y));
+                self.send("drop", data, point, END_TIMEOUT).await
+            }
+        }
+    }
+
+    async fn abandon(&self) -> Result<(), CdpError> {
+        if let Some(data) = &self.data {
+            self.send("dragCancel", data, OUTSIDE, END_TIMEOUT).await?;
+        }
+        let released = self.release_at(OUTSIDE).await;
+        let Page { tabs, tab } = self.page;
+        tabs.set_mouse(&tab.id, self.press.position());
+        released
+    }
+
+    async fn send(
+        &self,
+        r#type: &str,
+        data: &Value,
+        point: Point,
+        limit: Duration,
+    ) -> Result<(), CdpError> {
         let params = json!({"type": r#type, "x": point.x, "y": point.y, "data": data});
         let session = &self.page.tab.session;
         let sending = session.call_within::<IgnoredAny>(limit, "Input.dispatchDragEvent", params);
         self.page.input(async { sending.await.map(drop) }).await
     }
 
-    async fn drop_at(&self, point: Point) -> Result<(), CdpError> {
-        let is_drag = self.state.lock().data.is_some();
-        if is_drag {
-            self.send("drop", point, END_TIMEOUT).await
-        } else {
-            self.release_at(point).await
-        }
-    }
-
-    async fn abandon(&self) -> Result<(), CdpError> {
-        self.send("dragCancel", OUTSIDE, END_TIMEOUT).await?;
-        self.release_at(OUTSIDE).await
-    }
-
     async fn release_at(&self, point: Point) -> Result<(), CdpError> {
-        let release = self.state.lock().press.released().at(point);
-        self.page.send_mouse(END_TIMEOUT, &[release]).await
+        let events = [self.press.released().at(point)];
+        self.page.send_mouse(END_TIMEOUT, &events).await
+    }
+}
+
+/// A point at the distance of a drag, away from the edges of the viewport.
+fn pulled(Point { x, y }: Point) -> Point {
+    let inward = |at: f64| if at > PULL { at - PULL } else { at + PULL };
+    Point {
+        x: inward(x),
+        y: inward(y),
     }
 }

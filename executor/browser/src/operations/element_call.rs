@@ -1,4 +1,4 @@
-//! One operation on an element: finds it, and tries until a try succeeds or the time is up
+//! One operation on an element: finds it, and counts tries until one succeeds or the time is up
 //! (section 2.4).
 
 use std::time::Duration;
@@ -12,51 +12,62 @@ use super::call_log::{CallLog, Words};
 use super::locate::{LocateError, Target};
 use super::page::{Deadline, Page, closed_error};
 use super::scripts;
+use crate::cdp::CdpError;
 use crate::error::StepError;
 use crate::tabs::{Element, ScriptError};
 
 /// Time of an operation on an element.
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// Time beyond that in which a failed operation may describe its element.
+/// Time beyond that for a try that has begun: a busy machine takes part of the time for itself.
+const GRACE: Duration = Duration::from_millis(500);
+/// Time in which a failed operation may describe its element at least.
 const PREVIEW_TIMEOUT: Duration = Duration::from_millis(100);
-/// Time for an input that begins just before the operation must end.
-const INPUT_GRACE: Duration = Duration::from_millis(100);
 /// Waits between tries; the last one repeats.
 const RETRY_DELAYS: [u64; 4] = [0, 20, 100, 100];
-/// Waits before an element that is gone is looked for again; the last one repeats.
-const LOCATE_DELAYS: [u64; 4] = [0, 20, 50, 100];
 
-/// Answer of a page script, or of one try.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum Reply<T> {
-    Done(T),
+/// Failure of a try.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TryError {
     /// The element is not ready, for a reason in the words of the log.
+    #[error("{0}")]
     Retry(String),
     /// The element is unsuitable, for a reason in the words of the error.
+    #[error("{0}")]
     Refuse(String),
-    /// The element is no longer in the document.
+    #[error("the element is no longer in the document")]
     Gone,
+    #[error(transparent)]
+    Script(#[from] ScriptError),
 }
 
-impl<T> Reply<T> {
-    pub(super) fn map<U>(self, change: impl FnOnce(T) -> U) -> Reply<U> {
-        match self {
-            Self::Done(result) => Reply::Done(change(result)),
-            Self::Retry(reason) => Reply::Retry(reason),
-            Self::Refuse(reason) => Reply::Refuse(reason),
-            Self::Gone => Reply::Gone,
-        }
+impl From<CdpError> for TryError {
+    fn from(error: CdpError) -> Self {
+        Self::Script(error.into())
     }
 }
 
+/// Answer of a page script.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Reply<T> {
+    Done(T),
+    Retry(String),
+    Refuse(String),
+    Gone,
+}
+
+/// An operation in progress. After each try, its result goes to `conclude`.
 #[derive(Debug)]
 pub(super) struct ElementCall<'a> {
     pub(super) page: &'a Page,
-    pub(super) deadline: Deadline,
+    pub(super) target: Target,
+    /// Number of tries so far.
+    pub(super) tries: usize,
+    deadline: Deadline,
     bid: Bid<'a>,
     words: Words,
     note: Option<String>,
+    reason: Option<String>,
 }
 
 impl<'a> ElementCall<'a> {
@@ -65,26 +76,29 @@ impl<'a> ElementCall<'a> {
         page: &'a Page,
         bid: &'a str,
         words: Words,
-    ) -> Result<(Self, Target), StepError> {
-        let call = Self {
-            page,
-            deadline: Deadline::after(TIMEOUT),
-            bid: Bid::split(bid),
-            words,
-            note: None,
-        };
-        let found = call
-            .locate(|error| matches!(error, LocateError::Missing))
-            .await;
+    ) -> Result<Self, StepError> {
+        let deadline = Deadline::after(TIMEOUT).with_grace(GRACE);
+        let id = Bid::split(bid);
+        let is_missing = |error: &LocateError| matches!(error, LocateError::Missing);
+        let found = page.locate_soon(&id, deadline, is_missing).await;
         let target = found.map_err(|error| match error {
             _ if page.is_gone() => closed_error("Locator.count"),
-            error if error.is_final() => call.locate_error(error),
+            error if error.is_final() => locate_error(error, words, &id),
             _ => {
                 let message = format!("Could not find element with bid \"{bid}\"");
                 StepError::new("ValueError", message)
             }
-        });
-        Ok((call, target?))
+        })?;
+        Ok(Self {
+            page,
+            target,
+            tries: 0,
+            deadline,
+            bid: id,
+            words,
+            note: None,
+            reason: None,
+        })
     }
 
     /// Adds a line about the arguments to the log of a failure.
@@ -93,121 +107,113 @@ impl<'a> ElementCall<'a> {
         self
     }
 
-    /// Tries until one try is done.
-    pub(super) async fn run<T>(
-        &self,
-        target: &mut Target,
-        attempt: impl AsyncFn(&Target, usize) -> Result<Reply<T>, ScriptError>,
-    ) -> Result<T, StepError> {
-        let mut reason = None;
-        for number in 0.. {
-            self.wait_before(number, RETRY_DELAYS).await;
-            if self.deadline.has_passed() {
-                break;
+    /// Returns the result of a try, or `None` when another try is due.
+    pub(super) async fn conclude<T>(
+        &mut self,
+        result: Result<T, TryError>,
+    ) -> Result<Option<T>, StepError> {
+        match result {
+            Ok(result) => return Ok(Some(result)),
+            Err(_) if self.page.is_gone() => return Err(closed_error(self.words.method)),
+            Err(TryError::Retry(reason)) => self.reason = Some(reason),
+            Err(TryError::Refuse(reason)) => {
+                self.reason = None;
+                return Err(self.log().await.error(&reason));
             }
-            match attempt(target, number).await {
-                Ok(Reply::Done(result)) => return Ok(result),
-                Ok(Reply::Retry(why)) => reason = Some(why),
-                Ok(Reply::Refuse(why)) => return Err(self.log(target, None).await.error(&why)),
-                Err(_) if self.page.is_gone() => return Err(closed_error(self.words.method)),
-                Err(error) if !error.is_transient() => {
-                    let log = self.log(target, reason).await;
-                    return Err(log.of_script(&error, TIMEOUT.as_millis()));
-                }
-                Ok(Reply::Gone) | Err(_) => {
-                    reason = Some("element was detached from the DOM, retrying".into());
-                    match self.locate(|_| false).await {
-                        Ok(found) => *target = found,
-                        Err(_) if self.page.is_gone() => {
-                            return Err(closed_error(self.words.method));
-                        }
-                        Err(_) if self.deadline.has_passed() => break,
-                        Err(error) => return Err(self.locate_error(error)),
-                    }
-                }
+            Err(TryError::Script(error)) if !error.is_transient() => {
+                return Err(self.log().await.of_script(&error, TIMEOUT));
             }
+            Err(TryError::Gone | TryError::Script(_)) => self.find_again().await?,
         }
-        Err(self.log(target, reason).await.timeout(TIMEOUT.as_millis()))
+        let delay = RETRY_DELAYS[self.tries.min(RETRY_DELAYS.len() - 1)];
+        self.tries += 1;
+        let delay = Duration::from_millis(delay).min(self.deadline.remaining());
+        tokio::time::sleep(delay).await;
+        if self.deadline.has_passed() {
+            return Err(self.log().await.timeout(TIMEOUT));
+        }
+        Ok(None)
     }
 
-    /// Calls a function with an element of the operation.
-    pub(super) async fn script<R: DeserializeOwned>(
+    /// Waits until the element is in the document again.
+    async fn find_again(&mut self) -> Result<(), StepError> {
+        self.reason = Some("element was detached from the DOM, retrying".into());
+        let finding = self.page.locate_soon(&self.bid, self.deadline, |_| false);
+        match finding.await {
+            Ok(target) => self.target = target,
+            Err(_) if self.page.is_gone() => return Err(closed_error(self.words.method)),
+            Err(error) if error.is_final() && !self.deadline.has_passed() => {
+                return Err(locate_error(error, self.words, &self.bid));
+            }
+            // The time is up.
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Calls a function with the element that answers whether it is done.
+    pub(super) async fn try_script<R: DeserializeOwned>(
+        &self,
+        function: &str,
+        arguments: &[Value],
+    ) -> Result<R, TryError> {
+        self.try_script_on(&self.target.element, function, arguments)
+            .await
+    }
+
+    pub(super) async fn try_script_on<R: DeserializeOwned>(
         &self,
         element: &Element,
         function: &str,
         arguments: &[Value],
-    ) -> Result<R, ScriptError> {
-        let limit = self.deadline.remaining();
-        element.call(limit, function, arguments).await
-    }
-
-    pub(super) fn input_limit(&self) -> Duration {
-        self.deadline.remaining() + INPUT_GRACE
-    }
-
-    /// The error for an input that failed between tries.
-    pub(super) async fn error(&self, target: &Target, error: &ScriptError) -> StepError {
-        let log = self.log(target, None).await;
-        log.of_script(error, TIMEOUT.as_millis())
-    }
-
-    /// Looks for the element until it is found or an error counts.
-    async fn locate(&self, counts: impl Fn(&LocateError) -> bool) -> Result<Target, LocateError> {
-        let mut number = 0;
-        loop {
-            self.wait_before(number, LOCATE_DELAYS).await;
-            number += 1;
-            match self.page.locate(&self.bid, self.deadline).await {
-                Err(error)
-                    if !error.is_final()
-                        && !counts(&error)
-                        && !self.deadline.has_passed()
-                        && !self.page.is_gone() => {}
-                result => return result,
-            }
+    ) -> Result<R, TryError> {
+        match element.call(self.limit(), function, arguments).await? {
+            Reply::Done(result) => Ok(result),
+            Reply::Retry(reason) => Err(TryError::Retry(reason)),
+            Reply::Refuse(reason) => Err(TryError::Refuse(reason)),
+            Reply::Gone => Err(TryError::Gone),
         }
     }
 
-    fn locate_error(&self, error: LocateError) -> StepError {
-        let log = CallLog {
-            words: self.words,
-            locator: self.bid.locator(),
-            element: None,
-            note: None,
-            reason: None,
-        };
-        match error {
-            LocateError::Ambiguous { .. } => {
-                log.error(&format!("Error: strict mode violation: {error}"))
-            }
-            LocateError::NotFrame { bid, preview } => StepError::new(
-                "Error",
-                format!(
-                    "Locator.count: Error: Selector \"internal:testid=[bid=\"{bid}\"s] >> :scope\" \
-                     resolved to {preview}, <iframe> was expected"
-                ),
-            ),
-            LocateError::Script(error) => log.of_script(&error, TIMEOUT.as_millis()),
-            LocateError::Missing => log.timeout(TIMEOUT.as_millis()),
-        }
+    /// Time for a call of a try.
+    pub(super) fn limit(&self) -> Duration {
+        self.deadline.call_limit()
     }
 
     /// The log of a failure, which describes the element if its page answers.
-    async fn log(&self, target: &Target, reason: Option<String>) -> CallLog {
-        let describing = target.element.call(PREVIEW_TIMEOUT, scripts::PREVIEW, &[]);
+    async fn log(&self) -> CallLog {
+        let limit = self.limit().max(PREVIEW_TIMEOUT);
+        let describing = self.target.element.call(limit, scripts::PREVIEW, &[]);
         CallLog {
             words: self.words,
             locator: self.bid.locator(),
             element: describing.await.ok(),
             note: self.note.clone(),
-            reason,
+            reason: self.reason.clone(),
         }
     }
+}
 
-    async fn wait_before(&self, number: usize, delays: [u64; 4]) {
-        if number > 0 {
-            let delay = Duration::from_millis(delays[(number - 1).min(delays.len() - 1)]);
-            tokio::time::sleep(delay.min(self.deadline.remaining())).await;
+fn locate_error(error: LocateError, words: Words, bid: &Bid<'_>) -> StepError {
+    let log = CallLog {
+        words,
+        locator: bid.locator(),
+        element: None,
+        note: None,
+        reason: None,
+    };
+    match error {
+        LocateError::Ambiguous { .. } => {
+            log.error(&format!("Error: strict mode violation: {error}"))
         }
+        LocateError::NotFrame { bid, preview } => StepError::new(
+            "Error",
+            format!(
+                "Locator.count: Error: Selector \"internal:testid=[bid=\"{bid}\"s] >> :scope\" \
+                 resolved to {preview}, <iframe> was expected"
+            ),
+        ),
+        LocateError::Script(error) => log.of_script(&error, TIMEOUT),
+        LocateError::Missing => log.timeout(TIMEOUT),
     }
 }

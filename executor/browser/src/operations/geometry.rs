@@ -6,10 +6,6 @@ pub(super) struct Point {
     pub(super) y: f64,
 }
 
-impl Point {
-    pub(super) const ORIGIN: Self = Self { x: 0.0, y: 0.0 };
-}
-
 /// Four corners, clockwise from that of the upper left, as the protocol has them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Quad(pub(super) [Point; 4]);

@@ -10,6 +10,9 @@ use super::page::{Deadline, Page};
 use super::scripts;
 use crate::tabs::{Element, FrameId, ScriptError, World};
 
+/// Waits before an element is looked for again, in milliseconds; the last one repeats.
+const DELAYS: [u64; 4] = [0, 20, 50, 100];
+
 /// An element, and those that hold the frames on the way to it, from the outermost.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -50,17 +53,39 @@ impl LocateError {
 }
 
 impl Page {
-    pub(super) async fn locate(
+    /// Looks for an element until it is found, the time is up, or an error `counts`.
+    pub(super) async fn locate_soon(
         &self,
         bid: &Bid<'_>,
         deadline: Deadline,
+        counts: fn(&LocateError) -> bool,
     ) -> Result<Target, LocateError> {
+        let mut delays = DELAYS
+            .into_iter()
+            .chain(std::iter::repeat(DELAYS[DELAYS.len() - 1]));
+        loop {
+            match self.locate(bid, deadline).await {
+                Err(error)
+                    if !error.is_final()
+                        && !counts(&error)
+                        && !deadline.has_passed()
+                        && !self.is_gone() =>
+                {
+                    let delay = Duration::from_millis(delays.next().unwrap_or_default());
+                    tokio::time::sleep(delay.min(deadline.remaining())).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn locate(&self, bid: &Bid<'_>, deadline: Deadline) -> Result<Target, LocateError> {
         let mut frame = self.tab.main_frame();
         let mut owners = Vec::new();
         for owner_bid in &bid.frames {
             let locator = || frame_locator(owner_bid);
             let owner = self.find_in(&frame, owner_bid, locator, deadline).await?;
-            let content = content_frame(&owner, deadline.remaining()).await?;
+            let content = content_frame(&owner, deadline.call_limit()).await?;
             owners.push(owner.clone());
             frame = match content {
                 Some(frame) => frame,
@@ -83,14 +108,14 @@ impl Page {
         let frame = frames.iter().find(|known| known.id == *frame);
         let frame = frame.ok_or(ScriptError::Gone)?;
         let context = self.tabs.script_frame(frame, World::Isolated);
-        let context = tokio::time::timeout(deadline.remaining(), context);
+        let context = tokio::time::timeout(deadline.call_limit(), context);
         let context = context.await.map_err(|_| ScriptError::Gone)??;
         let (find, describe) = ([json!(bid), json!(false)], [json!(bid), json!(true)]);
-        let finding = context.find(deadline.remaining(), scripts::FIND_ELEMENT, &find);
+        let finding = context.find(deadline.call_limit(), scripts::FIND_ELEMENT, &find);
         if let Some(element) = finding.await? {
             return Ok(element);
         }
-        let describing = context.call(deadline.remaining(), scripts::FIND_ELEMENT, &describe);
+        let describing = context.call(deadline.call_limit(), scripts::FIND_ELEMENT, &describe);
         Err(match describing.await? {
             Some(text) => LocateError::Ambiguous {
                 locator: locator(),
@@ -126,7 +151,7 @@ async fn content_frame(owner: &Element, limit: Duration) -> Result<Option<FrameI
 }
 
 async fn not_frame(bid: &str, element: &Element, deadline: Deadline) -> LocateError {
-    let preview = element.call(deadline.remaining(), scripts::PREVIEW, &[]);
+    let preview = element.call(deadline.call_limit(), scripts::PREVIEW, &[]);
     LocateError::NotFrame {
         bid: bid.to_owned(),
         preview: preview.await.unwrap_or_default(),

@@ -70,6 +70,10 @@ impl MouseEvent {
         }
     }
 
+    pub(super) fn position(self) -> (f64, f64) {
+        (self.x, self.y)
+    }
+
     pub(super) fn at(self, point: Point) -> Self {
         let Point { x, y } = point;
         Self { x, y, ..self }
@@ -94,7 +98,7 @@ impl Page {
         events: &[MouseEvent],
     ) -> Result<(), CdpError> {
         if let Some(last) = events.last() {
-            self.tabs.set_mouse(&self.tab.id, (last.x, last.y));
+            self.tabs.set_mouse(&self.tab.id, last.position());
         }
         let session = &self.tab.session;
         let sending = events.iter().map(|event| {

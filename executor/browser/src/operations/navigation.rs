@@ -10,14 +10,16 @@ use super::page::{Deadline, Page};
 use crate::cdp::CdpError;
 use crate::error::StepError;
 
-/// Time until the `load` event of the new document (section 1.5).
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// Time after which a page that does not answer counts as hung.
+const HUNG_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time in which the browser tells of a download that came instead of a document.
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_millis(250);
+/// Time in which the browser shows its own page about an error.
+const ERROR_PAGE_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Debug, thiserror::Error)]
 enum NavigationError {
-    #[error("Timeout {}ms exceeded.", TIMEOUT.as_millis())]
+    #[error("Timeout exceeded.")]
     Timeout,
     #[error("Target page, context or browser has been closed")]
     Closed,
@@ -26,13 +28,16 @@ enum NavigationError {
 }
 
 impl NavigationError {
-    fn into_step_error(self, method: &str, log: &str) -> StepError {
-        let class = match self {
-            Self::Timeout => "TimeoutError",
-            Self::Closed => "TargetClosedError",
-            Self::Failed(_) => "Error",
+    fn into_step_error(self, method: &str, limit: Duration, log: &str) -> StepError {
+        let (class, text) = match self {
+            Self::Timeout => {
+                let text = format!("Timeout {}ms exceeded.", limit.as_millis());
+                ("TimeoutError", text)
+            }
+            Self::Closed => ("TargetClosedError", self.to_string()),
+            Self::Failed(text) => ("Error", text),
         };
-        StepError::new(class, format!("{method}: {self}\nCall log:\n  - {log}\n"))
+        StepError::new(class, format!("{method}: {text}\nCall log:\n  - {log}\n"))
     }
 }
 
@@ -57,34 +62,38 @@ struct HistoryEntry {
 }
 
 impl Page {
-    pub(super) async fn go_to(&self, url: &str) -> Result<(), StepError> {
+    pub(super) async fn go_to(&self, url: &str, limit: Duration) -> Result<(), StepError> {
         let is_local = url.starts_with("localhost") || url.starts_with("127.0.0.1");
         let url = format!("{}{url}", if is_local { "http://" } else { "" });
-        let navigated = self.navigate(&url).await;
+        let navigated = self.navigate(&url, limit).await;
         navigated.map_err(|error| {
             let log = format!("navigating to \"{url}\", waiting until \"load\"");
-            error.into_step_error("Page.goto", &log)
+            error.into_step_error("Page.goto", limit, &log)
         })
     }
 
-    async fn navigate(&self, url: &str) -> Result<(), NavigationError> {
-        let deadline = Deadline::after(TIMEOUT);
+    async fn navigate(&self, url: &str, limit: Duration) -> Result<(), NavigationError> {
+        self.interrupt_if_hung().await;
+        let deadline = Deadline::after(limit);
         let since = self.tabs.navigation_count(&self.tab.id);
         let downloads = self.tabs.download_count();
-        let before = self.navigations();
         let params = json!({"url": url});
         let session = &self.tab.session;
-        let navigating = session.call_within::<Navigated>(TIMEOUT, "Page.navigate", params);
+        let navigating = session.call_within::<Navigated>(limit, "Page.navigate", params);
         let navigated = tokio::select! {
             navigated = navigating => navigated,
             () = self.tabs.gone(&self.tab.id) => Err(CdpError::Closed),
         };
         let navigated = navigated.map_err(|error| self.failure(error, "Page.navigate"))?;
         if let Some(text) = navigated.error_text {
-            let is_download = text == "net::ERR_ABORTED"
-                && self.tabs.download_begun(downloads, DOWNLOAD_TIMEOUT).await;
-            // A page that tells of the error takes the place of the document.
-            self.wait_for_navigations(&before).await;
+            let mut is_download = false;
+            if text == "net::ERR_ABORTED" {
+                is_download = self.tabs.download_begun(downloads, DOWNLOAD_TIMEOUT).await;
+            } else {
+                // A page that tells of the error takes the place of the document.
+                let id = &self.tab.id;
+                self.tabs.navigated(id, since, ERROR_PAGE_TIMEOUT).await;
+            }
             return Err(NavigationError::Failed(if is_download {
                 "Download is starting".into()
             } else {
@@ -98,17 +107,23 @@ impl Page {
     }
 
     /// Goes so many entries forward, or back if negative; does nothing without such an entry.
-    pub(super) async fn go_in_history(&self, offset: isize) -> Result<(), StepError> {
+    pub(super) async fn go_in_history(
+        &self,
+        offset: isize,
+        limit: Duration,
+    ) -> Result<(), StepError> {
         let method = if offset < 0 {
             "Page.go_back"
         } else {
             "Page.go_forward"
         };
-        let gone = self.move_in_history(offset).await;
-        gone.map_err(|error| error.into_step_error(method, "waiting for navigation until \"load\""))
+        let gone = self.move_in_history(offset, limit).await;
+        gone.map_err(|error| {
+            error.into_step_error(method, limit, "waiting for navigation until \"load\"")
+        })
     }
 
-    async fn move_in_history(&self, offset: isize) -> Result<(), NavigationError> {
+    async fn move_in_history(&self, offset: isize, limit: Duration) -> Result<(), NavigationError> {
         let history = self.history().await?;
         let index = history.current_index.checked_add_signed(offset);
         let Some((index, entry)) =
@@ -116,7 +131,8 @@ impl Page {
         else {
             return Ok(());
         };
-        let deadline = Deadline::after(TIMEOUT);
+        self.interrupt_if_hung().await;
+        let deadline = Deadline::after(limit);
         let mut since = self.tabs.navigation_count(&self.tab.id);
         let session = &self.tab.session;
         let params = json!({"entryId": entry.id});
@@ -130,6 +146,16 @@ impl Page {
                 return Ok(());
             }
             since = self.tabs.navigation_count(&self.tab.id);
+        }
+    }
+
+    /// Ends a script that does not end by itself, and would keep the page from being left.
+    async fn interrupt_if_hung(&self) {
+        let session = &self.tab.session;
+        let params = json!({"expression": "0"});
+        let asking = session.call_within::<IgnoredAny>(HUNG_TIMEOUT, "Runtime.evaluate", params);
+        if let Err(CdpError::Timeout(_)) = asking.await {
+            session.send("Runtime.terminateExecution", json!({}));
         }
     }
 

@@ -64,18 +64,34 @@ pub(super) fn closed_error(method: &str) -> StepError {
 
 /// Moment at which an operation gives up.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Deadline(Instant);
+pub(super) struct Deadline {
+    end: Instant,
+    grace: Duration,
+}
 
 impl Deadline {
     pub(super) fn after(limit: Duration) -> Self {
-        Self(Instant::now() + limit)
+        Self {
+            end: Instant::now() + limit,
+            grace: Duration::ZERO,
+        }
+    }
+
+    /// Lets calls that begin in time end a little later.
+    pub(super) fn with_grace(self, grace: Duration) -> Self {
+        Self { grace, ..self }
     }
 
     pub(super) fn remaining(self) -> Duration {
-        self.0.saturating_duration_since(Instant::now())
+        self.end.saturating_duration_since(Instant::now())
     }
 
     pub(super) fn has_passed(self) -> bool {
         self.remaining().is_zero()
+    }
+
+    /// Time for a call.
+    pub(super) fn call_limit(self) -> Duration {
+        (self.end + self.grace).saturating_duration_since(Instant::now())
     }
 }

@@ -3,14 +3,12 @@
 use serde_json::{Value, json};
 
 use super::call_log::Words;
-use super::element_call::{ElementCall, Reply};
-use super::locate::Target;
+use super::element_call::{ElementCall, TryError};
 use super::page::Page;
 use super::scripts;
 use crate::error::StepError;
 use crate::keys::parse_combination;
 use crate::program::Deferred;
-use crate::tabs::ScriptError;
 
 const PRESS: Words = Words {
     method: "Locator.press",
@@ -24,11 +22,13 @@ const FOCUS: Words = Words {
 
 impl Page {
     pub(super) async fn focus(&self, bid: &str) -> Result<(), StepError> {
-        let (call, mut target) = ElementCall::begin(self, bid, FOCUS).await?;
-        let focusing = call.run(&mut target, async |target, _| {
-            call.focus_element(target, false).await
-        });
-        focusing.await
+        let mut call = ElementCall::begin(self, bid, FOCUS).await?;
+        loop {
+            let result = call.focus(false).await;
+            if let Some(()) = call.conclude(result).await? {
+                return Ok(());
+            }
+        }
     }
 
     pub(super) async fn press(
@@ -36,44 +36,42 @@ impl Page {
         bid: &str,
         combination: Deferred<String>,
     ) -> Result<(), StepError> {
-        let (call, mut target) = ElementCall::begin(self, bid, PRESS).await?;
+        let call = ElementCall::begin(self, bid, PRESS).await?;
         let combination = combination?;
-        let call = call.with_note(format!("  - elementHandle.press(\"{combination}\")"));
-        let keys = parse_combination(&combination);
+        let note = format!("  - elementHandle.press(\"{combination}\")");
         let before = self.navigations();
-        let pressing = call.run(&mut target, async |target, _| {
-            let focused = call.focus_element(target, true).await?;
-            if !matches!(focused, Reply::Done(())) {
-                return Ok(focused);
-            }
-            match &keys {
-                Ok(keys) => self.press_keys(call.input_limit(), keys).await?,
-                Err(error) => return Ok(Reply::Refuse(error.to_string())),
-            }
-            call.settle(target).await;
-            Ok(focused)
-        });
-        let pressed = pressing.await;
+        let pressed = call.with_note(note).press(&combination).await;
         self.wait_for_navigations(&before).await;
         pressed
     }
 }
 
 impl ElementCall<'_> {
-    pub(super) async fn focus_element(
-        &self,
-        target: &Target,
-        is_for_keys: bool,
-    ) -> Result<Reply<()>, ScriptError> {
-        let arguments = [json!(is_for_keys)];
-        self.script(&target.element, scripts::FOCUS, &arguments)
-            .await
+    /// Gives the element the focus.
+    pub(super) async fn focus(&self, is_for_keys: bool) -> Result<(), TryError> {
+        self.try_script(scripts::FOCUS, &[json!(is_for_keys)]).await
     }
 
-    /// Lets tasks run that input has caused, such as the submission of a form.
-    async fn settle(&self, target: &Target) {
-        let settling = self.script::<Value>(&target.element, scripts::SETTLE, &[]);
-        // Without an answer, the document is being replaced.
-        let _ = settling.await;
+    async fn press(mut self, combination: &str) -> Result<(), StepError> {
+        loop {
+            let result = self.try_press(combination).await;
+            if let Some(()) = self.conclude(result).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn try_press(&self, combination: &str) -> Result<(), TryError> {
+        self.focus(true).await?;
+        let keys = parse_combination(combination);
+        let keys = keys.map_err(|error| TryError::Refuse(error.to_string()))?;
+        self.page.press_keys(self.limit(), &keys).await?;
+        // Lets tasks run that the keys have caused, such as the submission of a form. Without an
+        // answer, the document is being replaced.
+        let element = &self.target.element;
+        let _ = element
+            .call::<Value>(self.limit(), scripts::SETTLE, &[])
+            .await;
+        Ok(())
     }
 }

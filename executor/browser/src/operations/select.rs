@@ -21,13 +21,13 @@ impl Page {
         bid: &str,
         options: Deferred<Vec<String>>,
     ) -> Result<(), StepError> {
-        let (call, mut target) = ElementCall::begin(self, bid, SELECT).await?;
+        let mut call = ElementCall::begin(self, bid, SELECT).await?;
         let arguments = [json!(options?)];
-        let selecting = call.run(&mut target, async |target, _| {
-            let element = &target.element;
-            call.script(element, scripts::SELECT_OPTIONS, &arguments)
-                .await
-        });
-        selecting.await
+        loop {
+            let result = call.try_script(scripts::SELECT_OPTIONS, &arguments).await;
+            if let Some(()) = call.conclude(result).await? {
+                return Ok(());
+            }
+        }
     }
 }

@@ -3,14 +3,12 @@
 use serde_json::json;
 
 use super::call_log::Words;
-use super::element_call::{ElementCall, Reply};
-use super::locate::Target;
+use super::element_call::{ElementCall, TryError};
 use super::page::Page;
 use super::scripts;
 use crate::error::StepError;
 use crate::keys::parse_combination;
 use crate::program::Deferred;
-use crate::tabs::ScriptError;
 
 const FILL: Words = Words {
     method: "Locator.fill",
@@ -36,65 +34,68 @@ impl Page {
         offers_completions: bool,
     ) -> Result<(), StepError> {
         let words = if offers_completions { CLEAR } else { FILL };
-        let (call, mut target) = ElementCall::begin(self, bid, words).await?;
+        let call = ElementCall::begin(self, bid, words).await?;
         let value = value?;
         if !offers_completions {
-            return call.replace_text(&mut target, &value).await;
+            return call.replace_text(&value).await;
         }
-        call.replace_text(&mut target, "").await?;
+        call.replace_text("").await?;
         let Some((start, _)) = value.char_indices().next_back() else {
             return Ok(());
         };
         let (text, last) = value.split_at(start);
         if !text.is_empty() {
-            let (call, mut target) = ElementCall::begin(self, bid, FILL).await?;
-            call.replace_text(&mut target, text).await?;
+            let call = ElementCall::begin(self, bid, FILL).await?;
+            call.replace_text(text).await?;
         }
-        let (call, mut target) = ElementCall::begin(self, bid, TYPE).await?;
-        call.type_character(&mut target, last).await
+        let call = ElementCall::begin(self, bid, TYPE).await?;
+        call.type_character(last).await
     }
 
     pub(super) async fn clear(&self, bid: &str) -> Result<(), StepError> {
-        let (call, mut target) = ElementCall::begin(self, bid, CLEAR).await?;
-        call.replace_text(&mut target, "").await
+        let call = ElementCall::begin(self, bid, CLEAR).await?;
+        call.replace_text("").await
     }
 }
 
 impl ElementCall<'_> {
-    async fn replace_text(self, target: &mut Target, text: &str) -> Result<(), StepError> {
-        let call = self.with_note(format!("    - fill(\"{text}\")"));
-        let filling = call.run(target, async |target, _| {
-            let arguments = [json!(text)];
-            let selecting = call.script(&target.element, scripts::FILL, &arguments);
-            let needs_text = match selecting.await? {
-                Reply::Done(needs_text) => needs_text,
-                failure => return Ok(failure.map(|_: bool| ())),
-            };
-            let limit = call.input_limit();
-            if needs_text && text.is_empty() {
-                let delete = parse_combination("Delete").unwrap_or_default();
-                call.page.press_keys(limit, &delete).await?;
-            } else if needs_text {
-                call.page.insert_text(limit, text).await?;
+    async fn replace_text(self, text: &str) -> Result<(), StepError> {
+        let mut call = self.with_note(format!("    - fill(\"{text}\")"));
+        loop {
+            let result = call.try_replace_text(text).await;
+            if let Some(()) = call.conclude(result).await? {
+                return Ok(());
             }
-            Ok(Reply::Done(()))
-        });
-        filling.await
+        }
+    }
+
+    async fn try_replace_text(&self, text: &str) -> Result<(), TryError> {
+        let needs_text: bool = self.try_script(scripts::FILL, &[json!(text)]).await?;
+        if needs_text && text.is_empty() {
+            let delete = parse_combination("Delete").unwrap_or_default();
+            self.page.press_keys(self.limit(), &delete).await?;
+        } else if needs_text {
+            self.page.insert_text(self.limit(), text).await?;
+        }
+        Ok(())
+    }
+
+    async fn type_character(mut self, character: &str) -> Result<(), StepError> {
+        loop {
+            let result = self.try_type_character(character).await;
+            if let Some(()) = self.conclude(result).await? {
+                return Ok(());
+            }
+        }
     }
 
     /// Types a character, which need not be on the keyboard.
-    async fn type_character(&self, target: &mut Target, character: &str) -> Result<(), StepError> {
-        let typing = self.run(target, async |target, _| {
-            let focused = self.focus_element(target, true).await?;
-            if matches!(focused, Reply::Done(())) {
-                let limit = self.input_limit();
-                match parse_combination(character) {
-                    Ok(keys) => self.page.press_keys(limit, &keys).await?,
-                    Err(_) => self.page.insert_text(limit, character).await?,
-                }
-            }
-            Ok::<_, ScriptError>(focused)
-        });
-        typing.await
+    async fn try_type_character(&self, character: &str) -> Result<(), TryError> {
+        self.focus(true).await?;
+        match parse_combination(character) {
+            Ok(keys) => self.page.press_keys(self.limit(), &keys).await?,
+            Err(_) => self.page.insert_text(self.limit(), character).await?,
+        }
+        Ok(())
     }
 }

@@ -26,8 +26,7 @@ events! {
     NavigatedFrame { id: String, loader_id: String, url: String, url_fragment: Option<String> }
     NavigatedWithin { frame_id: String, url: String }
     Lifecycle { frame_id: String, loader_id: String, name: String }
-    NavigationStarted { frame_id: String, disposition: Option<String> }
-    FrameEvent { frame_id: String }
+    NavigationStep { frame_id: String, disposition: Option<String> }
     Dialog { r#type: String }
     ChooserOpened { backend_node_id: Option<i64>, mode: String }
     Dragged { data: serde_json::Value }

@@ -52,16 +52,10 @@ impl TabsState {
             "Page.frameNavigated" => self.frame_navigated(session, read(params)?),
             "Page.navigatedWithinDocument" => self.navigated_within(session, read(params)?),
             "Page.lifecycleEvent" => self.lifecycle(session, &read(params)?),
-            "Page.frameStartedNavigating" | "Page.frameRequestedNavigation" => {
-                let event: event::NavigationStarted = read(params)?;
-                if event.disposition.is_none_or(|place| place == "currentTab") {
-                    self.set_navigating(session, event.frame_id, true);
-                }
-            }
-            "Page.frameStoppedLoading" => {
-                let event::FrameEvent { frame_id } = read(params)?;
-                self.set_navigating(session, frame_id, false);
-            }
+            "Page.frameRequestedNavigation"
+            | "Page.frameClearedScheduledNavigation"
+            | "Page.frameStartedNavigating"
+            | "Page.frameStoppedLoading" => self.navigation_step(session, method, read(params)?),
             "Page.javascriptDialogOpening" => self.dialog(session, &read(params)?),
             "Page.fileChooserOpened" => self.file_chooser(session, &read(params)?),
             "Input.dragIntercepted" => {
@@ -172,7 +166,10 @@ impl TabsState {
     fn target_changed(&mut self, event: event::TargetChanged) {
         let info = event.target_info;
         let id = TargetId(info.target_id.into());
-        if let Some(state) = self.find_mut(&id) {
+        // Later addresses are those of documents, which differ for errors.
+        if let Some(state) = self.find_mut(&id)
+            && state.tab.url.is_empty()
+        {
             state.tab.url = info.url;
         }
     }
@@ -208,7 +205,7 @@ impl TabsState {
             let id = FrameId(frame.into());
             for state in &mut self.tabs {
                 if let Some(frame) = state.frames.get_mut(&id) {
-                    frame.is_navigating = false;
+                    frame.end_navigation();
                 }
             }
         }
@@ -270,6 +267,7 @@ impl TabsState {
             return;
         };
         state.navigation_count += u64::from(frame.begin_document(&event.loader_id));
+        frame.end_navigation();
         let url = event.url + event.url_fragment.as_deref().unwrap_or_default();
         frame.url.clone_from(&url);
         if is_main {
@@ -290,7 +288,7 @@ impl TabsState {
         }
         if let Some(frame) = state.frames.get_mut(&id) {
             frame.url = event.url;
-            frame.is_navigating = false;
+            frame.end_navigation();
             state.navigation_count += 1;
         }
     }
@@ -312,15 +310,6 @@ impl TabsState {
                 (frame.is_ready, frame.is_loaded) = (true, true);
             }
             _ => {}
-        }
-    }
-
-    fn set_navigating(&mut self, session: &SessionId, frame: String, is_navigating: bool) {
-        let id = FrameId(frame.into());
-        if let Some(state) = self.of_session(session)
-            && let Some(frame) = state.frames.get_mut(&id)
-        {
-            frame.is_navigating = is_navigating;
         }
     }
 

@@ -1,9 +1,40 @@
-//! Waits of operations for what they cause: navigations, downloads, and the end of their own tab.
+//! Navigations in progress, and waits of operations for what they cause.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
+use super::event_types::NavigationStep;
+use super::state::TabsState;
 use super::{FrameId, Tabs, TargetId};
+use crate::cdp::SessionId;
+
+impl TabsState {
+    /// Applies an event of a navigation on the way to its document.
+    pub(super) fn navigation_step(
+        &mut self,
+        session: &SessionId,
+        method: &str,
+        event: NavigationStep,
+    ) {
+        let id = FrameId(event.frame_id.into());
+        let Some(frame) = self
+            .of_session(session)
+            .and_then(|state| state.frames.get_mut(&id))
+        else {
+            return;
+        };
+        match method {
+            "Page.frameRequestedNavigation" => {
+                frame.is_requested |= event.disposition.as_deref() == Some("currentTab");
+            }
+            "Page.frameClearedScheduledNavigation" => frame.is_requested = false,
+            "Page.frameStartedNavigating" => {
+                (frame.is_requested, frame.is_started) = (false, true);
+            }
+            _ => frame.is_started = false,
+        }
+    }
+}
 
 impl Tabs {
     /// Number of documents that a tab has had, and of navigations within one.

@@ -146,7 +146,7 @@ impl TabsState {
 
     pub(super) fn is_navigating(&self, tab: &TargetId) -> bool {
         self.find(tab)
-            .is_some_and(|state| state.frames.values().any(|frame| frame.is_navigating))
+            .is_some_and(|state| state.frames.values().any(FrameState::is_navigating))
     }
 
     pub(super) fn navigating_frames(&self, tab: &TargetId) -> HashSet<FrameId> {
@@ -154,7 +154,7 @@ impl TabsState {
             .find(tab)
             .into_iter()
             .flat_map(|tab| tab.frames.values());
-        let navigating = frames.filter(|frame| frame.is_navigating);
+        let navigating = frames.filter(|frame| frame.is_navigating());
         navigating.map(|frame| frame.id.clone()).collect()
     }
 
@@ -162,7 +162,7 @@ impl TabsState {
     pub(super) fn has_navigated(&self, tab: &TargetId, since: u64) -> bool {
         self.find(tab).is_some_and(|state| {
             let main = state.frames.get(&state.tab.main_frame());
-            let is_loaded = main.is_some_and(|main| main.is_loaded && !main.is_navigating);
+            let is_loaded = main.is_some_and(|main| main.is_loaded && !main.is_navigating());
             is_loaded && state.navigation_count > since
         })
     }

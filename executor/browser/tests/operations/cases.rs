@@ -7,13 +7,12 @@ use axum::Router;
 use axum::extract::Path as UrlPath;
 use axum::response::Html;
 use axum::routing::get;
-use browser::error::StepError;
 use browser::operations::Operations;
-use browser::program;
 use browser::tabs::{Tab, Tabs, World};
 use tokio::sync::Mutex;
 
 use super::case_file::{Case, parse};
+use super::run_program;
 use crate::fixture::{Chromium, serve_router};
 
 const LOG_SCRIPT: &str = include_str!("log.js");
@@ -133,13 +132,6 @@ async fn check(
             case.log
         ))
     }
-}
-
-async fn run_program(operations: &mut Operations, text: &str) -> Result<(), StepError> {
-    for call in program::parse(text)? {
-        operations.run(call.bind()?).await?;
-    }
-    Ok(())
 }
 
 fn check_error(text: &str, case: &Case, directory: &str) -> Result<(), String> {
