@@ -2,11 +2,11 @@
 //!
 //! Unknown keys are ignored. A missing argument is an error in the words of the Python server.
 
+use browser::python_repr::repr;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use self::arguments::Arguments;
-use browser::python_repr::repr;
 
 mod arguments;
 

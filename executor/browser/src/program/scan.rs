@@ -189,10 +189,11 @@ impl<'a> Scanner<'a> {
 
     fn take_value(&mut self, depth: usize) -> Result<Option<Value>, StepError> {
         self.skip_blank();
+        let start = self.position;
         let Some(first) = self.peek().filter(|_| depth < MAX_DEPTH) else {
             return Ok(None);
         };
-        Ok(match first {
+        let value = match first {
             '"' | '\'' => self.take_string()?.map(Value::Str),
             '[' => self.take_items(']', depth)?.map(Value::List),
             '(' => self.take_items(')', depth)?.map(Value::Tuple),
@@ -201,7 +202,12 @@ impl<'a> Scanner<'a> {
             'F' => self.take_keyword("False").then_some(Value::Bool(false)),
             'N' => self.take_keyword("None").then_some(Value::None),
             _ => self.take_number(),
-        })
+        };
+        if value.is_none() {
+            // The value may be absent altogether: the caller goes on with what follows.
+            self.position = start;
+        }
+        Ok(value)
     }
 
     fn take_string(&mut self) -> Result<Option<String>, StepError> {

@@ -3,12 +3,12 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
+use browser::python_repr::repr;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::serve::executor::ExecuteError;
 use crate::serve::transfer::TransferError;
-use browser::python_repr::repr;
 
 /// `{"detail": …}`
 pub(super) fn detail(status: StatusCode, text: &str) -> Response {
