@@ -6,6 +6,7 @@
 pub mod cdp;
 pub mod chromium;
 pub mod error;
+pub mod observe;
 pub mod program;
 pub mod render;
 pub mod snapshot;
