@@ -2,4 +2,5 @@
 //! functions, so that recorded pages can test them without a browser.
 
 pub mod content;
+pub mod markdown;
 pub mod tree_text;
