@@ -75,6 +75,8 @@ pub mod header {
     pub const API_KEY: &str = "x-api-key";
     /// Session key; checked by the server in the sandbox.
     pub const SESSION_API_KEY: &str = "x-session-api-key";
+    /// Name of the plugin whose own host or path a request came to. Set by the gateway.
+    pub const PLUGIN: &str = "x-sandbox-plugin";
 }
 
 /// Paths of the supervisor's control server (`docs/specs/supervisor.md`, section 2).

@@ -35,6 +35,7 @@ mod mcp;
 mod memory_monitor;
 mod observation;
 mod owner;
+mod plugin_choice;
 mod plugins;
 mod port;
 mod private_dir;

@@ -6,7 +6,7 @@ mod message;
 mod pipe;
 mod session;
 
-pub use self::connection::{Connection, EventSink};
+pub use self::connection::{Connection, Event, EventSink};
 pub use self::pipe::{Pipe, attach_pipe};
 pub use self::session::{Session, SessionId};
 

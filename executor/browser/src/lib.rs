@@ -7,6 +7,7 @@ pub mod cdp;
 pub mod chromium;
 pub mod error;
 pub mod keys;
+pub mod observe;
 pub mod operations;
 pub mod program;
 pub mod python_repr;

@@ -3,3 +3,5 @@
 pub mod ax;
 pub mod dom;
 pub mod element;
+pub mod marks;
+pub mod table;

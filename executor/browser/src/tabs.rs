@@ -16,12 +16,16 @@ mod event_types;
 mod events;
 mod frame;
 mod navigation;
+mod relay;
+mod screencast;
 mod script;
 mod setup;
 mod state;
 
 pub use self::download::Download;
 pub use self::frame::{Frame, FrameId};
+pub use self::relay::{CommandError, Relay, RelayError};
+pub use self::screencast::{Picture, Viewer};
 pub use self::script::{Element, ScriptError, ScriptFrame, World};
 use self::state::TabsState;
 pub use self::state::{FileChooser, Tab, TargetId};
@@ -38,6 +42,8 @@ pub struct Tabs {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<TabsState>,
+    relays: relay::Relays,
+    screencast: screencast::Screencast,
     /// Number of changes, for those who wait.
     changes: watch::Sender<u64>,
 }
@@ -47,6 +53,8 @@ impl Tabs {
     pub async fn connect(pipe: Pipe, downloads: &std::path::Path) -> Result<Self, CdpError> {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
+            relays: relay::Relays::default(),
+            screencast: screencast::Screencast::default(),
             changes: watch::Sender::default(),
         });
         let connection = Connection::open(pipe, Arc::clone(&shared) as _).map_err(|error| {

@@ -3,19 +3,20 @@
 
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::middleware::{self, Next};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::middleware;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use http::{HeaderValue, StatusCode, header};
+use http::StatusCode;
 use serde_json::{Value, json};
-use subtle::ConstantTimeEq as _;
 
+use self::access::Access;
 use self::error::detail;
 use super::executor::Executor;
 use super::plugins::VsCode;
 
+mod access;
 mod body;
 mod download_files;
 mod error;
@@ -27,11 +28,8 @@ pub(super) mod properties;
 mod server_info;
 mod upload_file;
 
-/// Paths that need no key.
-const PUBLIC_PATHS: [&str; 2] = ["/alive", "/server_info"];
-
 pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
-    let key: Arc<str> = key.into();
+    let access = Arc::new(Access::new(key));
     Router::new()
         // The port opens only when the server is ready, so nothing is checked.
         .route("/alive", get(async || Json(json!({"status": "ok"}))))
@@ -53,7 +51,7 @@ pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
                 "Method Not Allowed",
             )
         })
-        .layer(middleware::from_fn_with_state(key, authorize))
+        .layer(middleware::from_fn_with_state(access, access::authorize))
         .with_state(executor)
 }
 
@@ -70,29 +68,5 @@ fn refuse(executor: &State<Arc<Executor>>, status: StatusCode, text: &str) -> Re
         (StatusCode::NOT_FOUND, "Not Found").into_response()
     } else {
         detail(status, text)
-    }
-}
-
-/// Requires the key for all paths but `PUBLIC_PATHS`, also unknown ones. An empty key disables it.
-async fn authorize(State(key): State<Arc<str>>, request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let open = key.is_empty() || PUBLIC_PATHS.contains(&path);
-    let is_key =
-        |given: Option<&[u8]>| given.is_some_and(|given| given.ct_eq(key.as_bytes()).into());
-    let session_key = request
-        .headers()
-        .get(crds::contract::header::SESSION_API_KEY);
-    if open || is_key(session_key.map(HeaderValue::as_bytes)) {
-        return next.run(request).await;
-    }
-    match request.headers().get(header::AUTHORIZATION) {
-        Some(given) if mcp::is_transport(path) => {
-            if is_key(given.as_bytes().strip_prefix(b"Bearer ")) {
-                next.run(request).await
-            } else {
-                mcp::invalid_token()
-            }
-        }
-        _ => detail(StatusCode::FORBIDDEN, "Invalid API Key"),
     }
 }

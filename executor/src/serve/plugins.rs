@@ -15,13 +15,17 @@ use self::agent_skills::AgentSkills;
 use self::jupyter::Jupyter;
 pub(super) use self::vscode::VsCode;
 use super::editor::Editor;
-use super::settings::{PLUGINS, VsCodeSettings};
+use super::settings::VsCodeSettings;
 use super::shell::LaunchContext;
 use crate::cli::ServeOptions;
 
 mod agent_skills;
 pub(super) mod jupyter;
 mod vscode;
+
+const AGENT_SKILLS: &str = "agent_skills";
+const JUPYTER: &str = "jupyter";
+const VSCODE: &str = "vscode";
 
 /// Health of a plugin, as `plugins` of `GET /server_info` reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -62,7 +66,8 @@ impl Plugins {
         editor: &Arc<Editor>,
         kept: Option<Arc<AgentSkills>>,
     ) -> Self {
-        let [skills, jupyter, vscode] = PLUGINS.map(|name| options.wants(name));
+        let names = [AGENT_SKILLS, JUPYTER, VSCODE];
+        let [skills, jupyter, vscode] = names.map(|name| options.wants(name));
         let create = || Arc::new(AgentSkills::new(start.clone(), Arc::clone(editor)));
         let agent_skills = kept.or_else(|| skills.then(create));
         let limit = Duration::from_secs(options.init_plugin_timeout);
@@ -82,7 +87,7 @@ impl Plugins {
         editor: &Arc<Editor>,
     ) -> Self {
         let is_kept =
-            |skills: &mut Arc<AgentSkills>| options.wants(PLUGINS[0]) && skills.resume(start);
+            |skills: &mut Arc<AgentSkills>| options.wants(AGENT_SKILLS) && skills.resume(start);
         let kept = self.agent_skills.take_if(is_kept);
         let mut next = Self::with(options, start, editor, kept);
         if let Some(before) = self.jupyter.take_if(|_| next.jupyter.is_some()) {
@@ -110,15 +115,17 @@ impl Plugins {
         OptionFuture::from(self.agent_skills.as_ref().map(|skills| skills.stop())).await;
     }
 
-    pub(super) fn health(&self) -> BTreeMap<&'static str, Health> {
+    pub(super) fn health(&self) -> BTreeMap<String, Health> {
         let health = [
-            self.agent_skills.as_ref().map(|skills| skills.health()),
-            self.jupyter.as_ref().map(Jupyter::health),
-            self.vscode.as_ref().map(VsCode::health),
+            (
+                AGENT_SKILLS,
+                self.agent_skills.as_ref().map(|skills| skills.health()),
+            ),
+            (JUPYTER, self.jupyter.as_ref().map(Jupyter::health)),
+            (VSCODE, self.vscode.as_ref().map(VsCode::health)),
         ];
-        let named = PLUGINS.into_iter().zip(health);
-        named
-            .filter_map(|(name, health)| Some((name, health?)))
-            .collect()
+        let wanted = health.into_iter();
+        let wanted = wanted.filter_map(|(name, health)| Some((name.to_owned(), health?)));
+        wanted.collect()
     }
 }

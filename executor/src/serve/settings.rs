@@ -4,11 +4,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::plugin_choice::{Choice, ChoiceError};
 use crate::cli::ServeOptions;
 
 const WORKSPACE: &str = "/workspace";
-/// Names that `--plugins` accepts.
-pub(super) const PLUGINS: [&str; 3] = ["agent_skills", "jupyter", "vscode"];
 
 /// Address and directories of VS Code (`docs/specs/executor.md`, section 1.10).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,8 +26,8 @@ pub(super) struct VsCodeSettings {
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SettingsError {
-    #[error("Plugin {0} not found")]
-    Plugin(String),
+    #[error(transparent)]
+    Plugin(#[from] ChoiceError),
     #[error("Browser environment is not enabled in config, but browsergym_eval_env is set")]
     Browser,
     #[error("the working directory {0} must be absolute")]
@@ -40,9 +39,8 @@ pub(super) enum SettingsError {
 impl ServeOptions {
     /// Rejects options that the Python server rejects.
     pub(super) fn check(&self) -> Result<(), SettingsError> {
-        let mut plugins = self.plugins.iter();
-        if let Some(unknown) = plugins.find(|name| !PLUGINS.contains(&name.as_str())) {
-            return Err(SettingsError::Plugin(unknown.clone()));
+        for choice in self.choices() {
+            choice.check()?;
         }
         if self.no_enable_browser && !self.browsergym_eval_env.is_empty() {
             return Err(SettingsError::Browser);
@@ -59,11 +57,17 @@ impl ServeOptions {
 
     /// Does not start VS Code: it could not be given another environment later.
     pub(super) fn defer_vscode(&mut self) {
-        self.plugins.retain(|name| name != "vscode");
+        self.plugins
+            .retain(|word| Choice::parse(word).name != "vscode");
+    }
+
+    /// Plugins of `--plugins`.
+    pub(super) fn choices(&self) -> impl Iterator<Item = Choice<'_>> {
+        self.plugins.iter().map(|word| Choice::parse(word))
     }
 
     pub(super) fn wants(&self, plugin: &str) -> bool {
-        self.plugins.iter().any(|wanted| wanted == plugin)
+        self.choices().any(|choice| choice.name == plugin)
     }
 
     pub(super) fn no_change(&self) -> Duration {

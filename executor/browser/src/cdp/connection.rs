@@ -23,12 +23,18 @@ const MAX_QUEUED_COMMANDS: usize = 4096;
 /// Receives the events of all sessions, in order, on the task that reads the pipe: it must not
 /// wait for anything.
 pub trait EventSink: Send + Sync + 'static {
-    fn event(&self, session: &SessionId, method: &str, params: &RawValue);
-    /// Returns true if it took the answer to a command that it sent by [`Connection::send_raw`].
-    fn raw_answer(&self, id: u64, message: &[u8]) -> bool {
-        let _ = (id, message);
-        false
-    }
+    fn event(&self, event: &Event<'_>);
+    /// Gets the answer to a command that was sent by [`Connection::send_raw`]: the whole message.
+    fn raw_answer(&self, id: u64, message: &[u8]);
+}
+
+#[derive(Debug)]
+pub struct Event<'a> {
+    pub session: SessionId,
+    pub method: &'a str,
+    pub params: &'a RawValue,
+    /// The whole message.
+    pub message: &'a [u8],
 }
 
 type Answer = Result<Box<RawValue>, CdpError>;
@@ -112,12 +118,12 @@ impl Connection {
     }
 
     /// Number for a command; unique in this connection.
-    pub fn next_id(&self) -> u64 {
+    pub(crate) fn next_id(&self) -> u64 {
         self.0.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Sends a complete message, whose answer goes to [`EventSink::raw_answer`].
-    pub fn send_raw(&self, message: Vec<u8>) {
+    pub(crate) fn send_raw(&self, message: Vec<u8>) {
         if self.0.commands.try_send(message).is_err() {
             self.0.closed.cancel();
         }
@@ -209,7 +215,12 @@ impl Shared {
             let _ = sender.send(answer(method, incoming));
         } else if let (Some(method), Some(params)) = (&incoming.method, incoming.params) {
             let session = incoming.session_id.as_deref().map(SessionId::from);
-            sink.event(&session.unwrap_or_default(), method, params);
+            sink.event(&Event {
+                session: session.unwrap_or_default(),
+                method,
+                params,
+                message,
+            });
         }
     }
 }

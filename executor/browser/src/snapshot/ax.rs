@@ -38,6 +38,12 @@ pub struct AxValue {
     pub value: Option<Value>,
 }
 
+impl AxValue {
+    pub fn as_str(&self) -> Option<&str> {
+        self.value.as_ref()?.as_str()
+    }
+}
+
 #[derive(Debug, Deserialize)]
 pub struct AxProperty {
     pub name: String,

@@ -40,8 +40,6 @@ pub struct Nodes {
     pub attributes: Vec<Vec<StringIndex>>,
     pub is_clickable: RareBoolean,
     pub content_document_index: RareInteger,
-    pub shadow_root_type: RareString,
-    pub pseudo_type: RareString,
 }
 
 /// Columns of the layout boxes.
@@ -67,13 +65,6 @@ pub struct RareBoolean {
 pub struct RareInteger {
     pub index: Vec<usize>,
     pub value: Vec<i64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct RareString {
-    pub index: Vec<usize>,
-    pub value: Vec<StringIndex>,
 }
 
 impl DomSnapshot {

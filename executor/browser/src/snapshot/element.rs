@@ -1,7 +1,7 @@
 //! Properties of the marked elements (section 2.6): `extra_element_properties` of an observation.
 
-use serde::ser::SerializeMap as _;
-use serde::{Serialize, Serializer};
+use indexmap::IndexMap;
+use serde::Serialize;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ElementProperties {
@@ -14,15 +14,17 @@ pub struct ElementProperties {
 }
 
 /// By id, in the order of the snapshot.
-#[derive(Debug, Default)]
-pub struct ElementTable(pub Vec<(String, ElementProperties)>);
+#[derive(Debug, Default, Serialize)]
+#[serde(transparent)]
+pub struct ElementTable(pub IndexMap<String, ElementProperties>);
 
-impl Serialize for ElementTable {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (bid, properties) in &self.0 {
-            map.serialize_entry(bid, properties)?;
-        }
-        map.end()
+impl ElementTable {
+    pub fn get(&self, bid: &str) -> Option<&ElementProperties> {
+        self.0.get(bid)
+    }
+
+    /// Adds the elements of another session. Ids that are known keep their place.
+    pub fn merge(&mut self, other: Self) {
+        self.0.extend(other.0);
     }
 }

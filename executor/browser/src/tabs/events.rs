@@ -10,16 +10,28 @@ use super::event_types as event;
 use super::frame::{FrameId, FrameState};
 use super::setup;
 use super::state::{FileChooser, MAX_FRAMES, MAX_TABS, Tab, TabState, TabsState, TargetId};
-use crate::cdp::{EventSink, Session, SessionId};
+use crate::cdp::{Event, EventSink, Session, SessionId};
 
 impl EventSink for Shared {
-    fn event(&self, session: &SessionId, method: &str, params: &RawValue) {
+    fn event(&self, event: &Event<'_>) {
+        if self.relays.forward(event) {
+            return;
+        }
+        let (session, method, params) = (&event.session, event.method, event.params);
+        if method == "Page.screencastFrame" {
+            self.screencast.received(session, params);
+            return;
+        }
         let applied = self.state.lock().apply(session, method, params);
         match applied {
             Ok(true) => self.changes.send_modify(|changes| *changes += 1),
             Ok(false) => {}
             Err(error) => tracing::debug!(%error, method, "unexpected event of the browser"),
         }
+    }
+
+    fn raw_answer(&self, id: u64, message: &[u8]) {
+        self.relays.answer(id, message);
     }
 }
 

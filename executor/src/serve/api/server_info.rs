@@ -18,7 +18,7 @@ pub(super) struct ServerInfo {
     resources: Resources,
     /// Additional to the fields of the Python server.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    plugins: BTreeMap<&'static str, Health>,
+    plugins: BTreeMap<String, Health>,
     /// Additional as well: name of the shell, or `none`; absent if it is bash.
     #[serde(skip_serializing_if = "Option::is_none")]
     shell: Option<String>,

@@ -1,0 +1,201 @@
+//! Observation of the active tab (section 2.6): mark all frames, read them in one round of
+//! concurrent calls, take the marks away.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use futures::future::join_all;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::cdp::{CdpError, Session};
+use crate::snapshot::ax::AxTree;
+use crate::snapshot::dom::DomSnapshot;
+use crate::tabs::{ScriptError, Tab, Tabs};
+
+use self::mark::MarkedFrame;
+
+mod mark;
+
+/// Longest wait for one answer about a page. A page of 6 000 elements needs one second.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longest wait for a page whose scripts may hang.
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Computed by Chromium for nothing else than to be left out.
+const NO_STYLES: [&str; 0] = [];
+
+#[derive(Debug, thiserror::Error)]
+pub enum ObserveError {
+    /// A script of the page does not return control.
+    #[error("the page does not respond")]
+    Hung,
+    #[error(transparent)]
+    Browser(#[from] CdpError),
+}
+
+/// A page at one moment.
+#[derive(Debug)]
+pub struct PageState {
+    pub url: String,
+    pub screenshot: Vec<u8>,
+    /// Id of the focused element: `Some("")` if none has the focus, `None` if it has no id.
+    pub focused: Option<String>,
+    pub frames: Vec<FrameState>,
+}
+
+/// A frame and, if it is the first of its session, the documents of that session.
+#[derive(Debug)]
+pub struct FrameState {
+    pub frame: MarkedFrame,
+    pub tree: AxFrame,
+    pub documents: Option<DomSnapshot>,
+}
+
+/// Accessibility tree of one frame.
+#[derive(Debug)]
+pub enum AxFrame {
+    Typed(AxTree),
+    /// With all fields, for `axtree_object`.
+    Raw(serde_json::Value),
+}
+
+/// Reads a tab. `raw_tree` keeps all fields of the accessibility tree.
+pub async fn observe(tabs: &Tabs, tab: &Tab, raw_tree: bool) -> Result<PageState, ObserveError> {
+    let marked = mark::mark(tabs, tab).await?;
+    let reading = async {
+        let focused = mark::focused(&marked);
+        let frames = join_all(
+            marked
+                .iter()
+                .map(|frame| read_frame(frame, &marked, raw_tree)),
+        );
+        let (focused, screenshot, frames) = tokio::join!(focused, screenshot(&tab.session), frames);
+        let frames: Result<Vec<_>, _> = frames.into_iter().collect();
+        Ok::<_, ObserveError>((focused, screenshot?, frames?))
+    };
+    let read = reading.await;
+    // Also after a failure: the page must not keep the marks.
+    mark::unmark(&marked).await;
+    let (focused, screenshot, frames) = read?;
+    let url = tabs
+        .get(&tab.id)
+        .map_or_else(|| tab.url.clone(), |tab| tab.url);
+    let frames = marked.into_iter().zip(frames);
+    Ok(PageState {
+        url,
+        screenshot,
+        focused,
+        frames: frames
+            .map(|(frame, (tree, documents))| FrameState {
+                frame,
+                tree,
+                documents,
+            })
+            .collect(),
+    })
+}
+
+async fn read_frame(
+    marked: &MarkedFrame,
+    all: &[MarkedFrame],
+    raw: bool,
+) -> Result<(AxFrame, Option<DomSnapshot>), ObserveError> {
+    let frame = &marked.frame;
+    let session = &frame.session;
+    let first = all
+        .iter()
+        .find(|one| one.frame.session.id() == session.id());
+    let is_first = first.is_some_and(|first| first.frame.id == frame.id);
+    let tree = async {
+        let (method, params) = ("Accessibility.getFullAXTree", json!({"frameId": frame.id}));
+        Ok::<_, CdpError>(if raw {
+            AxFrame::Raw(session.call_within(READ_TIMEOUT, method, params).await?)
+        } else {
+            AxFrame::Typed(session.call_within(READ_TIMEOUT, method, params).await?)
+        })
+    };
+    let documents = async {
+        let snapshot = call_if(
+            is_first,
+            session,
+            "DOMSnapshot.captureSnapshot",
+            json!({
+                "computedStyles": NO_STYLES,
+                "includeDOMRects": true,
+            }),
+        );
+        snapshot.await
+    };
+    let (tree, documents) = tokio::join!(tree, documents);
+    match (tree, documents) {
+        (Ok(tree), Ok(documents)) => Ok((tree, documents)),
+        // A frame may go while it is read. The main frame may not.
+        (Err(error), _) | (_, Err(error))
+            if all.first().is_some_and(|main| main.frame.id == frame.id) =>
+        {
+            Err(error.into())
+        }
+        _ => Ok((AxFrame::empty(raw), None)),
+    }
+}
+
+async fn call_if<R: DeserializeOwned>(
+    wanted: bool,
+    session: &Session,
+    method: &'static str,
+    params: serde_json::Value,
+) -> Result<Option<R>, CdpError> {
+    if !wanted {
+        return Ok(None);
+    }
+    session
+        .call_within(READ_TIMEOUT, method, params)
+        .await
+        .map(Some)
+}
+
+impl AxFrame {
+    fn empty(raw: bool) -> Self {
+        if raw {
+            Self::Raw(json!({"nodes": []}))
+        } else {
+            Self::Typed(AxTree::default())
+        }
+    }
+}
+
+/// PNG of the viewport.
+async fn screenshot(session: &Session) -> Result<Vec<u8>, CdpError> {
+    #[derive(Deserialize)]
+    struct Captured {
+        data: String,
+    }
+    let method = "Page.captureScreenshot";
+    let params = json!({"format": "png", "optimizeForSpeed": true});
+    let captured: Captured = session.call_within(READ_TIMEOUT, method, params).await?;
+    BASE64_STANDARD
+        .decode(captured.data)
+        .map_err(|error| CdpError::Malformed {
+            method,
+            message: error.to_string(),
+        })
+}
+
+/// Waits until the page has settled after an input: two painted frames, no change for 50 ms, at
+/// most half a second.
+pub async fn settle(tabs: &Tabs, tab: &Tab) {
+    const LIMIT_MS: u64 = 500;
+    let Some(main) = tabs.frames(&tab.id).into_iter().next() else {
+        return;
+    };
+    if let Ok(script) = tabs.script_frame(&main, crate::tabs::World::Isolated).await {
+        let limit = Duration::from_millis(LIMIT_MS + 200);
+        let function = include_str!("page_scripts/settle.js");
+        // A page that is replaced or hangs meanwhile is met by what follows.
+        let settled: Result<serde_json::Value, ScriptError> =
+            script.call(limit, function, &[json!(LIMIT_MS)]).await;
+        drop(settled);
+    }
+}

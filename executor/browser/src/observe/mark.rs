@@ -1,0 +1,168 @@
+//! Marks the frames of a tab with ids, parents first (section 2.5).
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{ObserveError, SCRIPT_TIMEOUT};
+use crate::cdp::CdpError;
+use crate::tabs::{Frame, ScriptError, ScriptFrame, Tab, Tabs, World};
+
+/// Tries to mark a document that is replaced meanwhile.
+const MAX_TRIES: usize = 5;
+const RETRY_DELAY: Duration = Duration::from_millis(100);
+/// Depth of frames in frames.
+const MAX_DEPTH: usize = 16;
+
+#[derive(Debug)]
+pub struct MarkedFrame {
+    pub frame: Frame,
+    /// Beginning of all ids in the frame; empty for the main frame.
+    pub prefix: String,
+    /// Backend node id of the element that contains the frame, in the session of the parent.
+    pub owner: Option<i64>,
+    /// Context of the marked document.
+    script: ScriptFrame,
+}
+
+/// Marks all frames that can be marked. Fails if the main frame cannot.
+pub(super) async fn mark(tabs: &Tabs, tab: &Tab) -> Result<Vec<MarkedFrame>, ObserveError> {
+    let mut tries = 1;
+    let main = loop {
+        let main = tabs
+            .frames(&tab.id)
+            .into_iter()
+            .find(|frame| frame.parent.is_none());
+        let main = main.ok_or(CdpError::Closed)?;
+        match mark_frame(tabs, main, String::new(), None).await {
+            Ok(main) => break main,
+            Err(ScriptError::Browser(CdpError::Timeout(_))) => return Err(ObserveError::Hung),
+            Err(error) if error.is_transient() && tries < MAX_TRIES => {
+                tries += 1;
+                tokio::time::sleep(RETRY_DELAY).await;
+            }
+            Err(ScriptError::Browser(error)) => return Err(error.into()),
+            Err(error) => {
+                let message = error.to_string();
+                let method = "Runtime.callFunctionOn";
+                return Err(CdpError::Protocol { method, message }.into());
+            }
+        }
+    };
+    let mut marked = vec![main];
+    let mut level = 0..1;
+    for _ in 0..MAX_DEPTH {
+        let parents = &marked[level.clone()];
+        let children = tabs.frames(&tab.id).into_iter().filter_map(|frame| {
+            let parent = parents
+                .iter()
+                .find(|parent| Some(&parent.frame.id) == frame.parent.as_ref());
+            parent.map(|parent| mark_child(tabs, parent, frame))
+        });
+        let children: Vec<_> = join_all(children).await.into_iter().flatten().collect();
+        level = marked.len()..marked.len() + children.len();
+        if level.is_empty() {
+            break;
+        }
+        marked.extend(children);
+    }
+    Ok(marked)
+}
+
+/// Marks a frame, or leaves it out if its owner has no id, forbids scripts, or is gone.
+async fn mark_child(tabs: &Tabs, parent: &MarkedFrame, frame: Frame) -> Option<MarkedFrame> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Owner {
+        backend_node_id: i64,
+    }
+    #[derive(Deserialize)]
+    struct Described {
+        node: Node,
+    }
+    #[derive(Deserialize)]
+    struct Node {
+        #[serde(default)]
+        attributes: Vec<String>,
+    }
+    let session = &parent.frame.session;
+    let owner: Owner = session
+        .call("DOM.getFrameOwner", json!({"frameId": frame.id}))
+        .await
+        .ok()?;
+    let params = json!({"backendNodeId": owner.backend_node_id});
+    let described: Described = session.call("DOM.describeNode", params).await.ok()?;
+    let attribute = |name: &str| {
+        let pairs = described.node.attributes.as_chunks::<2>().0;
+        pairs
+            .iter()
+            .find(|[found, _]| found == name)
+            .map(|[_, value]| value)
+    };
+    let sandbox = attribute("sandbox");
+    if sandbox.is_some_and(|allowed| !allowed.split_whitespace().any(|one| one == "allow-scripts"))
+    {
+        return None;
+    }
+    let prefix = attribute("data-sandbox-bid")
+        .or_else(|| attribute("bid"))?
+        .clone();
+    let marked = mark_frame(tabs, frame, prefix, Some(owner.backend_node_id)).await;
+    marked
+        .inspect_err(|error| tracing::debug!(%error, "a frame is left out"))
+        .ok()
+}
+
+async fn mark_frame(
+    tabs: &Tabs,
+    frame: Frame,
+    prefix: String,
+    owner: Option<i64>,
+) -> Result<MarkedFrame, ScriptError> {
+    let script = tabs.script_frame(&frame, World::Main).await?;
+    let function = include_str!("../page_scripts/mark.js");
+    let _name: String = script
+        .call(SCRIPT_TIMEOUT, function, &[json!(prefix)])
+        .await?;
+    Ok(MarkedFrame {
+        frame,
+        prefix,
+        owner,
+        script,
+    })
+}
+
+pub(super) async fn unmark(marked: &[MarkedFrame]) {
+    let function = include_str!("../page_scripts/unmark.js");
+    let unmarking = marked.iter().map(|frame| async move {
+        // A document that is gone has no marks.
+        let done: Result<Value, _> = frame.script.call(SCRIPT_TIMEOUT, function, &[]).await;
+        drop(done);
+    });
+    join_all(unmarking).await;
+}
+
+/// Id of the focused element, in the frame that has the focus.
+pub(super) async fn focused(marked: &[MarkedFrame]) -> Option<String> {
+    let function = include_str!("../page_scripts/focused.js");
+    let mut prefix = String::new();
+    loop {
+        let frame = marked.iter().find(|frame| frame.prefix == prefix)?;
+        let found: Option<String> = frame
+            .script
+            .call(SCRIPT_TIMEOUT, function, &[])
+            .await
+            .ok()?;
+        match found {
+            // An owner: its frame is deeper, so this ends.
+            Some(id)
+                if id.len() > prefix.len() && marked.iter().any(|frame| frame.prefix == id) =>
+            {
+                prefix = id;
+            }
+            found => return found,
+        }
+    }
+}
