@@ -68,9 +68,8 @@ impl Operations {
         const ELEMENT: &str = "Locator.count";
         match operation {
             Operation::Noop { wait_ms } => {
-                // A negative number is no time.
-                let time = Duration::try_from_secs_f64(wait_ms / 1000.0);
-                tokio::time::sleep(time.unwrap_or_default()).await;
+                let time = Duration::try_from_secs_f64(wait_ms.max(0.0) / 1000.0);
+                tokio::time::sleep(time.unwrap_or(Duration::MAX)).await;
                 Ok(())
             }
             // The client keeps the text itself.

@@ -61,10 +61,12 @@ async fn resolve(files: &[String], directory: &Path) -> Result<(Vec<PathBuf>, bo
     let mut directories = 0;
     for file in files {
         let path = directory.join(file);
-        let path = tokio::fs::canonicalize(&path)
-            .await
-            .unwrap_or_else(|_| without_dots(&path));
-        directories += usize::from(path.is_dir());
+        let real = tokio::fs::canonicalize(&path).await.ok();
+        // The protocol has no other texts than UTF-8.
+        let real = real.filter(|path| path.to_str().is_some());
+        let path = real.unwrap_or_else(|| without_dots(&path));
+        let found = tokio::fs::metadata(&path).await;
+        directories += usize::from(found.is_ok_and(|found| found.is_dir()));
         paths.push(path);
     }
     match directories {

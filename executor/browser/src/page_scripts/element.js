@@ -35,27 +35,27 @@ const preview = (element) => {
   const flags = ["checked", "disabled", "multiple", "readonly", "selected"];
   const attributes = [...attributesOf(element)]
     .filter(({ name }) => name !== "style")
-    .map(({ name, value }) => (!value && flags.includes(name) ? ` ${name}` : ` ${name}="${value}"`))
+    .map(({ name, value }) => ` ${name}${!value && flags.includes(name) ? "" : `="${value}"`}`)
     .sort((one, other) => one.length - other.length);
-  const name = nodeName(element).toLowerCase();
+  const name = cut(nodeName(element).toLowerCase(), 100);
   const start = `<${name}${cut(attributes.join(""), 500)}`;
   const voids =
     "area base br col command embed hr img input keygen link menuitem meta param source track wbr";
   const children = [...childNodes(element)];
   const isText = children.length <= 5 && children.every((child) => child instanceof Text);
   const text = isText ? children.map(({ data }) => data).join("") : "…";
-  const all = voids.split(" ").includes(name) ? `${start}/>` : `${start}>${cut(text, 50)}</${name}>`;
-  return all.replaceAll("\n", "↵").replaceAll("\t", "⇆");
+  const rest = voids.split(" ").includes(name) ? "/>" : `>${cut(text, 50)}</${name}>`;
+  return (start + rest).replaceAll("\n", "↵").replaceAll("\t", "⇆");
 };
 
 const FIELDS = "input, textarea, select";
 const isField = (element) => matches(element, FIELDS) || element.isContentEditable;
 
 // The button that an element belongs to, or the element.
-const inButton = (element, selector) => (!isField(element) && closest(element, selector)) || element;
+const inButton = (element, selector) =>
+  (!isField(element) && closest(element, selector)) || element;
 // The element that gets the pointer.
-const pointerTarget = (element) =>
-  inButton(element, "button, [role=button], a, [role=link]");
+const pointerTarget = (element) => inButton(element, "button, [role=button], a, [role=link]");
 // The control that an element stands for.
 const control = (element) => {
   const found = inButton(element, "button, [role=button], [role=checkbox], [role=radio]");
@@ -101,13 +101,14 @@ const hasRole = (element, roles) => roles.split(" ").includes(role(element));
 
 const isDisabled = (element) => {
   if (matches(element, "button, input, select, textarea, option, optgroup")) {
-    if (matches(element, "[disabled], optgroup[disabled] > option, select optgroup[disabled] option"))
-      return true;
+    if (matches(element, "[disabled], optgroup[disabled] option")) return true;
     const fieldset = closest(element, "fieldset[disabled]");
     const legend = fieldset && [...fieldset.children].find((child) => matches(child, "legend"));
     if (fieldset && !legend?.contains(element)) return true;
   }
-  const counts = role(element) ? hasRole(element, DISABLEABLE_ROLES) : matches(element, DISABLEABLE);
+  const counts = role(element)
+    ? hasRole(element, DISABLEABLE_ROLES)
+    : matches(element, DISABLEABLE);
   for (let above = counts ? element : null; above; above = parent(above)) {
     const value = (attribute(above, "aria-disabled") ?? "").toLowerCase();
     if (value === "true" || value === "false") return value === "true";

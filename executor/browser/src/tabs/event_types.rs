@@ -26,7 +26,7 @@ events! {
     NavigatedFrame { id: String, loader_id: String, url: String, url_fragment: Option<String> }
     NavigatedWithin { frame_id: String, url: String }
     Lifecycle { frame_id: String, loader_id: String, name: String }
-    NavigationStep { frame_id: String, disposition: Option<String> }
+    NavigationStep { frame_id: String, disposition: Option<String>, delay: Option<f64> }
     Dialog { r#type: String }
     ChooserOpened { backend_node_id: Option<i64>, mode: String }
     Dragged { data: serde_json::Value }

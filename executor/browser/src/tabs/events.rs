@@ -64,7 +64,8 @@ impl TabsState {
             "Page.frameNavigated" => self.frame_navigated(session, read(params)?),
             "Page.navigatedWithinDocument" => self.navigated_within(session, read(params)?),
             "Page.lifecycleEvent" => self.lifecycle(session, &read(params)?),
-            "Page.frameRequestedNavigation"
+            "Page.frameScheduledNavigation"
+            | "Page.frameRequestedNavigation"
             | "Page.frameClearedScheduledNavigation"
             | "Page.frameStartedNavigating"
             | "Page.frameStoppedLoading" => self.navigation_step(session, method, read(params)?),

@@ -24,6 +24,8 @@ impl TabsState {
             return;
         };
         match method {
+            // A later refresh is not on its way yet.
+            "Page.frameScheduledNavigation" => frame.is_requested |= event.delay == Some(0.0),
             "Page.frameRequestedNavigation" => {
                 frame.is_requested |= event.disposition.as_deref() == Some("currentTab");
             }
