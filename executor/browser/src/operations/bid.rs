@@ -1,4 +1,5 @@
-//! Ids of elements (section 2.5): letters name the frames on the way, digits the element.
+//! Ids of elements (section 2.5): letters name the frames on the way, digits the element. Ids come
+//! from models, so that any text is possible.
 
 /// An id that is split into its frames.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Clicks and hovering.
+//! Clicks and hovering. The events of a click are sent at once, so that a page that changes in
+//! between does not turn it into something else.
 
 use super::aim::Aim;
 use super::call_log::Words;

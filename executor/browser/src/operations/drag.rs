@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::click::{HOVER, HOVER_AIM};
@@ -90,9 +89,8 @@ impl Drag<'_> {
 
     async fn intercept(&self, is_on: bool, limit: Duration) -> Result<(), CdpError> {
         let params = json!({"enabled": is_on});
-        let session = &self.page.tab.session;
-        let switching = session.call_within::<IgnoredAny>(limit, "Input.setInterceptDrags", params);
-        self.page.input(async { switching.await.map(drop) }).await
+        let method = "Input.setInterceptDrags";
+        self.page.send_input(limit, method, [params]).await
     }
 
     async fn move_over(&self, call: &mut ElementCall<'_>) -> Result<Point, StepError> {
@@ -149,9 +147,8 @@ impl Drag<'_> {
         limit: Duration,
     ) -> Result<(), CdpError> {
         let params = json!({"type": r#type, "x": point.x, "y": point.y, "data": data});
-        let session = &self.page.tab.session;
-        let sending = session.call_within::<IgnoredAny>(limit, "Input.dispatchDragEvent", params);
-        self.page.input(async { sending.await.map(drop) }).await
+        let method = "Input.dispatchDragEvent";
+        self.page.send_input(limit, method, [params]).await
     }
 
     async fn release_at(&self, point: Point) -> Result<(), CdpError> {

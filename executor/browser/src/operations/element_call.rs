@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 const GRACE: Duration = Duration::from_millis(500);
 /// Time in which a failed operation may describe its element at least.
 const PREVIEW_TIMEOUT: Duration = Duration::from_millis(100);
-/// Waits between tries; the last one repeats.
+/// Waits between tries, in milliseconds; the last one repeats.
 const RETRY_DELAYS: [u64; 4] = [0, 20, 100, 100];
 
 /// Failure of a try.
@@ -125,10 +125,8 @@ impl<'a> ElementCall<'a> {
             }
             Err(TryError::Gone | TryError::Script(_)) => self.find_again().await?,
         }
-        let delay = RETRY_DELAYS[self.tries.min(RETRY_DELAYS.len() - 1)];
+        self.deadline.pause(&RETRY_DELAYS, self.tries).await;
         self.tries += 1;
-        let delay = Duration::from_millis(delay).min(self.deadline.remaining());
-        tokio::time::sleep(delay).await;
         if self.deadline.has_passed() {
             return Err(self.log().await.timeout(TIMEOUT));
         }

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::geometry::{Placement, Point, Quad};
 use super::locate::Target;
 use super::scripts;
+use crate::cdp::CdpError;
 use crate::tabs::{Element, ScriptError};
 
 /// The frames on the way to an element. The main frame has number 0.
@@ -88,13 +89,9 @@ async fn placement(owner: &Element, limit: Duration) -> Result<Option<Placement>
 }
 
 /// `None` for the error of an element that has no box.
-pub(super) fn no_box<T>(error: crate::cdp::CdpError) -> Result<Option<T>, ScriptError> {
+pub(super) fn no_box<T>(error: CdpError) -> Result<Option<T>, ScriptError> {
     match error {
-        crate::cdp::CdpError::Protocol { message, .. }
-            if message.starts_with("Could not compute") =>
-        {
-            Ok(None)
-        }
+        CdpError::Protocol { message, .. } if message.starts_with("Could not compute") => Ok(None),
         error => Err(error.into()),
     }
 }

@@ -1,4 +1,5 @@
-//! Points and quadrilaterals in the viewport of a page and in those of its frames.
+//! Points and quadrilaterals in the viewport of a page and in those of its frames. Elements and
+//! frames may be transformed, so that rectangles do not suffice.
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {

@@ -1,49 +1,38 @@
-//! Keyboard events of a page. Chromium hands them to the frame that has the focus.
+//! Keyboard events of a page. They go to the session of the page, also for frames of other
+//! sites: Chromium hands them to the frame that has the focus.
 
 use std::time::Duration;
 
-use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::page::Page;
 use crate::cdp::CdpError;
 use crate::keys::Key;
 
+const METHOD: &str = "Input.dispatchKeyEvent";
+
 impl Page {
-    /// Presses keys in their order and releases them in the reverse one, all at once.
+    /// Presses keys in their order, and releases them in the reverse one.
     pub(super) async fn press_keys(&self, limit: Duration, keys: &[Key]) -> Result<(), CdpError> {
-        let events = keys
-            .iter()
-            .map(key_down)
-            .chain(keys.iter().rev().map(key_up));
-        self.send_keys(limit, events.collect()).await
+        let releases = keys.iter().rev().map(key_up);
+        let events = keys.iter().map(key_down).chain(releases);
+        self.send_input(limit, METHOD, events).await
     }
 
     pub(super) async fn hold_keys(&self, limit: Duration, keys: &[Key]) -> Result<(), CdpError> {
-        self.send_keys(limit, keys.iter().map(key_down).collect())
-            .await
+        let events = keys.iter().map(key_down);
+        self.send_input(limit, METHOD, events).await
     }
 
     pub(super) async fn release_keys(&self, limit: Duration, keys: &[Key]) -> Result<(), CdpError> {
-        self.send_keys(limit, keys.iter().rev().map(key_up).collect())
-            .await
-    }
-
-    async fn send_keys(&self, limit: Duration, events: Vec<Value>) -> Result<(), CdpError> {
-        let session = &self.tab.session;
-        let sending = events
-            .into_iter()
-            .map(|event| session.call_within::<IgnoredAny>(limit, "Input.dispatchKeyEvent", event));
-        let sending = futures::future::try_join_all(sending);
-        self.input(async { sending.await.map(drop) }).await
+        let events = keys.iter().rev().map(key_up);
+        self.send_input(limit, METHOD, events).await
     }
 
     /// Inserts a text in place of the selection, as one edit.
     pub(super) async fn insert_text(&self, limit: Duration, text: &str) -> Result<(), CdpError> {
-        let session = &self.tab.session;
         let params = json!({"text": text});
-        let inserting = session.call_within::<IgnoredAny>(limit, "Input.insertText", params);
-        self.input(async { inserting.await.map(drop) }).await
+        self.send_input(limit, "Input.insertText", [params]).await
     }
 }
 

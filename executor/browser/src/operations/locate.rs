@@ -1,4 +1,5 @@
-//! Finds the element that an id names, frame by frame (section 2.5).
+//! Finds the element that an id names, frame by frame (section 2.5). A document may be replaced
+//! meanwhile, after which the search begins again.
 
 use std::time::Duration;
 
@@ -60,9 +61,7 @@ impl Page {
         deadline: Deadline,
         counts: fn(&LocateError) -> bool,
     ) -> Result<Target, LocateError> {
-        let mut delays = DELAYS
-            .into_iter()
-            .chain(std::iter::repeat(DELAYS[DELAYS.len() - 1]));
+        let mut tries = 0;
         loop {
             match self.locate(bid, deadline).await {
                 Err(error)
@@ -71,8 +70,8 @@ impl Page {
                         && !deadline.has_passed()
                         && !self.is_gone() =>
                 {
-                    let delay = Duration::from_millis(delays.next().unwrap_or_default());
-                    tokio::time::sleep(delay.min(deadline.remaining())).await;
+                    deadline.pause(&DELAYS, tries).await;
+                    tries += 1;
                 }
                 result => return result,
             }

@@ -1,9 +1,9 @@
-//! Mouse events of a page. Chromium hands them to the frame at their place.
+//! Mouse events of a page. They go to the session of the page, also for frames of other sites:
+//! Chromium hands them to the frame at their place.
 
 use std::time::Duration;
 
 use serde::Serialize;
-use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::geometry::Point;
@@ -12,6 +12,7 @@ use crate::cdp::CdpError;
 use crate::error::StepError;
 use crate::program::MouseButton;
 
+const METHOD: &str = "Input.dispatchMouseEvent";
 /// Time in which a page must take a turn of the wheel.
 const WHEEL_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -91,7 +92,6 @@ impl MouseEvent {
 }
 
 impl Page {
-    /// Sends events at once, so that nothing comes between them, and waits for their answers.
     pub(super) async fn send_mouse(
         &self,
         limit: Duration,
@@ -100,12 +100,7 @@ impl Page {
         if let Some(last) = events.last() {
             self.tabs.set_mouse(&self.tab.id, last.position());
         }
-        let session = &self.tab.session;
-        let sending = events.iter().map(|event| {
-            session.call_within::<IgnoredAny>(limit, "Input.dispatchMouseEvent", event)
-        });
-        let sending = futures::future::try_join_all(sending);
-        self.input(async { sending.await.map(drop) }).await
+        self.send_input(limit, METHOD, events).await
     }
 
     pub(super) async fn turn_wheel(&self, delta_x: f64, delta_y: f64) -> Result<(), StepError> {
@@ -113,10 +108,7 @@ impl Page {
         let params = json!({
             "type": "mouseWheel", "x": x, "y": y, "deltaX": delta_x, "deltaY": delta_y,
         });
-        let session = &self.tab.session;
-        let turning =
-            session.call_within::<IgnoredAny>(WHEEL_TIMEOUT, "Input.dispatchMouseEvent", params);
-        match self.input(async { turning.await.map(drop) }).await {
+        match self.send_input(WHEEL_TIMEOUT, METHOD, [params]).await {
             // The page is busy, and scrolls later.
             Ok(()) | Err(CdpError::Timeout(_)) => Ok(()),
             Err(CdpError::Closed) => Err(closed_error("Mouse.wheel")),

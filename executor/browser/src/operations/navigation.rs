@@ -1,4 +1,5 @@
-//! Navigation of a tab by its address and by its history.
+//! Navigation of a tab by its address and by its history, until the `load` event. When the time is
+//! up, loading stops, so that the page can be observed as it is.
 
 use std::time::Duration;
 

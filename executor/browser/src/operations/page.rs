@@ -1,13 +1,17 @@
-//! The tab that an operation acts on, and what input in it may cause.
+//! The tab that an operation acts on. Input may close the tab or replace its documents, which the
+//! operation waits for: the next one finds the page that the input leads to.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
+use futures::future::try_join_all;
+use serde::Serialize;
+use serde::de::IgnoredAny;
 use tokio::time::Instant;
 
 use crate::cdp::CdpError;
 use crate::error::StepError;
-use crate::tabs::{FrameId, Tab, Tabs};
+use crate::tabs::{FrameId, ScriptError, Tab, Tabs};
 
 /// Time in which a navigation that an input caused must have its document.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -31,17 +35,31 @@ impl Page {
         self.tabs.get(&self.tab.id).is_none()
     }
 
-    /// Waits for the answer to an input, unless the input closes the tab.
-    pub(super) async fn input(
+    /// Sends events at once, so that nothing comes between them, and waits for their answers.
+    /// There are none if the input closes the tab or replaces the document: it must not be
+    /// repeated then.
+    pub(super) async fn send_input<P: Serialize>(
         &self,
-        input: impl Future<Output = Result<(), CdpError>>,
+        limit: Duration,
+        method: &'static str,
+        events: impl IntoIterator<Item = P>,
     ) -> Result<(), CdpError> {
+        let session = &self.tab.session;
+        let sending = events
+            .into_iter()
+            .map(|event| session.call_within::<IgnoredAny>(limit, method, event));
         let result = tokio::select! {
-            biased;
+            result = try_join_all(sending) => result,
             () = self.tabs.gone(&self.tab.id) => return Ok(()),
-            result = input => result,
         };
-        if self.is_gone() { Ok(()) } else { result }
+        match result {
+            Err(error)
+                if !self.is_gone() && !ScriptError::Browser(error.clone()).is_transient() =>
+            {
+                Err(error)
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn navigations(&self) -> NavigationsBefore {
@@ -88,6 +106,13 @@ impl Deadline {
 
     pub(super) fn has_passed(self) -> bool {
         self.remaining().is_zero()
+    }
+
+    /// Waits before a next try: so many milliseconds after each, and the last again and again.
+    pub(super) async fn pause(self, delays: &[u64], tries: usize) {
+        let delay = delays.get(tries).or(delays.last()).copied();
+        let delay = Duration::from_millis(delay.unwrap_or_default());
+        tokio::time::sleep(delay.min(self.remaining())).await;
     }
 
     /// Time for a call.

@@ -1,4 +1,5 @@
-//! Focus, and keys for the element that has it.
+//! Focus, and keys for the element that has it. Unlike for the pointer, an element need not be
+//! visible: one that cannot have the focus is passed over, and the page gets the keys.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! Functions that operations call in pages.
+//! Functions that operations call in pages. Each call brings its text along: nothing is kept in a
+//! document that could be missing after the next navigation.
 
 /// A function with the shared ones around it.
 macro_rules! function {

@@ -1,4 +1,5 @@
-//! Choices in a select element.
+//! Choices in a select element, which are set by script: the list that opens on a click is not
+//! part of the page.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! The tabs of the browser as a list, in the order of their creation.
+//! The tabs of the browser as a list, in the order of their creation: models name them by index,
+//! as in a Python list.
 
 use serde::de::IgnoredAny;
 use serde_json::json;

@@ -1,4 +1,5 @@
-//! Filling of fields.
+//! Filling of fields. A text replaces the old one as a single edit, as if it was pasted; fields
+//! that have no text, such as dates, are set by script.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! Upload of files: a click that opens a chooser, and the answer to the chooser.
+//! Upload of files: a click that opens a chooser, and the answer to the chooser. The input that the
+//! files go to may be hidden, or outside of the document.
 
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};

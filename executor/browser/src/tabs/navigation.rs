@@ -1,4 +1,5 @@
-//! Navigations in progress, and waits of operations for what they cause.
+//! Navigations in progress, and waits of operations for what they cause. Waits end with the tab,
+//! whose navigations otherwise never would.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Runs the cases of the text files, each file in one browser.
+//! Runs the cases of the text files, each file in one browser. Except for what is better by
+//! intention, the results are those of the Python browser, which has run the same files.
 
 use std::path::Path;
 use std::time::Duration;
@@ -118,7 +119,7 @@ async fn check(
 ) -> Result<(), String> {
     let mut operations = Operations::new(tabs.clone(), tab.id.clone(), directory.to_owned());
     let directory = directory.to_str().unwrap();
-    run_program(&mut operations, &format!("goto(\"{url}\")"))
+    run_program(&mut operations, &format!("goto('{url}')"))
         .await
         .map_err(|error| error.to_string())?;
     let calls: Vec<_> = case

@@ -1,4 +1,5 @@
-//! Navigation by address and history, and by input.
+//! Navigation by address, history and input, and pages that hang or close: what needs a server of
+//! its own.
 
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ async fn serve_site() -> String {
             <button bid=9 onclick='window.close()'>close</button>
             <button bid=10 onclick='for (;;);'>hang</button>
             <button bid=12 onclick='window.open(location)'>open</button>
+            <button bid=13 onclick='onbeforeunload = (event) => event.preventDefault()'>stay</button>
+            <button bid=14 onclick='print()'>print</button>
             <iframe src=/frame name=frame></iframe>
             <a bid=11 href='/frame?in' target=frame>in</a>",
         )
@@ -142,11 +145,12 @@ async fn goto_tells_errors_and_addresses() {
         ("ftp://a/", "net::ERR_ABORTED at ftp://a/", "about:blank"),
     ] {
         let (tab, mut operations) = start(&chromium).await;
-        let result = run_program(&mut operations, &format!("goto(\"{url}\")")).await;
+        let result = run_program(&mut operations, &format!("goto('{url}')")).await;
         let expected = match error {
             "" => Ok(()),
             text => Err(format!(
-                "Error: Page.goto: {text}\nCall log:\n  - navigating to \"{url}\", waiting until \"load\"\n"
+                "Error: Page.goto: {text}\nCall log:\n  \
+                 - navigating to \"{url}\", waiting until \"load\"\n"
             )),
         };
         assert_eq!(result.map_err(|error| error.to_string()), expected);
@@ -165,7 +169,7 @@ async fn goto_stops_loading_when_the_time_is_up() {
         ("silence", "about:blank"),
         ("hanging", &format!("{base}/hanging")),
     ] {
-        let result = run_program(&mut operations, &format!("goto(\"{base}/{path}\")")).await;
+        let result = run_program(&mut operations, &format!("goto('{base}/{path}')")).await;
         let error = result.unwrap_err().to_string();
         let expected =
             "TimeoutError: Page.goto: Timeout 400ms exceeded.\nCall log:\n  - navigating to ";
@@ -185,14 +189,14 @@ async fn history_is_walked_in_both_directions() {
     let (a, b) = (format!("{base}/page/a"), format!("{base}/page/b"));
     for (program, reached) in [
         (
-            format!("goto(\"{a}\") goto(\"{b}\") click(\"2\")"),
+            format!("goto('{a}') goto('{b}') click('2')"),
             format!("{b}#part"),
         ),
         ("go_back()".into(), b.clone()),
         ("go_back()".into(), a.clone()),
         ("go_forward() go_forward()".into(), format!("{b}#part")),
         ("go_forward()".into(), format!("{b}#part")),
-        ("click(\"11\") go_back()".into(), format!("{b}#part")),
+        ("click('11') go_back()".into(), format!("{b}#part")),
         ("go_back() go_back() go_back()".into(), "about:blank".into()),
         ("go_back()".into(), "about:blank".into()),
     ] {
@@ -207,23 +211,22 @@ async fn navigations_by_input_are_awaited() {
     let chromium = Chromium::start().await;
     let a = format!("{base}/page/a");
     for (program, reached) in [
-        ("click(\"1\")", format!("{base}/page/next")),
+        ("click('1')", format!("{base}/page/next")),
         (
-            "fill(\"3\", \"x\") press(\"3\", \"Enter\")",
+            "fill('3', 'x') press('3', 'Enter')",
             format!("{base}/page/form?q=x"),
         ),
-        (
-            "click(\"1\") click(\"2\")",
-            format!("{base}/page/next#part"),
-        ),
-        ("click(\"4\") click(\"2\")", format!("{a}#part")),
-        ("click(\"5\") click(\"2\")", format!("{a}#part")),
-        ("click(\"6\") click(\"2\")", format!("{a}#part")),
-        ("click(\"7\") click(\"2\")", format!("{a}#part")),
-        ("click(\"8\") click(\"2\")", format!("{a}#part")),
+        ("click('13') click('1')", format!("{base}/page/next")),
+        ("click('14') click('2')", format!("{a}#part")),
+        ("click('1') click('2')", format!("{base}/page/next#part")),
+        ("click('4') click('2')", format!("{a}#part")),
+        ("click('5') click('2')", format!("{a}#part")),
+        ("click('6') click('2')", format!("{a}#part")),
+        ("click('7') click('2')", format!("{a}#part")),
+        ("click('8') click('2')", format!("{a}#part")),
     ] {
         let (tab, mut operations) = start(&chromium).await;
-        let program = format!("goto(\"{a}\") {program}");
+        let program = format!("goto('{a}') {program}");
         run_program(&mut operations, &program).await.unwrap();
         assert_eq!(url_of(&chromium, &tab), reached, "{program}");
         chromium.tabs.close(&tab.id).await.unwrap();
@@ -236,17 +239,17 @@ async fn a_page_that_closes_its_tab_ends_later_calls() {
     let chromium = Chromium::start().await;
     let (_, mut operations) = start(&chromium).await;
     // Only a tab that a page has opened may close itself.
-    let program = format!("goto(\"{base}/page/a\") click(\"12\")");
+    let program = format!("goto('{base}/page/a') click('12')");
     run_program(&mut operations, &program).await.unwrap();
     while chromium.tabs.list().len() < 2 {
         tokio::task::yield_now().await;
     }
-    let program = format!("tab_focus(-1) goto(\"{base}/page/a\") click(\"9\")");
+    let program = format!("tab_focus(-1) goto('{base}/page/a') click('9')");
     run_program(&mut operations, &program).await.unwrap();
     chromium.tabs.gone(operations.current()).await;
     for (program, method) in [
-        ("click(\"9\")", "Locator.count"),
-        ("goto(\"about:blank\")", "Page.goto"),
+        ("click('9')", "Locator.count"),
+        ("goto('about:blank')", "Page.goto"),
         ("go_back()", "Page.go_back"),
         ("go_forward()", "Page.go_forward"),
         ("scroll(0, 1)", "Mouse.wheel"),
@@ -256,7 +259,7 @@ async fn a_page_that_closes_its_tab_ends_later_calls() {
             format!("TargetClosedError: {method}: Target page, context or browser has been closed");
         assert_eq!(error.to_string(), expected);
     }
-    run_program(&mut operations, "tab_close() goto(\"about:blank\")")
+    run_program(&mut operations, "tab_close() goto('about:blank')")
         .await
         .unwrap();
 }
@@ -266,7 +269,7 @@ async fn a_page_that_hangs_fails_operations_in_their_time() {
     let base = serve_site().await;
     let chromium = Chromium::start().await;
     let (_, mut operations) = start(&chromium).await;
-    let program = format!("goto(\"{base}/page/a\") click(\"10\")");
+    let program = format!("goto('{base}/page/a') click('10')");
     let error = run_program(&mut operations, &program).await.unwrap_err();
     assert!(
         error
@@ -274,9 +277,9 @@ async fn a_page_that_hangs_fails_operations_in_their_time() {
             .starts_with("TimeoutError: Locator.click: Timeout 500ms exceeded.\n")
     );
     for (program, method) in [
-        ("click(\"2\")", "Locator.click"),
-        ("fill(\"3\", \"x\")", "Locator.fill"),
-        ("press(\"3\", \"x\")", "Locator.press"),
+        ("click('2')", "Locator.click"),
+        ("fill('3', 'x')", "Locator.fill"),
+        ("press('3', 'x')", "Locator.press"),
     ] {
         let error = run_program(&mut operations, program)
             .await
@@ -286,6 +289,6 @@ async fn a_page_that_hangs_fails_operations_in_their_time() {
         assert!(error.starts_with(&expected), "{error}");
     }
     run_program(&mut operations, "scroll(0, 1)").await.unwrap();
-    let program = format!("goto(\"{base}/page/b\") click(\"2\")");
+    let program = format!("goto('{base}/page/b') click('2')");
     run_program(&mut operations, &program).await.unwrap();
 }

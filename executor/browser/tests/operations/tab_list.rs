@@ -1,4 +1,4 @@
-//! The list of tabs.
+//! The list of tabs, and a tab that is not in front.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn tabs_are_chosen_as_in_a_python_list() {
         );
         result.map_err(|error| error.to_string())
     };
-    let program = format!("goto(\"{base}\") new_tab() new_tab()");
+    let program = format!("goto('{base}') new_tab() new_tab()");
     run(&mut operations, &program).await.unwrap();
     let ids: Vec<_> = tabs.list().into_iter().map(|tab| tab.id).collect();
     assert_eq!(ids.len(), 3);
@@ -49,7 +49,7 @@ async fn tabs_are_chosen_as_in_a_python_list() {
     }
     // A tab behind others acts as if it were in front.
     let mut behind = Operations::new(tabs.clone(), first.clone(), "/".into());
-    run(&mut behind, "click(\"1\") press(\"1\", \"Enter\")")
+    run(&mut behind, "click('1') press('1', 'Enter')")
         .await
         .unwrap();
     assert_eq!(title(tabs, &first).await, "2");
