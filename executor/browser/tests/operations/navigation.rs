@@ -27,7 +27,7 @@ async fn serve_site() -> String {
             <button bid=9 onclick='window.close()'>close</button>
             <button bid=10 onclick='for (;;);'>hang</button>
             <button bid=12 onclick='window.open(location)'>open</button>
-            <button bid=13 onclick='onbeforeunload = (event) => event.preventDefault()'>stay</button>
+            <button bid=13 onclick='onbeforeunload = (e) => e.preventDefault()'>stay</button>
             <button bid=14 onclick='print()'>print</button>
             <iframe src=/frame name=frame></iframe>
             <a bid=11 href='/frame?in' target=frame>in</a>",
