@@ -1,0 +1,3 @@
+mod binding;
+mod parser;
+mod properties;
