@@ -6,8 +6,12 @@
 pub mod cdp;
 pub mod chromium;
 pub mod error;
+pub mod keys;
 pub mod observe;
+pub mod operations;
 pub mod program;
+pub mod python_repr;
 pub mod render;
 pub mod snapshot;
+pub mod step;
 pub mod tabs;

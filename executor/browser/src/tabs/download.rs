@@ -16,12 +16,15 @@ pub struct Download {
 
 #[derive(Debug, Default)]
 pub(super) struct Downloads {
+    /// Number of downloads so far.
+    pub(super) count: u64,
     running: Vec<Download>,
     ended: VecDeque<Download>,
 }
 
 impl Downloads {
     pub(super) fn begin(&mut self, download: Download) {
+        self.count += 1;
         if self.running.len() < MAX_DOWNLOADS {
             self.running.push(download);
         }

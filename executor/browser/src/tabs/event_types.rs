@@ -14,8 +14,8 @@ macro_rules! events {
 
 events! {
     Attached { session_id: String, target_info: TargetInfo }
-    TargetInfo { target_id: String, r#type: String, url: String }
     TargetChanged { target_info: TargetInfo }
+    TargetInfo { target_id: String, r#type: String, title: String, url: String }
     Detached { session_id: String }
     Destroyed { target_id: String }
     DownloadBegins { frame_id: Option<String>, guid: String, url: String, suggested_filename: String }
@@ -26,8 +26,7 @@ events! {
     NavigatedFrame { id: String, loader_id: String, url: String, url_fragment: Option<String> }
     NavigatedWithin { frame_id: String, url: String }
     Lifecycle { frame_id: String, loader_id: String, name: String }
-    NavigationStarted { frame_id: String, disposition: Option<String> }
-    FrameEvent { frame_id: String }
+    NavigationStep { frame_id: String, disposition: Option<String> }
     Dialog { r#type: String }
     ChooserOpened { backend_node_id: Option<i64>, mode: String }
     Dragged { data: serde_json::Value }

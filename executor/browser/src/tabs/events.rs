@@ -49,12 +49,14 @@ impl TabsState {
     ) -> serde_json::Result<bool> {
         match method {
             "Target.attachedToTarget" => self.attached(session, read(params)?),
-            "Target.detachedFromTarget" => self.detached(&read(params)?),
             "Target.targetInfoChanged" => self.target_changed(read(params)?),
+            "Target.detachedFromTarget" => self.detached(&read(params)?),
             "Target.targetDestroyed" | "Target.targetCrashed" => {
                 let event::Destroyed { target_id } = read(params)?;
-                self.crashes += usize::from(method == "Target.targetCrashed");
-                self.remove(&TargetId(target_id.into()));
+                let id = TargetId(target_id.into());
+                let has_crashed = method == "Target.targetCrashed" && self.find(&id).is_some();
+                self.crashes += usize::from(has_crashed);
+                self.remove(&id);
             }
             "Inspector.targetCrashed" => self.crashed(session),
             "Browser.downloadWillBegin" => self.download_begins(read(params)?),
@@ -64,16 +66,10 @@ impl TabsState {
             "Page.frameNavigated" => self.frame_navigated(session, read(params)?),
             "Page.navigatedWithinDocument" => self.navigated_within(session, read(params)?),
             "Page.lifecycleEvent" => self.lifecycle(session, &read(params)?),
-            "Page.frameStartedNavigating" | "Page.frameRequestedNavigation" => {
-                let event: event::NavigationStarted = read(params)?;
-                if event.disposition.is_none_or(|place| place == "currentTab") {
-                    self.set_navigating(session, event.frame_id, true);
-                }
-            }
-            "Page.frameStoppedLoading" => {
-                let event::FrameEvent { frame_id } = read(params)?;
-                self.set_navigating(session, frame_id, false);
-            }
+            "Page.frameRequestedNavigation"
+            | "Page.frameClearedScheduledNavigation"
+            | "Page.frameStartedNavigating"
+            | "Page.frameStoppedLoading" => self.navigation_step(session, method, read(params)?),
             "Page.javascriptDialogOpening" => self.dialog(session, &read(params)?),
             "Page.fileChooserOpened" => self.file_chooser(session, &read(params)?),
             "Input.dragIntercepted" => {
@@ -124,12 +120,14 @@ impl TabsState {
                     id: target.clone(),
                     session: session.clone(),
                     url: info.url,
+                    title: info.title,
                 };
                 let main = FrameState::new(tab.main_frame(), None, session.clone(), 0);
                 self.tabs.push(TabState {
                     frames: [(tab.main_frame(), main)].into(),
                     tab,
                     frame_count: 1,
+                    navigation_count: 0,
                     mouse: (0.0, 0.0),
                     file_chooser: None,
                     drag: None,
@@ -184,7 +182,11 @@ impl TabsState {
         let info = event.target_info;
         let id = TargetId(info.target_id.into());
         if let Some(state) = self.find_mut(&id) {
-            state.tab.url = info.url;
+            state.tab.title = info.title;
+            // Later addresses are those of documents, which differ for errors.
+            if state.tab.url.is_empty() {
+                state.tab.url = info.url;
+            }
         }
     }
 
@@ -219,7 +221,7 @@ impl TabsState {
             let id = FrameId(frame.into());
             for state in &mut self.tabs {
                 if let Some(frame) = state.frames.get_mut(&id) {
-                    frame.is_navigating = false;
+                    frame.end_navigation();
                 }
             }
         }
@@ -280,10 +282,8 @@ impl TabsState {
         let Some(frame) = state.frames.get_mut(&id) else {
             return;
         };
-        if frame.loader != event.loader_id {
-            frame.begin_document(&event.loader_id);
-        }
-        frame.is_navigating = false;
+        state.navigation_count += u64::from(frame.begin_document(&event.loader_id));
+        frame.end_navigation();
         let url = event.url + event.url_fragment.as_deref().unwrap_or_default();
         frame.url.clone_from(&url);
         if is_main {
@@ -304,7 +304,8 @@ impl TabsState {
         }
         if let Some(frame) = state.frames.get_mut(&id) {
             frame.url = event.url;
-            frame.is_navigating = false;
+            frame.end_navigation();
+            state.navigation_count += 1;
         }
     }
 
@@ -317,21 +318,14 @@ impl TabsState {
             return;
         };
         match event.name.as_str() {
-            "init" | "commit" => frame.begin_document(&event.loader_id),
+            "init" | "commit" => {
+                state.navigation_count += u64::from(frame.begin_document(&event.loader_id));
+            }
             "DOMContentLoaded" if frame.loader == event.loader_id => frame.is_ready = true,
             "load" if frame.loader == event.loader_id => {
                 (frame.is_ready, frame.is_loaded) = (true, true);
             }
             _ => {}
-        }
-    }
-
-    fn set_navigating(&mut self, session: &SessionId, frame: String, is_navigating: bool) {
-        let id = FrameId(frame.into());
-        if let Some(state) = self.of_session(session)
-            && let Some(frame) = state.frames.get_mut(&id)
-        {
-            frame.is_navigating = is_navigating;
         }
     }
 

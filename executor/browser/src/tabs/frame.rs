@@ -54,8 +54,10 @@ pub(super) struct FrameState {
     pub(super) is_ready: bool,
     /// True after `load`.
     pub(super) is_loaded: bool,
+    /// True from a page's request for a navigation until that starts or is dropped.
+    pub(super) is_requested: bool,
     /// True from the start of a navigation until its document is there or it has failed.
-    pub(super) is_navigating: bool,
+    pub(super) is_started: bool,
     pub(super) main_context: Option<i64>,
     pub(super) isolated_context: Option<i64>,
 }
@@ -72,7 +74,8 @@ impl FrameState {
             url: String::new(),
             is_ready: true,
             is_loaded: true,
-            is_navigating: false,
+            is_requested: false,
+            is_started: false,
             main_context: None,
             isolated_context: None,
         }
@@ -88,12 +91,21 @@ impl FrameState {
         }
     }
 
-    /// Begins a new document, unless it is known already.
-    pub(super) fn begin_document(&mut self, loader: &str) {
-        if self.loader != loader {
+    pub(super) fn is_navigating(&self) -> bool {
+        self.is_requested || self.is_started
+    }
+
+    pub(super) fn end_navigation(&mut self) {
+        (self.is_requested, self.is_started) = (false, false);
+    }
+
+    /// Begins a new document. Returns false if it is known already.
+    pub(super) fn begin_document(&mut self, loader: &str) -> bool {
+        let is_new = self.loader != loader;
+        if is_new {
             loader.clone_into(&mut self.loader);
             (self.is_ready, self.is_loaded) = (false, false);
         }
-        self.is_navigating = false;
+        is_new
     }
 }

@@ -26,10 +26,6 @@ pub(super) fn page(session: &Session) {
         "Emulation.setDeviceMetricsOverride",
         json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}),
     );
-    session.send(
-        "Page.setInterceptFileChooserDialog",
-        json!({"enabled": true}),
-    );
     session.send("Inspector.enable", json!({}));
     frame(session);
 }
@@ -38,6 +34,10 @@ pub(super) fn page(session: &Session) {
 pub(super) fn frame(session: &Session) {
     session.send("Page.enable", json!({}));
     session.send("Page.setLifecycleEventsEnabled", json!({"enabled": true}));
+    session.send(
+        "Page.setInterceptFileChooserDialog",
+        json!({"enabled": true}),
+    );
     // An inactive tab acts as if it had the focus.
     session.send(
         "Emulation.setFocusEmulationEnabled",

@@ -1,6 +1,6 @@
 //! State of all tabs. Methods only read and write memory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
@@ -42,6 +42,7 @@ pub struct Tab {
     pub id: TargetId,
     pub session: Session,
     pub url: String,
+    pub title: String,
 }
 
 impl Tab {
@@ -57,6 +58,8 @@ pub(super) struct TabState {
     pub(super) frames: HashMap<FrameId, FrameState>,
     /// Number of frames so far, which gives their order.
     pub(super) frame_count: u64,
+    /// Number of documents so far, and of navigations within one, in all frames.
+    pub(super) navigation_count: u64,
     pub(super) mouse: (f64, f64),
     /// Input element whose chooser was opened and not yet answered.
     pub(super) file_chooser: Option<FileChooser>,
@@ -144,7 +147,25 @@ impl TabsState {
 
     pub(super) fn is_navigating(&self, tab: &TargetId) -> bool {
         self.find(tab)
-            .is_some_and(|state| state.frames.values().any(|frame| frame.is_navigating))
+            .is_some_and(|state| state.frames.values().any(FrameState::is_navigating))
+    }
+
+    pub(super) fn navigating_frames(&self, tab: &TargetId) -> HashSet<FrameId> {
+        let frames = self
+            .find(tab)
+            .into_iter()
+            .flat_map(|tab| tab.frames.values());
+        let navigating = frames.filter(|frame| frame.is_navigating());
+        navigating.map(|frame| frame.id.clone()).collect()
+    }
+
+    /// True if the main frame has its document, after more than `since` navigations.
+    pub(super) fn has_navigated(&self, tab: &TargetId, since: u64) -> bool {
+        self.find(tab).is_some_and(|state| {
+            let main = state.frames.get(&state.tab.main_frame());
+            let is_loaded = main.is_some_and(|main| main.is_loaded && !main.is_navigating());
+            is_loaded && state.navigation_count > since
+        })
     }
 
     pub(super) fn are_documents_ready(&self, tab: &TargetId) -> bool {

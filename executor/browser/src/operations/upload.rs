@@ -1,0 +1,180 @@
+//! Upload of files: a click that opens a chooser, and the answer to the chooser.
+
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use super::page::Page;
+use crate::cdp::CALL_TIMEOUT;
+use crate::error::StepError;
+use crate::program::{Click, Deferred};
+use crate::tabs::{Element, FileChooser, ScriptError};
+
+const METHOD: &str = "FileChooser.set_files";
+/// Function that takes all files from a field.
+const CLEAR_INPUT: &str = "(input) => {
+    input.files = new DataTransfer().files;
+    input.dispatchEvent(new Event('input', {bubbles: true, composed: true}));
+    input.dispatchEvent(new Event('change', {bubbles: true}));
+}";
+/// Function that waits for an `input` event of a field.
+const AWAIT_INPUT: &str =
+    "(input) => new Promise((done) => input.addEventListener('input', () => done(), {once: true}))";
+
+/// Time in which a click must open a chooser.
+const CHOOSER_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Page {
+    pub(super) async fn upload(
+        &self,
+        bid: &str,
+        files: Deferred<Vec<String>>,
+        directory: &Path,
+    ) -> Result<(), StepError> {
+        self.tabs.forget_interceptions(&self.tab.id);
+        self.click(bid, Ok(Click::default()), 1).await?;
+        let chooser = self.tabs.file_chooser(&self.tab.id, CHOOSER_TIMEOUT).await;
+        let chooser = chooser.ok_or_else(no_chooser)?;
+        let (paths, is_directory) = resolve(&files?, directory).await?;
+        answer(&chooser, &paths, is_directory).await
+    }
+}
+
+fn no_chooser() -> StepError {
+    let milliseconds = CHOOSER_TIMEOUT.as_millis();
+    let rule = "=".repeat(60);
+    let message = format!(
+        "Timeout {milliseconds}ms exceeded while waiting for event \"filechooser\"\n\
+         =========================== logs ===========================\n\
+         waiting for event \"filechooser\"\n{rule}"
+    );
+    StepError::new("TimeoutError", message)
+}
+
+/// Paths in full, and whether they are one directory.
+async fn resolve(files: &[String], directory: &Path) -> Result<(Vec<PathBuf>, bool), StepError> {
+    let mut paths = Vec::new();
+    let mut directories = 0;
+    for file in files {
+        let path = directory.join(file);
+        let path = tokio::fs::canonicalize(&path)
+            .await
+            .unwrap_or_else(|_| without_dots(&path));
+        directories += usize::from(path.is_dir());
+        paths.push(path);
+    }
+    match directories {
+        0 => Ok((paths, false)),
+        1 if files.len() == 1 => Ok((paths, true)),
+        1 => Err(StepError::new(
+            "Error",
+            "File paths must be all files or a single directory",
+        )),
+        _ => Err(StepError::new(
+            "Error",
+            "Multiple directories are not supported",
+        )),
+    }
+}
+
+/// Resolves `.` and `..` of a path that does not exist.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut resolved = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                resolved.pop();
+            }
+            Component::CurDir => {}
+            other => resolved.push(other),
+        }
+    }
+    resolved
+}
+
+/// Gives a chooser its files, after the checks of the original in their order.
+async fn answer(
+    chooser: &FileChooser,
+    paths: &[PathBuf],
+    is_directory: bool,
+) -> Result<(), StepError> {
+    let input = input_of(chooser).await.map_err(|error| failure(&error))?;
+    let takes_directory: bool = input
+        .call(CALL_TIMEOUT, "(input) => input.webkitdirectory", &[])
+        .await
+        .map_err(|error| failure(&error))?;
+    if paths.len() > 1 && !chooser.is_multiple {
+        return Err(refusal(
+            "Non-multiple file input can only accept single file",
+        ));
+    }
+    if is_directory && !takes_directory {
+        return Err(refusal(
+            "File input does not support directories, pass individual files instead",
+        ));
+    }
+    if takes_directory && !is_directory {
+        return Err(refusal(
+            "[webkitdirectory] input requires passing a path to a directory",
+        ));
+    }
+    for path in paths {
+        tokio::fs::metadata(path).await.map_err(|error| {
+            let what = match error.kind() {
+                ErrorKind::PermissionDenied => "EACCES: permission denied",
+                _ => "ENOENT: no such file or directory",
+            };
+            let message = format!("{METHOD}: {what}, access '{}'", path.display());
+            StepError::new("Error", message)
+        })?;
+    }
+    if paths.is_empty() {
+        let clearing = input.call::<Value>(CALL_TIMEOUT, CLEAR_INPUT, &[]);
+        return clearing.await.map(drop).map_err(|error| failure(&error));
+    }
+    // Chromium lists a directory in its own time.
+    let listed = async {
+        if is_directory {
+            let waiting = input.call::<Value>(CALL_TIMEOUT, AWAIT_INPUT, &[]);
+            // The event is not needed, only its time.
+            let _ = waiting.await;
+        }
+    };
+    let params = json!({"files": paths, "backendNodeId": chooser.backend_node_id});
+    let session = &chooser.session;
+    let setting = session.call::<IgnoredAny>("DOM.setFileInputFiles", params);
+    let ((), set) = tokio::join!(listed, setting);
+    input.release();
+    set.map(drop).map_err(|error| failure(&error.into()))
+}
+
+async fn input_of(chooser: &FileChooser) -> Result<Element, ScriptError> {
+    #[derive(Deserialize)]
+    struct Answer {
+        object: Object,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Object {
+        object_id: String,
+    }
+    let params = json!({"backendNodeId": chooser.backend_node_id});
+    let session = chooser.session.clone();
+    let answer: Answer = session.call("DOM.resolveNode", params).await?;
+    Ok(Element {
+        session,
+        object_id: answer.object.object_id,
+    })
+}
+
+fn refusal(reason: &str) -> StepError {
+    StepError::new("Error", format!("{METHOD}: Error: {reason}"))
+}
+
+fn failure(error: &ScriptError) -> StepError {
+    StepError::new("Error", format!("{METHOD}: {error}"))
+}

@@ -1,0 +1,23 @@
+// Brings an element to where the pointer can reach it.
+async (element, states, attempt) => {
+  const failure = lacking(element, states);
+  if (failure) return failure;
+  // Other alignments avoid bars that stay at an edge.
+  const block = [null, "end", "center", "start"][attempt % 4];
+  if (block === null) element.scrollIntoViewIfNeeded();
+  else element.scrollIntoView({ block, inline: block, behavior: "instant" });
+  // A page that is not painted has no frames.
+  const frame = () =>
+    new Promise((resolve) => {
+      requestAnimationFrame(resolve);
+      setTimeout(resolve, 100);
+    });
+  const subject = inButton(element, "button, [role=button], [role=checkbox], [role=radio]");
+  await frame();
+  const before = rectangle(subject);
+  await frame();
+  if (!isConnected(element)) return gone;
+  const after = rectangle(subject);
+  const isStable = ["x", "y", "width", "height"].every((name) => before[name] === after[name]);
+  return isStable ? done() : retry("element is not stable");
+}
