@@ -1,10 +1,10 @@
 //! Reads the arguments of an action leniently: null arguments are absent, and flags may be words.
 
+use browser::python_repr::repr;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{ActionError, Range};
-use crate::serve::python_repr::repr;
 
 pub(super) struct Arguments<'a> {
     envelope: &'a Map<String, Value>,

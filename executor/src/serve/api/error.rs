@@ -3,11 +3,11 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
+use browser::python_repr::repr;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::serve::executor::ExecuteError;
-use crate::serve::python_repr::repr;
 use crate::serve::transfer::TransferError;
 
 /// `{"detail": …}`

@@ -1,5 +1,6 @@
 //! The command `view`: a file with line numbers, part of one, or a directory.
 
+use browser::python_repr::repr;
 use serde_json::Value;
 
 use super::EditError;
@@ -7,7 +8,6 @@ use super::directory_view;
 use super::edit_commands::lines;
 use super::edit_target::EditTarget;
 use super::line_numbers::number;
-use crate::serve::python_repr::repr;
 
 /// Shows a file or directory. `converted` is the text of a document, which the caller has read.
 pub(super) fn view(

@@ -4,10 +4,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use browser::python_repr::repr;
 use rustix::io::Errno;
 use serde_json::Value;
-
-use crate::serve::python_repr::repr;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
