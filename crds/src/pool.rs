@@ -10,7 +10,8 @@ use serde_with_macros::skip_serializing_none;
 use crate::duration::Duration;
 use crate::int_or_string::IntOrString;
 use crate::sandbox::{
-    EnvVar, ExecutorMode, Lifecycle, Port, PullPolicy, Resources, SecurityContext, Workspace,
+    EnvVar, ExecutorMode, Lifecycle, PLUGIN, Port, PullPolicy, Resources, SecurityContext,
+    Workspace,
 };
 use crate::schema::{any_object, duration};
 
@@ -206,6 +207,10 @@ pub struct PoolTemplate {
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub env: Vec<EnvVar>,
     pub executor: Option<ExecutorMode>,
+    /// Plugins of the native executor. Those of a sandbox that has some replace them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(max = 128), regex(pattern = PLUGIN)))]
+    pub plugins: Vec<String>,
     pub resources: Option<Resources>,
     /// Runtime class, for example `gvisor`.
     #[schemars(length(min = 1, max = 63))]

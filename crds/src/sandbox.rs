@@ -18,6 +18,9 @@ use crate::schema::{any_object, duration, resource_factor, resource_quantities, 
 
 pub use status::{PauseReason, Phase, PodStatus, PoolSnapshot, Restarts, SandboxStatus};
 
+/// Name of a plugin, and its options.
+pub(crate) const PLUGIN: &str = "^[a-z][-_a-z0-9]*(:[a-z0-9]+(,[a-z0-9]+)*)?$";
+
 /// An isolated, durable sandbox for one agent session.
 #[skip_serializing_none]
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -61,6 +64,9 @@ pub use status::{PauseReason, Phase, PodStatus, PoolSnapshot, Restarts, SandboxS
         "oldSelf.state != 'Running' || self.state != 'Running' || (has(self.command) == has(oldSelf.command) && (!has(self.command) || self.command == oldSelf.command))"
     ).message("command cannot change while the sandbox runs: pause it first"),
     validation = Rule::new(
+        "oldSelf.state != 'Running' || self.state != 'Running' || (has(self.plugins) == has(oldSelf.plugins) && (!has(self.plugins) || self.plugins == oldSelf.plugins))"
+    ).message("plugins cannot change while the sandbox runs: pause it first"),
+    validation = Rule::new(
         "oldSelf.state != 'Running' || self.state != 'Running' || (has(self.workspace) == has(oldSelf.workspace) && (!has(self.workspace) || self.workspace == oldSelf.workspace))"
     ).message("workspace cannot change while the sandbox runs: pause it first"),
     validation = Rule::new(
@@ -102,6 +108,11 @@ pub struct SandboxSpec {
 
     /// Replacement of the Python action execution server by the native one. Default: `Native`.
     pub executor: Option<ExecutorMode>,
+
+    /// Plugins of the native executor, besides those of its command: `NAME` or `NAME:OPTION,…`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(max = 128), regex(pattern = PLUGIN)))]
+    pub plugins: Vec<String>,
 
     /// CPU, memory and ephemeral storage, as in a Pod. Absent limits are the defaults of the
     /// operator.

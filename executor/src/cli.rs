@@ -68,9 +68,13 @@ pub(crate) struct ServeOptions {
     /// Directory that the shell starts in
     #[arg(long, default_value = "/workspace")]
     pub(crate) working_dir: PathBuf,
-    /// Any of `agent_skills`, `jupyter`, `vscode`
+    /// Any of `agent_skills`, `browser`, `jupyter`, `vscode`, and plugins of your own by the names of
+    /// their folders; `NAME:OPTION,OPTION` for one with options
     #[arg(long, num_args = 1..)]
     pub(crate) plugins: Vec<String>,
+    /// Directories with folders of plugins, before those in `/opt/sandbox/plugins`
+    #[arg(long, env = "SANDBOX_PLUGIN_PATH", default_value = "")]
+    pub(crate) plugin_path: String,
     /// User of the shell and owner of written files
     #[arg(long, default_value = "openhands")]
     pub(crate) username: String,
@@ -86,6 +90,18 @@ pub(crate) struct ServeOptions {
     /// Name of a browser evaluation environment
     #[arg(long, num_args = 1..)]
     pub(crate) browsergym_eval_env: Vec<String>,
+    /// Chromium to use instead of the one that the image has in a usual place
+    #[arg(long, env = "SANDBOX_BROWSER_PROGRAM")]
+    pub(crate) browser_program: Option<PathBuf>,
+    /// Seconds without use after which the browser ends; 0 for never
+    #[arg(long, env = "SANDBOX_BROWSER_IDLE_SECONDS", default_value_t = 0)]
+    pub(crate) browser_idle_seconds: u64,
+    /// Length of a page's tree, in characters, from which it has only what is visible; 0 for no limit
+    #[arg(long, env = "SANDBOX_BROWSER_MAX_TREE_CHARS", default_value_t = 0)]
+    pub(crate) browser_max_tree_chars: usize,
+    /// Memory of the browser in MiB above which its largest process ends; 0 for no limit
+    #[arg(long, env = "SANDBOX_BROWSER_MEMORY_MIB", default_value_t = 2048)]
+    pub(crate) browser_memory_mib: u64,
     /// Key that requests must carry in `X-Session-API-Key`
     #[arg(long, env = variable::SESSION_API_KEY, hide_env_values = true, default_value = "")]
     pub(crate) session_api_key: String,

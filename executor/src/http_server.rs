@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use self::idle::IdleConnections;
 
@@ -54,18 +55,20 @@ pub(crate) async fn serve(
 ) {
     let slots = Arc::new(Semaphore::new(limits.connections));
     let idle = Arc::new(IdleConnections::default());
-    let graceful = GracefulShutdown::new();
+    let connections = TaskTracker::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
             stream = accept(&listener, &slots, &idle) => {
-                handle(stream, router.clone(), limits, &idle, &graceful);
+                let serving = handle(stream, router.clone(), limits, &idle, stop.clone());
+                connections.spawn(serving);
             }
         }
     }
     drop(listener);
     // After the grace period the end of the process closes the remaining connections.
-    let _ = tokio::time::timeout(limits.grace, graceful.shutdown()).await;
+    connections.close();
+    let _ = tokio::time::timeout(limits.grace, connections.wait()).await;
 }
 
 type AcceptedStream = (TcpStream, Option<OwnedSemaphorePermit>);
@@ -111,8 +114,8 @@ fn handle(
     router: Router,
     limits: Limits,
     idle: &Arc<IdleConnections>,
-    graceful: &GracefulShutdown,
-) {
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + use<> {
     let _ = stream.set_nodelay(true);
     let member = idle.join();
     let of_requests = Arc::clone(&member);
@@ -135,20 +138,31 @@ fn handle(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)
-        .serve_connection(TokioIo::new(stream), service);
-    let connection = graceful.watch(connection);
-    // Ended by the peer, by a timeout, by the registry or by the end of the process.
-    tokio::spawn(async move {
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    // Ended by the peer, by a timeout, by the registry or by the end of the process. A connection
+    // that has switched protocols ends here and belongs to its handler.
+    async move {
         let _slot = slot;
+        let mut connection = pin!(connection);
+        let until_end = async {
+            tokio::select! {
+                result = connection.as_mut() => result,
+                () = stop.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            }
+        };
         tokio::select! {
             // First, so that no request is read from a connection that was chosen to be closed.
             biased;
             () = member.closed() => tracing::debug!("closed an idle connection: too many"),
-            result = connection => if let Err(error) = result {
+            result = until_end => if let Err(error) = result {
                 tracing::debug!(%error, "connection ended");
             },
         }
-    });
+    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::system;
 use self::environment::Environment;
 use self::executor::Executor;
 use self::identity::Identity;
+use self::manifest::OwnPlugin;
 use self::port::Port;
 use self::process_tree::ProcessSet;
 use self::shell::LaunchContext;
@@ -31,9 +32,12 @@ mod file_viewer;
 mod files;
 mod identity;
 mod launch_dir;
+mod local_http;
+mod manifest;
 mod mcp;
 mod memory_monitor;
 mod observation;
+mod output_tail;
 mod owner;
 mod plugin_choice;
 mod plugins;
@@ -68,11 +72,12 @@ pub(crate) async fn run(mut options: ServeOptions) -> anyhow::Result<ExitCode> {
     process_tree::adopt_orphans()?;
     tokio::spawn(process_tree::reap_orphans());
     if options.dormant {
-        options.defer_vscode();
+        options.defer_plugins();
     }
-    let context = launch_context(&options, Environment::default())?;
+    let own_plugins = OwnPlugin::read_all(&options)?;
+    let context = launch_context(&options, Environment::default(), &own_plugins)?;
     let identity = Arc::clone(&context.identity);
-    let executor = Executor::start(context, &options).await?;
+    let executor = Executor::start(context, &options, own_plugins).await?;
     let started = if options.dormant {
         Box::pin(dormant::wait(&options, executor, &mut signals)).await
     } else {
@@ -94,8 +99,10 @@ pub(crate) async fn run(mut options: ServeOptions) -> anyhow::Result<ExitCode> {
 fn launch_context(
     options: &ServeOptions,
     environment: Environment,
+    own_plugins: &[OwnPlugin],
 ) -> anyhow::Result<LaunchContext> {
     sandbox_setup::set_up(options)?;
+    let environment = environment.with(own_plugins.iter().flat_map(OwnPlugin::provided));
     let identity = Identity::resolve(&options.username, options.change_user())?;
     Ok(LaunchContext {
         identity: Arc::new(identity),

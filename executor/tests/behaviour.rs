@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod agent_skills;
+mod browser;
 mod client;
 mod conformance;
 mod dormant;
@@ -16,6 +17,7 @@ mod free_port;
 mod jupyter;
 mod mcp;
 mod minimal_images;
+mod own_plugins;
 mod plugins;
 mod prestart;
 mod python_client;

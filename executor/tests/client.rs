@@ -181,6 +181,8 @@ pub(crate) fn serve_command(working_dir: &Path, flags: &[&str]) -> Command {
     command
         .args(["serve", "0", "--username", "root", "--working-dir"])
         .arg(working_dir)
+        // Its folder of downloads would be in each listing.
+        .arg("--no-enable-browser")
         .args(flags)
         .env("SESSION_API_KEY", KEY)
         .env("SANDBOX_BIND_ADDRESS", "127.0.0.1")

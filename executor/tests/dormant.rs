@@ -16,6 +16,7 @@ use crate::client::{
 };
 use crate::conformance::environment::CaseEnvironment;
 use crate::free_port::free_port;
+use crate::own_plugins;
 use crate::plugins::{PLUGINS, is_alive, path};
 
 const SECRET: &str = "value\nwith 'quotes' \"and\" $HOME `id` \\ ! é";
@@ -234,6 +235,28 @@ fn claim_stops_and_starts_plugins() {
     let mut dormant = Dormant::start(&[]);
     dormant.claim(&PLUGINS, &[key, ("A", "b")]);
     assert_eq!(dormant.cell("import os; os.environ['A']"), "'b'");
+    assert_eq!(dormant.shell_starts(), 1);
+}
+
+#[test]
+fn plugins_of_users_start_at_the_claim() {
+    let folders = tempfile::tempdir().unwrap();
+    let manifest = "command: [sh, -c, 'echo $SECRET > out; exec sleep 1000']\n\
+                    provides: {WHERE: 'http://${HOST}/'}";
+    own_plugins::add(folders.path(), "p", manifest);
+    let flags = ["--plugins", "p"];
+    let mut dormant = Dormant::start(&flags);
+    assert_eq!(dormant.children().len(), 1, "the shell alone");
+    let variables = [
+        ("SESSION_API_KEY", KEY),
+        ("SECRET", "of the sandbox"),
+        ("SANDBOX_PLUGIN_PATH", folders.path().to_str().unwrap()),
+    ];
+    dormant.claim(&flags, &variables);
+    let out = folders.path().join("p/out");
+    wait_until(|| fs::read_to_string(&out).is_ok_and(|text| text == "of the sandbox\n"));
+    wait_until(|| dormant.process.plugin_state("p") == "ready");
+    assert_eq!(dormant.process.output("echo $WHERE"), "http://127.0.0.1/");
     assert_eq!(dormant.shell_starts(), 1);
 }
 

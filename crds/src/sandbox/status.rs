@@ -47,6 +47,10 @@ pub struct SandboxStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub pool_ports: Vec<super::Port>,
+    /// Names of the plugins of the native executor. The gateway forwards their hosts to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 40)))]
+    pub plugins: Vec<String>,
     /// Node of the Pod.
     #[schemars(length(max = 253))]
     pub node_name: Option<String>,

@@ -13,4 +13,5 @@ pub mod program;
 pub mod python_repr;
 pub mod render;
 pub mod snapshot;
+pub mod step;
 pub mod tabs;

@@ -1,5 +1,5 @@
 //! The operations of a program on a tab (`docs/specs/browser.md`, sections 2.3 and 2.4). Errors
-//! have the texts of section 2.2. Each operation ends in bounded time, whatever its page does.
+//! have the texts of section 2.2. Each operation ends in bounded time, even if its page hangs.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -5,3 +5,6 @@ pub mod dom;
 pub mod element;
 pub mod marks;
 pub mod table;
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,7 @@ mod screencast;
 mod script;
 mod setup;
 mod state;
+mod viewer_input;
 
 pub use self::download::Download;
 pub use self::frame::{Frame, FrameId};
@@ -29,9 +30,20 @@ pub use self::screencast::{Picture, Viewer};
 pub use self::script::{Element, ScriptError, ScriptFrame, World};
 use self::state::TabsState;
 pub use self::state::{FileChooser, Tab, TargetId};
+pub use self::viewer_input::{KeyKind, MouseButton, MouseKind, ViewerInput};
 
 /// Size of the viewport in CSS pixels; the device scale is 1.
 pub const VIEWPORT: (u32, u32) = (1280, 720);
+
+/// Names and versions of a browser, in its own words.
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Version {
+    pub product: String,
+    pub protocol_version: String,
+    pub user_agent: String,
+    pub js_version: String,
+}
 
 #[derive(Clone, Debug)]
 pub struct Tabs {
@@ -78,6 +90,10 @@ impl Tabs {
     /// Session of the browser itself.
     pub fn root(&self) -> Session {
         self.connection.root()
+    }
+
+    pub async fn version(&self) -> Result<Version, CdpError> {
+        self.root().call("Browser.getVersion", json!({})).await
     }
 
     pub fn connection(&self) -> &Connection {

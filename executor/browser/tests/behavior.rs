@@ -4,5 +4,6 @@
 #![cfg(test)]
 
 mod fixture;
+mod observe;
 mod operations;
 mod tabs;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use self::arguments::Arguments;
+use super::plugins::browser::{Browse, BrowseKind};
 
 mod arguments;
 
@@ -22,8 +23,7 @@ pub(super) enum Action {
     Write(Write),
     Edit(Edit),
     RunCell(RunCell),
-    /// An action that this server does not implement.
-    Unavailable(&'static str),
+    Browse(Browse),
 }
 
 #[derive(Debug, PartialEq)]
@@ -175,11 +175,15 @@ impl Action {
             "run_ipython" => run_cell(&arguments).map(Self::RunCell),
             "browse" => {
                 arguments.require("BrowseURLAction", &["url"])?;
-                Ok(Self::Unavailable("browse"))
+                browse(
+                    &arguments,
+                    BrowseKind::Url(arguments.get("url")?.unwrap_or_default()),
+                )
             }
             "browse_interactive" => {
                 arguments.require("BrowseInteractiveAction", &["browser_actions"])?;
-                Ok(Self::Unavailable("browse_interactive"))
+                let program = arguments.get("browser_actions")?.unwrap_or_default();
+                browse(&arguments, BrowseKind::Program(program))
             }
             "edit" if arguments.get("impl_source")? == Some("llm_based_edit") => {
                 Err(ActionError::LlmEdit)
@@ -222,6 +226,13 @@ fn run_cell(arguments: &Arguments<'_>) -> Result<RunCell, ActionError> {
         include_extra: arguments.flag("include_extra")?.unwrap_or(true),
         timeout: arguments.timeout()?,
     })
+}
+
+fn browse(arguments: &Arguments<'_>, kind: BrowseKind) -> Result<Action, ActionError> {
+    Ok(Action::Browse(Browse {
+        kind,
+        return_axtree: arguments.flag("return_axtree")?.unwrap_or_default(),
+    }))
 }
 
 fn read(arguments: &Arguments<'_>) -> Result<Read, ActionError> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::middleware;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use axum::{Json, Router};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -18,18 +18,20 @@ use super::plugins::VsCode;
 
 mod access;
 mod body;
+mod browser;
 mod download_files;
 mod error;
 mod execute_action;
 mod list_files;
 mod mcp;
+mod plugin_proxy;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) mod properties;
 mod server_info;
 mod upload_file;
 
 pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
-    let access = Arc::new(Access::new(key));
+    let access = Arc::new(Access::new(key, Arc::clone(&executor)));
     Router::new()
         // The port opens only when the server is ready, so nothing is checked.
         .route("/alive", get(async || Json(json!({"status": "ok"}))))
@@ -40,7 +42,11 @@ pub(super) fn router(executor: Arc<Executor>, key: &str) -> Router {
         .route("/download_files", get(download_files::get))
         .route("/update_mcp_server", post(mcp::update))
         .merge(mcp::router(&executor))
+        .merge(browser::router())
         .route("/vscode/connection_token", get(connection_token))
+        .route("/plugins/{name}", any(plugin_proxy::forward))
+        .route("/plugins/{name}/", any(plugin_proxy::forward))
+        .route("/plugins/{name}/{*path}", any(plugin_proxy::forward))
         // Each handler has its own body limit.
         .layer(DefaultBodyLimit::disable())
         .fallback(async |executor| refuse(&executor, StatusCode::NOT_FOUND, "Not Found"))

@@ -11,6 +11,7 @@ use crds::contract::control::Init;
 use super::environment::Environment;
 use super::executor::Executor;
 use super::identity::Identity;
+use super::manifest::OwnPlugin;
 use super::port::Port;
 use super::shell::LaunchContext;
 use super::{Server, launch_context};
@@ -28,6 +29,7 @@ const TOUCH_INTERVAL: Duration = Duration::from_mins(1);
 struct Claim {
     options: ServeOptions,
     start: LaunchContext,
+    own_plugins: Vec<OwnPlugin>,
 }
 
 /// Waits for the init message and returns the server of its sandbox; `None` after a signal.
@@ -43,13 +45,17 @@ pub(super) async fn wait(
         () = signals.received() => Ok(None),
         claimed = claim(options, &executor) => claimed.map(Some),
     };
-    let Ok(Some((Claim { options, start }, port))) = claimed else {
-        executor.close().await;
-        return claimed.map(|_| None);
+    let (claim, port) = match claimed {
+        Ok(Some(claimed)) => claimed,
+        other => {
+            executor.close().await;
+            return other.map(|_| None);
+        }
     };
-    let executor = executor.resume(start, &options).await?;
+    let resuming = executor.resume(claim.start, &claim.options, claim.own_plugins);
+    let executor = resuming.await?;
     Ok(Some(Server {
-        options,
+        options: claim.options,
         executor: Arc::new(executor),
         port,
     }))
@@ -78,12 +84,18 @@ fn prepare(init: Init, before: &Arc<Identity>) -> anyhow::Result<Claim> {
     log::to_stderr(options.logs_json());
     enter(Path::new(&init.working_dir));
     options.check()?;
-    let mut start = launch_context(&options, Environment::new(init.environment))?;
+    let own_plugins = OwnPlugin::read_all(&options)?;
+    let environment = Environment::new(init.environment);
+    let mut start = launch_context(&options, environment, &own_plugins)?;
     if before.is_same_user(&start.identity) {
         // Shell and plugins compare it.
         start.identity = Arc::clone(before);
     }
-    Ok(Claim { options, start })
+    Ok(Claim {
+        options,
+        start,
+        own_plugins,
+    })
 }
 
 /// Changes to the directory, which is created if it is missing, or to `/`.

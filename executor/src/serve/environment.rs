@@ -36,6 +36,12 @@ impl Environment {
         Self(Arc::new(variables))
     }
 
+    /// This environment with further variables, which have precedence.
+    pub(super) fn with(self, further: impl Iterator<Item = (String, String)>) -> Self {
+        let own = Arc::unwrap_or_clone(self.0).into_iter();
+        Self::new(own.chain(further).collect())
+    }
+
     pub(super) fn variable(&self, name: &str) -> Option<OsString> {
         let given = self.0.get(name).map(OsString::from);
         given.or_else(|| std::env::var_os(name))

@@ -13,6 +13,7 @@ use super::action::{Action, ActionError, Run, RunCell};
 use super::activity::Activity;
 use super::editor::Editor;
 use super::launch_dir;
+use super::manifest::OwnPlugin;
 use super::mcp::Mcp;
 use super::observation::Observation;
 use super::plugins::Plugins;
@@ -22,6 +23,7 @@ use super::shell::{CommandOutcome, LaunchContext, Request, RunResponse, Session,
 use crate::cli::ServeOptions;
 
 mod background_command;
+mod browse;
 mod file_actions;
 mod transfers;
 
@@ -31,9 +33,6 @@ const MAX_ISOLATED_SHELLS: u32 = 4;
 const MAX_TRANSFERS: usize = 8;
 /// Running and waiting actions. A client has one; more come from retries.
 const MAX_ACTIONS: usize = 64;
-
-/// Clients match this text.
-const NO_BROWSER: &str = "Browser functionality is not supported or disabled.";
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExecuteError {
@@ -97,10 +96,11 @@ impl Executor {
     pub(super) async fn start(
         start: LaunchContext,
         options: &ServeOptions,
+        own_plugins: Vec<OwnPlugin>,
     ) -> Result<Self, ShellError> {
         let session = Session::start(start.clone(), options.no_change(), true).await;
         let editor = Arc::new(Editor::new());
-        let plugins = Plugins::new(options, &start, &editor);
+        let plugins = Plugins::new(options, &start, &editor, own_plugins);
         let session = unless_missing(session)?;
         Ok(Self::new(start, session, options, editor, plugins))
     }
@@ -111,8 +111,11 @@ impl Executor {
         self,
         start: LaunchContext,
         options: &ServeOptions,
+        own_plugins: Vec<OwnPlugin>,
     ) -> Result<Self, ShellError> {
-        let resuming = self.plugins.resume(options, &start, &self.editor);
+        let resuming = self
+            .plugins
+            .resume(options, &start, &self.editor, own_plugins);
         let session = async {
             match self.session.into_inner() {
                 Some(session) => session.resume(start.clone(), options.no_change()).await,
@@ -145,8 +148,8 @@ impl Executor {
             activity: Activity::new(),
             background_command: Lock::default(),
             meter: Meter::new(),
+            mcp: Mcp::new(start.clone(), plugins.tool_servers()),
             plugins,
-            mcp: Mcp::new(start.clone()),
             working_dir: Lock::new(directory),
             no_change: options.no_change(),
             shell: Lock::new(session.as_ref().map(|session| session.shell().to_owned())),
@@ -197,7 +200,7 @@ impl Executor {
             Action::Write(write) => self.write(write).await,
             Action::Edit(edit) => self.edit(edit).await,
             Action::RunCell(cell) => self.run_cell(cell).await,
-            Action::Unavailable(_) => Ok(Observation::error(NO_BROWSER.to_owned())),
+            Action::Browse(browse) => Ok(self.browse(browse).await),
         }
     }
 

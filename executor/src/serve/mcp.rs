@@ -4,8 +4,8 @@
 //! requests. A tool server starts with the update that adds it, stops with the update that drops
 //! it, and is restarted with a backoff when it ends.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,8 +15,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use self::config::Config;
-pub(super) use self::config::parse;
+pub(super) use self::config::{Config, parse};
 use self::peer::FORWARDED_NOTIFICATIONS;
 pub(super) use self::proxy::is_message;
 use self::server::Server;
@@ -41,6 +40,8 @@ const MAX_REQUESTS: usize = 256;
 #[derive(Debug)]
 pub(super) struct Mcp {
     start: LaunchContext,
+    /// Those of plugins, which no update removes.
+    fixed: Vec<Config>,
     servers: Mutex<BTreeMap<String, Arc<Server>>>,
     pub(super) sessions: Sessions,
     slots: Arc<Semaphore>,
@@ -49,14 +50,17 @@ pub(super) struct Mcp {
 }
 
 impl Mcp {
-    pub(super) fn new(start: LaunchContext) -> Self {
-        Self {
+    pub(super) fn new(start: LaunchContext, fixed: Vec<Config>) -> Self {
+        let mcp = Self {
             start,
+            fixed,
             servers: Mutex::default(),
             sessions: Sessions::default(),
             slots: Arc::new(Semaphore::new(MAX_REQUESTS)),
             is_offered: AtomicBool::new(false),
-        }
+        };
+        mcp.replace(mcp.fixed.clone());
+        mcp
     }
 
     pub(super) fn is_offered(&self) -> bool {
@@ -68,9 +72,20 @@ impl Mcp {
     }
 
     /// Replaces the set of servers: keeps unchanged ones, ends the others and starts new ones.
-    /// Returns the errors of servers that cannot start.
-    pub(super) async fn update(&self, configs: Vec<Config>) -> Vec<String> {
+    /// Returns the errors of servers that cannot start, or have the name of one of a plugin.
+    pub(super) async fn update(&self, mut configs: Vec<Config>) -> Vec<String> {
         let before = self.all();
+        let fixed = self.fixed.iter().map(|fixed| &fixed.name);
+        let fixed: BTreeSet<_> = fixed.collect();
+        let mut taken = Vec::new();
+        configs.retain(|config| {
+            let is_free = !fixed.contains(&config.name);
+            if !is_free {
+                taken.push(format!("{}: the name is that of a plugin", config.name));
+            }
+            is_free
+        });
+        configs.extend(self.fixed.iter().cloned());
         let (current, ended) = self.replace(configs);
         join_all(ended.iter().map(|server| server.end())).await;
         let same = |(one, other): (&Arc<Server>, &Arc<Server>)| Arc::ptr_eq(one, other);
@@ -83,7 +98,8 @@ impl Mcp {
             let peer = tokio::time::timeout(UPDATE_TIMEOUT, server.peer()).await;
             Some(format!("{}: {}", server.name(), peer.ok()?.err()?))
         }));
-        problems.await.into_iter().flatten().collect()
+        let problems = problems.await.into_iter().flatten();
+        taken.into_iter().chain(problems).collect()
     }
 
     fn replace(&self, configs: Vec<Config>) -> (Vec<Arc<Server>>, Vec<Arc<Server>>) {

@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use super::plugins::browser::PageExtras;
 use super::shell::{CommandOutcome, PromptReport};
 
 /// Longest command output in an observation, in characters.
@@ -48,6 +49,10 @@ enum Extras {
     RunCell {
         code: String,
         image_urls: Option<Vec<String>>,
+    },
+    Browse(Box<PageExtras>),
+    Download {
+        file_path: String,
     },
     Error {
         error_id: &'static str,
@@ -154,6 +159,21 @@ impl Observation {
             success: Some(true),
             ..Self::new("run_ipython", message, content, extras)
         }
+    }
+
+    pub(super) fn browse(content: String, extras: PageExtras) -> Self {
+        let message = format!("Visited {}", extras.url);
+        Self::new("browse", message, content, Extras::Browse(Box::new(extras)))
+    }
+
+    /// `program` is the action that caused the download.
+    pub(super) fn download(program: &str, file_path: String) -> Self {
+        let content = format!(
+            "Execution of the previous action {program} resulted in a file download. The \
+             downloaded file is saved at location: {file_path}"
+        );
+        let message = format!("Downloaded file: {file_path}");
+        Self::new("download", message, content, Extras::Download { file_path })
     }
 
     pub(super) fn error(content: String) -> Self {

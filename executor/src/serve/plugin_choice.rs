@@ -8,8 +8,12 @@ struct BuiltIn {
     options: &'static [&'static str],
 }
 
-const BUILT_INS: [BuiltIn; 3] = [
+const BUILT_INS: [BuiltIn; 4] = [
     BuiltIn::plain("agent_skills"),
+    BuiltIn {
+        name: "browser",
+        options: &["cdp", "profile", "start", "view"],
+    },
     BuiltIn::plain("jupyter"),
     BuiltIn::plain("vscode"),
 ];
@@ -21,6 +25,8 @@ pub(super) enum ChoiceError {
     Unknown(String),
     #[error("Plugin {plugin} has no option {option:?}")]
     Option { plugin: String, option: String },
+    #[error("more than {0} plugins")]
+    TooMany(usize),
 }
 
 /// One word of `--plugins`.
@@ -45,12 +51,19 @@ impl<'a> Choice<'a> {
         Self { name, options }
     }
 
-    /// Rejects an unknown plugin and an option that it does not have.
-    pub(super) fn check(&self) -> Result<(), ChoiceError> {
-        let known = BUILT_INS.iter().find(|known| known.name == self.name);
-        let known = known.ok_or_else(|| ChoiceError::Unknown(self.name.to_owned()))?;
+    pub(super) fn is_built_in(&self) -> bool {
+        self.built_in().is_some()
+    }
+
+    fn built_in(&self) -> Option<&'static BuiltIn> {
+        BUILT_INS.iter().find(|known| known.name == self.name)
+    }
+
+    /// Rejects an option that the plugin does not have. One of the user has none.
+    pub(super) fn check_options(&self) -> Result<(), ChoiceError> {
+        let known = self.built_in().map_or(&[][..], |known| known.options);
         let mut given = self.options.iter();
-        match given.find(|option| !known.options.contains(option)) {
+        match given.find(|option| !known.contains(option)) {
             None => Ok(()),
             Some(option) => Err(ChoiceError::Option {
                 plugin: self.name.to_owned(),
@@ -75,17 +88,12 @@ mod tests {
     }
 
     #[test]
-    fn check_names_what_is_unknown() {
-        let check = |word| {
-            Choice::parse(word)
-                .check()
-                .map_err(|error| error.to_string())
-        };
+    fn check_options_names_what_is_unknown() {
+        let check = |word| Choice::parse(word).check_options();
         assert_eq!(check("jupyter"), Ok(()));
-        assert_eq!(check("x"), Err("Plugin x not found".to_owned()));
-        for (word, option) in [("vscode:a", "a"), ("vscode:", "")] {
-            let expected = format!("Plugin vscode has no option {option:?}");
-            assert_eq!(check(word), Err(expected));
+        for (word, plugin, option) in [("vscode:a", "vscode", "a"), ("own:", "own", "")] {
+            let [plugin, option] = [plugin, option].map(str::to_owned);
+            assert_eq!(check(word), Err(ChoiceError::Option { plugin, option }));
         }
     }
 }

@@ -51,6 +51,12 @@ impl ProcessSet {
         self.list().map(|process| process.cpu_ticks).sum()
     }
 
+    /// Pids and anonymous resident bytes of the processes.
+    pub(super) fn private_memory(self) -> Vec<(Pid, u64)> {
+        let alive = self.alive().filter_map(Pid::from_raw);
+        alive.map(|pid| (pid, anonymous_bytes(pid))).collect()
+    }
+
     /// Kills the processes until none is left, including those that fork meanwhile.
     pub(super) async fn kill_all(self, identity: &Identity) {
         for _ in 0..MAX_ROUNDS {
@@ -182,6 +188,17 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
         ended,
         cpu_ticks: times.filter_map(|field| field.parse::<u64>().ok()).sum(),
     })
+}
+
+/// Resident memory that is not shared with files; 0 once the process has ended.
+fn anonymous_bytes(pid: Pid) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid()));
+    let status = status.unwrap_or_default();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kibibytes.unwrap_or(0) << 10
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::plugin_choice::{Choice, ChoiceError};
+use super::plugin_choice::Choice;
 use crate::cli::ServeOptions;
 
 const WORKSPACE: &str = "/workspace";
@@ -26,8 +26,6 @@ pub(super) struct VsCodeSettings {
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SettingsError {
-    #[error(transparent)]
-    Plugin(#[from] ChoiceError),
     #[error("Browser environment is not enabled in config, but browsergym_eval_env is set")]
     Browser,
     #[error("the working directory {0} must be absolute")]
@@ -39,9 +37,6 @@ pub(super) enum SettingsError {
 impl ServeOptions {
     /// Rejects options that the Python server rejects.
     pub(super) fn check(&self) -> Result<(), SettingsError> {
-        for choice in self.choices() {
-            choice.check()?;
-        }
         if self.no_enable_browser && !self.browsergym_eval_env.is_empty() {
             return Err(SettingsError::Browser);
         }
@@ -50,15 +45,17 @@ impl ServeOptions {
         }
         check_memory(self.runtime_max_memory_gb.as_deref())?;
         if !self.browsergym_eval_env.is_empty() {
-            tracing::warn!("--browsergym-eval-env has no effect: this server has no browser");
+            tracing::warn!(
+                "--browsergym-eval-env has no effect: the benchmarks are Python packages"
+            );
         }
         Ok(())
     }
 
-    /// Does not start VS Code: it could not be given another environment later.
-    pub(super) fn defer_vscode(&mut self) {
-        self.plugins
-            .retain(|word| Choice::parse(word).name != "vscode");
+    /// Starts only what can be given another environment later.
+    pub(super) fn defer_plugins(&mut self) {
+        let can_change = |word: &String| ["agent_skills", "jupyter"].contains(&word.as_str());
+        self.plugins.retain(can_change);
     }
 
     /// Plugins of `--plugins`.

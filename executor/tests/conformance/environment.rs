@@ -104,6 +104,7 @@ impl CaseEnvironment {
         command
             .args(["serve", "0", "--username", self.user, "--working-dir"])
             .arg(self.path(name))
+            .arg("--no-enable-browser")
             .args(flags)
             .env_clear()
             .env("PATH", PATH)

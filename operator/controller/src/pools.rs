@@ -318,6 +318,11 @@ fn filled(spec: &SandboxSpec, pool: &SandboxPoolSpec) -> SandboxSpec {
         working_dir: own.working_dir.or_else(|| template.working_dir.clone()),
         env: merged(own.env, &template.env),
         executor: own.executor.or(template.executor),
+        plugins: if own.plugins.is_empty() {
+            template.plugins.clone()
+        } else {
+            own.plugins
+        },
         resources: own.resources.or_else(|| template.resources.clone()),
         runtime_class_name: own
             .runtime_class_name

@@ -14,6 +14,7 @@ mod image_push;
 mod images;
 mod kubectl;
 mod network_policies;
+mod own_plugins;
 mod plugins;
 mod pull_secrets;
 mod readiness;

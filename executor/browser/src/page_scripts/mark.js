@@ -56,6 +56,8 @@ async (prefix) => {
     }
     seen.add(id);
     quietly(() => {
+      // The attribute of a list item is its number, and would renumber the list.
+      if (element.tagName === "LI") return;
       if (element.value !== undefined) element.setAttribute("value", element.value);
     });
     quietly(() => {

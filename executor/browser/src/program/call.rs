@@ -1,6 +1,7 @@
 //! Calls and the signatures of the 20 actions. Arguments are bound to parameters as Python does
 //! it, with Python's errors in Python's order.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::value::Value;
@@ -76,8 +77,9 @@ impl Call {
 
     /// Rejects a keyword that is given twice, which Python finds before it runs anything.
     pub(super) fn check_keywords(&self) -> Result<(), StepError> {
-        for (index, (name, _)) in self.named.iter().enumerate() {
-            if self.named[..index].iter().any(|(other, _)| other == name) {
+        let mut seen = HashSet::new();
+        for (name, _) in &self.named {
+            if !seen.insert(name) {
                 let message = format!("keyword argument repeated: {name}");
                 return Err(StepError::new("SyntaxError", message));
             }

@@ -10,9 +10,9 @@ use crate::snapshot::element::ElementTable;
 const NOTE: &str = "Note: [bid] is the unique alpha-numeric identifier at the beginning of lines \
     for each element in the AXTree. Always use bid to refer to elements in your actions.";
 const COMPLETE: &str = "Accessibility tree of the COMPLETE webpage:";
-const VISIBLE: &str = "Accessibility tree of the VISIBLE portion of the webpage (accessibility tree \
-    of complete webpage is too large and you may need to scroll to view remaining portion of the \
-    webpage):";
+const VISIBLE: &str = "Accessibility tree of the VISIBLE portion of the webpage (accessibility \
+    tree of complete webpage is too large and you may need to scroll to view remaining portion of \
+    the webpage):";
 
 /// Content of `browse`.
 #[derive(Debug)]
@@ -110,3 +110,6 @@ fn write_error(f: &mut Formatter<'_>, occasion: &str, error: &str) -> fmt::Resul
     writeln!(f, "The following error occurred {occasion}:\n{error}")?;
     writeln!(f, "================ END error message ===============")
 }
+
+#[cfg(test)]
+mod tests;

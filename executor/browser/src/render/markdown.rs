@@ -120,11 +120,11 @@ impl Page<'_> {
             }
             Element::Heading(sign) => {
                 writer.break_line(2);
-                writer.open(sign);
+                writer.open_line(sign);
             }
             Element::Definition => {
                 writer.break_line(1);
-                writer.open(DEFINITION);
+                writer.open_line(DEFINITION);
             }
             Element::Mark(mark) => {
                 let count = &mut self.marks[*mark as usize];
@@ -175,7 +175,7 @@ impl Page<'_> {
 
     fn open_item(&mut self) {
         let indent = "  ".repeat(self.lists.len().clamp(1, MAX_NESTING));
-        let marker = match self.lists.last_mut() {
+        let sign = match self.lists.last_mut() {
             Some(List::Numbers { next }) => {
                 let number = *next;
                 *next = next.saturating_add(1);
@@ -184,7 +184,7 @@ impl Page<'_> {
             _ => format!("{indent}* "),
         };
         self.writer.break_line(1);
-        self.writer.open_item(marker);
+        self.writer.open_item(sign);
     }
 
     fn close_last(&mut self, open: &mut Vec<(usize, Element)>) {
@@ -193,15 +193,19 @@ impl Page<'_> {
         };
         let writer = &mut self.writer;
         match element {
-            Element::Dropped | Element::Inline | Element::LineBreak | Element::Rule => {}
+            Element::Dropped
+            | Element::Inline
+            | Element::LineBreak
+            | Element::Rule
+            | Element::Link(None) => {}
             Element::Spaced => writer.space(),
             Element::Block(breaks) => writer.break_line(breaks),
             Element::Heading(sign) => {
-                writer.close(sign, "");
+                writer.close_line(sign);
                 writer.break_line(2);
             }
             Element::Definition => {
-                writer.close(DEFINITION, "");
+                writer.close_line(DEFINITION);
                 writer.break_line(1);
             }
             Element::Mark(mark) => {
@@ -211,7 +215,6 @@ impl Page<'_> {
                     writer.close(mark.sign(), mark.sign());
                 }
             }
-            Element::Link(None) => {}
             Element::Link(Some(target)) => writer.close_link(self.snapshot.string(target)),
             Element::Quote => writer.close_quote(),
             Element::Preformatted => writer.close_preformatted(),

@@ -35,6 +35,10 @@ pub enum TreeError {
     Empty,
 }
 
+/// Bytes of names that are searched for the texts in them. A page could otherwise make this slow:
+/// a long name with thousands of texts.
+const MAX_SEARCHED_BYTES: usize = 16 << 20;
+
 /// A node that is still to be written.
 struct Visit<'a> {
     index: usize,
@@ -55,6 +59,7 @@ pub fn tree_text(
     }
     let by_id = tree.nodes.iter().enumerate();
     let by_id: HashMap<&str, usize> = by_id.map(|(at, node)| (&*node.node_id, at)).collect();
+    let tabs = "\t".repeat(MAX_INDENT);
     let mut text = String::new();
     // Each node once: children may point at ancestors or share children.
     let mut is_queued = vec![false; tree.nodes.len()];
@@ -65,15 +70,20 @@ pub fn tree_text(
         parent_name: "",
         is_parent_hidden: false,
     }];
-    while let Some(visit) = stack.pop() {
+    let mut searched = 0;
+    while let Some(mut visit) = stack.pop() {
         let node = &tree.nodes[visit.index];
         let row = Row::new(node, elements);
         let is_hidden = visible_only && row.as_ref().is_some_and(Row::is_hidden);
         let row_name = row.as_ref().map_or("", |row| row.name);
+        searched += visit.parent_name.len();
+        if searched > MAX_SEARCHED_BYTES {
+            visit.parent_name = "";
+        }
         let is_written = row.is_some_and(|row| {
             let is_written = !is_hidden && !row.is_redundant(&visit);
             if is_written {
-                row.write(&mut text, visit.indent);
+                row.write(&mut text, &tabs[..visit.indent]);
             }
             is_written
         });
@@ -141,11 +151,11 @@ impl<'a> Row<'a> {
             && (visit.is_parent_hidden || visit.parent_name.contains(self.name))
     }
 
-    fn write(&self, text: &mut String, indent: usize) {
+    fn write(&self, text: &mut String, indent: &str) {
         if !text.is_empty() {
             text.push('\n');
         }
-        text.extend(std::iter::repeat_n('\t', indent));
+        text.push_str(indent);
         if let Some(bid) = &self.node.bid {
             text.extend(["[", bid, "] "]);
         }

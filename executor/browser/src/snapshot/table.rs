@@ -1,8 +1,6 @@
 //! Element table from a snapshot: what the marking script wrote into attributes, and boxes in the
 //! viewport, for which the positions of all frames are added up.
 
-use std::collections::HashMap;
-
 use super::dom::{Document, DomSnapshot, StringIndex};
 use super::element::{ElementProperties, ElementTable};
 
@@ -66,7 +64,9 @@ fn origins(snapshot: &DomSnapshot, main: Origin) -> Vec<(usize, Origin)> {
             {
                 continue;
             }
-            let owner = boxes.get(owner).map(|(bounds, _)| *bounds);
+            let owner = boxes
+                .get(*owner)
+                .and_then(|owner| owner.map(|(bounds, _)| bounds));
             let at = owner.map_or((0.0, 0.0), |[x, y, ..]| (corner.0 + x, corner.1 + y));
             to_visit.push(found.len());
             found.push((child, at));
@@ -75,19 +75,21 @@ fn origins(snapshot: &DomSnapshot, main: Origin) -> Vec<(usize, Origin)> {
     found
 }
 
-/// Bounds by node, and whether the node has a client rectangle.
-fn boxes(document: &Document) -> HashMap<usize, ([f64; 4], bool)> {
+/// Bounds of a node, and whether it has a client rectangle.
+type LayoutBox = ([f64; 4], bool);
+
+/// Boxes by node.
+fn boxes(document: &Document) -> Vec<Option<LayoutBox>> {
     let layout = &document.layout;
-    let rows = layout.node_index.iter().zip(&layout.bounds).enumerate();
-    let boxes = rows.filter_map(|(row, (node, bounds))| {
-        let bounds = <[f64; 4]>::try_from(bounds.as_slice()).ok()?;
-        let is_rendered = layout
-            .client_rects
-            .get(row)
-            .is_some_and(|rect| !rect.is_empty());
-        Some((*node, (bounds, is_rendered)))
-    });
-    boxes.collect()
+    let mut boxes = vec![None; document.nodes.parent_index.len()];
+    for (row, (node, bounds)) in layout.node_index.iter().zip(&layout.bounds).enumerate() {
+        let bounds = <[f64; 4]>::try_from(bounds.as_slice());
+        if let (Some(place), Ok(bounds)) = (boxes.get_mut(*node), bounds) {
+            let rect = layout.client_rects.get(row);
+            *place = Some((bounds, rect.is_some_and(|rect| !rect.is_empty())));
+        }
+    }
+    boxes
 }
 
 fn add_document(
@@ -133,12 +135,13 @@ fn add_document(
         let Some(bid) = bid else {
             continue;
         };
-        properties.bbox = boxes
-            .get(&node)
-            .and_then(|([x, y, width, height], is_rendered)| {
-                let bbox = [x + origin.0, y + origin.1, *width, *height];
-                (*is_rendered && bbox.iter().all(|side| side.is_finite())).then_some(bbox)
-            });
+        let rendered = boxes
+            .get(node)
+            .copied()
+            .flatten()
+            .filter(|(_, is_rendered)| *is_rendered);
+        let bbox = rendered.map(|([x, y, w, h], _)| [x + origin.0, y + origin.1, w, h]);
+        properties.bbox = bbox.filter(|bbox| bbox.iter().all(|side| side.is_finite()));
         table.0.insert(bid.to_owned(), properties);
     }
 }

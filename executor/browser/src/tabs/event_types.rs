@@ -14,8 +14,8 @@ macro_rules! events {
 
 events! {
     Attached { session_id: String, target_info: TargetInfo }
-    TargetInfo { target_id: String, r#type: String, url: String }
     TargetChanged { target_info: TargetInfo }
+    TargetInfo { target_id: String, r#type: String, title: String, url: String }
     Detached { session_id: String }
     Destroyed { target_id: String }
     DownloadBegins { frame_id: Option<String>, guid: String, url: String, suggested_filename: String }

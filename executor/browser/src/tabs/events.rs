@@ -8,6 +8,7 @@ use super::Shared;
 use super::download::Download;
 use super::event_types as event;
 use super::frame::{FrameId, FrameState};
+use super::navigation::NAVIGATION_STEPS;
 use super::setup;
 use super::state::{FileChooser, MAX_FRAMES, MAX_TABS, Tab, TabState, TabsState, TargetId};
 use crate::cdp::{Event, EventSink, Session, SessionId};
@@ -49,12 +50,14 @@ impl TabsState {
     ) -> serde_json::Result<bool> {
         match method {
             "Target.attachedToTarget" => self.attached(session, read(params)?),
-            "Target.detachedFromTarget" => self.detached(&read(params)?),
             "Target.targetInfoChanged" => self.target_changed(read(params)?),
+            "Target.detachedFromTarget" => self.detached(&read(params)?),
             "Target.targetDestroyed" | "Target.targetCrashed" => {
                 let event::Destroyed { target_id } = read(params)?;
-                self.crashes += usize::from(method == "Target.targetCrashed");
-                self.remove(&TargetId(target_id.into()));
+                let id = TargetId(target_id.into());
+                let has_crashed = method == "Target.targetCrashed" && self.find(&id).is_some();
+                self.crashes += usize::from(has_crashed);
+                self.remove(&id);
             }
             "Inspector.targetCrashed" => self.crashed(session),
             "Browser.downloadWillBegin" => self.download_begins(read(params)?),
@@ -64,11 +67,9 @@ impl TabsState {
             "Page.frameNavigated" => self.frame_navigated(session, read(params)?),
             "Page.navigatedWithinDocument" => self.navigated_within(session, read(params)?),
             "Page.lifecycleEvent" => self.lifecycle(session, &read(params)?),
-            "Page.frameScheduledNavigation"
-            | "Page.frameRequestedNavigation"
-            | "Page.frameClearedScheduledNavigation"
-            | "Page.frameStartedNavigating"
-            | "Page.frameStoppedLoading" => self.navigation_step(session, method, read(params)?),
+            step if NAVIGATION_STEPS.contains(&step) => {
+                self.navigation_step(session, step, read(params)?);
+            }
             "Page.javascriptDialogOpening" => self.dialog(session, &read(params)?),
             "Page.fileChooserOpened" => self.file_chooser(session, &read(params)?),
             "Input.dragIntercepted" => {
@@ -119,6 +120,7 @@ impl TabsState {
                     id: target.clone(),
                     session: session.clone(),
                     url: info.url,
+                    title: info.title,
                 };
                 let main = FrameState::new(tab.main_frame(), None, session.clone(), 0);
                 self.tabs.push(TabState {
@@ -179,11 +181,12 @@ impl TabsState {
     fn target_changed(&mut self, event: event::TargetChanged) {
         let info = event.target_info;
         let id = TargetId(info.target_id.into());
-        // Later addresses are those of documents, which differ for errors.
-        if let Some(state) = self.find_mut(&id)
-            && state.tab.url.is_empty()
-        {
-            state.tab.url = info.url;
+        if let Some(state) = self.find_mut(&id) {
+            state.tab.title = info.title;
+            // Later addresses are those of documents, which differ for errors.
+            if state.tab.url.is_empty() {
+                state.tab.url = info.url;
+            }
         }
     }
 

@@ -9,8 +9,17 @@ use super::state::TabsState;
 use super::{FrameId, Tabs, TargetId};
 use crate::cdp::SessionId;
 
+/// Events of a navigation on the way to its document.
+pub(super) const NAVIGATION_STEPS: [&str; 5] = [
+    "Page.frameScheduledNavigation",
+    "Page.frameRequestedNavigation",
+    "Page.frameClearedScheduledNavigation",
+    "Page.frameStartedNavigating",
+    "Page.frameStoppedLoading",
+];
+
 impl TabsState {
-    /// Applies an event of a navigation on the way to its document.
+    /// Applies one of [`NAVIGATION_STEPS`].
     pub(super) fn navigation_step(
         &mut self,
         session: &SessionId,

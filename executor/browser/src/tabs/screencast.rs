@@ -46,9 +46,9 @@ struct ScreencastFrame {
 /// A viewer; the pictures end with the last one.
 #[derive(Debug)]
 pub struct Viewer {
-    tabs: Tabs,
+    pub(super) tabs: Tabs,
     latest: watch::Receiver<Option<Arc<Picture>>>,
-    tab: Option<TargetId>,
+    pub(super) tab: Option<TargetId>,
 }
 
 impl Screencast {

@@ -42,6 +42,7 @@ pub struct Tab {
     pub id: TargetId,
     pub session: Session,
     pub url: String,
+    pub title: String,
 }
 
 impl Tab {

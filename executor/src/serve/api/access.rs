@@ -17,12 +17,13 @@ use subtle::ConstantTimeEq as _;
 
 use super::error::detail;
 use super::mcp;
+use crate::serve::executor::Executor;
 use crds::contract::header::{PLUGIN, SESSION_API_KEY};
 
 /// Paths that need no key.
 const PUBLIC_PATHS: [&str; 2] = ["/alive", "/server_info"];
 /// Paths of plugins begin with it.
-const PLUGINS: &str = "/plugins/";
+pub(super) const PLUGINS: &str = "/plugins/";
 /// Parameter of a link that opens a plugin in a browser.
 const PARAMETER: &str = "session_api_key";
 const COOKIE_NAME: &str = "sandbox_plugin";
@@ -31,12 +32,17 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const REFRESH: HeaderName = HeaderName::from_static("refresh");
 
-/// The session key. An empty one disables all checks.
-#[derive(derive_more::Debug)]
+/// The session key, and the plugins that need none.
+#[derive(Debug)]
 pub(super) struct Access {
-    #[debug(skip)]
-    key: String,
+    key: SessionKey,
+    executor: Arc<Executor>,
 }
+
+/// An empty one disables all checks.
+#[derive(derive_more::Debug)]
+#[debug("SessionKey")]
+struct SessionKey(String);
 
 /// Secrets that a request had.
 #[derive(Debug, Default)]
@@ -46,15 +52,9 @@ struct Presented {
     cookie: bool,
 }
 
-impl Access {
-    pub(super) fn new(key: &str) -> Self {
-        Self {
-            key: key.to_owned(),
-        }
-    }
-
+impl SessionKey {
     fn is_key(&self, given: Option<&[u8]>) -> bool {
-        given.is_some_and(|given| given.ct_eq(self.key.as_bytes()).into())
+        given.is_some_and(|given| given.ct_eq(self.0.as_bytes()).into())
     }
 
     fn is_bearer(&self, given: &HeaderValue) -> bool {
@@ -63,7 +63,7 @@ impl Access {
 
     /// Value of the cookie, from which the key cannot be found.
     fn cookie(&self, plugin: &str) -> String {
-        let key = hmac::Key::new(hmac::HMAC_SHA256, self.key.as_bytes());
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.0.as_bytes());
         let text = format!("cookie of plugin {plugin}");
         HEXLOWER.encode(hmac::sign(&key, text.as_bytes()).as_ref())
     }
@@ -91,27 +91,6 @@ impl Access {
             presented.cookie |= bool::from(given.ct_eq(expected.as_bytes()));
         }
         presented
-    }
-
-    async fn plugin(&self, plugin: &str, mut request: Request, next: Next) -> Response {
-        let mut headers = std::mem::take(request.headers_mut());
-        let presented = self.take(plugin, &mut headers, request.uri_mut());
-        let is_upgrade = headers.contains_key(UPGRADE);
-        let is_get = request.method() == Method::GET && !is_upgrade;
-        let is_harmless = is_get || request.method() == Method::HEAD;
-        // The browser sends the cookie also with what a foreign page does.
-        let is_trusted = presented.cookie && (is_harmless || is_same_origin(&headers));
-        let is_open = self.key.is_empty();
-        if presented.link && is_get && !is_open {
-            return self.remember(plugin, &headers, request.uri());
-        }
-        // A program that can only be given a URL cannot follow a redirect with a cookie.
-        let is_link_upgrade = presented.link && is_upgrade;
-        if !(is_open || presented.header || is_trusted || is_link_upgrade) {
-            return detail(StatusCode::FORBIDDEN, "Invalid API Key");
-        }
-        *request.headers_mut() = headers;
-        next.run(request).await
     }
 
     /// Sets the cookie and leads to the address without the key, which would be in the history.
@@ -150,6 +129,34 @@ impl Access {
     }
 }
 
+impl Access {
+    pub(super) fn new(key: &str, executor: Arc<Executor>) -> Self {
+        let key = SessionKey(key.to_owned());
+        Self { key, executor }
+    }
+
+    async fn plugin(&self, plugin: &str, mut request: Request, next: Next) -> Response {
+        let mut headers = std::mem::take(request.headers_mut());
+        let presented = self.key.take(plugin, &mut headers, request.uri_mut());
+        let is_upgrade = headers.contains_key(UPGRADE);
+        let is_get = request.method() == Method::GET && !is_upgrade;
+        let is_head = request.method() == Method::HEAD && !is_upgrade;
+        // The browser sends the cookie also with what a foreign page does.
+        let is_trusted = presented.cookie && (is_get || is_head || is_same_origin(&headers));
+        let is_open = self.key.0.is_empty() || self.executor.plugins.is_public(plugin);
+        if presented.link && is_get && !is_open {
+            return self.key.remember(plugin, &headers, request.uri());
+        }
+        // A program that can only be given a URL cannot follow a redirect with a cookie.
+        let is_link_upgrade = presented.link && is_upgrade;
+        if !(is_open || presented.header || is_trusted || is_link_upgrade) {
+            return detail(StatusCode::FORBIDDEN, "Invalid API Key");
+        }
+        *request.headers_mut() = headers;
+        next.run(request).await
+    }
+}
+
 /// Requires the key for all paths but `PUBLIC_PATHS`, also unknown ones.
 pub(super) async fn authorize(
     State(access): State<Arc<Access>>,
@@ -162,13 +169,13 @@ pub(super) async fn authorize(
     }
     let headers = request.headers();
     let session_key = headers.get(SESSION_API_KEY).map(HeaderValue::as_bytes);
-    let is_open = access.key.is_empty() || PUBLIC_PATHS.contains(&path);
-    if is_open || access.is_key(session_key) {
+    let is_open = access.key.0.is_empty() || PUBLIC_PATHS.contains(&path);
+    if is_open || access.key.is_key(session_key) {
         return next.run(request).await;
     }
     match headers.get(AUTHORIZATION) {
         Some(given) if mcp::is_transport(path) => {
-            if access.is_bearer(given) {
+            if access.key.is_bearer(given) {
                 next.run(request).await
             } else {
                 mcp::invalid_token()
@@ -272,7 +279,7 @@ mod tests {
 
     #[test]
     fn secrets_are_taken_out_of_a_request() {
-        let access = Access::new("k&y");
+        let access = SessionKey("k&y".to_owned());
         let mut given = headers(&[
             (HeaderName::from_static(SESSION_API_KEY), "other"),
             (AUTHORIZATION, "Bearer k&y"),
@@ -287,7 +294,7 @@ mod tests {
 
     #[test]
     fn cookie_belongs_to_one_plugin() {
-        let access = Access::new("key");
+        let access = SessionKey("key".to_owned());
         let line = format!("{COOKIE_NAME}={}", access.cookie("a"));
         let mut given = HeaderMap::from_iter([(COOKIE, line.parse().unwrap())]);
         let mut uri = Uri::from_static("/");
@@ -308,7 +315,7 @@ mod tests {
 
     #[test]
     fn redirects_stay_on_the_host() {
-        let access = Access::new("key");
+        let access = SessionKey("key".to_owned());
         let to = |uri: &str, headers: &HeaderMap| {
             let response = access.remember("p", headers, &uri.parse().unwrap());
             response.headers()[header::LOCATION]

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::download_files::disposition;
 use super::execute_action::envelope;
 use crate::serve::action::{Action, ActionError, Edit, LineNumber};
+use crate::serve::plugins::browser::BrowseKind;
 
 /// Checks the body of a request to execute an action.
 pub fn action(body: &[u8]) {
@@ -75,7 +76,16 @@ fn in_full(action: &Action) -> Map<String, Value> {
             "run_ipython",
             json!({"code": cell.code, "include_extra": cell.include_extra}),
         ),
-        Action::Unavailable(word) => (*word, json!({"url": null, "browser_actions": null})),
+        Action::Browse(browse) => match &browse.kind {
+            BrowseKind::Url(url) => (
+                "browse",
+                json!({"url": url, "return_axtree": browse.return_axtree}),
+            ),
+            BrowseKind::Program(program) => (
+                "browse_interactive",
+                json!({"browser_actions": program, "return_axtree": browse.return_axtree}),
+            ),
+        },
     };
     let timeout = match action {
         Action::Run(run) => run.timeout,
@@ -99,7 +109,15 @@ fn edit_in_full(edit: &Edit) -> Value {
 fn is_so(envelope: &Map<String, Value>, error: &ActionError) -> bool {
     let word = envelope.get("action");
     let argument = |name: &str| envelope.get("args").and_then(|args| args.get(name));
-    let served = ["run", "read", "write", "edit", "run_ipython", "browse"];
+    let served = [
+        "run",
+        "read",
+        "write",
+        "edit",
+        "run_ipython",
+        "browse",
+        "browse_interactive",
+    ];
     match error {
         ActionError::Observation => word.is_none() && envelope.contains_key("observation"),
         ActionError::UnknownEvent(_) => word.is_none() && !envelope.contains_key("observation"),

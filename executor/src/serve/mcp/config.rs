@@ -64,6 +64,20 @@ pub(crate) fn parse(list: &[Value]) -> Result<Vec<Config>, ConfigError> {
 }
 
 impl Config {
+    /// A server without headers at a URL.
+    pub(crate) fn of_plugin(name: &str, url: Uri) -> Self {
+        let is_sse = is_sse(&url);
+        let headers = HeaderMap::new();
+        Self {
+            name: name.to_owned(),
+            transport: Transport::Http(RemoteServer {
+                url,
+                headers,
+                is_sse,
+            }),
+        }
+    }
+
     fn read(object: &Map<String, Value>) -> Result<Self, ConfigError> {
         let name = text(object, "name")?.trim().to_owned();
         let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
@@ -121,7 +135,7 @@ fn remote(object: &Map<String, Value>) -> Result<RemoteServer, ConfigError> {
     }
     let is_sse = match object.get("transport").and_then(Value::as_str) {
         Some(word) => word == "sse",
-        None => url.path().trim_end_matches('/').ends_with("/sse"),
+        None => is_sse(&url),
     };
     let header = |(name, value): (&String, &String)| {
         let name = HeaderName::try_from(name).ok()?;
@@ -133,6 +147,10 @@ fn remote(object: &Map<String, Value>) -> Result<RemoteServer, ConfigError> {
         headers: headers.ok_or(ConfigError::Invalid("headers"))?,
         is_sse,
     })
+}
+
+fn is_sse(url: &Uri) -> bool {
+    url.path().trim_end_matches('/').ends_with("/sse")
 }
 
 fn text<'a>(object: &'a Map<String, Value>, name: &'static str) -> Result<&'a str, ConfigError> {

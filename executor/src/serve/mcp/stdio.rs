@@ -6,10 +6,7 @@
 use std::io;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
-use std::time::Duration;
 
-use parking_lot::Mutex;
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -20,17 +17,13 @@ use tokio_util::task::AbortOnDropHandle;
 use super::config::LocalServer;
 use super::peer::{ConnectionEnd, Inbox, Peer};
 use super::sessions::Sessions;
+use crate::serve::output_tail::{OutputTail, describe_end};
 use crate::serve::process_group::{GroupLeader, ProcessGroup};
 use crate::serve::shell::LaunchContext;
 
 /// Variables that a server inherits, beside its configured ones.
 const INHERITED: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
 const MAX_LINE_BYTES: u64 = 32 << 20;
-const MAX_STDERR_TAIL_BYTES: usize = 4 << 10;
-/// Characters of the last line of standard error in an error message.
-const MAX_REASON_CHARS: usize = 500;
-/// Time for the rest of standard error after the exit.
-const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 
 pub(super) async fn start(
     server: &LocalServer,
@@ -107,28 +100,13 @@ async fn read(output: ChildStdout, inbox: Inbox, group: ProcessGroup) {
 
 /// Waits for the exit of the process and its group, and returns the reason.
 async fn wait_for_exit(mut leader: GroupLeader, errors: ChildStderr) -> ConnectionEnd {
-    let tail = Arc::new(Mutex::new(Vec::new()));
-    let reading = tokio::spawn(read_stderr(errors, Arc::clone(&tail)));
-    let reading = AbortOnDropHandle::new(reading);
-    let status = leader.wait().await;
-    let _ = tokio::time::timeout(DRAIN_TIMEOUT, reading).await;
-    let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-    let tail = String::from_utf8_lossy(&tail.lock()).into_owned();
-    let last = tail.trim_end().lines().last().unwrap_or_default();
-    let last: String = last.chars().take(MAX_REASON_CHARS).collect();
+    let mut tail = OutputTail::default();
+    tail.follow(errors);
+    let how = leader.wait().await;
+    let (how, last) = (describe_end(how), tail.last_line().await);
     ConnectionEnd::now(if last.is_empty() {
-        format!("it has ended ({how})")
+        format!("it {how}")
     } else {
-        format!("it has ended ({how}): {last}")
+        format!("it {how}: {last}")
     })
-}
-
-async fn read_stderr(mut errors: ChildStderr, tail: Arc<Mutex<Vec<u8>>>) {
-    let mut buffer = [0; 4 << 10];
-    while let Ok(count @ 1..) = errors.read(&mut buffer).await {
-        let mut tail = tail.lock();
-        tail.extend(&buffer[..count]);
-        let excess = tail.len().saturating_sub(MAX_STDERR_TAIL_BYTES);
-        tail.drain(..excess);
-    }
 }

@@ -3,27 +3,19 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::OptionFuture;
 use parking_lot::Mutex;
-use rustix::process::Signal;
 use tokio::process::Command;
-use tokio::sync::watch;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::Health;
-use crate::serve::identity::Identity;
+use super::process::{Process, Program};
+use crate::serve::manifest::Restart;
 use crate::serve::owner::change_owner;
 use crate::serve::private_dir;
-use crate::serve::process_group::GroupLeader;
 use crate::serve::settings::VsCodeSettings;
 use crate::serve::shell::LaunchContext;
 
@@ -32,10 +24,6 @@ const SETTINGS: &str = "{\n    \"workbench.colorTheme\": \"Default Dark Modern\"
      \"workbench.startupEditor\": \"none\",\n    \"chat.commandCenter.enabled\": false\n}\n";
 /// Time to look for the program.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
-const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
-const MAX_BACKOFF: Duration = Duration::from_mins(1);
-/// Run time after which an exit resets the backoff.
-const STABLE_AFTER: Duration = Duration::from_mins(5);
 
 #[derive(Debug, thiserror::Error)]
 enum VsCodeError {
@@ -43,8 +31,6 @@ enum VsCodeError {
     User,
     #[error("VSCODE_PORT is missing or not a port")]
     NoPort,
-    #[error("port {0} is in use")]
-    PortTaken(u16),
     #[error("the image has no openvscode-server")]
     Missing,
     #[error("cannot create a token: {0}")]
@@ -58,9 +44,7 @@ pub(crate) struct VsCode {
     /// Directory of openvscode-server in the image.
     home: PathBuf,
     token: Mutex<Option<String>>,
-    health: watch::Sender<Health>,
-    running: Mutex<Option<AbortOnDropHandle<()>>>,
-    stop: CancellationToken,
+    process: Process,
 }
 
 impl VsCode {
@@ -71,9 +55,7 @@ impl VsCode {
             home: home.map_or_else(|| HOME.into(), PathBuf::from),
             start,
             token: Mutex::default(),
-            health: watch::Sender::default(),
-            running: Mutex::default(),
-            stop: CancellationToken::new(),
+            process: Process::default(),
         }
     }
 
@@ -84,21 +66,17 @@ impl VsCode {
 
     pub(super) async fn start(&self) {
         if let Err(error) = self.launch().await {
-            self.health.send_replace(Health::Failed(error.to_string()));
+            self.process.fail(error.to_string());
         }
-        // A launched server reports its health itself.
-        let mut health = self.health.subscribe();
-        let _ = health.wait_for(|health| *health != Health::Starting).await;
+        self.process.wait_started().await;
     }
 
     pub(super) async fn stop(&self) {
-        self.stop.cancel();
-        let running = self.running.lock().take();
-        OptionFuture::from(running).await;
+        self.process.stop().await;
     }
 
     pub(super) fn health(&self) -> Health {
-        self.health.borrow().clone()
+        self.process.health()
     }
 
     async fn launch(&self) -> Result<(), VsCodeError> {
@@ -120,15 +98,17 @@ impl VsCode {
             .into_uuid()
             .to_string();
         *self.token.lock() = Some(token.clone());
-        // The token is kept even if the port is in use, as in the Python server.
-        let address = (self.settings.address, port);
-        TcpListener::bind(address).map_err(|_| VsCodeError::PortTaken(port))?;
         self.hand_over().await;
         let directory = if has_directory { directory } else { "/".into() };
-        let command = self.command(&program, &directory, &token, port);
-        let (identity, health) = (Arc::clone(&self.start.identity), self.health.clone());
-        let running = tokio::spawn(keep_running(command, identity, health, self.stop.clone()));
-        *self.running.lock() = Some(AbortOnDropHandle::new(running));
+        self.process.start(Program {
+            name: "openvscode-server".to_owned(),
+            command: self.command(&program, &directory, &token, port),
+            identity: Arc::clone(&self.start.identity),
+            // The token is kept even if the port is in use, as in the Python server.
+            address: Some((self.settings.address, port).into()),
+            readiness: None,
+            restart: Restart::Always,
+        });
         Ok(())
     }
 
@@ -142,12 +122,7 @@ impl VsCode {
         if let Some(base) = &self.settings.base_path {
             command.args(["--server-base-path", base]);
         }
-        command
-            .current_dir(directory)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0);
+        command.current_dir(directory);
         // It has its own Node, and not the Python of kernels.
         self.start.environment.apply_to(&mut command);
         self.start.identity.apply_to(&mut command);
@@ -181,50 +156,4 @@ fn write_settings(directory: &Path) -> io::Result<()> {
     let mut file = fs::File::create(directory.join("settings.json"))?;
     file.write_all(SETTINGS.as_bytes())?;
     file.set_permissions(fs::Permissions::from_mode(0o666))
-}
-
-/// Runs and restarts openvscode-server until `stop` is cancelled. The program is a script; it and
-/// its children are in one process group.
-async fn keep_running(
-    mut command: Command,
-    identity: Arc<Identity>,
-    health: watch::Sender<Health>,
-    stop: CancellationToken,
-) {
-    let mut backoff = INITIAL_BACKOFF;
-    loop {
-        let since = Instant::now();
-        let started = command.spawn();
-        let started = started.and_then(|child| GroupLeader::new(child, &identity));
-        let problem = match started {
-            Ok(mut leader) => {
-                health.send_replace(Health::Ready);
-                tokio::select! {
-                    ended = leader.wait() => {
-                        let how = ended.map_or_else(|error| error.to_string(), |how| how.to_string());
-                        format!("openvscode-server has ended ({how})")
-                    }
-                    () = stop.cancelled() => {
-                        leader.group().signal(Signal::KILL).await;
-                        let _ = leader.wait().await;
-                        return;
-                    }
-                }
-            }
-            Err(error) => format!("cannot start openvscode-server: {error}"),
-        };
-        tracing::warn!(
-            problem,
-            "openvscode-server is not running; restarting after a backoff"
-        );
-        health.send_replace(Health::Failed(problem));
-        if since.elapsed() >= STABLE_AFTER {
-            backoff = INITIAL_BACKOFF;
-        }
-        tokio::select! {
-            () = tokio::time::sleep(backoff) => {}
-            () = stop.cancelled() => return,
-        }
-        backoff = (backoff * 2).min(MAX_BACKOFF);
-    }
 }

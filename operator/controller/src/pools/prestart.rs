@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{EnvVar, HTTPGetAction, Pod, Probe as KubeletPro
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::fixed_variables::is_fixed;
-use crate::reconcile::build::command::{effective_command, is_agent_server, is_native};
+use crate::reconcile::build::command::{effective_command, is_agent_server, is_native, plugins};
 use crate::reconcile::build::volumes::workspace_path;
 use crate::reconcile::build::{BuildContext, BuildError};
 use crate::reconcile::init_message::{probe, shared_variables};
@@ -82,7 +82,11 @@ fn default_command(mode: PrestartMode, spec: &SandboxSpec) -> Option<Vec<String>
         PrestartMode::AgentServer => vec![AGENT_SERVER, "--port", &runtime],
         PrestartMode::Command => return None,
     };
-    Some(words.into_iter().map(str::to_owned).collect())
+    let mut words: Vec<_> = words.into_iter().map(str::to_owned).collect();
+    if mode == PrestartMode::Executor {
+        plugins::add(&mut words, &spec.plugins);
+    }
+    Some(words)
 }
 
 /// Variables of every sandbox of the pool: those of the operator, then those of the template.

@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::facts::{Facts, PodFacts, QuotaDecision, WarmMatch, WarmSupply};
 use crate::pools::shape::WarmPods;
 use crate::pools::{Pool, fill_from_snapshot};
+use crate::reconcile::build::command::{effective_command, plugins};
 use crate::reconcile::init_message;
 use crate::reconcile::plan::PlanInput;
 use shared::index::{Entry, Key};
@@ -22,6 +23,8 @@ pub(crate) struct Observed {
     pub(crate) facts: Facts,
     pub(crate) deadlines: Deadlines,
     pub(crate) url: String,
+    /// Names of the plugins of the command.
+    pub(crate) plugins: Vec<String>,
 }
 
 /// Returns `None` if the Sandbox was deleted.
@@ -156,9 +159,11 @@ pub(super) fn snapshot(context: &Context, key: &Key, now: Timestamp) -> Option<O
     facts.spec_changed =
         made_from.is_some_and(|revision| revision.differs_from(entry.generation, &entry.spec));
     let lifecycle = entry.spec.lifecycle.as_ref();
+    let command = effective_command(&entry.spec, context.config.native_executor);
     Some(Observed {
         deadlines: context.config.defaults.lifecycle.overridden(lifecycle),
         url: context.config.urls(&entry).runtime(&entry.runtime_id),
+        plugins: plugins::names(&command.unwrap_or_default()),
         facts,
         entry,
     })
@@ -173,6 +178,7 @@ impl Observed {
             deadlines: self.deadlines,
             url: &self.url,
             probe: init_message::probe(&self.entry, command),
+            plugins: &self.plugins,
         }
     }
 }

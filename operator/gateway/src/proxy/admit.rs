@@ -31,7 +31,7 @@ enum RequestDecision {
 }
 
 impl Proxy {
-    /// Finds the entry of the sandbox that a request is for, if it has that port.
+    /// Finds the entry of the sandbox that a request is for, if it has that port or plugin.
     pub(super) async fn find(&self, route: &Route) -> Result<Arc<Entry>, ProxyError> {
         let found = self.sandboxes.find(&route.id).await;
         let entry = found.map_err(|error| match error {
@@ -40,9 +40,10 @@ impl Proxy {
         })?;
         let confirmed = self.sandboxes.confirm_address(entry).await;
         let entry = confirmed.ok_or(ProxyError::UnknownSandbox)?;
-        match entry.port(&route.port) {
-            Some(_) => Ok(entry),
-            None => Err(ProxyError::UnknownPort),
+        if entry.port(&route.port).is_some() || entry.has_plugin(&route.port) {
+            Ok(entry)
+        } else {
+            Err(ProxyError::UnknownPort)
         }
     }
 

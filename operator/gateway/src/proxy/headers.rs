@@ -2,7 +2,7 @@
 //! removed, and the gateway's statements about the client replace the client's own.
 
 use axum::body::Body;
-use crds::contract::header::API_KEY;
+use crds::contract::header::{API_KEY, PLUGIN};
 use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
@@ -34,8 +34,9 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 /// Headers that only the gateway may set, and the API key that no sandbox may see.
-const PROXY_OWNED_HEADERS: [HeaderName; 8] = [
+const PROXY_OWNED_HEADERS: [HeaderName; 9] = [
     X_API_KEY,
+    HeaderName::from_static(PLUGIN),
     FORWARDED,
     X_FORWARDED_FOR,
     X_FORWARDED_HOST,

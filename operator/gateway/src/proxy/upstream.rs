@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Request, Response, Uri};
+use http::{HeaderValue, Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -26,11 +26,13 @@ use super::pod_address::is_pod_address;
 use super::{Proxy, ProxyError, Route};
 use crate::GatewayConfig;
 use crate::sandboxes::Sandboxes;
+use crds::contract::header;
 use crds::contract::identity::IdentityKey;
 use crds::names;
 use shared::index::{Entry, Index, Key};
 use shared::keys::KeySet;
 use shared::traffic::Traffic;
+use shared::urls::RUNTIME;
 
 /// Below the 5 seconds after which Python servers close idle connections.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -58,16 +60,20 @@ fn identity_key(keys: &KeySet, entry: &Entry) -> IdentityKey {
     }
 }
 
-/// A port of a Pod.
+/// A port of a Pod, or a plugin behind the port of its server.
 #[derive(Debug)]
 pub(super) struct Upstream {
     authority: Authority,
+    plugin: Option<String>,
     pub(super) pod: Arc<UpstreamPod>,
 }
 
 impl Proxy {
     pub(super) fn upstream(&self, route: &Route, entry: &Entry) -> Result<Upstream, ProxyError> {
-        let port = entry.port(&route.port).ok_or(ProxyError::UnknownPort)?;
+        let own = entry.port(&route.port);
+        let is_plugin = own.is_none() && entry.has_plugin(&route.port);
+        let server = || entry.port(RUNTIME).filter(|_| is_plugin);
+        let port = own.or_else(server).ok_or(ProxyError::UnknownPort)?;
         let ip = entry.status.pod_ip.as_deref();
         let ip: IpAddr = ip
             .ok_or(ProxyError::NotReady)?
@@ -77,7 +83,9 @@ impl Proxy {
             tracing::warn!(key = %entry.key, %ip, "status.podIP is not an address of a Pod");
             return Err(ProxyError::Unreachable);
         }
-        self.upstreams.upstream(&self.sandboxes, entry, ip, port)
+        let mut upstream = self.upstreams.upstream(&self.sandboxes, entry, ip, port)?;
+        upstream.plugin = is_plugin.then(|| route.port.clone());
+        Ok(upstream)
     }
 }
 
@@ -116,6 +124,9 @@ impl Upstreams {
         body: BodyAttempt,
     ) -> Result<Response<Incoming>, ProxyError> {
         let mut parts = parts.clone();
+        if let Some(plugin) = &upstream.plugin {
+            to_plugin(plugin, &mut parts)?;
+        }
         parts.uri = to(&upstream.authority, &parts.uri)?;
         let response = self.client.request(Request::from_parts(parts, body));
         match upstream.pod.gone.run_until_cancelled(response).await {
@@ -169,6 +180,7 @@ impl Upstreams {
         let authority = pod.host(port).parse();
         Ok(Upstream {
             authority: authority.map_err(|_| ProxyError::Unreachable)?,
+            plugin: None,
             pod,
         })
     }
@@ -205,6 +217,19 @@ impl Upstreams {
     }
 }
 
+/// Addresses a plugin at its server, which is told that the client does not see that path.
+fn to_plugin(plugin: &str, parts: &mut Parts) -> Result<(), ProxyError> {
+    let malformed = ProxyError::BadRequest("the path is malformed");
+    let tail = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    // `*` is the target of OPTIONS for a whole server.
+    let slash = if tail.starts_with('/') { "" } else { "/" };
+    let path = PathAndQuery::try_from(format!("/plugins/{plugin}{slash}{tail}"));
+    parts.uri = path.map_err(|_| malformed)?.into();
+    let name = HeaderValue::try_from(plugin).map_err(|_| malformed)?;
+    parts.headers.insert(header::PLUGIN, name);
+    Ok(())
+}
+
 fn has_cause<E: std::error::Error + 'static>(error: &legacy::Error) -> bool {
     error.source().is_some_and(<dyn std::error::Error>::is::<E>)
 }
@@ -222,4 +247,23 @@ fn to(authority: &Authority, uri: &Uri) -> Result<Uri, ProxyError> {
         .path_and_query(path.unwrap_or_else(|| PathAndQuery::from_static("/")))
         .build()
         .map_err(|_| ProxyError::BadRequest("the path is malformed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plugin_is_addressed_below_a_path_of_the_server() {
+        for (target, expected) in [
+            ("/", "/plugins/p/"),
+            ("/a//../b?c=/", "/plugins/p/a//../b?c=/"),
+            ("*", "/plugins/p/*"),
+        ] {
+            let (mut parts, ()) = Request::options(target).body(()).unwrap().into_parts();
+            to_plugin("p", &mut parts).unwrap();
+            assert_eq!(parts.uri, expected);
+            assert_eq!(parts.headers[header::PLUGIN], "p");
+        }
+    }
 }

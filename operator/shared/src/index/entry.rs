@@ -196,6 +196,11 @@ impl Entry {
         let first = || ports.first().filter(|_| name == RUNTIME);
         named.or_else(first).map(|p| p.port)
     }
+
+    /// Returns whether the server of the sandbox has a plugin of this name.
+    pub fn has_plugin(&self, name: &str) -> bool {
+        self.status.plugins.iter().any(|plugin| plugin == name)
+    }
 }
 
 /// Reads the wake annotation; a malformed value is ignored.

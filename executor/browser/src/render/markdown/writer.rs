@@ -19,8 +19,10 @@ pub(super) struct Writer {
     is_line_start: bool,
     /// True in a table cell without a word: paragraphs in it begin in the same line.
     is_cell_start: bool,
-    /// Opening signs before the next word.
-    signs: Vec<Cow<'static, str>>,
+    /// Signs of headings and list items before the next word.
+    line_signs: Vec<Cow<'static, str>>,
+    /// Opening signs before the next word, behind those of the line.
+    signs: Vec<&'static str>,
     quotes: usize,
     preformatted: usize,
 }
@@ -60,9 +62,9 @@ impl Writer {
         self.has_space = true;
     }
 
-    /// Asks for at least so many line ends.
+    /// Asks for at least so many line ends, unless a cell, heading or list item has just begun.
     pub(super) fn break_line(&mut self, count: usize) {
-        if !self.is_cell_start {
+        if !self.is_cell_start && self.line_signs.is_empty() {
             self.breaks = self.breaks.max(count);
         }
     }
@@ -74,13 +76,13 @@ impl Writer {
 
     pub(super) fn open(&mut self, sign: &'static str) {
         if self.preformatted == 0 || sign == LINK {
-            self.signs.push(Cow::Borrowed(sign));
+            self.signs.push(sign);
         }
     }
 
     /// Ends what a sign has opened. Without a word in between the sign is taken back.
     pub(super) fn close(&mut self, sign: &str, end: &str) {
-        if self.signs.last().is_some_and(|last| last == sign) {
+        if self.signs.last() == Some(&sign) {
             self.signs.pop();
         } else if self.preformatted == 0 {
             self.text.push_str(end);
@@ -89,7 +91,7 @@ impl Writer {
 
     /// Ends a link. Links without text stay, as the target can be all that matters.
     pub(super) fn close_link(&mut self, target: &str) {
-        if self.signs.last().is_some_and(|last| last == LINK) {
+        if self.signs.last() == Some(&LINK) {
             self.signs.pop();
             self.word("[");
         }
@@ -99,15 +101,26 @@ impl Writer {
         self.text.push(')');
     }
 
+    /// Begins a line with a sign.
+    pub(super) fn open_line(&mut self, sign: &'static str) {
+        self.line_signs.push(Cow::Borrowed(sign));
+    }
+
+    pub(super) fn close_line(&mut self, sign: &str) {
+        if self.line_signs.last().is_some_and(|last| last == sign) {
+            self.line_signs.pop();
+        }
+    }
+
     /// Begins a list item. The item around it has no text of its own if its sign still waits.
-    pub(super) fn open_item(&mut self, marker: String) {
+    pub(super) fn open_item(&mut self, sign: String) {
         self.close_item();
-        self.signs.push(Cow::Owned(marker));
+        self.line_signs.push(Cow::Owned(sign));
     }
 
     pub(super) fn close_item(&mut self) {
-        if matches!(self.signs.last(), Some(Cow::Owned(_))) {
-            self.signs.pop();
+        if matches!(self.line_signs.last(), Some(Cow::Owned(_))) {
+            self.line_signs.pop();
         }
     }
 
@@ -188,8 +201,7 @@ impl Writer {
         }
         (self.breaks, self.has_space) = (0, false);
         (self.is_line_start, self.is_cell_start) = (false, false);
-        for sign in self.signs.drain(..) {
-            self.text.push_str(&sign);
-        }
+        self.text.extend(self.line_signs.drain(..));
+        self.text.extend(self.signs.drain(..));
     }
 }

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use crate::python_repr::quoted;
+
 /// Smallest number that gets an exponent, as in JSON written by JavaScript.
 const MIN_EXPONENT_NUMBER: f64 = 1e21;
 /// Smallest fraction that gets none.
@@ -56,42 +58,4 @@ fn push_number(text: &mut String, number: f64) {
 
 pub(super) fn push_string(text: &mut String, string: &str) {
     text.push_str(&quoted(string));
-}
-
-/// Python literal of a string. Of the characters that Python escapes, this knows control
-/// characters and separators; the others are rare.
-fn quoted(string: &str) -> String {
-    let quote = if string.contains('\'') && !string.contains('"') {
-        '"'
-    } else {
-        '\''
-    };
-    let mut text = String::with_capacity(string.len() + 2);
-    text.push(quote);
-    for c in string.chars() {
-        match c {
-            '\n' => text.push_str("\\n"),
-            '\t' => text.push_str("\\t"),
-            '\r' => text.push_str("\\r"),
-            '\\' => text.push_str("\\\\"),
-            _ if c == quote => text.extend(['\\', c]),
-            _ if c.is_control() && c <= '\u{ff}' => {
-                let _ = write!(text, "\\x{:02x}", u32::from(c));
-            }
-            '\u{a0}' | '\u{ad}' => {
-                let _ = write!(text, "\\x{:02x}", u32::from(c));
-            }
-            _ if c.is_whitespace() && c != ' ' || is_format(c) => {
-                let _ = write!(text, "\\u{:04x}", u32::from(c));
-            }
-            _ => text.push(c),
-        }
-    }
-    text.push(quote);
-    text
-}
-
-fn is_format(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-        | '\u{e000}'..='\u{f8ff}')
 }

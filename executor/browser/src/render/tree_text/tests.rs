@@ -58,7 +58,8 @@ fn numbers_look_as_in_python() {
 #[test]
 fn skipped_nodes_leave_their_children_in_place() {
     let ignored = json!({
-        "nodeId": "2", "ignored": true, "role": {"value": "none"}, "childIds": ["3", "4", "missing"],
+        "nodeId": "2", "ignored": true, "role": {"value": "none"},
+        "childIds": ["3", "4", "missing"],
     });
     let nodes = json!([
         node("1", "RootWebArea", "T", &["2", "5"]),

@@ -3,6 +3,7 @@
 //! A command is replaced only if every argument is recognized: an unknown wrapper, flag or module
 //! could mean something that the native executor does not implement.
 
+pub(crate) mod plugins;
 mod python_launcher;
 
 use crds::contract::path::EXECUTOR;
@@ -31,12 +32,22 @@ const KNOWN_FLAGS: [&str; 7] = [
 /// The command that the supervisor runs; `None` if the entrypoint of the image runs. `native` is
 /// the setting `--native-executor`: without it no command is replaced.
 pub fn effective_command(spec: &SandboxSpec, native: bool) -> Option<Vec<String>> {
-    let command = spec.command.clone()?;
+    let mut command = executor_command(spec, native).or_else(|| spec.command.clone())?;
+    if runs_executor(&command) {
+        plugins::add(&mut command, &spec.plugins);
+    }
+    Some(command)
+}
+
+/// The command with the native executor in place of the Python server, if it is replaced.
+fn executor_command(spec: &SandboxSpec, native: bool) -> Option<Vec<String>> {
     let is_allowed = native && spec.executor != Some(ExecutorMode::Command);
-    Some(match native_command(&command) {
-        Some(replacement) if is_allowed => replacement,
-        _ => command,
-    })
+    native_command(spec.command.as_deref()?).filter(|_| is_allowed)
+}
+
+/// Returns whether the command is the native executor, also behind `env`.
+fn runs_executor(command: &[String]) -> bool {
+    command.windows(2).any(|words| words == [EXECUTOR, "serve"])
 }
 
 /// Returns whether the command is a server of OpenHands, which answers `/alive`.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crds::names;
 use k8s_openapi::api::core::v1::{LocalObjectReference, Pod, PodSpec, Toleration};
 
-use super::command::key_rotation;
+use super::command::{key_rotation, plugins};
 use super::container::{self, container};
 use super::{
     BuildContext, BuildError, PodParams, init_container, pod_template, security_profile,
@@ -27,6 +27,8 @@ const NODE_LOST_TOLERATION_SECONDS: i64 = 30;
 
 /// Builds the Pod.
 pub fn pod(context: &BuildContext<'_>, params: &PodParams<'_>) -> Result<Pod, BuildError> {
+    let native = context.config.native_executor;
+    plugins::check(&context.entry.spec, native, context.pool.is_some())?;
     let pod = pod_as_chosen(context, params)?;
     let class = pod
         .spec

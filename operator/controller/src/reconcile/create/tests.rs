@@ -29,6 +29,7 @@ fn context_of(api: &FakeApi, config: ControllerConfig) -> Context {
 
 fn observed(spec: SandboxSpec) -> Observed {
     Observed {
+        plugins: Vec::new(),
         entry: Arc::new(entry(spec)),
         facts: Facts::default(),
         deadlines: Deadlines::default(),

@@ -32,6 +32,8 @@ pub struct PlanInput<'a> {
     pub url: &'a str,
     /// Condition of readiness. The supervisor evaluates it; without one only the port counts.
     pub probe: Probe,
+    /// Names of the plugins of the command.
+    pub plugins: &'a [String],
 }
 
 impl PlanInput<'_> {

@@ -53,6 +53,7 @@ impl<'a> Planner<'a> {
                 Some(_) => entry.spec.ports.clone(),
                 None => Vec::new(),
             };
+            status.plugins = self.input.plugins.to_vec();
         }
         let pod = facts.pod.as_ref().filter(|_| status.pod_ip.is_some());
         status.proves_address = pod.is_some_and(|pod| pod.supervised && pod.identity.is_some());

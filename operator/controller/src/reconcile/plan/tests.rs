@@ -140,6 +140,7 @@ impl PlanFixture {
             deadlines: self.deadlines,
             url: "https://abcdefghijklmnop.example.com",
             probe: self.probe.clone(),
+            plugins: &[],
         }
     }
 

@@ -1,0 +1,325 @@
+//! Browser of the sandbox: Chromium, found in the image, for the actions `browse` and
+//! `browse_interactive` (`docs/specs/browser.md`). It starts at the first use, ends after a time
+//! without use, and is restarted after a crash; the next answer says so.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use browser::step::{self, StepContext, StepFailure};
+use browser::tabs::Tabs;
+use tokio::sync::{Mutex, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use self::control::Control;
+pub(in crate::serve) use self::control::ControlGuard;
+use self::downloads::DownloadFolder;
+pub(in crate::serve) use self::page::{Page, PageExtras, failed as page_failed};
+use self::process::Process;
+pub(in crate::serve) use self::settings::BrowserSettings;
+use super::Health;
+use crate::serve::shell::LaunchContext;
+
+mod control;
+mod downloads;
+mod page;
+mod process;
+mod screenshots;
+mod settings;
+
+/// Longest step; clients give up at 125 s.
+const STEP_TIMEOUT: Duration = Duration::from_secs(115);
+/// Steps in a row that time out before the browser is replaced.
+const MAX_TIMEOUTS: u32 = 3;
+const TIMEOUT_TEXT: &str = "Browser environment took too long to respond.";
+const CONTROLLED_TEXT: &str = "A person is in control of the browser. Try again later.";
+/// Time in which a running browser has to respond before a step.
+const ALIVE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Part of the step's time in which its end is answered.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+/// One action.
+#[derive(Debug, PartialEq)]
+pub(in crate::serve) struct Browse {
+    pub(in crate::serve) kind: BrowseKind,
+    /// True if the observation contains the accessibility tree as an object.
+    pub(in crate::serve) return_axtree: bool,
+}
+
+#[derive(Debug, PartialEq)]
+pub(in crate::serve) enum BrowseKind {
+    /// Visit a URL.
+    Url(String),
+    /// Run a program of calls.
+    Program(String),
+}
+
+#[derive(Debug)]
+pub(in crate::serve) enum BrowseOutcome {
+    Page(Box<Page>),
+    /// The step failed as a whole; the text of the exception.
+    Failed(String),
+    /// A file was downloaded to this path.
+    Download {
+        program: String,
+        path: String,
+    },
+    /// There is no browser.
+    Unsupported,
+}
+
+#[derive(Debug)]
+pub(in crate::serve) struct Browser {
+    pub(in crate::serve) settings: BrowserSettings,
+    start: LaunchContext,
+    health: watch::Sender<Health>,
+    /// Locked during a step: there is one at a time.
+    state: Arc<Mutex<State>>,
+    control: Control,
+    /// Clones keep the browser from ending for want of use.
+    holds: Arc<()>,
+    idle_watch: parking_lot::Mutex<Option<AbortOnDropHandle<()>>>,
+    stop: CancellationToken,
+}
+
+#[derive(Debug)]
+struct State {
+    process: Option<Process>,
+    downloads: DownloadFolder,
+    last_use: Instant,
+    timeouts: u32,
+    /// Told with the next answer.
+    notices: Vec<String>,
+}
+
+impl Browser {
+    pub(super) fn new(settings: BrowserSettings, start: LaunchContext) -> Self {
+        let state = State {
+            process: None,
+            downloads: DownloadFolder::new(settings.workspace()),
+            last_use: Instant::now(),
+            timeouts: 0,
+            notices: Vec::new(),
+        };
+        Self {
+            settings,
+            start,
+            health: watch::Sender::default(),
+            state: Arc::new(Mutex::new(state)),
+            control: Control::default(),
+            holds: Arc::default(),
+            idle_watch: parking_lot::Mutex::default(),
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// Looks for Chromium, creates the download folder and, if configured, starts the browser.
+    pub(super) async fn start(&self) {
+        let Some(program) = self.program().await else {
+            let health = Health::Failed("the image has no Chromium".to_owned());
+            self.health.send_replace(health);
+            return;
+        };
+        let mut state = self.state.lock().await;
+        state.downloads.create(&self.start.identity).await;
+        if self.settings.starts_eagerly {
+            self.ensure(&mut state, program).await;
+        } else {
+            self.health.send_replace(Health::Ready);
+        }
+    }
+
+    /// Health, if `--plugins` names the browser.
+    pub(super) fn health(&self) -> Option<Health> {
+        self.settings.is_named.then(|| self.health.borrow().clone())
+    }
+
+    pub(super) async fn stop(&self) {
+        self.stop.cancel();
+        let idle_watch = self.idle_watch.lock().take();
+        drop(idle_watch);
+        if let Some(process) = self.state.lock().await.process.take() {
+            process.close().await;
+        }
+    }
+
+    /// Performs one action; the browser starts if it does not run.
+    pub(in crate::serve) async fn browse(&self, action: &Browse) -> BrowseOutcome {
+        let deadline = Instant::now() + STEP_TIMEOUT;
+        let working = async {
+            if !self.control.released(deadline - ANSWER_TIME).await {
+                return BrowseOutcome::Failed(CONTROLLED_TEXT.to_owned());
+            }
+            let mut state = self.state.lock().await;
+            let outcome = self.step(&mut state, action, deadline).await;
+            state.last_use = Instant::now();
+            outcome
+        };
+        tokio::select! {
+            outcome = tokio::time::timeout_at(deadline, working) => {
+                outcome.unwrap_or_else(|_| BrowseOutcome::Failed(TIMEOUT_TEXT.to_owned()))
+            }
+            () = self.stop.cancelled() => BrowseOutcome::Unsupported,
+        }
+    }
+
+    /// Tabs of the running browser; it is started if necessary. `None` if it does not start.
+    pub(in crate::serve) async fn tabs(&self) -> Option<Tabs> {
+        let program = self.program().await?;
+        let mut state = self.state.lock().await;
+        self.ensure(&mut state, program).await;
+        state.last_use = Instant::now();
+        Some(state.process.as_ref()?.tabs.clone())
+    }
+
+    /// Keeps the browser from ending for want of use.
+    pub(in crate::serve) fn hold(&self) -> Arc<()> {
+        Arc::clone(&self.holds)
+    }
+
+    /// Gives a person the control; `None` if another one has it. The agent's actions wait.
+    pub(in crate::serve) fn take_control(&self) -> Option<ControlGuard> {
+        self.control.take()
+    }
+
+    pub(in crate::serve) fn is_controlled(&self) -> bool {
+        self.control.is_taken()
+    }
+
+    async fn step(&self, state: &mut State, action: &Browse, deadline: Instant) -> BrowseOutcome {
+        let Some(program) = self.program().await else {
+            return BrowseOutcome::Unsupported;
+        };
+        self.ensure(state, program).await;
+        let Some(process) = &state.process else {
+            return BrowseOutcome::Unsupported;
+        };
+        let context = StepContext {
+            working_dir: self.start.working_dir.clone(),
+            raw_tree: action.return_axtree,
+            max_tree_chars: self.settings.max_tree_chars,
+        };
+        let text = match &action.kind {
+            BrowseKind::Url(url) => step::visit_program(url),
+            BrowseKind::Program(program) => program.clone(),
+        };
+        let limit = (deadline - ANSWER_TIME).saturating_duration_since(Instant::now());
+        match step::run(process.tabs.clone(), text, context, limit).await {
+            Ok(step) => self.finish(state, action, step).await,
+            Err(StepFailure::Timeout) => {
+                state.timeouts += 1;
+                if state.timeouts >= MAX_TIMEOUTS {
+                    let reason = format!("{MAX_TIMEOUTS} steps in a row have timed out");
+                    self.replace(state, &reason).await;
+                }
+                BrowseOutcome::Failed(TIMEOUT_TEXT.to_owned())
+            }
+            Err(error) => {
+                let reason = match process.how_it_ended().await {
+                    Some(how) => format!("it ended ({how})"),
+                    None => error.to_string(),
+                };
+                self.replace(state, &reason).await;
+                BrowseOutcome::Failed(std::mem::take(&mut state.notices).join("\n"))
+            }
+        }
+    }
+
+    /// Answers a step that was performed: a download that was not told yet comes first.
+    async fn finish(&self, state: &mut State, action: &Browse, step: step::Step) -> BrowseOutcome {
+        state.timeouts = 0;
+        let identity = &self.start.identity;
+        state.downloads.add(&step.downloads);
+        if let BrowseKind::Program(program) = &action.kind
+            && let Some(path) = state.downloads.take(identity).await
+        {
+            let (program, path) = (program.clone(), path.to_string_lossy().into_owned());
+            return BrowseOutcome::Download { program, path };
+        }
+        let directory = &self.start.working_dir;
+        let saving = screenshots::save(identity, directory, &step.page.screenshot);
+        let mut notices = std::mem::take(&mut state.notices);
+        notices.extend(step.notices.iter().cloned());
+        BrowseOutcome::Page(Box::new(Page {
+            screenshot_path: saving.await,
+            notices,
+            step,
+        }))
+    }
+
+    /// Ends the browser; the next step starts it again and says why.
+    async fn replace(&self, state: &mut State, reason: &str) {
+        tracing::warn!(reason, "the browser is replaced");
+        if let Some(process) = state.process.take() {
+            process.close().await;
+        }
+        state.timeouts = 0;
+        state.notices.push(restart_notice(reason));
+    }
+
+    /// Makes sure that the browser runs. Its health says why it does not.
+    async fn ensure(&self, state: &mut State, program: PathBuf) {
+        if let Some(process) = &state.process {
+            let asking = tokio::time::timeout(ALIVE_TIMEOUT, process.tabs.version());
+            let reason = match asking.await {
+                Ok(Ok(_)) => return,
+                Ok(Err(error)) => match process.how_it_ended().await {
+                    Some(how) => format!("it ended ({how})"),
+                    None => error.to_string(),
+                },
+                Err(_) => "it did not respond".to_owned(),
+            };
+            self.replace(state, &reason).await;
+        }
+        match Process::start(program, &self.settings, &self.start).await {
+            Ok(process) => {
+                self.health.send_replace(Health::Ready);
+                state.process = Some(process);
+                state.last_use = Instant::now();
+                self.watch_idleness();
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the browser does not start");
+                self.health.send_replace(Health::Failed(error.to_string()));
+            }
+        }
+    }
+
+    /// Ends a browser that is not used, if that is configured. The profile stays.
+    fn watch_idleness(&self) {
+        let Some(limit) = self.settings.idle_timeout else {
+            return;
+        };
+        let (state, holds) = (Arc::clone(&self.state), Arc::downgrade(&self.holds));
+        let watching = tokio::spawn(async move {
+            let mut next = Instant::now() + limit;
+            loop {
+                tokio::time::sleep_until(next).await;
+                let mut state = state.lock().await;
+                if holds.strong_count() > 1 {
+                    state.last_use = Instant::now();
+                }
+                next = state.last_use + limit;
+                if next <= Instant::now() {
+                    if let Some(process) = state.process.take() {
+                        process.close().await;
+                    }
+                    return;
+                }
+            }
+        });
+        *self.idle_watch.lock() = Some(AbortOnDropHandle::new(watching));
+    }
+
+    async fn program(&self) -> Option<PathBuf> {
+        process::find_program(&self.settings, &self.start).await
+    }
+}
+
+fn restart_notice(reason: &str) -> String {
+    format!(
+        "The browser was restarted because {reason}: tabs and page contents are gone, cookies are kept."
+    )
+}

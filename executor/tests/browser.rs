@@ -1,0 +1,240 @@
+//! Browser actions over HTTP, with a real Chromium (`docs/specs/browser.md`).
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::thread;
+
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
+
+use crate::client::SESSION_KEY;
+use crate::fixture::ServerFixture;
+
+/// Serves pages by path, and `file` as a download; returns the base URL. Ends with the process.
+fn serve(pages: &'static [(&'static str, &'static str)]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let mut lines = BufReader::new(&stream).lines();
+                let first = lines.next().and_then(Result::ok).unwrap_or_default();
+                let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+                while lines
+                    .next()
+                    .and_then(Result::ok)
+                    .is_some_and(|line| !line.is_empty())
+                {}
+                let found = pages.iter().find(|(known, _)| *known == path);
+                let (status, kind, text) = match found {
+                    Some((path, text)) if path.contains("pdf") => {
+                        ("200 OK", "application/octet-stream", *text)
+                    }
+                    Some((_, text)) => ("200 OK", "text/html", *text),
+                    None => ("404 Not Found", "text/plain", "none"),
+                };
+                let length = text.len();
+                let _ = write!(
+                    &stream,
+                    "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
+                     Connection: close\r\n\r\n{text}"
+                );
+            });
+        }
+    });
+    base
+}
+
+/// Server with a browser.
+fn server() -> ServerFixture {
+    ServerFixture::start("root", &["--enable-browser"], &[])
+}
+
+/// Servers with a browser as root, or as the current user, and as the sandbox user.
+fn all_users() -> Vec<ServerFixture> {
+    let mut servers = vec![server()];
+    servers.extend(ServerFixture::openhands(&["--enable-browser"], |_, _| {}));
+    servers
+}
+
+fn run(server: &ServerFixture, program: &str) -> Value {
+    server.act("browse_interactive", &json!({"browser_actions": program}))
+}
+
+fn error(observation: &Value) -> &str {
+    observation["extras"]["last_browser_action_error"]
+        .as_str()
+        .unwrap()
+}
+
+/// Descendants of a server whose command line has an option.
+fn processes(server: &ServerFixture, option: &str) -> Vec<i32> {
+    let parent = |pid: i32| -> Option<i32> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+    };
+    let own = server.child.id().cast_signed();
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_descendant =
+        |pid: &i32| std::iter::successors(Some(*pid), |pid| parent(*pid)).any(|pid| pid == own);
+    let has_option = |pid: &i32| {
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+        line.is_ok_and(|line| line.contains(option))
+    };
+    pids.filter(has_option).filter(is_descendant).collect()
+}
+
+#[test]
+fn browse_answers_the_observation_of_the_python_server() {
+    let base = serve(&[("/", "<title>T</title><h1>Hello</h1><a href=b.html>link</a>")]);
+    for server in all_users() {
+        let answer = server.act("browse", &json!({"url": base}));
+        assert_eq!(answer["observation"], "browse", "{answer}");
+        assert_eq!(answer["message"], format!("Visited {base}/"));
+        let keys: Vec<_> = answer["extras"].as_object().unwrap().keys().collect();
+        let mut expected = [
+            "url",
+            "trigger_by_action",
+            "screenshot",
+            "screenshot_path",
+            "set_of_marks",
+            "error",
+            "goal_image_urls",
+            "open_pages_urls",
+            "active_page_index",
+            "dom_object",
+            "axtree_object",
+            "extra_element_properties",
+            "last_browser_action",
+            "last_browser_action_error",
+            "focused_element_bid",
+            "filter_visible_only",
+        ];
+        expected.sort_unstable();
+        assert_eq!(keys, expected);
+        let extras = &answer["extras"];
+        assert_eq!(extras["open_pages_urls"], json!([format!("{base}/")]));
+        assert_eq!(extras["last_browser_action"], format!("goto(\"{base}\")"));
+        let content = answer["content"].as_str().unwrap();
+        let expected = format!(
+            "[Current URL: {base}/]\n============== BEGIN webpage content ==============\n"
+        );
+        assert!(content.starts_with(&expected), "{content}");
+        assert!(
+            content.contains("# Hello") && content.contains("[ link ](b.html)"),
+            "{content}"
+        );
+        let path = extras["screenshot_path"].as_str().unwrap();
+        assert!(path.starts_with(server.path(".browser_screenshots").to_str().unwrap()));
+        let owner = server.output(&format!("stat -c %u {path}"));
+        assert_eq!(owner, server.uid().to_string());
+    }
+}
+
+#[test]
+fn program_with_error_shows_page_and_error() {
+    let base = serve(&[("/", "<title>T</title><button>press</button>")]);
+    let server = server();
+    let program = format!("goto(\"{base}\")\nclick(\"99\")");
+    let answer = run(&server, &program);
+    assert_eq!(
+        error(&answer),
+        "ValueError: Could not find element with bid \"99\""
+    );
+    let content = answer["content"].as_str().unwrap();
+    assert!(
+        content.contains("BEGIN error message") && content.contains("button 'press'"),
+        "{content}"
+    );
+    assert_eq!(answer["extras"]["last_browser_action"], program);
+    assert_eq!(
+        error(&run(&server, "")),
+        "ValueError: Received an empty action."
+    );
+}
+
+#[test]
+fn browser_actions_are_refused_when_disabled() {
+    let server = ServerFixture::new("root");
+    let answer = run(&server, "noop()");
+    assert_eq!(answer["observation"], "error");
+    assert_eq!(
+        answer["content"],
+        "Browser functionality is not supported or disabled."
+    );
+}
+
+#[test]
+fn next_action_works_and_says_so_when_browser_was_killed() {
+    let base = serve(&[("/", "<title>T</title><p>text")]);
+    let server = server();
+    let visit = format!("goto(\"{base}\")");
+    assert_eq!(error(&run(&server, &visit)), "");
+    for option in ["--user-data-dir", "--type=renderer"] {
+        let pids = processes(&server, option);
+        assert!(!pids.is_empty(), "{option}");
+        for pid in pids {
+            // It may have ended with another one.
+            let _ = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+        }
+        let answer = run(&server, &visit);
+        assert_eq!(
+            answer["extras"]["url"],
+            format!("{base}/"),
+            "{option}: {answer}"
+        );
+        assert!(!error(&answer).is_empty(), "{option}");
+        assert_eq!(error(&run(&server, &visit)), "", "{option}");
+    }
+}
+
+#[test]
+fn download_is_copied_to_the_workspace_and_told() {
+    let base = serve(&[("/a.pdf", "%PDF-1.4 text"), ("/", "<a href=a.pdf>get</a>")]);
+    for server in all_users() {
+        let program = format!("goto(\"{base}/a.pdf\")");
+        let answer = run(&server, &program);
+        assert_eq!(answer["observation"], "download", "{answer}");
+        let path = server.path("file_1.pdf");
+        assert_eq!(answer["extras"]["file_path"], path.to_str().unwrap());
+        let text = format!(
+            "Execution of the previous action {program} resulted in a file download. The \
+             downloaded file is saved at location: {}",
+            path.display()
+        );
+        assert_eq!(answer["content"], text);
+        assert_eq!(
+            server.output(&format!("cat {}", path.display())),
+            "%PDF-1.4 text"
+        );
+    }
+}
+
+#[test]
+fn live_view_and_protocol_are_off_unless_asked_for() {
+    let server = server();
+    for path in ["/", "/json/version"] {
+        let answer = server.request(&format!("GET /plugins/browser{path}"), &[SESSION_KEY], b"");
+        assert_eq!(answer.status, 404, "{path}");
+    }
+    let server = ServerFixture::start(
+        "root",
+        &["--enable-browser", "--plugins", "browser:view,cdp"],
+        &[],
+    );
+    let version = server.request("GET /plugins/browser/json/version/", &[SESSION_KEY], b"");
+    let version: Value = serde_json::from_str(&version.body).unwrap();
+    assert!(
+        version["Browser"].as_str().unwrap().contains("Chrom"),
+        "{version}"
+    );
+    let page = server.request("GET /plugins/browser/", &[SESSION_KEY], b"");
+    assert!(
+        page.status == 200 && page.body.contains("Take control"),
+        "{}",
+        page.status
+    );
+    let refused = server.request("GET /plugins/browser/json/version", &[], b"");
+    assert_eq!(refused.status, 403);
+}
