@@ -294,21 +294,6 @@ impl TabsState {
         }
     }
 
-    fn navigated_within(&mut self, session: &SessionId, event: event::NavigatedWithin) {
-        let Some(state) = self.of_session(session) else {
-            return;
-        };
-        let id = FrameId(event.frame_id.into());
-        if id == state.tab.main_frame() {
-            state.tab.url.clone_from(&event.url);
-        }
-        if let Some(frame) = state.frames.get_mut(&id) {
-            frame.url = event.url;
-            frame.end_navigation();
-            state.navigation_count += 1;
-        }
-    }
-
     fn lifecycle(&mut self, session: &SessionId, event: &event::Lifecycle) {
         let id = FrameId(event.frame_id.as_str().into());
         let Some(state) = self.of_session(session) else {

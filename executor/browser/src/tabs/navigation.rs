@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::event_types::NavigationStep;
+use super::event_types::{NavigatedWithin, NavigationStep};
 use super::state::TabsState;
 use super::{FrameId, Tabs, TargetId};
 use crate::cdp::SessionId;
@@ -44,6 +44,21 @@ impl TabsState {
                 (frame.is_requested, frame.is_started) = (false, true);
             }
             _ => frame.is_started = false,
+        }
+    }
+
+    pub(super) fn navigated_within(&mut self, session: &SessionId, event: NavigatedWithin) {
+        let Some(state) = self.of_session(session) else {
+            return;
+        };
+        let id = FrameId(event.frame_id.into());
+        if id == state.tab.main_frame() {
+            state.tab.url.clone_from(&event.url);
+        }
+        if let Some(frame) = state.frames.get_mut(&id) {
+            frame.url = event.url;
+            frame.end_navigation();
+            state.navigation_count += 1;
         }
     }
 }
