@@ -8,7 +8,7 @@ DEV = $(TARGET_DIR)/$(HOST)/debug
 STATE ?= .state
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-long lint generate bench-start bench-executor bench-controller bench-claim bench-images bench-node bench-proxy fuzz clean
+.PHONY: help run test test-cluster test-long lint generate compare-browser bench-browser bench-start bench-executor bench-controller bench-claim bench-images bench-node bench-proxy fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,18 @@ generate: ## Write what is generated: manifests, the CRDs of the chart, docs/lif
 	hack/manifests
 	UPDATE_DOCS=1 cargo test -q --locked --workspace --test chart values_doc_matches_chart
 	UPDATE_DOCS=1 cargo test -q --locked --workspace --lib lifecycle_doc_matches_planner
+
+compare-browser: ## Browser beside BrowserGym on the same pages, field by field (ARGS="--only article,odd-*")
+	hack/install browser
+	cargo build --release --locked -p browser --example browser_driver
+	python=$$(hack/browsergym/install) && $$python hack/browsergym/compare.py $(ARGS) $(abspath $(RELEASE))/examples/browser_driver
+
+bench-browser: ## Browser beside BrowserGym: start, steps, a page of 6 000 elements, memory
+	hack/install browser
+	cargo build --release --locked -p browser --example browser_driver
+	cargo build --release --locked -p executor --bin sandbox-executor
+	python=$$(hack/browsergym/install) && $$python hack/browsergym/bench.py --executor $(abspath $(RELEASE))/sandbox-executor $(ARGS) \
+		$(abspath $(RELEASE))/examples/browser_driver
 
 bench-start: ## Cold start to first action in standalone, and the executor's own figures
 	cargo build --release --locked -p executor -p standalone -p tests --examples --bins

@@ -86,7 +86,7 @@ class Driver:
         started = time.monotonic()
         self.process = subprocess.Popen(self.command, cwd=PAGES, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True)
         self.buffer = bytearray()
-        self.read(STEP_TIMEOUT)
+        self.pid = self.read(STEP_TIMEOUT).get("pid", self.process.pid)  # of what is measured
         self.start_seconds = time.monotonic() - started
         return self
 
