@@ -17,7 +17,6 @@ Its Python is that of hack/browsergym/install.
 import argparse
 import fnmatch
 import json
-import re
 import sys
 import time
 from collections import Counter
@@ -33,25 +32,24 @@ MAX_LINES = 12  # of one difference
 
 def run_sessions(site, command, sessions):
     """Answers of a driver, of each session its list. A session begins with a new browser."""
-    answers = {}
-    driver, started = None, time.monotonic()
+    answers, driver, started = {}, None, time.monotonic()
     for session in sessions:
-        name, answers[session["name"]] = session["name"], []
+        name = session["name"]
+        answers[name] = []
         try:
-            if driver is None:
-                driver = Driver(command).__enter__()
-            else:
+            if driver:
                 driver.ask(reset=True)
+            else:
+                driver = Driver(command).start()
             for step in session["steps"]:
                 answer = driver.ask(program=site.fill_in(step["program"]), return_axtree=True)
                 answers[name].append(without_port(answer, site.port))
-        except (DriverError, BrokenPipeError) as error:
+        except (DriverError, OSError) as error:
             answers[name].append({"raised": f"{error}"})
-            driver.__exit__()
-            driver = None
+            driver = driver and driver.stop()
         print(f"\r{len(answers)}/{len(sessions)} {name:24}", end="", file=sys.stderr)
     if driver:
-        driver.__exit__()
+        driver.stop()
     print(f"\r{len(answers)} sessions in {time.monotonic() - started:.0f} s{'':20}", file=sys.stderr)
     return answers
 

@@ -46,8 +46,6 @@ def compare_lines(original, ours):
 
 
 def compare_tree(original, ours):
-    if original is None or ours is None:
-        return compare_equal(original, ours)
     return compare_lines(tree_rows(original), tree_rows(ours))
 
 
@@ -159,6 +157,9 @@ FIELDS = {
 
 def compare_answers(original, ours):
     """Fields that differ, each with lines that show how. An answer that says the step failed has that field alone."""
-    fields = ["raised"] if "raised" in original or "raised" in ours else FIELDS
-    found = {field: FIELDS[field](original.get(field), ours.get(field)) for field in fields if field in original or field in ours}
+    found = {}
+    for field in ["raised"] if "raised" in original or "raised" in ours else FIELDS:
+        left, right = original.get(field), ours.get(field)
+        compare = FIELDS[field] if type(left) is type(right) is not type(None) else compare_equal
+        found[field] = compare(left, right)
     return {field: lines for field, lines in found.items() if lines}
