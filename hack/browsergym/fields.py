@@ -12,6 +12,7 @@ ALLOWED = [
     ("all", "port of the test's own server", "another one in each run"),
     ("tree", "rows `InlineTextBox`", "Chromium 156 adds them, they repeat the row above"),
     ("axtree_object, extra_element_properties", "order of keys", "it means nothing in JSON"),
+    ("axtree_object", "nodes without a way to them from the root", "documents of `object` and `embed`, which load at any time"),
     ("axtree_object", "identifiers of nodes and frames, order of frames", "they name objects of one process; links between nodes are compared"),
     ("extra_element_properties", "`visibility` by 0.02, `bbox` by 1 px", "rounding while a page settles"),
     ("last_browser_action_error", "call log, but for the line that tells the reason", "it counts tries and milliseconds"),
@@ -70,16 +71,12 @@ def flat(value, path=""):
 
 
 def nodes_in_order(tree):
-    """The nodes of a tree from the root down, each under a line with depth, role and name; then those that no other
-    names as a child."""
+    """The nodes of a tree from the root down, each under a line with depth, role and name."""
     nodes = {node["nodeId"]: node for node in tree.get("nodes", [])}
-    order, seen = [], set()
-    for start in list(nodes)[:1] + [key for key, node in nodes.items() if node.get("parentId") not in nodes]:
-        stack = [(start, 0)]
-        while stack:
-            key, depth = stack.pop()
-            if key in seen or key not in nodes:
-                continue
+    order, seen, stack = [], set(), [(key, 0) for key in list(nodes)[:1]]
+    while stack:
+        key, depth = stack.pop()
+        if key in nodes and key not in seen:
             seen.add(key)
             node = nodes[key]
             order.append((f"{depth} {node['role']['value']} {node.get('name', {}).get('value')!r}", node))
