@@ -17,7 +17,6 @@ Its Python is that of hack/browsergym/install.
 import argparse
 import fnmatch
 import json
-import re
 import sys
 import time
 from collections import Counter
@@ -33,25 +32,24 @@ MAX_LINES = 12  # of one difference
 
 def run_sessions(site, command, sessions):
     """Answers of a driver, of each session its list. A session begins with a new browser."""
-    answers = {}
-    driver, started = None, time.monotonic()
+    answers, driver, started = {}, None, time.monotonic()
     for session in sessions:
-        name, answers[session["name"]] = session["name"], []
+        name = session["name"]
+        answers[name] = []
         try:
-            if driver is None:
-                driver = Driver(command).__enter__()
-            else:
+            if driver:
                 driver.ask(reset=True)
+            else:
+                driver = Driver(command).start()
             for step in session["steps"]:
                 answer = driver.ask(program=site.fill_in(step["program"]), return_axtree=True)
                 answers[name].append(without_port(answer, site.port))
-        except (DriverError, BrokenPipeError) as error:
+        except (DriverError, OSError) as error:
             answers[name].append({"raised": f"{error}"})
-            driver.__exit__()
-            driver = None
+            driver = driver and driver.stop()
         print(f"\r{len(answers)}/{len(sessions)} {name:24}", end="", file=sys.stderr)
     if driver:
-        driver.__exit__()
+        driver.stop()
     print(f"\r{len(answers)} sessions in {time.monotonic() - started:.0f} s{'':20}", file=sys.stderr)
     return answers
 
@@ -66,6 +64,21 @@ def known_difference(known, session, index, field):
             return entry
 
 
+def print_unexpected(unexpected):
+    """Each difference once, with the steps of its session that have it, then their number by field."""
+    places = {}
+    for name, index, program, field, lines in unexpected:
+        places.setdefault((name, field, *lines), []).append((index, program))
+    for (name, field, *lines), steps in places.items():
+        others = f", also in steps {', '.join(str(index) for index, _ in steps[1:])}" if steps[1:] else ""
+        print(f"\n{name}, step {steps[0][0]}: {steps[0][1][:200]!r}: {field}{others}")
+        print("\n".join(line[:300] for line in lines[:MAX_LINES]))
+        if len(lines) > MAX_LINES:
+            print(f"and {len(lines) - MAX_LINES} lines more")
+    for field, count in Counter(field for *_, field, _ in unexpected).most_common():
+        print(f"{count} not expected in {field}")
+
+
 def compare(sessions, original, ours, known):
     """Prints a row for each session and what was not expected; returns whether there is such a thing."""
     used, unexpected, totals = [], [], Counter()
@@ -73,9 +86,9 @@ def compare(sessions, original, ours, known):
     for session in sessions:
         name, count = session["name"], Counter()
         for index, step in enumerate(session["steps"]):
-            pair = [side[name][index] if index < len(side[name]) else {"raised": "not reached"} for side in (original, ours)]
-            differing = compare_answers(*pair)
-            count["fields"] += 1 if "raised" in differing else len(FIELDS.keys() & pair[0].keys())
+            left, right = (dict(enumerate(side.get(name, []))).get(index, {"raised": "not reached"}) for side in (original, ours))
+            differing = compare_answers(left, right)
+            count["fields"] += 1 if "raised" in differing else len(FIELDS.keys() & left.keys())
             for field, lines in differing.items():
                 entry = known_difference(known, name, index, field)
                 count["known" if entry else "other"] += 1
@@ -86,11 +99,7 @@ def compare(sessions, original, ours, known):
         totals += count | {"steps": len(session["steps"])}
         print(f"{name:24} {len(session['steps']):5} {count['fields']:6} {count['equal']:6} {count['known']:6} {count['other']:6}")
     print(f"{'all':24} {totals['steps']:5} {totals['fields']:6} {totals['equal']:6} {totals['known']:6} {totals['other']:6}")
-    for name, index, program, field, lines in unexpected:
-        print(f"\n{name}, step {index}: {program!r}: {field}")
-        print("\n".join(line[:300] for line in lines[:MAX_LINES]))
-        if len(lines) > MAX_LINES:
-            print(f"and {len(lines) - MAX_LINES} lines more")
+    print_unexpected(unexpected)
     run = {session["name"] for session in sessions}
     stale = [entry for entry in known if entry not in used and any(fnmatch.fnmatch(name, entry["session"]) for name in run)]
     for entry in stale:

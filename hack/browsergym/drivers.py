@@ -82,21 +82,31 @@ class Driver:
     def __init__(self, command):
         self.command = command
 
-    def __enter__(self):
+    def start(self):
         started = time.monotonic()
         self.process = subprocess.Popen(self.command, cwd=PAGES, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True)
         self.buffer = bytearray()
-        self.pid = self.read(STEP_TIMEOUT).get("pid", self.process.pid)  # of what is measured
+        try:
+            self.pid = self.read(STEP_TIMEOUT).get("pid", self.process.pid)  # of what is measured
+        except DriverError:
+            self.stop()
+            raise
         self.start_seconds = time.monotonic() - started
         return self
 
-    def __exit__(self, *_):
+    def stop(self):
         self.process.stdin.close()
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, 9)  # its own group: start_new_session
             self.process.wait()
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
 
     def read(self, timeout):
         until = time.monotonic() + timeout

@@ -83,6 +83,7 @@ fn text(schema: &Value, rng: &mut SeededRng) -> String {
         None => ["a", "debian:12", "ä, ß und \u{1f980}"][index(3, rng)].into(),
         Some("^/" | "^/.") => "/work space".into(),
         Some("^[a-z]([-a-z0-9]*[a-z0-9])?$") => "runtime".into(),
+        Some("^[a-z][-_a-z0-9]*(:[a-z0-9]+(,[a-z0-9]+)*)?$") => "browser:view,cdp".into(),
         Some(pattern) if pattern.ends_with("(ms|s|m|h))+$") => duration(rng),
         Some(pattern) => panic!("no texts of the pattern {pattern} are known"),
     }
