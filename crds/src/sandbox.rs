@@ -64,7 +64,7 @@ pub(crate) const PLUGIN: &str = "^[a-z][-_a-z0-9]*(:[a-z0-9]+(,[a-z0-9]+)*)?$";
         "oldSelf.state != 'Running' || self.state != 'Running' || (has(self.command) == has(oldSelf.command) && (!has(self.command) || self.command == oldSelf.command))"
     ).message("command cannot change while the sandbox runs: pause it first"),
     validation = Rule::new(
-        "oldSelf.state != 'Running' || self.state != 'Running' || (has(self.plugins) == has(oldSelf.plugins) && (!has(self.plugins) || self.plugins == oldSelf.plugins))"
+        "oldSelf.state != 'Running' || self.state != 'Running' || (has(self.plugins) ? self.plugins : []) == (has(oldSelf.plugins) ? oldSelf.plugins : [])"
     ).message("plugins cannot change while the sandbox runs: pause it first"),
     validation = Rule::new(
         "oldSelf.state != 'Running' || self.state != 'Running' || (has(self.workspace) == has(oldSelf.workspace) && (!has(self.workspace) || self.workspace == oldSelf.workspace))"
