@@ -162,7 +162,10 @@ impl Program {
     fn spawn(&mut self) -> Result<(GroupLeader, OutputTail), String> {
         if let Some(address) = self.address {
             // Another server must not be taken for this one.
-            TcpListener::bind(address).map_err(|_| format!("port {} is in use", address.port()))?;
+            TcpListener::bind(address).map_err(|error| match error.kind() {
+                io::ErrorKind::AddrInUse => format!("port {} is in use", address.port()),
+                _ => format!("cannot listen on {address}: {error}"),
+            })?;
         }
         self.command
             .stdin(Stdio::null())
