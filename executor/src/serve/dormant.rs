@@ -11,7 +11,7 @@ use crds::contract::control::Init;
 use super::environment::Environment;
 use super::executor::Executor;
 use super::identity::Identity;
-use super::manifest::OwnPlugin;
+use super::own_plugin::OwnPlugin;
 use super::port::Port;
 use super::shell::LaunchContext;
 use super::{Server, launch_context};

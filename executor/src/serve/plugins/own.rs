@@ -10,8 +10,9 @@ use super::Health;
 use super::process::{Process, Program};
 use crate::serve::identity::{Identity, IdentityError};
 use crate::serve::launch_dir;
-use crate::serve::manifest::{Access, Manifest, OwnPlugin, User};
+use crate::serve::manifest::{Access, Manifest, User};
 use crate::serve::mcp::Config;
+use crate::serve::own_plugin::OwnPlugin;
 use crate::serve::shell::LaunchContext;
 
 #[derive(Debug, thiserror::Error)]
