@@ -5,7 +5,6 @@ use std::env;
 use std::io::{self, BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
@@ -19,9 +18,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Child;
-
-/// As in the executor.
-const STEP_TIMEOUT: Duration = Duration::from_secs(110);
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -64,7 +60,7 @@ async fn main() -> Result<()> {
                     raw_tree: return_axtree,
                     max_tree_chars: None,
                 };
-                match step::run(running.tabs.clone(), program, context, STEP_TIMEOUT).await {
+                match step::run(&running.tabs, &program, &context).await {
                     Ok(step) => answer(&observation(step))?,
                     Err(error) => answer(&json!({"raised": error.to_string()}))?,
                 }
@@ -79,10 +75,7 @@ async fn start(program: &Path) -> Result<Running> {
     let options = LaunchOptions {
         program: PathBuf::from(program),
         profile: directory.path().join("profile"),
-        has_own_sandbox: false,
         isolates_sites: false,
-        proxy_server: None,
-        proxy_bypass: None,
     };
     let mut command = options.command();
     let pipe = attach_pipe(&mut command)?;

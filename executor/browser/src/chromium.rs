@@ -15,14 +15,8 @@ pub struct LaunchOptions {
     pub program: PathBuf,
     /// Directory of mode 0700 that the browser user owns.
     pub profile: PathBuf,
-    /// True to keep Chromium's own sandbox, where the machine offers user namespaces.
-    pub has_own_sandbox: bool,
     /// True to give each site its own process, which the headless shell does not do by itself.
     pub isolates_sites: bool,
-    /// Value of `--proxy-server`.
-    pub proxy_server: Option<String>,
-    /// Value of `--proxy-bypass-list`.
-    pub proxy_bypass: Option<String>,
 }
 
 impl LaunchOptions {
@@ -36,17 +30,8 @@ impl LaunchOptions {
         let mut profile = std::ffi::OsString::from("--user-data-dir=");
         profile.push(&self.profile);
         command.arg(profile);
-        if !self.has_own_sandbox {
-            command.arg("--no-sandbox");
-        }
         if self.isolates_sites {
             command.arg("--site-per-process");
-        }
-        if let Some(proxy) = &self.proxy_server {
-            command.arg(format!("--proxy-server={proxy}"));
-        }
-        if let Some(bypass) = &self.proxy_bypass {
-            command.arg(format!("--proxy-bypass-list={bypass}"));
         }
         command
     }

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use futures::future::join_all;
+use futures::future::{OptionFuture, join_all};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::cdp::{CdpError, Session};
@@ -23,8 +22,6 @@ mod mark;
 const READ_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest wait for a page whose scripts may hang.
 const SCRIPT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Computed by Chromium for nothing else than to be left out.
-const NO_STYLES: [&str; 0] = [];
 
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
@@ -116,18 +113,11 @@ async fn read_frame(
             AxFrame::Typed(session.call_within(READ_TIMEOUT, method, params).await?)
         })
     };
-    let documents = async {
-        let snapshot = call_if(
-            is_first,
-            session,
-            "DOMSnapshot.captureSnapshot",
-            json!({
-                "computedStyles": NO_STYLES,
-                "includeDOMRects": true,
-            }),
-        );
-        snapshot.await
-    };
+    let documents = is_first.then(|| {
+        let params = json!({"computedStyles": [], "includeDOMRects": true});
+        session.call_within(READ_TIMEOUT, "DOMSnapshot.captureSnapshot", params)
+    });
+    let documents = async { OptionFuture::from(documents).await.transpose() };
     let (tree, documents) = tokio::join!(tree, documents);
     match (tree, documents) {
         (Ok(tree), Ok(documents)) => Ok((tree, documents)),
@@ -139,21 +129,6 @@ async fn read_frame(
         }
         _ => Ok((AxFrame::empty(raw), None)),
     }
-}
-
-async fn call_if<R: DeserializeOwned>(
-    wanted: bool,
-    session: &Session,
-    method: &'static str,
-    params: serde_json::Value,
-) -> Result<Option<R>, CdpError> {
-    if !wanted {
-        return Ok(None);
-    }
-    session
-        .call_within(READ_TIMEOUT, method, params)
-        .await
-        .map(Some)
 }
 
 impl AxFrame {

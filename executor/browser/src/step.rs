@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::json;
-use tokio::runtime::Handle;
 
 use crate::cdp::CdpError;
 use crate::error::StepError;
@@ -22,8 +21,6 @@ pub use self::page::PageView;
 
 /// Longest wait for documents that are being parsed.
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Longest wait for a navigation that an input has begun.
-const NAVIGATION_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time in which a page has to respond before a program runs.
 const ALIVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest wait for downloads that have begun.
@@ -41,16 +38,6 @@ pub struct StepContext {
     pub max_tree_chars: Option<usize>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum StepFailure {
-    #[error("the step took too long")]
-    Timeout,
-    #[error("the driver of the browser has failed")]
-    Panic,
-    #[error(transparent)]
-    Browser(#[from] CdpError),
-}
-
 /// Result of a step.
 #[derive(Debug)]
 pub struct Step {
@@ -66,33 +53,14 @@ pub struct Step {
     pub downloads: Vec<Download>,
 }
 
-/// Runs a program and observes the active tab. Fails if that takes longer than `limit`, or if the
-/// browser has ended.
-pub async fn run(
-    tabs: Tabs,
-    program: String,
-    context: StepContext,
-    limit: Duration,
-) -> Result<Step, StepFailure> {
-    let runtime = Handle::current();
-    // On a thread of its own: rendering takes time, and the future cannot move between threads.
-    let running = tokio::task::spawn_blocking(move || {
-        let step = run_step(&tabs, &program, &context);
-        runtime.block_on(async { tokio::time::timeout(limit, step).await })
-    });
-    match running.await {
-        Ok(Ok(step)) => Ok(step?),
-        Ok(Err(_)) => Err(StepFailure::Timeout),
-        Err(_) => Err(StepFailure::Panic),
-    }
-}
-
-async fn run_step(tabs: &Tabs, program: &str, context: &StepContext) -> Result<Step, CdpError> {
+/// Runs a program and observes the active tab. Fails if the browser does not respond.
+pub async fn run(tabs: &Tabs, program: &str, context: &StepContext) -> Result<Step, CdpError> {
     let current = living_tab(tabs).await?;
     let mut operations = Operations::new(tabs.clone(), current.id, context.working_dir.clone());
+    let downloads_before = tabs.download_count();
     let error = run_all(&mut operations, program).await.err();
     let mut notices = Vec::new();
-    settle(tabs).await;
+    settle(tabs, downloads_before).await;
     let (tab, page) = observe_active(tabs, context, &mut notices).await?;
     let lost = tabs.take_crashes();
     match lost {
@@ -119,17 +87,18 @@ async fn run_all(operations: &mut Operations, program: &str) -> Result<(), StepE
     Ok(())
 }
 
-/// Waits until the effects of the program have shown: navigations, downloads, scripts.
-async fn settle(tabs: &Tabs) {
-    if let Some(active) = tabs.active() {
-        tabs.navigations_ended(&active.id, NAVIGATION_TIMEOUT).await;
-    }
+/// Waits until the effects of the program have shown: documents, downloads, scripts. Operations
+/// have waited for the navigations that they began.
+async fn settle(tabs: &Tabs, downloads_before: u64) {
     let list = tabs.list();
-    let waiting = list
+    let documents = list
         .iter()
         .map(|tab| tabs.documents_ready(&tab.id, DOCUMENT_TIMEOUT));
-    let downloads = tabs.downloads_ended(DOWNLOAD_TIMEOUT);
-    tokio::join!(join_all(waiting), downloads);
+    join_all(documents).await;
+    // An earlier download does not hold this step up.
+    if tabs.download_count() > downloads_before {
+        tabs.downloads_ended(DOWNLOAD_TIMEOUT).await;
+    }
     if let Some(active) = tabs.active() {
         observe::settle(tabs, &active).await;
     }
@@ -149,7 +118,10 @@ async fn observe_active(
         match observe::observe(tabs, &tab, context.raw_tree).await {
             Ok(state) => {
                 let max = context.max_tree_chars;
-                return Ok((tab.id, PageView::render(state, max)));
+                // A large page takes a tenth of a second.
+                let rendering = tokio::task::spawn_blocking(move || PageView::render(state, max));
+                let page = rendering.await.map_err(|_| CdpError::Closed)?;
+                return Ok((tab.id, page));
             }
             Err(_) if tabs.connection().is_closed() => return Err(CdpError::Closed),
             Err(error) if tries >= MAX_OBSERVATIONS => {

@@ -222,12 +222,6 @@ impl Tabs {
             .await;
     }
 
-    /// Waits up to `limit` until no document of a tab is being replaced.
-    pub async fn navigations_ended(&self, tab: &TargetId, limit: Duration) {
-        self.wait(limit, |state| (!state.is_navigating(tab)).then_some(()))
-            .await;
-    }
-
     /// Waits up to `limit` until the documents of all frames of a tab are parsed.
     pub async fn documents_ready(&self, tab: &TargetId, limit: Duration) {
         self.wait(limit, |state| state.are_documents_ready(tab).then_some(()))

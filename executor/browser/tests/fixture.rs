@@ -31,10 +31,7 @@ impl Chromium {
         let options = LaunchOptions {
             program: program(),
             profile: directory.path().join("profile"),
-            has_own_sandbox: false,
             isolates_sites: true,
-            proxy_server: None,
-            proxy_bypass: None,
         };
         let mut command = options.command();
         let pipe = attach_pipe(&mut command).unwrap();

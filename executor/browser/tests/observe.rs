@@ -26,9 +26,8 @@ fn tree(step: &Step) -> &str {
 }
 
 async fn run(chromium: &Chromium, program: &str) -> Step {
-    let tabs = chromium.tabs.clone();
-    let step = step::run(tabs, program.to_owned(), context(), LIMIT * 6);
-    step.await.unwrap()
+    let step = step::run(&chromium.tabs, program, &context()).await;
+    step.unwrap()
 }
 
 #[tokio::test]

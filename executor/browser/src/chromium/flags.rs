@@ -7,6 +7,8 @@ const DISABLED_FEATURES: &str = "--disable-features=Translate,MediaRouter,PaintH
 
 pub(super) const FLAGS: &[&str] = &[
     "--remote-debugging-pipe",
+    // Containers do not offer what Chromium's own sandbox needs; the Pod is the boundary.
+    "--no-sandbox",
     "--no-startup-window",
     "--no-first-run",
     "--no-default-browser-check",

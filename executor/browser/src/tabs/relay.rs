@@ -183,14 +183,9 @@ impl Relays {
         relays.len()
     }
 
-    fn clients(&self) -> Vec<Arc<Client>> {
-        self.0.lock().iter().filter_map(Weak::upgrade).collect()
-    }
-
     /// Forwards an event of a client's session. Returns false if it is of another one.
     pub(super) fn forward(&self, event: &Event<'_>) -> bool {
-        let clients = self.clients();
-        let Some(client) = clients.iter().find(|client| client.owns(&event.session)) else {
+        let Some(client) = self.find(|client| client.owns(&event.session)) else {
             return false;
         };
         let related: Option<Attached> = serde_json::from_str(event.params.get()).ok();
@@ -209,13 +204,20 @@ impl Relays {
     }
 
     pub(super) fn answer(&self, id: u64, message: &[u8]) {
-        for client in self.clients() {
-            let theirs = client.state.lock().unanswered.remove(&id);
-            if let Some(theirs) = theirs {
-                client.deliver(message, Some(theirs));
-                return;
-            }
+        let mut theirs = None;
+        let client = self.find(|client| {
+            theirs = client.state.lock().unanswered.remove(&id);
+            theirs.is_some()
+        });
+        if let Some(client) = client {
+            client.deliver(message, theirs);
         }
+    }
+
+    fn find(&self, mut is_meant: impl FnMut(&Client) -> bool) -> Option<Arc<Client>> {
+        let relays = self.0.lock();
+        let mut clients = relays.iter().filter_map(Weak::upgrade);
+        clients.find(|client| is_meant(client))
     }
 }
 

@@ -143,10 +143,7 @@ impl ScriptFrame {
         arguments: &[Value],
     ) -> Result<R, ScriptError> {
         let target = json!({"executionContextId": self.context});
-        let arguments = arguments
-            .iter()
-            .map(|value| json!({"value": value}))
-            .collect();
+        let arguments = by_values(arguments).collect();
         by_value(call_function(&self.session, limit, target, function, arguments, true).await?)
     }
 
@@ -158,10 +155,7 @@ impl ScriptFrame {
         arguments: &[Value],
     ) -> Result<Option<Element>, ScriptError> {
         let target = json!({"executionContextId": self.context});
-        let arguments = arguments
-            .iter()
-            .map(|value| json!({"value": value}))
-            .collect();
+        let arguments = by_values(arguments).collect();
         let returned =
             call_function(&self.session, limit, target, function, arguments, false).await?;
         Ok(returned.object_id.map(|object_id| Element {
@@ -181,8 +175,7 @@ impl Element {
     ) -> Result<R, ScriptError> {
         let target = json!({"objectId": self.object_id});
         let own = std::iter::once(json!({"objectId": self.object_id}));
-        let others = arguments.iter().map(|value| json!({"value": value}));
-        let arguments = own.chain(others).collect();
+        let arguments = own.chain(by_values(arguments)).collect();
         by_value(call_function(&self.session, limit, target, function, arguments, true).await?)
     }
 
@@ -190,6 +183,10 @@ impl Element {
         self.session
             .send("Runtime.releaseObject", json!({"objectId": self.object_id}));
     }
+}
+
+fn by_values(arguments: &[Value]) -> impl Iterator<Item = Value> {
+    arguments.iter().map(|value| json!({"value": value}))
 }
 
 async fn call_function(

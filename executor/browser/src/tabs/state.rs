@@ -145,11 +145,6 @@ impl TabsState {
         }
     }
 
-    pub(super) fn is_navigating(&self, tab: &TargetId) -> bool {
-        self.find(tab)
-            .is_some_and(|state| state.frames.values().any(FrameState::is_navigating))
-    }
-
     pub(super) fn navigating_frames(&self, tab: &TargetId) -> HashSet<FrameId> {
         let frames = self
             .find(tab)

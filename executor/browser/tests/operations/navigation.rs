@@ -1,6 +1,7 @@
 //! Navigation by address, history and input, and pages that hang or close: what needs a server of
 //! its own.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use axum::Router;
@@ -175,8 +176,9 @@ async fn goto_stops_loading_when_the_time_is_up() {
             "TimeoutError: Page.goto: Timeout 400ms exceeded.\nCall log:\n  - navigating to ";
         assert!(error.starts_with(expected), "{error}");
         assert_eq!(url_of(&chromium, &tab), reached);
-        let navigating = chromium.tabs.navigations_ended(&tab.id, LIMIT);
-        navigating.await;
+        let none = HashSet::new();
+        let ended = chromium.tabs.new_navigations_ended(&tab.id, &none, LIMIT);
+        ended.await;
         assert!(chromium.tabs.navigating_frames(&tab.id).is_empty());
     }
 }
