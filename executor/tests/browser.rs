@@ -7,7 +7,7 @@ use std::thread;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
-use crate::client::SESSION_KEY;
+use crate::client::{SESSION_KEY, TestProcess, serve_command, wait_until};
 use crate::fixture::ServerFixture;
 
 /// Serves pages by path, and `file` as a download; returns the base URL. Ends with the process.
@@ -166,26 +166,92 @@ fn browser_actions_are_refused_when_disabled() {
 }
 
 #[test]
-fn next_action_works_and_says_so_when_browser_was_killed() {
+fn next_action_works_and_says_so_when_browser_was_killed_or_stopped() {
     let base = serve(&[("/", "<title>T</title><p>text")]);
     let server = server();
     let visit = format!("goto(\"{base}\")");
     assert_eq!(error(&run(&server, &visit)), "");
-    for option in ["--user-data-dir", "--type=renderer"] {
+    for (option, signal) in [
+        ("--user-data-dir", Signal::KILL),
+        ("--type=renderer", Signal::KILL),
+        ("--user-data-dir", Signal::STOP),
+    ] {
         let pids = processes(&server, option);
         assert!(!pids.is_empty(), "{option}");
         for pid in pids {
             // It may have ended with another one.
-            let _ = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+            let _ = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), signal);
         }
         let answer = run(&server, &visit);
+        let url = format!("{base}/");
         assert_eq!(
-            answer["extras"]["url"],
-            format!("{base}/"),
-            "{option}: {answer}"
+            answer["extras"]["url"], url,
+            "{option} {signal:?}: {answer}"
         );
-        assert!(!error(&answer).is_empty(), "{option}");
-        assert_eq!(error(&run(&server, &visit)), "", "{option}");
+        assert!(!error(&answer).is_empty(), "{option} {signal:?}");
+        assert_eq!(error(&run(&server, &visit)), "", "{option} {signal:?}");
+    }
+}
+
+#[test]
+fn page_that_takes_all_memory_is_ended_and_said_so() {
+    const HUNGRY: &str = "<title>T</title><script>
+        const all = [];
+        setInterval(() => all.push(new Uint8Array(32 << 20).fill(1)), 10);
+    </script>";
+    let base = serve(&[("/", "<title>T</title><p>text"), ("/hungry", HUNGRY)]);
+    let variables = [("SANDBOX_BROWSER_MEMORY_MIB", "600")];
+    let server = ServerFixture::start("root", &["--enable-browser"], &variables);
+    // It ends during its own step or a later one, whose answer says so.
+    let mut answer = run(&server, &format!("goto(\"{base}/hungry\")"));
+    while !error(&answer).contains("A tab crashed and was closed.") {
+        answer = run(&server, "noop(100)");
+    }
+    let visit = format!("goto(\"{base}\")");
+    let answer = run(&server, &visit);
+    assert_eq!(answer["extras"]["url"], format!("{base}/"));
+}
+
+/// Page that shows its cookies, and sets one that lasts.
+const COOKIE: &str = "<title>T</title><p id=p></p><script>
+    p.textContent = 'cookies: ' + document.cookie;
+    document.cookie = 'a=1; max-age=1000';
+</script>";
+
+#[test]
+fn idle_browser_ends_and_keeps_its_cookies() {
+    let base = serve(&[("/", COOKIE)]);
+    let variables = [("SANDBOX_BROWSER_IDLE_SECONDS", "1")];
+    let server = ServerFixture::start("root", &["--enable-browser"], &variables);
+    let visit = format!("goto(\"{base}\")");
+    let answer = run(&server, &visit);
+    assert!(
+        !answer["content"].as_str().unwrap().contains("a=1"),
+        "{answer}"
+    );
+    wait_until(|| processes(&server, "--user-data-dir").is_empty());
+    let answer = run(&server, &visit);
+    assert_eq!(error(&answer), "");
+    assert!(
+        answer["content"].as_str().unwrap().contains("cookies: a=1"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn profile_on_the_workspace_outlives_the_server() {
+    let base = serve(&[("/", COOKIE)]);
+    let directory = tempfile::tempdir().unwrap();
+    let visit = format!("goto(\"{base}\")");
+    let action = json!({"action": "browse_interactive", "args": {"browser_actions": visit}});
+    for expected in [false, true] {
+        let flags = ["--enable-browser", "--plugins", "browser:profile"];
+        let server = TestProcess::start(&mut serve_command(directory.path(), &flags));
+        let answer = server.act(&action);
+        let content = answer["content"].as_str().unwrap();
+        assert_eq!(content.contains("cookies: a=1"), expected, "{answer}");
+        server.signal(Signal::TERM);
+        server.wait();
     }
 }
 

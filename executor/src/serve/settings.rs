@@ -56,6 +56,7 @@ impl ServeOptions {
     pub(super) fn defer_plugins(&mut self) {
         let can_change = |word: &String| ["agent_skills", "jupyter"].contains(&word.as_str());
         self.plugins.retain(can_change);
+        self.no_enable_browser = true;
     }
 
     /// Plugins of `--plugins`.

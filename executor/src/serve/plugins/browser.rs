@@ -2,11 +2,12 @@
 //! `browse_interactive` (`docs/specs/browser.md`). It starts at the first use, ends after a time
 //! without use, and is restarted after a crash; the next answer says so.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use browser::step::{self, StepContext, StepFailure};
+use browser::step::{self, StepContext};
 use browser::tabs::Tabs;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
@@ -17,7 +18,8 @@ use self::control::Control;
 pub(in crate::serve) use self::control::ControlGuard;
 use self::downloads::DownloadFolder;
 pub(in crate::serve) use self::page::{Page, PageExtras, failed as page_failed};
-use self::process::Process;
+use self::process::{LaunchError, Process};
+use self::profile::Profile;
 pub(in crate::serve) use self::settings::BrowserSettings;
 use super::Health;
 use crate::serve::shell::LaunchContext;
@@ -26,6 +28,7 @@ mod control;
 mod downloads;
 mod page;
 mod process;
+mod profile;
 mod screenshots;
 mod settings;
 
@@ -87,6 +90,8 @@ pub(in crate::serve) struct Browser {
 #[derive(Debug)]
 struct State {
     process: Option<Process>,
+    /// Present after the first start.
+    profile: Option<Profile>,
     downloads: DownloadFolder,
     last_use: Instant,
     timeouts: u32,
@@ -98,6 +103,7 @@ impl Browser {
     pub(super) fn new(settings: BrowserSettings, start: LaunchContext) -> Self {
         let state = State {
             process: None,
+            profile: None,
             downloads: DownloadFolder::new(settings.workspace()),
             last_use: Instant::now(),
             timeouts: 0,
@@ -117,15 +123,15 @@ impl Browser {
 
     /// Looks for Chromium, creates the download folder and, if configured, starts the browser.
     pub(super) async fn start(&self) {
-        let Some(program) = self.program().await else {
-            let health = Health::Failed("the image has no Chromium".to_owned());
-            self.health.send_replace(health);
+        if self.program().await.is_none() {
+            let error = LaunchError::NoProgram;
+            self.health.send_replace(Health::Failed(error.to_string()));
             return;
-        };
+        }
         let mut state = self.state.lock().await;
         state.downloads.create(&self.start.identity).await;
         if self.settings.starts_eagerly {
-            self.ensure(&mut state, program).await;
+            self.ensure(&mut state).await;
         } else {
             self.health.send_replace(Health::Ready);
         }
@@ -140,8 +146,14 @@ impl Browser {
         self.stop.cancel();
         let idle_watch = self.idle_watch.lock().take();
         drop(idle_watch);
-        if let Some(process) = self.state.lock().await.process.take() {
-            process.close().await;
+        let mut state = self.state.lock().await;
+        match state.process.take() {
+            Some(process) if self.settings.keeps_profile => process.close().await,
+            Some(process) => process.kill().await,
+            None => {}
+        }
+        if let Some(profile) = state.profile.take() {
+            profile.remove().await;
         }
     }
 
@@ -167,9 +179,8 @@ impl Browser {
 
     /// Tabs of the running browser; it is started if necessary. `None` if it does not start.
     pub(in crate::serve) async fn tabs(&self) -> Option<Tabs> {
-        let program = self.program().await?;
         let mut state = self.state.lock().await;
-        self.ensure(&mut state, program).await;
+        self.ensure(&mut state).await;
         state.last_use = Instant::now();
         Some(state.process.as_ref()?.tabs.clone())
     }
@@ -189,10 +200,7 @@ impl Browser {
     }
 
     async fn step(&self, state: &mut State, action: &Browse, deadline: Instant) -> BrowseOutcome {
-        let Some(program) = self.program().await else {
-            return BrowseOutcome::Unsupported;
-        };
-        self.ensure(state, program).await;
+        self.ensure(state).await;
         let Some(process) = &state.process else {
             return BrowseOutcome::Unsupported;
         };
@@ -205,10 +213,10 @@ impl Browser {
             BrowseKind::Url(url) => step::visit_program(url),
             BrowseKind::Program(program) => program.clone(),
         };
-        let limit = (deadline - ANSWER_TIME).saturating_duration_since(Instant::now());
-        match step::run(process.tabs.clone(), text, context, limit).await {
-            Ok(step) => self.finish(state, action, step).await,
-            Err(StepFailure::Timeout) => {
+        let running = step::run(&process.tabs, &text, &context);
+        match tokio::time::timeout_at(deadline - ANSWER_TIME, running).await {
+            Ok(Ok(step)) => self.finish(state, action, step).await,
+            Err(_) => {
                 state.timeouts += 1;
                 if state.timeouts >= MAX_TIMEOUTS {
                     let reason = format!("{MAX_TIMEOUTS} steps in a row have timed out");
@@ -216,11 +224,8 @@ impl Browser {
                 }
                 BrowseOutcome::Failed(TIMEOUT_TEXT.to_owned())
             }
-            Err(error) => {
-                let reason = match process.how_it_ended().await {
-                    Some(how) => format!("it ended ({how})"),
-                    None => error.to_string(),
-                };
+            Ok(Err(error)) => {
+                let reason = process.why_it_failed(&error).await;
                 self.replace(state, &reason).await;
                 BrowseOutcome::Failed(std::mem::take(&mut state.notices).join("\n"))
             }
@@ -253,27 +258,24 @@ impl Browser {
     async fn replace(&self, state: &mut State, reason: &str) {
         tracing::warn!(reason, "the browser is replaced");
         if let Some(process) = state.process.take() {
-            process.close().await;
+            process.kill().await;
         }
         state.timeouts = 0;
         state.notices.push(restart_notice(reason));
     }
 
     /// Makes sure that the browser runs. Its health says why it does not.
-    async fn ensure(&self, state: &mut State, program: PathBuf) {
+    async fn ensure(&self, state: &mut State) {
         if let Some(process) = &state.process {
             let asking = tokio::time::timeout(ALIVE_TIMEOUT, process.tabs.version());
             let reason = match asking.await {
                 Ok(Ok(_)) => return,
-                Ok(Err(error)) => match process.how_it_ended().await {
-                    Some(how) => format!("it ended ({how})"),
-                    None => error.to_string(),
-                },
+                Ok(Err(error)) => process.why_it_failed(&error).await,
                 Err(_) => "it did not respond".to_owned(),
             };
             self.replace(state, &reason).await;
         }
-        match Process::start(program, &self.settings, &self.start).await {
+        match self.launch(state).await {
             Ok(process) => {
                 self.health.send_replace(Health::Ready);
                 state.process = Some(process);
@@ -285,6 +287,25 @@ impl Browser {
                 self.health.send_replace(Health::Failed(error.to_string()));
             }
         }
+    }
+
+    async fn launch(&self, state: &mut State) -> Result<Process, LaunchError> {
+        let program = self.program().await.ok_or(LaunchError::NoProgram)?;
+        let profile = self.profile(state).await.map_err(LaunchError::Profile)?;
+        Process::start(program, profile, &self.settings, &self.start).await
+    }
+
+    /// Directory of the profile, which is created at the first start.
+    async fn profile(&self, state: &mut State) -> io::Result<PathBuf> {
+        let (identity, workspace) = (&self.start.identity, self.settings.workspace());
+        let profile = match state.profile.take() {
+            Some(profile) => profile,
+            None if self.settings.keeps_profile => {
+                Profile::on_workspace(identity, workspace).await?
+            }
+            None => Profile::private(identity, workspace).await?,
+        };
+        state.profile.insert(profile).unlocked(identity).await
     }
 
     /// Ends a browser that is not used, if that is configured. The profile stays.
@@ -319,7 +340,5 @@ impl Browser {
 }
 
 fn restart_notice(reason: &str) -> String {
-    format!(
-        "The browser was restarted because {reason}: tabs and page contents are gone, cookies are kept."
-    )
+    format!("The browser was restarted because {reason}: tabs and page contents are gone.")
 }

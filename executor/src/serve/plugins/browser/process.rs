@@ -2,7 +2,7 @@
 //! over a pipe.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,6 @@ use tokio_util::task::AbortOnDropHandle;
 use super::downloads::FOLDER;
 use super::settings::BrowserSettings;
 use crate::serve::identity::Identity;
-use crate::serve::private_dir::PrivateDir;
 use crate::serve::process_group::{GroupLeader, ProcessGroup};
 use crate::serve::shell::LaunchContext;
 
@@ -28,13 +27,13 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time between the end of the pipe and that of the process.
 const END_TIMEOUT: Duration = Duration::from_millis(500);
-/// Folder of a profile that is kept.
-const PROFILE: &str = ".browser_profile";
 /// A Pod that is short of memory loses its browser first.
 const OOM_SCORE: &str = "900";
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LaunchError {
+    #[error("the image has no Chromium")]
+    NoProgram,
     #[error("cannot create a profile: {0}")]
     Profile(#[source] io::Error),
     #[error("cannot start {0}: {1}")]
@@ -48,8 +47,6 @@ pub(super) struct Process {
     pub(super) tabs: Tabs,
     group: ProcessGroup,
     ended: watch::Receiver<Option<String>>,
-    /// Absent if the profile is kept.
-    profile: Option<PrivateDir>,
     _memory_watch: Option<AbortOnDropHandle<()>>,
 }
 
@@ -74,27 +71,18 @@ pub(super) async fn find_program(
 }
 
 impl Process {
+    /// Starts Chromium with the profile in a directory.
     pub(super) async fn start(
         program: PathBuf,
+        profile: PathBuf,
         settings: &BrowserSettings,
         start: &LaunchContext,
     ) -> Result<Self, LaunchError> {
         let identity = &start.identity;
-        let (directory, profile) = if settings.keeps_profile {
-            let directory = kept_profile(identity, settings.workspace()).await;
-            (directory.map_err(LaunchError::Profile)?, None)
-        } else {
-            let private = PrivateDir::create(identity, settings.workspace(), |_| Vec::new()).await;
-            let private = private.map_err(LaunchError::Profile)?;
-            (private.directory.clone(), Some(private))
-        };
         let options = LaunchOptions {
             program: program.clone(),
-            profile: directory,
-            has_own_sandbox: false,
+            profile,
             isolates_sites: false,
-            proxy_server: None,
-            proxy_bypass: None,
         };
         let mut command = options.command();
         let spawn_error = |error| LaunchError::Spawn(program.clone(), error);
@@ -129,44 +117,39 @@ impl Process {
                 tabs,
                 group,
                 ended,
-                profile,
                 _memory_watch: memory_watch,
             }),
             Err(error) => {
                 group.kill().await;
-                if let Some(profile) = &profile {
-                    profile.remove().await;
-                }
                 Err(LaunchError::Connect(program, error))
             }
         }
     }
 
-    /// End of the browser, if it has ended or is about to.
-    pub(super) async fn how_it_ended(&self) -> Option<String> {
+    /// Reason of an error: the end of the browser, if it has ended or is about to.
+    pub(super) async fn why_it_failed(&self, error: &CdpError) -> String {
         let mut ended = self.ended.clone();
-        let waiting = ended.wait_for(Option::is_some);
-        let found = tokio::time::timeout(END_TIMEOUT, waiting)
-            .await
-            .ok()?
-            .ok()?;
-        found.clone()
+        let waiting = tokio::time::timeout(END_TIMEOUT, ended.wait_for(Option::is_some));
+        let how = waiting.await.ok().and_then(Result::ok);
+        let how = how.and_then(|how| how.clone());
+        how.map_or_else(|| error.to_string(), |how| format!("it ended ({how})"))
     }
 
-    /// Ends the browser; it writes its profile if it still can.
-    pub(super) async fn close(mut self) {
-        if self.profile.is_none() {
-            self.tabs
-                .root()
-                .send("Browser.close", serde_json::json!({}));
-            let ending = self.ended.wait_for(Option::is_some);
-            let _ = tokio::time::timeout(CLOSE_TIMEOUT, ending).await;
-        }
+    /// Lets the browser write its profile, and ends it.
+    pub(super) async fn close(self) {
+        self.tabs
+            .root()
+            .send("Browser.close", serde_json::json!({}));
+        let mut ended = self.ended.clone();
+        let ending = ended.wait_for(Option::is_some);
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, ending).await;
+        self.kill().await;
+    }
+
+    /// Ends the browser at once.
+    pub(super) async fn kill(mut self) {
         self.group.kill().await;
         let _ = self.ended.wait_for(Option::is_some).await;
-        if let Some(profile) = &self.profile {
-            profile.remove().await;
-        }
     }
 }
 
@@ -174,23 +157,6 @@ async fn follow(mut leader: GroupLeader, ended: watch::Sender<Option<String>>) {
     let status = leader.wait().await;
     let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
     ended.send_replace(Some(how));
-}
-
-/// Directory on the workspace, so that logins survive a pause. Locks of a browser that was killed
-/// are removed.
-async fn kept_profile(identity: &Identity, workspace: &Path) -> io::Result<PathBuf> {
-    let directory = workspace.join(PROFILE);
-    let creating = identity.run(move || {
-        use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-        let mut builder = std::fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(&directory)?;
-        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o700))?;
-        for lock in ["SingletonLock", "SingletonSocket", "SingletonCookie"] {
-            let _ = std::fs::remove_file(directory.join(lock));
-        }
-        Ok(directory)
-    });
-    creating.await?
 }
 
 async fn prefer_in_oom(identity: &Identity, pid: Option<u32>) {
