@@ -4,6 +4,7 @@
 
 mod append_builds;
 mod blackbox;
+mod browser;
 mod cdi_devices;
 mod escapes;
 mod first_session;
