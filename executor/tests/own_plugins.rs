@@ -302,7 +302,7 @@ fn failures_are_told() {
         ),
         (
             "command: [/no/such/program]",
-            "cannot start p: No such file",
+            "cannot start /no/such/program: No such file",
         ),
         (
             "command: [sleep, '9']\nrequires: [HOME, NOT_THERE]",
@@ -310,6 +310,10 @@ fn failures_are_told() {
         ),
         ("command: [sleep, '9']\nworkingDir: x", "p/x does not exist"),
         ("command: [sleep, '9']\nprot: 1", "unknown field `prot`"),
+        (
+            "command: [sleep, '9']\nport: 12000",
+            "port 12000 is that of a work port",
+        ),
         (
             &format!("command: [sleep, '9']\nport: {port}\nreadiness: {{timeoutSeconds: 1}}"),
             "p was not ready within 1 s: cannot connect to",
@@ -324,6 +328,21 @@ fn failures_are_told() {
         assert!(health.contains(why), "{health}");
         assert_eq!(process.output("echo served"), "served");
     }
+}
+
+#[test]
+fn plugins_do_not_share_ports_and_names_of_the_sandbox() {
+    let port = free_port();
+    let listening = format!("command: [sleep, '9']\nport: {port}");
+    let folders = PluginFolders::new()
+        .with("a", &listening)
+        .with("b", &listening);
+    let folders = folders.with("work-1", "command: [sleep, '9']");
+    let process = TestProcess::start(&mut folders.command(&["a", "b", "work-1"]));
+    let failed = format!("failed: plugin.yaml: port {port} is that of the plugin a");
+    wait_until(|| process.plugin_state("b") == failed.as_str());
+    let failed = "failed: the name work-1 leads to a port of the sandbox";
+    wait_until(|| process.plugin_state("work-1") == failed);
 }
 
 #[test]
@@ -363,7 +382,7 @@ fn last_line_of_output_is_for_clients_with_the_key() {
         let answer = process.keyed("GET /plugins/p/", "");
         assert_eq!(answer.status, 503);
         assert_eq!(
-            answer.body.contains("): no database"),
+            answer.body.contains("last output: no database"),
             shown,
             "{}",
             answer.body
@@ -375,7 +394,7 @@ fn last_line_of_output_is_for_clients_with_the_key() {
 fn unknown_plugin_or_option_ends_the_server() {
     let folders = PluginFolders::new().with("p", "command: [sleep, '9']");
     for (plugin, why) in [
-        ("x", "Plugin x not found"),
+        ("x", "Plugin x not found: none of the directories /"),
         ("p/../p", "Plugin p/../p not found"),
         ("p:fast", "Plugin p has no option \"fast\""),
     ] {

@@ -28,6 +28,12 @@ pub(super) enum ManifestError {
     Syntax(#[from] serde_yaml::Error),
     #[error("{FILE}: {0}")]
     Invalid(&'static str),
+    #[error("{FILE}: name is {name:?}, but that of the folder is {folder:?}")]
+    Name { name: String, folder: String },
+    #[error("{FILE}: port {port} is that of {owner}")]
+    Port { port: u16, owner: String },
+    #[error("the name {0} leads to a port of the sandbox")]
+    Reserved(String),
 }
 
 /// Content of a `plugin.yaml`.
@@ -132,7 +138,11 @@ impl Manifest {
             return Err(ManifestError::TooLarge);
         }
         let manifest: Self = serde_yaml::from_str(&text)?;
-        manifest.check(name).map_err(ManifestError::Invalid)?;
+        if manifest.name != name {
+            let (name, folder) = (manifest.name, name.to_owned());
+            return Err(ManifestError::Name { name, folder });
+        }
+        manifest.check().map_err(ManifestError::Invalid)?;
         if manifest.user == User::Root {
             for path in [folder, &path] {
                 check_owner(path)?;
@@ -141,7 +151,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    fn check(&self, folder: &str) -> Result<(), &'static str> {
+    fn check(&self) -> Result<(), &'static str> {
         let is_path = |path: &String| path.starts_with('/') && path.parse::<http::Uri>().is_ok();
         let needs_port = self.readiness.path.is_some() || self.mcp.is_some();
         let given = [&self.env, &self.provides].into_iter().flatten();
@@ -155,7 +165,6 @@ impl Manifest {
             .by_ref()
             .chain(self.mcp.as_ref().map(|tools| &tools.path));
         let rules = [
-            (self.name == folder, "name must be the name of the folder"),
             (
                 (1..=MAX_VERSION_CHARS).contains(&self.version.chars().count()),
                 "version must have 1 to 64 characters",
@@ -266,7 +275,11 @@ mod tests {
         let empty = "{name: a, version: '1', command: []}";
         let long = format!("{least}{}", " ".repeat(64 << 10));
         for (name, text, why) in [
-            ("b", &*least, "name of the folder"),
+            (
+                "b",
+                &*least,
+                "name is \"a\", but that of the folder is \"b\"",
+            ),
             ("a", empty, "command is empty"),
             ("a", &long, "exceeds 65536 bytes"),
         ] {

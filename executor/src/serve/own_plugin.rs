@@ -4,6 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use crds::contract::port;
+
 use super::manifest::{Manifest, ManifestError};
 use super::plugin_choice::{Choice, ChoiceError};
 use crate::cli::ServeOptions;
@@ -13,6 +15,9 @@ const FOLDER: &str = "/opt/sandbox/plugins";
 /// A name is part of a DNS label: `NAME-«id»`.
 const MAX_NAME_CHARS: usize = 40;
 const MAX_PLUGINS: usize = 32;
+/// Names that the gateway forwards to ports (`docs/proxy.md`).
+const RESERVED_NAMES: [&str; 3] = ["runtime", "work-1", "work-2"];
+const WORK_PORTS: [u16; 2] = [port::WORK_1, port::WORK_2];
 
 /// A plugin of the user that was chosen: its manifest, or the reason why there is none.
 #[derive(Debug)]
@@ -35,7 +40,9 @@ impl OwnPlugin {
             if choice.is_built_in() {
                 choice.check_options()?;
             } else if found.iter().all(|other| other.name != choice.name) {
-                found.push(Self::read(options, &choice)?);
+                let mut plugin = Self::read(options, &choice)?;
+                plugin.reserve_port(options, &found);
+                found.push(plugin);
             }
         }
         if found.len() > MAX_PLUGINS {
@@ -46,21 +53,49 @@ impl OwnPlugin {
 
     fn read(options: &ServeOptions, choice: &Choice<'_>) -> Result<Self, ChoiceError> {
         let name = choice.name;
-        let parents = std::env::split_paths(&options.plugin_path);
-        let mut folders = parents
-            .filter(|parent| parent.is_absolute())
-            .chain([FOLDER.into()])
-            .map(|parent| parent.join(name));
         // A name with slashes could lead to any folder.
-        let folder = folders.find(|folder| is_name(name) && folder.is_dir());
-        let folder = folder.ok_or_else(|| ChoiceError::Unknown(name.to_owned()))?;
+        if !is_name(name) {
+            return Err(ChoiceError::Unknown(name.to_owned()));
+        }
+        let parents = std::env::split_paths(&options.plugin_path);
+        let parents = parents.filter(|parent| parent.is_absolute());
+        let parents: Vec<PathBuf> = parents.chain([FOLDER.into()]).collect();
+        let mut folders = parents.iter().map(|parent| parent.join(name));
+        let folder = folders.find(|folder| folder.is_dir()).ok_or_else(|| {
+            let directories = parents.iter().map(|parent| parent.to_string_lossy());
+            ChoiceError::NoFolder {
+                name: name.to_owned(),
+                directories: directories.collect::<Vec<_>>().join(", "),
+            }
+        })?;
         choice.check_options()?;
+        let manifest = if RESERVED_NAMES.contains(&name) {
+            Err(ManifestError::Reserved(name.to_owned()))
+        } else {
+            Manifest::read(&folder, name)
+        };
         Ok(Self {
             name: name.to_owned(),
-            manifest: Manifest::read(&folder, name),
+            manifest,
             folder,
             host: options.bind_address.unwrap_or(Ipv4Addr::LOCALHOST.into()),
         })
+    }
+
+    /// Replaces the manifest by an error if its port is that of another server: requests to one would
+    /// reach the other.
+    fn reserve_port(&mut self, options: &ServeOptions, others: &[Self]) {
+        let Some(port) = self.address().map(|address| address.port()) else {
+            return;
+        };
+        let of_sandbox = (port == options.port).then(|| "the server of the sandbox".to_owned());
+        let works = WORK_PORTS.contains(&port).then(|| "a work port".to_owned());
+        let same = |other: &&Self| other.address() == self.address();
+        let of_plugin = others.iter().find(same);
+        let of_plugin = of_plugin.map(|other| format!("the plugin {}", other.name));
+        if let Some(owner) = of_sandbox.or(works).or(of_plugin) {
+            self.manifest = Err(ManifestError::Port { port, owner });
+        }
     }
 
     /// Address of the server of the plugin, if it has one.

@@ -23,6 +23,8 @@ pub(super) enum ChoiceError {
     /// Text of the Python server.
     #[error("Plugin {0} not found")]
     Unknown(String),
+    #[error("Plugin {name} not found: none of the directories {directories} has it")]
+    NoFolder { name: String, directories: String },
     #[error("Plugin {plugin} has no option {option:?}")]
     Option { plugin: String, option: String },
     #[error("more than {0} plugins")]

@@ -5,6 +5,7 @@
 //! running.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +51,19 @@ pub(super) enum Health {
         how: String,
         last_line: String,
     },
+}
+
+/// For the log of the sandbox, which may show output.
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Starting => f.write_str("starting"),
+            Self::Ready => f.write_str("ready"),
+            Self::Ended => f.write_str("ended"),
+            Self::Failed(how) => f.write_str(how),
+            Self::Crashed { how, last_line } => write!(f, "{how}, last output: {last_line}"),
+        }
+    }
 }
 
 impl Serialize for Health {

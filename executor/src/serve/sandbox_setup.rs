@@ -9,7 +9,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Access, Mode, OFlags};
 
 use super::owner::change_owner;
 use super::users::{self, UserError};
@@ -42,7 +42,12 @@ pub(super) fn set_up(options: &ServeOptions) -> Result<(), SandboxSetupError> {
     if options.username != "root" {
         make_user(&options.username, options.user_id)?;
     }
-    if let Err(error) = make_working_dir(options) {
+    let made = make_working_dir(options);
+    let is_usable = rustix::fs::access(&options.working_dir, Access::WRITE_OK).is_ok();
+    // A volume of another owner that the group may write to needs no change.
+    if let Err(error) = made
+        && !is_usable
+    {
         // Not fatal, as in the Python server: the agent may work in another directory.
         let directory = options.working_dir.display();
         tracing::warn!(%error, %directory, "cannot prepare the working directory");

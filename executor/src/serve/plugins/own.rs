@@ -74,7 +74,9 @@ impl Own {
             Health::Starting => Some(format!("the plugin {name} is starting")),
             Health::Ended => Some(format!("the plugin {name} has ended")),
             Health::Crashed { how, last_line } if !(last_line.is_empty() || self.is_public()) => {
-                Some(format!("the plugin {name} has failed: {how}: {last_line}"))
+                Some(format!(
+                    "the plugin {name} has failed: {how}, last output: {last_line}"
+                ))
             }
             Health::Failed(how) | Health::Crashed { how, .. } => {
                 Some(format!("the plugin {name} has failed: {how}"))
@@ -87,7 +89,8 @@ impl Own {
         match &self.plugin.manifest {
             Ok(manifest) => match self.program(manifest).await {
                 Ok(program) => {
-                    tracing::info!(name = self.name(), version = manifest.version, "starts");
+                    let (plugin, version) = (self.name(), &manifest.version);
+                    tracing::info!(plugin, version, "starts");
                     self.process.start(program);
                 }
                 Err(error) => self.process.fail(error.to_string()),

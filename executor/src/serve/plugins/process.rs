@@ -107,11 +107,8 @@ async fn keep_running(
             RunEnd::Failed(problem) => problem,
         };
         let will_restart = program.restart != Restart::Never;
-        tracing::warn!(
-            ?problem,
-            will_restart,
-            "a program of a plugin is not running"
-        );
+        let plugin = &program.name;
+        tracing::warn!(plugin, %problem, will_restart, "the program of a plugin is not running");
         health.send_replace(problem);
         if !will_restart {
             return;
@@ -143,6 +140,7 @@ impl Program {
                 outcome = &mut ready, if !is_ready => match outcome {
                     Ok(()) => {
                         is_ready = true;
+                        tracing::info!(plugin = self.name, "ready");
                         health.send_replace(Health::Ready);
                     }
                     Err(problem) => {
@@ -179,7 +177,10 @@ impl Program {
             outputs.1.into_iter().for_each(|errors| tail.follow(errors));
             Ok((GroupLeader::new(child, &self.identity)?, tail))
         });
-        started.map_err(|error| format!("cannot start {}: {error}", self.name))
+        started.map_err(|error| {
+            let program = self.command.as_std().get_program().to_string_lossy();
+            format!("cannot start {program}: {error}")
+        })
     }
 
     async fn end(&self, how: io::Result<ExitStatus>, tail: OutputTail) -> RunEnd {
