@@ -60,7 +60,7 @@ def without_port(answer, port):
 
 def known_difference(known, session, index, field):
     for entry in known:
-        if fnmatch.fnmatch(session, entry["session"]) and field in entry["fields"] and index in entry.get("steps", [index]):
+        if fnmatch.fnmatch(session, entry["session"]) and {field, "*"} & {*entry["fields"]} and index in entry.get("steps", [index]):
             return entry
 
 

@@ -38,13 +38,13 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     def do_GET(self):
         url = urlsplit(self.path)
         match unquote(url.path).strip("/").split("/"):
-            case ["redirect"]:
-                self.answer(302, headers=[("Location", parse_qs(url.query)["to"][0])])
+            case ["redirect"] if to := parse_qs(url.query).get("to"):
+                self.answer(302, headers=[("Location", to[0])])
             case ["status", code]:
                 self.answer(int(code), b"" if code == "204" else f"<title>{code}</title><h1>Status {code}</h1>".encode(), [("Content-Type", "text/html")])
             case ["download", name]:
                 self.answer(200, (PAGES / "files" / Path(name).name).read_bytes(), [("Content-Disposition", f"attachment; filename={name}")])
-            case ["empty"]:
+            case ["redirect"] | ["empty"]:
                 self.close_connection = True  # without an answer
             case _:
                 super().do_GET()

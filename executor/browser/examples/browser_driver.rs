@@ -87,7 +87,13 @@ async fn start(program: &Path) -> Result<Running> {
     let process = command.spawn()?;
     drop(command);
     let tabs = Tabs::connect(pipe, &directory.path().join("downloads")).await?;
-    tabs.open("about:blank").await?;
+    // BrowserGym begins with an observation, too.
+    let context = StepContext {
+        working_dir: PathBuf::new(),
+        raw_tree: false,
+        max_tree_chars: None,
+    };
+    step::run(&tabs, "noop(0)", &context).await?;
     Ok(Running {
         tabs,
         _process: process,

@@ -17,11 +17,6 @@ pub struct Key {
 }
 
 impl Key {
-    /// Bits of the modifiers still held when the key has gone up.
-    pub fn modifiers_after_release(&self) -> u8 {
-        self.modifiers & !self.modifier.map_or(0, Modifier::bit)
-    }
-
     pub fn is_keypad(&self) -> bool {
         self.location == KEYPAD
     }

@@ -21,6 +21,8 @@ pub use self::page::PageView;
 
 /// Longest wait for documents that are being parsed.
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Longest wait for tabs that a page opens.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time in which a page has to respond before a program runs.
 const ALIVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest wait for downloads that have begun.
@@ -58,7 +60,7 @@ pub async fn run(tabs: &Tabs, program: &str, context: &StepContext) -> Result<St
     let current = living_tab(tabs).await?;
     let mut operations = Operations::new(tabs.clone(), current.id, context.working_dir.clone());
     let downloads_before = tabs.download_count();
-    let error = run_all(&mut operations, program).await.err();
+    let error = run_all(tabs, &mut operations, program).await.err();
     let mut notices = Vec::new();
     settle(tabs, downloads_before).await;
     let (tab, page) = observe_active(tabs, context, &mut notices).await?;
@@ -80,9 +82,11 @@ pub async fn run(tabs: &Tabs, program: &str, context: &StepContext) -> Result<St
     })
 }
 
-async fn run_all(operations: &mut Operations, program: &str) -> Result<(), StepError> {
+async fn run_all(tabs: &Tabs, operations: &mut Operations, program: &str) -> Result<(), StepError> {
     for call in program::parse(program)? {
         operations.run(call.bind()?).await?;
+        // The tabs that a call opens become active before those that later calls use.
+        tabs.opened(OPEN_TIMEOUT).await;
     }
     Ok(())
 }
@@ -90,6 +94,11 @@ async fn run_all(operations: &mut Operations, program: &str) -> Result<(), StepE
 /// Waits until the effects of the program have shown: documents, downloads, scripts. Operations
 /// have waited for the navigations that they began.
 async fn settle(tabs: &Tabs, downloads_before: u64) {
+    if let Some(active) = tabs.active() {
+        observe::settle(tabs, &active).await;
+    }
+    let is_opening = tabs.is_opening();
+    tabs.opened(OPEN_TIMEOUT).await;
     let list = tabs.list();
     let documents = list
         .iter()
@@ -99,7 +108,7 @@ async fn settle(tabs: &Tabs, downloads_before: u64) {
     if tabs.download_count() > downloads_before {
         tabs.downloads_ended(DOWNLOAD_TIMEOUT).await;
     }
-    if let Some(active) = tabs.active() {
+    if is_opening && let Some(active) = tabs.active() {
         observe::settle(tabs, &active).await;
     }
 }
@@ -115,7 +124,12 @@ async fn observe_active(
         tries += 1;
         let tab = active_tab(tabs).await?;
         tab.session.send("Page.bringToFront", json!({}));
-        match observe::observe(tabs, &tab, context.raw_tree).await {
+        let observed = tokio::select! {
+            observed = observe::observe(tabs, &tab, context.raw_tree) => observed,
+            // Calls of a tab that has crashed are never answered.
+            () = tabs.gone(&tab.id) => Err(CdpError::Closed.into()),
+        };
+        match observed {
             Ok(state) => {
                 let max = context.max_tree_chars;
                 // A large page takes a tenth of a second.
@@ -131,7 +145,7 @@ async fn observe_active(
                 });
             }
             // It has crashed, or was closed: there is another one.
-            Err(ObserveError::Browser(_)) if tabs.get(&tab.id).is_none() => {}
+            Err(_) if tabs.get(&tab.id).is_none() => {}
             Err(error) => {
                 tracing::warn!(%error, url = tab.url, "a tab does not respond");
                 notices.push(format!(

@@ -222,6 +222,21 @@ impl Tabs {
             .await;
     }
 
+    /// True if a tab was opened that has not begun its document.
+    pub fn is_opening(&self) -> bool {
+        self.shared.state.lock().is_opening()
+    }
+
+    /// Waits up to `limit` until all tabs have begun their documents. Those that have not are not
+    /// waited for again.
+    pub async fn opened(&self, limit: Duration) {
+        let opened = self.wait(limit, |state| (!state.is_opening()).then_some(()));
+        if opened.await.is_none() {
+            let mut state = self.shared.state.lock();
+            state.tabs.iter_mut().for_each(|tab| tab.is_used = true);
+        }
+    }
+
     /// Waits up to `limit` until the documents of all frames of a tab are parsed.
     pub async fn documents_ready(&self, tab: &TargetId, limit: Duration) {
         self.wait(limit, |state| state.are_documents_ready(tab).then_some(()))

@@ -6,4 +6,5 @@
 mod fixture;
 mod observe;
 mod operations;
+mod recorded;
 mod tabs;

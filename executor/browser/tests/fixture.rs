@@ -26,12 +26,21 @@ pub(crate) fn program() -> PathBuf {
 }
 
 impl Chromium {
+    /// With a process for each site: frames of other sites are targets of their own.
     pub(crate) async fn start() -> Self {
+        Self::launch(true).await
+    }
+
+    pub(crate) async fn start_as_in_sandboxes() -> Self {
+        Self::launch(false).await
+    }
+
+    async fn launch(isolates_sites: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let options = LaunchOptions {
             program: program(),
             profile: directory.path().join("profile"),
-            isolates_sites: true,
+            isolates_sites,
         };
         let mut command = options.command();
         let pipe = attach_pipe(&mut command).unwrap();

@@ -16,18 +16,21 @@ const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Depth of frames in frames.
 const MAX_DEPTH: usize = 16;
 
+/// A frame that is observed.
 #[derive(Debug)]
 pub struct MarkedFrame {
     pub frame: Frame,
-    /// Beginning of all ids in the frame; empty for the main frame.
+    /// Id of the `iframe` or `frame` that contains the frame, which begins all ids in it; empty
+    /// without one.
     pub prefix: String,
-    /// Backend node id of the element that contains the frame, in the session of the parent.
+    /// Backend node id of that element, in the session of the parent.
     pub owner: Option<i64>,
-    /// Context of the marked document.
-    script: ScriptFrame,
+    /// Context of the document. `None` if it has no marks: its text is read all the same.
+    script: Option<ScriptFrame>,
 }
 
-/// Marks all frames that can be marked. Fails if the main frame cannot.
+/// Marks all frames. Those that forbid scripts, and documents of `object` and `embed`, get no marks.
+/// Fails if the main frame cannot be marked.
 pub(super) async fn mark(tabs: &Tabs, tab: &Tab) -> Result<Vec<MarkedFrame>, ObserveError> {
     let mut tries = 1;
     let main = loop {
@@ -36,8 +39,17 @@ pub(super) async fn mark(tabs: &Tabs, tab: &Tab) -> Result<Vec<MarkedFrame>, Obs
             .into_iter()
             .find(|frame| frame.parent.is_none());
         let main = main.ok_or(CdpError::Closed)?;
-        match mark_frame(tabs, main, String::new(), None).await {
-            Ok(main) => break main,
+        let main = MarkedFrame {
+            frame: main,
+            prefix: String::new(),
+            owner: None,
+            script: None,
+        };
+        match run_script(tabs, &main).await {
+            Ok(script) => {
+                let script = Some(script);
+                break MarkedFrame { script, ..main };
+            }
             Err(ScriptError::Browser(CdpError::Timeout(_))) => return Err(ObserveError::Hung),
             Err(error) if error.is_transient() && tries < MAX_TRIES => {
                 tries += 1;
@@ -71,7 +83,7 @@ pub(super) async fn mark(tabs: &Tabs, tab: &Tab) -> Result<Vec<MarkedFrame>, Obs
     Ok(marked)
 }
 
-/// Marks a frame, or leaves it out if its owner has no id, forbids scripts, or is gone.
+/// Marks a frame. `None` if its owner is gone.
 async fn mark_child(tabs: &Tabs, parent: &MarkedFrame, frame: Frame) -> Option<MarkedFrame> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -83,7 +95,9 @@ async fn mark_child(tabs: &Tabs, parent: &MarkedFrame, frame: Frame) -> Option<M
         node: Node,
     }
     #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
     struct Node {
+        node_name: String,
         #[serde(default)]
         attributes: Vec<String>,
     }
@@ -101,44 +115,43 @@ async fn mark_child(tabs: &Tabs, parent: &MarkedFrame, frame: Frame) -> Option<M
             .find(|[found, _]| found == name)
             .map(|[_, value]| value)
     };
+    let prefix = attribute("data-sandbox-bid").or_else(|| attribute("bid"));
     let sandbox = attribute("sandbox");
-    if sandbox.is_some_and(|allowed| !allowed.split_whitespace().any(|one| one == "allow-scripts"))
-    {
-        return None;
+    let runs_scripts =
+        sandbox.is_none_or(|allowed| allowed.split_whitespace().any(|one| one == "allow-scripts"));
+    // Ids of elements in other owners could not be told from those beside them.
+    let is_frame = ["IFRAME", "FRAME"].contains(&&*described.node.node_name);
+    let unmarked = MarkedFrame {
+        frame,
+        prefix: prefix.filter(|_| is_frame).cloned().unwrap_or_default(),
+        owner: Some(owner.backend_node_id),
+        script: None,
+    };
+    if !runs_scripts || !is_frame || prefix.is_none() || parent.script.is_none() {
+        return Some(unmarked);
     }
-    let prefix = attribute("data-sandbox-bid")
-        .or_else(|| attribute("bid"))?
-        .clone();
-    let marked = mark_frame(tabs, frame, prefix, Some(owner.backend_node_id)).await;
-    marked
-        .inspect_err(|error| tracing::debug!(%error, "a frame is left out"))
-        .ok()
+    let marked = run_script(tabs, &unmarked).await;
+    let script = marked
+        .inspect_err(|error| tracing::debug!(%error, "a frame has no marks"))
+        .ok();
+    Some(MarkedFrame { script, ..unmarked })
 }
 
-async fn mark_frame(
-    tabs: &Tabs,
-    frame: Frame,
-    prefix: String,
-    owner: Option<i64>,
-) -> Result<MarkedFrame, ScriptError> {
-    let script = tabs.script_frame(&frame, World::Main).await?;
+async fn run_script(tabs: &Tabs, frame: &MarkedFrame) -> Result<ScriptFrame, ScriptError> {
+    let script = tabs.script_frame(&frame.frame, World::Main).await?;
     let function = include_str!("../page_scripts/mark.js");
     let _name: String = script
-        .call(SCRIPT_TIMEOUT, function, &[json!(prefix)])
+        .call(SCRIPT_TIMEOUT, function, &[json!(frame.prefix)])
         .await?;
-    Ok(MarkedFrame {
-        frame,
-        prefix,
-        owner,
-        script,
-    })
+    Ok(script)
 }
 
 pub(super) async fn unmark(marked: &[MarkedFrame]) {
     let function = include_str!("../page_scripts/unmark.js");
-    let unmarking = marked.iter().map(|frame| async move {
+    let scripts = marked.iter().filter_map(|frame| frame.script.as_ref());
+    let unmarking = scripts.map(|script| async move {
         // A document that is gone has no marks.
-        let done: Result<Value, _> = frame.script.call(SCRIPT_TIMEOUT, function, &[]).await;
+        let done: Result<Value, _> = script.call(SCRIPT_TIMEOUT, function, &[]).await;
         drop(done);
     });
     join_all(unmarking).await;
@@ -150,8 +163,10 @@ pub(super) async fn focused(marked: &[MarkedFrame]) -> Option<String> {
     let mut prefix = String::new();
     loop {
         let frame = marked.iter().find(|frame| frame.prefix == prefix)?;
+        // Without marks no element in it has an id.
         let found: Option<String> = frame
             .script
+            .as_ref()?
             .call(SCRIPT_TIMEOUT, function, &[])
             .await
             .ok()?;

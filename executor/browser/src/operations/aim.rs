@@ -43,7 +43,7 @@ impl ElementCall<'_> {
             let reason = "element is outside of the viewport";
             return Err(TryError::Retry(reason.into()));
         };
-        let point = quad.middle();
+        let point = quad.middle().cut();
         // From the page down, as the pointer goes.
         let points = places.inward(point);
         for (owner, point) in owners.iter().zip(&points) {

@@ -91,7 +91,7 @@ impl ElementCall<'_> {
             result = self.page.send_mouse(limit, &events).await;
         }
         // Also after an error: the keys must not stay down.
-        let released = self.page.release_keys(limit, &keys).await;
+        let released = self.page.release_modifiers(limit, &keys).await;
         result.and(released)
     }
 

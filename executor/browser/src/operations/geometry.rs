@@ -7,6 +7,17 @@ pub(super) struct Point {
     pub(super) y: f64,
 }
 
+impl Point {
+    /// Cut to hundredths of a pixel, as Playwright does.
+    pub(super) fn cut(self) -> Self {
+        let cut = |number: f64| (number * 100.0).trunc() / 100.0;
+        Self {
+            x: cut(self.x),
+            y: cut(self.y),
+        }
+    }
+}
+
 /// Four corners, clockwise from that of the upper left, as the protocol has them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Quad(pub(super) [Point; 4]);

@@ -48,13 +48,6 @@ async (prefix) => {
   state.marked = [];
   const seen = new Set();
   for (const element of elements) {
-    let id = element.getAttribute(state.name);
-    const isOwn = id !== null && id.startsWith(prefix) && !seen.has(id);
-    if (!isOwn) {
-      id = prefix + (isFrame(element) ? letters(state.nextFrame++) : String(state.next++));
-      element.setAttribute(state.name, id);
-    }
-    seen.add(id);
     quietly(() => {
       // The attribute of a list item is its number, and would renumber the list.
       if (element.tagName === "LI") return;
@@ -65,6 +58,13 @@ async (prefix) => {
       if (element.checked) element.setAttribute("checked", "");
       else element.removeAttribute("checked");
     });
+    let id = element.getAttribute(state.name);
+    const isOwn = id !== null && id.startsWith(prefix) && !seen.has(id);
+    if (!isOwn) {
+      id = prefix + (isFrame(element) ? letters(state.nextFrame++) : String(state.next++));
+      element.setAttribute(state.name, id);
+    }
+    seen.add(id);
     for (const name of ["aria-roledescription", "aria-description"]) {
       element.setAttribute(name, `${MARK}${id} ${element.getAttribute(name) ?? ""}`);
     }
@@ -108,9 +108,8 @@ async (prefix) => {
     );
   };
   const isMarked = (element) => element.getAttribute(MARKS) === "1";
-  const deservesMark = (element) => {
+  const deservesMark = (element, box) => {
     const tag = element.tagName.toLowerCase();
-    const box = element.getBoundingClientRect();
     if (!(box.width * box.height >= 20)) return false;
     const isControl =
       CONTROLS.includes(tag) || element.onclick != null ||
@@ -129,7 +128,11 @@ async (prefix) => {
     const ratio = ratios.get(element) ?? 0;
     element.setAttribute("browsergym_visibility_ratio", String(Math.round(ratio * 100) / 100));
     element.setAttribute(MARKS, "0");
-    if (ratio > 0 && quietly(() => deservesMark(element))) {
+    // Also makes Chromium lay out what it has not shown yet.
+    const box = quietly(() => element.getBoundingClientRect());
+    const isNear =
+      box && box.right > 0 && box.bottom > 0 && box.left < innerWidth && box.top < innerHeight;
+    if (isNear && quietly(() => deservesMark(element, box))) {
       for (let above = element.parentElement; above; above = above.parentElement) {
         if (isMarked(above)) above.setAttribute(MARKS, "0");
       }

@@ -3,8 +3,8 @@ async (element, states, attempt) => {
   const failure = lacking(element, states);
   if (failure) return failure;
   // Other alignments avoid bars that stay at an edge.
-  const block = [null, "end", "center", "start"][attempt % 4];
-  if (block === null) element.scrollIntoViewIfNeeded();
+  const block = [undefined, "end", "center", "start"][attempt];
+  if (!block) element.scrollIntoViewIfNeeded();
   else element.scrollIntoView({ block, inline: block, behavior: "instant" });
   // A page that is not painted has no frames.
   const frame = () =>

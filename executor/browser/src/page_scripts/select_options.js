@@ -9,7 +9,8 @@
   for (const option of select.options) {
     const names = [option.value, option.label].filter((name) => missing.has(name));
     if (!names.length) continue;
-    if (isDisabled(option)) return retry("option being selected is not enabled");
+    // In a label it counts as the labelled control.
+    if (isDisabled(control(option))) return retry("option being selected is not enabled");
     chosen.push(option);
     if (select.multiple) names.forEach((name) => missing.delete(name));
     else missing.clear();

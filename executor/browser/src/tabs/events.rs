@@ -128,6 +128,7 @@ impl TabsState {
                     tab,
                     frame_count: 1,
                     navigation_count: 0,
+                    is_used: false,
                     mouse: (0.0, 0.0),
                     file_chooser: None,
                     drag: None,

@@ -21,10 +21,18 @@ pub(super) fn auto_attach(session: &Session) {
 }
 
 pub(super) fn page(session: &Session) {
+    // Viewport and fonts are those of Playwright, so that pages look the same.
     let (width, height) = VIEWPORT;
     session.send(
         "Emulation.setDeviceMetricsOverride",
         json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}),
+    );
+    session.send(
+        "Page.setFontFamilies",
+        json!({"fontFamilies": {
+            "standard": "Times New Roman", "serif": "Times New Roman", "sansSerif": "Arial",
+            "fixed": "Monospace", "cursive": "Comic Sans MS", "fantasy": "Impact",
+        }}),
     );
     session.send("Inspector.enable", json!({}));
     frame(session);

@@ -60,6 +60,8 @@ pub(super) struct TabState {
     pub(super) frame_count: u64,
     /// Number of documents so far, and of navigations within one, in all frames.
     pub(super) navigation_count: u64,
+    /// True once it has shown a sign of use (section 2.6).
+    pub(super) is_used: bool,
     pub(super) mouse: (f64, f64),
     /// Input element whose chooser was opened and not yet answered.
     pub(super) file_chooser: Option<FileChooser>,
@@ -117,6 +119,9 @@ impl TabsState {
     pub(super) fn activate(&mut self, id: &TargetId) {
         self.used.retain(|used| used != id);
         self.used.push(id.clone());
+        if let Some(state) = self.find_mut(id) {
+            state.is_used = true;
+        }
     }
 
     /// Forgets a tab that was closed or has crashed.
@@ -161,6 +166,10 @@ impl TabsState {
             let is_loaded = main.is_some_and(|main| main.is_loaded && !main.is_navigating());
             is_loaded && state.navigation_count > since
         })
+    }
+
+    pub(super) fn is_opening(&self) -> bool {
+        self.tabs.iter().any(|state| !state.is_used)
     }
 
     pub(super) fn are_documents_ready(&self, tab: &TargetId) -> bool {
