@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::client::{
     HttpResponse, KEY, SESSION_KEY, TestProcess, open_gate, read_head, send, serve, serve_command,
@@ -129,6 +130,32 @@ impl Drop for Remote {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Tool server by HTTPS, with a certificate of its own.
+pub(crate) struct HttpsServer {
+    pub(crate) url: String,
+    pub(crate) certificate: PathBuf,
+    _remote: Remote,
+    _directory: TempDir,
+}
+
+impl HttpsServer {
+    pub(crate) fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let [key, certificate] = ["key", "certificate"].map(|name| directory.path().join(name));
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/certificate.py");
+        let mut make = Command::new(python());
+        let status = make.arg(script).args([&key, &certificate]).status();
+        assert!(status.unwrap().success());
+        let remote = Remote::start("https", &[&key, &certificate]);
+        Self {
+            url: format!("https://127.0.0.1:{}", remote.port),
+            certificate,
+            _remote: remote,
+            _directory: directory,
+        }
     }
 }
 
@@ -358,15 +385,10 @@ fn python_mcp_client_works_with_every_transport() {
 fn https_server_needs_a_trusted_certificate() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
-    let (key, certificate) = (path("key"), path("certificate"));
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/certificate.py");
-    let mut make = Command::new(python());
-    let status = make.arg(script).args([&key, &certificate]).status();
-    assert!(status.unwrap().success());
-    let remote = Remote::start("https", &[&key, &certificate]);
-    let server = json!([{"name": "t", "url": format!("https://127.0.0.1:{}/mcp", remote.port)}]);
+    let remote = HttpsServer::start();
+    let server = json!([{"name": "t", "url": format!("{}/mcp", remote.url)}]);
     let mut trusting = serve_command(&path("w"), &[]);
-    let process = TestProcess::start(trusting.env("SSL_CERT_FILE", &certificate));
+    let process = TestProcess::start(trusting.env("SSL_CERT_FILE", &remote.certificate));
     assert_eq!(update(&process, &server), "");
     assert_eq!(tool(&process, "echo", &json!({"text": "hi"})).0, "E:hi");
     let process = serve(&path("w"));

@@ -10,6 +10,7 @@
 
 pub mod audit;
 pub mod binaries;
+pub mod browser_session;
 pub mod cli_tools;
 pub mod clients;
 pub mod containerd;

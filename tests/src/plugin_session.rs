@@ -221,8 +221,8 @@ async fn until<T, F: Future<Output = Result<T, Value>>>(mut look: impl FnMut() -
     panic!("it does not come to that: {last}");
 }
 
-/// One with the library of MCP.
-fn python() -> String {
+/// A Python with the libraries of MCP and Playwright.
+pub(crate) fn python() -> String {
     let output = Command::new(root().join("hack/python-kernel/install"))
         .output()
         .expect("a script");

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+mod browser;
 mod crd_schema;
 mod entrypoint_environment;
 mod failures;

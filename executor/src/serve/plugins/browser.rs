@@ -24,6 +24,7 @@ pub(in crate::serve) use self::settings::BrowserSettings;
 use super::Health;
 use crate::serve::shell::LaunchContext;
 
+mod certificates;
 mod control;
 mod downloads;
 mod page;
@@ -292,7 +293,12 @@ impl Browser {
     async fn launch(&self, state: &mut State) -> Result<Process, LaunchError> {
         let program = self.program().await.ok_or(LaunchError::NoProgram)?;
         let profile = self.profile(state).await.map_err(LaunchError::Profile)?;
-        Process::start(program, profile, &self.settings, &self.start).await
+        let home = certificates::home(&self.start, &profile).await;
+        let home = home.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the browser does not trust the certificates of the sandbox");
+            None
+        });
+        Process::start(program, profile, home, &self.settings, &self.start).await
     }
 
     /// Directory of the profile, which is created at the first start.

@@ -80,6 +80,10 @@ fn copy(source: &Path, workspace: &Path, number: u64) -> io::Result<PathBuf> {
     let extension = infer::get(&start).map(|kind| format!(".{}", kind.extension()));
     let extension = extension.unwrap_or_default();
     let path = workspace.join(format!("file_{number}{extension}"));
-    fs::copy(source, &path)?;
+    if let Err(error) = fs::copy(source, &path) {
+        // The volume may be full; half a file is of no use.
+        let _ = fs::remove_file(&path);
+        return Err(error);
+    }
     Ok(path)
 }

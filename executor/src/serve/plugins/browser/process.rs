@@ -71,10 +71,12 @@ pub(super) async fn find_program(
 }
 
 impl Process {
-    /// Starts Chromium with the profile in a directory.
+    /// Starts Chromium with the profile in a directory, and a home directory other than the user's, if
+    /// there is one.
     pub(super) async fn start(
         program: PathBuf,
         profile: PathBuf,
+        home: Option<PathBuf>,
         settings: &BrowserSettings,
         start: &LaunchContext,
     ) -> Result<Self, LaunchError> {
@@ -86,8 +88,8 @@ impl Process {
         };
         let mut command = options.command();
         let spawn_error = |error| LaunchError::Spawn(program.clone(), error);
-        start.environment.apply_to(&mut command);
-        identity.apply_to(&mut command);
+        start.apply_to(&mut command);
+        command.envs(home.map(|home| ("HOME", home)));
         let launch_dir = start.launch_dir(&program).await.map_err(spawn_error)?;
         command
             .current_dir(launch_dir)
