@@ -14,7 +14,7 @@ use crate::session::Session;
 
 /// The image, see `hack/image`.
 pub const IMAGE: &str = "localhost/sandbox-browser:1";
-/// What the sandbox has to be asked for.
+/// Plugin that lets programs outside in.
 pub const PLUGIN: &str = "browser:cdp,view";
 
 const PAGE: &str = "<title>Form</title><input><p></p><button onclick=\"document.querySelector('p')\

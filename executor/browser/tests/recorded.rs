@@ -26,7 +26,7 @@ struct Session {
     steps: Vec<RecordedStep>,
 }
 
-/// What `hack/browsergym/compare.py` keeps of an answer; what is empty is left out.
+/// Answer as `hack/browsergym/compare.py` keeps it: without empty parts.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[derive(Default)]
