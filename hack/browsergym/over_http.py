@@ -14,10 +14,11 @@ import urllib.request
 def main():
     with tempfile.TemporaryDirectory(prefix="executor-") as folder:
         command = [sys.argv[1], "serve", "0", "--username", "root", "--working-dir", folder]
-        environment = {key: value for key, value in os.environ.items() if key != "SESSION_API_KEY"}
+        environment = {key: value for key, value in os.environ.items() if key not in ("SESSION_API_KEY", "SSL_CERT_FILE")}
         environment |= {"HOME": folder, "SANDBOX_BIND_ADDRESS": "127.0.0.1"}
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         address = server.stdout.readline().strip().removeprefix("listening on ")
+        act(address, "run", {"command": "true"})  # clients begin with commands; the shell has started then
         print(json.dumps({"ready": True, "pid": server.pid}), flush=True)
         for line in sys.stdin:
             print(json.dumps(answer(address, json.loads(line))), flush=True)
@@ -25,12 +26,16 @@ def main():
         server.wait(20)
 
 
-def answer(address, request):
-    arguments = {"browser_actions": request["program"], "return_axtree": request.get("return_axtree", False)}
-    body = json.dumps({"action": {"action": "browse_interactive", "args": arguments}}).encode()
+def act(address, action, arguments):
+    body = json.dumps({"action": {"action": action, "args": arguments}}).encode()
     post = urllib.request.Request(f"http://{address}/execute_action", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(post, timeout=130) as response:
-        seen = json.load(response)
+        return json.load(response)
+
+
+def answer(address, request):
+    arguments = {"browser_actions": request["program"], "return_axtree": request.get("return_axtree", False)}
+    seen = act(address, "browse_interactive", arguments)
     if seen["observation"] != "browse":
         return {"raised": seen["content"]}
     begin, end = "============== BEGIN accessibility tree ==============\n", "\n============== END accessibility tree =============="

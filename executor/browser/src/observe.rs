@@ -60,38 +60,43 @@ pub enum AxFrame {
 
 /// Reads a tab. `raw_tree` keeps all fields of the accessibility tree.
 pub async fn observe(tabs: &Tabs, tab: &Tab, raw_tree: bool) -> Result<PageState, ObserveError> {
-    let marked = mark::mark(tabs, tab).await?;
-    let reading = async {
-        let focused = mark::focused(&marked);
-        let frames = join_all(
-            marked
-                .iter()
-                .map(|frame| read_frame(frame, &marked, raw_tree)),
-        );
-        let (focused, screenshot, frames) = tokio::join!(focused, screenshot(&tab.session), frames);
-        let frames: Result<Vec<_>, _> = frames.into_iter().collect();
-        Ok::<_, ObserveError>((focused, screenshot?, frames?))
-    };
-    let read = reading.await;
-    // Also after a failure: the page must not keep the marks.
-    mark::unmark(&marked).await;
-    let (focused, screenshot, frames) = read?;
+    // Marks cannot be seen, so that the picture need not wait for them.
+    let (screenshot, read) = tokio::join!(screenshot(&tab.session), read(tabs, tab, raw_tree));
+    let (focused, frames) = read?;
     let url = tabs
         .get(&tab.id)
         .map_or_else(|| tab.url.clone(), |tab| tab.url);
-    let frames = marked.into_iter().zip(frames);
     Ok(PageState {
         url,
-        screenshot,
+        screenshot: screenshot?,
         focused,
-        frames: frames
-            .map(|(frame, (tree, documents))| FrameState {
-                frame,
-                tree,
-                documents,
-            })
-            .collect(),
+        frames,
     })
+}
+
+/// Marks a tab, reads the focused element and all frames, and takes the marks away.
+async fn read(
+    tabs: &Tabs,
+    tab: &Tab,
+    raw_tree: bool,
+) -> Result<(Option<String>, Vec<FrameState>), ObserveError> {
+    let marked = mark::mark(tabs, tab).await?;
+    let frames = marked
+        .iter()
+        .map(|frame| read_frame(frame, &marked, raw_tree));
+    let (focused, frames) = tokio::join!(mark::focused(&marked), join_all(frames));
+    // Also after a failure: the page must not keep the marks.
+    mark::unmark(&marked).await;
+    let states = marked.into_iter().zip(frames).map(|(frame, read)| {
+        let (tree, documents) = read?;
+        Ok(FrameState {
+            frame,
+            tree,
+            documents,
+        })
+    });
+    let states: Result<_, ObserveError> = states.collect();
+    Ok((focused, states?))
 }
 
 async fn read_frame(

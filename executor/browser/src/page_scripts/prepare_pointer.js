@@ -13,7 +13,6 @@ async (element, states, attempt) => {
       setTimeout(resolve, 100);
     });
   const subject = inButton(element, "button, [role=button], [role=checkbox], [role=radio]");
-  await frame();
   const before = rectangle(subject);
   await frame();
   if (!isConnected(element)) return gone;

@@ -2,23 +2,35 @@
 // the latest after the given time.
 (limit) =>
   new Promise((resolve) => {
+    const signal = new AbortController();
     let quiet = 0;
+    let isPainted = false;
     const finish = () => {
       observer.disconnect();
-      document.removeEventListener("scroll", restart, true);
+      signal.abort();
       clearTimeout(quiet);
       clearTimeout(latest);
       resolve();
     };
     const restart = () => {
       clearTimeout(quiet);
-      quiet = setTimeout(finish, 50);
+      quiet = setTimeout(() => {
+        quiet = 0;
+        if (isPainted) finish();
+      }, 50);
+    };
+    const painted = () => {
+      isPainted = true;
+      if (!quiet) finish();
     };
     const observer = new MutationObserver(restart);
     const latest = setTimeout(finish, limit);
     observer.observe(document, {
       subtree: true, childList: true, attributes: true, characterData: true,
     });
-    document.addEventListener("scroll", restart, { capture: true, passive: true });
-    requestAnimationFrame(() => requestAnimationFrame(restart));
+    document.addEventListener("scroll", restart, {
+      capture: true, passive: true, signal: signal.signal,
+    });
+    restart();
+    requestAnimationFrame(() => requestAnimationFrame(painted));
   })
